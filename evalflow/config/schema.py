@@ -202,7 +202,8 @@ class DatasetConfig(Strict):
         generates: The case field filled by a live target's reply.
         labels_of: The column, or JSONPath, with the text that the labels in the data are about. Labels are left out if
             this text differs from the field named by `generates`. null: labels are about the recorded text.
-        conversation: Whether the whole file is one conversation.
+        conversation: true: each file is one conversation and one case; turns: one case for each row, with the rows
+            before it as its history; false: rows stand alone.
         tags: Run only cases with one of these tags or their sub-tags; null: all.
         every_tag: Whether a case must have all of `tags`, not only one.
         ids: Run only the cases with these ids; null: all.
@@ -219,7 +220,7 @@ class DatasetConfig(Strict):
     group: str | None = None
     generates: Literal["answer", "actual"] = "answer"
     labels_of: str | None = None
-    conversation: bool = False
+    conversation: bool | Literal["turns"] = False
     tags: list[str] | None = Field(default=None, min_length=1)
     every_tag: bool = False
     ids: list[str] | None = Field(default=None, min_length=1)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from evalflow import frozen
 from evalflow.config.schema import DatasetConfig
 from evalflow.contexts import contexts, html_text
 from evalflow.datasets.conversations import irregular, order_problems, with_question
@@ -21,6 +18,7 @@ from evalflow.datasets.json_files import open_json, open_jsonl, raw_items, raw_o
 from evalflow.datasets.messages import read_messages
 from evalflow.datasets.parquet import open_parquet
 from evalflow.datasets.proposal import propose_fields
+from evalflow.datasets.rows import ReadRow, case_to_row, content_id
 from evalflow.datasets.sources import (
     Format,
     SourceRow,
@@ -34,28 +32,17 @@ from evalflow.datasets.sources import (
     text_bytes,
     unreadable,
 )
+from evalflow.datasets.turns import Answers, each_turn, whole_conversation
 from evalflow.datasets.workbook import open_workbook, sheet_records, sheets
 from evalflow.errors import Problem, UserError
 from evalflow.paths import shown
-from evalflow.records import Case, Context, Message
+from evalflow.records import Case
 
 __all__ = (
     "FIELDS", "ReadRow", "case_to_row", "columns", "digest", "examples", "excerpt", "files", "irregular", "places",
     "plain_rows", "propose_fields", "read", "read_messages",
     "read_rows", "sheets", "tag_levels", "tag_name", "text_bytes",
 )  # fmt: skip
-
-_CONTEXT = ("text", "title", "path")
-
-
-@frozen.record()
-class ReadRow:
-    """A row of a file, by its number from 0, with its case or all its problems."""
-
-    position: int
-    where: str
-    case: Case | None
-    problems: Sequence[Problem] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,49 +89,6 @@ class Builder:
         return f"leave the column out: ++dataset.{self.dataset}.fields.history=null" if by_name else ""
 
 
-def content_id(content: object) -> str:
-    """An id shared by equal JSON contents: 16 hexadecimal digits of a SHA-256 over their canonical text."""
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def conversation(index: int, rows: Iterable[ReadRow], *, allow_irregular: bool) -> Case | Sequence[Problem] | None:
-    """Join the rows' user messages into one case, one turn per row; None without rows.
-
-    A system message in the middle, the only violation that joining can cause, is refused unless `allow_irregular`.
-    """
-    turns: list[Case] = []
-    problems: list[Problem] = []
-    for row in rows:
-        if row.case is None:
-            problems += row.problems
-        elif not row.case.messages:
-            what = "a turn of a conversation needs a question"
-            problems.append(Problem(what, row.where, "name its column in `fields`"))
-        elif row.case.scenario is not None:
-            what = "a turn of a conversation cannot have a scenario"
-            problems.append(Problem(what, row.where, f"dataset.{row.case.dataset}.conversation=false"))
-        elif turns and not allow_irregular and any(message.role == "system" for message in row.case.messages):
-            what = "a system message can only stand at the beginning of a conversation, which is the first row"
-            problems.append(Problem(what, row.where, f"dataset.{row.case.dataset}.allow_irregular=true lets it pass"))
-        else:
-            turns.append(row.case)
-    if problems or not turns:
-        return problems or None
-    *_, last = turns
-    outputs = [_json_value(turn.reference) for turn in turns]
-    return Case(
-        dataset=last.dataset,
-        index=index,
-        id=content_id([turn.id for turn in turns]),
-        messages=tuple(message for turn in turns for message in turn.messages),
-        answer=last.answer,
-        reference=last.reference,
-        group=last.group,
-        vars={"outputs": outputs} if any(output is not None for output in outputs) else {},
-    )
-
-
 MAX_PROBLEMS = 20
 
 _READERS: Mapping[Format, Callable[[Path], Table]] = {
@@ -156,15 +100,18 @@ _READERS: Mapping[Format, Callable[[Path], Table]] = {
 }
 
 
-def read(name: str, config: DatasetConfig, to_text: Callable[[str], str] = html_text) -> Iterator[Case]:
+def read(
+    name: str, config: DatasetConfig, to_text: Callable[[str], str] = html_text, answers: Answers = "recorded"
+) -> Iterator[Case]:
     """Stream the cases of a dataset, in the order of its (sorted) files.
 
     A column with a case field's name maps to that field (except dataset and index). `demo_output` maps to demo_answer.
     A text under `expected` is also the reference, unless there is a reference or `fields` maps one of the two. All
     other columns go to `vars`, which may also be a column itself. Nulls are absent values. A case without an id
-    gets a hash of its row. With `conversation: true` each file is one case: it has the messages of all rows, the answer
-    and reference of the last row, and in `vars["outputs"]` the references of all rows (null if absent), to compare
-    earlier turns too. `to_text` converts contexts in HTML.
+    gets a hash of its row. With `conversation: true` each file is one case of all its rows (see `whole_conversation`),
+    with `turns` each row is a case that has the rows before it as its history. `answers` says what the earlier turns of
+    the assistant are: the recorded answers, the example answers, or none, which is for a target that gives them.
+    `to_text` converts contexts in HTML.
 
     UserError at once for a missing file or a wrong mapping; while reading, for a dataset without cases, and for invalid
     rows: after the first no more cases are returned, and the rest is read only for further problems (up to 20
@@ -174,7 +121,7 @@ def read(name: str, config: DatasetConfig, to_text: Callable[[str], str] = html_
     for path in paths:
         format_of(path, config)
     field_map(name, config)
-    return _cases(name, config, paths, to_text)
+    return _cases(name, config, paths, to_text, answers)
 
 
 def read_rows(name: str, config: DatasetConfig) -> Iterator[ReadRow]:
@@ -258,7 +205,7 @@ def plain_rows(path: Path) -> Iterator[SourceRow | Problem]:
 
 def places(config: DatasetConfig, indices: Collection[int]) -> dict[int, str]:
     """The places of these cases: `file:line` or `file[record]`; for a file that is one case, the file."""
-    if config.conversation:
+    if config.conversation is True:
         return {index: shown(path) for index, path in enumerate(files(config)) if index in indices}
     rows = (row for path in files(config) for row in _table(path, config).rows)
     last = max(indices, default=-1)
@@ -281,11 +228,13 @@ def _table(path: Path, config: DatasetConfig) -> Table:
     return replace(table, rows=rows())
 
 
-def _cases(name: str, config: DatasetConfig, paths: Sequence[Path], to_text: Callable[[str], str]) -> Iterator[Case]:
+def _cases(
+    name: str, config: DatasetConfig, paths: Sequence[Path], to_text: Callable[[str], str], answers: Answers
+) -> Iterator[Case]:
     index = 0
     problems: list[Problem] = []
     for path in paths:
-        for case in _file_cases(name, config, path, index, to_text):
+        for case in _file_cases(name, config, path, index, to_text, answers):
             if not isinstance(case, Case):
                 problems += case
                 if len(problems) >= MAX_PROBLEMS:
@@ -301,12 +250,14 @@ def _cases(name: str, config: DatasetConfig, paths: Sequence[Path], to_text: Cal
 
 
 def _file_cases(
-    name: str, config: DatasetConfig, path: Path, index: int, to_text: Callable[[str], str]
+    name: str, config: DatasetConfig, path: Path, index: int, to_text: Callable[[str], str], answers: Answers
 ) -> Iterator[Case | Sequence[Problem]]:
     rows = _file_rows(name, config, path, index, to_text)
-    if not config.conversation:
+    if config.conversation == "turns":
+        yield from each_turn(path.stem, rows, answers, allow_irregular=config.allow_irregular)
+    elif not config.conversation:
         yield from (row.problems if row.case is None else row.case for row in rows)
-    elif (whole := conversation(index, rows, allow_irregular=config.allow_irregular)) is not None:
+    elif (whole := whole_conversation(index, rows, answers, allow_irregular=config.allow_irregular)) is not None:
         yield whole
 
 
@@ -334,24 +285,3 @@ def saved_cases(path: Path, lines: Iterable[tuple[int, str, bytes]]) -> Iterator
         if not isinstance(case, Case):
             raise UserError(case)
         yield replace(case, dataset=dataset)
-
-
-def case_to_row(case: Case) -> dict[str, Any]:
-    """The case as a row that `read` turns into an equal case without `fields`; absent fields and place are left out."""
-    values = {name: getattr(case, name) for name in FIELDS if name not in ("question", "history")}
-    return {
-        name: _json_value(value)
-        for name, value in values.items()
-        if value is not None and (value or name not in ("messages", "tags", "vars"))
-    } | ({"reference": None} if case.reference is None and is_plain_text(case.expected) else {})
-
-
-def _json_value(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_json_value(item) for item in cast("tuple[Any, ...]", value)]
-    if isinstance(value, Message):
-        row = {"role": value.role, "content": value.content, **(value.api or {}), "metadata": value.metadata}
-        return {name: part for name, part in row.items() if part is not None}
-    if isinstance(value, Context):
-        return {name: part for name in _CONTEXT if (part := getattr(value, name)) is not None}
-    return value

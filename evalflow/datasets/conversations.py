@@ -10,7 +10,7 @@ from evalflow.errors import Problem
 from evalflow.records import Message
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
-_HEAD = ("system", "developer")
+HEAD = ("system", "developer")
 
 
 def irregular(messages: Sequence[Message], *, goes_on: bool = False) -> Iterator[tuple[int, str]]:
@@ -21,10 +21,10 @@ def irregular(messages: Sequence[Message], *, goes_on: bool = False) -> Iterator
     user messages may follow each other: the target is asked at each of them.
     """
     previous: Message | None = None
-    for number, message in dropwhile(lambda turn: turn[1].role in _HEAD, enumerate(messages)):
+    for number, message in dropwhile(lambda turn: turn[1].role in HEAD, enumerate(messages)):
         if message.role not in ROLES:
             yield number, f"has the role {message.role!r}; known: {', '.join(ROLES)}"
-        elif message.role in _HEAD:
+        elif message.role in HEAD:
             yield number, f"is a {message.role} message, which can only stand at the beginning"
         elif message.role == "assistant" and previous is not None and previous.role == "assistant":
             yield number, "is the second assistant message in a row"

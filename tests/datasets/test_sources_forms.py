@@ -184,12 +184,13 @@ def test_a_turn_without_a_question_is_refused(refused: Any) -> None:
 
 def test_a_system_message_in_the_midst_of_a_conversation_is_refused_with_its_row(load: Any, refused: Any) -> None:
     told = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "b"}]
-    rows = [{"messages": told}, {"messages": told}]
+    again = [{"role": "system", "content": "Be long."}, told[1]]
+    rows = [{"messages": told}, {"messages": told}, {"messages": again}]
     (problem,) = refused(rows, conversation=True)
-    assert problem.where == "mine.jsonl:2"
+    assert problem.where == "mine.jsonl:3"
     assert "a system message can only stand at the beginning of a conversation" in problem.what
     (case,) = load(rows, conversation=True, allow_irregular=True)
-    assert [message.role for message in case.messages] == ["system", "user", "system", "user"]
+    assert [message.role for message in case.messages] == ["system", "user", "user", "system", "user"]
 
 
 def test_conversations_with_checks_and_tags(load: Any) -> None:

@@ -29,8 +29,9 @@ def offered(run: RunConfig) -> Iterator[Case]:
 
     UserError if the data are invalid, or no case has one of the tags or ids.
     """
+    answers = "none" if run.generate is True else "demo" if run.generate == "demo" else "recorded"
     for name, config in run.dataset.items():
-        cases = datasets.read(name, config)
+        cases = datasets.read(name, config, answers=answers)
         yield from islice(_chosen(name, config, cases) if config.tags or config.ids else cases, run.limit)
 
 

@@ -1,0 +1,53 @@
+"""Cases as rows that read again as equal cases, and ids of contents."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any, cast
+
+from evalflow import frozen
+from evalflow.datasets.fields import FIELDS, is_plain_text
+from evalflow.errors import Problem
+from evalflow.records import Case, Context, Message
+
+_CONTEXT = ("text", "title", "path")
+
+
+@frozen.record()
+class ReadRow:
+    """A row of a file, by its number from 0, with its case or all its problems."""
+
+    position: int
+    where: str
+    case: Case | None
+    problems: Sequence[Problem] = ()
+
+
+def content_id(content: object) -> str:
+    """An id shared by equal JSON contents: 16 hexadecimal digits of a SHA-256 over their canonical text."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def case_to_row(case: Case) -> dict[str, Any]:
+    """The case as a row that `read` turns into an equal case without `fields`; absent fields and place are left out."""
+    values = {name: getattr(case, name) for name in FIELDS if name not in ("question", "history")}
+    return {
+        name: json_value(value)
+        for name, value in values.items()
+        if value is not None and (value or name not in ("messages", "tags", "vars"))
+    } | ({"reference": None} if case.reference is None and is_plain_text(case.expected) else {})
+
+
+def json_value(value: Any) -> Any:
+    """A field of a case as a row holds it."""
+    if isinstance(value, tuple):
+        return [json_value(item) for item in cast("tuple[Any, ...]", value)]
+    if isinstance(value, Message):
+        row = {"role": value.role, "content": value.content, **(value.api or {}), "metadata": value.metadata}
+        return {name: part for name, part in row.items() if part is not None}
+    if isinstance(value, Context):
+        return {name: part for name in _CONTEXT if (part := getattr(value, name)) is not None}
+    return value

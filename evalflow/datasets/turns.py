@@ -1,0 +1,107 @@
+"""Rows that are the turns of one conversation: as one case, or each as a case with the turns before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import takewhile
+from typing import Any, Literal
+
+from evalflow.datasets.conversations import HEAD
+from evalflow.datasets.rows import ReadRow, content_id, json_value
+from evalflow.errors import Problem
+from evalflow.jsonvalues import written
+from evalflow.records import Case, Message
+
+Answers = Literal["recorded", "demo", "none"]
+"""What an earlier turn of the assistant is: the row's answer, its example answer, or left to the target."""
+
+
+def whole_conversation(
+    index: int, rows: Iterable[ReadRow], answers: Answers, *, allow_irregular: bool
+) -> Case | Sequence[Problem] | None:
+    """One case of all rows; None without rows.
+
+    Its messages are the question and the answer of every row, where the message of an answer has the row's contexts and
+    metadata. The last row gives the other fields; tags are those of all rows. `vars` has the variables of all rows, the
+    last ones where they differ, and then also `turns`, those of each row; `outputs` are the references of all rows, if
+    there are any (null for a row without).
+    """
+    turns: list[Case] = []
+    problems: list[Problem] = []
+    for found in _turns(rows, answers, allow_irregular=allow_irregular):
+        if isinstance(found, Case):
+            turns.append(found)
+        else:
+            problems += found
+    if problems or not turns:
+        return problems or None
+    own = [dict(turn.vars) for turn in turns]
+    merged: dict[str, Any] = {name: value for one in own for name, value in one.items()}
+    merged |= {"turns": own} if any(one != own[0] for one in own) else {}
+    outputs = [json_value(turn.reference) for turn in turns]
+    merged |= {"outputs": outputs} if any(output is not None for output in outputs) else {}
+    tags = tuple(dict.fromkeys(tag for turn in turns for tag in turn.tags))
+    return replace(turns[-1], index=index, id=content_id([turn.id for turn in turns]), tags=tags, vars=merged)
+
+
+def each_turn(
+    name: str, rows: Iterable[ReadRow], answers: Answers, *, allow_irregular: bool
+) -> Iterator[Case | Sequence[Problem]]:
+    """Each row as a case whose history are the rows before it with their recorded answers.
+
+    Turns of one conversation depend on each other: cases without a group get the name.
+    """
+    kept = "recorded" if answers == "none" else answers
+    for found in _turns(rows, kept, allow_irregular=allow_irregular):
+        yield replace(found, group=name) if isinstance(found, Case) and found.group is None else found
+
+
+def _turns(rows: Iterable[ReadRow], answers: Answers, *, allow_irregular: bool) -> Iterator[Case | Sequence[Problem]]:
+    """The case of each row, its messages after those of the rows before it; or its problems."""
+    said: tuple[Message, ...] = ()
+    for row in rows:
+        case = row.case
+        if case is None:
+            yield row.problems
+            continue
+        more = _new_messages(said, case.messages)
+        if wrong := _wrong_turn(case, row.where, bool(said), () if allow_irregular else more):
+            yield [wrong]
+            continue
+        whole = replace(case, messages=(*said, *more))
+        answer = _answer(case, answers)
+        said = whole.messages if answer is None else (*whole.messages, answer)
+        yield whole
+
+
+def _new_messages(said: Sequence[Message], own: Sequence[Message]) -> Sequence[Message]:
+    """The messages of a row without those that it repeats: the conversation so far, or its system message."""
+    before = [(one.role, one.content) for one in said]
+    if len(own) > len(said) and before == [(one.role, one.content) for one in own[: len(said)]]:
+        return own[len(said) :]
+    head = list(takewhile(lambda one: one.role in HEAD, own))
+    return own[len(head) :] if head and list(said[: len(head)]) == head else own
+
+
+def _wrong_turn(case: Case, where: str, follows: bool, messages: Sequence[Message]) -> Problem | None:
+    if not case.messages:
+        return Problem("a turn of a conversation needs a question", where, "name its column in `fields`")
+    if case.scenario is not None:
+        what = "a turn of a conversation cannot have a scenario"
+        return Problem(what, where, f"dataset.{case.dataset}.conversation=false")
+    if follows and any(message.role in HEAD for message in messages):
+        what = "a system message can only stand at the beginning of a conversation, which is the first row"
+        return Problem(what, where, f"dataset.{case.dataset}.allow_irregular=true lets it pass")
+    return None
+
+
+def _answer(case: Case, answers: Answers) -> Message | None:
+    """The assistant's turn after a row; None if the row has no answer, or the target gives it."""
+    if answers == "demo":
+        return case.demo_answer
+    said = case.actual if case.answer is None else case.answer
+    if answers == "none" or said is None:
+        return None
+    found = {} if case.contexts is None else {"contexts": [json_value(one) for one in case.contexts]}
+    return Message("assistant", written(said), {**found, **(case.metadata or {})} or None)
