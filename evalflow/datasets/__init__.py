@@ -11,6 +11,7 @@ from typing import Any
 
 from evalflow.config.schema import DatasetConfig
 from evalflow.contexts import contexts, html_text
+from evalflow.datasets.case_rows import ReadRow, case_to_row, content_id
 from evalflow.datasets.conversations import irregular, order_problems, with_question
 from evalflow.datasets.csv_file import open_csv, raw_records
 from evalflow.datasets.fields import CONVERTERS, FIELDS, FieldMap, field_map, is_plain_text, tag_levels, tag_name
@@ -18,7 +19,6 @@ from evalflow.datasets.json_files import open_json, open_jsonl, raw_items, raw_o
 from evalflow.datasets.messages import read_messages
 from evalflow.datasets.parquet import open_parquet
 from evalflow.datasets.proposal import propose_fields
-from evalflow.datasets.rows import ReadRow, case_to_row, content_id
 from evalflow.datasets.sources import (
     Format,
     SourceRow,

@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import Any, Literal
 
+from evalflow.datasets.case_rows import ReadRow, content_id, json_value
 from evalflow.datasets.conversations import HEAD
-from evalflow.datasets.rows import ReadRow, content_id, json_value
 from evalflow.errors import Problem
 from evalflow.jsonvalues import written
 from evalflow.records import Case, Message
