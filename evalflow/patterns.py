@@ -34,6 +34,13 @@ class Pattern:
         except TimeoutError:
             raise self._too_slow() from None
 
+    def count(self, text: str) -> int:
+        """The number of matches, which do not overlap."""
+        try:
+            return sum(1 for _ in self._compiled.finditer(text, timeout=PATIENCE_S, concurrent=True))
+        except TimeoutError:
+            raise self._too_slow() from None
+
     def fullmatch(self, text: str) -> regex.Match[str] | None:
         try:
             return self._compiled.fullmatch(text, timeout=PATIENCE_S, concurrent=True)

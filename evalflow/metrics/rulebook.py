@@ -17,6 +17,7 @@ from evalflow.metrics.json_schema import JsonSchemaOperation, NoJson, json_equal
 from evalflow.metrics.operations import (
     BaseOperation,
     ComparisonOperation,
+    CountOperation,
     LengthOperation,
     PatternOperation,
     Read,
@@ -189,6 +190,7 @@ Operation = Annotated[
     | ComparisonOperation
     | ToleranceOperation
     | LengthOperation
+    | CountOperation
     | JsonPathOperation
     | JsonSchemaOperation
     | XmlOperation
