@@ -17,11 +17,11 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from evalflow.cells import list_in, number_of
-from evalflow.config.schema import Strict, Word, with_examples
+from evalflow.config.schema import FIELDS, Strict, Word, with_examples
 from evalflow.jsonvalues import kind, look_up, written
 from evalflow.metrics.reasons import one_line
 from evalflow.metrics.references import references_at
-from evalflow.patterns import Pattern, compiled
+from evalflow.patterns import TEMPLATE, Pattern, declared
 from evalflow.trajectories import listed
 
 NormalForm = Literal["NFC", "NFKC", "NFD", "NFKD"]
@@ -106,6 +106,15 @@ class AgainstOperation(QuickOperation):
     """
 
     against: Word | None = None
+
+    @model_validator(mode="after")
+    def _no_template(self) -> AgainstOperation:
+        value = getattr(self, "value", None)
+        found = TEMPLATE.fullmatch(value.strip()) if isinstance(value, str) else None
+        if found and found["name"] in FIELDS:
+            field = found[0].strip("{}- ")
+            raise ValueError(f"{found[0]} would be taken letter for letter; to compare with the case: against: {field}")
+        return self
 
     @model_validator(mode="after")
     def _one_other(self) -> AgainstOperation:
@@ -274,7 +283,7 @@ class SearchOperation(TextChanges, BaseOperation):
     @cached_property
     def compiled(self) -> Pattern:
         pattern = in_utf16(self.pattern) if self.utf16 else self.pattern
-        return compiled(pattern, 0 if self.case_sensitive else re.IGNORECASE)
+        return declared(pattern, 0 if self.case_sensitive else re.IGNORECASE)
 
 
 class PatternOperation(SearchOperation):
