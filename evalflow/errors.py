@@ -152,13 +152,7 @@ class JudgeError(CallError):
 
 
 class TargetError(CallError):
-    """The target gave no answer.
-
-    Attributes:
-        finish_reason: Why the model ended a reply that is no answer, as of `Answer`; None if it did not say.
-    """
-
-    finish_reason: str | None = None
+    """The target gave no answer."""
 
 
 def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:

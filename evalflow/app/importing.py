@@ -23,9 +23,11 @@ from evalflow.app.run import execute
 from evalflow.config.schema import IDENTIFIER
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError, command
+from evalflow.importers.azure_ai import read_azure_ai
 from evalflow.importers.deepeval import read_deepeval
 from evalflow.importers.exports import read_export
 from evalflow.importers.files import ImportedConfig, ImportSource, key_for, secrets_in
+from evalflow.importers.giskard import read_giskard
 from evalflow.importers.govuk import read_config
 from evalflow.importers.inspect_logs import read_inspect
 from evalflow.importers.ledger import COLUMNS, Ledger, Untranslated
@@ -43,7 +45,9 @@ from evalflow.report.wording import ColumnKind, literal, print_lines, table_of
 
 Importer = Callable[[ImportSource], ImportedConfig]
 FORMATS: Mapping[str, Importer] = {
+    "azure-ai": read_azure_ai,
     "deepeval": read_deepeval,
+    "giskard": read_giskard,
     "inspect": read_inspect,
     "govuk": lambda source: read_config(source.path),
     "lm-eval": read_lm_eval,

@@ -42,6 +42,11 @@ class Columns:
     def __contains__(self, name: str) -> bool:
         return not is_missing(self._data.get(name))
 
+    @property
+    def declared(self) -> list[str]:
+        """All keys, those without a value too."""
+        return list(self._data)
+
     def declares(self, name: str) -> bool:
         """Whether there is such a key, with or without a value."""
         return name in self._data

@@ -268,9 +268,10 @@ def _passage(value: Any) -> Any:
     known = as_map(value)
     key = next((name for name in ("context", "text", "content") if isinstance(known.get(name), str)), None)
     path = known.get("source")
-    if key is None or set(known) - {key, "source"} or not (path is None or isinstance(path, str)):
+    if key is None or not (path is None or isinstance(path, str)):
         return None
-    return {"text": known[key], **({"path": path} if path else {})}
+    rest = {name: one for name, one in known.items() if name not in (key, "source")}
+    return {**rest, "text": known[key], **({"path": path} if path else {})}
 
 
 def _calls(value: Any) -> list[Any] | None:

@@ -56,6 +56,8 @@ class Platform:
         number, group, failure: Where the row's own id, the id of related rows, and an error are.
         seconds, dollars: Time and cost of the answer.
         encoded: Inputs and outputs are JSON texts in every format, not in CSV alone.
+        references: The keys of the reference in an object of expected values, whose other keys are variables.
+        opened: Reads the rows of a file in the tool's own forms; None: as any table or list.
         hint: How the tool writes such a file.
     """
 
@@ -77,6 +79,8 @@ class Platform:
     seconds: Callable[[Columns], Any] = lambda row: None  # noqa: ARG005
     dollars: Callable[[Columns], Any] = lambda row: None  # noqa: ARG005
     encoded: bool = False
+    references: Sequence[str] = ()
+    opened: Callable[[Path], Iterator[SourceRow]] | None = None
 
 
 def read_export(platform: Platform, source: ImportSource) -> ImportedConfig:
@@ -162,6 +166,9 @@ def field_of(row: Columns, names: Sequence[str]) -> Any:
 
 
 def _rows(platform: Platform, path: Path) -> Iterator[SourceRow]:
+    if platform.opened is not None:
+        yield from platform.opened(path)
+        return
     if path.suffix.lower() == ".json" and begins_with(path, b"{"):
         for place in platform.lists:
             rows = read_objects(path, place)
@@ -194,7 +201,9 @@ def _case(platform: Platform, row: Columns, encoded: bool, ledger: Ledger) -> di
     elif failure is not None:
         found["failure"] = failure if isinstance(failure, str) else output_text(failure)
     if expected is not None:
-        found |= _reference(expected, found.setdefault("vars", {}), platform.expected[0], expected_cell)
+        variables: dict[str, Any] = {}
+        found |= reference_of(expected, variables, platform.expected[0], expected_cell, platform.references)
+        found |= {"vars": {**found.get("vars", {}), **variables}} if variables else {}
     contexts = next((one for one in map(_contexts, (said, given, expected)) if one is not None), None)
     found |= {"contexts": contexts} if contexts is not None else {}
     found |= {"metadata": about} if about else {}
@@ -265,11 +274,21 @@ def _written(value: Any, text: str, cell: Any) -> str:
     return cell if isinstance(cell, str) and not isinstance(value, str) and text == output_text(value) else text
 
 
-def _reference(expected: Any, variables: dict[str, Any], name: str, cell: Any) -> dict[str, Any]:
-    """The reference, or several; what it holds beside the text is a variable of its own name."""
+def reference_of(
+    expected: Any, variables: dict[str, Any], name: str, cell: Any = None, references: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The reference, or several. What it holds beside the text is a variable of its own name.
+
+    Of an object with named parts the reference is under one of `references`, and the other parts are variables.
+    """
     items = as_list(expected)
     if items and all(isinstance(one, str) for one in items):
         return {"reference": items if len(items) > 1 else items[0]}
+    known = as_map(expected)
+    if references and known:
+        at = next((key for key in references if not is_missing(known.get(key))), None)
+        variables |= {key: one for key, one in known.items() if key != at}
+        return {} if at is None else reference_of(known[at], variables, at)
     text = text_of(expected)
     if not _is_whole(expected, text):
         variables.setdefault(name, expected)

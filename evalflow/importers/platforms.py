@@ -1,4 +1,4 @@
-"""The exports of Langfuse, LangSmith, Braintrust and Phoenix, each as a table of the names that it uses."""
+"""The exports of Langfuse, LangSmith, Braintrust, Phoenix and MLflow, each as a table of the names that it uses."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 from evalflow.importers.columns import Columns, number_of, parsed
 from evalflow.importers.exports import Platform, Scores
+from evalflow.importers.mlflow import MLFLOW
 from evalflow.importers.recorded import PersonsScore, score_number
 from evalflow.jsonvalues import as_list, as_map
 
@@ -222,5 +223,6 @@ PLATFORMS: Mapping[str, Platform] = {
     "braintrust": BRAINTRUST,
     "langfuse": LANGFUSE,
     "langsmith": LANGSMITH,
+    "mlflow": MLFLOW,
     "phoenix": PHOENIX,
 }

@@ -133,6 +133,8 @@ class RecordedCases:
         verdicts: What the tool said of the scores of each name: thresholds, passed or failed.
         lower: Names of scores of which less is better.
         undirected: Names of scores whose direction only the data can tell.
+        asked: Metrics of evalflow that the cases bring along.
+        judged: Whether a judge decides any check that the cases bring along.
         fields: The fields that cases have.
         ids, numbered: Digests of the cases' own ids; whether any case has its number as its id.
         repeated: How many rows had the id of an earlier one.
@@ -151,6 +153,8 @@ class RecordedCases:
     verdicts: defaultdict[str, Verdicts] = field(default_factory=lambda: defaultdict(Verdicts))
     lower: set[str] = field(default_factory=set[str])
     undirected: set[str] = field(default_factory=set[str])
+    asked: dict[str, None] = field(default_factory=dict[str, None])
+    judged: bool = False
     fields: set[str] = field(default_factory=set[str])
     ids: set[int] = field(default_factory=set[int])
     numbered: bool = False
@@ -263,10 +267,11 @@ class RecordedCases:
         generate = False if complete or only_scores else "missing" if self.answered else True
         limits = {name: {"threshold": limit} for name, limit in like.items() if limit is not None}
         more = {"metric": limits} if limits else {}
-        imported.experiments[key] = experiment_option(key, [*like, *old] or ["relevance"], generate, **more)
-        if not like and not old:
+        metrics = [*self.asked, *like, *old] or ["relevance"]
+        imported.experiments[key] = experiment_option(key, metrics, generate, **more)
+        if not like and not old and not self.asked:
             imported.notes.append("the file has no scores: the experiment has metric=relevance; choose your own")
-        elif not any(_asks_judge(name) for name in like):
+        elif not self.judged and not any(_asks_judge(name) for name in like):
             imported.unjudged.add(key)
         if self.labels.count:
             self._name_labels(key, dict(zip(self.scores.keys, old, strict=True)))

@@ -17,7 +17,6 @@ from evalflow.metrics.json_schema import JsonSchemaOperation, NoJson, json_equal
 from evalflow.metrics.operations import (
     BaseOperation,
     ComparisonOperation,
-    CountOperation,
     LengthOperation,
     PatternOperation,
     Read,
@@ -27,7 +26,7 @@ from evalflow.metrics.operations import (
     ToleranceOperation,
     quoted,
 )
-from evalflow.patterns import Pattern, declared
+from evalflow.patterns import Pattern, compiled
 from evalflow.records import Outcome
 
 Combine = Literal["all", "any", "mean"]
@@ -167,7 +166,7 @@ class JsonPathOperation(BaseOperation):
 
     @cached_property
     def _matches(self) -> Pattern | None:
-        return None if self.matches is None else declared(self.matches)
+        return None if self.matches is None else compiled(self.matches)
 
     @cached_property
     def _wanted(self) -> str:
@@ -190,7 +189,6 @@ Operation = Annotated[
     | ComparisonOperation
     | ToleranceOperation
     | LengthOperation
-    | CountOperation
     | JsonPathOperation
     | JsonSchemaOperation
     | XmlOperation

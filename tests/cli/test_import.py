@@ -50,6 +50,10 @@ SPAN = {"input": "Q", "output": "A", "expected": "B", "scores": {"right": 0.5}}
 HARNESS = {"doc_id": 0, "doc": {"q": "Q"}, "target": "A", "arguments": [["Q", {"until": []}]], "resps": [["A"]],
            "filtered_resps": ["A"], "filter": "none", "metrics": ["exact_match"], "exact_match": 1.0}  # fmt: skip
 PHOENIX_CSV = "example_id,input,reference_output,output,annotation_exact_score\nx,Q,R,A,0.5\n"
+AZURE = {"inputs.query": "Q", "outputs.response": "A", "outputs.f1_score.f1_score": 0.5, "line_number": 0}
+MLFLOW = {"inputs": {"question": "Q"}, "expectations": {"expected_response": "A"}}
+GISKARD = {"interactions": [{"input": {"messages": [{"role": "user", "content": "Q"}]}, "checks": [
+    {"identifier": "hub_correctness", "override_spec": {"reference": "R"}}]}]}  # fmt: skip
 RAGAS = {"user_input": "Q", "response": "A", "retrieved_contexts": ["c"], "faithfulness": 0.5}
 
 CHAT = {"gen_ai.operation.name": "chat", "gen_ai.prompt": "Q", "gen_ai.completion": "A"}
@@ -74,6 +78,9 @@ TRACES = {"resourceSpans": [{"scopeSpans": [{"spans": [OTLP_SPAN]}]}]}
         ("langsmith", "examples.jsonl", json.dumps(EXAMPLE)),
         ("braintrust", "experiment.json", json.dumps([SPAN])),
         ("phoenix", "experiment.csv", PHOENIX_CSV),
+        ("azure-ai", "rows.jsonl", json.dumps(AZURE)),
+        ("mlflow", "records.json", json.dumps([MLFLOW])),
+        ("giskard", "scenarios.json", json.dumps([GISKARD])),
         ("ragas", "result.jsonl", json.dumps(RAGAS)),
         ("lm-eval", "samples_sums_2026-01-02T03-04-05.6.jsonl", json.dumps(HARNESS)),
         ("traces", "spans.jsonl", json.dumps(TRACES)),

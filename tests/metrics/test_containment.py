@@ -140,8 +140,7 @@ def told(texts: dict[str, str]) -> tuple[Case, Answer]:
     )  # fmt: skip
     # Never the same as the reference: nobody is asked which of two equal texts is better.
     said = f"{texts['answer']}."
-    about = dict.fromkeys(("thoughts", "full_answer", "finish_reason"), said)
-    answer = Answer(dataset="d", index=0, case_id="1", target="t", answer=said, actual=texts["labels"], **about)
+    answer = Answer(dataset="d", index=0, case_id="1", target="t", answer=said, actual=texts["labels"])
     return case, replace(answer, messages=messages)
 
 

@@ -19,7 +19,6 @@ from evalflow.config.judges import CascadeConfig, Price
 from evalflow.config.simulators import OpenAISimulatorConfig
 from evalflow.config.targets import AgentTargetConfig
 from evalflow.config.validate import Settings
-from evalflow.datasets.profile import Profile
 from evalflow.engine.plan import Draw
 from evalflow.engine.scoring import Pair
 from evalflow.errors import Problem, UserError, did_you_mean
@@ -82,7 +81,6 @@ class Inspection:
     gates: Sequence[Gate] = ()
     estimate: Estimate = field(default_factory=Estimate)
     remarks: Sequence[str] = ()  # warnings about the data
-    profiles: dict[str, Profile] = field(default_factory=dict[str, Profile])  # what the cases hold, by dataset
     # Scores of different sorts that would have the same name, by that name.
     mixed: dict[str, Problem] = field(default_factory=dict[str, Problem])
 
@@ -121,7 +119,6 @@ def inspect(parts: Parts) -> Inspection:
         checks.add(case)
         scenarios.add(case)
         questions.add(case)
-        found.profiles.setdefault(case.dataset, Profile()).add(case)
         found.draw.offer(case)
         if run.sample is None:
             _count(found, estimator, labels, case)
