@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any, Literal, cast, get_args
 
 from evalflow.jsonvalues import DEEPEST, Unusable, kind, parsed
@@ -39,14 +40,25 @@ _NAMES: Mapping[str, Any] = {
 _CLOSING = {"[": "]", "(": ")", "{": "}"}
 
 
+class Base64(str):
+    """Bytes of a binary column, as text that carries them; it is data, but not a text that somebody wrote."""
+
+    __slots__ = ()
+
+
 class NoLiteral(ValueError):
     """The text is not a list or an object as JSON or Python writes it; the message says why."""
 
 
 def text_of(value: Any) -> str:
-    """The text of a text field: numbers and booleans as JSON writes them; ValueError for lists and objects."""
+    """The text of a text field: numbers and booleans as JSON writes them; ValueError for lists, objects and bytes."""
+    if isinstance(value, Base64):
+        raise ValueError("expected text, got bytes; save the column as text")
     if isinstance(value, str):
         return value
+    if isinstance(value, Decimal):
+        digits = str(value)
+        return digits if "E" not in digits else json.dumps(float(value))
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):

@@ -19,7 +19,9 @@ from evalflow.datasets.json_files import open_json, open_jsonl, raw_items, raw_o
 from evalflow.datasets.messages import read_messages
 from evalflow.datasets.parquet import open_parquet
 from evalflow.datasets.proposal import propose_fields
+from evalflow.datasets.rows import MadeIds, ReadingNotes, filled_rows
 from evalflow.datasets.sources import (
+    ENDINGS,
     Format,
     SourceRow,
     Table,
@@ -39,9 +41,9 @@ from evalflow.paths import shown
 from evalflow.records import Case
 
 __all__ = (
-    "FIELDS", "ReadRow", "case_to_row", "columns", "digest", "examples", "excerpt", "files", "irregular", "places",
-    "plain_rows", "propose_fields", "read", "read_messages",
-    "read_rows", "sheets", "tag_levels", "tag_name", "text_bytes",
+    "FIELDS", "ReadRow", "ReadingNotes", "case_to_row", "columns", "digest", "examples", "excerpt", "files",
+    "irregular", "places", "plain_rows", "propose_fields", "read", "read_messages", "read_rows", "sheets",
+    "tag_levels", "tag_name", "text_bytes",
 )  # fmt: skip
 
 
@@ -54,12 +56,13 @@ class Builder:
     cells: bool
     allow_irregular: bool
     to_text: Callable[[str], str] = html_text
+    ids: MadeIds | None = None
 
     def case(self, index: int, row: SourceRow) -> Case | Sequence[Problem]:
         """The row's case, or all problems of the row."""
         try:
             data = {column: cell for column, cell in row.data.items() if cell} if self.cells else row.data
-            raw, others = self.fields.values(data)
+            raw, others = self.fields.values(data, row.exact)
         except ValueError as error:
             return [Problem(str(error), row.where)]
         if self.fields.expected_is_reference and "reference" not in raw and "reference" not in row.data:
@@ -80,7 +83,8 @@ class Builder:
             return problems
         values["vars"] = {**values.get("vars", {}), **others}
         if "id" not in values:
-            values["id"] = content_id({column: value for column, value in data.items() if value is not None})
+            made = content_id({column: value for column, value in data.items() if value is not None})
+            values["id"] = self.ids.distinct(made) if self.ids else made
         return Case(dataset=self.dataset, index=index, **values)
 
     def _way_out(self, name: str) -> str:
@@ -101,17 +105,22 @@ _READERS: Mapping[Format, Callable[[Path], Table]] = {
 
 
 def read(
-    name: str, config: DatasetConfig, to_text: Callable[[str], str] = html_text, answers: Answers = "recorded"
+    name: str,
+    config: DatasetConfig,
+    to_text: Callable[[str], str] = html_text,
+    answers: Answers = "recorded",
+    notes: ReadingNotes | None = None,
 ) -> Iterator[Case]:
     """Stream the cases of a dataset, in the order of its (sorted) files.
 
     A column with a case field's name maps to that field (except dataset and index). `demo_output` maps to demo_answer.
     A text under `expected` is also the reference, unless there is a reference or `fields` maps one of the two. All
-    other columns go to `vars`, which may also be a column itself. Nulls are absent values. A case without an id
-    gets a hash of its row. With `conversation: true` each file is one case of all its rows (see `whole_conversation`),
-    with `turns` each row is a case that has the rows before it as its history. `answers` says what the earlier turns of
-    the assistant are: the recorded answers, the example answers, or none, which is for a target that gives them.
-    `to_text` converts contexts in HTML.
+    other columns go to `vars`, which may also be a column itself. Nulls are absent values, and rows without any value
+    are left out. A case without an id gets a hash of its row, and a number if an earlier row is equal. With
+    `conversation: true` each file is one case of all its rows (see `whole_conversation`), with `turns` each row is a
+    case that has the rows before it as its history. `answers` says what the earlier turns of the assistant are: the
+    recorded answers, the example answers, or none, which is for a target that gives them. `to_text` converts contexts
+    in HTML; `notes` take what was left out or changed.
 
     UserError at once for a missing file or a wrong mapping; while reading, for a dataset without cases, and for invalid
     rows: after the first no more cases are returned, and the rest is read only for further problems (up to 20
@@ -121,17 +130,20 @@ def read(
     for path in paths:
         format_of(path, config)
     field_map(name, config)
-    return _cases(name, config, paths, to_text, answers)
+    return _cases(name, config, paths, _Reading(to_text, notes or ReadingNotes(), answers))
 
 
-def read_rows(name: str, config: DatasetConfig) -> Iterator[ReadRow]:
-    """Every row of a single-file dataset, valid or not; UserError if the rest of the file cannot be read."""
+def read_rows(name: str, config: DatasetConfig, notes: ReadingNotes | None = None) -> Iterator[ReadRow]:
+    """Every row of a single-file dataset that is not empty, valid or not; `notes` as of `read`.
+
+    UserError if the rest of the file cannot be read.
+    """
     (path,) = files(config)
     format_of(path, config)
     field_map(name, config)
 
     def rows() -> Iterator[ReadRow]:
-        for row in _file_rows(name, config, path, 0):
+        for row in _file_rows(name, config, path, 0, _Reading(html_text, notes or ReadingNotes())):
             if any(isinstance(problem, Unreadable) for problem in row.problems):
                 raise UserError(row.problems)
             yield row
@@ -171,7 +183,7 @@ def examples(config: DatasetConfig, rows: int = 100, *, skip_faulty: bool = True
     """The columns of the first rows, each with its first value; UserError if no row, or not every one, is readable."""
     seen: dict[str, Any] = {}
     faults: list[Problem] = []
-    found = (row for path in files(config) for row in _table(path, config).rows)
+    found = (row for path in files(config) for _, row in filled_rows(_table(path, config)))
     for row in islice(found, rows):
         if not isinstance(row, Problem):
             seen.update((column, value) for column, value in row.data.items() if seen.get(column) in (None, ""))
@@ -188,17 +200,12 @@ def plain_rows(path: Path) -> Iterator[SourceRow | Problem]:
     """The rows of a .jsonl, .csv or .xlsx file, unreadable ones as Problems; UserError for any other file or none."""
     if not path.is_file():
         raise UserError(Problem("no such file", shown(path)))
+    reader = _READERS.get(ENDINGS.get(path.suffix.lower(), "json"), open_json)
+    if reader not in (open_jsonl, open_csv, open_workbook):
+        hint = "save it as CSV, or as JSON lines"
+        raise UserError(Problem("expected a .csv, .jsonl or .xlsx file", shown(path), hint))
     try:
-        match path.suffix.lower():
-            case ".jsonl":
-                yield from open_jsonl(path).rows
-            case ".csv":
-                yield from open_csv(path).rows
-            case ".xlsx":
-                yield from open_workbook(path).rows
-            case _:
-                hint = "save it as CSV, or as JSON lines"
-                raise UserError(Problem("expected a .csv, .jsonl or .xlsx file", shown(path), hint))
+        yield from (row for _, row in filled_rows(reader(path)))
     except OSError as error:
         raise UserError(unreadable(path, error)) from None
 
@@ -207,7 +214,7 @@ def places(config: DatasetConfig, indices: Collection[int]) -> dict[int, str]:
     """The places of these cases: `file:line` or `file[record]`; for a file that is one case, the file."""
     if config.conversation is True:
         return {index: shown(path) for index, path in enumerate(files(config)) if index in indices}
-    rows = (row for path in files(config) for row in _table(path, config).rows)
+    rows = (row for path in files(config) for _, row in filled_rows(_table(path, config)))
     last = max(indices, default=-1)
     return {index: row.where for index, row in enumerate(islice(rows, last + 1)) if index in indices}
 
@@ -228,13 +235,22 @@ def _table(path: Path, config: DatasetConfig) -> Table:
     return replace(table, rows=rows())
 
 
-def _cases(
-    name: str, config: DatasetConfig, paths: Sequence[Path], to_text: Callable[[str], str], answers: Answers
-) -> Iterator[Case]:
+class _Reading:
+    """What the files of a dataset share while they are read."""
+
+    def __init__(self, to_text: Callable[[str], str], notes: ReadingNotes, answers: Answers = "recorded") -> None:
+        # Cases of one corpus share passages, and HTML is by far the slowest value to convert.
+        self.to_text = lru_cache(maxsize=256)(to_text)
+        self.notes = notes
+        self.answers: Answers = answers
+        self.ids = MadeIds(notes)
+
+
+def _cases(name: str, config: DatasetConfig, paths: Sequence[Path], reading: _Reading) -> Iterator[Case]:
     index = 0
     problems: list[Problem] = []
     for path in paths:
-        for case in _file_cases(name, config, path, index, to_text, answers):
+        for case in _file_cases(name, config, path, index, reading):
             if not isinstance(case, Case):
                 problems += case
                 if len(problems) >= MAX_PROBLEMS:
@@ -246,30 +262,30 @@ def _cases(
     if problems:
         raise UserError(problems)
     if index == 0:
-        raise UserError(Problem("the dataset is empty: no case in it", ", ".join(shown(path) for path in paths)))
+        where = ", ".join(shown(path) for path in paths)
+        raise UserError(Problem("the dataset is empty: no case in it", where, "; ".join(reading.notes.lines(name))))
 
 
 def _file_cases(
-    name: str, config: DatasetConfig, path: Path, index: int, to_text: Callable[[str], str], answers: Answers
+    name: str, config: DatasetConfig, path: Path, index: int, reading: _Reading
 ) -> Iterator[Case | Sequence[Problem]]:
-    rows = _file_rows(name, config, path, index, to_text)
+    rows = _file_rows(name, config, path, index, reading)
+    answers, lenient = reading.answers, config.allow_irregular
     if config.conversation == "turns":
-        yield from each_turn(path.stem, rows, answers, allow_irregular=config.allow_irregular)
+        yield from each_turn(path.stem, rows, answers, allow_irregular=lenient)
     elif not config.conversation:
         yield from (row.problems if row.case is None else row.case for row in rows)
-    elif (whole := whole_conversation(index, rows, answers, allow_irregular=config.allow_irregular)) is not None:
-        yield whole
+    elif (whole := whole_conversation(index, rows, answers, allow_irregular=lenient)) is not None:
+        yield replace(whole, id=reading.ids.distinct(whole.id)) if isinstance(whole, Case) else whole
 
 
-def _file_rows(
-    name: str, config: DatasetConfig, path: Path, index: int, to_text: Callable[[str], str] = html_text
-) -> Iterator[ReadRow]:
+def _file_rows(name: str, config: DatasetConfig, path: Path, index: int, reading: _Reading) -> Iterator[ReadRow]:
     table = _table(path, config)
     fields = field_map(name, config, table.aliases)
-    # Cases of one corpus share passages, and HTML is by far the slowest value to convert: cache it.
-    builder = Builder(name, fields, table.cells, config.allow_irregular, lru_cache(maxsize=256)(to_text))
-    for position, row in enumerate(table.rows):
-        case = [row] if isinstance(row, Problem) else builder.case(index + position, row)
+    ids = None if config.conversation is True else reading.ids
+    builder = Builder(name, fields, table.cells, config.allow_irregular, reading.to_text, ids)
+    for number, (position, row) in enumerate(filled_rows(table, reading.notes)):
+        case = [row] if isinstance(row, Problem) else builder.case(index + number, row)
         yield ReadRow(position, row.where, case) if isinstance(case, Case) else ReadRow(position, row.where, None, case)
 
 

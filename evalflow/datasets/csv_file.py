@@ -5,11 +5,20 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
-from evalflow.datasets.sources import MAX_RECORD, SourceRow, Table, Unreadable, too_long
+from evalflow.datasets.halves import Halves
+from evalflow.datasets.sources import (
+    MAX_RECORD,
+    SourceRow,
+    Table,
+    Unreadable,
+    named,
+    too_long,
+    without_nameless,
+)
 from evalflow.errors import Problem
 from evalflow.paths import shown
 
@@ -19,13 +28,14 @@ _ENCODING = "save it as UTF-8; in Excel, as “CSV UTF-8”"
 
 def open_csv(path: Path) -> Table:
     """Open the file as a table of text cells, empty ones absent; the separator may also be a semicolon or a tab."""
-    return Table(_rows(path), cells=True)
+    halves = Halves()
+    return Table(_rows(path, halves), cells=True, halves=halves)
 
 
 def raw_records(path: Path) -> Iterator[str]:
     """The raw text of the header and of every record, from a file known to be readable."""
     text: list[str] = []
-    with path.open(encoding="utf-8-sig", newline="") as file:
+    with path.open(encoding="utf-8-sig", errors="surrogatepass", newline="") as file:
         for cells in _reader(_Lines(file, text), path):
             if cells:
                 yield "".join(text).rstrip("\r\n") + "\n"
@@ -45,6 +55,7 @@ class _Lines:
 
     file: TextIO
     text: list[str]
+    halves: Halves = field(default_factory=Halves)
     length: int = 0
 
     def __iter__(self) -> Iterator[str]:
@@ -52,6 +63,7 @@ class _Lines:
             self.length = self.length + len(line) if self.text else len(line)
             if self.length > MAX_RECORD:
                 raise _TooLong
+            line = self.halves.text(line)
             self.text.append(line)
             yield line
 
@@ -63,16 +75,15 @@ def _reader(lines: _Lines, path: Path) -> Iterator[list[str]]:
     return csv.reader(lines, delimiter=max(_DELIMITERS, key=header.count), strict=True)
 
 
-def _rows(path: Path) -> Iterator[SourceRow | Problem]:
+def _rows(path: Path, halves: Halves) -> Iterator[SourceRow | Problem]:
     name = shown(path)
     line = 1
     text: list[str] = []
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = _reader(_Lines(file, text), path)
-            header = next(reader, None) or []
-            twice = [column for column, n in Counter(header).items() if n > 1]
-            if twice:
+        with path.open(encoding="utf-8-sig", errors="surrogatepass", newline="") as file:
+            reader = _reader(_Lines(file, text, halves), path)
+            header = named(next(reader, None) or [])
+            if twice := [column for column, n in Counter(header).items() if n > 1 and column]:
                 yield Unreadable(f"the header names {twice[0]!r} more than once", f"{name}:1")
                 return
             line += len(text)
@@ -91,10 +102,14 @@ def _rows(path: Path) -> Iterator[SourceRow | Problem]:
 
 
 def _row(header: list[str], cells: list[str], where: str) -> SourceRow | Problem:
-    if len(cells) > len(header):
+    beside = next((at for at, name in enumerate(header) if not name and "".join(cells[at : at + 1]).strip()), None)
+    if beside is not None:
+        what = f"the cell {beside + 1} has a value, and its column has no name"
+        return Problem(what, where, "name the column in the header")
+    if any(cell.strip() for cell in cells[len(header) :]):
         hint = "put quotes round a cell that holds a comma"
         return Problem(f"the record has {len(cells)} cells, more than the header's {len(header)}", where, hint)
-    return SourceRow(where, dict(zip(header, cells, strict=False)))
+    return SourceRow(where, without_nameless(zip(header, cells, strict=False)))
 
 
 def _not_utf8(path: Path) -> Problem:
@@ -102,7 +117,7 @@ def _not_utf8(path: Path) -> Problem:
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             try:
-                line.decode()
+                line.decode(errors="surrogatepass")
             except UnicodeDecodeError as error:
                 where, what = f"{shown(path)}:{number}", f"the file is not UTF-8: {error.reason}"
                 utf16 = number == 1 and line.startswith((b"\xff\xfe", b"\xfe\xff"))

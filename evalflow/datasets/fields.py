@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, cast
 
 from evalflow.cells import CellType, NoLiteral, list_in, literal, object_in, read_as, split, text_of
@@ -175,9 +176,20 @@ OF_A_SCENARIO = ("persona", "goal", "facts")
 """Fields that are columns like any other in a row without a scenario."""
 # Both define the conversation, so mapping one of them disables the other.
 _RIVALS = {"question": "messages", "messages": "question"}
+_TEXTS = ("question", "answer", "reference", "group", "scenario", "persona", "goal")
 _COMPOSED = ("expected", "actual", "metadata", "failure", "labels")
 _ENTERED = re.compile(r"\$(?:\.([A-Za-z_]\w*)|\[(['\"])(.+?)\2\])(?=[.\[])")
 _PLAIN_PATH = re.compile(r"\$\.([A-Za-z_]\w*)\Z")
+
+
+def _has_fraction(value: Any) -> bool:
+    return isinstance(value, float) or (isinstance(value, list) and any(map(_has_fraction, cast("list[Any]", value))))
+
+
+def _digits(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_digits(one) for one in cast("list[Any]", value)]
+    return text_of(value) if isinstance(value, Decimal) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,14 +198,20 @@ class Source:
 
     at: str | Path
     type: CellType | None = None
+    is_text: bool = False  # whether the digits of a number count
 
     @property
     def column(self) -> str | None:
         return self.at if isinstance(self.at, str) else None
 
-    def value(self, row: Row) -> Any:
-        """The value in the row, None if absent; ValueError if it is not of the declared type."""
+    def value(self, row: Row, exact: Callable[[], Row] | None = None) -> Any:
+        """The value in the row, None if absent; ValueError if it is not of the declared type.
+
+        `exact` gives the row with decimals, for texts that a number stands for.
+        """
         found = row.get(self.at) if isinstance(self.at, str) else self._within(self.at, row)
+        if self.is_text and exact is not None and _has_fraction(found):
+            found = _digits(self.value(exact()))
         if found is None or self.type is None:
             return found
         try:
@@ -230,9 +248,9 @@ class FieldMap:
     variables: Mapping[str, Source]
     expected_is_reference: bool = False
 
-    def values(self, row: Row) -> tuple[dict[str, Any], dict[str, Any]]:
+    def values(self, row: Row, exact: Callable[[], Row] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
         """The raw values by case field, and the variables: unmapped columns and declared ones; both without nulls."""
-        found = {name: value for name, one in self.sources.items() if (value := one.value(row)) is not None}
+        found = {name: value for name, one in self.sources.items() if (value := one.value(row, exact)) is not None}
         used = {one.column for one in self.sources.values()}
         for column, name in self.aliases.items():
             if name not in found and row.get(column) is not None:
@@ -244,12 +262,12 @@ class FieldMap:
                     used.discard(self.sources[name].column)
         for name, parts in self.parts.items():
             used |= {one.column for one in parts.values()}
-            whole = {part: value for part, one in parts.items() if (value := one.value(row)) is not None}
+            whole = {part: value for part, one in parts.items() if (value := one.value(row, exact)) is not None}
             if whole:
                 found[name] = whole
         used |= {one.column for one in self.variables.values()}
         others = {column: value for column, value in row.items() if column not in used and value is not None}
-        declared = {name: value for name, one in self.variables.items() if (value := one.value(row)) is not None}
+        declared = {name: value for name, one in self.variables.items() if (value := one.value(row, exact)) is not None}
         return found, others | declared
 
     def place(self, name: str, row: Row) -> str:
@@ -272,13 +290,14 @@ def field_map(dataset: str, config: DatasetConfig, aliases: Mapping[str, str] | 
     declared, problems = _declared(dataset, config)
     where = f"dataset.{dataset}"
 
-    def source(name: str, given: str | FieldSource, key: str) -> Source:
+    def source(name: str, given: str | FieldSource, key: str, *, is_part: bool = False) -> Source:
         one = FieldSource(column=given) if isinstance(given, str) else given
         at = _plain(one.column or name)
+        is_text = one.type == "text" or (one.type is None and name in _TEXTS and not is_part)
         if not at.startswith("$"):
-            return Source(at, one.type)
+            return Source(at, one.type, is_text)
         try:
-            return Source(json_path(at), one.type)
+            return Source(json_path(at), one.type, is_text)
         except ValueError as error:
             problems.append(Problem(f"{at!r} is no JSONPath: {error}", f"{where}.{key}"))
             return Source(at)  # never used: the problems are raised
@@ -288,7 +307,7 @@ def field_map(dataset: str, config: DatasetConfig, aliases: Mapping[str, str] | 
     for name, given in declared.items():
         key = "group" if name == "group" and config.group else f"fields.{name}"
         if isinstance(given, dict):
-            parts[name] = {part: source(part, one, f"{key}.{part}") for part, one in given.items()}
+            parts[name] = {part: source(part, one, f"{key}.{part}", is_part=True) for part, one in given.items()}
         elif given is not None:
             sources[name] = source(name, given, key)
     if problems:
@@ -297,7 +316,9 @@ def field_map(dataset: str, config: DatasetConfig, aliases: Mapping[str, str] | 
     taken = {one.column for name, one in sources.items() if name not in SECONDARY}
     taken |= {one.column for several in parts.values() for one in several.values()}
     taken |= {other for name, other in _RIVALS.items() if declared.get(name) is not None}
-    own = {name: Source(name) for name in CONVERTERS if name not in declared and name not in taken}
+    own = {
+        name: Source(name, is_text=name in _TEXTS) for name in CONVERTERS if name not in declared and name not in taken
+    }
     others = {**ALIASES, **(aliases or {})}
     fallbacks = {column: name for column, name in others.items() if name in own and column not in taken}
     sources |= own

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
+from evalflow.datasets.halves import Halves, MendedStream
 from evalflow.datasets.nan_literals import NanFilter, without_nan
 from evalflow.datasets.sources import MAX_RECORD, SourceRow, Table, Unreadable, parse_json, record, too_large, too_long
 from evalflow.errors import Problem, UserError
@@ -21,9 +23,10 @@ BOM = b"\xef\xbb\xbf"
 _LIST = "a file that is one JSON list is read with `format: json`"
 
 
-def open_jsonl(path: Path, *, missing_nan: bool = False) -> Table:
-    """Open the file as a table. Blank lines and a byte order mark are skipped; NaN is refused, or read as null."""
-    return Table(_line_rows(path, missing_nan))
+def open_jsonl(path: Path, *, null_infinity: bool = False) -> Table:
+    """Open the file as a table, without blank lines and a byte order mark. NaN is null, and Infinity if so wanted."""
+    halves = Halves()
+    return Table(_line_rows(path, halves, null_infinity), halves=halves)
 
 
 def raw_objects(path: Path) -> Iterator[str]:
@@ -33,18 +36,23 @@ def raw_objects(path: Path) -> Iterator[str]:
             yield text.decode(errors="replace") + "\n"
 
 
-def _line_rows(path: Path, missing_nan: bool) -> Iterator[SourceRow | Problem]:
+def _line_rows(path: Path, halves: Halves, null_infinity: bool) -> Iterator[SourceRow | Problem]:
     name = shown(path)
     with path.open("rb") as file:
         for line, text in _objects(file):
             if len(text) > MAX_RECORD:
                 yield too_long(f"{name}:{line}")
                 return
-            value = parse_json(without_nan(text) if missing_nan else text, name, line)
+            text = without_nan(text, infinity=null_infinity)
+            value = parse_json(text, name, line, halves)
             if isinstance(value, Problem):
                 yield value if value.hint or not text.startswith(b"[") else replace(value, hint=_LIST)
             else:
-                yield record(value, f"{name}:{line}", _LIST if isinstance(value, list) else "")
+                yield record(value, f"{name}:{line}", _LIST if isinstance(value, list) else "", partial(_exact, text))
+
+
+def _exact(text: bytes) -> dict[str, Any]:
+    return json.loads(Halves().json(text), parse_float=Decimal)
 
 
 def _objects(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
@@ -82,6 +90,8 @@ _MAX_DEPTH = 200
 _WINDOW = 4096
 # Any number longer than Python can read (4300 digits) contains an aligned block of this many digits.
 _DIGITS = 1024
+_BLOCK = 1 << 20
+_LONGEST_WORD = len(b"Infinity")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,33 +100,48 @@ class _Form:
     example_outputs: bool | None = None
 
 
-def open_json(path: Path, *, missing_nan: bool = False) -> Table:
-    """Open the file as a table, parsed incrementally. NaN is refused, or read as null."""
+def open_json(path: Path, *, null_infinity: bool = False) -> Table:
+    """Open the file as a table, parsed incrementally. NaN is null, and Infinity if so wanted."""
     import ijson  # pyright: ignore[reportMissingTypeStubs]
 
+    halves = Halves()
     try:
-        form = _crash_problem(path) or _form(path, missing_nan)
+        form = _crash_problem(path) or _form(path, null_infinity)
     except (ijson.JSONError, ArithmeticError) as error:
         form = _broken(path, error)
     if isinstance(form, Problem):
         return Table(iter([form]))
-    return Table(_rows(path, form, missing_nan), ALIASES if form.prefix == "data.item" else {})
+    return Table(_rows(path, form, halves, null_infinity), ALIASES if form.prefix == "data.item" else {}, halves=halves)
 
 
 @contextmanager
-def _open(path: Path, missing_nan: bool = False) -> Generator[IO[bytes]]:
+def _open(path: Path, null_infinity: bool = False, halves: Halves | None = None) -> Generator[IO[bytes]]:
+    """The file without a byte order mark, with half characters mended and null for NaN."""
     with path.open("rb") as file:
         if file.read(len(BOM)) != BOM:
             file.seek(0)
-        yield cast("IO[bytes]", NanFilter(file)) if missing_nan else file
+        mended = cast("IO[bytes]", MendedStream(file, halves or Halves()))
+        has_nan = _mentions(path, (b"NaN", b"Infinity") if null_infinity else (b"NaN",))
+        yield cast("IO[bytes]", NanFilter(mended, infinity=null_infinity)) if has_nan else mended
 
 
-def _form(path: Path, missing_nan: bool = False) -> _Form | Problem:
+def _mentions(path: Path, words: Sequence[bytes]) -> bool:
+    """Whether a file has one of these words anywhere."""
+    with path.open("rb") as file:
+        before = b""
+        while block := file.read(_BLOCK):
+            if any(word in before + block for word in words):
+                return True
+            before = block[-_LONGEST_WORD:]
+    return False
+
+
+def _form(path: Path, null_infinity: bool = False) -> _Form | Problem:
     """Detect the form of the file; reads no more than needed."""
     import ijson  # pyright: ignore[reportMissingTypeStubs]
 
     data = outputs = None
-    with _open(path, missing_nan) as file:
+    with _open(path, null_infinity) as file:
         events: Iterator[tuple[str, str, Any]] = ijson.parse(file)
         _, first, value = next(events)
         if first == "start_array":
@@ -170,7 +195,7 @@ def streamed_items(path: Path, prefix: str, scalars: Mapping[str, Callable[[Any]
                 break
         for absent in missing.values():
             absent(None)
-        with _open(path, missing_nan=True) as file:
+        with _open(path, null_infinity=True) as file:
             for item in cast("Iterator[Any]", ijson.items(file, prefix)):
                 yield _floats(item)
 
@@ -196,7 +221,7 @@ def document_keys(path: Path, below: str = "") -> dict[str, bool]:
 def _events(path: Path) -> Iterator[tuple[str, str, Any]]:
     import ijson  # pyright: ignore[reportMissingTypeStubs]
 
-    with _open(path, missing_nan=True) as file:
+    with _open(path, null_infinity=True) as file:
         yield from cast("Iterator[tuple[str, str, Any]]", ijson.parse(file))
 
 
@@ -215,18 +240,23 @@ def _streaming(path: Path) -> Generator[None]:
         raise UserError(Problem(f"cannot be read: {error.strerror}", shown(path))) from None
 
 
-def _rows(path: Path, form: _Form, missing_nan: bool) -> Iterator[SourceRow | Problem]:
+def _rows(path: Path, form: _Form, halves: Halves, null_infinity: bool) -> Iterator[SourceRow | Problem]:
     import ijson  # pyright: ignore[reportMissingTypeStubs]
 
     name = shown(path)
     try:
-        with _open(path, missing_nan) as file:
+        with _open(path, null_infinity, halves) as file:
             items: Iterator[Any] = ijson.items(file, form.prefix)
             for index, item in enumerate(items):
-                row = record(_floats(item), f"{name}[{index}]" if form.prefix else name)
+                where = f"{name}[{index}]" if form.prefix else name
+                row = record(_floats(item), where, exact=partial(_same, item))
                 yield _consistent(row, form.example_outputs) if isinstance(row, SourceRow) else row
     except (ijson.JSONError, ArithmeticError, ValueError) as error:
         yield _broken(path, error)
+
+
+def _same(item: Any) -> Any:
+    return item
 
 
 def _consistent(row: SourceRow, example_outputs: bool | None) -> SourceRow | Problem:

@@ -5,26 +5,27 @@ from __future__ import annotations
 import re
 from typing import IO
 
-_INTERESTING = re.compile(rb'"|NaN|-?Infinity')
+_NAN = re.compile(rb'"|NaN')
+_NAN_OR_INFINITY = re.compile(rb'"|NaN|-?Infinity')
 _STRING_END = re.compile(rb'\\.|"', re.DOTALL)
 _LONGEST = len(b"-Infinity")
 
 
-def without_nan(text: bytes) -> bytes:
-    """The text with null for each NaN, Infinity and -Infinity outside of strings; its lines stay the same."""
-    if b"NaN" not in text and b"Infinity" not in text:
+def without_nan(text: bytes, *, infinity: bool = True) -> bytes:
+    """The text with null for each NaN outside of strings, and for Infinity and -Infinity; its lines stay the same."""
+    if b"NaN" not in text and not (infinity and b"Infinity" in text):
         return text
-    scanner = _Scanner()
+    scanner = _Scanner(infinity)
     return scanner.take(text, last=True)
 
 
 class NanFilter:
     """A file of JSON, read as `without_nan` does, block by block."""
 
-    def __init__(self, file: IO[bytes], block: int = 1 << 16) -> None:
+    def __init__(self, file: IO[bytes], block: int = 1 << 16, *, infinity: bool = True) -> None:
         self._file = file
         self._block = block
-        self._scanner = _Scanner()
+        self._scanner = _Scanner(infinity)
         self._ready = b""
         self._ended = False
 
@@ -41,7 +42,8 @@ class NanFilter:
 class _Scanner:
     """Replaces literals in a text that comes in blocks; what may continue in the next block is held back."""
 
-    def __init__(self) -> None:
+    def __init__(self, infinity: bool) -> None:
+        self._literals = _NAN_OR_INFINITY if infinity else _NAN
         self._held: bytes = b""
         self._in_string = False
 
@@ -60,7 +62,7 @@ class _Scanner:
                     break
                 at = cut
                 continue
-            match = _INTERESTING.search(text, at)
+            match = self._literals.search(text, at)
             if match is None:
                 cut = len(text) if last else max(at, len(text) - _LONGEST + 1)
                 found.append(text[at:cut])

@@ -10,6 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from evalflow.cells import Base64
 from evalflow.datasets.sources import MAX_RECORD, SourceRow, Table, Unreadable, too_long
 from evalflow.errors import Problem
 from evalflow.paths import shown
@@ -22,15 +23,12 @@ BATCH = 8192
 ROWS = 512
 
 
-def open_parquet(path: Path, *, missing_nan: bool = False) -> Table:
-    """Open the file as a table. Dates become ISO 8601 text, decimals floats, bytes base64.
-
-    NaN is refused; with `missing_nan`, one in a column of numbers is a missing value, as pandas writes it.
-    """
-    return Table(_rows(path, missing_nan))
+def open_parquet(path: Path) -> Table:
+    """Open the file as a table. Dates become ISO 8601 text, decimals floats, bytes base64; NaN is a missing value."""
+    return Table(_rows(path))
 
 
-def _rows(path: Path, missing_nan: bool) -> Iterator[SourceRow | Problem]:
+def _rows(path: Path) -> Iterator[SourceRow | Problem]:
     import polars as pl
 
     name = shown(path)
@@ -44,7 +42,6 @@ def _rows(path: Path, missing_nan: bool) -> Iterator[SourceRow | Problem]:
                 yield too_long(f"{name}[{index + long}]")
                 return
             together = max(1, min(ROWS, MAX_RECORD // max(1, int(cast("int", sizes.max())))))
-            batch = batch.fill_nan(None) if missing_nan else batch
             for data in batch.iter_rows(named=True, buffer_size=together):
                 yield _row(data, f"{name}[{index}]")
                 index += 1
@@ -72,7 +69,7 @@ def _bytes_of(value: pl.Expr, dtype: Any) -> pl.Expr:
 
 def _row(data: dict[str, Any], where: str) -> SourceRow | Problem:
     try:
-        return SourceRow(where, _json(data))
+        return SourceRow(where, _json(data), lambda: data)
     except ValueError as error:
         return Problem(str(error), where)
 
@@ -82,9 +79,9 @@ def _json(value: Any) -> Any:
         case str() | bool() | int() | None:
             return value
         case float():
-            if not math.isfinite(value):
+            if math.isinf(value):
                 raise ValueError(f"{value} is no JSON number; write null where there is none")
-            return value
+            return None if math.isnan(value) else value
         case dict():
             return {key: _json(item) for key, item in cast("dict[str, Any]", value).items()}
         case list():
@@ -96,6 +93,6 @@ def _json(value: Any) -> Any:
         case Decimal():
             return float(value)
         case bytes():
-            return base64.b64encode(value).decode()
+            return Base64(base64.b64encode(value).decode())
         case _:
             raise ValueError(f"a column of {type(value).__name__} values cannot be read")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -14,11 +14,13 @@ from pydantic_core import from_json
 
 from evalflow import frozen, paths
 from evalflow.config.schema import DatasetConfig
+from evalflow.datasets.halves import Halves
 from evalflow.errors import Problem, UserError, did_you_mean, nearest
-from evalflow.jsonvalues import is_finite, kind, overflows
+from evalflow.jsonvalues import kind, overflows
 from evalflow.objects import fetch_files, is_address
 from evalflow.paths import shown
 
+_INVISIBLE = "\ufeff\u200b\u200c\u200d\u2060"
 MAX_RECORD = 32 * 1024**2  # maximum size of one record: characters in CSV and Excel, bytes in others
 Format = Literal["jsonl", "json", "csv", "parquet", "xlsx"]
 ENDINGS: dict[str, Format] = {
@@ -28,10 +30,14 @@ ENDINGS: dict[str, Format] = {
 
 @frozen.record()
 class SourceRow:
-    """One record and its place: `file:line`, `file[record]` or `file, row 7` of Excel."""
+    """One record and its place: `file:line`, `file[record]` or `file, row 7` of Excel.
+
+    `exact` gives the record with its numbers as decimals, which have the digits that the file has, if that is known.
+    """
 
     where: str
     data: dict[str, Any]
+    exact: Callable[[], dict[str, Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +49,33 @@ class Unreadable(Problem):
 class Table:
     """One opened file: its records in order, an unreadable one as a Problem; whether its cells are untyped, as in CSV.
 
-    `aliases` map columns that this file format uses to their case fields.
+    `aliases` map columns that this file format uses to their case fields; `halves` counts what was mended so far.
     """
 
     rows: Iterator[SourceRow | Problem]
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     cells: bool = False
+    halves: Halves = field(default_factory=Halves)
+
+
+NUMBERING = "Unnamed: 0"
+"""The name of a first column without one, as pandas calls the row numbers that it writes."""
+
+
+def trimmed(name: str) -> str:
+    """A column's name without white space, byte order marks and other invisible characters around it."""
+    return name.strip().strip(_INVISIBLE).strip()
+
+
+def named(header: Sequence[str]) -> list[str]:
+    """The trimmed names of a header's columns; of a first one without a name `NUMBERING`."""
+    names = [trimmed(name) for name in header]
+    return [name or (NUMBERING if at == 0 else "") for at, name in enumerate(names)]
+
+
+def without_nameless(cells: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The cells by their columns, without columns that have no name; row numbers are left out where they are blank."""
+    return {name: cell for name, cell in cells if name and (name != NUMBERING or cell.strip())}
 
 
 def too_long(where: str, hint: str = "") -> Unreadable:
@@ -56,10 +83,12 @@ def too_long(where: str, hint: str = "") -> Unreadable:
     return Unreadable(f"the record is longer than {MAX_RECORD:,} characters", where, hint)
 
 
-def record(value: object, where: str, hint: str = "") -> SourceRow | Problem:
+def record(
+    value: object, where: str, hint: str = "", exact: Callable[[], dict[str, Any]] | None = None
+) -> SourceRow | Problem:
     """The row for a parsed value, or a Problem if it is not an object."""
     if isinstance(value, dict):
-        return SourceRow(where, value)  # pyright: ignore[reportUnknownArgumentType] - JSON keys are text
+        return SourceRow(where, value, exact)  # pyright: ignore[reportUnknownArgumentType] - JSON keys are text
     return Problem(f"expected an object with one column per key, got {kind(value)}", where, hint)
 
 
@@ -69,8 +98,9 @@ _STRING_OR_NUMBER = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\
 _PLACE = re.compile(r"(?P<reason>.*) at line (?P<line>\d+) column (?P<column>\d+)\Z", re.DOTALL)
 
 
-def parse_json(text: bytes, file: str, first_line: int = 1) -> Any | Problem:
-    """Parse UTF-8 JSON that begins on `first_line` of a file; an error is a Problem with its line."""
+def parse_json(text: bytes, file: str, first_line: int = 1, halves: Halves | None = None) -> Any | Problem:
+    """Parse UTF-8 JSON that begins on `first_line` of a file, with half characters mended; an error is a Problem."""
+    text = (halves or Halves()).json(text)
     try:
         value = from_json(text, allow_inf_nan=False)
     except ValueError as error:
@@ -91,12 +121,6 @@ def too_large(number: str) -> str:
     """The error message for a number that would overflow to infinity."""
     shown = number if len(number) <= _SHOWN else f"{number[:_SHOWN]}…"
     return f"the number {shown} is too large; numbers end at about 1.8e308"
-
-
-def refuse_too_large(value: Any, text: str) -> None:
-    """Raise ValueError if a number in the value, parsed from the text, overflowed to infinity."""
-    if not is_finite(value):
-        raise ValueError(too_large(_overflow(text.encode())[0].decode()))
 
 
 def _overflow(text: bytes) -> re.Match[bytes]:

@@ -14,7 +14,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
-from evalflow.datasets.sources import MAX_RECORD, SourceRow, Table, Unreadable
+from evalflow.datasets.halves import Halves
+from evalflow.datasets.sources import MAX_RECORD, SourceRow, Table, Unreadable, named, without_nameless
 from evalflow.errors import Problem, UserError
 from evalflow.paths import shown
 
@@ -33,7 +34,8 @@ def open_workbook(path: Path, sheet: str | None = None) -> Table:
     The first row that is not empty names the columns. Dates become ISO 8601 text; a formula is its saved result, and an
     error in a cell a problem of its row.
     """
-    return Table(_rows(path, sheet or ""), cells=True)
+    halves = Halves()
+    return Table(_rows(path, sheet or "", halves), cells=True, halves=halves)
 
 
 def sheets(path: Path) -> list[str]:
@@ -56,7 +58,7 @@ def sheet_records(path: Path, sheet: str | None = None) -> Iterator[str]:
             mark = ""
 
 
-def _rows(path: Path, sheet: str) -> Iterator[SourceRow | Problem]:
+def _rows(path: Path, sheet: str, halves: Halves) -> Iterator[SourceRow | Problem]:
     name = shown(path)
     header: list[str] = []
     with closing(_lines(path, sheet)) as lines:
@@ -64,10 +66,10 @@ def _rows(path: Path, sheet: str) -> Iterator[SourceRow | Problem]:
             if isinstance(line, Problem):
                 yield line
                 return
-            number, _, cells, faults = line
+            number, left, cells, faults = line
             where = f"{name}, row {number}"
             if not header:
-                header = [cell.strip() for cell in cells]
+                header = named([halves.text(cell) for cell in cells])
                 twice = [column for column, times in Counter(filter(None, header)).items() if times > 1]
                 if twice or faults:
                     what = faults[0] if faults else f"the row with the columns' names has {twice[0]!r} more than once"
@@ -76,7 +78,7 @@ def _rows(path: Path, sheet: str) -> Iterator[SourceRow | Problem]:
             elif faults:
                 yield Problem("; ".join(faults), where, "write the value itself, or calculate and save it in Excel")
             else:
-                yield _row(header, line, where)
+                yield _row(header, [number, left, [halves.text(cell) for cell in cells], faults], where)
 
 
 def _row(header: list[str], line: list[Any], where: str) -> SourceRow | Problem:
@@ -85,7 +87,7 @@ def _row(header: list[str], line: list[Any], where: str) -> SourceRow | Problem:
     if beside is not None:
         what = f"{_letters(left + beside)}{number} has a value, but its column has no name"
         return Problem(what, where, "name each column in the first row that is not empty")
-    return SourceRow(where, {column: cell for column, cell in zip(header, cells, strict=True) if column})
+    return SourceRow(where, without_nameless(zip(header, cells, strict=True)))
 
 
 def _letters(index: int) -> str:

@@ -12,6 +12,7 @@ from typing import Any, cast
 from evalflow.datasets.csv_file import open_csv
 from evalflow.datasets.json_files import open_json, open_jsonl, streamed_items
 from evalflow.datasets.parquet import open_parquet
+from evalflow.datasets.rows import filled_rows
 from evalflow.datasets.sources import MAX_RECORD, SourceRow, Table, Unreadable
 from evalflow.errors import Problem, UserError
 from evalflow.importers.ledger import Ledger, Untranslatable
@@ -28,13 +29,12 @@ def _open_json(path: Path) -> Table:
     with path.open("rb") as file:
         first, second = file.readline(MAX_RECORD).strip(), file.readline(64).strip()
     is_lines = second.startswith(b"{") and first.endswith(b"}")
-    return open_jsonl(path, missing_nan=True) if is_lines else open_json(path, missing_nan=True)
+    return open_jsonl(path, null_infinity=True) if is_lines else open_json(path, null_infinity=True)
 
 
-_open_lines = partial(open_jsonl, missing_nan=True)
+_open_lines = partial(open_jsonl, null_infinity=True)
 READABLE: Mapping[str, Callable[[Path], Table]] = {
-    ".jsonl": _open_lines, ".ndjson": _open_lines, ".json": _open_json, ".csv": open_csv,
-    ".parquet": partial(open_parquet, missing_nan=True),
+    ".jsonl": _open_lines, ".ndjson": _open_lines, ".json": _open_json, ".csv": open_csv, ".parquet": open_parquet,
 }  # fmt: skip
 
 
@@ -201,7 +201,7 @@ def read_rows(path: Path, broken: Callable[[Problem], None] | None = None) -> It
     expect_text(path)
     empty = True
     try:
-        for row in opener(path).rows:
+        for _, row in filled_rows(opener(path)):
             empty = False
             if isinstance(row, SourceRow):
                 yield row

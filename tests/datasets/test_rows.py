@@ -77,7 +77,6 @@ def test_an_empty_parquet_file() -> None:
         ('{"question": "b"', "broken JSON at line 3, column 16: EOF while parsing an object"),
         ('{"question" "b"}', "broken JSON at line 3, column 13: expected `:`"),
         ('{"question": "b"} {}', "broken JSON at line 3, column 19: trailing characters"),
-        ('{"question": "\\ud800"}', "broken JSON at line 3, column 21: unexpected end of hex escape"),
         ("{", "broken JSON at line 3, column 1: EOF"),
         ("[" * 500, "broken JSON at line 3, column 202: recursion limit exceeded"),
     ],
@@ -93,7 +92,7 @@ def test_a_fault_inside_an_object_that_is_spread_over_lines(refused: Any) -> Non
     assert problem.where == "mine.jsonl:4"
 
 
-@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+@pytest.mark.parametrize("number", ["Infinity", "-Infinity"])
 def test_what_is_no_number_in_json(refused: Any, number: str) -> None:
     (problem,) = refused(f'{{"question": "a", "score": {number}}}')
     assert (problem.where, problem.hint.split(";")[0]) == ("mine.jsonl:1", "JSON has no NaN or Infinity")
@@ -111,6 +110,13 @@ def test_a_number_that_would_be_read_as_infinity(refused: Any, number: str) -> N
         (problem,) = refused(f"score\n1e99\n{cell}\n", "mine.csv", fields={"score": {"type": kind}})
         assert problem.where == "mine.csv:3"
         assert problem.what.startswith("column 'score': expected")
+
+
+def test_nan_is_a_missing_value(load: Any) -> None:
+    row = '{"question": "NaN", "score": NaN, "contexts": [], "more": {"a": NaN, "b": [NaN]}}'
+    for text, name in ((row, "mine.jsonl"), (f"[{row}]", "mine.json")):
+        (case,) = load(text, name)
+        assert (case.question, case.vars) == ("NaN", {"more": {"a": None, "b": [None]}})
 
 
 def test_a_whole_number_has_no_end_and_text_may_spell_any(load: Any) -> None:
@@ -185,7 +191,7 @@ def test_broken_json_in_a_json_file_names_the_line(refused: Any) -> None:
     assert problem.what.startswith("broken JSON at line 2, column 14")
     assert refused('[{"question": "a"}', "mine.json")[0].what.startswith("broken JSON at line 1")
     assert refused("", "other.json")[0].what.startswith("broken JSON")
-    assert refused('[{"question": "a", "score": NaN}]', "nan.json")[0].hint.startswith("JSON has no NaN")
+    assert refused('[{"question": "a", "score": Infinity}]', "nan.json")[0].hint.startswith("JSON has no NaN")
 
 
 def test_outputs_that_were_promised_are_missing(refused: Any) -> None:
@@ -251,7 +257,7 @@ def test_outputs_that_were_promised_are_missing(refused: Any) -> None:
     ],
 )  # fmt: skip
 def test_a_wrong_type(refused: Any, field: str, value: Any, what: str) -> None:
-    (problem,) = refused([{field: value}])
+    (problem,) = refused([{"note": "n", field: value}])
     assert (problem.what, problem.where) == (what, "mine.jsonl:1")
 
 
@@ -345,8 +351,8 @@ def test_a_header_with_a_name_twice(refused: Any) -> None:
 def test_broken_parquet(refused: Any) -> None:
     (problem,) = refused("no parquet at all", "mine.parquet")
     assert problem.what.startswith("broken Parquet: ")
-    pl.DataFrame({"question": ["a", "b"], "score": [1.0, float("nan")]}).write_parquet("mine.parquet")
-    with pytest.raises(UserError, match=r"mine\.parquet\[1\]: nan is no JSON number"):
+    pl.DataFrame({"question": ["a", "b"], "score": [1.0, float("inf")]}).write_parquet("mine.parquet")
+    with pytest.raises(UserError, match=r"mine\.parquet\[1\]: inf is no JSON number"):
         list(read("mine", DatasetConfig(path="mine.parquet")))
 
 

@@ -24,14 +24,18 @@ KEPT_BYTES = 8 * 2**20  # files of up to this size in total are kept in memory
 UNKNOWN = "-"  # placeholder if neither the target's name nor its answer is known
 
 
-def offered(run: RunConfig) -> Iterator[Case]:
+def offered(run: RunConfig, notes: dict[str, datasets.ReadingNotes] | None = None) -> Iterator[Case]:
     """The cases of all datasets, streamed: of each, the first `limit` that have its `tags` and one of its `ids`.
 
-    UserError if the data are invalid, or no case has one of the tags or ids.
+    `notes` take what reading each dataset has left out or changed, by its name. UserError if the data are invalid, or
+    no case has one of the tags or ids.
     """
     answers = "none" if run.generate is True else "demo" if run.generate == "demo" else "recorded"
     for name, config in run.dataset.items():
-        cases = datasets.read(name, config, answers=answers)
+        found = datasets.ReadingNotes()
+        if notes is not None:
+            notes[name] = found
+        cases = datasets.read(name, config, answers=answers, notes=found)
         yield from islice(_chosen(name, config, cases) if config.tags or config.ids else cases, run.limit)
 
 
@@ -89,6 +93,7 @@ class RunCases:
         self._run = run
         self._complete = complete
         self._in_memory: list[Case] | None = None
+        self.notes: dict[str, datasets.ReadingNotes] = {}  # of the last reading
 
     def __iter__(self) -> Iterator[Case]:
         return self._read() if self._in_memory is None else iter(self._in_memory)
@@ -96,7 +101,7 @@ class RunCases:
     def _read(self) -> Iterator[Case]:
         sizes = [datasets.text_bytes(config) for config in self._run.dataset.values()]
         memory: list[Case] | None = [] if sum(sizes) <= KEPT_BYTES else None
-        for one in offered(self._run):
+        for one in offered(self._run, self.notes):
             case = self._complete(one) if self._complete else one
             if memory is not None:
                 memory.append(case)

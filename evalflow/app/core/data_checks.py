@@ -48,7 +48,7 @@ class DataChecks:
         self._wrong_checks: list[tuple[Case, Problem]] = []
         self._offered: Counter[tuple[str, str, str]] = Counter()
         self._seen: set[int] = set()
-        self._repeated: list[Problem] = []
+        self._repeated: list[Case] = []
         self._sizes: Counter[str] = Counter()
         self._grouped: Counter[str] = Counter()
         self._recorded: Counter[str] = Counter()
@@ -76,7 +76,7 @@ class DataChecks:
 
     def problems(self) -> list[Problem]:
         """Duplicate ids, groups that no case has, and fields that a metric needs and no case will have."""
-        found = [*self._repeated]
+        found = list(self._duplicates())
         for place, problem in placed(self._parts.datasets, self._wrong_checks[:SHOWN]):
             found.append(replace(problem, where=place or problem.where))
         for dataset in self._sizes:
@@ -120,10 +120,22 @@ class DataChecks:
     def _check_id(self, case: Case) -> None:
         digest = case_digest(case)
         if digest in self._seen and len(self._repeated) < SHOWN:
-            what = f"record {case.index + 1} has the id {case.id!r} of an earlier one"
-            hint = "ids must be unique; records without an id that are equal count as one"
-            self._repeated.append(Problem(what, f"dataset.{case.dataset}", hint))
+            self._repeated.append(case)
         self._seen.add(digest)
+
+    def _duplicates(self) -> Iterator[Problem]:
+        """The cases whose id an earlier one has, with the places of both."""
+        for dataset in dict.fromkeys(case.dataset for case in self._repeated):
+            repeated = [case for case in self._repeated if case.dataset == dataset]
+            config, first = self._parts.datasets[dataset], dict[str, int]()
+            for case in datasets.read(dataset, config):
+                if case.id not in first and any(case.id == other.id for other in repeated):
+                    first[case.id] = case.index
+            places = datasets.places(config, {*first.values(), *(case.index for case in repeated)})
+            for case in repeated:
+                what = f"the id {case.id!r} is also that of {places.get(first[case.id], 'an earlier row')}"
+                hint = "give each row its own id, or none: rows without an id get one of their content"
+                yield Problem(what, places.get(case.index, f"dataset.{dataset}"), hint)
 
     def _may_come(self, need: str) -> bool:
         if root(need) in COSTS:

@@ -81,6 +81,7 @@ class Inspection:
     gates: Sequence[Gate] = ()
     estimate: Estimate = field(default_factory=Estimate)
     remarks: Sequence[str] = ()  # warnings about the data
+    reading: Sequence[str] = ()  # what reading the data left out or changed
     # Scores of different sorts that would have the same name, by that name.
     mixed: dict[str, Problem] = field(default_factory=dict[str, Problem])
 
@@ -98,7 +99,12 @@ class Inspection:
 
     def notices(self) -> list[str]:
         """Warnings to read before the results."""
-        return [*shadows(self.parts), *self.remarks, *notices(self.parts, preparing=self.estimate.preparing)]
+        return [
+            *shadows(self.parts),
+            *self.reading,
+            *self.remarks,
+            *notices(self.parts, preparing=self.estimate.preparing),
+        ]
 
     def selected(self) -> Iterator[Case]:
         return self.draw.pick(self.offered)
@@ -137,6 +143,7 @@ def inspect(parts: Parts) -> Inspection:
     problems += [*found.rules().undecided(), *found.rules().unlookable()]
     found.labels_apply = labels.apply
     found.remarks = [*questions.remarks(), *checks.remarks(), *labels.remarks()]
+    found.reading = [line for name, notes in found.offered.notes.items() for line in notes.lines(name)]
     if problems:
         raise UserError(problems)
     found.estimate = estimator.scaled(found.cases)

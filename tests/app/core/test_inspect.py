@@ -171,7 +171,19 @@ def test_a_group_column_that_begins_after_the_limit_is_there(lab):
 
 def test_an_id_that_comes_twice_is_refused(lab):
     (problem,) = lab.refusal({"d": lab.data(ROWS[0], ROWS[1], ROWS[0])}, EXACT)
-    assert problem.what == "record 3 has the id '0' of an earlier one"
+    assert problem.what.startswith("the id '0' is also that of ")
+    assert problem.what.endswith("d.jsonl:1")
+    assert problem.where.endswith("d.jsonl:3")
+
+
+def test_what_reading_left_out_is_noted(lab):
+    row = {"question": "q", "answer": "a", "reference": "a"}
+    found = lab.inspect({"d": lab.data(row, {}, row, {"question": " ", "answer": None})}, EXACT)
+    assert found.cells == 2
+    empty, equal = found.reading
+    assert empty == "d: 2 empty rows are left out"
+    assert equal.startswith("d: 1 row without an id equals an earlier one; each counts as a case")
+    assert set(found.reading) <= set(found.notices())
 
 
 def test_the_same_id_may_stand_in_two_datasets(lab):

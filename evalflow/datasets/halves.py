@@ -1,0 +1,75 @@
+"""Halves of characters that texts have where they were cut: they are read as the replacement character, and counted.
+
+JSON writes a character such as an emoji as two escapes, and programs that cut texts by UTF-16 units leave one of them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import IO
+
+from evalflow.jsonvalues import mended
+
+_HALF = re.compile("[\ud800-\udfff]")
+_RAW = re.compile(rb"\xed[\xa0-\xaf][\x80-\xbf]\xed[\xb0-\xbf][\x80-\xbf]|\xed[\xa0-\xbf][\x80-\xbf]")
+_ESCAPE = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\.", re.DOTALL)
+_REPLACED = "\ufffd"
+_LONGEST = 24  # bytes: two pairs of escapes
+
+
+@dataclass(slots=True)
+class Halves:
+    """Mends texts, and counts the halves that became the replacement character."""
+
+    count: int = 0
+
+    def text(self, text: str) -> str:
+        """The text with both halves of a character joined, and each single one replaced."""
+        if text.isascii() or not _HALF.search(text):
+            return text
+        whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        self.count += whole.count(_REPLACED) - text.count(_REPLACED)
+        return whole
+
+    def json(self, text: bytes) -> bytes:
+        """The same for JSON, with escapes or in UTF-8 as some programs write halves."""
+        if b"\xed" in text:
+            text = _RAW.sub(lambda found: self.text(found[0].decode("utf-8", "surrogatepass")).encode(), text)
+        whole = mended(text)
+        if whole is not text:
+            self.count += whole.count(rb"\ufffd") - text.count(rb"\ufffd")
+        return whole
+
+
+class MendedStream:
+    """A file of JSON whose blocks are mended as they are read."""
+
+    def __init__(self, file: IO[bytes], halves: Halves) -> None:
+        self._file = file
+        self._halves = halves
+        self._rest = b""
+
+    def read(self, size: int = -1) -> bytes:
+        """The next block, of about that size; empty at the end only."""
+        while block := self._file.read(size):
+            block = self._rest + block
+            cut = _safe_cut(block)
+            self._rest = block[cut:]
+            if cut:
+                return self._halves.json(block[:cut])
+        rest, self._rest = self._rest, b""
+        return self._halves.json(rest)
+
+
+def _safe_cut(block: bytes) -> int:
+    """Where a block that begins outside of an escape and of a character can be cut, so that both parts do."""
+    end = len(block)
+    tail = max(0, end - _LONGEST)
+    if b"\\" in block[tail:]:
+        ends = [found.start() for found in _ESCAPE.finditer(block) if found.end() > tail]
+        last = block.rfind(b"\\", tail)
+        return min([*ends, last]) if ends or last >= 0 else end
+    while end > tail and block[end - 1] >= 0x80:
+        end -= 1
+    return end if end > tail else len(block)

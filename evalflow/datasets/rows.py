@@ -1,0 +1,88 @@
+"""The rows of a table that cases are made of: with trimmed names, without empty rows; and notes on the reading."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from evalflow.datasets.sources import SourceRow, Table, trimmed
+from evalflow.errors import Problem
+
+
+@dataclass(slots=True)
+class ReadingNotes:
+    """What reading a dataset has left out or changed.
+
+    Attributes:
+        empty: Rows without a value.
+        equal: Rows without an id that equal an earlier row.
+        halves: Half characters that became the replacement character.
+    """
+
+    empty: int = 0
+    equal: int = 0
+    halves: int = 0
+
+    def lines(self, dataset: str) -> Iterator[str]:
+        """The notes, as sentences."""
+        if self.empty:
+            rows = "1 empty row is" if self.empty == 1 else f"{self.empty:,} empty rows are"
+            yield f"{dataset}: {rows} left out"
+        if self.equal:
+            rows = "1 row without an id equals an earlier one"
+            rows = rows if self.equal == 1 else f"{self.equal:,} rows without an id equal earlier ones"
+            yield f"{dataset}: {rows}; each counts as a case, with an id that ends in -2, -3, and so on"
+        if self.halves:
+            them = "1 half character" if self.halves == 1 else f"{self.halves:,} half characters"
+            yield f"{dataset}: {them} in texts that were cut, read as \ufffd"
+
+
+class MadeIds:
+    """Ids made from the content of rows; equal rows get different ones, numbered in their order."""
+
+    def __init__(self, notes: ReadingNotes) -> None:
+        self._notes = notes
+        self._seen: set[int] = set()
+        self._times: dict[int, int] = {}
+
+    def distinct(self, made: str) -> str:
+        """The id, given in hexadecimal, with a number if it was given before."""
+        key = int(made, 16)
+        if key not in self._seen:
+            self._seen.add(key)
+            return made
+        self._notes.equal += 1
+        self._times[key] = number = self._times.get(key, 1) + 1
+        return f"{made}-{number}"
+
+
+def filled_rows(table: Table, notes: ReadingNotes | None = None) -> Iterator[tuple[int, SourceRow | Problem]]:
+    """The rows that are not empty, with trimmed column names, each with its number from 0 among all rows."""
+    for position, row in enumerate(table.rows):
+        if isinstance(row, Problem):
+            yield position, row
+        elif is_empty(row.data):
+            if notes is not None:
+                notes.empty += 1
+        else:
+            yield position, _trimmed_row(row)
+    if notes is not None:
+        notes.halves += table.halves.count
+
+
+def is_empty(row: dict[str, Any]) -> bool:
+    """Whether a row has only nulls and blank texts."""
+    return all(value is None or (isinstance(value, str) and not value.strip()) for value in row.values())
+
+
+def _trimmed_row(row: SourceRow) -> SourceRow | Problem:
+    if all(name == trimmed(name) for name in row.data):
+        return row
+    data: dict[str, Any] = {}
+    for name, value in row.data.items():
+        if (bare := trimmed(name)) in data:
+            return Problem(f"two columns are called {bare!r}, with and without space around it", row.where)
+        data[bare] = value
+    exact = row.exact
+    return replace(row, data=data, exact=exact and (lambda: {trimmed(name): one for name, one in exact().items()}))
