@@ -152,7 +152,13 @@ class JudgeError(CallError):
 
 
 class TargetError(CallError):
-    """The target gave no answer."""
+    """The target gave no answer.
+
+    Attributes:
+        finish_reason: Why the model ended a reply that is no answer, as of `Answer`; None if it did not say.
+    """
+
+    finish_reason: str | None = None
 
 
 def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:

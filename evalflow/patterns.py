@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 PATIENCE_S = 1.0  # time limit in seconds for one search; slower ones are catastrophic backtracking
 LARGEST = 100_000
 """Maximum number of parts of a pattern. `regex` expands repetitions, so that (?:a{1000}){1000} has a million parts."""
+TEMPLATE = re.compile(r"\{\{-?\s*(?P<name>[A-Za-z_]\w*)[^{}]*\}\}")
+"""A variable, as templates have it."""
 _PART = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(?P<times>\d+)(?:,\d*)?\}|.", re.DOTALL)
 # An escaped character, a set, or a brace that opens no quantifier.
 _READ_OTHERWISE = re.compile(
@@ -40,6 +43,17 @@ class Pattern:
         except TimeoutError:
             raise self._too_slow() from None
 
+    def finditer(self, text: str) -> Iterator[regex.Match[str]]:
+        """All matches, from left to right."""
+        try:
+            yield from self._compiled.finditer(text, timeout=PATIENCE_S, concurrent=True)
+        except TimeoutError:
+            raise self._too_slow() from None
+
+    def count(self, text: str) -> int:
+        """The number of matches, which do not overlap."""
+        return sum(1 for _ in self.finditer(text))
+
     def _too_slow(self) -> TooSlow:
         return TooSlow(f"the pattern takes too long on this text: {self.text}")
 
@@ -59,6 +73,17 @@ def compiled(pattern: str, flags: int = 0) -> Pattern:
         return Pattern(pattern, regex.compile(written, int(regex.VERSION0) | meant))
     except (re.error, regex.error, RecursionError, OverflowError) as error:
         raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
+
+
+def declared(pattern: str, flags: int = 0) -> Pattern:
+    """Compile a pattern that somebody has written for a metric or a target; ValueError also for one with a variable."""
+    if found := TEMPLATE.search(pattern):
+        escaped = found[0].replace("{", r"\{").replace("}", r"\}")
+        what = f"{found[0]} in a pattern would be taken letter for letter, since a pattern is no template"
+        raise ValueError(
+            f"{what}: compare by `against`, take a part by target.extract, or escape the braces: {escaped}"
+        )
+    return compiled(pattern, flags)
 
 
 def expect_small(pattern: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from rich.text import Text
 from evalflow.app.core.assemble import assemble, composed_settings, secrets_of, with_default_judge
 from evalflow.app.core.begin import described
 from evalflow.app.core.inspect import Inspection, inspect
+from evalflow.datasets.profile import Profile, in_words, type_line
 from evalflow.errors import Problem, UserError
 from evalflow.llm.registry import default_name
 from evalflow.redaction import Redactor
@@ -56,10 +57,16 @@ def _facts(found: Inspection) -> dict[str, Any]:
         ],
         "gates": [f"{gate}" + (f", looks: {gate.looks}" if gate.looks else "") for gate in rules.gates],
         "scores": found.cells,
+        "profiles": {name: _profile(profile) for name, profile in found.profiles.items()},
         "notices": found.notices(),
         "estimate": asdict(found.estimate),
         "prices": {name: price for name, price in found.parts.prices().items() if price},
     }
+
+
+def _profile(profile: Profile) -> dict[str, Any]:
+    """What the cases hold that is probably not meant."""
+    return {"half_filled": profile.half_filled() or None, "read_as_text": profile.read_as_text()}
 
 
 def _simulator(found: Inspection) -> str | None:
@@ -100,9 +107,20 @@ def _print(console: Console, facts: dict[str, Any]) -> None:
         ]
     for label, text in rows:
         console.print(Text.assemble((f"{label:<10}", "dim"), plain(text)))
+    for name, profile in facts["profiles"].items():
+        _print_profile(console, name, profile)
     for notice in facts["notices"]:
         console.print(literal(f"note: {notice}", style="yellow"))
     console.print(literal("all is well; nothing was sent", style="green"))
+
+
+def _print_profile(console: Console, name: str, profile: Mapping[str, Any]) -> None:
+    if profile["half_filled"]:
+        console.print(literal(f"note: {name}: {profile['half_filled']}", style="dim"), soft_wrap=True)
+    if typed := profile["read_as_text"]:
+        how = ", ".join(type_line(column, wanted) for column, wanted in typed.items())
+        line = f"note: {name}: read as texts: {in_words(typed)}; to read them so, under `fields` of its file: {how}"
+        console.print(literal(line, style="dim"), soft_wrap=True)
 
 
 def _price(price: dict[str, Any]) -> str:

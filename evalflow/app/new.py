@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
 from evalflow import datasets
+from evalflow.app.core.mapping import print_mapping, profile_of
 from evalflow.app.core.options import Catalogue, check_new_name, find_option, options
 from evalflow.app.core.screen import propose_command, write_new
 from evalflow.config.schema import DatasetConfig
-from evalflow.config.yaml_text import escaped, yaml_of
+from evalflow.config.yaml_text import yaml_value
 from evalflow.errors import Problem, UserError
 from evalflow.paths import prompt_dirs
 from evalflow.prompts import Prompts
-from evalflow.report.wording import literal, plain_line, print_indented, table_of
+from evalflow.report.wording import literal
 
 METRIC = """\
 # @package metric.{name}
@@ -76,7 +74,6 @@ ids: null
 allow_irregular: false
 """
 
-_EXAMPLE = 40  # characters shown of a column's first value
 _FIXTURE = re.compile(r"^fixture: .*$", re.MULTILINE)
 
 
@@ -102,43 +99,17 @@ def new_dataset(name: str, path: str, sheet: str | None, console: Console) -> in
     if not columns:
         raise UserError(Problem("no row has a column", path, "the first 100 rows were read; name a file with cases"))
     proposed = datasets.propose_fields(list(columns))
-    lines = "".join(f"\n  {field}: {_value(column)}" for field, column in proposed.items()) or " null"
+    lines = "".join(f"\n  {field}: {yaml_value(column)}" for field, column in proposed.items())
     group, description = "group" if "group" in columns else "null", f"Cases of {Path(path).name}."
-    values = {"description": _value(description), "path": _value(path), "sheet": _value(sheet), "group": group}
-    text = DATASET.format(name=name, fields=lines, **values)
+    values = {"description": description, "path": path, "sheet": sheet}
+    written = {key: yaml_value(value) for key, value in values.items()}
+    text = DATASET.format(name=name, fields=lines, group=group, **written)
     file = Path("conf") / "dataset" / f"{name}.yaml"
     write_new({file: text}, console)
-    _print_mapping(console, columns, proposed, file)
+    config = DatasetConfig(path=path, sheet=sheet, fields={**proposed} or None)
+    print_mapping(console, profile_of(name, config), columns, proposed, file)
     propose_option(console, f"dataset/{name}", "after a look at the mapping")
     return 0
-
-
-def _print_mapping(console: Console, columns: Mapping[str, Any], proposed: Mapping[str, str], file: Path) -> None:
-    """Print the case field of each column, if any, with the column's first value, and what to do about the others."""
-    fields = {column: column for column in columns if column in datasets.FIELDS}
-    fields |= {column: field for field, column in proposed.items()}
-    rows = [(column, fields.get(column, "–"), _example(value)) for column, value in columns.items()]
-    console.print(table_of({"column": "name", "case field": "word", "first value": "text"}, rows))
-    others = [column for column in columns if column not in fields]
-    if not others:
-        return
-    asked = {"question", "messages", "scenario"} & set(fields.values())
-    lacks = "" if asked else "; none was recognised as the question"
-    what = f"columns without a case field count for nothing unless a metric names them{lacks}"
-    console.print(literal(f"note   {what}. To map one, add to {file}:", "dim" if asked else "yellow"), soft_wrap=True)
-    missing = next((field for field in ("question", "answer", "reference", "tags") if field not in fields.values()), "")
-    line = f"fields:\n  {missing or 'FIELD'}: {_value(others[0])}"
-    print_indented(console, line, by=9)
-
-
-def _example(value: object) -> str:
-    text = plain_line(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))
-    return text if len(text) <= _EXAMPLE else text[: _EXAMPLE - 1] + "…"
-
-
-def _value(text: str | None) -> str:
-    """A text as a value in YAML, quoted where it could mean something else."""
-    return yaml_of({"": escaped(text)}).partition(": ")[2].strip().replace("\n  ", " ")
 
 
 def _copied(name: str, source: str, conf: Path) -> dict[Path, str]:

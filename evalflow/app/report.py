@@ -21,9 +21,10 @@ from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.lazy import pl
 from evalflow.paths import shown
+from evalflow.records import CUT_OFF
 from evalflow.report.cases import print_case
 from evalflow.report.findings import exclusion_findings
-from evalflow.report.results_csv import AnsweredCase, as_answered
+from evalflow.report.results_csv import ABOUT_ANSWER, AnsweredCase, as_answered
 from evalflow.report.wording import counted, literal, number, percent, print_json
 
 
@@ -119,6 +120,8 @@ def _matching(scores: pl.LazyFrame, folder: RunFolder, options: argparse.Namespa
         scores = scores.filter(pl.col(column) == given)
     if options.tag is not None:
         scores = scores.filter(_tagged(every, folder, options.tag))
+    if options.cut_off:
+        scores = scores.filter(pl.col("finish_reason") == CUT_OFF)
     if options.failed:
         failed = (pl.col("status") == "error") | ~pl.col("passed").fill_null(value=True)
         scores = scores.filter(failed & pl.col("member_of").is_null())
@@ -153,6 +156,7 @@ def _described(row: AnsweredCase) -> dict[str, Any]:
         "messages": [{"role": message.role, "content": message.text} for message in case.messages],
         "answer": case.answer,
         "actual": case.actual,
+        **{name: getattr(row.answer, name, None) for name in ABOUT_ANSWER},
         "error": row.answer.error if row.answer else None,
         "metadata": case.metadata,
         "reference": case.reference,

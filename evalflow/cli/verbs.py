@@ -98,6 +98,7 @@ def _cases(parser: VerbParser) -> Work:
 
     parser.add_run()
     parser.add_flag("--failed", "only errors, and scores that did not pass")
+    parser.add_flag("--cut-off", "only answers that were cut off at a limit of tokens")
     parser.add_argument("--metric", help="only this metric")
     parser.add_argument("--tag", help="only cases with this tag, or one below it")
     parser.add_argument("--id", help="only this case")

@@ -8,9 +8,11 @@ from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, Self, cast, get_args
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
 from evalflow.cells import CELL_TYPES, CellType
+from evalflow.config.extraction import Extraction
+from evalflow.config.strict import Strict, Word, unquoted_word
 from evalflow.records import Direction
 
 IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*\Z")
@@ -18,32 +20,16 @@ MANY = 10**15  # an upper limit for counts: above any real number of cases, belo
 FIELDS = (
     "question", "history", "messages", "answer", "reference", "contexts", "turn_contexts", "expected", "actual",
     "metadata", "demo_answer", "vars", "latency_s", "cost_usd", "scenario", "persona", "goal", "facts", "brief",
+    "finish_reason", "thoughts", "full_answer",
 )  # fmt: skip
 """The fields that `needs` and templates may name."""
 DERIVED = MappingProxyType({"brief": "scenario", "turn_contexts": "contexts"})
 """Fields that no column is mapped to, with the one to map instead."""
 
 
-class Strict(BaseModel):
-    """A frozen model that refuses unknown keys."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), defer_build=True)
-
-
 def with_examples(*examples: Mapping[str, Any], **config: Any) -> ConfigDict:
     """The configuration of a model that its JSON Schema and the command `show` explain by examples."""
     return ConfigDict(json_schema_extra={"examples": [dict(example) for example in examples]}, **config)
-
-
-def _unquoted_word(value: Any) -> Any:
-    if isinstance(value, bool):
-        word = "true/yes/on" if value else "false/no/off"
-        raise ValueError(f"YAML reads an unquoted {word} as a boolean; put it in quotes")
-    return value
-
-
-Word = Annotated[str, BeforeValidator(_unquoted_word)]
-"""Text that refuses YAML 1.1's unquoted yes, no, on and off, which would become booleans."""
 
 
 def matching(pattern: str, message: str) -> AfterValidator:
@@ -97,16 +83,21 @@ class EmbedderConfig(ScorerConfig):
 
 
 class TargetConfig(Strict):
-    """Keys that every target has.
+    """Keys that every target has. The last two say what of its answers, recorded ones included, the metrics read.
 
     Attributes:
         title: What people call it, in any script; null: its name.
+        thoughts: drop: a block of thoughts at the beginning of an answer is no part of it, and kept apart; keep: the
+            answer stays whole.
+        extract: The part of the answer that is scored; null: all of it.
     """
 
     runs_here: ClassVar[bool] = False  # whether it is a program that runs on this machine
     kind: str
     name: Word | None = None
     title: str | None = None
+    thoughts: Literal["drop", "keep"] = "drop"
+    extract: Extraction | None = None
 
     @property
     def calls(self) -> str | None:
@@ -287,7 +278,7 @@ class MetricConfig(Strict):
     family: str | None = None
     version: int = Field(default=1, ge=1)
     description: str = ""
-    needs: list[str] = []
+    needs: list[str] = Field(default=[])
     direction: Direction = "higher_is_better"
     threshold: float | None = None
     judge: dict[str, Any] | None = None
@@ -353,7 +344,7 @@ class CacheConfig(Strict):
         url: A PostgreSQL database in which machines share replies, beside the file of each; null: none.
     """
 
-    mode: Annotated[Literal["on", "off", "read", "refresh"], BeforeValidator(_unquoted_word)] = "on"
+    mode: Annotated[Literal["on", "off", "read", "refresh"], BeforeValidator(unquoted_word)] = "on"
     path: str = Field(default=".evalflow/cache.db", min_length=1)
     max_bytes: int = Field(default=1024**3, ge=1024**2)
     url: Annotated[str, _A_DATABASE] | None = None

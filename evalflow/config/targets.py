@@ -229,6 +229,7 @@ class ReplyConfig(TargetConfig):
         metadata: An object with further data on the answer.
         trace: The OTLP trace of the answer, in JSON. It gives what the reply itself lacks: the answer, the steps,
             contexts, tokens and cost. null: the field `trace`, if it has resourceSpans.
+        finish_reason: A JSONPath to why the model ended the answer, in the words of any provider; `length` is cut off.
         timeout_s: Time limit in seconds for one attempt.
         concurrency: Maximum number of concurrent calls.
     """
@@ -238,6 +239,7 @@ class ReplyConfig(TargetConfig):
     contexts: Annotated[ContextsExtract | None, BeforeValidator(_written_out)] = None
     metadata: Extracted = None
     trace: JsonPath | None = None
+    finish_reason: JsonPath | None = None
     timeout_s: float = Field(default=60, gt=0)
     concurrency: Concurrency = Concurrency(start=4, max=16)
 

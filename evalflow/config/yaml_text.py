@@ -70,6 +70,11 @@ def yaml_of(values: Mapping[str, Any]) -> str:
     return OmegaConf.to_yaml(OmegaConf.create(dict(values)))
 
 
+def yaml_value(text: str | None) -> str:
+    """A text as a value in YAML, quoted where it could mean something else."""
+    return yaml_of({"": escaped(text)}).partition(": ")[2].strip().replace("\n  ", " ")
+
+
 def escaped(value: Any) -> Any:
     """Escape all texts in the value, so that none is read as an interpolation."""
     return _texts(value, lambda text: _OPENING.sub(lambda found: f"{found[1] * 2}\\${{", text))

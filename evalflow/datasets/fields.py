@@ -326,8 +326,8 @@ def field_map(dataset: str, config: DatasetConfig, aliases: Mapping[str, str] | 
     if config.labels_of and (labelled is None or _text_at(labelled) != _plain(config.labels_of)):
         for labels in (sources, parts):
             labels.pop("labels", None)
-    plain = {"expected", "reference"}.isdisjoint(declared) and {"expected", "reference"} <= own.keys()
-    return FieldMap(sources, fallbacks, parts, variables, plain and config.generates == "answer")
+    by_name = sources.get("expected") == Source("expected") and "reference" in own
+    return FieldMap(sources, fallbacks, parts, variables, by_name and config.generates == "answer")
 
 
 def is_plain_text(value: Any) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from evalflow.records import Answer, Spend, Usage
-from evalflow.records.manifest import SCHEMA, Manifest, Stop
+from evalflow.records.manifest import SCHEMA, AnswerFault, Manifest, Stop
 from evalflow.version import __version__
 
 
@@ -166,6 +166,7 @@ def closing(
     seconds: float,
     stopped: Stop | None,
     endings: Mapping[str, int],
+    answer_faults: Mapping[str, AnswerFault],
 ) -> Manifest:
     """The manifest of a run that has ended; `stopped` is why cases were left out, `endings` those of conversations."""
     ended = {
@@ -177,6 +178,7 @@ def closing(
         "answers": dict(tally.answers),
         "asked": dict(tally.asked),
         "stopped": stopped,
+        **({"answer_faults": dict(answer_faults)} if answer_faults else {}),
         **({"endings": dict(endings)} if endings else {}),
         **({"unaccounted_requests": tally.unaccounted_requests} if tally.unaccounted_requests else {}),
         **{name: getattr(tally, name) for name in _COUNTS},

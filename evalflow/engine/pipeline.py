@@ -197,6 +197,8 @@ class Pipeline:
             error_type=outcome.error_type,
             error=outcome.error,
             path=outcome.path,
+            finish_reason=answer.finish_reason,
+            extracted=answer.extracted,
             input_tokens=usage.input_tokens if usage else None,
             output_tokens=usage.output_tokens if usage else None,
             cost_usd=outcome.cost_usd,

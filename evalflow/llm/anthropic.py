@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from evalflow.jsonvalues import as_list
+from evalflow.llm.finish_reasons import finish_reason
 
 _KEPT = ("model", "max_tokens", "temperature")
-_FINISHED = {"max_tokens": "length", "tool_use": "tool_calls", "refusal": "content_filter"}
 _STATUS = {
     "authentication_error": 401, "billing_error": 402, "permission_error": 403, "not_found_error": 404,
     "request_too_large": 413, "rate_limit_error": 429, "api_error": 500, "timeout_error": 504, "overloaded_error": 529,
@@ -67,7 +67,7 @@ def as_completion(message: Mapping[str, Any]) -> dict[str, Any]:
         "id": message["id"],
         "object": "chat.completion",
         "model": message["model"],
-        "choices": [{"index": 0, "message": reply, "finish_reason": _FINISHED.get(message["stop_reason"], "stop")}],
+        "choices": [{"index": 0, "message": reply, "finish_reason": finish_reason(message["stop_reason"])}],
         "usage": {"prompt_tokens": sent, "completion_tokens": usage["output_tokens"]},
     }
 

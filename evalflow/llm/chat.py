@@ -7,7 +7,7 @@ import json
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, NotRequired, TypeVar, cast
+from typing import Annotated, Any, NotRequired, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, GetCoreSchemaHandler, GetPydanticSchema, TypeAdapter, ValidationError
@@ -21,9 +21,10 @@ from evalflow.calls.client import PROBE_PATH, CallSession, MalformedReply, Retry
 from evalflow.calls.http import HttpRequest, Response, Transport
 from evalflow.config.judges import EndpointConfig, Price, RemoteModelConfig
 from evalflow.frozen import record
-from evalflow.jsonvalues import as_map
 from evalflow.llm.endpoint import by_batch, connect
+from evalflow.llm.finish_reasons import finish_reason
 from evalflow.llm.sdk import OPENAI_URL
+from evalflow.llm.thoughts import own_thoughts, split_parts
 from evalflow.records import CallCosts, Spend, Usage
 from evalflow.redaction import without_user
 
@@ -46,6 +47,7 @@ class Completion(CallCosts):
 
     Attributes:
         text: The content, without parts that hold thoughts.
+        finish_reason: Why it ended, as of `finish_reasons`.
         reasoning: The model's thoughts, as far as the endpoint gives them apart from the content.
         reasoning_tokens: How many of the output tokens the model used for thoughts; None if unknown.
         tokens: The content's tokens, with their log probabilities as the API gives them.
@@ -76,10 +78,10 @@ def read(response: Response, price: Price | None) -> Completion:
     counts = envelope.get("usage")
     usage = Usage(counts["prompt_tokens"], counts["completion_tokens"]) if counts else None
     calls, content = message.get("tool_calls"), message.get("content")
-    thoughts: list[Any] = [value for name, value in message.items() if name in _THOUGHTS]
+    thoughts = own_thoughts(message)
     if isinstance(content, list):
-        thoughts += filter(_is_thought, content)
-        content = "".join([_text(part) for part in content if not _is_thought(part)])
+        inner, content = split_parts(content)
+        thoughts = thoughts or inner
     elif isinstance(content, dict):  # some endpoints give the object itself
         content = json.dumps(content, ensure_ascii=False)
     details = counts.get("completion_tokens_details") if counts else None
@@ -89,8 +91,8 @@ def read(response: Response, price: Price | None) -> Completion:
         text=content,
         tool_calls=tuple([_tool_call(call, index) for index, call in enumerate(calls)]) if calls else (),
         refusal=message.get("refusal") or None,
-        finish_reason=choice.get("finish_reason"),
-        reasoning=next((text for text in map(_text, thoughts) if text), None),
+        finish_reason=finish_reason(choice.get("finish_reason")),
+        reasoning=thoughts,
         reasoning_tokens=details.get("reasoning_tokens") if details else None,
         tokens=tuple(tokens) if tokens else None,
         usage=usage,
@@ -130,11 +132,7 @@ class _Message(TypedDict):
     reasoning_content: NotRequired[Any]  # DeepSeek, vLLM, SGLang, LM Studio, LiteLLM
     reasoning: NotRequired[Any]  # OpenRouter, Ollama, Groq, newer vLLM
     thinking: NotRequired[Any]
-
-
-_THOUGHTS = ("reasoning_content", "reasoning", "thinking")
-_THOUGHT_PARTS = frozenset({"thinking", "reasoning", "reasoning_content", "reasoningContent"})
-_TEXTS = _THOUGHT_PARTS | {"text", "reasoningText"}
+    thinking_blocks: NotRequired[Any]  # LiteLLM
 
 
 class _Logprobs(TypedDict):
@@ -177,21 +175,6 @@ def _tool_call(call: _Call, index: int) -> ChatToolCall:
     arguments = function.get("arguments")
     text = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
     return ChatToolCall(call.get("id") or f"call_{index}", function.get("name", ""), text)
-
-
-def _is_thought(part: Any) -> bool:
-    """Whether a part of a content is a model's thoughts, as with Mistral and Bedrock."""
-    known = as_map(part)
-    return bool({str(known.get("type")), *known} & _THOUGHT_PARTS)
-
-
-def _text(value: Any) -> str:
-    """The text of a part or of thoughts, which some endpoints nest in lists and objects; empty for anything else."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list):
-        return "".join(map(_text, cast("list[Any]", value)))
-    return next(filter(None, (_text(inner) for name, inner in as_map(value).items() if name in _TEXTS)), "")
 
 
 def cost(usage: Usage | None, price: Price | None) -> float | None:

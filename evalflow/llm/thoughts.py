@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evalflow.jsonvalues import as_list, as_map
 
 _NAMES = r"(?:think|thinking|thoughts?|reasoning|reflection|seed:think)"
 _BLOCKS = (
@@ -20,6 +24,37 @@ _BEFORE_REPLY = re.compile(
 _AFTER_REPLY = re.compile(r"(?:<\|return\|>|<\|end\|>|<\|end_response\|>)\s*\Z", re.IGNORECASE)
 _QUOTES = frozenset("`'\"«»“”‘’„「」")
 _BLANK = " \t\r\n\ufeff\u200b"
+
+
+_FIELDS = ("reasoning_content", "reasoning", "thinking", "thoughts", "thinking_blocks")
+_PARTS = frozenset({"thinking", "reasoning", "reasoning_content", "reasoningContent", "redacted_thinking"})
+_TEXTS = _PARTS | {"text", "reasoningText"}
+
+
+def own_thoughts(message: Mapping[str, Any]) -> str | None:
+    """The thoughts that a message has in a field of their own, by the names of several servers; None without any."""
+    found = (_text(message.get(name)).strip() for name in _FIELDS)
+    return next(filter(None, found), None)
+
+
+def split_parts(parts: Sequence[Any]) -> tuple[str | None, str]:
+    """The thoughts in a reply that is a list of parts, as with Mistral and Bedrock, and its text; None without any."""
+    thoughts = "".join([_text(part) for part in parts if _is_thought(part)]).strip()
+    return thoughts or None, "".join([_text(part) for part in parts if not _is_thought(part)])
+
+
+def _is_thought(part: Any) -> bool:
+    known = as_map(part)
+    return bool({str(known.get("type")), *known} & _PARTS)
+
+
+def _text(value: Any) -> str:
+    """The text of a part or of thoughts, which some servers nest in lists and objects; empty for anything else."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "".join(map(_text, as_list(value)))
+    return next(filter(None, (_text(inner) for name, inner in as_map(value).items() if name in _TEXTS)), "")
 
 
 def split_thoughts(text: str) -> tuple[str | None, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from operator import mul
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Self, TypeVar
@@ -14,7 +15,7 @@ from evalflow.config.schema import MetricConfig
 from evalflow.errors import JudgeError, Problem, UserError
 from evalflow.jsonvalues import look_up
 from evalflow.metrics.references import which
-from evalflow.metrics.steps import blocked_outcome, fields_of
+from evalflow.metrics.steps import blocked_outcome, fields_of, root
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge, Prepared
 from evalflow.records import EMBED, Answer, Ask, Case, FigureSpec, Outcome
@@ -81,16 +82,26 @@ class BaseMetric(Generic[C]):
 class FieldMetric(BaseMetric[C]):
     """A metric that compares fields of case and answer without a judge. A kind adds `Config` and `compare`."""
 
+    measures: ClassVar[bool] = False
+    """Whether the score is a number of the answer itself, and so neither right nor wrong."""
+
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
-        """The outcome of `compare`, unless a field is missing. An empty text does not count as missing."""
+        """The outcome of `compare`, unless a field is missing. An empty text does not count as missing.
+
+        An answer without the part that is scored counts as wrong.
+        """
         fields = fields_of(case, answer)
         blocked = blocked_outcome(self.needed(fields, answer), fields, answer, blank_is_text=True)
         if blocked:
             return blocked
+        missed = not self.measures and lacks_part(self.config, answer)
+        if missed:
+            fields |= {name: "" for name in GENERATED if isinstance(fields[name], str)}
         try:
-            return await self.compare(fields)
+            outcome = await self.compare(fields)
         except ValueError as error:
-            return Outcome(status="error", error_type="data", error=str(error))
+            outcome = Outcome(status="error", error_type="data", error=str(error))
+        return wrong(self.config, outcome) if missed else outcome
 
     def needed(self, fields: Mapping[str, Any], answer: Answer) -> Sequence[str]:
         """Which fields must be there; without one of them the score is skipped."""
@@ -99,6 +110,24 @@ class FieldMetric(BaseMetric[C]):
     async def compare(self, fields: dict[str, Any]) -> Outcome:
         """The outcome for all fields; those in `needs` are present. A ValueError becomes a score in state error."""
         raise NotImplementedError
+
+
+GENERATED = ("answer", "actual")
+"""The fields that a target may be asked for."""
+
+
+def lacks_part(config: MetricConfig, answer: Answer) -> bool:
+    """Whether a metric reads an answer in which the part that is scored was not found."""
+    return answer.extracted is False and not {root(need) for need in config.needs}.isdisjoint(GENERATED)
+
+
+def wrong(config: MetricConfig, outcome: Outcome | None = None) -> Outcome:
+    """The worst score, for an answer without the part that is scored; `outcome` is that of an empty one."""
+    worst = 0.0 if config.direction == "higher_is_better" else 1.0
+    reason = "target.extract finds nothing in the answer, which counts as wrong"
+    if outcome is not None and outcome.status == "scored" and outcome.score == worst:
+        return replace(outcome, reason=reason)
+    return scored(worst, worst, reason, outcome.steps if outcome else ())
 
 
 def expect_declared(metric: str, needs: Sequence[str], fields: Mapping[str, str]) -> None:
@@ -160,7 +189,8 @@ class CosineMetric(BaseMetric[C]):
 
     def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
         fields = fields_of(case, answer)
-        if blocked_outcome(self.config.needs, fields, answer, blank_is_text=False):
+        blocked = blocked_outcome(self.config.needs, fields, answer, blank_is_text=False)
+        if blocked or lacks_part(self.config, answer):
             return ()
         text, others = self.texts(fields)
         return (embedding_ask(self.name, text, *others),)
@@ -170,6 +200,8 @@ class CosineMetric(BaseMetric[C]):
         blocked = blocked_outcome(self.config.needs, fields, answer, blank_is_text=False)
         if blocked or judge is None:
             return blocked or Outcome(status="error", error_type="unsupported", error="there is no embedder")
+        if lacks_part(self.config, answer):
+            return wrong(self.config)
         text, others = self.texts(fields)
         if not others:
             return Outcome(status="undefined", reason="nothing to compare with: the list is empty")

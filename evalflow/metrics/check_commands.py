@@ -101,6 +101,10 @@ def _payload(case: Case, answer: Answer, fields: Mapping[str, Any], options: Map
         },
         "answer": {
             "answer": answer.answer,
+            "full_answer": fields["full_answer"],
+            "extracted": answer.extracted,
+            "thoughts": answer.thoughts,
+            "finish_reason": answer.finish_reason,
             "actual": answer.actual,
             "contexts": contexts,
             "metadata": fields["metadata"],

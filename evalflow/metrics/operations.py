@@ -17,14 +17,15 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from evalflow.cells import list_in, number_of
-from evalflow.config.schema import Strict, Word, with_examples
+from evalflow.config.schema import FIELDS, Strict, Word, with_examples
 from evalflow.jsonvalues import kind, look_up, written
 from evalflow.metrics.reasons import one_line
 from evalflow.metrics.references import references_at
-from evalflow.patterns import Pattern, compiled
+from evalflow.patterns import TEMPLATE, Pattern, declared
 from evalflow.trajectories import listed
 
 NormalForm = Literal["NFC", "NFKC", "NFD", "NFKD"]
+LetterCase = Literal["lower", "upper"]
 Read = tuple[str, str]
 """A field that an operation reads, with the key path in the operation that names it; "" for the given field."""
 _QUOTE = 80
@@ -42,9 +43,15 @@ _NUMBERS: Mapping[str, tuple[Callable[[float, float], bool], str]] = {
 }
 _UNITS: Mapping[str, Callable[[str], int]] = {
     "characters": len,
+    "utf16": lambda text: len(in_utf16(text)),
     "words": lambda text: len(text.split()),
     "lines": lambda text: len(text.splitlines()),
 }
+
+
+BLANKS = "\t\n\v\f\r \u00a0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u2028\u2029\u202f\u205f\u3000\ufeff"
+"""White space of Unicode's category Zs, line ends, tabs and byte order marks, as JavaScript has it."""
+_BEYOND_UTF16 = re.compile("[\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +108,15 @@ class AgainstOperation(QuickOperation):
     against: Word | None = None
 
     @model_validator(mode="after")
+    def _no_template(self) -> AgainstOperation:
+        value = getattr(self, "value", None)
+        found = TEMPLATE.fullmatch(value.strip()) if isinstance(value, str) else None
+        if found and found["name"] in FIELDS:
+            field = found[0].strip("{}- ")
+            raise ValueError(f"{found[0]} would be taken letter for letter; to compare with the case: against: {field}")
+        return self
+
+    @model_validator(mode="after")
     def _one_other(self) -> AgainstOperation:
         if (getattr(self, "value", None) is None) == (self.against is None):
             raise ValueError(f"{getattr(self, 'op', '')} needs exactly one of `value` and `against`")
@@ -117,25 +133,48 @@ class AgainstOperation(QuickOperation):
         return (look_up(self.against, fields),) if isinstance(value, list) else references_at(self.against, fields)
 
 
-class SpellingOperation(QuickOperation):
+class TextChanges(Strict):
+    """How a text is changed before a rule is applied.
+
+    Attributes:
+        normalize: The Unicode form that texts are brought to, since an accented letter has several spellings; null
+            leaves them as they are.
+        trim: Whether to strip white space around them.
+        letter_case: lower or upper: the case that the letters are brought to; a text to compare with keeps its own.
+    """
+
+    normalize: NormalForm | None = "NFC"
+    trim: bool = False
+    letter_case: LetterCase | None = None
+
+    def changed(self, text: str) -> str:
+        """The text of the field as the rule sees it."""
+        text = self.tidied(text)
+        return text.lower() if self.letter_case == "lower" else text.upper() if self.letter_case == "upper" else text
+
+    def tidied(self, text: str) -> str:
+        """A text in the wanted Unicode form, without white space around it if that does not count."""
+        text = unicodedata.normalize(self.normalize, text) if self.normalize else text
+        return text.strip(BLANKS) if self.trim else text
+
+
+class SpellingOperation(TextChanges, QuickOperation):
     """What counts as the same text.
 
     Attributes:
         case_sensitive: Whether upper and lower case differ.
-        normalize: The Unicode form both texts are brought to first, since an accented letter has several spellings;
-            null compares them as they are.
-        trim: Whether to strip white space around both texts.
     """
 
     case_sensitive: bool = True
-    normalize: NormalForm | None = "NFC"
-    trim: bool = False
 
     def form(self, text: str) -> str:
-        """A text as it is compared."""
-        if self.normalize:
-            text = unicodedata.normalize(self.normalize, text)
-        text = text.strip() if self.trim else text
+        """A text to compare with, as it is compared."""
+        text = self.tidied(text)
+        return text if self.case_sensitive else text.casefold()
+
+    def own_form(self, text: str) -> str:
+        """The text of the field as it is compared."""
+        text = self.changed(text)
         return text if self.case_sensitive else text.casefold()
 
 
@@ -159,7 +198,7 @@ class TextOperation(SpellingOperation, AgainstOperation):
     value: Word | None = None
 
     def test(self, name: str, value: Any, fields: Mapping[str, Any]) -> RuleFinding:
-        text = self.form(written(value))
+        text = self.own_form(written(value))
         if self.against is None:
             other, named = self._value
             passed, phrase = self._compare(text, other)
@@ -202,7 +241,7 @@ class TextListOperation(SpellingOperation):
     values: list[Word] = Field(min_length=1)
 
     def test(self, name: str, value: Any, fields: Mapping[str, Any]) -> RuleFinding:
-        text = self.form(written(value))
+        text = self.own_form(written(value))
         same = [(text == other) if self.op == "one_of" else (other in text) for other in self._others]
         yes, no = ("equals", "equals none of") if self.op == "one_of" else ("contains", "contains none of")
         found = [one for one, holds in zip(self.values, same, strict=True) if holds]
@@ -218,38 +257,90 @@ class TextListOperation(SpellingOperation):
         return [self.form(value) for value in self.values]
 
 
-class PatternOperation(BaseOperation):
+class SearchOperation(TextChanges, BaseOperation):
     """Searches a text for a regular expression, in the syntax of Python's `re`.
 
     Attributes:
         pattern: The expression; best in single quotes in YAML.
         case_sensitive: Whether upper and lower case differ.
-        normalize: The Unicode form the text is brought to first; null leaves it as it is.
+        utf16: Whether a character beyond U+FFFF, such as most emoji, counts as two, as in JavaScript.
     """
+
+    pattern: Word
+    case_sensitive: bool = True
+    utf16: bool = False
+
+    @model_validator(mode="after")
+    def _compiles(self) -> SearchOperation:
+        _ = self.compiled
+        return self
+
+    def searched(self, value: Any) -> str:
+        """The text that is searched."""
+        text = self.changed(written(value))
+        return in_utf16(text) if self.utf16 else text
+
+    @cached_property
+    def compiled(self) -> Pattern:
+        pattern = in_utf16(self.pattern) if self.utf16 else self.pattern
+        return declared(pattern, 0 if self.case_sensitive else re.IGNORECASE)
+
+
+class PatternOperation(SearchOperation):
+    """Searches a text for a regular expression, in the syntax of Python's `re`."""
 
     model_config = with_examples(
         {"op": "regex", "pattern": "[0-9]+ cents"}, {"op": "not_regex", "pattern": "(?i)sorry"}
     )
     op: Literal["regex", "not_regex"]
-    pattern: Word
-    case_sensitive: bool = True
-    normalize: NormalForm | None = "NFC"
-
-    @model_validator(mode="after")
-    def _compiles(self) -> PatternOperation:
-        _ = self._compiled
-        return self
 
     def test(self, name: str, value: Any, fields: Mapping[str, Any]) -> RuleFinding:
-        text = written(value)
-        text = unicodedata.normalize(self.normalize, text) if self.normalize else text
-        found = self._compiled.search(text)
-        phrase = f"matches at {quoted(found.group())}" if found else "does not match"
+        found = self.compiled.search(self.searched(value))
+        phrase = f"matches at {quoted(from_utf16(found.group()))}" if found else "does not match"
         return RuleFinding((found is not None) == (self.op == "regex"), f"the {name} {phrase}: {self.pattern}")
 
-    @cached_property
-    def _compiled(self) -> Pattern:
-        return compiled(self.pattern, 0 if self.case_sensitive else re.IGNORECASE)
+
+class Limits(Strict):
+    """Limits of a number, which are allowed themselves.
+
+    Attributes:
+        min: The smallest number allowed.
+        max: The largest number allowed.
+    """
+
+    min: int | None = Field(default=None, ge=0)
+    max: int | None = Field(default=None, ge=0)
+
+    @model_validator(mode="after")
+    def _limited(self) -> Limits:
+        op = getattr(self, "op", "")
+        if self.min is None and self.max is None:
+            raise ValueError(f"{op} needs `min`, `max` or both")
+        if self.min is not None and self.max is not None and self.min > self.max:
+            raise ValueError(f"no {op} is at least {self.min} and at most {self.max}")
+        return self
+
+    def allows(self, count: int) -> bool:
+        return (self.min is None or count >= self.min) and (self.max is None or count <= self.max)
+
+    @property
+    def in_words(self) -> str:
+        if self.min is not None and self.max is not None:
+            return f"exactly {self.min}" if self.min == self.max else f"{self.min} to {self.max}"
+        return f"at most {self.max}" if self.min is None else f"at least {self.min}"
+
+
+class CountOperation(SearchOperation, Limits):
+    """Counts the matches of a regular expression, which do not overlap."""
+
+    model_config = with_examples({"op": "count", "pattern": "\\?", "max": 1})
+    op: Literal["count"]
+
+    def test(self, name: str, value: Any, fields: Mapping[str, Any]) -> RuleFinding:
+        count = self.compiled.count(self.searched(value))
+        matches = "match" if count == 1 else "matches"
+        reason = f"the {name} has {count:,} {matches} of {self.pattern}; allowed: {self.in_words}"
+        return RuleFinding(self.allows(count), reason)
 
 
 class NumberOperation(AgainstOperation):
@@ -319,41 +410,43 @@ class ToleranceOperation(NumberOperation):
         return abs(one - other) <= allowed, f"within {float(allowed):g} of"
 
 
-class LengthOperation(QuickOperation):
+class LengthOperation(TextChanges, QuickOperation, Limits):
     """Counts what a text or a list has, and compares the number with limits, which are allowed themselves.
 
     Attributes:
-        unit: What is counted: characters, words (between white space) and lines of a text; items of a list.
-        min: The smallest number allowed.
-        max: The largest number allowed.
+        unit: What is counted: characters, words (between white space) and lines of a text; utf16: characters as
+            JavaScript counts them, most emoji as two; items of a list.
     """
 
     model_config = with_examples({"op": "length", "unit": "words", "min": 2, "max": 4})
     op: Literal["length"]
-    unit: Literal["characters", "words", "lines", "items"] = "characters"
-    min: int | None = Field(default=None, ge=0)
-    max: int | None = Field(default=None, ge=0)
-
-    @model_validator(mode="after")
-    def _limited(self) -> LengthOperation:
-        if self.min is None and self.max is None:
-            raise ValueError("length needs `min`, `max` or both")
-        if self.min is not None and self.max is not None and self.min > self.max:
-            raise ValueError(f"no length is at least {self.min} and at most {self.max}")
-        return self
+    unit: Literal["characters", "words", "lines", "items", "utf16"] = "characters"
+    normalize: NormalForm | None = None
 
     def test(self, name: str, value: Any, fields: Mapping[str, Any]) -> RuleFinding:
-        count = counted(self.unit, value)
+        count = counted(self.unit, value if self.unit == "items" else self.changed(written(value)))
         if count is None:
             return RuleFinding(passed=False, reason=f"the {name} is no list: it is {kind(value)}")
-        unit = self.unit.removesuffix("s") if count == 1 else self.unit
-        least, most = self.min, self.max
-        if least is not None and most is not None:
-            limit = f"exactly {least}" if least == most else f"{least} to {most}"
-        else:
-            limit = f"at most {most}" if least is None else f"at least {least}"
-        holds = (least is None or count >= least) and (most is None or count <= most)
-        return RuleFinding(holds, f"the {name} has {count:,} {unit}; allowed: {limit}")
+        named = "UTF-16 units" if self.unit == "utf16" else self.unit
+        unit = named.removesuffix("s") if count == 1 else named
+        return RuleFinding(self.allows(count), f"the {name} has {count:,} {unit}; allowed: {self.in_words}")
+
+
+def in_utf16(text: str) -> str:
+    """The text with each character beyond U+FFFF as the two halves that UTF-16 has for it."""
+    if text.isascii():
+        return text
+    return _BEYOND_UTF16.sub(lambda found: "".join(_halves(found[0])), text)
+
+
+def from_utf16(text: str) -> str:
+    """A text of `in_utf16` as it was; a half that stands alone is the replacement character."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _halves(character: str) -> tuple[str, str]:
+    high, low = divmod(ord(character) - 0x10000, 0x400)
+    return chr(0xD800 + high), chr(0xDC00 + low)
 
 
 def counted(unit: str, value: Any) -> int | None:

@@ -17,6 +17,7 @@ from evalflow.metrics.json_schema import JsonSchemaOperation, NoJson, json_equal
 from evalflow.metrics.operations import (
     BaseOperation,
     ComparisonOperation,
+    CountOperation,
     LengthOperation,
     PatternOperation,
     Read,
@@ -26,7 +27,7 @@ from evalflow.metrics.operations import (
     ToleranceOperation,
     quoted,
 )
-from evalflow.patterns import Pattern, compiled
+from evalflow.patterns import Pattern, declared
 from evalflow.records import Outcome
 
 Combine = Literal["all", "any", "mean"]
@@ -166,7 +167,7 @@ class JsonPathOperation(BaseOperation):
 
     @cached_property
     def _matches(self) -> Pattern | None:
-        return None if self.matches is None else compiled(self.matches)
+        return None if self.matches is None else declared(self.matches)
 
     @cached_property
     def _wanted(self) -> str:
@@ -189,6 +190,7 @@ Operation = Annotated[
     | ComparisonOperation
     | ToleranceOperation
     | LengthOperation
+    | CountOperation
     | JsonPathOperation
     | JsonSchemaOperation
     | XmlOperation

@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 
 COSTS = ("latency_s", "cost_usd")
 """What an answer took: seconds, and US dollars."""
-FROM_ANSWER = ("answer", "actual", "contexts", "turn_contexts", "metadata", *COSTS)
+FROM_ANSWER = (
+    "answer", "actual", "contexts", "turn_contexts", "metadata", "finish_reason", "thoughts", "full_answer", *COSTS,
+)  # fmt: skip
 LISTS: Mapping[str, Sequence[str]] = {
     "turns": ("messages", "answer"), "user_turns": ("messages",), "contexts": ("contexts",), "calls": ("actual",),
 }  # fmt: skip
@@ -75,6 +77,9 @@ def fields_of(case: Case, answer: Answer) -> dict[str, Any]:
         "facts": case.facts,
         "brief": case.brief,
         "vars": case.vars,
+        "finish_reason": answer.finish_reason,
+        "thoughts": answer.thoughts,
+        "full_answer": answer.answer if answer.full_answer is None else answer.full_answer,
         "latency_s": case.vars.get("latency_s") if recorded else answer.latency_s,
         "cost_usd": case.vars.get("cost_usd") if recorded else answer.full_cost_usd,
     }
@@ -104,7 +109,8 @@ def _contexts(given: Any) -> tuple[Context, ...]:
 
 def is_recorded(case: Case, answer: Answer) -> bool:
     """Whether the answer is the recorded one, not a generated or an example answer."""
-    return not answer.generated and (answer.answer, answer.actual) == (case.answer, case.actual)
+    same = (answer.answer, answer.actual) == (case.answer, case.actual)
+    return not answer.generated and (answer.recorded or same)
 
 
 def items_in(name: str, fields: Mapping[str, Any]) -> tuple[str, ...]:

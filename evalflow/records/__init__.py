@@ -1,8 +1,10 @@
 """The values that all parts of evalflow exchange, all frozen. A score is returned, never stored on a metric."""
 
 from evalflow.records.answers import (
+    CUT_OFF,
     EMBED,
     EVIDENCE_TASKS,
+    FILTERED,
     RECORDED_FAILURE,
     Answer,
     AnswerStatus,
@@ -33,8 +35,8 @@ from evalflow.records.scores import (
 from evalflow.records.spend import NOTHING, CallCosts, Spend, Usage, longest
 
 __all__ = [
-    "CASES", "EMBED", "EVIDENCE_TASKS", "NOTHING", "RECORDED_FAILURE", "TOLERANCE", "Answer", "AnswerStatus", "Ask",
-    "CallCosts", "Case", "Context", "Direction", "Distribution", "Embedded", "FigureSpec", "JudgeInfo",
-    "Label", "Message", "Outcome", "Path", "Reply", "ScoreRecord", "Spend", "Status", "ToolCall",
+    "CASES", "CUT_OFF", "EMBED", "EVIDENCE_TASKS", "FILTERED", "NOTHING", "RECORDED_FAILURE", "TOLERANCE", "Answer",
+    "AnswerStatus", "Ask", "CallCosts", "Case", "Context", "Direction", "Distribution", "Embedded", "FigureSpec",
+    "JudgeInfo", "Label", "Message", "Outcome", "Path", "Reply", "ScoreRecord", "Spend", "Status", "ToolCall",
     "Usage", "longest", "numbered", "passes", "texts_of",
 ]  # fmt: skip

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 
+CUT_OFF = "length"
+"""The `finish_reason` of an answer that was cut off at a limit of tokens."""
+FILTERED = "content_filter"
+"""That of one which a filter withheld, or the rest of it."""
 AnswerStatus = Literal["answered", "absent", "error"]
 RECORDED_FAILURE = "recorded"  # the error_type of an answer whose failure is recorded in the data
 
@@ -193,6 +197,13 @@ class Answer(CallCosts):
     error_type: str | None = None
     error: str | None = None
     simulator: Spend | None = None  # what the calls for the user's turns took, besides; None where nobody was simulated
+    # Of the text that the target gave: its thoughts, which are kept apart; all of it if `answer` is only a part;
+    # whether that part was found (None: all of it counts); and why the target ended it (`length`: cut off).
+    thoughts: str | None = None
+    full_answer: str | None = None
+    extracted: bool | None = None
+    finish_reason: str | None = None
+    recorded: bool = False  # whether it is the case's own answer in the data
 
     @property
     def total(self) -> Spend:

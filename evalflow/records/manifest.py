@@ -93,6 +93,14 @@ class ExportFacts(_Facts):
     digest: str | None = None
 
 
+class AnswerFault(_Facts):
+    """How many of a run's answers have a fault, `of` how many, and the cases of the first of them."""
+
+    n: int
+    of: int
+    cases: Sequence[str]
+
+
 class CaseOrder(_Facts):
     """Whether cases were asked in random order, and the seed of every random choice."""
 
@@ -140,6 +148,8 @@ class Manifest(Header):
     scores: Mapping[str, int] = Field(default_factory=dict)
     answers: Mapping[str, int] = Field(default_factory=dict)
     asked: Mapping[str, int] = Field(default_factory=dict)
+    # Answers that are not what they should be, if there are any: cut_off, filtered, not_extracted.
+    answer_faults: Mapping[str, AnswerFault] = Field(default_factory=dict)
     endings: Mapping[str, int] = Field(default_factory=dict)  # of simulated conversations, by how they ended
     stopped: Stop | None = None
     notes: Sequence[str] = ()  # what changed its cost or the meaning of its scores

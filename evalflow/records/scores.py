@@ -93,6 +93,9 @@ class ScoreRecord:
     cached: bool = False
     bill: Spend = NOTHING
     finished_at: str = ""
+    # Of the answer: why the target ended it, and whether the part that is scored was found (None: all of it counts).
+    finish_reason: str | None = None
+    extracted: bool | None = None
 
 
 @record(kw_only=True)

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from evalflow.config.schema import MetricConfig
 from evalflow.lazy import pl
-from evalflow.records import Case, Context, Message, ScoreRecord, numbered, texts_of
+from evalflow.records import CUT_OFF, FILTERED, Case, Context, Message, ScoreRecord, numbered, texts_of
 from evalflow.report.page import ending_words
 from evalflow.report.results_csv import AnsweredCase, Score
 from evalflow.report.wording import literal, number, plain, plain_line
@@ -212,8 +212,13 @@ def print_case(console: Console, case: Mapping[str, Any]) -> None:
     for message in case["messages"]:
         _block(console, message["role"], message["content"])
     case = {**case, "reference": numbered(texts_of(case["reference"]))}
-    shown = {"answer": "answer", "actual": "actual", "error": "no answer", "reference": "reference"}
-    for key, label in (shown | {"expected": "expected"}).items():
+    extracted = {True: ", extracted", False: ", nothing extracted", None: ""}[case["extracted"]]
+    ended = {CUT_OFF: ", cut off", FILTERED: ", filtered"}.get(case["finish_reason"], "")
+    shown = {
+        "thoughts": "thoughts", "full_answer": "whole answer", "answer": f"answer{extracted}{ended}",
+        "actual": f"actual{extracted}{ended}", "error": "no answer", "reference": "reference", "expected": "expected",
+    }  # fmt: skip
+    for key, label in shown.items():
         _block(console, label, _readable(case[key]))
     if ended := ending_of(case["metadata"]):
         reason = case["metadata"][SIMULATION].get("reason")

@@ -135,7 +135,7 @@ def sample_lines(manifest: Manifest) -> list[str]:
     asked, of = sum(manifest.asked.values()), sum(about.cases for about in manifest.datasets.values())
     order = manifest.order
     drawn = f"in random order (seed {order.seed})" if order.shuffled else "in the order of the data"
-    lines = [_endings(manifest.endings)] if manifest.endings else []
+    lines = [*answer_lines(manifest), *([_endings(manifest.endings)] if manifest.endings else [])]
     if 0 < asked < of:
         stops = {"decided": "all gates were decided", "race": "the race was decided"}
         why = stops[manifest.stopped] if manifest.stopped else f"the run ended early, {manifest.status}"
@@ -168,6 +168,28 @@ _ENDED = {
 def ending_words(ended: str) -> str:
     """How a simulated conversation ended, as the end of a sentence."""
     return _ENDED.get(ended, ended)
+
+
+def answer_lines(manifest: Manifest) -> list[str]:
+    """A line for each fault of answers: those cut off, those withheld, and those without the part that is scored."""
+    target: Mapping[str, Any] = manifest.config.get("target") or {}
+    extract: Mapping[str, Any] = target.get("extract") or {}
+    key = next((key for key in _EXTRACT_KEYS if extract.get(key) is not None), "")
+    limit = "raise target.max_tokens" if "max_tokens" in target else "raise the limit of the target's replies"
+    told = {
+        "cut_off": ("cut off at a limit of tokens", f"; {limit}; list them: python -m evalflow cases --cut-off"),
+        "filtered": ("withheld by a content filter", ""),
+        "not_extracted": (f"target.extract.{key} found nothing", "; they count as wrong where answers are compared"),
+    }
+    lines: list[str] = []
+    for name, fault in manifest.answer_faults.items():
+        what, more = told[name]
+        which = ", ".join(fault.cases) + (" and more" if fault.n > len(fault.cases) else "")
+        lines.append(f"{what}: {fault.n:,} of {counted(fault.of, 'answer')} ({which}){more}")
+    return lines
+
+
+_EXTRACT_KEYS = ("pattern", "path", "after", "line")
 
 
 def _endings(endings: Mapping[str, int]) -> str:

@@ -27,6 +27,8 @@ COLUMNS = (
 )  # fmt: skip
 """The columns of `scores` that are shown for a single case."""
 
+ABOUT_ANSWER = ("finish_reason", "thoughts", "full_answer", "extracted")
+"""What is known of an answer beside its text."""
 _BATCH = 2000
 MISCATEGORISED_COLUMNS = (
     "dataset", "case_id", "target", "target_repeat", "metric", "question", "expected", "actual", "confidence", "tags",
@@ -107,7 +109,7 @@ def iterate_rows(scores: pl.LazyFrame) -> Iterator[Score]:
         yield from batch.iter_rows(named=True)
 
 
-FIXED = ("dataset", "case_id", "target", "target_repeat", "tags", "question", "answer")
+FIXED = ("dataset", "case_id", "target", "target_repeat", "tags", "question", "answer", "finish_reason")
 """The columns of results.csv that every run has."""
 
 _Key = tuple[str, str | None, int]
@@ -133,6 +135,7 @@ class ResultsWriter:
         case = row.case
         cells: list[Any] = [case.dataset, case.id, row.target, row.target_repeat]
         cells += ["; ".join(case.tags), case.question or case.scenario or "", row.said or ""]
+        cells.append((row.answer and row.answer.finish_reason) or "")
         own = by_column(row)
         for key in self._series:
             cells += _cells(own.get(key))
@@ -157,7 +160,10 @@ class CasesWriter:
         key = (row.case.dataset, row.case.id)
         if key != self._last:
             self._last = key
-            line = json_line(case_to_row(as_answered(row.case, row.answer)))
+            about = {name: getattr(row.answer, name, None) for name in ABOUT_ANSWER}
+            kept = {name: value for name, value in about.items() if value is not None}
+            case = case_to_row(as_answered(row.case, row.answer))
+            line = json_line(case | {name: value for name, value in kept.items() if name not in case})
             self._file.write(f"{line.decode()}\n")
 
 

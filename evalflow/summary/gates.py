@@ -20,7 +20,8 @@ Operator = Literal[">=", "<=", ">", "<", "=="]
 _CONDITION = re.compile(r"\s*(>=|<=|==|>|<)\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*\Z")
 COLUMNS = (
     "mean", "std", "std_error", "median", "worst", "best", "ci_low", "ci_high", "pass_rate", "pass_rate_low",
-    "pass_rate_high", "n", "n_scored", "n_undefined", "n_error", "n_skipped", "cost_usd", "latency_p50", "latency_p95",
+    "pass_rate_high", "n", "n_scored", "n_undefined", "n_error", "n_skipped", "n_cut_off", "cost_usd",
+    "latency_p50", "latency_p95",
 )  # fmt: skip
 """Statistics that are columns of the row of the mean; all others are rows of their own."""
 OF_CASES = ("pass_rate", "pass_rate_low", "pass_rate_high", "n", "n_scored", "n_undefined", "n_error", "n_skipped")
@@ -37,7 +38,8 @@ _BY_LABELS = {
 SHARES = ("pass_rate", "pass_rate_low", "pass_rate_high")
 MAX_UNDEFINED_RATE = 0.1
 _WITH_ALL = (
-    "worst", "best", "n", "n_scored", "n_undefined", "n_error", "n_skipped", "cost_usd", "latency_p50", "latency_p95",
+    "worst", "best", "n", "n_scored", "n_undefined", "n_error", "n_skipped", "n_cut_off", "cost_usd", "latency_p50",
+    "latency_p95",
 )  # fmt: skip
 """Columns computed from all scores, undefined ones included."""
 ON_SCALE = ("mean", "median", "worst", "best", "ci_low", "ci_high")

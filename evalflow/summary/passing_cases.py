@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from evalflow.lazy import pl
-from evalflow.records import CASES
+from evalflow.records import CASES, CUT_OFF
 
 _CASE = ("dataset", "target", "case_id")
-_FLAGS = ("fails", "passes", "errs", "undefined")
+_FLAGS = ("fails", "passes", "errs", "undefined", "cut_off")
 
 
 def passing_metrics(scores: pl.LazyFrame) -> dict[str, bool]:
@@ -28,6 +28,7 @@ def passing_cases(scores: pl.LazyFrame, metrics: Mapping[str, bool]) -> pl.DataF
     flags = [
         (~passed).any().alias("fails"), passed.any().alias("passes"), (status == "error").any().alias("errs"),
         (status == "undefined").any().alias("undefined"), pl.col("place").min(),
+        (pl.col("finish_reason") == CUT_OFF).any().alias("cut_off"),
     ]  # fmt: skip
     rows = _counted(scores.with_row_index("place"))
     again = [name for name, is_repeated in metrics.items() if is_repeated]
@@ -45,13 +46,14 @@ def passing_cases(scores: pl.LazyFrame, metrics: Mapping[str, bool]) -> pl.DataF
     cases = (
         draws.with_columns(decided.alias("score"), errs=pl.col("errs") & ~pl.col("fails"))
         .group_by(_CASE)
-        .agg(score.mean(), pl.col("errs", "undefined").any(), pl.col("place").min())
+        .agg(score.mean(), pl.col("errs", "undefined", "cut_off").any(), pl.col("place").min())
         .with_columns(
             pl.lit(CASES).alias("metric"), pl.lit(None, pl.String).alias("judge"),
             pl.lit(None, pl.String).alias("member_of"), pl.lit(0, pl.Int64).alias("repeat"),
             pl.lit(0, pl.Int64).alias("target_repeat"), passed=score,
             status=pl.when(score.is_not_null()).then(pl.lit("scored")).when("errs").then(pl.lit("error"))
             .when("undefined").then(pl.lit("undefined")).otherwise(pl.lit("skipped")),
+            finish_reason=pl.when("cut_off").then(pl.lit(CUT_OFF)),
             cached=pl.lit(False), latency_s=pl.lit(None, pl.Float64), cost_usd=pl.lit(0.0),
             input_tokens=pl.lit(0, pl.Int64), output_tokens=pl.lit(0, pl.Int64),
         )
@@ -60,7 +62,7 @@ def passing_cases(scores: pl.LazyFrame, metrics: Mapping[str, bool]) -> pl.DataF
     # The first of many lists, or a join of all, would take several times as long.
     about = rows.select("place", "group", "tags").join(found.lazy().select("place"), on="place", how="semi")
     joined = found.join(about.collect(engine="streaming"), on="place")
-    return joined.sort("place").drop("errs", "undefined", "place")
+    return joined.sort("place").drop("errs", "undefined", "cut_off", "place")
 
 
 def _counted(scores: pl.LazyFrame) -> pl.LazyFrame:

@@ -212,7 +212,9 @@ def _source(batches: Any) -> pl.LazyFrame:
 
 
 _ANSWER_KEY = ("dataset", "index", "target", "target_repeat")
-_ANSWER_COLUMNS = (*_ANSWER_KEY, "run_id", "case_id", "group", "tags", "finished_at")
+_ANSWER_COLUMNS = (
+    *_ANSWER_KEY, "run_id", "case_id", "group", "tags", "finish_reason", "extracted", "finished_at",
+)  # fmt: skip
 _PART_COLUMNS = ("status", "score", "reason", "error_type", "error")
 _Scores = Mapping[str, Mapping[int, tuple[Any, ...]]]
 """An answer's scores: by metric and judge's repeat, the values of `_PART_COLUMNS`."""

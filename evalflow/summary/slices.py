@@ -9,6 +9,7 @@ from typing import Any
 
 from evalflow.datasets import tag_levels
 from evalflow.lazy import np, pl
+from evalflow.records import CUT_OFF
 from evalflow.stats.arrays import Estimated, Floats, Ints
 from evalflow.stats.intervals import Moments, mean_estimate, moments, stacked
 from evalflow.summary.journal import SLICE
@@ -87,6 +88,7 @@ def find_units(cells: pl.LazyFrame) -> Units:
     named = cells.with_columns(asked=asked).group_by("part", "status", "asked").agg(
         pl.col(*SLICE, "tags").first(), pl.len().cast(pl.Int64).alias("n"),
         pl.col(_SPENT).sum(), pl.col(_SPENT).null_count().name.suffix("_nulls"),
+        n_cut_off=(pl.col("finish_reason") == CUT_OFF).sum().cast(pl.Int64),
         repeated=((pl.col("repeat") > 0) | (pl.col("target_repeat") > 0)).any(),
         grouped=pl.col("group").is_not_null().any(),
     )  # fmt: skip
@@ -105,14 +107,18 @@ def find_units(cells: pl.LazyFrame) -> Units:
 
 
 def counts(units: Units) -> pl.DataFrame:
-    """Per unit: cells by state, cost, tokens. A sum with an unknown term is unknown."""
+    """Per unit: cells by state and of cut-off answers, cost, tokens. A sum with an unknown term is unknown."""
     n, asked = pl.col("n"), pl.col("asked")
     by_state = [n.filter(pl.col("status") == state).sum().alias(f"n_{state}") for state in STATES]
     spent = [
         pl.when((asked & (pl.col(f"{name}_nulls") > 0)).any()).then(None).otherwise(pl.col(name).sum()).alias(name)
         for name in _SPENT
     ]
-    return units.links.join(units.parts, on="part").group_by("unit").agg(n.sum(), *by_state, *spent)
+    return (
+        units.links.join(units.parts, on="part")
+        .group_by("unit")
+        .agg(n.sum(), *by_state, pl.col("n_cut_off").sum(), *spent)
+    )
 
 
 def cluster() -> pl.Expr:

@@ -141,8 +141,8 @@ def _figure_rows(found: list[Slice], means: pl.DataFrame) -> tuple[pl.DataFrame,
     frame = pl.DataFrame(
         rows, schema={"unit": pl.UInt32, "place": pl.Int64, **{name: schema[name] for name in own}}, orient="row"
     )
-    shared = [*SLICE, "tag", "n", "n_scored", "n_undefined", "n_error", "n_skipped", "cost_usd", "input_tokens"]
-    shared += ["output_tokens", "latency_p50", "latency_p95"]
+    shared = [*SLICE, "tag", "n", "n_scored", "n_undefined", "n_error", "n_skipped", "n_cut_off", "cost_usd"]
+    shared += ["input_tokens", "output_tokens", "latency_p50", "latency_p95"]
     return frame.join(means.select("unit", *shared), on="unit", how="left"), details
 
 

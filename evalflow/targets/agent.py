@@ -15,8 +15,9 @@ from evalflow.config.targets import AgentLimits, AgentTargetConfig
 from evalflow.errors import CallError, Problem, TargetError, UserError
 from evalflow.llm.chat import ChatClient, Completion, entry_of
 from evalflow.prompts import Prompts
-from evalflow.records import NOTHING, Answer, Case
-from evalflow.targets.openai import OpenAITarget, answer_text
+from evalflow.records import FILTERED, NOTHING, Answer, Case
+from evalflow.targets.answer_step import AnswerStep
+from evalflow.targets.openai import OpenAITarget, answer_text, no_answer, unusable
 from evalflow.targets.recorded import blank, failed
 from evalflow.targets.reply import Form
 from evalflow.targets.service import digest
@@ -64,9 +65,10 @@ class AgentTarget(OpenAITarget):
 
     async def answer(self, case: Case, repeat: int) -> Answer:
         begun = blank(case, self.name, repeat)
-        episode = _Episode(self._limits)
+        episode = _Episode(self._limits, self._step)
         try:
-            text = await self._play(case, repeat, episode)
+            completion = await self._play(case, repeat, episode)
+            said = self._read(completion)
         except UserError as error:
             return replace(begun, status="error", error_type="prompt", error=str(error))
         except CallError as error:
@@ -74,24 +76,25 @@ class AgentTarget(OpenAITarget):
                 episode.spend += error.spend
             done = replace(failed(begun, error), actual=episode.messages or None)
         else:
-            done = replace(begun, answer=text, actual=episode.messages)
+            about = {**said.about, "finish_reason": completion.finish_reason}
+            done = replace(begun, answer=said.text, actual=episode.messages, **about)
         return episode.spend.fill(done) if episode.messages else done
 
-    async def _play(self, case: Case, repeat: int, episode: _Episode) -> str:
-        """The answer in words; TargetError if there is none within the limits."""
+    async def _play(self, case: Case, repeat: int, episode: _Episode) -> Completion:
+        """The reply with the answer in words; TargetError if there is none within the limits."""
         sent = self.messages(case)
         for _ in range(self._limits.steps):
-            completion = await self._step(episode.after(sent), repeat)
+            completion = await self._reply(episode.after(sent), repeat)
             episode.add_step(completion)
             if not completion.tool_calls:
-                return answer_text(completion)
+                return completion
             for made in episode.messages[-1]["tool_calls"]:
                 episode.expect_within_limits()
                 result = await self._tools.answer(tool_call(made), case, repeat, episode.after(sent))
                 episode.add_result(made, result)
         raise TargetError(LIMIT, _beyond(f"{self._limits.steps} steps", "steps"))
 
-    async def _step(self, messages: list[dict[str, Any]], repeat: int) -> Completion:
+    async def _reply(self, messages: list[dict[str, Any]], repeat: int) -> Completion:
         """One reply of the model, with what it took."""
         request = self._client.request({"messages": messages, "tools": self._tools.declared})
         key = self._client.key(request, repeat)
@@ -103,21 +106,22 @@ class AgentTarget(OpenAITarget):
     async def _paid_step(self, request: HttpRequest, key: bytes) -> tuple[tuple[Completion, bool], Entry]:
         """The same from the endpoint. A reply without words or calls is paid for but not cached."""
         completion = await self._client.complete(request, key)
-        if completion.finish_reason == "content_filter":
-            raise TargetError("refused", "the content filter withheld the answer", spend=completion.spend)
-        if not completion.tool_calls and not answer_text(completion):
-            what = f"the reply has no text and no tool call (finish_reason: {completion.finish_reason})"
-            raise TargetError("empty", what, spend=completion.spend)
+        if completion.finish_reason == FILTERED:
+            raise unusable(completion, "refused", "the content filter withheld the answer")
+        thoughts, text = self._step.apart(answer_text(completion), completion.reasoning)
+        if not completion.tool_calls and not text:
+            raise unusable(completion, "empty", no_answer(completion, thoughts, "no text and no tool call"))
         return (completion, False), entry_of(completion, completion.spend)
 
 
 class _Episode:
     """What has been done for one answer, and what it took."""
 
-    def __init__(self, limits: AgentLimits) -> None:
+    def __init__(self, limits: AgentLimits, step: AnswerStep) -> None:
         self.messages: list[dict[str, Any]] = []
         self.spend = NOTHING
         self._limits = limits
+        self._step = step
 
     def after(self, sent: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """The conversation so far, as the endpoint takes it."""
@@ -129,10 +133,12 @@ class _Episode:
             for call in completion.tool_calls
         ]
         usage = completion.usage
+        thoughts, text = self._step.apart(answer_text(completion), completion.reasoning)
         self.messages.append(
             {
                 "role": "assistant",
-                "content": completion.text or completion.refusal,
+                "content": text or None,
+                **({"thoughts": thoughts} if thoughts else {}),
                 **({"tool_calls": calls} if calls else {}),
                 "latency_s": completion.latency_s,
                 "cost_usd": completion.full_cost_usd,

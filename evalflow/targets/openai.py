@@ -19,7 +19,8 @@ from evalflow.jsonvalues import parsed
 from evalflow.label_names import label_name
 from evalflow.llm.chat import ChatClient, Completion, entry_of, identity
 from evalflow.prompts import Prompts, not_given, render
-from evalflow.records import Answer, Case, Message
+from evalflow.records import CUT_OFF, FILTERED, Answer, Case, Message
+from evalflow.targets.answer_step import EXTRACT, Said, step_of
 from evalflow.targets.recorded import blank, failed
 from evalflow.targets.reply import Form
 
@@ -50,7 +51,8 @@ class OpenAITarget:
         self._system = turn_template(config.system_prompt, "target.system_prompt", prompts)
         self._prompt = turn_template(config.prompt, "target.prompt", prompts)
         texts = [template.digest if template else None for template in (self._system, self._prompt)]
-        self.identity = identity("openai", config, DECISIVE, texts)
+        self._step = step_of(config)
+        self.identity = self._step.identity(identity("openai", config, DECISIVE, texts))
         self._client = client or ChatClient(config, "target", session)
 
     def render(self, case: Case) -> tuple[Message, ...]:
@@ -80,14 +82,16 @@ class OpenAITarget:
             form = self._forms[case.dataset]
             paid = partial(self._paid, request, key, form)
             completion, known = await self._client.single_flight(key, paid, self._remembered, self._client.cost)
-            text, is_actual = answer_text(completion), form.generates == "actual"
-            prediction = predicted(text, form) if is_actual else None
+            said, is_actual = self._read(completion), form.generates == "actual"
+            prediction = predicted(said.text, form) if is_actual else None
         except UserError as error:
             return replace(begun, status="error", error_type="prompt", error=str(error))
         except CallError as error:
             return failed(begun, error)
         spend = replace(completion.spend, paid=(short(key),))
-        return (spend.reused if known else spend).fill(begun, answer=None if is_actual else text, actual=prediction)
+        about = {**said.about, "finish_reason": completion.finish_reason}
+        answer = None if is_actual else said.text
+        return (spend.reused if known else spend).fill(begun, answer=answer, actual=prediction, **about)
 
     async def close(self) -> None:
         await self._client.close()
@@ -95,10 +99,30 @@ class OpenAITarget:
     async def _paid(self, request: HttpRequest, key: bytes, form: Form) -> tuple[tuple[Completion, bool], Entry]:
         """Ask for an answer. A reply without a usable answer is paid for but not cached."""
         completion = await self._client.complete(request, key)
-        fault = _fault(completion, form)
+        fault = self._fault(completion, form)
         if fault:
-            raise TargetError(*fault, spend=completion.spend)
+            raise unusable(completion, *fault)
         return (completion, False), entry_of(completion, completion.spend)
+
+    def _read(self, completion: Completion) -> Said:
+        """What metrics read of a reply; TargetError if the part that is scored cannot be looked for in it."""
+        try:
+            return self._step.read(answer_text(completion), completion.reasoning)
+        except ValueError as error:
+            raise TargetError(EXTRACT, f"target.extract: {error}", spend=completion.spend) from None
+
+    def _fault(self, completion: Completion, form: Form) -> tuple[str, str] | None:
+        if completion.finish_reason == FILTERED:
+            return "refused", "the content filter withheld the answer"
+        said = self._read(completion)
+        if not said.text:
+            return "empty", no_answer(completion, said.thoughts)
+        if form.generates == "actual":
+            try:
+                predicted(said.text, form)
+            except TargetError as error:
+                return error.error_type, str(error)
+        return None
 
     def _remembered(self, entry: Entry, free: bool) -> tuple[Completion, bool]:
         completion = self._client.recall(entry)
@@ -110,17 +134,19 @@ def answer_text(completion: Completion) -> str:
     return completion.text or completion.refusal or ""
 
 
-def _fault(completion: Completion, form: Form) -> tuple[str, str] | None:
-    if completion.finish_reason == "content_filter":
-        return "refused", "the content filter withheld the answer"
-    if not answer_text(completion):
-        return "empty", f"the reply has no text (finish_reason: {completion.finish_reason})"
-    if form.generates == "actual":
-        try:
-            predicted(answer_text(completion), form)
-        except TargetError as error:
-            return error.error_type, str(error)
-    return None
+def no_answer(completion: Completion, thoughts: str | None, without: str = "no text") -> str:
+    """Why a reply is no answer: it has no text, or none beside its thoughts."""
+    what = f"the reply has thoughts, but {without}" if thoughts else f"the reply has {without}"
+    reasoned = completion.finish_reason == CUT_OFF
+    more = "; it was cut off: raise target.max_tokens, or let it think less" if reasoned else ""
+    return f"{what} (finish_reason: {completion.finish_reason}){more}"
+
+
+def unusable(completion: Completion, error_type: str, what: str) -> TargetError:
+    """The error of a reply that is no answer, and was paid for."""
+    error = TargetError(error_type, what, spend=completion.spend)
+    error.finish_reason = completion.finish_reason
+    return error
 
 
 def predicted(text: str, form: Form) -> Any:

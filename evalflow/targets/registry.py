@@ -20,6 +20,7 @@ from evalflow.config.targets import (
 from evalflow.llm.registry import default_name
 from evalflow.prompts import Prompts
 from evalflow.protocols import Target
+from evalflow.targets.answer_step import step_of
 from evalflow.targets.conversation import ConversationTarget
 from evalflow.targets.recorded import MissingTarget, RecordedTarget
 from evalflow.targets.reply import Form
@@ -46,7 +47,7 @@ def build_target(
     `simulator` plays the user of cases that have a scenario.
     """
     if generate == "demo":
-        return RecordedTarget("demo", demo=True)
+        return RecordedTarget("demo", forms, step_of(config), demo=True)
     name = default_name(config, choice)
     target = TARGET_KINDS.get(config.kind).build(config, name, prompts, forms, session or CallSession())
     if config.kind == "recorded":
@@ -56,7 +57,7 @@ def build_target(
         from evalflow.targets.simulated import SimulatedConversations
 
         playing = SimulatedConversations(playing, simulator)
-    return MissingTarget(playing, forms) if generate == "missing" else playing
+    return MissingTarget(playing, forms, step_of(config)) if generate == "missing" else playing
 
 
 def build_simulator(
@@ -67,8 +68,8 @@ def build_simulator(
     return build(config, default_name(config, choice), prompts, session or CallSession())
 
 
-def _recorded(_: RecordedTargetConfig, name: str, *__: object) -> Target:
-    return RecordedTarget(name)
+def _recorded(config: RecordedTargetConfig, name: str, _: Prompts, forms: Forms, *__: object) -> Target:
+    return RecordedTarget(name, forms, step_of(config))
 
 
 def _service(config: Any, name: str, prompts: Prompts, forms: Forms, session: CallSession) -> Target:

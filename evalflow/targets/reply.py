@@ -13,7 +13,9 @@ from evalflow.config.schema import DatasetConfig, FieldSource
 from evalflow.config.targets import ContextsExtract, Extract, ReplyConfig, value_name
 from evalflow.contexts import contexts
 from evalflow.errors import TargetError
-from evalflow.jsonvalues import Path, Unusable, json_path, kind, parsed
+from evalflow.jsonvalues import Path, Unusable, as_list, as_map, json_path, kind, parsed
+from evalflow.llm.finish_reasons import finish_reason
+from evalflow.llm.thoughts import own_thoughts, split_parts
 from evalflow.records import Context, Usage
 
 if TYPE_CHECKING:
@@ -108,6 +110,8 @@ class ParsedReply:
     metadata: Mapping[str, Any] | None = None
     usage: Usage | None = None
     cost_usd: float | None = None
+    thoughts: str | None = None
+    finish_reason: str | None = None
 
 
 class ReplyReader:
@@ -125,8 +129,8 @@ class ReplyReader:
         self._config = config
         extracts = {name: getattr(config, name) for name in (*_FORMS, "contexts")}
         self._paths = {name: json_path(extract.path) for name, extract in extracts.items() if extract}
-        if config.trace is not None:
-            self._paths["trace"] = json_path(config.trace)
+        own = {"trace": config.trace, "finish_reason": config.finish_reason}
+        self._paths |= {name: json_path(path) for name, path in own.items() if path is not None}
         chunks = (config.contexts and config.contexts.fields) or {}
         inner = [json_path(source) for source in chunks.values() if source.startswith("$")]
         self.quick = all(path.plain for path in (*self._paths.values(), *inner))
@@ -141,13 +145,16 @@ class ReplyReader:
                 raise TargetError("reported", f"the target reports an error: {failure}", excerpt(body))
             found = {name: self._value(name, reply, form) for name in _FORMS}
             usage, cost_usd = _taken(fields, found["actual"])
+            thoughts, answer = _thoughts(found["answer"], fields)
             said = ParsedReply(
-                _text(found["answer"]),
+                _text(answer),
                 found["actual"],
                 self._contexts(reply, form),
                 _object(found["metadata"]),
                 usage,
                 cost_usd,
+                thoughts,
+                self._finish_reason(reply, fields),
             )
             form.check(said.actual)
             trace = self._trace(reply, fields, said)
@@ -187,6 +194,12 @@ class ReplyReader:
             return None
         return _contexts(value, extract)
 
+    def _finish_reason(self, reply: Any, fields: Mapping[str, Any]) -> str | None:
+        path = self._paths.get("finish_reason")
+        if path is None:
+            return finish_reason(fields.get("finish_reason"))
+        return finish_reason(next(iter(path.matches(reply)), None))
+
     def _trace(self, reply: Any, fields: Mapping[str, Any], said: ParsedReply) -> TraceReading | None:
         path = self._paths.get("trace")
         value = fields.get("trace") if path is None else _at(path, reply, "trace")
@@ -217,6 +230,16 @@ def _completed(said: ParsedReply, trace: TraceReading, form: Form) -> ParsedRepl
         usage=_usage(trace.tokens()) if said.usage is None else said.usage,
         cost_usd=trace.cost_usd() if said.cost_usd is None else said.cost_usd,
     )
+
+
+def _thoughts(answer: Any, fields: Mapping[str, Any]) -> tuple[str | None, Any]:
+    """The thoughts of a reply that has them apart from its answer, which may be a list of parts; and the answer."""
+    own = own_thoughts(fields)
+    parts = as_list(answer)
+    if not parts or not all("type" in as_map(part) for part in parts):
+        return own, answer
+    inner, text = split_parts(parts)
+    return own or inner, text
 
 
 def _trace_id(reply: Mapping[str, Any], metadata: Mapping[str, Any] | None) -> str | None:

@@ -23,10 +23,12 @@ from evalflow.config.targets import ReplyConfig
 from evalflow.errors import CallError, TargetError, UserError
 from evalflow.llm.chat import canonical
 from evalflow.records import Answer, Case, Spend
+from evalflow.targets.answer_step import step_of
 from evalflow.targets.recorded import blank, failed
 from evalflow.targets.reply import Form, ParsedReply, ReplyReader
 
 _LARGE = 1024**2  # bytes of a reply whose trace may take long to read
+_MAPPING = ("answer", "actual", "contexts", "metadata", "trace", "finish_reason")
 UNPRICED = Spend(requests=1, usage=None, cost_usd=None)  # a call of a program, whose price is unknown
 
 
@@ -69,9 +71,10 @@ class ServiceTarget:
     ) -> None:
         self._connector = connector
         self._reader = ReplyReader(config)
-        mapping = config.model_dump(mode="json", include={"answer", "actual", "contexts", "metadata", "trace"})
+        mapping = config.model_dump(mode="json", include=set(_MAPPING))
+        self._step = step_of(config)
         self.name = name
-        self.identity = digest([connector.identity, mapping])
+        self.identity = self._step.identity(digest([connector.identity, mapping]))
         self._forms = forms
         self._single_flight: SingleFlight | None = session.single_flight
 
@@ -97,9 +100,16 @@ class ServiceTarget:
             latency_s=entry.latency_s,
             paid=() if self._single_flight is None else (short(key),),
         )
-        return (spend.reused if known else spend).fill(
-            begun, answer=said.answer, actual=said.actual, contexts=said.contexts, metadata=said.metadata
+        answer = (spend.reused if known else spend).fill(
+            begun,
+            answer=said.answer,
+            actual=said.actual,
+            contexts=said.contexts,
+            metadata=said.metadata,
+            thoughts=said.thoughts,
+            finish_reason=said.finish_reason,
         )
+        return self._step.applied(answer, form.generates)
 
     def conversation(self) -> ServiceTarget:
         """The target for the turns of one conversation.

@@ -9,7 +9,9 @@ import pytest
 import yaml
 from rich.console import Console
 
-from evalflow.app.new import new_metric
+from evalflow.app.new import new_dataset, new_metric
+from evalflow.config.schema import DatasetConfig
+from evalflow.datasets import read
 from evalflow.metrics.registry import METRIC_KINDS, build_metric
 from evalflow.prompts import Prompts
 from evalflow.records import Answer, Case, Message
@@ -28,3 +30,51 @@ def test_the_prompt_of_a_new_metric_asks_for_what_is_replied(tmp_path: Path, mon
     assert "Write the reason first" in prompt
     assert "Then give the score, a whole\nnumber from 1 to 5:\n1: does not do it at all\n" in prompt
     assert "grade," not in prompt
+
+
+def written(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str) -> str:
+    monkeypatch.chdir(folder)
+    (folder / name).write_text(text, encoding="utf-8")
+    console = Console(file=StringIO(), width=200)
+    assert new_dataset("mine", name, None, console) == 0
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_a_new_dataset_is_shown_by_its_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = (
+        "query,expected,answer,stars,context,retrieval_context\n"
+        "a?,007,7,4,ideal,\"['x', 'y']\"\n"
+        "b?,1.50,,5,ideal,\"['z']\"\n"
+    )
+    said = written(tmp_path, monkeypatch, "mine.csv", file)
+    assert "query              question             a? · b?" in said
+    assert "expected           expected, reference  007 · 1.50" in said
+    assert 'retrieval_context  contexts             ["x", "y"] · ["z"]' in said
+    assert "2 rows were read, 2 cases made of them" in said
+    assert "contexts are those of retrieval_context; left out as vars: context" in said
+    assert "of 2 cases: no answer in 1" in said
+    (line,) = [line.strip() for line in said.splitlines() if "type: number" in line]
+    values = yaml.safe_load(Path("conf/dataset/mine.yaml").read_text(encoding="utf-8"))
+    values["fields"] |= yaml.safe_load(line)
+    assert [case.vars["stars"] for case in read("mine", DatasetConfig.model_validate(values))] == [4, 5]
+
+
+def test_rows_that_are_no_cases_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = ['{"question": "a?", "chat_history": "hi"}\n'] * 5 + ['{"question": "a?", "answer": "b"}\n']
+    said = written(tmp_path, monkeypatch, "mine.jsonl", "".join(rows))
+    assert "6 rows were read, 1 cases made of them" in said
+    assert "5 rows cannot be read as cases, and a run refuses them; the first problems:" in said
+    assert "mine.jsonl:3: history (column 'chat_history'): expected a list" in said
+    assert "mine.jsonl:4" not in said
+
+
+def test_columns_that_nothing_is_recognised_in_can_be_mapped_as_the_note_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = written(tmp_path, monkeypatch, "mine.jsonl", '{"n": 1, "what: so": "a?"}\n')
+    line = next(line.strip() for line in said.splitlines() if line.strip().startswith("question: "))
+    file = Path("conf/dataset/mine.yaml")
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace("fields:\n", f"fields:\n  {line}\n"), encoding="utf-8")
+    values = yaml.safe_load(file.read_text(encoding="utf-8"))
+    assert [case.question for case in read("mine", DatasetConfig.model_validate(values))] == ["a?"]

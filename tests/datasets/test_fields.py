@@ -229,14 +229,17 @@ def test_another_expectation_is_not(load: Any, row: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "config",
     [
-        {"fields": {"expected": "expected"}},
+        {"fields": {"expected": {"column": "expected", "type": "text"}}},
+        {"fields": {"expected": "label"}},
         {"fields": {"reference": "ideal"}},
         {"fields": {"reference": None}},
         {"generates": "actual"},
     ],
 )
 def test_a_dataset_can_declare_that_it_is_a_label(load: Any, config: dict[str, Any]) -> None:
-    assert load([{"question": "a?", "expected": "spam"}], **config)[0].reference is None
+    row = {"question": "a?", "expected": "spam", "label": "spam"}
+    assert load([row], **config)[0].reference is None
+    assert load([row], fields={"expected": "expected"})[0].reference == "spam"
 
 
 def test_an_empty_cell_is_a_missing_reference(load: Any) -> None:

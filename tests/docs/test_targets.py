@@ -71,7 +71,7 @@ def _opengpts() -> Iterator[OpenGPTs]:
 @pytest.mark.slow
 def test_every_command_works(folder: Path) -> None:
     commands = [line for block in blocks("bash", PAGE) for line in block.splitlines()]
-    assert len(commands) == 7 + 3
+    assert len(commands) == 10 + 3
     with _opengpts() as bots:
         for name in ("opengpts", "streaming", "background"):
             config = folder / "conf" / "target" / f"{name}.yaml"
@@ -92,6 +92,11 @@ def test_every_command_works(folder: Path) -> None:
             before = endpoint.count
             done = run(command, folder)
             assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+            if "target=choices" in command:
+                assert "my-model at http://127.0.0.1:8000/v1" in done.stdout
+                continue
+            if "generate=true" not in command:
+                continue
             if "evalflow check" in command:
                 assert endpoint.count == before
                 assert f"guarded · POST {endpoint.url}/chat/completions" in done.stdout

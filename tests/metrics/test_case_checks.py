@@ -271,7 +271,8 @@ print(json.dumps({"score": 0.25, "reason": json.dumps(given)}))"""
     assert given["case"]["reference"] == "Anna wrote it in 1999."
     assert given["case"]["question"] == "Who wrote it, and when?"
     assert given["answer"] == {
-        "answer": "Anna, in 1998.", "actual": True,
+        "answer": "Anna, in 1998.", "full_answer": "Anna, in 1998.", "extracted": None, "actual": True,
+        "thoughts": None, "finish_reason": None,
         "contexts": [{"text": "Anna wrote it in 1999.", "title": "The book", "path": None}],
         "metadata": {"a": 1}, "latency_s": 1.5, "cost_usd": None, "target": "t",
     }  # fmt: skip

@@ -140,7 +140,8 @@ def told(texts: dict[str, str]) -> tuple[Case, Answer]:
     )  # fmt: skip
     # Never the same as the reference: nobody is asked which of two equal texts is better.
     said = f"{texts['answer']}."
-    answer = Answer(dataset="d", index=0, case_id="1", target="t", answer=said, actual=texts["labels"])
+    about = dict.fromkeys(("thoughts", "full_answer", "finish_reason"), said)
+    answer = Answer(dataset="d", index=0, case_id="1", target="t", answer=said, actual=texts["labels"], **about)
     return case, replace(answer, messages=messages)
 
 

@@ -152,6 +152,40 @@ def test_length(keys: dict[str, Any], value: Any, expected: bool) -> None:
     assert holds({"op": "length", **keys}, value) is expected
 
 
+@pytest.mark.parametrize(
+    ("rule", "answer", "expected"),
+    [
+        ({"op": "equals", "value": "straße", "letter_case": "lower"}, "STRASSE", False),
+        ({"op": "equals", "value": "STRASSE", "letter_case": "upper"}, "Straße", True),
+        ({"op": "contains", "value": "Ja", "letter_case": "lower"}, "Ja", False),  # what it is compared with stays
+        ({"op": "contains_any", "values": ["ж", "ß"], "letter_case": "lower"}, "ЖУК", True),
+        ({"op": "equals", "value": "ja", "trim": True}, "\ufeff ja\u3000", True),
+        ({"op": "equals", "value": "ja", "trim": True}, "ja\x85", False),
+        ({"op": "regex", "pattern": "^ja$", "trim": True}, " ja ", True),
+        ({"op": "regex", "pattern": "^..$", "utf16": True}, "🙂", True),
+        ({"op": "regex", "pattern": "^🙂$", "utf16": True}, "🙂", True),
+        ({"op": "regex", "pattern": "^.$"}, "🙂", True),
+        ({"op": "length", "unit": "utf16", "min": 4, "max": 4}, "🙂é!", True),
+        ({"op": "length", "max": 2, "trim": True}, "  ja  ", True),
+        ({"op": "count", "pattern": "[a-z]+", "min": 2, "max": 2}, "one, two", True),
+        ({"op": "count", "pattern": "one", "case_sensitive": False, "max": 1}, "One, ONE", False),
+        ({"op": "count", "pattern": ".", "utf16": True, "min": 2}, "🙂", True),
+    ],
+)
+def test_a_text_is_changed_before_it_is_compared(rule: dict[str, Any], answer: str, expected: bool) -> None:
+    assert holds(rule, answer) is expected
+
+
+def test_the_reason_of_a_count_has_the_number_and_the_limits() -> None:
+    said = operation(op="count", pattern="o", max=1).apply("answer", {"answer": "one, two"})
+    assert said.reason == "the answer has 2 matches of o; allowed: at most 1"
+
+
+def test_a_match_in_utf16_is_shown_as_text() -> None:
+    said = operation(op="regex", pattern="🙂.", utf16=True).apply("answer", {"answer": "🙂!"})
+    assert said.reason == 'the answer matches at "🙂!": 🙂.'
+
+
 def test_the_reason_of_a_length_counts() -> None:
     said = operation(op="length", unit="words", max=2).apply("answer", {"answer": "One two three."})
     assert said.reason == "the answer has 3 words; allowed: at most 2"
@@ -314,6 +348,8 @@ def test_xml_with_entities_is_refused_before_it_grows() -> None:
         ({"op": "contains_any", "values": []}, "at least 1 item"),
         ({"op": "contains_all", "values": [True]}, "put it in quotes"),
         ({"op": "length"}, "needs `min`, `max` or both"),
+        ({"op": "count", "pattern": "a"}, "count needs `min`, `max` or both"),
+        ({"op": "count", "pattern": "(", "min": 1}, "no regular expression"),
         ({"op": "length", "min": 3, "max": 2}, "no length is at least 3 and at most 2"),
         ({"op": "length", "min": -1}, "greater than or equal to 0"),
         ({"op": "close_to", "value": float("nan")}, "finite number"),

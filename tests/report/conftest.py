@@ -18,6 +18,7 @@ SCORES = {
     "threshold": pl.Float64, "passed": pl.Boolean, "reason": pl.String, "steps": pl.String, "error_type": pl.String,
     "error": pl.String, "path": pl.String, "input_tokens": pl.Int64, "output_tokens": pl.Int64, "cost_usd": pl.Float64,
     "latency_s": pl.Float64, "cached": pl.Boolean, "finished_at": pl.String,
+    "finish_reason": pl.String, "extracted": pl.Boolean,
 }  # fmt: skip
 SUMMARY = {
     "dataset": pl.String, "target": pl.String, "metric": pl.String, "statistic": pl.String, "judge": pl.String,
@@ -26,6 +27,7 @@ SUMMARY = {
     "ci_high": pl.Float64, "ci_method": pl.String, "worst": pl.Float64, "best": pl.Float64, "median": pl.Float64,
     "pass_rate": pl.Float64, "pass_rate_low": pl.Float64, "pass_rate_high": pl.Float64, "cost_usd": pl.Float64,
     "input_tokens": pl.Int64, "output_tokens": pl.Int64, "latency_p50": pl.Float64, "latency_p95": pl.Float64,
+    "n_cut_off": pl.Int64,
 }  # fmt: skip
 
 Cell = Mapping[str, Any]

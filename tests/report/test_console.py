@@ -75,10 +75,12 @@ def test_a_case():
         "metric": EVIL, "judge": EVIL, "status": "scored", "score": 0.5, "threshold": None, "passed": None,
         "reason": EVIL, "error": None, "steps": [{"id": EVIL, "reply": {EVIL: [EVIL]}, "items": [EVIL], "raw": EVIL}],
     }  # fmt: skip
+    about = {"finish_reason": "length", "thoughts": None, "full_answer": None, "extracted": False}
     texts = dict.fromkeys(("dataset", "id", "target", "answer", "actual", "error", "reference", "expected"), EVIL)
     message, context = {"role": EVIL, "content": EVIL}, {"text": EVIL}
     case = {
         **texts,
+        **about,
         "target_repeat": 1,
         "tags": [EVIL],
         "messages": [message],
@@ -88,6 +90,7 @@ def test_a_case():
     }
     print_case(on, case)
     assert printed(on).count(SEEN) == 22
+    assert "answer, nothing extracted, cut off" in printed(on)
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800]", printed(on))
 
 
@@ -96,10 +99,13 @@ def test_what_an_agent_did_is_shown_step_by_step():
     done = [{"role": "assistant", "tool_calls": [{"id": "1", "name": "look", "arguments": {"at": EVIL}}]}]
     case = {
         "dataset": "d", "id": "1", "target": "t", "target_repeat": 0, "tags": [], "messages": [], "contexts": [],
-        "scores": [], "answer": "A.", "error": None, "metadata": None,
+        "scores": [], "answer": "A.", "error": None, "metadata": None, "finish_reason": "stop",
+        "thoughts": "Look first.", "full_answer": "So: A.", "extracted": True,
         "reference": None, "actual": done, "expected": [{"role": 1}],
     }  # fmt: skip
     print_case(on, case)
+    shown = [line.strip() for line in printed(on).splitlines()]
+    assert shown[1:7] == ["thoughts", "Look first.", "whole answer", "So: A.", "answer, extracted", "A."]
     assert 'step 1, assistant: call 1: look({"at": ' in printed(on)
     assert "[{'role': 1}]" in printed(on)  # which is no trajectory
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800]", printed(on))

@@ -36,6 +36,7 @@ def test_one_row_per_case_with_score_passed_and_reason(make_run, make_case):
         "tags": "A; B > C",
         "question": "What does rule 0 say?",
         "answer": "Rule 0 says so.",
+        "finish_reason": "",
         "faithfulness": "0.75",
         "faithfulness_passed": "false",
         "faithfulness_reason": "1 of 4 is not supported",

@@ -71,7 +71,15 @@ def test_it_is_the_rule_case_by_case(found: list[list[str]]) -> None:
     for case, states in enumerate(found):
         for metric, state in zip(("fees", "tone", "length"), states, strict=True):
             passed = {"passes": True, "fails": False}.get(state)
-            about = {"dataset": "d", "target": "t", "case_id": f"c{case}", "metric": metric, "group": None, "tags": []}
+            about = {
+                "dataset": "d",
+                "target": "t",
+                "case_id": f"c{case}",
+                "metric": metric,
+                "group": None,
+                "tags": [],
+                "finish_reason": None,
+            }
             status = state if passed is None else "scored"
             rows.append({**about, "status": status, "passed": passed, "threshold": 0.5, "member_of": None, "repeat": 0})
     schema = {"group": pl.String, "tags": pl.List(pl.String), "passed": pl.Boolean, "member_of": pl.String}

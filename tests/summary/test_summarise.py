@@ -32,8 +32,13 @@ def test_columns_are_those_of_the_contract(record: Make, table: Table, declare: 
     assert ",".join(summary_schema()) == (
         "dataset,target,metric,statistic,judge,tag,n,n_scored,n_undefined,n_error,n_skipped,value,std,std_error,ci_low,"
         "ci_high,ci_method,worst,best,median,pass_rate,pass_rate_low,pass_rate_high,cost_usd,input_tokens,"
-        "output_tokens,latency_p50,latency_p95"
+        "output_tokens,latency_p50,latency_p95,n_cut_off"
     )
+
+
+def test_scores_of_answers_that_were_cut_off_are_counted(record: Make, table: Table, declare: Declare):
+    cells = [record(0.2, 0, finish_reason="length"), record(0.6, 1, finish_reason="stop"), record(1.0, 2)]
+    assert one(summarise(table(cells), {"m": declare()}))["n_cut_off"] == 1
 
 
 def test_no_scores_at_all_make_an_empty_summary(table: Table, declare: Declare, tmp_path: Path):

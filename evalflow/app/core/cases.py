@@ -15,6 +15,7 @@ from evalflow.engine.journal import AnswerBook
 from evalflow.engine.plan import KEPT_CASES, Draw
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.records import Answer, Case, Context, Message
+from evalflow.targets.answer_step import step_of
 from evalflow.targets.conversation import ending_of, open_turns
 from evalflow.targets.recorded import blank, recorded_answer
 
@@ -121,7 +122,8 @@ def answer_in_data(run: RunConfig, case: Case, target: str, repeat: int) -> Answ
     """The answer that the run takes from the data; None if it calls the target."""
     if is_generated(run, case):
         return None
-    return recorded_answer(case, target, repeat, demo=run.generate == "demo")
+    answer = recorded_answer(case, target, repeat, demo=run.generate == "demo")
+    return step_of(run.target).applied(answer, run.dataset[case.dataset].generates)
 
 
 @contextmanager

@@ -28,10 +28,12 @@ from evalflow.metrics.scale import label_scale, read_judgement
 from evalflow.metrics.steps import COSTS, fields_of, is_recorded, root
 from evalflow.protocols import Metric
 from evalflow.records import Case, Label
+from evalflow.report.wording import counted
 
 SHOWN = 20  # maximum problems listed of one kind, and cases whose columns are remembered
 _REMEMBERS = re.compile(r"\b(messages|history|id)\b")
 """What a service needs in its request to know the turns before: the turns, or an id by which it keeps them."""
+_NAMED = 5  # cases without the part of an answer that is scored
 GENERATED = ("answer", "actual")  # the fields that a live target can fill; the dataset's `generates` says which
 
 
@@ -52,6 +54,8 @@ class DataChecks:
         self._sizes: Counter[str] = Counter()
         self._grouped: Counter[str] = Counter()
         self._recorded: Counter[str] = Counter()
+        self._thoughts: Counter[str] = Counter()
+        self._without_part: defaultdict[str, list[str]] = defaultdict(list)
         self._present: Counter[tuple[str, str, str]] = Counter()
         self._columns: dict[str, dict[str, None]] = {}
         self._texts: set[str] = set()  # datasets with a text, or texts, under `expected`
@@ -66,6 +70,10 @@ class DataChecks:
             self._columns.setdefault(case.dataset, {}).update(dict.fromkeys(case.vars))
         answer = placeholder_answer(self._run, case)
         self._recorded[case.dataset] += is_recorded(case, answer)
+        if answer.recorded:
+            self._thoughts[case.dataset] += answer.thoughts is not None and "thoughts" not in case.vars
+            if answer.extracted is False:
+                self._without_part[case.dataset].append(case.id)
         fields = fields_of(case, answer)
         for metric, bound in self._bind(case):
             for need in bound.config.needs:
@@ -97,8 +105,17 @@ class DataChecks:
         return found
 
     def remarks(self) -> list[str]:
-        """Optional variables of metrics that no case has: most often a misspelled name."""
-        return [
+        """What may be meant otherwise: thoughts, parts that are not found, misspelled variables."""
+        found: list[str] = []
+        for dataset, recorded in self._recorded.items():
+            of = f"{counted(recorded, 'recorded answer')} of {dataset}"
+            if n := self._thoughts[dataset]:
+                found.append(f"{n:,} of {of} begin with thoughts, which are left out: target.thoughts=keep keeps them")
+            if ids := self._without_part[dataset]:
+                which = f"{', '.join(ids[:_NAMED])}{' and more' if len(ids) > _NAMED else ''}"
+                what = f"target.extract finds nothing in {len(ids):,} of {of} ({which})"
+                found.append(f"{what}, which count as wrong where answers are compared")
+        return found + [
             f"metric {metric}: no case of {dataset} has {name}, which `optional` names"
             for (dataset, metric, name), present in self._offered.items()
             if not present and not self._may_come(name)
@@ -140,6 +157,8 @@ class DataChecks:
     def _may_come(self, need: str) -> bool:
         if root(need) in COSTS:
             return True  # known once there is an answer, and often not even then
+        if self._run.generate in (True, "missing") and root(need) in ("finish_reason", "thoughts"):
+            return True
         field = DERIVED.get(need, root(need))
         return self._run.generate in (True, "missing") and field in self._run.target.may_fill
 

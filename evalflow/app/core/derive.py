@@ -13,8 +13,8 @@ from evalflow.app.core.saved import SavedRun, read_exclusions
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import UserError
 from evalflow.lazy import pl
-from evalflow.records import CASES, Case, passes
-from evalflow.records.manifest import Manifest
+from evalflow.records import CASES, CUT_OFF, FILTERED, Case, passes
+from evalflow.records.manifest import AnswerFault, Manifest
 from evalflow.report.findings import excluded_by, excluded_words
 from evalflow.report.wording import caveat, counted, method
 from evalflow.summary.exclusions import with_exclusions
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from evalflow.report.calibration import Calibration
 
 Cases = Callable[[], Iterable[Case]]  # reads the cases of a run in any order; called only if gates have looks
+_NAMED = 5  # cases that are named with a fault of their answers
 OUTCOMES = {True: "passes", False: "fails", None: "is undecided"}
 
 
@@ -101,6 +102,22 @@ def report(folder: RunFolder, rules: ResultRules, derived: Derived, cases: Itera
                 categorising=[name for name, one in rules.metrics.items() if one.figures and one.figures.categorises],
             ),
         )
+
+
+def answer_faults(scores: pl.LazyFrame) -> Mapping[str, AnswerFault]:
+    """The answers that were cut off, or withheld, or in which target.extract found nothing; empty if there are none."""
+    reason, extracted = pl.col("finish_reason"), pl.col("extracted")
+    faults = {"cut_off": reason == CUT_OFF, "filtered": reason == FILTERED, "not_extracted": extracted.eq(other=False)}
+    columns = [fault.fill_null(value=False).alias(name) for name, fault in faults.items()]
+    key = ("dataset", "case_id", "target", "target_repeat")
+    answers = scores.select(*key, *columns).unique(key, keep="first", maintain_order=True).collect(engine="streaming")
+    found: dict[str, AnswerFault] = {}
+    for name in faults:
+        cases = answers.filter(name)["case_id"]
+        if cases.len():
+            named = cases.unique(maintain_order=True).head(_NAMED).to_list()
+            found[name] = AnswerFault(n=cases.len(), of=answers.height, cases=named)
+    return found
 
 
 def _exit_code(results: Iterable[GateResult], scores: Mapping[str, int], max_error_rate: float) -> int:

@@ -19,6 +19,7 @@ from evalflow.config.judges import CascadeConfig, Price
 from evalflow.config.simulators import OpenAISimulatorConfig
 from evalflow.config.targets import AgentTargetConfig
 from evalflow.config.validate import Settings
+from evalflow.datasets.profile import Profile
 from evalflow.engine.plan import Draw
 from evalflow.engine.scoring import Pair
 from evalflow.errors import Problem, UserError, did_you_mean
@@ -81,6 +82,7 @@ class Inspection:
     gates: Sequence[Gate] = ()
     estimate: Estimate = field(default_factory=Estimate)
     remarks: Sequence[str] = ()  # warnings about the data
+    profiles: dict[str, Profile] = field(default_factory=dict[str, Profile])  # what the cases hold, by dataset
     reading: Sequence[str] = ()  # what reading the data left out or changed
     # Scores of different sorts that would have the same name, by that name.
     mixed: dict[str, Problem] = field(default_factory=dict[str, Problem])
@@ -125,6 +127,7 @@ def inspect(parts: Parts) -> Inspection:
         checks.add(case)
         scenarios.add(case)
         questions.add(case)
+        found.profiles.setdefault(case.dataset, Profile()).add(case)
         found.draw.offer(case)
         if run.sample is None:
             _count(found, estimator, labels, case)

@@ -25,7 +25,7 @@ from evalflow.app.core.begin import (
 from evalflow.app.core.cases import count_endings
 from evalflow.app.core.certificates import with_certificates
 from evalflow.app.core.cluster.joining import join_cluster
-from evalflow.app.core.derive import Derived, decide, derive, report
+from evalflow.app.core.derive import Derived, answer_faults, decide, derive, report
 from evalflow.app.core.inspect import Inspection, inspect
 from evalflow.app.core.outgoing import OutgoingScores
 from evalflow.app.core.saved import SavedRun, agree
@@ -286,7 +286,8 @@ def _end(
     endings: Mapping[str, int] = {}
     if inspection.scenarios:
         endings = count_endings(folder, rules.settings.run, inspection.selected(), inspection.parts.target.name)
-    ended = manifests.closing(opening, status, code, one.tally, derived.states, seconds, one.stopped, endings)
+    faults = answer_faults(derived.scores)
+    ended = manifests.closing(opening, status, code, one.tally, derived.states, seconds, one.stopped, endings, faults)
     if one.notes:
         ended = ended.model_copy(update={"notes": list(dict.fromkeys([*opening.notes, *one.notes]))})
     ended = with_certificates(ended, folder)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from evalflow.importers.js_regex import python_regex
+from evalflow.importers.javascript.regex import js_pattern
 from evalflow.importers.ledger import COMMAND, Untranslatable
 from evalflow.importers.located import Broken, LocatedMap, located_yaml
 from evalflow.importers.nunjucks import as_text, is_template, render
@@ -25,7 +25,7 @@ _REMARKS = ("description", "name", "label", "id", "title", "comment", "reason")
 """Keys that promptfoo does not read."""
 _PROGRAMS = ("javascript", "python", "ruby")
 _EXACT: Mapping[str, Any] = {"normalize": None}
-_FOLDED: Mapping[str, Any] = {"normalize": None, "case_sensitive": False}
+_LOWER: Mapping[str, Any] = {"normalize": None, "letter_case": "lower"}
 _KNOWN_KEYS = frozenset({"type", "value", "threshold", "weight", "metric", "provider", *_REMARKS})
 _ELSEWHERE: Mapping[str, str] = {
     "javascript": COMMAND,
@@ -109,13 +109,14 @@ class AssertionReader:
             check, make = _JUDGED[base]
             return Translated(kind=check, params=make(value, declared), weight=weight)
         if base == "javascript" and isinstance(value, str):
-            rule = rule_of(value, variables)
-        elif base in _RULES:
+            limit = _number(declared.get("threshold"))
+            return Translated(
+                kind="rule", params=rule_of(value, variables, inverse=inverse, threshold=limit), weight=weight
+            )
+        if base in _RULES:
             rule = _RULES[base](value, declared)
         else:
             raise Untranslatable(f"there is no like of {kind}", _ELSEWHERE.get(base, COMMAND))
-        if inverse and base == "javascript" and "json" in str(rule):
-            raise Untranslatable("its opposite treats text that is no JSON in another way", COMMAND)
         return Translated(kind="rule", params={"op": "not", "rule": rule} if inverse else rule, weight=weight)
 
     def _weight(self, declared: Mapping[str, Any]) -> float:
@@ -191,8 +192,16 @@ def _filled(what: str) -> Callable[[Any], str]:
     return read
 
 
-def _pattern(value: Any) -> str:
-    return python_regex(_filled("pattern")(value))
+def _lower_text(value: Any) -> str:
+    return _required_text(value).lower()
+
+
+def _lower_texts(value: Any) -> list[str]:
+    return [text.lower() for text in _texts(value)]
+
+
+def _pattern(value: Any, _declared: Any) -> Rule:
+    return {"op": "regex", **js_pattern(_filled("pattern")(value)).keys}
 
 
 def _schema(value: Any) -> dict[str, Any]:
@@ -250,7 +259,7 @@ def _words(value: Any, _declared: Any) -> Rule:
         whole = {}
     if not whole:
         raise Untranslatable("it has no number of words", "give it a `value`")
-    return {"op": "length", "unit": "words", **whole}
+    return {"op": "count", **js_pattern(r"\S+").keys, **whole}
 
 
 def _similar(value: Any, declared: Mapping[str, Any]) -> dict[str, Any]:
@@ -267,14 +276,14 @@ def _rule(op: str, key: str, read: Callable[[Any], Any], more: Mapping[str, Any]
 
 _RULES: Mapping[str, _Maker] = {
     "contains": _rule("contains", "value", _required_text, _EXACT),
-    "icontains": _rule("contains", "value", _required_text, _FOLDED),
+    "icontains": _rule("contains", "value", _lower_text, _LOWER),
     "contains-any": _rule("contains_any", "values", _texts, _EXACT),
-    "icontains-any": _rule("contains_any", "values", _texts, _FOLDED),
+    "icontains-any": _rule("contains_any", "values", _lower_texts, _LOWER),
     "contains-all": _rule("contains_all", "values", _texts, _EXACT),
-    "icontains-all": _rule("contains_all", "values", _texts, _FOLDED),
+    "icontains-all": _rule("contains_all", "values", _lower_texts, _LOWER),
     "equals": _equals,
     "starts-with": _rule("starts_with", "value", _filled("text to compare with"), _EXACT),
-    "regex": _rule("regex", "pattern", _pattern, _EXACT),
+    "regex": _pattern,
     "is-json": _rule("json_schema", "schema", _schema),
     "contains-json": _rule("json_schema", "schema", _schema, {"anywhere": True}),
     "is-xml": _rule("xml", "elements", _elements),

@@ -1,262 +1,121 @@
-"""One-line JavaScript assertions that a rule can say; all others are programs."""
+"""JavaScript assertions as rules, as far as rules can say the same; all others are programs."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Mapping
 from typing import Any
 
-from evalflow.importers.js_regex import python_regex
+from evalflow.importers.javascript.conditions import ALWAYS, NEVER, Formula, JsCondition, Rule
+from evalflow.importers.javascript.evaluate import Evaluation
+from evalflow.importers.javascript.syntax import Node, read_body
+from evalflow.importers.javascript.values import (
+    FALSY,
+    UNDEFINED_VALUE,
+    After,
+    Caught,
+    Choice,
+    Constant,
+    Fields,
+    Value,
+)
 from evalflow.importers.ledger import COMMAND, Untranslatable
 
-Rule = dict[str, Any]
-_TEXT = r"(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
-_LITERAL = rf"(?P<literal>{_TEXT}|-?\d+(?:\.\d+)?|true|false|null)"
-_OUTPUT = r"(?P<output>(?:output|String\(output\))(?P<forms>(?:\.(?:trim|toLowerCase|toString)\(\))*))"
-_PATH = r"(?P<path>(?:(?:\?\.|\.)[A-Za-z_$][\w$]*|(?:\?\.)?\[\d+\]|(?:\?\.)?\['[^'\\]*'\])+)"
-_JSON_START = r"JSON\.parse\(output\)"
-_CONSTANT = re.compile(
-    r"(?:const|let|var)\s+([A-Za-z_$][\w$]*)\s*=\s*"
-    r"(JSON\.parse\(output\)|(?:output|String\(output\))(?:\.(?:trim|toLowerCase|toString)\(\))*)\s*(?:;\s*|\n\s*)"
+_DECLARES = re.compile(r"(?:const|let|var)\s")
+_RETURNS = re.compile(r"return\b")
+_NO_RETURN = Untranslatable(
+    "it returns nothing, so that promptfoo fails it for every answer", "write `return` before its last expression"
 )
-_VARIABLE = r"context\.vars(?:\.(?P<dotted>[A-Za-z_$][\w$]*)\b|\[['\"](?P<quoted>[^'\"]+)['\"]\])"
-_LOWERED = re.compile(rf"({_TEXT})\.toLowerCase\(\)")
-_EITHER_TYPE = re.compile(r"\(\s*typeof output === ['\"]string['\"]\s*\?\s*JSON\.parse\(output\)\s*:\s*output\s*\)")
-_OBJECT = (  # an output that is an object, of which texts have no such part
-    r"(?<![\w$.])output(?=\??\.(?!(?:length|includes|startsWith|endsWith|trim\w*|to\w+|match\w*|split|slice|substr\w*|"
-    r"indexOf|lastIndexOf|replace\w*|search|char\w+|at|concat|normalize|repeat|pad\w+|valueOf|codePointAt)\b)[A-Za-z_$])"
-)
-_NUMBER = r"(?P<number>\d+)"
-_NEGATED = r"(?P<negated>!?)"
 
 
-def rule_of(script: str, variables: Mapping[str, Any] | None = None) -> Rule:
-    """The rule of a script over `output` and `context.vars`; Untranslatable if it is more than comparisons."""
-    text = _expression(script, variables or {})
+def rule_of(
+    script: str, variables: Mapping[str, Any] | None = None, *, inverse: bool = False, threshold: float | None = None
+) -> Rule:
+    """The rule of a script over `output` and `context.vars`; Untranslatable if rules cannot say the same.
+
+    `inverse`: that it returns false. A script that throws fails either way. `threshold` is the least of numbers.
+    """
     try:
-        return _rule(text)
+        body = _body(script.strip())
+        result = _result(Evaluation(variables or {}).returned(body), threshold)
+        return _told(result.false if inverse else result.true, "vars" in script)
     except Untranslatable as failure:
         if failure.reason:
-            raise
+            raise Untranslatable(failure.reason, failure.hint or COMMAND) from None
+    except RecursionError:
+        pass
     line = script.strip().splitlines()[0][:80] if script.strip() else ""
     raise Untranslatable(f"it runs JavaScript: {line}", COMMAND)
 
 
-def _expression(script: str, variables: Mapping[str, Any]) -> str:
-    """What the script returns, with its constants and the variables of the case written out."""
-    lines = [line for line in script.strip().splitlines() if not line.strip().startswith("//")]
-    text = "\n".join(lines).strip()
-    while constant := _CONSTANT.match(text):
-        text = _outside_quotes(text[constant.end() :], rf"(?<![.\w$]){constant[1]}\b", _always(constant[2]))
-    text = text.strip().removeprefix("return ").removesuffix(";").strip()
-    text = _outside_quotes(text, _VARIABLE, lambda found: _variable(found, variables))
-    text = _LOWERED.sub(lambda found: json.dumps(_literal(found[1]).lower(), ensure_ascii=False), text)
-    text = _EITHER_TYPE.sub("JSON.parse(output)", text)
-    text = _outside_quotes(text, _OBJECT, _always("JSON.parse(output)"))
-    return re.sub(r"\s*\?\s*(?:1|true)\s*:\s*(?:0|false)\Z", "", text)
+def _body(script: str) -> tuple[Node, ...]:
+    """The body of the function that promptfoo makes of a script: one line is what it returns, several lines are it.
 
-
-def _always(text: str) -> Callable[[re.Match[str]], str]:
-    return lambda _: text
-
-
-def _variable(found: re.Match[str], variables: Mapping[str, Any]) -> str:
-    value = variables.get(found["dotted"] or found["quoted"])
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str | int | float) else found[0]
-
-
-def _outside_quotes(text: str, pattern: str, change: Callable[[re.Match[str]], str]) -> str:
-    return re.sub(rf"{_TEXT}|(?P<found>{pattern})", lambda one: change(one) if one["found"] else one[0], text)
-
-
-def _rule(text: str) -> Rule:
-    text = text.strip()
-    while _is_wrapped(text):
-        text = text[1:-1].strip()
-    if len(parts := _split(text, "||")) > 1:
-        return _any(parts)
-    if len(parts := _split(text, "&&")) > 1:
-        return {"op": "all", "rules": [_rule(part) for part in parts]}
-    if text.startswith("!") and _is_wrapped(text[1:].strip()):
-        if "JSON." in text:  # a reply that is no JSON throws, and so fails, also within a negation
-            raise Untranslatable("")
-        return {"op": "not", "rule": _rule(text[1:])}
-    for pattern, make in _FORMS:
-        if found := pattern.fullmatch(text):
-            return make(found)
-    raise Untranslatable("")
-
-
-def _any(parts: Sequence[str]) -> Rule:
-    """One of several. What throws in JavaScript ends it: then what comes later does not count."""
-    rule: Rule = {"op": "any", "rules": [_rule(part) for part in parts]}
-    guards = [guard for path in re.findall(_JSON_START + _PATH, parts[0]) for guard in _guards(path)]
-    if any("JSON." in part for part in parts[1:-1]) or (guards and "?." in parts[0]):
-        raise Untranslatable("")
-    return {"op": "all", "rules": [*guards, rule]} if guards else rule
-
-
-def _guards(path: str) -> list[Rule]:
-    """What holds of a reply in which a path does not throw: it is JSON, and there is an object above the last step."""
-    parent = "$" + "".join(re.findall(r"\.[\w$]+|\[[^\]]*\]", path)[:-1])
-    return [
-        {"op": "jsonpath", "path": parent, "missing": False},
-        {"op": "not", "rule": {"op": "jsonpath", "path": parent, "equals": None}},
-    ]
-
-
-def _split(text: str, connective: str) -> list[str]:
-    """The parts between a connective that stands outside of quotes and brackets."""
-    parts: list[str] = []
-    depth, quote, start, at = 0, "", 0, 0
-    while at < len(text):
-        character = text[at]
-        if quote:
-            at += character == "\\"
-            quote = "" if character == quote else quote
-        elif character in "'\"`":
-            quote = character
-        elif character in "([{":
-            depth += 1
-        elif character in ")]}":
-            depth -= 1
-        elif depth == 0 and text.startswith(connective, at):
-            parts.append(text[start:at].strip())
-            at += len(connective) - 1
-            start = at + 1
-        at += 1
-    return [*parts, text[start:].strip()]
-
-
-def _is_wrapped(text: str) -> bool:
-    """Whether one pair of brackets is around all of it."""
-    inner = re.sub(_TEXT, "''", text)
-    depths = list(accumulate((one == "(") - (one == ")") for one in inner))
-    return inner.startswith("(") and inner.endswith(")") and 0 not in depths[:-1]
-
-
-def _literal(text: str) -> Any:
-    if text[0] not in "'\"":
-        return json.loads(text)
-    inner = re.sub(r"\\(['\"])", r"\1", text[1:-1])
-    if "\\" in inner:
-        inner = re.sub(r"\\(.)", lambda escape: {"n": "\n", "t": "\t", "\\": "\\"}.get(escape[1], escape[1]), inner)
-    return inner
-
-
-def _spelling(found: re.Match[str], value: str) -> dict[str, Any]:
-    """How the output is changed before it is compared: `.trim()`, `.toLowerCase()`."""
-    forms = found["forms"] or ""
-    lower = "toLowerCase" in forms
-    if lower and value != value.lower():
-        raise Untranslatable("it compares a lower-case text with one that is not", "mend the script first")
-    return {
-        "normalize": None,
-        **({"case_sensitive": False} if lower else {}),
-        **({"trim": True} if "trim" in forms else {}),
-    }
-
-
-def _either(found: re.Match[str], rule: Rule) -> Rule:
-    return {"op": "not", "rule": rule} if found["negated"] else rule
-
-
-def _includes(found: re.Match[str]) -> Rule:
-    value = _literal(found["literal"])
-    if not isinstance(value, str):
-        raise Untranslatable("it looks for something that is no text")
-    ops = {"includes": "contains", "startsWith": "starts_with", "endsWith": "ends_with"}
-    return _either(found, {"op": ops[found["method"]], "value": value, **_spelling(found, value)})
-
-
-def _equals(found: re.Match[str]) -> Rule:
-    value = _literal(found["literal"])
-    if not isinstance(value, str):
-        raise Untranslatable("it compares the output's text with something that is no text")
-    op = "equals" if found["operator"] in ("===", "==") else "not_equals"
-    return {"op": op, "value": value, **_spelling(found, value)}
-
-
-_COMPARISONS: Mapping[str, str] = {
-    "<": "less_than", "<=": "less_than_equals", ">": "greater_than", ">=": "greater_than_equals",
-}  # fmt: skip
-
-
-def _length(found: re.Match[str]) -> Rule:
-    number, operator = int(found["number"]), found["operator"]
-    bounds: Mapping[str, dict[str, int]] = {
-        "<": {"max": number - 1}, "<=": {"max": number}, ">": {"min": number + 1}, ">=": {"min": number},
-        "===": {"min": number, "max": number}, "==": {"min": number, "max": number},
-    }  # fmt: skip
-    if operator == "<" and number == 0:
-        raise Untranslatable("no text is shorter than 0 characters")
-    return {"op": "length", "unit": "characters", **bounds[operator]}
-
-
-def _json_path(found: re.Match[str]) -> str:
-    return "$" + re.sub(r"\?\.(?=\[)", "", found["path"]).replace("?.", ".")
-
-
-def _json_value(found: re.Match[str]) -> Rule:
-    value, operator = _literal(found["literal"]), found["operator"]
-    if value is None and operator in ("==", "!="):
-        raise Untranslatable("== null holds for values that are missing too", COMMAND)
-    alike = _alike(value) if operator in ("==", "!=") else [value]
-    path = _json_path(found)
-    rules = [{"op": "jsonpath", "path": path, "equals": one} for one in alike]
-    rule: Rule = rules[0] if len(rules) == 1 else {"op": "any", "rules": rules}
-    if operator in ("===", "=="):
-        return rule
-    if "?." in found["path"]:
-        raise Untranslatable("")
-    return {"op": "all", "rules": [*_guards(found["path"]), {"op": "not", "rule": rule}]}
-
-
-def _alike(value: Any) -> list[Any]:
-    """The values of JSON that `==` takes for the same."""
-    if isinstance(value, bool):
-        return [value, int(value), str(int(value))]
-    if isinstance(value, int | float):
-        return [value, f"{value:g}"]
-    number = re.fullmatch(r"-?\d{1,15}", value)
-    return [value, int(value)] if number else [value]
-
-
-def _one_of(found: re.Match[str]) -> Rule:
-    values = [_literal(one) for one in re.findall(_TEXT, found["list"])]
-    if found["path"]:
-        path = _json_path(found)
-        return {"op": "any", "rules": [{"op": "jsonpath", "path": path, "equals": value} for value in values]}
-    spelled = [{"op": "equals", "value": value, **_spelling(found, value)} for value in values]
-    return {"op": "any", "rules": spelled}
-
-
-def _json_number(found: re.Match[str]) -> Rule:
-    number = {"op": _COMPARISONS[found["operator"]], "value": float(found["number"])}
-    return {"op": "jsonpath", "path": _json_path(found), "rule": number}
-
-
-def _pattern(found: re.Match[str]) -> Rule:
-    flags = found["flags"]
-    if set(flags) - set("i"):
-        raise Untranslatable(f"its pattern has the flags {flags}", COMMAND)
-    rule: Rule = {"op": "regex", "pattern": python_regex(found["pattern"]), "normalize": None}
-    return _either(found, {**rule, **({"case_sensitive": False} if flags else {})})
-
-
-_REGEX = r"/(?P<pattern>(?:[^/\\\n]|\\.)+)/(?P<flags>[a-z]*)"
-_JSON = _JSON_START + _PATH
-_FORMS: Sequence[tuple[re.Pattern[str], Callable[[re.Match[str]], Rule]]] = [
-    (re.compile(pattern, re.DOTALL), make)
-    for pattern, make in (
-        (rf"{_NEGATED}{_OUTPUT}\.(?P<method>includes|startsWith|endsWith)\({_LITERAL}\)", _includes),
-        (rf"{_OUTPUT}\s*(?P<operator>===?|!==?)\s*{_LITERAL}", _equals),
-        (rf"output\.length\s*(?P<operator><=?|>=?|===?)\s*{_NUMBER}", _length),
-        (rf"{_NEGATED}{_REGEX}\.test\(output\)", _pattern),
-        (rf"{_JSON}\s*(?P<operator>===?|!==?)\s*{_LITERAL}", _json_value),
-        (rf"\[(?P<list>\s*{_TEXT}(?:\s*,\s*{_TEXT})*)\s*,?\s*\]\.includes\((?:{_JSON}|{_OUTPUT})\)", _one_of),
-        (rf"{_JSON}\s*(?P<operator><=?|>=?)\s*(?P<number>-?\d+(?:\.\d+)?)", _json_number),
+    A line that begins with `return` is taken as it is meant, though promptfoo cannot read it.
+    """
+    body = read_body(
+        script
+        if "\n" in script or _RETURNS.match(script) or _DECLARES.match(script)
+        else f"return ({script.rstrip('; ')}\n)"
     )
-]
+    if "\n" not in script and body and body[-1].kind == "expression" and len(body) > 1:
+        return (*body[:-1], Node("return", parts=body[-1].parts))
+    return body
+
+
+def _told(rule: Formula, has_variables: bool) -> Rule:
+    """The rule; one that every answer fits, or none, where the variables of the case decide it."""
+    if not isinstance(rule, bool):
+        return rule
+    if not has_variables:
+        raise Untranslatable(f"it {'passes' if rule else 'fails'} every answer", "mend the script first")
+    anything: Rule = {"op": "length", "min": 0}
+    return anything if rule else {"op": "not", "rule": anything}
+
+
+def _result(value: Value, threshold: float | None) -> JsCondition:
+    """Whether promptfoo passes what a script returns: true, a number above 0, or an object that says so."""
+    match value:
+        case JsCondition():
+            return value
+        case _ if value == FALSY:  # false or another value, which promptfoo fails either way
+            return JsCondition(False, None)
+        case Constant(bool(known)):
+            return ALWAYS if known else NEVER
+        case Constant(int() | float() as number):
+            return _number(number, threshold)
+        case _ if value == UNDEFINED_VALUE:
+            raise _NO_RETURN
+        case Constant():
+            return JsCondition(False, False, None)
+        case Choice():
+            then, other = _result(value.then, threshold), _result(value.other, threshold)
+            return value.condition.choose(then, other)
+        case Caught():
+            return _result(value.value, threshold).or_caught(_result(value.handler, threshold))
+        case After():
+            return value.ends.and_then(_result(value.value, threshold))
+        case Fields():
+            return _graded(value)
+        case _:
+            raise Untranslatable("it returns neither true or false nor a number, so that promptfoo fails it")
+
+
+def _number(number: float, threshold: float | None) -> JsCondition:
+    if number not in (0, 1):
+        raise Untranslatable(f"it returns the grade {number:g}")
+    if threshold is not None and not 0 < threshold <= 1:
+        raise Untranslatable(f"its threshold is {threshold:g}")
+    return ALWAYS if number else NEVER
+
+
+def _graded(value: Fields) -> JsCondition:
+    """An object with `pass`, `score` and `reason`, of which the score says the same as `pass`."""
+    if not {"pass", "score", "reason"} <= set(value.values):
+        raise Untranslatable("it returns an object without pass, score and reason", "give it all three")
+    if odd := set(value.values) - {"pass", "score", "reason"}:
+        raise Untranslatable(f"it returns an object with {', '.join(sorted(odd))}")
+    passes, score = (_result(value.values[key], None) for key in ("pass", "score"))
+    if passes.when_true != score.when_true:
+        raise Untranslatable("it returns a score that differs from its pass")
+    return passes

@@ -44,6 +44,7 @@ class NumberMetric(FieldMetric[NumberMetricConfig]):
     Config = NumberMetricConfig
     names_fields = ("field",)
     bounded = False
+    measures = True
 
     async def compare(self, fields: dict[str, Any]) -> Outcome:
         found = look_up(self.config.field, fields)

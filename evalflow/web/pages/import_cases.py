@@ -275,6 +275,7 @@ def _row_errors(problems: Sequence[Problem]) -> None:
 
 _FIELDS = {
     "question": "Question",
+    "history": "Earlier turns",
     "messages": "Conversation",
     "reference": "Expected answer",
     "answer": "Recorded answer",

@@ -30,6 +30,7 @@ OPERATIONS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType({
     "regex": ("matches the pattern", ("pattern", "case_sensitive")),
     "not_regex": ("does not match the pattern", ("pattern", "case_sensitive")),
     "length": ("has a length", ("unit", "min", "max")),
+    "count": ("has so many matches of the pattern", ("pattern", "min", "max", "case_sensitive")),
     "less_than": ("is a number below", ("other_number",)),
     "less_than_equals": ("is a number, at most", ("other_number",)),
     "greater_than": ("is a number above", ("other_number",)),
@@ -71,7 +72,7 @@ _EXPECTED = {
     "matches": PATTERN,
 }
 _LIMIT_WORDS = (("min", "at least"), ("max", "at most"))
-_KEPT = ("normalize", "trim", "relative")
+_KEPT = ("normalize", "trim", "letter_case", "utf16", "relative")
 """Keys without a field, which stay as they are."""
 _FIELD = forms.About("Field", "What is looked at; empty: the answer.", "metadata.language", code=True)
 _YAML = forms.About("Rule", "As YAML.", "op: contains\nvalue: refund", required=True, code=True)
@@ -369,10 +370,12 @@ def rule_in_words(params: Mapping[str, Any]) -> str:
             return capitalised(f"{'not: ' if op == 'not' else ''}{said}.") if all(inner) else ""
         case "jsonpath":
             return _path_in_words(subject, params)
-        case "length":
+        case "length" | "count":
             given = [(word, params.get(key)) for key, word in _LIMIT_WORDS]
             limits = [f"{word} {limit:,}" for word, limit in given if isinstance(limit, int | float)]
-            return f"{subject} has {' and '.join(limits)} {params.get('unit', 'characters')}." if limits else ""
+            matches = f"matches of “{params.get('pattern', '')}”"
+            what = matches if op == "count" else str(params.get("unit", "characters"))
+            return f"{subject} has {' and '.join(limits)} {what}." if limits else ""
         case "json_schema" | "xml" | "html":
             return f"{subject} {OPERATIONS[op][0]}."
         case _:

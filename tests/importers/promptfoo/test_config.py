@@ -148,7 +148,7 @@ nunjucksFilters: {f: f.js}
 tests:
   - vars: {question: When?}
     assert:
-      - {type: javascript, value: 'output.split(" ").length < 3'}
+      - {type: javascript, value: 'output.replace(" ", "").length < 3'}
       - {type: python, value: file://check.py}
       - {type: contains, value: a, transform: output.a}
       - {type: levenshtein, value: a}
@@ -250,7 +250,7 @@ assertionTemplates: {short: {type: javascript, value: output.length < 100}}
 tests: [{vars: {question: When?}, assert: [{$ref: '#/assertionTemplates/short'}]}]
 """
     )
-    assert rows(found)[0]["checks"][0]["params"] == {"op": "length", "unit": "characters", "max": 99}
+    assert rows(found)[0]["checks"][0]["params"] == {"op": "length", "unit": "utf16", "max": 99}
 
 
 def test_the_judge_of_the_default_test_is_the_judge(read: Read) -> None:

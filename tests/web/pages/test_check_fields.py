@@ -37,6 +37,11 @@ from evalflow.web.pages.rule_fields import rule_in_words
         ("rule", {"op": "one_of", "values": ["a", "b"], "field": "actual"}, "actual is one of “a”, “b”."),
         ("rule", {"op": "length", "max": 50, "unit": "words"}, "The answer has at most 50 words."),
         (
+            "rule",
+            {"op": "count", "pattern": "a+", "min": 1, "max": 2},
+            "The answer has at least 1 and at most 2 matches of “a+”.",
+        ),
+        (
             "group",
             {"checks": [{"identifier": "greets"}, {"identifier": "rule"}]},
             "Several checks together: greets, rule.",
@@ -72,6 +77,8 @@ ODD: list[dict[str, Any]] = [
     {"op": "contains_any", "values": ["two\nlines"]},
     {"op": "equals", "value": "x", "normalize": None, "case_sensitive": True},
     {"op": "length", "max": 5},
+    {"op": "length", "max": 5, "unit": "utf16", "trim": True},
+    {"op": "regex", "pattern": "b", "utf16": True, "letter_case": "upper"},
     {"op": "jsonpath", "path": "$.a", "equals": None},
     {"op": "jsonpath", "path": "$.a", "equals": "1"},
     {"op": "jsonpath", "path": "$.a", "missing": False},

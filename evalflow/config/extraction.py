@@ -1,0 +1,92 @@
+"""What part of an answer is scored."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from evalflow.config.strict import Strict, Word
+from evalflow.jsonvalues import Path, json_path
+from evalflow.patterns import Pattern, compiled, declared
+
+
+class Extraction(Strict):
+    """The part of an answer that is scored, without blanks around it. It takes one of pattern, path, after and line.
+
+    Attributes:
+        pattern: A regular expression, in the syntax of Python's `re`; no template. Best in single quotes in YAML.
+        group: The group of the pattern that is taken, by number or name; null: the first one, or the whole match if it
+            has none.
+        path: A JSONPath in an answer that is JSON, which may stand in a Markdown code block.
+        after: A marker, such as "ANSWER:"; what follows it, to the end of the answer, is taken.
+        line: The first or the last line that is not blank.
+        match: Which one counts if pattern, path or after match several times.
+        clean: Whether Markdown and LaTeX around the part (`**B**`, `$B$`), quotes, brackets, and a full
+            stop at its end are taken away.
+    """
+
+    pattern: Word | None = Field(default=None, min_length=1)
+    group: int | Word | None = None
+    path: Word | None = None
+    after: Word | None = Field(default=None, min_length=1)
+    line: Literal["first", "last"] | None = None
+    match: Literal["first", "last"] = "last"
+    clean: bool = False
+
+    @property
+    def key(self) -> str:
+        """The key that says how: pattern, path, after or line."""
+        return next(key for key in _WAYS if getattr(self, key) is not None)
+
+    @cached_property
+    def expression(self) -> Pattern:
+        """The pattern, compiled."""
+        return compiled(self.pattern or "")
+
+    @cached_property
+    def place(self) -> Path:
+        """The path, compiled."""
+        return json_path(self.path or "$")
+
+    @field_validator("pattern")
+    @classmethod
+    def _expression(cls, pattern: str | None) -> str | None:
+        if pattern is not None:
+            declared(pattern)
+        return pattern
+
+    @field_validator("path")
+    @classmethod
+    def _json_path(cls, path: str | None) -> str | None:
+        if path is None:
+            return None
+        if not path.startswith("$"):
+            raise ValueError(f"{path!r} is no JSONPath: it begins with $, as in $.answer")
+        try:
+            json_path(path)
+        except ValueError as error:
+            raise ValueError(f"{path!r} is no JSONPath: {error}") from None
+        return path
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        ways = [key for key in _WAYS if getattr(self, key) is not None]
+        if len(ways) != 1:
+            given = f"has {' and '.join(ways)}" if ways else "has none of them"
+            raise ValueError(f"extract takes exactly one of {', '.join(_WAYS)}; this one {given}")
+        if self.pattern is None:
+            if self.group is not None:
+                raise ValueError("`group` is a group of `pattern`, which is not set")
+            return self
+        known = re.compile(self.pattern)
+        names = [*range(known.groups + 1), *known.groupindex]
+        if self.group is not None and self.group not in names:
+            groups = ", ".join(map(str, names[1:])) or "none"
+            raise ValueError(f"the pattern has no group {self.group!r}; it has {groups}")
+        return self
+
+
+_WAYS = ("pattern", "path", "after", "line")

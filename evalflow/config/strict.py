@@ -1,0 +1,25 @@
+"""The base of all models of the configuration."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+
+class Strict(BaseModel):
+    """A frozen model that refuses unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), defer_build=True)
+
+
+def unquoted_word(value: Any) -> Any:
+    """Refuse a boolean that YAML made of an unquoted word."""
+    if isinstance(value, bool):
+        word = "true/yes/on" if value else "false/no/off"
+        raise ValueError(f"YAML reads an unquoted {word} as a boolean; put it in quotes")
+    return value
+
+
+Word = Annotated[str, BeforeValidator(unquoted_word)]
+"""Text that refuses YAML 1.1's unquoted yes, no, on and off, which would become booleans."""

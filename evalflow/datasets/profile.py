@@ -1,0 +1,124 @@
+"""What the columns of a dataset hold once its rows are cases, and what in them is probably not meant."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from evalflow.cells import boolean_of, list_in, number_of
+from evalflow.datasets.fields import FIELDS, FieldMap
+from evalflow.records import Case, Context, Message
+
+_SHOWN = 2  # first values of a column
+_LENGTH = 40  # characters of one of them
+_SIMPLE = re.compile(r"[A-Za-z_][\w.-]*")
+_WATCHED = ("answer", "reference", "expected", "actual", "contexts")
+"""Fields that metrics need, and that a dataset usually has for all cases or for none."""
+
+
+def _is_list(text: str) -> bool:
+    try:
+        return list_in(text) is not None
+    except ValueError:
+        return True
+
+
+_TYPES: Mapping[str, Callable[[str], bool]] = {
+    "list": _is_list,
+    "number": lambda text: number_of(text) is not None,
+    "boolean": lambda text: text.strip().lower() in ("true", "false", "yes", "no") and boolean_of(text) is not None,
+}
+"""What texts can look like, by the type to declare."""
+
+
+@dataclass(slots=True)
+class ColumnProfile:
+    """How many cases have a value, the first different ones as they are shown, and what all of them look like."""
+
+    filled: int = 0
+    shown: list[str] = field(default_factory=list[str])
+    looks: list[str] = field(default_factory=lambda: [*_TYPES])
+    is_text: bool = True
+
+    def add(self, value: Any) -> None:
+        self.filled += 1
+        self.is_text = self.is_text and isinstance(value, str)
+        if len(self.shown) < _SHOWN and (text := shown_value(value)) not in self.shown:
+            self.shown.append(text)
+        if self.looks:
+            self.looks = [one for one in self.looks if isinstance(value, str) and _TYPES[one](value)]
+
+
+class Profile:
+    """Collects what cases hold, by case field and by variable."""
+
+    def __init__(self) -> None:
+        self.cases = 0
+        self.fields: dict[str, ColumnProfile] = {}
+        self.variables: dict[str, ColumnProfile] = {}
+
+    def add(self, case: Case) -> None:
+        self.cases += 1
+        for name in FIELDS:
+            value = None if name == "vars" else getattr(case, name)
+            if value is not None and value != ():
+                self.fields.setdefault(name, ColumnProfile()).add(value)
+        for name, value in case.vars.items():
+            self.variables.setdefault(name, ColumnProfile()).add(value)
+
+    def half_filled(self) -> str:
+        """The fields that some cases have and others do not, in words; empty if there is none."""
+        missing = {name: self.cases - self.fields[name].filled for name in _WATCHED if name in self.fields}
+        lacks = ", ".join(f"no {name} in {n:,}" for name, n in missing.items() if n)
+        return f"of {self.cases:,} cases: {lacks}" if lacks else ""
+
+    def read_as_text(self) -> dict[str, str]:
+        """The variables whose values are texts that look like numbers, lists or true and false: name to type."""
+        return {name: one.looks[0] for name, one in self.variables.items() if one.looks and one.filled}
+
+
+def in_words(typed: Mapping[str, str]) -> str:
+    """Variables by what their texts look like: `score (number), names (list)`."""
+    return ", ".join(f"{name} ({wanted})" for name, wanted in typed.items())
+
+
+def type_line(name: str, wanted: str) -> str:
+    """The YAML line that declares the type of a column: `score: {column: score, type: number}`."""
+    key = name if _SIMPLE.fullmatch(name) else json.dumps(name, ensure_ascii=False)
+    return f"{key}: {{column: {key}, type: {wanted}}}"
+
+
+def fields_by_column(fields: FieldMap, columns: Sequence[str], profile: Profile) -> dict[str, list[str]]:
+    """The case fields that each column fills, by what the cases have."""
+    found: dict[str, list[str]] = {column: [] for column in columns}
+    named = {name: {one.column} for name, one in fields.sources.items()}
+    named |= {name: {one.column for one in parts.values()} for name, parts in fields.parts.items()}
+    for column, name in fields.aliases.items():
+        if name in named and named[name].isdisjoint(columns):
+            named[name].add(column)
+    for name, sources in named.items():
+        has = profile.fields.get("messages" if name == "history" else name)
+        for column in sources if has or not profile.cases else ():
+            if column in found:
+                found[column].append(name)
+    if fields.expected_is_reference and "reference" in profile.fields and "reference" not in columns:
+        found.get("expected", []).append("reference")
+    return found
+
+
+def shown_value(value: Any) -> str:
+    """A value of a case on one line: what is text as it is, anything else as JSON."""
+    text = value if isinstance(value, str) else json.dumps(_plain(value), ensure_ascii=False, default=str)
+    text = " ".join(text.split())
+    return text if len(text) <= _LENGTH else text[: _LENGTH - 1] + "…"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Context):
+        return value.text
+    if isinstance(value, Message):
+        return f"{value.role}: {value.text}"
+    return [_plain(one) for one in cast("tuple[Any, ...]", value)] if isinstance(value, tuple) else value

@@ -1,0 +1,1 @@
+"""Reads one-line JavaScript and its patterns, and says the same in rules."""

@@ -1,0 +1,38 @@
+"""Why a model ended its reply, in the words of OpenAI's API whatever the provider calls it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from evalflow.records import CUT_OFF, FILTERED
+
+_WORDS: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(("stop", "end_turn", "stop_sequence", "eos", "eos_token", "complete", "completed"), "stop"),
+        **dict.fromkeys(
+            (
+                "length", "max_tokens", "max_output_tokens", "max_length", "max_new_tokens", "model_length",
+                "model_context_window_exceeded", "context_length", "token_limit", "incomplete", "truncated", "cut_off",
+            ),
+            CUT_OFF,
+        ),
+        **dict.fromkeys(
+            (
+                "content_filter", "content_filtered", "filtered", "refusal", "safety", "recitation", "blocklist",
+                "prohibited_content", "spii", "image_safety", "guardrail_intervened", "error_toxic", "sensitive",
+            ),
+            FILTERED,
+        ),
+        **dict.fromkeys(("tool_calls", "tool_use", "tool_call", "function_call"), "tool_calls"),
+    }
+)  # fmt: skip
+
+
+def finish_reason(value: Any) -> str | None:
+    """`stop`, `length`, `content_filter` or `tool_calls`; other words unchanged; None for other values."""
+    if not isinstance(value, str) or not value.strip():
+        return None
+    word = value.strip()
+    return _WORDS.get(word.lower().replace("-", "_").replace(" ", "_"), word)

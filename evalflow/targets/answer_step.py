@@ -1,0 +1,89 @@
+"""The step between what a target says and what metrics read: thoughts apart, and the part that is scored."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from typing import Any, Literal
+
+from evalflow.config.extraction import Extraction
+from evalflow.config.schema import TargetConfig
+from evalflow.frozen import record
+from evalflow.llm.thoughts import split_thoughts
+from evalflow.records import Answer
+from evalflow.targets.extraction import extracted
+
+EXTRACT = "extract"
+"""The `error_type` of an answer in which the part that is scored could not be looked for."""
+
+
+@record()
+class Said:
+    """What metrics read of a text.
+
+    `thoughts` are those kept apart, `full` is the text without them if only a part of it is scored. `extracted` says
+    whether that part was found; None if all of the text counts.
+    """
+
+    text: str
+    thoughts: str | None = None
+    full: str | None = None
+    extracted: bool | None = None
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """The same as fields of an answer, without its text."""
+        return {"thoughts": self.thoughts, "full_answer": self.full, "extracted": self.extracted}
+
+
+class AnswerStep:
+    """Reads texts as a target declares it by `thoughts` and `extract`."""
+
+    def __init__(self, thoughts: Literal["drop", "keep"] = "drop", extract: Extraction | None = None) -> None:
+        self._drops = thoughts == "drop"
+        self._extract = extract
+
+    def identity(self, target: str) -> str:
+        """The identity of a target whose texts are read like this."""
+        declared = [not self._drops, self._extract and self._extract.model_dump(mode="json")]
+        if not any(declared):
+            return target
+        return f"{target}+{hashlib.sha256(json.dumps(declared).encode()).hexdigest()[:16]}"
+
+    def apart(self, text: str, thoughts: str | None = None) -> tuple[str | None, str]:
+        """The thoughts of a text, with those that came apart from it, and the rest; all of it if thoughts are kept."""
+        if not self._drops:
+            return thoughts, text
+        own, rest = split_thoughts(text)
+        return (f"{thoughts}\n\n{own}" if thoughts and own else own or thoughts), rest
+
+    def read(self, text: str, thoughts: str | None = None) -> Said:
+        """What metrics read of a text, whose thoughts may have come apart from it.
+
+        Where the part that is scored is not found, it is the whole text, with `extracted` false.
+        TooSlow if the pattern or path takes too long on this text.
+        """
+        thoughts, text = self.apart(text, thoughts)
+        if self._extract is None:
+            return Said(text, thoughts)
+        part = extracted(self._extract, text)
+        return Said(text, thoughts, None, False) if part is None else Said(part, thoughts, text, True)
+
+    def applied(self, answer: Answer, generates: str) -> Answer:
+        """The answer as metrics read it; `generates` is the field that holds what was asked for."""
+        text: Any = getattr(answer, generates)
+        if not isinstance(text, str) or answer.status == "error":
+            return answer
+        try:
+            said = self.read(answer.full_answer if self._extract and answer.full_answer else text, answer.thoughts)
+        except ValueError as error:
+            return replace(answer, status="error", error_type=EXTRACT, error=f"target.extract: {error}")
+        if said.text is text and said.extracted is None:
+            return answer
+        return replace(answer, **{generates: said.text}, **said.about)
+
+
+def step_of(config: TargetConfig) -> AnswerStep:
+    """The step that a target declares."""
+    return AnswerStep(config.thoughts, config.extract)

@@ -1,0 +1,146 @@
+"""Finding the part of an answer that is scored."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, cast
+
+from evalflow.config.extraction import Extraction
+from evalflow.jsonvalues import Path, is_too_deep, mended, written
+
+_FENCE = re.compile(r"```[\w-]*[ \t]*\n(.*?)```", re.DOTALL)
+_TRIED = 20  # objects within a text that are tried
+_LATEX = re.compile(r"\\(?:boxed|fbox|text|textbf|mathrm|mathbf|operatorname)\s*\{(.*)\}", re.DOTALL)
+_PAIRS = (
+    ("**", "**"), ("__", "__"), ("~~", "~~"), ("$$", "$$"), ("\\(", "\\)"), ("\\[", "\\]"), ("*", "*"), ("_", "_"),
+    ("`", "`"), ("$", "$"), ('"', '"'), ("'", "'"), ("“", "”"), ("‘", "’"), ("„", "“"), ("«", "»"), ("(", ")"),
+    ("[", "]"), ("{", "}"), ("<", ">"),
+)  # fmt: skip
+
+
+def extracted(config: Extraction, text: str) -> str | None:
+    """The part of a text that counts; None if there is none, or it is blank. TooSlow if a search takes too long."""
+    found: str | None = None
+    for part in _parts(config, text):
+        bare = cleaned(part) if config.clean else part.strip()
+        if bare:
+            found = bare
+            if "first" in (config.line, config.match if config.line is None else None):
+                break
+    return found
+
+
+def _parts(config: Extraction, text: str) -> Iterable[str]:
+    if config.pattern is not None:
+        return (_group(found, config.group) for found in config.expression.finditer(text))
+    if config.path is not None:
+        return _at(config.place, text)
+    if config.after is not None:
+        whole = text.partition(config.after) if config.match == "first" else text.rpartition(config.after)
+        return [whole[2]] if whole[1] else []
+    return text.splitlines()
+
+
+def _group(found: Any, group: int | str | None) -> str:
+    """The text of a group; without one the first that took part in the match, or the whole match."""
+    if group is not None:
+        return found.group(group) or ""
+    groups = found.groups()
+    return next((one for one in groups if one is not None), "") if groups else found.group()
+
+
+def _at(path: Path, text: str) -> Iterable[str]:
+    """What a path leads to in the JSON of an answer: all of it, else its last code block, else its last object."""
+    for source in (text, *(found[1] for found in reversed(list(_FENCE.finditer(text))))):
+        document = _document(source)
+        if document is not None:
+            break
+    else:
+        document = _last_object(text)
+    return [_as_text(one) for one in path.matches(document) if one is not None]
+
+
+class _Number(float):
+    """A number of a JSON text that remembers how it is written, since 250.10 is not the same text as 250.1."""
+
+    text: str
+
+
+def _number(text: str) -> _Number:
+    made = _Number(text)
+    made.text = text
+    return made
+
+
+def _as_text(value: Any) -> str:
+    return value.text if isinstance(value, _Number) else written(value)
+
+
+def _refused(constant: str) -> Any:
+    raise ValueError(f"{constant} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_float=_number, parse_constant=_refused, strict=False)
+
+
+def _document(text: str) -> Any:
+    """The object or list in a JSON text; None if it is something else."""
+    try:
+        value: Any = _DECODER.decode(mended(text.encode("utf-8", "replace")).decode().lstrip("\ufeff"))
+    except (ValueError, RecursionError):
+        return None
+    return cast("Any", value) if isinstance(value, dict | list) and not is_too_deep(value) else None
+
+
+def _last_object(text: str) -> Any:
+    """The last object that a text has in the midst of other words; None if there is none."""
+    return next(reversed([*_objects(mended(text.encode("utf-8", "replace")).decode())]), None)
+
+
+def _objects(text: str) -> Iterator[Any]:
+    at = 0
+    for _ in range(_TRIED):
+        at = text.find("{", at)
+        if at < 0:
+            return
+        try:
+            value, at = _DECODER.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            at += 1
+            continue
+        if not is_too_deep(value):
+            yield value
+
+
+def cleaned(text: str) -> str:
+    """A text without Markdown, LaTeX, quotes and brackets around it, and without punctuation at its end."""
+    while True:
+        bare = text.strip().rstrip(".,;:!").strip()
+        if (latex := _LATEX.fullmatch(bare)) and _is_balanced(latex[1]):
+            bare = latex[1]
+        for opening, closing in _PAIRS:
+            inner = bare[len(opening) : len(bare) - len(closing)]
+            if inner and bare.startswith(opening) and bare.endswith(closing) and _encloses(opening, closing, inner):
+                bare = inner
+                break
+        if bare == text:
+            return bare
+        text = bare
+
+
+def _encloses(opening: str, closing: str, inner: str) -> bool:
+    """Whether two marks belong together: not those of `(a) or (b)`, of which each belongs to another one within."""
+    if opening == closing:
+        return opening not in inner
+    depth = 0
+    for character in inner if len(opening) == 1 else ():
+        depth += (character == opening) - (character == closing)
+        if depth < 0:
+            return False
+    return len(opening) == 1 or closing not in inner
+
+
+def _is_balanced(inner: str) -> bool:
+    return _encloses("{", "}", inner)
