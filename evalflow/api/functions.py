@@ -17,7 +17,7 @@ from rich.console import Console
 from evalflow.api.results import Report, RunCalibration, RunComparison, RunResult, scored_run
 from evalflow.api.tables import case_rows, label_rows
 from evalflow.app.core.begin import RunOrder, keep_cases, order_of
-from evalflow.app.core.comparison import ComparisonOptions, Kind, compare_labelled, compare_pairs
+from evalflow.app.core.comparison import ComparisonOptions, Kind, compare_by_judge, compare_labelled
 from evalflow.app.core.labels import bound_labels, other_runs
 from evalflow.app.core.open_run import inspected
 from evalflow.app.core.rederive import calibrate_run
@@ -157,7 +157,10 @@ def compare(
         what = "labels correct the difference of runs that are compared case by case"
         raise UserError(Problem(what, "compare()", "leave labels out, or else judge_alone and unpaired"))
     pairs, by_labels = [(older, newer)], not (judge_alone or unpaired)
-    found = compare_labelled(pairs, how, _labels(labels)) if by_labels else compare_pairs(pairs, how)
+    if by_labels:
+        found = compare_labelled(pairs, how, _labels(labels))
+    else:
+        found = compare_by_judge(pairs, how, is_asked=judge_alone)
     page = newer.folder.path / "compare.html"
     write_comparison(page, found)
     write_comparison_markdown(page.with_suffix(".md"), found)

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 from rich.console import Console
 
-from evalflow.app.core.comparison import ComparisonOptions, compare_labelled, compare_pairs
+from evalflow.app.core.comparison import ComparisonOptions, compare_by_judge, compare_labelled
 from evalflow.app.core.saved import (
     ANOTHER,
     SavedRun,
@@ -44,7 +44,10 @@ def compare(options: argparse.Namespace, console: Console) -> int:
     folder, pairs = _pairs(options.runs)
     # A leaderboard has the judge's verdicts, which the comparison of a sweep repeats unless labels are named.
     uses_labels = not (options.judge_alone or options.unpaired) and bool(options.labels or len(pairs) == 1)
-    found = compare_labelled(pairs, how, options.labels) if uses_labels else compare_pairs(pairs, how)
+    if uses_labels:
+        found = compare_labelled(pairs, how, options.labels)
+    else:
+        found = compare_by_judge(pairs, how, is_asked=options.judge_alone)
     write_comparison(folder / "compare.html", found)
     write_comparison_markdown(folder / "compare.md", found)
     if options.json:

@@ -403,8 +403,8 @@ def _labelled(
     on = f"labelled answers of {runs[-1].name}"
     if of_two:
         on = f"cases labelled in both {runs[0].name} and {runs[1].name}"
-        labels, notes = labels_to_compare(runs, options.labels)
-        people = (labels.get(str(runs[0].folder.path)), labels.get(str(runs[1].folder.path)))
+        labels = labels_to_compare(runs, options.labels)
+        notes, people = [*labels.notes], (labels.of(runs[0]), labels.of(runs[1]))
         pairs = pair_scores(runs[0].scores(), runs[1].scores(), labels=people).cases
         differences = ((pl.col(f"{name}_b") - pl.col(f"{name}_a")).alias(name) for name in ("human", "score"))
         parts = pairs.with_columns(*differences, judge=pl.lit(None, pl.String))

@@ -241,7 +241,9 @@ def board_lines(boards: Rows) -> list[tuple[str, list[str]]]:
     """A heading and a line per run, the leader first, for each of the sweep's leaderboards."""
     return [
         (
-            joined(board["metric"], _statistic(board), board["dataset"], board["judge"], _cases(board)),
+            joined(
+                board["metric"], _statistic(board), board["dataset"], board["judge"], _cases(board), _labelled(board)
+            ),
             [_line(row) for row in board["leaderboard"]],
         )
         for board in boards
@@ -274,6 +276,11 @@ def _cases(board: Mapping[str, Any]) -> str:
     if not cases:
         return "no case that all runs scored" if left else ""
     return f"on the {cases:,} of {cases + left:,} cases that all runs scored" if left else ""
+
+
+def _labelled(board: Mapping[str, Any]) -> str:
+    who, n = "judge" if board["judge"] else "metric", board["cases_labelled"]
+    return f"by the {who} alone: people's labels of {counted(n)} not used" if n else ""
 
 
 def _line(row: Mapping[str, Any]) -> str:

@@ -265,6 +265,10 @@ def undefined_agreement(cells: pl.DataFrame, labels: pl.DataFrame) -> UndefinedA
     return UndefinedAgreement(every.height, n_both, n_alone, judged - n_both) if n_alone or judged else None
 
 
+NOT_AT_RANDOM = "the labelled answers can hardly have been drawn at random"
+"""Why labels correct nothing, if a test of how they were drawn says so."""
+
+
 def labelled_scores(scores: pl.LazyFrame, labels: pl.DataFrame, *, failed: bool = False) -> pl.DataFrame:
     """Every scored answer of the series that have labels, in the order of `scores`, and its labels from `label_frame`.
 

@@ -15,6 +15,7 @@ from evalflow.stats.paired import adjust
 from evalflow.stats.prediction import CorrectedMean, corrected_mean, rogan_gladen
 from evalflow.summary.agreement import (
     ANSWER,
+    NOT_AT_RANDOM,
     SERIES,
     Classes,
     Raters,
@@ -60,6 +61,29 @@ def uneven_tags(answers: pl.DataFrame) -> list[TagShare]:
     p = adjust([one.p_value for one in found], "holm")
     adjusted = [replace(one, p_value=float(value)) for one, value in zip(found, p, strict=True)]
     return [one for one in adjusted if one.p_value < BIAS_LEVEL]
+
+
+def unusable_labels(scores: pl.LazyFrame, labels: pl.DataFrame) -> dict[tuple[str, str], str]:
+    """The datasets and metrics whose labels may correct nothing, each with the reason; see `may_correct`."""
+    found: dict[tuple[str, str], str] = {}
+    for (dataset, metric, *_), answers in labelled_scores(scores, labels).group_by(SERIES, maintain_order=True):
+        weighted = weights_of(answers.filter(pl.col("human").is_not_null())) is not None
+        if not weighted and not may_correct(_bias_of(answers), uneven_tags(answers)):
+            found[str(dataset), str(metric)] = NOT_AT_RANDOM
+    return found
+
+
+def may_correct(bias: SamplingBias | None, uneven: Sequence[TagShare]) -> bool:
+    """Whether labelled answers may be a random sample, by both tests; otherwise they correct nothing anywhere."""
+    return not uneven and (bias is None or not bias.biased)
+
+
+def _bias_of(answers: pl.DataFrame) -> SamplingBias:
+    """The test of the labelled answers against the others: by pass and fail if there is a threshold, else by scores."""
+    known = pl.col("human").is_not_null()
+    labelled, rest = answers.filter(known), answers.filter(~known)
+    column = "score" if answers["passed"].null_count() else "passed"
+    return sampling_bias(*(side[name].to_numpy() for name in (column, "cluster") for side in (labelled, rest)))
 
 
 MOST_MISSING = 0.05
@@ -146,7 +170,7 @@ class CalibrationRow:
     @property
     def biased_sample(self) -> bool:
         """Whether the labelled answers are unlikely to be a random sample."""
-        return bool(self.uneven) or (self.sampling_bias is not None and self.sampling_bias.biased)
+        return not may_correct(self.sampling_bias, self.uneven)
 
     @property
     def at_random(self) -> bool | None:
@@ -259,9 +283,6 @@ def _row(
         corrected = replace(corrected, bias=scored.bias, bias_low=scored.bias_low, bias_high=scored.bias_high)
     scores, agreed = answers["score"].to_numpy(), agreement(labelled, classes, seed=seed)
     documents = {name: one.document() for name, one in agreed.items()}
-    # By pass and fail if there is a threshold, else by the scores.
-    column = "score" if labelled["passed"].null_count() or rest["passed"].null_count() else "passed"
-    sides = (side[name].to_numpy() for name in (column, "cluster") for side in (labelled, rest))
     return CalibrationRow(
         dataset=dataset, metric=metric, target=target, judge=judge, tag=None, traits=traits,
         corrected=corrected,
@@ -272,7 +293,7 @@ def _row(
         raters=raters_of(own, labelled, seed=seed, agrees=beyond_chance(documents)),
         classes=classes,
         by_class=_rate(labelled, rest),
-        sampling_bias=None if weighted else sampling_bias(*sides),
+        sampling_bias=None if weighted else _bias_of(answers),
         uneven=(), weighted=weighted, unscored=0, left_out=0, failed=failed,
         constant=(labelled["human"].n_unique() == 1, answers["score"].n_unique() == 1),
         answers=answers, resolved=resolved.unique(ANSWER).height,

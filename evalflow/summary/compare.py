@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from evalflow.datasets import tag_levels
@@ -40,8 +40,11 @@ Sides = tuple["pl.DataFrame", "pl.DataFrame"]
 """The cases of each run: dataset, metric, case_id, cluster, tags, judge, score, passed; human if paired."""
 Verdict = Literal["better", "worse", "cannot_tell"]
 LEVEL = 0.05
+MEANS_ONLY = "labels correct differences of means only"
+"""Why they do not correct that of another statistic."""
 Orders = Mapping[str, Sequence[str]]  # by metric, its statistics in the order in which they are tested
 UNORDERED: Orders = {}
+NONE_UNUSABLE: Mapping[tuple[str, str], str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +190,7 @@ class ComparisonRow:
     # The judge's own difference, if `found` is corrected by people's labels; else None.
     judged: Difference | None = None
     labelled: int = 0  # number of cases that people labelled in both runs
+    uncorrected: str = ""  # why these labels do not correct `found`; empty if they do, and if nothing differs
     also_tags: Sequence[str] = ()
     p_adjusted: float | None = None
     # The smallest true difference detectable with power 0.8 at the Bonferroni level of the family; None if its variance
@@ -218,7 +222,7 @@ class ComparisonRow:
             "value_b": found.value_b, "difference": found.difference, "std_error": found.std_error,
             "ci_low": found.low, "ci_high": found.high, "p_value": found.p_value, "p_adjusted": self.p_adjusted,
             "method": found.method, "detectable_difference": self.detectable, "verdict": self.verdict,
-            "n_labels": self.labelled, "judged": None if self.judged is None else {
+            "n_labels": self.labelled, "uncorrected": self.uncorrected, "judged": None if self.judged is None else {
                 "value_a": self.judged.value_a, "value_b": self.judged.value_b, "difference": self.judged.difference,
                 "ci_low": self.judged.low, "ci_high": self.judged.high, "p_value": self.judged.p_value,
             },
@@ -268,9 +272,13 @@ def compare_cases(
     by_tag: bool = False,
     by_class: bool = False,
     seed: int = 0,
+    unusable: Mapping[tuple[str, str], str] = NONE_UNUSABLE,
 ) -> list[ComparisonRow]:
-    """The differences on the same cases, p-values not yet adjusted; also by tag, and of the figures of each class."""
-    design = _Comparing(pairing.sides, pair, metrics, by_tag, by_class, seed, paired=True)
+    """The differences on the same cases, p-values not yet adjusted; also by tag, and of the figures of each class.
+
+    `unusable` says why the labels of a dataset and metric correct nothing.
+    """
+    design = _Comparing(pairing.sides, pair, metrics, by_tag, by_class, seed, paired=True, unusable=unusable)
     shared = [*_KEY, "cluster", "tags"]
     rows: list[ComparisonRow] = []
     whole = _whole_cases(pairing.sides, metrics)
@@ -339,6 +347,7 @@ class _Comparing:
     by_class: bool
     seed: int
     paired: bool
+    unusable: Mapping[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
 
     def rows(self, dataset: str, metric: str, sides: Sides) -> Iterator[ComparisonRow]:
         traits = self.metrics.get(metric, Traits())
@@ -348,18 +357,18 @@ class _Comparing:
         judges = (side["judge"][0] for side in sides)
         judge = " → ".join(dict.fromkeys(name for name in judges if name)) or None
         for tag, also_tags, own in slices(sides, by_tag=self.by_tag):
-            for found in self._differences(own, traits, values):
+            for found in self._differences(own, traits, values, self.unusable.get((dataset, metric), "")):
                 yield ComparisonRow(self.pair, dataset, metric, judge, tag, *found, also_tags=also_tags)
 
     def _differences(
-        self, sides: Sides, traits: Traits, values: ClassifiedCases | None
-    ) -> Iterator[tuple[str, bool, Difference, Sequence[str], bool, Difference | None, int]]:
+        self, sides: Sides, traits: Traits, values: ClassifiedCases | None, unusable: str
+    ) -> Iterator[tuple[str, bool, Difference, Sequence[str], bool, Difference | None, int, str]]:
         """The mean, which labels correct, the pass rate if both runs have one, and figures unequal to the mean.
 
         The cases as a whole have a pass rate only.
         """
         if sides[0]["metric"][0] == CASES:
-            yield "pass_rate", True, self._difference(sides, "passed", bounded=True), (), True, None, 0
+            yield "pass_rate", True, self._difference(sides, "passed", bounded=True), (), True, None, 0, ""
             return
         mean = self._difference(sides, "score", bounded=traits.bounded)
         judged = self._judged(sides)
@@ -372,27 +381,36 @@ class _Comparing:
         also += same_as_mean(traits.figures) if traits.figures else ()
         if self.paired and values and values.spec.kind == "retrieval":
             also += [name for name, found in figures if _same(found, mean)]
-        corrected, labelled = self._corrected(sides, bounded=traits.bounded) if self.paired else (None, 0)
+        corrected, labelled, why = None, 0, ""
+        if self.paired:
+            corrected, labelled, why = self._corrected(sides, unusable, bounded=traits.bounded)
+            why = why if mean.difference else ""
         judged_alone = mean if corrected else None
-        yield "mean", traits.higher_is_better, corrected or mean, also, traits.bounded, judged_alone, labelled
+        yield "mean", traits.higher_is_better, corrected or mean, also, traits.bounded, judged_alone, labelled, why
+        other = labelled, (unusable or MEANS_ONLY) if labelled else ""
         if "pass_rate" not in also and all(own.height for own in judged):
-            yield "pass_rate", True, self._difference(judged, "passed", bounded=True), (), True, None, 0
+            yield "pass_rate", True, self._difference(judged, "passed", bounded=True), (), True, None, *other
         for name, found in figures:
             if name not in also:
-                yield name, name not in LOWER_IS_BETTER, found, (), True, None, 0
+                yield name, name not in LOWER_IS_BETTER, found, (), True, None, *other
 
-    def _corrected(self, sides: Sides, *, bounded: bool) -> tuple[Difference | None, int]:
-        """The difference of the means corrected by labels, or None; and the number of cases labelled in both runs."""
+    def _corrected(self, sides: Sides, unusable: str, *, bounded: bool) -> tuple[Difference | None, int, str]:
+        """The difference of the means corrected by the labels of cases labelled in both runs, and their number.
+
+        None with the reason if they may not correct it (`unusable`), or are too few.
+        """
         people = [side["human"].cast(pl.Float64).fill_null(math.nan).to_numpy() for side in sides]
         labelled = int(np.count_nonzero(~np.isnan(people[0] + people[1])))
-        if not labelled:
-            return None, 0
-        from evalflow.stats.prediction import corrected_difference
+        if not labelled or unusable:
+            return None, labelled, unusable
+        from evalflow.stats.prediction import MIN_LABELS, corrected_difference
 
         judged = [side["score"].to_numpy() for side in sides]
         clusters = sides[0]["cluster"].to_numpy()
         sides_of = (judged[0], judged[1]), (people[0], people[1])
-        return corrected_difference(*sides_of, clusters, self.seed, bounded=bounded), labelled
+        corrected = corrected_difference(*sides_of, clusters, self.seed, bounded=bounded)
+        few = f"fewer than {MIN_LABELS} labels" if labelled < MIN_LABELS else "labels in one cluster only"
+        return corrected, labelled, "" if corrected else few
 
     def _judged(self, sides: Sides) -> Sides:
         """The cases with pass or fail; if paired, in both runs."""

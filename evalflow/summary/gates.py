@@ -234,6 +234,7 @@ def _rows(
 def _by_labels(gate: Gate, row: Mapping[str, Any], judged: GateRow, found: Mapping[str, Any] | None) -> GateRow:
     """The row as people's labels decide it; as the judge does, with the reason, if they cannot."""
     from evalflow.stats.prediction import Spread
+    from evalflow.summary.agreement import NOT_AT_RANDOM
 
     part, end = _BY_LABELS[gate.statistic]
     means = found and found[part]
@@ -241,7 +242,7 @@ def _by_labels(gate: Gate, row: Mapping[str, Any], judged: GateRow, found: Mappi
         return replace(judged, labelled=0)
     n, why = found["n_labels"], "" if means[end] is not None else means["method"].removeprefix("none: ")
     if found["at_random"] is False:
-        why = "the labelled answers can hardly have been drawn at random"
+        why = NOT_AT_RANDOM
     if gate.judge_alone or gate.looks:
         why = _OFF if gate.judge_alone else f"looks: {gate.looks}"
     if why:
@@ -276,8 +277,6 @@ def _is_undefined(gate: Gate, row: Mapping[str, Any]) -> bool:
 def _of_baseline(
     gate: Gate, differences: Sequence[ComparisonRow], sides: tuple[pl.DataFrame, pl.DataFrame]
 ) -> Iterator[GateRow]:
-    from evalflow.stats.prediction import MIN_LABELS
-
     for row in differences:
         is_of_tag = gate.tag == row.tag or gate.tag in row.also_tags
         if not is_of_tag or gate.metric not in (None, row.metric):
@@ -289,8 +288,7 @@ def _of_baseline(
         if row.judged is not None and not gate.judge_alone:
             outcome = replace(_difference(gate, row), compared=judge.found.n, judged=judged)
         if row.labelled:
-            few = f"fewer than {MIN_LABELS} labels" if row.labelled < MIN_LABELS else "labels in one cluster only"
-            why = "" if outcome.judged else _OFF if row.judged else few if row.found.difference else ""
+            why = "" if outcome.judged else _OFF if row.judged else row.uncorrected
             outcome = replace(outcome, labelled=row.labelled, uncorrected=why)
         this, baseline = (_mean_of(gate, row, side) for side in sides)
         yield outcome if this is None else _counted(gate, outcome, this, baseline)

@@ -65,7 +65,8 @@ def test_two_runs(program: Program, two: tuple[str, str]) -> None:
 def test_labels_in_both_runs_correct_the_difference(program: Program, two: tuple[str, str]) -> None:
     """The metric finds B better in 30 of 40 cases; people found all but the first of each run's answers right."""
     runs = [evaluate(program, name, cases(right, 40)) for name, right in (("a", 5), ("b", 35))]
-    people = [{"case_id": f"c{i}", "metric": "exact_match", "value": i > 0, "by": "ann"} for i in range(30)]
+    labelled = [i for i in range(40) if i % 4 != 3]
+    people = [{"case_id": f"c{i}", "metric": "exact_match", "value": i > 0, "by": "ann"} for i in labelled]
     program.write("labels.jsonl", *people)
     done = program("compare", *runs, "--labels", "labels.jsonl", "--json")
     assert done.returncode == 0, done.stderr
@@ -77,10 +78,10 @@ def test_labels_in_both_runs_correct_the_difference(program: Program, two: tuple
     [alone] = json.loads(program("compare", *runs, "--judge-alone", "--json").stdout)["rows"]
     assert (alone["verdict"], alone["judged"], alone["n_labels"]) == ("better", None, 0)
     yes = hashlib.sha256(b"yes").hexdigest()[:16]
-    seen = [{**one, "answer_hash": yes if i < 5 else "0" * 16} for i, one in enumerate(people)]
+    seen = [{**one, "answer_hash": yes if i < 5 else "0" * 16} for i, one in zip(labelled, people, strict=True)]
     program.write("neither.jsonl", *seen)
     told = " ".join(program("compare", *runs, "--labels", "neither.jsonl").stdout.split())
-    assert "at least 20 labels of other answers than those of either run, and left out" in told
+    assert "at least 22 labels of other answers than those of either run, and left out" in told
     program.write("later.jsonl", *({**people[i], "answer_hash": yes} for i in range(5, 25)))
     told = " ".join(program("compare", *runs, "--labels", "later.jsonl").stdout.split())
     assert "no label is of its answers (20 labels are of other answers than the ones scored here" in told
@@ -88,10 +89,9 @@ def test_labels_in_both_runs_correct_the_difference(program: Program, two: tuple
     refused = program("compare", *runs, "--labels", "labels.jsonl", "--unpaired")
     assert refused.returncode == 2
     assert "leave --labels out" in refused.stderr
-    program.write("few.jsonl", *people[:5])
-    assert (
-        "people labelled 5 cases in both runs; 15 would do" in program("compare", *runs, "--labels", "few.jsonl").stdout
-    )
+    program.write("few.jsonl", *people[::6])
+    told = " ".join(program("compare", *runs, "--labels", "few.jsonl").stdout.split())
+    assert "people labelled 5 cases in both runs, and correct nothing: fewer than 15 labels; 15 would do" in told
 
 
 def test_a_sample_is_adjusted_by_the_scores_of_a_full_run(program: Program) -> None:

@@ -56,11 +56,11 @@ def test_labels_turn_the_verdict_of_a_strict_judge_and_a_key_turns_it_back(lab: 
 
 def test_a_gate_with_too_few_labels_is_the_judges_and_says_how_many_would_do(lab: Lab) -> None:
     report(lab, "gate={likes: {mean: '>= 0.3'}, likes@odd: {mean: '>= 0.1'}}")
-    lab.write("l.jsonl", *map(label, range(0, 20, 2)))
+    lab.write("l.jsonl", *map(label, range(0, 160, 15)))
     assert lab("calibrate", "--labels", "l.jsonl").returncode == 2
     text = (lab.latest / "summary.md").read_text(encoding="utf-8")
-    assert "alone decides, in spite of people's labels of 10 answers; 15 would do to correct it" in text
-    assert "alone decides, in spite of people's labels of 0 answers; 15 would do to correct it" in text
+    assert "alone decides, in spite of people's labels of 11 answers; 15 would do to correct it" in text
+    assert "alone decides, in spite of people's labels of 5 answers; 15 would do to correct it" in text
     assert exit_code(lab) == 0
 
 

@@ -27,7 +27,7 @@ from evalflow.report.page import verdict_of
 from evalflow.report.results_csv import as_answered
 from evalflow.report.wording import counted
 from evalflow.stats.prediction import MIN_LABELS
-from evalflow.summary.agreement import SERIES, label_frame, labelled_scores
+from evalflow.summary.agreement import NOT_AT_RANDOM, SERIES, label_frame, labelled_scores
 from evalflow.summary.calibration import CalibrationRow, calibrate_scores, disagreements
 from evalflow.summary.details import consistency, replies
 from evalflow.summary.judge_choice import JudgeInRun, choose, chooses
@@ -181,7 +181,7 @@ def no_certificate(row: CalibrationRow) -> str:
     if row.constant[0]:
         return "all labels say the same, so that nothing shows whether judge and people agree"
     if row.biased_sample:
-        return "the labelled answers can hardly have been drawn at random"
+        return NOT_AT_RANDOM
     if row.weighted:
         return "the labels carry weights, and nothing shows whether such labels were drawn at random"
     return ""

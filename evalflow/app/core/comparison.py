@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from evalflow.app.core.cases import BASELINE
-from evalflow.app.core.labels import Rows, labels_to_compare
+from evalflow.app.core.labels import ComparedLabels, Rows, labels_to_compare, unused_labels
 from evalflow.app.core.saved import SavedRun, declared_meaning, find_scored, notes_on_exclusions, prepared_steps
 from evalflow.config.schema import RunConfig
 from evalflow.config.validate import Settings
@@ -40,8 +40,7 @@ from evalflow.summary.compare import (
 from evalflow.summary.gates import Gate
 
 log = logging.getLogger("evalflow")
-Labels = Mapping[str, "pl.DataFrame"]  # people's labels of the answers of some runs, by the path of the run's folder
-NO_LABELS: Labels = {}
+NO_LABELS = ComparedLabels()
 Kind = Literal["metric", "prompt", "judge", "cases"]
 KINDS: tuple[Kind, ...] = ("metric", "prompt", "judge", "cases")
 _SHOWN = 3
@@ -154,13 +153,28 @@ def compare_labelled(
 
     `given` as for `read_labels`; without it, those of the runs.
     """
-    labels, notes = labels_to_compare([run for pair in pairs for run in pair], given)
+    labels = labels_to_compare([run for pair in pairs for run in pair], given)
     found = compare_pairs(pairs, how, labels)
-    return replace(found, notes=[*found.notes, *notes])
+    return replace(found, notes=[*found.notes, *labels.notes])
+
+
+def compare_by_judge(
+    pairs: Sequence[tuple[SavedRun, SavedRun]], how: ComparisonOptions, *, is_asked: bool = False
+) -> Comparison:
+    """Like `compare_pairs`, by the judge alone; with a note if people labelled answers of the runs, unless asked so."""
+    found = compare_pairs(pairs, how)
+    if is_asked:
+        return found
+    runs, shown = {run.name: run for pair in pairs for run in pair}, {(row.dataset, row.metric) for row in found.rows}
+    several = " for two of them: compare A B" if len(pairs) > 1 else ""
+    hint = "the differences here are the judge's alone; labels correct them case by case, without --unpaired"
+    if not how.unpaired:
+        hint = f"the differences here are the judge's alone; labels correct them{several}, or with --labels FILE"
+    return replace(found, notes=[*found.notes, *unused_labels(runs.values(), shown, hint)])
 
 
 def compare_pairs(
-    pairs: Sequence[tuple[SavedRun, SavedRun]], how: ComparisonOptions, labels: Labels = NO_LABELS
+    pairs: Sequence[tuple[SavedRun, SavedRun]], how: ComparisonOptions, labels: ComparedLabels = NO_LABELS
 ) -> Comparison:
     """Compare run B with run A, for each pair (A, B). P-values are adjusted over all pairs together.
 
@@ -273,9 +287,9 @@ def _notes_of_rows(rows: Sequence[ComparisonRow], *, several: bool) -> Iterator[
             said = f"the judge alone says {signed(row.judged.difference)}{alone}"
             yield f"{where}: corrected by the labels of {cases} in both runs; {said}"
         elif row.labelled and row.found.difference and not row.tag:
-            few = f"{MIN_LABELS} would do to correct the difference"
-            why = few if row.labelled < MIN_LABELS else "all in one group, which correct no difference"
-            yield f"{where}: people labelled {cases} in both runs; {why}"
+            named = f"{where}, {row.statistic}" if row.statistic != "mean" else where
+            more = f"; {MIN_LABELS} would do" if row.uncorrected.startswith("fewer") else ""
+            yield f"{named}: people labelled {cases} in both runs, and correct nothing: {row.uncorrected}{more}"
 
 
 def _nothing_in_common(pair: tuple[SavedRun, SavedRun], how: ComparisonOptions, *, apart: bool) -> Problem:
@@ -290,16 +304,13 @@ def _nothing_in_common(pair: tuple[SavedRun, SavedRun], how: ComparisonOptions, 
 
 
 def compare_two(
-    a: SavedRun, b: SavedRun, how: ComparisonOptions, labels: Labels = NO_LABELS
+    a: SavedRun, b: SavedRun, how: ComparisonOptions, labels: ComparedLabels = NO_LABELS
 ) -> tuple[list[ComparisonRow], Pairing]:
     """The differences of two runs case by case, with unadjusted p-values, and the cases that they share."""
-    pairing = pair_scores(a.scores(), b.scores(), labels=_of_both(labels, a, b))
+    pairing = pair_scores(a.scores(), b.scores(), labels=(labels.of(a), labels.of(b)))
+    names, traits, unusable = (a.name, b.name), a.traits | b.traits, labels.unusable_in(a, b)
     seed = b.manifest.config["seed"]
-    return compare_cases(pairing, (a.name, b.name), a.traits | b.traits, **how.rows_by, seed=seed), pairing
-
-
-def _of_both(labels: Labels, a: SavedRun, b: SavedRun) -> tuple[pl.DataFrame | None, pl.DataFrame | None]:
-    return labels.get(str(a.folder.path)), labels.get(str(b.folder.path))
+    return compare_cases(pairing, names, traits, **how.rows_by, seed=seed, unusable=unusable), pairing
 
 
 def notes_of(a: SavedRun, b: SavedRun, pairing: Pairing, names: tuple[str, str]) -> Iterator[str]:
@@ -425,15 +436,18 @@ def differences(
     """
     baseline = open_baseline(run)
     people: tuple[pl.DataFrame | None, pl.DataFrame | None] = (None, None)
+    unusable: Mapping[tuple[str, str], str] = {}
     if labelled:
-        labels, notes = labels_to_compare([baseline, labelled], None)
-        for note in notes:
+        this = replace(labelled, name="this run")
+        labels = labels_to_compare([baseline, this], None)
+        for note in labels.notes:
             log.warning("%s", note)
-        people = _of_both(labels, baseline, labelled)
+        people, unusable = (labels.of(baseline), labels.of(this)), labels.unusable_in(baseline, this)
     pairing = pair_scores(baseline.scores(), scores, labels=people)
     traits = {
         name: Traits(metric.config.direction == "higher_is_better", metric.bounded, metric.figures)
         for name, metric in metrics.items()
     }
     by_class = any(gate.baseline and "[" in gate.statistic for gate in gates)
-    return compare_cases(pairing, ("baseline", "this run"), traits, by_tag=True, by_class=by_class, seed=run.seed)
+    how = {"by_tag": True, "by_class": by_class}
+    return compare_cases(pairing, ("baseline", "this run"), traits, **how, seed=run.seed, unusable=unusable)

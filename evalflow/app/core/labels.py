@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from evalflow.summary.agreement import label_frame, truths
 
 OF_DATA = "the data's own labels"
 OF_REVIEW = "the labels of the review"
+_NAMED = 3  # runs to name in a note
 MOST = 50
 """The most problems of labels that are told at once."""
 
@@ -223,12 +225,41 @@ def labels_of_sweep(runs: Mapping[str, SavedRun], given: str | Rows | None) -> d
     return found
 
 
-def labels_to_compare(runs: Sequence[SavedRun], given: str | Rows | None) -> tuple[dict[str, pl.DataFrame], list[str]]:
-    """The labels of the runs that have some, by folder, as of `label_frame`; and what is left out.
+@dataclass(frozen=True, slots=True)
+class ComparedLabels:
+    """People's labels of the answers of runs.
+
+    Attributes:
+        frames: As of `label_frame`, by the path of the run's folder.
+        unusable: By the same, why the labels of a dataset and metric may correct nothing.
+        notes: What is left out.
+    """
+
+    frames: Mapping[str, pl.DataFrame] = field(default_factory=dict[str, Any])
+    unusable: Mapping[str, Mapping[tuple[str, str], str]] = field(
+        default_factory=dict[str, Mapping[tuple[str, str], str]]
+    )
+    notes: Sequence[str] = ()
+
+    def of(self, run: SavedRun) -> pl.DataFrame | None:
+        return self.frames.get(str(run.folder.path))
+
+    def unusable_in(self, *runs: SavedRun) -> dict[tuple[str, str], str]:
+        """The datasets and metrics whose labels in one of the runs may correct nothing, and why."""
+        found: dict[tuple[str, str], str] = {}
+        for run in runs:
+            found |= {key: f"{why} in {run.name}" for key, why in self.unusable.get(str(run.folder.path), {}).items()}
+        return found
+
+
+def labels_to_compare(runs: Sequence[SavedRun], given: str | Rows | None) -> ComparedLabels:
+    """The labels of the runs that have some.
 
     `given` as for `read_labels`; without it, those of `labels_of_run`. Labels drawn with unequal probabilities are left
     out: the chance that a case is labelled in two runs is not known from them. UserError if some are invalid.
     """
+    from evalflow.summary.calibration import unusable_labels  # late: few comparisons have labels
+
     by_folder = {str(run.folder.path): run for run in runs}
     if given is not None:
         found: dict[str, RunLabels | None] = dict(labels_of_sweep(by_folder, given))
@@ -236,6 +267,7 @@ def labels_to_compare(runs: Sequence[SavedRun], given: str | Rows | None) -> tup
         found = {name: labels_of_run(run) for name, run in by_folder.items()}
     frames = {name: one.frame for name, one in found.items() if one is not None and truths(one.frame).height}
     notes: list[str] = []
+    unusable: dict[str, Mapping[tuple[str, str], str]] = {}
     for folder, run in by_folder.items() if frames else ():
         own = found[folder]
         if folder not in frames:
@@ -247,11 +279,36 @@ def labels_to_compare(runs: Sequence[SavedRun], given: str | Rows | None) -> tup
         elif truths(frames[folder])["weight"].n_unique() > 1:
             del frames[folder]
             notes.append(f"{run.name}: its labels carry weights, and do not correct differences")
+        else:
+            unusable[folder] = unusable_labels(run.scores(), frames[folder])
     bound = [one for one in found.values() if one]
     # A label with a hash is of one run, and stale in the other.
     if len(bound) == 2 and (n := bound[0].left_out["stale"] - bound[1].frame.height) > 0:
         notes.append(f"at least {counted(n, 'label')} of other answers than those of either run, and left out")
-    return frames, notes
+    return ComparedLabels(frames, unusable, notes)
+
+
+def labelled_cases(runs: Iterable[SavedRun]) -> dict[tuple[str, str], dict[str, int]]:
+    """How many cases people labelled, by dataset and metric, and by run."""
+    found: dict[tuple[str, str], dict[str, int]] = {}
+    for run in runs:
+        with suppress(UserError):  # labels that are wrong are reported by what uses them
+            own = labels_of_run(run)
+            rows = truths(own.frame).group_by("dataset", "metric").agg(pl.col("case_id").n_unique()) if own else None
+            for dataset, metric, n in rows.iter_rows() if rows is not None else ():
+                found.setdefault((dataset, metric), {})[run.name] = n
+    return found
+
+
+def unused_labels(runs: Iterable[SavedRun], shown: Collection[tuple[str, str]], what: str) -> list[str]:
+    """A note on people's labels for what uses none: of the datasets and metrics shown, and `what` to know."""
+    notes: list[str] = []
+    for (dataset, metric), cases in labelled_cases(runs).items():
+        if (dataset, metric) in shown:
+            named = [f"{name} ({counted(n)})" for name, n in cases.items()]
+            more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+            notes.append(f"{dataset}, {metric}: people labelled answers of {', '.join(named[:_NAMED])}{more}; {what}")
+    return notes
 
 
 def other_runs(folder: Path) -> Elsewhere:

@@ -9,7 +9,7 @@ from typing import Any
 
 from evalflow.app.core.cases import BASELINE
 from evalflow.app.core.comparison import Kind, obstacles
-from evalflow.app.core.labels import labels_to_compare
+from evalflow.app.core.labels import labels_to_compare, unused_labels
 from evalflow.app.core.saved import SavedRun
 from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.report.ranking import RankingPage
@@ -82,21 +82,22 @@ def rank_runs(
         what = [Problem(f"not ranked: {one}", "runs", hint) for one in refused]
         why = f"why cases have no score: {command('cases', runs[0].folder.path, '--failed')}"
         raise UserError(what or Problem("no metric is scored in two of the runs", "runs", why))
+    hint = "the ranks are by the judge alone; labels correct the difference of two runs: compare A B"
+    notes += unused_labels(by_name.values(), {(one.dataset, one.metric) for one in tables}, hint)
     return Standings(by_name, rankings, tables, seed, [*notes, *(f"{one}; not ranked" for one in refused)])
 
 
 def ranked_items(found: Standings, labels: str | None) -> tuple[list[ItemTable], list[str]]:
     """The table of cases of each metric, and notes on labels: those of the file named, or else those of the data."""
-    by_folder, notes = labels_to_compare(list(found.runs.values()), labels)
-    folders = {name: str(run.folder.path) for name, run in found.runs.items()}
-    frames = {name: by_folder[folder] for name, folder in folders.items() if folder in by_folder}
+    given = labels_to_compare(list(found.runs.values()), labels)
+    frames = {name: frame for name, run in found.runs.items() if (frame := given.of(run)) is not None}
     tables: list[ItemTable] = []
     for common in found.tables:
         traits = found.runs[common.names[0]].traits.get(common.metric, Traits())
         scores = {name: found.runs[name].scores() for name in common.names}
         how = {"higher_is_better": traits.higher_is_better, "bounded": traits.bounded}
         tables.append(item_table(common, scores, frames, **how))
-    return tables, notes
+    return tables, list(given.notes)
 
 
 def _named(runs: Sequence[SavedRun]) -> dict[str, SavedRun]:

@@ -30,6 +30,7 @@ from evalflow.lazy import pl
 from evalflow.records.manifest import Manifest
 from evalflow.report.calibration import Calibration, write_calibration
 from evalflow.report.page import judge_lines, sample_lines
+from evalflow.summary.agreement import NOT_AT_RANDOM
 from evalflow.summary.exclusions import ExcludedResult
 from evalflow.summary.gates import Looks
 from evalflow.summary.journal import json_line
@@ -224,13 +225,17 @@ def facts_of_run(folder: RunFolder) -> dict[str, Any]:
 
 
 def _said_by_people(folder: RunFolder) -> list[dict[str, Any]]:
-    """What people's labels make of each mean and pass rate, as in calibration.json; nothing where they are too few."""
+    """What people's labels make of each mean and pass rate, as in calibration.json; nothing where they are too few.
+
+    `unusable` says why they may correct nothing; empty if they may.
+    """
     if not folder.calibration.is_file():
         return []
     rows = json.loads(folder.calibration.read_bytes())["rows"]
     kept = ("dataset", "metric", "judge", "n_labels", "n_unlabelled", "pass_rate")
     return [
-        {name: row[name] for name in kept} | {"mean": row["corrected"]}
+        {name: row[name] for name in kept}
+        | {"mean": row["corrected"], "unusable": NOT_AT_RANDOM if row["at_random"] is False else ""}
         for row in rows
         if row["corrected"]["estimate"] is not None
     ]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from evalflow.app.core.comparison import ComparisonOptions, compare_two, obstacles, test_orders
+from evalflow.app.core.labels import labelled_cases
 from evalflow.app.core.result_rules import RunMetric
 from evalflow.app.core.saved import SavedRun
 from evalflow.config.schema import MetricConfig
@@ -80,8 +81,8 @@ def leaderboards(runs: Sequence[SavedRun], summary: pl.DataFrame) -> list[dict[s
 
     The statistics are the mean, the pass rate and the figures over all classes; equal statistics share one board. The
     verdicts and p-values are those that `compare` gives for the sweep. Runs are ranked by their values on the cases
-    that all of them have scored; runs that cannot be compared with the ranked ones follow without a rank. `summary` has
-    the runs' summaries, with the column `run` in front.
+    that all of them have scored; runs that cannot be compared with the ranked ones follow without a rank. People's
+    labels, of `cases_labelled` cases, are not used. `summary` has the runs' summaries, with the column `run` in front.
     """
     by_name = {run.name: run for run in runs}
     pairs = [pair for pair in combinations(runs, 2) if not obstacles(*pair)]
@@ -90,6 +91,7 @@ def leaderboards(runs: Sequence[SavedRun], summary: pl.DataFrame) -> list[dict[s
         [row for a, b in pairs for row in compare_two(a, b, options)[0]], options.adjust, test_orders(runs)
     )
     found: list[dict[str, Any]] = []
+    labelled = labelled_cases(runs)
     metrics = summary.filter(pl.col("tag").is_null() & (pl.col("metric") != CASES))
     for key, rows in metrics.group_by(_BOARD, maintain_order=True):
         about: dict[str, Any] = dict(zip(_BOARD, key, strict=True))
@@ -113,7 +115,9 @@ def leaderboards(runs: Sequence[SavedRun], summary: pl.DataFrame) -> list[dict[s
             known.update(also)
             values = dict(_standings(shown)).get(statistic)
             board = _ranked(standing, values, ranked, compared, ranges.get(statistic, {}))
-            found.append({**about, "statistic": statistic, "also": also, **cases, "leaderboard": board})
+            people = max(labelled.get((about["dataset"], about["metric"]), {"": 0}).values())
+            counts = {**cases, "cases_labelled": people}
+            found.append({**about, "statistic": statistic, "also": also, **counts, "leaderboard": board})
     return found
 
 

@@ -35,13 +35,17 @@ _WEAKEST = 5
 
 @dataclass(frozen=True, slots=True)
 class PeopleValue:
-    """A mean or pass rate as people would give it, by their labels, with its 95 % interval."""
+    """A mean or pass rate as people would give it, by their labels, with its 95 % interval.
+
+    `unusable` says why the labels may correct nothing; then the value is not to be shown.
+    """
 
     value: float
     low: float | None
     high: float | None
     n_labels: int
     n_unlabelled: int
+    unusable: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +179,7 @@ def _people_value(run: Run, row: Mapping[str, Any], statistic: str) -> PeopleVal
         found = one[statistic]
         if all(one[name] == row[name] for name in ("dataset", "metric", "judge")) and found is not None:
             ends = (found["estimate"], found["ci_low"], found["ci_high"])
-            return PeopleValue(*ends, one["n_labels"], one["n_unlabelled"])
+            return PeopleValue(*ends, one["n_labels"], one["n_unlabelled"], one.get("unusable", ""))
     return None
 
 

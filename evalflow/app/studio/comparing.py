@@ -14,12 +14,12 @@ from evalflow.app.core.comparison import (
     ComparisonOptions,
     Kind,
     Obstacle,
-    compare_pairs,
+    compare_by_judge,
+    compare_labelled,
     obstacles,
     other_versions,
     unlike_metrics,
 )
-from evalflow.app.core.labels import labels_to_compare
 from evalflow.app.core.ranking import rank_runs, ranked_items
 from evalflow.app.core.saved import SavedRun, find_scored
 from evalflow.app.studio.access import requires
@@ -83,9 +83,7 @@ def compare_runs(space: Workspace, a: str, b: str, how: ComparisonOptions | None
     """Compare run B with run A as the command `compare` does, without writing files."""
     pair = _pair(space, a, b)
     how = replace(how or ComparisonOptions(), allow_option="allow=")
-    labels, notes = ({}, []) if how.unpaired else labels_to_compare(pair, None)
-    found = compare_pairs([pair], how, labels)
-    return replace(found, notes=[*found.notes, *notes])
+    return compare_by_judge([pair], how) if how.unpaired else compare_labelled([pair], how, None)
 
 
 def passing_metrics(run: Run) -> set[str]:

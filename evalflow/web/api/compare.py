@@ -43,6 +43,9 @@ class DifferenceOut(BaseModel):
     )
     verdict: Literal["better", "worse", "cannot_tell"]
     n_labels: int = Field(description="Cases that people labelled in both runs.")
+    uncorrected: str = Field(
+        default="", description="Why these labels do not correct the difference; empty if they do."
+    )
     judged: dict[str, float | None] | None = Field(
         description="The judge's own difference, if people's labels corrected this one; else null."
     )

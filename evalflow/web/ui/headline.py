@@ -73,6 +73,8 @@ def said_by_people(headline: Headline) -> str:
     found = headline.people
     if found is None:
         return ""
+    if found.unusable:
+        return f"People's labels of {counted(found.n_labels, 'answer')} correct nothing: {found.unusable}."
     is_rate = headline.statistic == "pass_rate"
     value = f"{percent(found.value)} pass" if is_rate else number(found.value, 2)
     ends = ""

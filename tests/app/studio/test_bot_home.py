@@ -219,6 +219,8 @@ def test_what_people_say_stands_beside_the_judges_number() -> None:
     assert said_by_people(headline(None)) == "People, who labelled all 10 answers, say 0.71 (0.61 to 0.79)."
     some = "People would say about 90 % pass, going by 10 of 40 answers that they labelled."
     assert said_by_people(headline(0.5, n_unlabelled=30)) == some
+    hardly = headline(0.5, unusable="the labelled answers can hardly have been drawn at random")
+    assert said_by_people(hardly).startswith("People's labels of 10 answers correct nothing: the labelled answers can ")
     assert headline(0.5, pass_rate=None).people is None
     assert headline(None, metric="b").people is None
 
