@@ -19,12 +19,11 @@ FORMS = (
 _ROLES: Mapping[str, str] = {
     "system": "system", "developer": "developer", "user": "user", "assistant": "assistant", "tool": "tool",
     "human": "user", "ai": "assistant", "model": "assistant", "bot": "assistant", "chatbot": "assistant",
-    "gpt": "assistant", "function": "tool",
+    "gpt": "assistant", "agent": "assistant", "customer": "user", "client": "user", "function": "tool",
 }  # fmt: skip
-_KNOWN = {
-    "role", "type", "from", "value", "content", "contents", "parts", "metadata", "tool_calls", "tool_call_id", "name",
-    "function_call", "refusal",
-}  # fmt: skip
+_WHO = ("type", "from", "sender", "speaker", "author")
+_WORDS = ("content", "contents", "value", "parts", "text", "message")
+_KNOWN = {"role", *_WHO, *_WORDS, "metadata", "tool_calls", "tool_call_id", "name", "function_call", "refusal"}
 _ASKED = ("question", "query", "user", "human", "chat_input", "user_input", "input", "prompt", "message")
 _SAID = ("answer", "response", "assistant", "ai", "bot", "chat_output", "output", "reply", "generation")
 _FOUND = ("contexts", "context", "retrieved_contexts", "retrieval_context", "documents")
@@ -57,9 +56,11 @@ def read_messages(value: Any) -> tuple[Message, ...]:
     if not isinstance(listed, list):
         raise ValueError(f"expected a list of {{role, content}}, got {kind(listed)}")
     turns = _Turns()
-    for number, item in enumerate(cast("list[Any]", listed)):
+    items = as_list(cast("object", listed))
+    named = all(len(pair) == 2 and str(pair[0]).lower() in _ROLES for pair in map(as_list, items))
+    for number, item in enumerate(items):
         try:
-            for one in _exchange(item) or (item,):
+            for one in [{"role": item[0], "content": item[1]}] if named else _exchange(item) or (item,):
                 turns.add(one)
         except ValueError as error:
             raise ValueError(f"item {number}: {error}") from None
@@ -95,7 +96,7 @@ class _Turns:
         metadata = _metadata(item)
         if thoughts := [*self._thoughts, *content.thoughts]:
             metadata, self._thoughts = {"thoughts": "\n".join(thoughts), **(metadata or {})}, []
-        if role == "tool":
+        if role == "tool" and not content.results:
             name = item.get("name")
             result = ToolOutput(content, item.get("tool_call_id"), name if isinstance(name, str) else None)
             self._add_result(result, metadata)
@@ -155,7 +156,7 @@ def _unpacked(item: dict[str, Any]) -> dict[str, Any]:
 def _role(item: Mapping[str, Any]) -> str:
     declared = item.get("role")
     if declared is None:
-        kind_of = item.get("type", item.get("from"))
+        kind_of = next((item[key] for key in _WHO if item.get(key) is not None), None)
         if not isinstance(kind_of, str):
             raise ValueError(f"role: expected text, got {kind(declared) if 'role' in item else 'nothing'}")
         if kind_of.lower() not in _ROLES:
@@ -168,7 +169,7 @@ def _role(item: Mapping[str, Any]) -> str:
 
 def _content(item: Mapping[str, Any]) -> Content:
     """The content under the key that the form has; with tool calls or a refusal it may be missing."""
-    key = next((one for one in ("content", "contents", "value", "parts") if item.get(one) is not None), None)
+    key = next((one for one in _WORDS if item.get(one) is not None), None)
     if key is None:
         if item.get("refusal"):
             return read_content(item["refusal"])
@@ -211,7 +212,7 @@ def _exchange(item: Any) -> Iterator[dict[str, Any]] | None:
             raise ValueError(f"the list is not a pair of texts [user, assistant]; known forms: {FORMS}")
         return _turns_of(pair[0], {}, pair[1], {})
     known = as_map(item)
-    if {"role", "type", "from", "content", "lc", "parts"} & set(known):
+    if {"role", *_WHO, "content", "lc", "parts"} & set(known):
         return None
     if "inputs" in known or "outputs" in known:
         asked, said = _named(known.get("inputs"), _ASKED, "inputs"), _named(known.get("outputs"), _SAID, "outputs")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -11,8 +11,11 @@ from evalflow.jsonvalues import as_list, as_map, kind, written
 
 _TEXT = ("text", "input_text", "output_text", "refusal", "summary_text", "reasoning_text")
 _THOUGHTS = ("thinking", "reasoning", "thought")
-_CALLS = ("tool_use", "tool_call", "function_call")
-_RESULTS = ("tool_result", "tool_call_response", "function_response")
+_CALLS = ("tool_use", "tool_call", "tool-call", "function_call")
+_RESULTS = ("tool_result", "tool-result", "tool_call_response", "function_response")
+_CALL_KEYS, _RESULT_KEYS = ("functionCall", "toolUse"), ("functionResponse", "toolResult")
+"""Keys of parts without a type, as of Gemini and Bedrock."""
+_IDS = ("tool_use_id", "call_id", "id", "tool_call_id", "toolCallId", "toolUseId")
 
 
 @dataclass(slots=True)
@@ -65,13 +68,13 @@ def read_content(value: Any) -> Content:
 
 def tool_call(declared: Mapping[str, Any], call_id: str) -> dict[str, Any]:
     """A call in the form of chat completions; `call_id` if it has no id. ValueError if it names no tool."""
-    inner = as_map(declared.get("function")) or as_map(declared.get("functionCall")) or declared
-    name = inner.get("name")
+    inner = as_map(declared.get("function")) or _within(declared, _CALL_KEYS)
+    name = inner.get("name", inner.get("toolName"))
     if not isinstance(name, str) or not name.strip():
         raise ValueError("the tool call has no name")
     none: Mapping[str, Any] = {}
     given = next((inner[key] for key in ("arguments", "args", "input") if inner.get(key) is not None), none)
-    own = next((declared[key] for key in ("call_id", "id", "tool_call_id") if declared.get(key)), call_id)
+    own = next((one[key] for one in (declared, inner) for key in _IDS if one.get(key)), call_id)
     arguments = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
     return {"id": str(own), "type": "function", "function": {"name": name, "arguments": arguments}}
 
@@ -89,16 +92,17 @@ def _add(found: Content, declared: Any) -> None:
         found.thoughts += [said] if said else []
     elif said is not None and (type_of is None or type_of in _TEXT):
         found.parts.append(_text(said))
-    elif type_of in _CALLS or "functionCall" in part:
+    elif type_of in _CALLS or any(part.get(key) for key in _CALL_KEYS):
         found.calls.append(part)
-    elif type_of in _RESULTS or "functionResponse" in part:
+    elif type_of in _RESULTS or any(part.get(key) for key in _RESULT_KEYS):
         found.results.append(_result(part))
     elif type_of in _TEXT:
         raise ValueError(f"text: expected text, got {kind(part.get('text')) if 'text' in part else 'nothing'}")
     elif type_of == "redacted_thinking":
         found.thoughts.append("[redacted]")
     else:
-        found.parts.append(_picture(part) or {"type": _kind(part), **part})
+        known = {key: value for key, value in part.items() if value is not None}
+        found.parts.append(_picture(known) or {"type": _kind(known), **known})
 
 
 def _text(text: str) -> dict[str, Any]:
@@ -114,20 +118,30 @@ def _said(part: Mapping[str, Any]) -> str | None:
 
 
 def _result(part: Mapping[str, Any]) -> ToolOutput:
-    inner = as_map(part.get("functionResponse")) or part
+    inner = _within(part, _RESULT_KEYS)
     said = next((inner[key] for key in ("content", "response", "output", "result") if inner.get(key) is not None), "")
-    own = next((str(part[key]) for key in ("tool_use_id", "call_id", "tool_call_id", "id") if part.get(key)), None)
-    name = inner.get("name")
-    return ToolOutput(result_content(said), own, name if isinstance(name, str) else None, part.get("is_error") is True)
+    own = next((str(one[key]) for one in (part, inner) for key in _IDS if one.get(key)), None)
+    name = inner.get("name", inner.get("toolName"))
+    failed = part.get("is_error") is True or inner.get("status") == "error"
+    return ToolOutput(result_content(said), own, name if isinstance(name, str) else None, failed)
+
+
+def _within(part: Mapping[str, Any], keys: Sequence[str]) -> Mapping[str, Any]:
+    """The object under the first of these keys; the part itself if it has none."""
+    return next((found for key in keys if (found := as_map(part.get(key)))), part)
 
 
 def result_content(value: Any) -> Content:
     """What a tool returned: a text or parts, else a JSON value, which a conversation has as its text."""
     if value is None:
         return Content(parts=[_text("")])
-    known = cast("list[Any]", value) if isinstance(value, list) else None
-    if isinstance(value, str) or (known and all(as_map(one).get("type") for one in known)):
+    if {"type", "value"} == set(as_map(value)):
+        value = as_map(value)["value"]
+    known = as_list(value)
+    if isinstance(value, str) or (known and all("type" in as_map(one) or [*as_map(one)] == ["text"] for one in known)):
         return read_content(value)
+    if len(known) == 1 and [*as_map(known[0])] == ["json"]:  # as Bedrock wraps it
+        value = known[0]["json"]
     return Content(parts=[_text(written(value))])
 
 

@@ -78,6 +78,45 @@ RESPONSES = [
     {"type": "function_call_output", "call_id": "c2", "output": "none"},
     {"role": "user", "content": "Thanks"},
 ]
+BEDROCK = [
+    {"role": "user", "content": [{"text": "Rain in Bern and Rome?"}]},
+    {
+        "role": "assistant",
+        "content": [
+            {"text": "I look."},
+            *({"toolUse": {"toolUseId": one, "name": "weather", "input": {"city": "Bern"}}} for one in ("c1", "c2")),
+        ],
+    },
+    {
+        "role": "user",
+        "content": [
+            {"toolResult": {"toolUseId": "c1", "content": [{"text": "12 mm"}]}},
+            {"toolResult": {"toolUseId": "c2", "content": [{"json": "none"}]}},
+        ],
+    },
+    {"role": "user", "content": [{"text": "Thanks"}]},
+]
+AI_SDK = [
+    {"role": "user", "content": "Rain in Bern and Rome?"},
+    {
+        "role": "assistant",
+        "content": [
+            {"type": "text", "text": "I look."},
+            *(
+                {"type": "tool-call", "toolCallId": one, "toolName": "weather", "input": {"city": "Bern"}}
+                for one in ("c1", "c2")
+            ),
+        ],
+    },
+    {
+        "role": "tool",
+        "content": [
+            {"type": "tool-result", "toolCallId": "c1", "output": {"type": "text", "value": "12 mm"}},
+            {"type": "tool-result", "toolCallId": "c2", "output": {"type": "json", "value": "none"}},
+        ],
+    },
+    {"sender": "customer", "text": "Thanks"},
+]
 LANGCHAIN = [
     {"type": "human", "content": "Rain in Bern and Rome?"},
     {
@@ -94,7 +133,8 @@ LANGCHAIN = [
 
 
 @pytest.mark.parametrize(
-    "logged", [PARALLEL, ANTHROPIC, RESPONSES, LANGCHAIN, json.dumps(RESPONSES), {"messages": LANGCHAIN}]
+    "logged",
+    [PARALLEL, ANTHROPIC, RESPONSES, LANGCHAIN, BEDROCK, AI_SDK, json.dumps(RESPONSES), {"messages": LANGCHAIN}],
 )
 def test_every_api_s_log_reads_alike(logged: Any) -> None:
     assert sent(logged) == PARALLEL
@@ -161,6 +201,8 @@ def test_other_keys_of_a_message_are_its_metadata() -> None:
         ([{"inputs": {"anything": "hi"}, "outputs": {"text": "hello"}}], ["user: hi", "assistant: hello"]),
         ([{"question": "hi", "answer": "hello"}], ["user: hi", "assistant: hello"]),
         ([{"human": "hi", "ai": "hello"}], ["user: hi", "assistant: hello"]),
+        ([["user", "hi"], ["ai", "hello"]], ["user: hi", "assistant: hello"]),
+        ([{"role": "CHATBOT", "message": "hi"}], ["assistant: hi"]),
         ([{"from": "human", "value": "hi"}], ["user: hi"]),
         ([{"role": "User", "content": "hi"}], ["user: hi"]),
     ],
