@@ -45,18 +45,22 @@ def test_a_new_dataset_is_shown_by_its_cases(tmp_path: Path, monkeypatch: pytest
         "query,expected,answer,stars,context,retrieval_context\n"
         "a?,007,7,4,ideal,\"['x', 'y']\"\n"
         "b?,1.50,,5,ideal,\"['z']\"\n"
+        ",,,,,\n"
+        "b?,1.50,,5,ideal,\"['z']\"\n"
     )
     said = written(tmp_path, monkeypatch, "mine.csv", file)
     assert "query              question             a? · b?" in said
     assert "expected           expected, reference  007 · 1.50" in said
     assert 'retrieval_context  contexts             ["x", "y"] · ["z"]' in said
-    assert "2 rows were read, 2 cases made of them" in said
+    assert "3 rows were read, 3 cases made of them" in said
+    assert "empty rows left out: 1" in said
+    assert "rows that repeat an earlier one: mine.csv:5 (as mine.csv:3)" in said
     assert "contexts are those of retrieval_context; left out as vars: context" in said
-    assert "of 2 cases: no answer in 1" in said
+    assert "of 3 cases: no answer in 2" in said
     (line,) = [line.strip() for line in said.splitlines() if "type: number" in line]
     values = yaml.safe_load(Path("conf/dataset/mine.yaml").read_text(encoding="utf-8"))
     values["fields"] |= yaml.safe_load(line)
-    assert [case.vars["stars"] for case in read("mine", DatasetConfig.model_validate(values))] == [4, 5]
+    assert [case.vars["stars"] for case in read("mine", DatasetConfig.model_validate(values))] == [4, 5, 5]
 
 
 def test_rows_that_are_no_cases_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -17,6 +18,7 @@ from evalflow.datasets.fields import field_map
 from evalflow.datasets.profile import Profile, fields_by_column, in_words, shown_value, type_line
 from evalflow.datasets.proposal import other_contexts
 from evalflow.errors import Problem
+from evalflow.records import Case
 from evalflow.report.wording import literal, print_indented, print_lines, table_of
 
 MOST_ROWS = 20_000  # rows read for a profile
@@ -33,15 +35,20 @@ class FileProfile:
     rows: int = 0
     faulty: int = 0
     problems: list[Problem] = field(default_factory=list[Problem])
+    notes: datasets.ReadingNotes = field(default_factory=datasets.ReadingNotes)
+    repeated: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])  # places of a case, and of its first
 
 
 def profile_of(name: str, config: DatasetConfig) -> FileProfile:
     """Read a dataset's rows as cases, and count what they hold."""
     found = FileProfile()
-    for row in islice(_rows(name, config), MOST_ROWS):
+    seen: dict[int, str] = {}
+    for row in islice(_rows(name, config, found.notes), MOST_ROWS):
         found.rows += 1
         if row.case is not None:
             found.cases.add(row.case)
+            if (first := seen.setdefault(_content(row.case), row.where)) != row.where:
+                found.repeated.append((row.where, first))
         else:
             found.faulty += 1
             found.problems += row.problems if len(found.problems) < _LISTED else ()
@@ -50,9 +57,15 @@ def profile_of(name: str, config: DatasetConfig) -> FileProfile:
     return found
 
 
-def _rows(name: str, config: DatasetConfig) -> Iterator[datasets.ReadRow]:
+def _rows(name: str, config: DatasetConfig, notes: datasets.ReadingNotes) -> Iterator[datasets.ReadRow]:
     for path in datasets.files(config):
-        yield from datasets.read_rows(name, config.model_copy(update={"path": str(path)}))
+        yield from datasets.read_rows(name, config.model_copy(update={"path": str(path)}), notes)
+
+
+def _content(case: Case) -> int:
+    """A hash of everything but the case's id and place."""
+    row = datasets.case_to_row(case)
+    return hash(json.dumps({key: value for key, value in row.items() if key != "id"}, sort_keys=True))
 
 
 def print_mapping(
@@ -87,6 +100,12 @@ def _remarks(found: FileProfile, columns: Mapping[str, Any], proposed: Mapping[s
     most = f", the first {MOST_ROWS:,}" if found.rows == MOST_ROWS else ""
     yield f"{found.rows:,} rows were read{most}, {found.cases.cases:,} cases made of them"
     left_out = other_contexts(list(columns), proposed)
+    if found.notes.empty:
+        yield f"empty rows left out: {found.notes.empty:,}"
+    if found.repeated:
+        shown = ", ".join(f"{place} (as {first})" for place, first in found.repeated[:_LISTED])
+        more = f" and {len(found.repeated) - _LISTED:,} more" if len(found.repeated) > _LISTED else ""
+        yield f"rows that repeat an earlier one: {shown}{more}"
     if "contexts" in proposed and left_out:
         yield f"contexts are those of {proposed['contexts']}; left out as vars: {', '.join(left_out)}"
     if lacks := found.cases.half_filled():
