@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import random
 import time
+from codecs import BOM_UTF8
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
@@ -194,8 +195,8 @@ class Gateway:
     def _read(
         self, request: HttpRequest, response: Response, decode: Callable[[Response], T], started: float
     ) -> T | CallFault:
-        # Without broken surrogate pairs, which no file can hold, and without secrets.
-        body = mended(response.body)
+        # Without a byte order mark, without broken surrogate pairs, which no file can hold, and without secrets.
+        body = mended(response.body.removeprefix(BOM_UTF8))
         if self._redactor.hides_data:
             body = self._redactor.data(body.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
         if body != response.body:

@@ -6,8 +6,10 @@ import asyncio
 import hashlib
 import math
 import os
+import struct
 import time
 from array import array
+from base64 import b64decode
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -22,6 +24,7 @@ from evalflow.calls.client import CallSession, MalformedReply, RetryPolicy
 from evalflow.calls.http import HttpRequest, Response, Transport
 from evalflow.config.judges import EmbeddedEmbedderConfig, OpenAIEmbedderConfig
 from evalflow.errors import CallError, first_of
+from evalflow.jsonvalues import as_list, as_map
 from evalflow.llm import minilm
 from evalflow.llm.chat import canonical, cost, identity
 from evalflow.llm.endpoint import connect
@@ -148,10 +151,15 @@ def _index(item: Any, otherwise: int) -> int:
 
 
 def _vector(item: Any) -> Vector:
-    numbers = cast("Any", item).get("embedding") if isinstance(item, dict) else None
+    numbers: Any = as_map(item).get("embedding")
+    if isinstance(numbers, list) and len(as_list(numbers)) == 1 and isinstance(numbers[0], list):
+        numbers = as_list(numbers)[0]
     try:
-        vector = array("f", cast("list[float]", numbers) if isinstance(numbers, list) else ())
-    except (TypeError, OverflowError):
+        if isinstance(numbers, str):  # 32-bit floats, little-endian, which some gateways give without being asked
+            vector = array("f", (number for (number,) in struct.iter_unpack("<f", b64decode(numbers, validate=True))))
+        else:
+            vector = array("f", cast("list[float]", numbers) if isinstance(numbers, list) else ())
+    except (TypeError, ValueError, OverflowError, struct.error):
         raise MalformedReply("an embedding holds what is no number") from None
     if not vector or not math.isfinite(sum(vector)) or not any(vector):
         raise MalformedReply("an embedding is empty, zero or not finite")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import struct
+from base64 import b64encode
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,12 +17,13 @@ from evalflow.calls.cache import Cache, SingleFlight
 from evalflow.calls.client import CallSession
 from evalflow.config.judges import EmbeddedEmbedderConfig, OpenAIEmbedderConfig
 from evalflow.config.schema import BudgetConfig
-from evalflow.errors import BudgetError, CallError, JudgeError
+from evalflow.errors import BudgetError, CallError, InfrastructureError, JudgeError
 from evalflow.llm.embedders import EmbeddedEmbedder, OpenAIEmbedder
 from evalflow.llm.panel import EmbeddingJudge
 from evalflow.metrics.base import cosines, embedding_ask
 from evalflow.records import Usage
-from evalflow.testing import Endpoint, embeddings, status, vector
+from evalflow.testing import Endpoint, Request, embeddings, status, vector
+from evalflow.testing.replies import Computed
 from tests.llm.conftest import QUICK
 
 pytestmark = pytest.mark.anyio
@@ -132,3 +135,24 @@ async def test_a_known_limit_one_wrong_word_hardly_moves_a_cosine() -> None:
     (alike,) = await cosines(EmbeddingJudge(embedder), "m", said.format("northern"), [said.format("southern")])
     await embedder.close()
     assert alike > 0.9, "a check with the threshold 0.8 passes although the fact is wrong"
+
+
+@pytest.mark.parametrize("encoded", [False, True])
+async def test_a_vector_may_be_nested_or_encoded(encoded: bool, build: Build) -> None:
+    def shape(*numbers: float) -> Any:
+        return b64encode(struct.pack("<3f", *numbers)).decode() if encoded else [numbers]
+
+    def made(request: Request) -> Any:
+        data = [{"embedding": shape(len(text), -0.5, 1.0), "index": 0} for text in request.inputs]
+        return Computed(make=lambda _: {"data": data})
+
+    async with Endpoint(embed=made) as endpoint:
+        found = await build(endpoint.url).embed(["one", "three"])
+    assert [list(vector) for vector in found.vectors] == [[3.0, -0.5, 1.0], [5.0, -0.5, 1.0]]
+
+
+@pytest.mark.parametrize("given", ["", "no base64", "AAAA", [], [[1.0], [2.0]], {"0": 1.0}, None, ["1"], [0.0, 0.0]])
+async def test_what_is_no_vector_is_malformed(given: Any, build: Build) -> None:
+    async with Endpoint(embed=lambda _: Computed(make=lambda _: {"data": [{"embedding": given}]})) as endpoint:
+        with pytest.raises((CallError, InfrastructureError), match="an embedding"):
+            await build(endpoint.url).embed(["one"])

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 import pytest
+from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field
 
 from evalflow.config.judges import OpenAIJudgeConfig, PanelConfig
@@ -16,7 +17,7 @@ from evalflow.errors import InfrastructureError, JudgeError, UserError
 from evalflow.llm.registry import build_judge
 from evalflow.records import Ask, Message
 from evalflow.testing import Endpoint, Request, reply, status
-from evalflow.testing.replies import Computed
+from evalflow.testing.replies import Computed, Exchange, Step
 from tests.llm.conftest import Build
 
 pytestmark = pytest.mark.anyio
@@ -284,3 +285,17 @@ async def test_a_mended_reply_is_the_same_from_the_cache(build: Build) -> None:
         first, again = await judge.ask(ASK), await judge.ask(ASK)
     assert first.parsed == again.parsed == Rating.model_validate_json(GOOD)
     assert first.mended == again.mended == ("Markdown fence", "key that was not asked for: sure")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Marked(Step):
+    """A body that begins with a byte order mark."""
+
+    async def send(self, exchange: Exchange) -> web.StreamResponse:
+        body = json.dumps({"choices": [{"message": {"content": GOOD}}]}).encode("utf-8-sig")
+        return web.Response(body=body, content_type="application/json")
+
+
+async def test_a_byte_order_mark_before_the_whole_response_is_left_out(build: Build) -> None:
+    async with Endpoint(lambda _: Marked()) as endpoint:
+        assert (await build(endpoint.url).ask(ASK)).parsed == Rating.model_validate_json(GOOD)
