@@ -98,7 +98,7 @@ async def test_a_reply_in_the_shape_of_a_server_is_read_with_one_request(shape: 
 
 EMPTY: dict[str, tuple[Mapping[str, Any], str | None, Mapping[str, Any], list[str]]] = {
     "thought until the limit": (
-        {"content": None, "reasoning_content": "Hm. " * 300},
+        {"content": None, "reasoning_content": "Hm." * 400},
         "length",
         {**USAGE, "completion_tokens": 300, "completion_tokens_details": {"reasoning_tokens": 300}},
         [
