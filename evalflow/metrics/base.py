@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from operator import mul
 from types import MappingProxyType
@@ -42,6 +42,7 @@ class BaseMetric(Generic[C]):
     stops: bool = False
     is_off: bool = False
     bounded: bool = True
+    unknown_scripts: Collection[str] = ()
     parts: Sequence[str] = ()
     figures: FigureSpec | None = None
     tasks: Mapping[str, str | None] = MappingProxyType({})

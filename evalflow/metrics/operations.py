@@ -22,6 +22,7 @@ from evalflow.jsonvalues import kind, look_up, written
 from evalflow.metrics.reasons import one_line
 from evalflow.metrics.references import references_at
 from evalflow.patterns import TEMPLATE, Pattern, declared
+from evalflow.segments import word_count
 from evalflow.trajectories import listed
 
 NormalForm = Literal["NFC", "NFKC", "NFD", "NFKD"]
@@ -44,7 +45,7 @@ _NUMBERS: Mapping[str, tuple[Callable[[float, float], bool], str]] = {
 _UNITS: Mapping[str, Callable[[str], int]] = {
     "characters": len,
     "utf16": lambda text: len(in_utf16(text)),
-    "words": lambda text: len(text.split()),
+    "words": word_count,
     "lines": lambda text: len(text.splitlines()),
 }
 
@@ -414,8 +415,8 @@ class LengthOperation(TextChanges, QuickOperation, Limits):
     """Counts what a text or a list has, and compares the number with limits, which are allowed themselves.
 
     Attributes:
-        unit: What is counted: characters, words (between white space) and lines of a text; utf16: characters as
-            JavaScript counts them, most emoji as two; items of a list.
+        unit: What is counted: characters, words (between white space; each character where a script has no spaces) and
+            lines of a text; utf16: characters as JavaScript counts them, most emoji as two; items of a list.
     """
 
     model_config = with_examples({"op": "length", "unit": "words", "min": 2, "max": 4})

@@ -270,6 +270,7 @@ class JudgeInfo:
     weighted: bool = False  # whether scores are always expectations over its probabilities
     tasks: frozenset[str] | None = None  # the tasks it can answer; None: anything
     limits: str = "it"  # why it cannot answer anything else, as the beginning of a sentence
+    scripts: frozenset[str] | None = None  # the scripts that it knows, as `script_of` names them; None: any
 
     def explain_refusal(self, task: str | None) -> str | None:
         """Why it cannot answer a step of this task (None: a free prompt), and what to do; None if it can."""

@@ -273,3 +273,25 @@ def test_making_one_loads_nothing_heavy() -> None:
         "assert not {'numpy', 'onnxruntime', 'tokenizers', 'openai', 'scipy'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("passage", "there", "other"),
+    [
+        ("图书馆九点开门。周一休息。门票十二元。", "周一休息。", "图书馆没有停车场和餐厅。"),
+        ("図書館は九時に開きます。月曜日は休みです。", "月曜日は休みです。", "駐車場とカフェもあります。"),
+        ("ห้องสมุดเปิดเก้าโมง วันจันทร์หยุด", "ห้องสมุดเปิดเก้าโมง", "มีที่จอดรถฟรีสำหรับผู้อ่าน"),
+        ("도서관은 아홉 시에 엽니다. 월요일은 쉽니다.", "월요일은 쉽니다.", "주차장과 카페가 있습니다."),
+        ("पुस्तकालय नौ बजे खुलता है। सोमवार को बंद रहता है।", "सोमवार को बंद रहता है।", "यहाँ गाड़ी खड़ी कर सकते हैं।"),
+        ("تفتح المكتبة في التاسعة. تغلق يوم الاثنين.", "تغلق يوم الاثنين.", "يوجد موقف للسيارات ومقهى."),
+    ],
+)  # fmt: skip
+def test_a_sentence_of_the_passage_is_supported_in_any_script(
+    judge: EmbeddedJudge, passage: str, there: str, other: str
+) -> None:
+    reply = verify(judge, [there], against=(Context(text=passage),))
+    assert reply.probabilities
+    assert reply.probabilities[0]["verdict"]["supported"] > 0.9
+    reply = verify(judge, [other], against=(Context(text=passage),))
+    assert reply.probabilities
+    assert reply.probabilities[0]["verdict"]["supported"] < 0.6

@@ -52,7 +52,7 @@ def test_rouge_gives_the_numbers_of_rouge_score(alike, answer, reference, one, t
         ("bleu", "the cat sat on the mat", "the cat is on the mat", 0.379917842826),
         ("bleu", "the cat is on the mat", "the cat is on the mat", 1.0),
         ("bleu", "dog", "the cat is on the mat", 0.0),
-        ("rouge_1", "東京 です", "東京 でした", 0.5),
+        ("rouge_1", "東京 です", "東京 でした", 6 / 9),
     ],
 )
 def test_measures_give_known_numbers(alike, name, answer, reference, score):
@@ -142,7 +142,7 @@ def test_a_reference_without_enough_words_is_undefined(alike):
 
 def test_lowercase_and_tokenize(alike, bench):
     assert alike("levenshtein", "JA", "ja", lowercase=True).score == 1
-    for changed, told in (({"tokenize": "zh"}, "`tokenize` is for bleu"), ({"synonyms": True}, "is for meteor")):
+    for changed, told in (({"tokenize": "zh"}, "tokenize: zh is for bleu"), ({"synonyms": True}, "is for meteor")):
         with pytest.raises(ValidationError, match=told):
             bench.shipped("rouge_1", **changed)
 
@@ -166,3 +166,63 @@ def test_scores_lie_in_the_unit_interval_and_a_text_equals_itself(bench, one, tw
         assert found.status == "undefined" or 0 <= found.score <= 1
         same = bench.score(metric, None, case=bench.case(reference=two), answer=bench.answer(answer=two))
         assert same.status == "undefined" or same.score == pytest.approx(1, abs=0.5 if name == "meteor" else 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference", "shared", "of"),
+    [
+        ("会议在周二举行。", "会议在周三举行。", 6, 7),
+        ("会議は火曜日です。", "会議は水曜日です。", 7, 8),
+        ("ประชุมวันพุธ", "ประชุมวันศุกร์", 7, None),
+        ("회의는 화요일입니다.", "회의는 수요일입니다.", 1, 2),
+        ("बैठक मंगलवार को है।", "बैठक बुधवार को है।", 3, 4),
+        ("الاجتماع يوم الثلاثاء.", "الاجتماع يوم الأربعاء.", 2, 3),
+        ("Das Treffen ist am Dienstag.", "Das Treffen ist am Mittwoch.", 4, 5),
+    ],
+)
+def test_one_other_word_costs_one_word_in_any_script(alike, answer, reference, shared, of):
+    for name in ("token_f1", "rouge_1"):
+        found = alike(name, answer, reference)
+        if of is not None:
+            assert found.score == pytest.approx(shared / of), (name, found.reason)
+        assert f"{shared:,} shared" in found.reason
+    for name in ("token_f1", "rouge_1", "rouge_l", "bleu", "meteor", "chrf"):
+        same, other = alike(name, reference, reference).score, alike(name, answer, reference).score
+        assert 0 < other < same
+        assert same == pytest.approx(1, abs=0.1)
+
+
+@pytest.mark.parametrize("text", ["会议在周二举行，地点是图书馆。", "他说：“不行！”然后走了。", "我有3本书和BERT。"])
+def test_bleu_finds_the_words_of_chinese_as_the_chinese_tokeniser_of_sacrebleu(alike, text):
+    other = text.replace("周二", "周三").replace("走了", "来了").replace("书", "笔")
+    assert alike("bleu", other, text).score == pytest.approx(alike("bleu", other, text, tokenize="zh").score)
+
+
+def test_words_can_be_those_between_spaces_or_each_character(alike):
+    for name in ("token_f1", "rouge_1", "rouge_l"):
+        assert alike(name, "东京都", "东京市", tokenize="words").score == 0
+        assert alike(name, "东京都", "东京市", tokenize="auto").score == pytest.approx(2 / 3)
+        assert alike(name, "cab", "cub", tokenize="characters").score == pytest.approx(2 / 3)
+    assert alike("bleu", "cab", "cab", tokenize="characters").score == pytest.approx(1)
+    assert alike("chrf", "东京都", "东京市", measure="chrf++").score > alike(
+        "chrf", "东京都", "东京市", measure="chrf++", tokenize="words"
+    ).score  # fmt: skip
+
+
+def test_what_a_measure_cannot_take_apart_is_refused(bench):
+    for name, tokenize, told in (
+        ("levenshtein", "words", "compares letters"),
+        ("token_f1", "13a", "token_f1 knows auto, words, characters"),
+    ):
+        with pytest.raises(ValidationError, match=told):
+            bench.shipped(name, tokenize=tokenize)
+    assert not bench.shipped("bleu").unknown_scripts
+    assert {"Thai", "Chinese"} <= set(bench.shipped("bleu", tokenize="13a").unknown_scripts)
+
+
+def test_a_tokeniser_without_its_packages_is_named_with_the_command_that_installs_them(bench, monkeypatch):
+    monkeypatch.setitem(sys.modules, "MeCab", None)
+    with pytest.raises(UserError) as error:
+        bench.shipped("bleu", tokenize="ja-mecab")
+    (problem,) = error.value.problems
+    assert (problem.where, problem.hint) == ("metric.bleu.tokenize", 'python -m pip install "sacrebleu[ja]"')

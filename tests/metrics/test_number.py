@@ -52,3 +52,25 @@ def test_a_text_without_words_has_no_readability(number):
         found = number(text, "ari")
         assert (found.status, found.score) == ("undefined", None)
     assert number("", "words").score == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("图书馆九点开门。", 7), ("図書館は9時に。", 7), ("วันนี้ดี", 4), ("오늘 날씨", 2), ("आज मौसम है।", 3)],
+)
+def test_a_character_is_a_word_where_a_script_has_no_spaces(bench, number, text, words):
+    assert number(text, "words").score == words
+    told = bench.score(bench.shipped("answer_words", tokenize="words"), None, answer=bench.answer(answer=text))
+    assert told.score == len(text.split())
+    rule = {"op": "length", "unit": "words", "max": words}
+    values = {"kind": "check", "needs": ["answer"], "checks": [rule, {**rule, "max": words - 1}], "combine": "mean"}
+    assert bench.score(bench.build("mine", values), None, answer=bench.answer(answer=text)).score == 0.5
+
+
+def test_readability_is_for_languages_with_spaces(number):
+    for unit in ("ari", "coleman_liau", "lix"):
+        found = number("图书馆九点开门。周一休息。", unit)
+        assert (found.status, found.score) == ("undefined", None)
+        assert "Chinese puts no spaces" in found.reason
+        assert number("पुस्तकालय नौ बजे खुलता है।", unit).status == "scored"
+    assert number("图书馆九点开门。周一休息。", "words_per_sentence").score == 5.5

@@ -14,6 +14,7 @@ from evalflow.app.core.data_checks import DataChecks, LabelChecks, ScenarioCheck
 from evalflow.app.core.notices import notices, shadows
 from evalflow.app.core.question_checks import QuestionChecks
 from evalflow.app.core.result_rules import ResultRules, RunMetric, known_metrics, unusable_parts
+from evalflow.app.core.script_checks import ScriptChecks
 from evalflow.calls.budget import REPLY_TOKENS
 from evalflow.config.judges import CascadeConfig, Price
 from evalflow.config.simulators import OpenAISimulatorConfig
@@ -84,6 +85,7 @@ class Inspection:
     remarks: Sequence[str] = ()  # warnings about the data
     profiles: dict[str, Profile] = field(default_factory=dict[str, Profile])  # what the cases hold, by dataset
     reading: Sequence[str] = ()  # what reading the data left out or changed
+    unread: Sequence[str] = ()  # whose scripts a judge or a metric does not know; kept with the run
     # Scores of different sorts that would have the same name, by that name.
     mixed: dict[str, Problem] = field(default_factory=dict[str, Problem])
 
@@ -104,6 +106,7 @@ class Inspection:
         return [
             *shadows(self.parts),
             *self.reading,
+            *self.unread,
             *self.remarks,
             *notices(self.parts, preparing=self.estimate.preparing),
         ]
@@ -122,12 +125,13 @@ def inspect(parts: Parts) -> Inspection:
         complete = BaselineAnswers(parts.settings).beside
     found = Inspection(parts, RunCases(run, complete), Draw(run.sample, run.seed))
     checks, estimator, labels = DataChecks(parts), Estimator(parts), LabelChecks(parts.settings)
-    scenarios, questions = ScenarioChecks(parts.settings), QuestionChecks(parts)
+    scenarios, questions, scripts = ScenarioChecks(parts.settings), QuestionChecks(parts), ScriptChecks(parts)
     for case in found.offered:
         checks.add(case)
         scenarios.add(case)
         questions.add(case)
         found.profiles.setdefault(case.dataset, Profile()).add(case)
+        scripts.add(case)
         found.draw.offer(case)
         if run.sample is None:
             _count(found, estimator, labels, case)
@@ -147,6 +151,7 @@ def inspect(parts: Parts) -> Inspection:
     found.labels_apply = labels.apply
     found.remarks = [*questions.remarks(), *checks.remarks(), *labels.remarks()]
     found.reading = [line for name, notes in found.offered.notes.items() for line in notes.lines(name)]
+    found.unread = [*scripts.remarks()]
     if problems:
         raise UserError(problems)
     found.estimate = estimator.scaled(found.cases)

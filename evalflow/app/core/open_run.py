@@ -210,7 +210,7 @@ def opened(order: RunOrder, inspection: Inspection, screen: TerminalScreen) -> G
     tally = Tally(expected=inspection.cells)
     started = time.monotonic()
     secrets = secrets_of(inspection.parts.settings)
-    notes = list(inspection.reading)
+    notes = [*inspection.reading, *inspection.unread]
 
     def tell(text: str, level: int) -> None:
         if level >= NOTE and text not in notes:

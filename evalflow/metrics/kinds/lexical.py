@@ -10,7 +10,7 @@
 | `meteor` | F of aligned words, mostly recall, less a penalty for another order | Lavie and Agarwal, 2007; by nltk |
 
 Words of ROUGE and METEOR are those of Google's rouge_score without stemming, and letters of any script belong to words
-here.
+here. In scripts without spaces between words, such as Chinese, Japanese or Thai, each character is a word.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from evalflow.metrics.base import FieldMetric, UnitMetricConfig, scored
 from evalflow.metrics.references import references_at, which
 from evalflow.prompts import Prompts
 from evalflow.records import Outcome
+from evalflow.segments import WITHOUT_SPACES, characters, spaced, without_ends, words
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric as CorpusMetric
@@ -39,8 +40,11 @@ Measure = Literal["levenshtein", "token_f1", "rouge1", "rouge2", "rougeL", "bleu
 LONGEST = 200_000
 """Letters of the longest text that is compared: the work grows with the product of both lengths."""
 _WORD = re.compile(r"[^\W_]+")
+_ANY_MEASURE = ("auto", "words", "characters")
+_BLEU = {"auto": "13a", "words": "13a", "characters": "char"}
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
+Words = Callable[[str], list[str]]
 Likeness = tuple[float, str]
 """A score in 0..1, and what it was computed from."""
 
@@ -54,7 +58,9 @@ class LexicalMetricConfig(UnitMetricConfig):
         against: The reference, likewise; a list of texts counts as several references, of which the best is taken
             (bleu: all together).
         lowercase: Whether to compare without case; token_f1, rouge and meteor never mind it.
-        tokenize: How bleu finds words: by sacrebleu's names; `zh` and `char` for texts without spaces.
+        tokenize: What counts as a word. auto: what white space and punctuation part, and each character of a script
+            without spaces; words: the former alone; characters: each character. bleu knows sacrebleu's names too, of
+            which `ja-mecab` and `ko-mecab` need packages of their own.
         synonyms: Whether meteor aligns English synonyms too, beside equal words and stems, by the WordNet in nltk's
             folder of data.
     """
@@ -64,14 +70,19 @@ class LexicalMetricConfig(UnitMetricConfig):
     field: Word = "answer"
     against: Word = "reference"
     lowercase: bool = False
-    tokenize: Literal["13a", "intl", "char", "zh", "none"] = "13a"
+    tokenize: Literal["auto", "words", "characters", "13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none"] = (
+        "auto"
+    )
     synonyms: bool = False
 
     @model_validator(mode="after")
     def _of_the_measure(self) -> Self:
-        for key, measure in (("tokenize", "bleu"), ("synonyms", "meteor")):
-            if getattr(self, key) != type(self).model_fields[key].default and self.measure != measure:
-                raise ValueError(f"`{key}` is for {measure}, and the measure is {self.measure}")
+        if self.synonyms and self.measure != "meteor":
+            raise ValueError(f"`synonyms` is for meteor, and the measure is {self.measure}")
+        if self.tokenize != "auto" and self.measure in ("levenshtein", "chrf"):
+            raise ValueError(f"`tokenize` is for measures of words, and {self.measure} compares letters")
+        if self.tokenize not in _ANY_MEASURE and self.measure != "bleu":
+            raise ValueError(f"tokenize: {self.tokenize} is for bleu; {self.measure} knows {', '.join(_ANY_MEASURE)}")
         return self
 
 
@@ -84,6 +95,8 @@ class LexicalMetric(FieldMetric[LexicalMetricConfig]):
     def __init__(self, name: str, config: LexicalMetricConfig) -> None:
         super().__init__(name, config)
         self._compare = _measure(config)
+        if config.tokenize in ("words", "13a", "intl", "none"):
+            self.unknown_scripts = WITHOUT_SPACES
 
     @classmethod
     def build(cls, name: str, config: LexicalMetricConfig, prompts: Prompts) -> Self:
@@ -96,6 +109,10 @@ class LexicalMetric(FieldMetric[LexicalMetricConfig]):
         except LookupError:
             hint = "python -m nltk.downloader wordnet, or synonyms: false"
             raise UserError(Problem("nltk finds no WordNet here", f"metric.{name}.synonyms", hint)) from None
+        except RuntimeError:  # of sacrebleu, without the packages of a language
+            what = f"tokenize: {config.tokenize} needs packages that are not installed"
+            hint = f'python -m pip install "sacrebleu[{config.tokenize[:2]}]"'
+            raise UserError(Problem(what, f"metric.{name}.tokenize", hint)) from None
 
     async def compare(self, fields: dict[str, Any]) -> Outcome:
         references = [written(one) for one in references_at(self.config.against, fields)]
@@ -115,24 +132,53 @@ class LexicalMetric(FieldMetric[LexicalMetricConfig]):
 
 def _measure(config: LexicalMetricConfig) -> Callable[[str, Sequence[str]], Likeness | None]:
     """The function of a measure: from a text and its references; None if no reference can be compared with."""
-    name = config.measure
+    name, words_of = config.measure, _words_of(config)
     if name == "levenshtein":
         return _best(_levenshtein())
     if name == "token_f1":
-        return _best(lambda text, other: _shared(_squad_words(text), _squad_words(other)))
+        return _best(lambda text, other: _shared(words_of(text), words_of(other)))
     if name == "rougeL":
-        return _best(_rouge_l())
+        return _best(_rouge_l(words_of))
     if name in ("rouge1", "rouge2"):
         size = int(name[-1])
-        return _best(lambda text, other: _shared(_in_a_row(_words(text), size), _in_a_row(_words(other), size)))
+        return _best(lambda text, other: _shared(_in_a_row(words_of(text), size), _in_a_row(words_of(other), size)))
     if name == "meteor":
-        return _best(_meteor(synonyms=config.synonyms))
+        return _best(_meteor(words_of, synonyms=config.synonyms))
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
     if name == "bleu":
-        return _by_corpus(BLEU(tokenize=config.tokenize, effective_order=True))
-    return _by_corpus(CHRF(word_order=2 if name == "chrf++" else 0))
+        return _by_corpus(
+            BLEU(tokenize=_BLEU.get(config.tokenize, config.tokenize), effective_order=True), _parted(config)
+        )
+    return _by_corpus(CHRF(word_order=2 if name == "chrf++" else 0), _parted(config))
+
+
+def _words_of(config: LexicalMetricConfig) -> Words:
+    """What counts as a word: letters and digits in a row, in small letters; in token_f1 as SQuAD normalises it."""
+    squad = config.measure == "token_f1"
+    match config.tokenize:
+        case "words":
+            return _squad_words if squad else lambda text: _WORD.findall(text.lower())
+        case "characters":
+            return lambda text: [one for word in _of_any_script(text, squad=squad) for one in characters(word)]
+        case _:
+            return lambda text: _of_any_script(text, squad=squad)
+
+
+def _of_any_script(text: str, *, squad: bool) -> list[str]:
+    if squad:
+        return _squad_words(spaced(without_ends(text), keep_punctuation=False))
+    return words(text.lower())
+
+
+def _parted(config: LexicalMetricConfig) -> Callable[[str], str]:
+    """The text as sacrebleu gets it, which finds words by white space and punctuation."""
+    if config.tokenize == "auto":
+        return spaced
+    if config.tokenize == "characters" and config.measure == "chrf++":
+        return lambda text: " ".join(characters(text))
+    return str
 
 
 def _best(compare: Callable[[str, str], Likeness | None]) -> Callable[[str, Sequence[str]], Likeness | None]:
@@ -146,9 +192,9 @@ def _best(compare: Callable[[str, str], Likeness | None]) -> Callable[[str, Sequ
     return best
 
 
-def _by_corpus(measure: CorpusMetric) -> Callable[[str, Sequence[str]], Likeness]:
+def _by_corpus(measure: CorpusMetric, parted: Callable[[str], str]) -> Callable[[str, Sequence[str]], Likeness]:
     def compare(text: str, references: Sequence[str]) -> Likeness:
-        found = measure.sentence_score(text, references)
+        found = measure.sentence_score(parted(text), list(map(parted, references)))
         about = " ".join(found.format(signature=str(measure.get_signature())).split())
         many = f"; {len(references)} references" if len(references) > 1 else ""
         return min(1.0, found.score / 100), about + many
@@ -166,11 +212,11 @@ def _levenshtein() -> Callable[[str, str], Likeness]:
     return compare
 
 
-def _rouge_l() -> Callable[[str, str], Likeness | None]:
+def _rouge_l(words_of: Words) -> Callable[[str, str], Likeness | None]:
     from rapidfuzz.distance import LCSseq
 
     def compare(text: str, other: str) -> Likeness | None:
-        said, wanted = _words(text), _words(other)
+        said, wanted = words_of(text), words_of(other)
         return _f1(LCSseq.similarity(said, wanted), len(said), len(wanted)) if wanted else None
 
     return compare
@@ -183,7 +229,7 @@ class _NoSynonyms:
         return ()
 
 
-def _meteor(*, synonyms: bool) -> Callable[[str, str], Likeness | None]:
+def _meteor(words_of: Words, *, synonyms: bool) -> Callable[[str, str], Likeness | None]:
     """LookupError if synonyms are wanted and WordNet is not there."""
     from nltk.corpus import wordnet  # pyright: ignore[reportMissingTypeStubs]
     from nltk.translate.meteor_score import single_meteor_score  # pyright: ignore[reportMissingTypeStubs]
@@ -193,7 +239,7 @@ def _meteor(*, synonyms: bool) -> Callable[[str, str], Likeness | None]:
     known: Any = wordnet if synonyms else _NoSynonyms()
 
     def compare(text: str, other: str) -> Likeness | None:
-        said, wanted = _words(text), _words(other)
+        said, wanted = words_of(text), words_of(other)
         about = f"words: {len(said):,} in the text, {len(wanted):,} in the reference"
         return (single_meteor_score(wanted, said, wordnet=known), about) if wanted else None
 
@@ -208,10 +254,6 @@ def _shared(said: Sequence[Any], wanted: Sequence[Any]) -> Likeness | None:
 def _f1(shared: int, said: int, wanted: int) -> Likeness:
     about = f"{shared:,} shared of {said:,} in the text and {wanted:,} in the reference"
     return 2 * shared / (said + wanted), about
-
-
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text.lower())
 
 
 def _in_a_row(words: Sequence[str], size: int) -> list[tuple[str, ...]]:

@@ -1,7 +1,8 @@
 """The kind `number`: a number of the answer itself, such as its latency, its cost, its length or its readability.
 
-The readability indices need no dictionary, so that they work for any language written with spaces; they were made for
-English (`ari`: Smith and Senter, 1967; `coleman_liau`: Coleman and Liau, 1975) and Swedish (`lix`: Björnsson, 1968).
+The readability indices need no dictionary, so that they work for any language written with spaces, and are undefined
+for others; they were made for English (`ari`: Smith and Senter, 1967; `coleman_liau`: Coleman and Liau, 1975) and
+Swedish (`lix`: Björnsson, 1968).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from evalflow.llm.evidence import sentences
 from evalflow.metrics.base import FieldMetric, scored
 from evalflow.metrics.operations import counted, spelled_number
 from evalflow.records import Outcome
+from evalflow.segments import WITHOUT_SPACES, is_plain, script_of, words
 
 _WORD = re.compile(r"\w+(?:['’.-]\w+)*")
 _LONG = 6  # letters of a word that lix does not yet call long
@@ -29,6 +31,8 @@ class NumberMetricConfig(MetricConfig):
         unit: `value`: the field is the number. `characters`, `words`, `lines` or `items`: how many it has.
             `words_per_sentence`, and the readability indices: `ari` and `coleman_liau` are about the American school
             year that reads the text with ease; `lix` is below 30 for very easy and above 60 for very hard texts.
+        tokenize: What `unit: words` counts. auto: what stands between white space, and each character of a script
+            without spaces, such as Chinese or Thai; words: what stands between white space, in any script.
     """
 
     kind: Literal["number"]  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -36,6 +40,7 @@ class NumberMetricConfig(MetricConfig):
     unit: Literal[
         "value", "characters", "words", "lines", "items", "words_per_sentence", "ari", "coleman_liau", "lix"
     ] = "value"
+    tokenize: Literal["auto", "words"] = "auto"
 
 
 class NumberMetric(FieldMetric[NumberMetricConfig]):
@@ -57,10 +62,14 @@ class NumberMetric(FieldMetric[NumberMetricConfig]):
             read = _Read(written(found))
             if not read.words:
                 return Outcome(status="undefined", reason=f"the {self.config.field} has no words")
+            if self.config.unit in _OF_WORDS and (script := script_of(written(found))) in WITHOUT_SPACES:
+                reason = f"{self.config.unit} counts letters of words, and {script} puts no spaces between words"
+                return Outcome(status="undefined", reason=reason)
             number = _READING[self.config.unit](read)
             reason = f"{number:.2f}: {read.words:,} words, {read.sentences:,} sentences, {read.letters:,} letters"
             return scored(number, number, reason)
-        number = counted(self.config.unit, found)
+        spaces_only = self.config.tokenize == "words" and self.config.unit == "words"
+        number = len(written(found).split()) if spaces_only else counted(self.config.unit, found)
         if number is None:
             raise ValueError(f"the {self.config.field} is no list: it is {kind(found)}")
         unit = self.config.unit.removesuffix("s") if number == 1 else self.config.unit
@@ -71,13 +80,14 @@ class _Read:
     """What the indices count in a text."""
 
     def __init__(self, text: str) -> None:
-        found = _WORD.findall(text)
+        found = _WORD.findall(text) if is_plain(text) else words(text)
         self.words = len(found)
-        self.letters = sum(sum(map(str.isalnum, word)) for word in found)
+        self.letters = sum(sum(map(str.isalnum, word)) for word in found)  # marks belong to their letters
         self.long_words = sum(len(word) > _LONG for word in found)
         self.sentences = max(1, sum(bool(_WORD.search(one)) for one in sentences(text)))
 
 
+_OF_WORDS = ("ari", "coleman_liau", "lix")
 _READING: Mapping[str, Callable[[_Read], float]] = {
     "words_per_sentence": lambda t: t.words / t.sentences,
     "ari": lambda t: 4.71 * t.letters / t.words + 0.5 * t.words / t.sentences - 21.43,

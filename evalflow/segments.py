@@ -1,0 +1,134 @@
+"""Words, characters, sentences and scripts of a text, by the properties that Unicode gives to characters.
+
+Some scripts put no spaces between words: Chinese, Japanese, Thai, Lao, Khmer, Burmese and a few more. In these each
+character, as a reader sees it (a grapheme cluster), stands for a word. Texts in other scripts have the words that they
+have without this module.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from regex import Pattern
+
+_CLASSES = {
+    "E": r"[[\p{Han}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Yi}ーｰ]&&[\p{L}\p{M}\p{N}]]",  # East Asian
+    "A": r"[\p{Line_Break=SA}&&[\p{L}\p{M}\p{N}]]",  # South East Asian
+    # Punctuation of East Asian texts, which stands without spaces too.
+    "P": r"[\p{P}&&[\u3000-\u303F\uFE30-\uFE4F\uFF00-\uFF65]]",
+    "END": r"[\p{Sentence_Terminal}--[\p{ASCII}]]",
+    "CLOSE": r"""["'”’)\]」』）》】〉»]""",
+}
+_ASCII_WORD = re.compile(r"[^\W_]+")
+_ASCII_NUMBER = re.compile(r"\d+(?:[.,]\d+)+|[^\W_]+")
+_ASCII_END = re.compile(r"""[.!?]+["'”’)\]]*(?=\s)""")
+_END = (
+    r"(?<![0-9０-９](?=．))[.!?]*<END>[.!?<END>]*<CLOSE>*"  # of other scripts, whatever follows
+    r"""|[.!?]+["'”’)\]]*(?=\s)"""
+    r"|(?:[!?]+|(?<=<E>)\.)<CLOSE>*(?=<E>)"
+)
+_SAMPLE = 2000  # characters of a text by which its script is found
+_BEYOND_LATIN = re.compile("[\u0370-\u1dff\u2c00-\ua71f\ua800-\ud7ff\uf900-\ufaff\ufb1d-\uffef\U00010000-\U0003ffff]")
+_LANGUAGES = {
+    "CJK": "Chinese", "BOPOMOFO": "Chinese", "HIRAGANA": "Japanese", "KATAKANA": "Japanese", "HANGUL": "Korean",
+    "MYANMAR": "Burmese", "FULLWIDTH": "Latin", "HALFWIDTH": "Japanese",
+}  # fmt: skip
+"""By the first word of a character's name in Unicode, where readers know the language better than the script."""
+WITHOUT_SPACES = frozenset({"Chinese", "Japanese", "Thai", "Lao", "Khmer", "Burmese"})
+"""What `script_of` calls texts without spaces between words."""
+
+
+@cache
+def _pattern(form: str) -> Pattern[str]:
+    import regex
+
+    for name, characters in _CLASSES.items():
+        form = form.replace(f"<{name}>", characters)
+    return regex.compile(form, regex.VERSION1)
+
+
+_JOINER = r"[\u200c\u200d](?=[\p{L}\p{N}])"  # inside of a word, as in Persian
+_WORD = rf"(?=[<E><A>])\X|[[\p{{L}}\p{{N}}]--[<E><A>]](?:[[\p{{L}}\p{{N}}\p{{M}}]--[<E><A>]]|{_JOINER})*"
+
+
+def words(text: str, *, decimals: bool = False) -> list[str]:
+    """Letters and digits in a row, with their marks; of a script without spaces each character.
+
+    With `decimals`, 3.5 and 1,000 are one word each.
+    """
+    if text.isascii():
+        return (_ASCII_NUMBER if decimals else _ASCII_WORD).findall(text)
+    form = rf"\d+(?:[.,]\d+)+|{_WORD}" if decimals else _WORD
+    return _pattern(form).findall(unicodedata.normalize("NFC", text))
+
+
+def is_plain(text: str) -> bool:
+    """Whether it has neither marks that belong to a letter nor letters of scripts without spaces."""
+    return text.isascii() or _pattern(r"[\p{M}\u200c\u200d<E><A>]").search(text) is None
+
+
+def characters(text: str) -> list[str]:
+    """The characters as a reader sees them, without white space."""
+    if text.isascii():
+        return [one for one in text if not one.isspace()]
+    return [one for one in _pattern(r"\X").findall(text) if not one.isspace()]
+
+
+def is_unspaced(text: str) -> bool:
+    """Whether some of it is in a script without spaces between words."""
+    return not text.isascii() and _pattern("[<E><A>]").search(text) is not None
+
+
+def spaced(text: str, *, keep_punctuation: bool = True) -> str:
+    """The text with spaces around each character of scripts without them, and around East Asian punctuation."""
+    if not is_unspaced(text):
+        return text
+    text = _pattern("<P>").sub(r" \g<0> " if keep_punctuation else " ", text)
+    return _pattern(r"(?=[<E><A>])\X").sub(r" \g<0> ", text)
+
+
+def word_count(text: str) -> int:
+    """How many words stand between white space; in a script without spaces each character is one."""
+    return len(spaced(text, keep_punctuation=False).split())
+
+
+def without_ends(text: str) -> str:
+    """The text without the signs beyond ASCII that end a sentence or a clause, such as the Danda."""
+    return text if text.isascii() else _pattern(r"[\p{Terminal_Punctuation}--[\p{ASCII}]]").sub(" ", text)
+
+
+def sentence_ends(text: str) -> Iterator[re.Match[str]]:
+    """Where sentences may end: signs such as . ! ? 。 ؟ । with what closes after them.
+
+    Signs of ASCII end one before white space only, or within Chinese and Japanese.
+    """
+    pattern = _ASCII_END if text.isascii() else _pattern(_END)
+    return pattern.finditer(text)  # pyright: ignore[reportReturnType] - both have the same kind of matches
+
+
+def ends_in_asian(text: str) -> bool:
+    """Whether the last character is of a South East Asian script, in which a full stop marks an abbreviation."""
+    return not text[-1:].isascii() and _pattern("<A>").match(text[-1]) is not None
+
+
+def script_of(text: str) -> str | None:
+    """The script of most of a text, or its language where only one is written so; None without letters."""
+    sample = text[:_SAMPLE]
+    if not _BEYOND_LATIN.search(sample):
+        return "Latin" if any(map(str.isalpha, sample)) else None
+    found = Counter(_script(one) for one in sample if one.isalpha())
+    if found["Japanese"] and found["Chinese"]:  # kana stand beside characters that Chinese has too
+        found["Japanese"] += found.pop("Chinese")
+    return max(found, key=found.__getitem__, default=None)
+
+
+@lru_cache(maxsize=20_000)
+def _script(letter: str) -> str:
+    word = unicodedata.name(letter, "UNKNOWN").split()[0].split("-")[0]
+    return _LANGUAGES.get(word, word.capitalize())
