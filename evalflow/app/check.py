@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from rich.text import Text
 
 from evalflow.app.core.assemble import assemble, composed_settings, secrets_of, with_default_judge
 from evalflow.app.core.begin import described
+from evalflow.app.core.destinations import Destination, destinations
 from evalflow.app.core.inspect import Inspection, inspect
 from evalflow.datasets.profile import Profile, in_words, type_line
 from evalflow.errors import Problem, UserError
@@ -46,6 +47,8 @@ def _facts(found: Inspection) -> dict[str, Any]:
         "target": found.parts.target.name,
         "simulator": _simulator(found),
         "target_calls": Redactor(secrets_of(settings)).text(settings.run.target.calls or "") or None,
+        "sends": [asdict(one) for one in destinations(found)],
+        "target_runs_here": settings.run.target.runs_here and settings.run.generate in (True, "missing"),
         "programs": [
             Redactor(secrets_of(settings)).text(shlex.join(argv))
             for metric in settings.run.metric.values()
@@ -93,6 +96,7 @@ def _print(console: Console, facts: dict[str, Any]) -> None:
         ("metrics", ", ".join(facts["metrics"])),
         *(("starts", f"{program}, once for each of its checks") for program in facts["programs"]),
         ("scores", f"{facts['scores']:,}"),
+        *_sends(facts),
         ("requests", requests),
     ]
     if estimate["rounds"]:
@@ -121,6 +125,15 @@ def _print_profile(console: Console, name: str, profile: Mapping[str, Any]) -> N
         how = ", ".join(type_line(column, wanted) for column, wanted in typed.items())
         line = f"note: {name}: read as texts: {in_words(typed)}; to read them so, under `fields` of its file: {how}"
         console.print(literal(line, style="dim"), soft_wrap=True)
+
+
+def _sends(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """A row for each address that data goes to, and one that says so if nothing leaves this machine."""
+    places = [Destination(**one) for one in facts["sends"]]
+    yield from (("sends to", str(place)) for place in places)
+    if all(place.here for place in places):
+        unless = "; what its programs send is not known" if facts["programs"] or facts["target_runs_here"] else ""
+        yield "sends" if not places else "", f"nothing leaves this machine{unless}"
 
 
 def _price(price: dict[str, Any]) -> str:

@@ -28,6 +28,7 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig, OmegaConf
 
 from evalflow.config.faults import invalid_yaml
+from evalflow.config.foreign_keys import ROOT_GROUPS, SINGLE_SELECT, Untaken, untaken, without
 from evalflow.config.yaml_text import expect_bounded
 from evalflow.errors import Problem, UserError
 from evalflow.jsonvalues import as_list, as_map
@@ -40,8 +41,6 @@ _CHOICE = re.compile(r"\$\{(oc\.env:\w+(,[\w-]+)?|[\w/]+)\}")
 """A choice set by an environment variable or by another choice."""
 _NOT_HYDRA = "a config folder sets nothing of Hydra's own, which can run code, but for hydra.sweeper.params"
 _ON_THE_LINE = "say it on the command line, such as: hydra.run.dir=FOLDER"
-ROOT_GROUPS = ("experiment", "local")
-"""Groups whose files set keys of the whole configuration."""
 
 
 class UserConfigSource(FileConfigSource):
@@ -187,13 +186,48 @@ def _state(source: ConfigSource, config_path: str) -> Any:
 
 
 class Loader(ConfigLoaderImpl):
-    """Hydra's loader, but with a memory: of files, and of its last composition's defaults."""
+    """Hydra's loader, but with a memory: of files, and of its last composition's defaults.
+
+    What a file says of the address and key of its own judge is not taken for another one: `untaken` has it.
+    """
 
     def __init__(self, config_search_path: ConfigSearchPath) -> None:
         super().__init__(config_search_path)
         self.repository = _Repository(config_search_path)
         self.defaults: Sequence[ResultDefault] = ()
+        self.untaken: Sequence[Untaken] = ()
+        self._given: Sequence[str] = ()
+
+    def _load_configuration_impl(self, config_name: str | None, overrides: list[str], *args: Any, **more: Any) -> Any:
+        self._given = overrides
+        return super()._load_configuration_impl(config_name, overrides, *args, **more)
 
     def _compose_config_from_defaults_list(self, defaults: list[ResultDefault], repo: Any) -> DictConfig:
         self.defaults = defaults
+        self.untaken = untaken_of(defaults, repo, self._given)
         return super()._compose_config_from_defaults_list(defaults, repo)
+
+    def _load_single_config(self, default: ResultDefault, repo: Any) -> ConfigResult:
+        found = super()._load_single_config(default, repo)
+        keys = [key for one in self.untaken if one.file == default.config_path for key in one.keys]
+        if keys:
+            found = copy.copy(found)
+            found.config = without(found.config, keys)
+        return found
+
+
+def untaken_of(defaults: Sequence[ResultDefault], repo: Any, overrides: Sequence[str]) -> list[Untaken]:
+    """What a composition does not take of the files that set keys of the whole configuration."""
+    paths = [one.config_path or "" for one in defaults]
+    files = {path: repo.load_config(path) for path in paths if path.partition("/")[0] in ROOT_GROUPS}
+    contents = {path: OmegaConf.to_container(file.config, resolve=False) for path, file in files.items()}
+    own = {
+        path: {str(one.group).lstrip("/"): str(one.value) for one in file.defaults_list or () if one.is_override()}
+        for path, file in files.items()
+    }
+    choices = {
+        path.partition("/")[0]: path.partition("/")[2]
+        for one, path in zip(defaults, paths, strict=True)
+        if one.package in SINGLE_SELECT and not path.partition("/")[2].startswith("_")
+    }
+    return list(untaken(contents, own, overrides, choices))

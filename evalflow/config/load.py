@@ -26,6 +26,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from evalflow.config import hydra_plugins
 from evalflow.config.faults import AbsentKeyError, as_user_errors, no_value, problems_of_absent
+from evalflow.config.foreign_keys import ROOT_GROUPS, SINGLE_SELECT, Untaken
 from evalflow.config.overrides import quoted
 from evalflow.config.validate import Composed
 from evalflow.config.yaml_text import MISSING, expect_bounded
@@ -33,7 +34,6 @@ from evalflow.errors import Problem, UserError
 from evalflow.paths import conf_dirs, prompt_dirs, share_dir, sweep_slug
 
 MULTI_SELECT = ("dataset", "metric")
-SINGLE_SELECT = ("judge", "target", "embedder", "simulator", "engine")
 _COMPOSING = threading.Lock()  # held while composing: Hydra keeps its state in singletons
 _LAUNCHING = threading.Lock()  # held by a command line from its first composition to the end of its last job
 
@@ -195,7 +195,7 @@ def _plain(
     config: DictConfig, choices: Any, overrides: tuple[str, ...], config_dir: Path | None, *, complete: bool = True
 ) -> Composed:
     folders = tuple(conf_dirs(config_dir))
-    sources, root_files = _files_of(folders, overrides)
+    sources, root_files, untaken = _files_of(folders, overrides)
     ours = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
     for key in _hidden_by_null(ours, sources):
         OmegaConf.update(ours, key, MISSING)
@@ -218,6 +218,7 @@ def _plain(
         shadowed=tuple(shadowed),
         unresolved=cast("dict[str, Any]", OmegaConf.to_container(ours, resolve=False)),
         root_files=root_files,
+        untaken=untaken,
     )
 
 
@@ -232,23 +233,29 @@ def _hidden_by_null(config: DictConfig, sources: Mapping[str, Path]) -> list[str
     return found
 
 
-def _files_of(folders: Sequence[Path], overrides: Sequence[str]) -> tuple[dict[str, Path], tuple[Path, ...]]:
-    """The file of each part, and those that set keys of the whole configuration.
+def _files_of(
+    folders: Sequence[Path], overrides: Sequence[str]
+) -> tuple[dict[str, Path], tuple[Path, ...], tuple[Untaken, ...]]:
+    """The file of each part, those that set keys of the whole configuration, and what is not taken of these.
 
     UserError if a dataset's or a metric's file lacks a package of its own: two of them would merge.
     """
     loader = GlobalHydra.instance().config_loader()
     if isinstance(loader, hydra_plugins.Loader):
-        defaults = loader.defaults
+        defaults, untaken = loader.defaults, loader.untaken
     else:
         defaults = loader.compute_defaults_list(hydra_plugins.PRIMARY, list(overrides), RunMode.RUN).defaults
+        untaken = hydra_plugins.untaken_of(defaults, vars(loader)["repository"], overrides)
+        if untaken:
+            hint = "leave hydra.mode and Hydra's other flags out, or remove these keys from the file"
+            raise UserError([Problem(str(one), one.file, hint) for one in untaken])
     sources: dict[str, Path] = {}
     root_files: list[Path] = []
     problems: list[Problem] = []
     for part in defaults:
         group, _, name = (part.config_path or "").partition("/")
         file = next((f for folder in folders if (f := folder / f"{part.config_path}.yaml").is_file()), Path(name))
-        if group in hydra_plugins.ROOT_GROUPS and file.is_file():
+        if group in ROOT_GROUPS and file.is_file():
             root_files.append(file)
         if group not in (*MULTI_SELECT, *SINGLE_SELECT) or name.startswith("_"):
             continue
@@ -258,7 +265,7 @@ def _files_of(folders: Sequence[Path], overrides: Sequence[str]) -> tuple[dict[s
         sources[key] = file
     if problems:
         raise UserError(problems)
-    return sources, tuple(root_files)
+    return sources, tuple(root_files), tuple(untaken)
 
 
 def _lost_package(key: str, file: Path) -> Problem:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -10,7 +10,8 @@ from typing import Any, cast
 from pydantic import BaseModel, ValidationError
 
 from evalflow.config.explain import COMMAND_LINE, problems_of
-from evalflow.config.judges import MembersConfig
+from evalflow.config.foreign_keys import Untaken
+from evalflow.config.judges import MembersConfig, RemoteModelConfig
 from evalflow.config.schema import (
     DatasetConfig,
     JudgeConfig,
@@ -33,6 +34,7 @@ TRY = """try one of these:
     python -m evalflow dataset=rag 'metric=[faithfulness,relevance]'"""
 
 _ABSENT = object()
+_DEFAULT_KEY = RemoteModelConfig.model_fields["api_key_env"].default
 _GROUPS = ("dataset", "metric", "judge", "target", "embedder", "simulator", "engine")
 
 
@@ -51,6 +53,7 @@ class Composed:
     # The plain configuration with interpolations unresolved; None: there are none.
     unresolved: dict[str, Any] | None = None
     root_files: tuple[Path, ...] = ()  # those that set keys of the whole configuration; later ones win
+    untaken: tuple[Untaken, ...] = ()  # addresses and keys in those files that are of another judge or target
 
     @property
     def storable(self) -> dict[str, Any]:
@@ -184,7 +187,9 @@ class _Checker:
             return judge
         shared = as_map(self._composed.values.get("judge"))
         same_kind = changes.get("kind", shared.get("kind")) == shared.get("kind")
-        return self.kind("judge", _changed(shared, changes) if same_kind else changes, f"metric.{name}.judge")
+        key = f"metric.{name}.judge"
+        self.problems += _lent_keys(changes, shared if same_kind else {}, key, self._file(f"metric.{name}"))
+        return self.kind("judge", _changed(shared, changes) if same_kind else changes, key)
 
     def keys(self, groups: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, str], str]:
         """The key of each dataset and metric by its name. Duplicate names are refused: their scores would mix."""
@@ -221,6 +226,20 @@ def _changed(shared: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str,
     for name, member in as_map(changes.get("members")).items():
         members[name] = {**members.get(name, {}), **member}
     return {**shared, **changes, **({"members": members} if members else {})}
+
+
+def _lent_keys(changes: Mapping[str, Any], shared: Mapping[str, Any], key: str, file: str) -> Iterator[Problem]:
+    """Problems of addresses that a metric names without a key: the key of the run's judge would be sent there."""
+    parts = {key: (changes, shared)}
+    members, own = as_map(shared.get("members")), as_map(changes.get("members"))
+    parts |= {f"{key}.members.{name}": (as_map(one), as_map(members.get(name))) for name, one in own.items()}
+    for place, (part, base) in parts.items():
+        lent = base.get("api_key_env") if base else _DEFAULT_KEY
+        address = part.get("base_url")
+        if address is not None and address != base.get("base_url") and "api_key_env" not in part and lent:
+            what = f"{place}.base_url is another address, and the key in {lent} would be sent there"
+            hint = f"name its own key: +{place}.api_key_env=VARIABLE, or null if it needs none"
+            yield Problem(what, file, hint)
 
 
 def _gates_by_name(gates: Any, names: Mapping[str, str]) -> Any:

@@ -11,9 +11,11 @@ from evalflow.llm.panel import Panel
 
 
 def shadows(parts: Parts) -> Iterator[str]:
-    """Warnings of files that stand in for packaged ones."""
+    """Warnings of files that stand in for packaged ones, and of addresses and keys that are not taken from files."""
     for key, file in parts.settings.composed.shadowed:
         yield f"{key} comes from {file}, in place of the packaged one"
+    for one in parts.settings.composed.untaken:
+        yield str(one)
 
 
 def notices(parts: Parts, *, preparing: int) -> Iterator[str]:

@@ -1,0 +1,76 @@
+"""Whose address and key a judge or a target has.
+
+An experiment, and conf/local, may set keys of the judge that they choose. A judge that is chosen elsewhere, such as on
+the command line, does not take its address, model and key from them: the data would go where nobody sends it.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evalflow.jsonvalues import as_map
+
+SINGLE_SELECT = ("judge", "target", "embedder", "simulator", "engine")
+ROOT_GROUPS = ("experiment", "local")
+"""Groups whose files set keys of the whole configuration."""
+ENDPOINT_KEYS = frozenset({
+    "kind", "name", "model", "base_url", "url", "api_key_env", "headers", "azure", "client", "members", "open", "poll",
+    "argv", "price",
+})  # fmt: skip
+"""Keys that say who is asked, at which address and with which key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Untaken:
+    """Keys of a file that the choice of a group does not take: `file` as experiment/NAME, `choice` as judge=NAME."""
+
+    file: str
+    choice: str
+    keys: tuple[str, ...]
+
+    def __str__(self) -> str:
+        group = self.choice.partition("=")[0]
+        keys = ", ".join(self.keys)
+        return f"{self.choice} does not take {keys} of {self.file}, which are those of its own {group}"
+
+
+def untaken(
+    files: Mapping[str, Any], own: Mapping[str, Mapping[str, str]], overrides: Sequence[str], choices: Mapping[str, str]
+) -> Iterator[Untaken]:
+    """What is not taken of files that set keys of the whole configuration.
+
+    `files` has the content of each by its path in the folder, `own` what it chooses of each group, and `choices` what
+    is chosen of each in the end.
+    """
+    chosen = {word.lstrip("+").partition("=")[0] for word in overrides}
+    for path, content in files.items():
+        for group in SINGLE_SELECT:
+            others = group in chosen or any(group in of for other, of in own.items() if other != path)
+            if not others or (group not in chosen and own[path].get(group) == choices.get(group)):
+                continue
+            keys = tuple(_keys_of(as_map(content), group))
+            if keys:
+                yield Untaken(path, f"{group}={choices.get(group, '')}", keys)
+
+
+def without(config: Any, keys: Sequence[str]) -> Any:
+    """A copy of a file's content without keys, given by their paths."""
+    found = copy.deepcopy(config)
+    for key in keys:
+        here: Any = found
+        *above, last = key.split(".")
+        for part in above:
+            here = here[part]
+        del here[last]
+    return found
+
+
+def _keys_of(content: Mapping[str, Any], group: str) -> Iterator[str]:
+    yield from (f"{group}.{key}" for key in as_map(content.get(group)) if key in ENDPOINT_KEYS)
+    if group == "judge":
+        for name, metric in as_map(content.get("metric")).items():
+            own = as_map(as_map(metric).get("judge"))
+            yield from (f"metric.{name}.judge.{key}" for key in own if key in ENDPOINT_KEYS)
