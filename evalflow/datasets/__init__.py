@@ -67,6 +67,8 @@ class Builder:
             return [Problem(str(error), row.where)]
         if self.fields.expected_is_reference and "reference" not in raw and "reference" not in row.data:
             raw |= {"reference": raw["expected"]} if is_plain_text(raw.get("expected")) else {}
+        if self._is_unasked(raw, row):
+            raw["question"] = ""
         values: dict[str, Any] = {}
         problems: list[Problem] = []
         for name, value in raw.items():
@@ -87,6 +89,13 @@ class Builder:
             values["id"] = self.ids.distinct(made) if self.ids else made
         return Case(dataset=self.dataset, index=index, **values)
 
+    def _is_unasked(self, raw: Mapping[str, Any], row: SourceRow) -> bool:
+        """Whether the cell of the question is empty, and nothing else tells what is asked."""
+        if not self.cells or self.allow_irregular or not raw.keys().isdisjoint(_ASKED):
+            return False
+        source = self.fields.sources.get("question")
+        return source is not None and source.column in row.data
+
     def _way_out(self, name: str) -> str:
         """How to do without a column that is of a field only by its name."""
         by_name = name == "history" and name in self.fields.sources and self.fields.sources[name].column == name
@@ -94,6 +103,7 @@ class Builder:
 
 
 MAX_PROBLEMS = 20
+_ASKED = ("question", "messages", "history", "scenario")
 
 _READERS: Mapping[Format, Callable[[Path], Table]] = {
     "jsonl": open_jsonl,

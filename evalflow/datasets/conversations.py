@@ -77,8 +77,12 @@ def _last_of_user(messages: Sequence[Message], *, whole: bool) -> str | None:
 
 
 def order_problems(values: Mapping[str, Any], dataset: str, place: str, where: str) -> list[Problem]:
-    """The problems of the order of a case's messages; `place` names their field and column."""
+    """The problems of a case's messages, their order and an empty question; `place` names their field and column."""
     messages, goes_on = values.get("messages"), "scenario" in values
+    if messages and messages[-1].role == "user" and not messages[-1].text.strip() and not goes_on:
+        named = f"case {values['id']!r}: " if "id" in values else ""
+        hint = f"write it, or leave the row out; if it is meant: dataset.{dataset}.allow_irregular=true"
+        return [Problem(f"{named}the question is empty", where, hint)]
     found = [f"message {n} {what}" for n, what in irregular(messages or (), goes_on=goes_on)]
     if messages == () and not goes_on:
         found = ["there is no message in it"]

@@ -144,3 +144,29 @@ def test_turns_of_tools_are_regular(load: Load) -> None:
     assert case.question == "hi"
     (case,) = load([{"messages": [*turns, BEFORE[1], BEFORE[0]]}])
     assert len(case.history) == 5
+
+
+# --- questions without words ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("mine.jsonl", '{"question": "a?"}\n{"question": " \\n", "answer": "b"}\n'),
+        ("mine.jsonl", '{"question": "a?"}\n{"history": [["a?", "b"]], "question": ""}\n'),
+        ("mine.jsonl", '{"question": "a?"}\n{"messages": [{"role": "user", "content": []}]}\n'),
+        ("mine.csv", "question,answer\na?,b\n"),
+    ],
+)
+def test_an_empty_question_is_refused_with_its_row(load: Load, refused: Refused, name: str, content: str) -> None:
+    content += ",b\n" if name.endswith("csv") else ""
+    (problem,) = refused(content, name)
+    assert (problem.what, problem.where) == ("the question is empty", f"{name}:{2 + name.endswith('csv')}")
+    assert problem.hint.endswith("dataset.mine.allow_irregular=true")
+    assert len(load(content, name, allow_irregular=True)) == 2
+
+
+def test_a_cell_without_a_question_beside_messages_is_none(load: Load) -> None:
+    turns = json.dumps([{"role": "user", "content": "a?"}]).replace('"', '""')
+    (case,) = load(f'question,messages\n,"{turns}"\n', "mine.csv")
+    assert case.question == "a?"

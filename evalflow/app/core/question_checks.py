@@ -1,9 +1,10 @@
-"""Checks of what cases ask before a run: questions without words, and parts of messages that judges cannot see."""
+"""Checks of what cases ask before a run: questions that are missing, and parts of messages that judges cannot see."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 from evalflow.app.core.assemble import Parts
 from evalflow.app.core.cases import is_generated
@@ -12,7 +13,7 @@ from evalflow.errors import Problem
 from evalflow.records import Case
 from evalflow.targets.openai import turn_template
 
-_BLANK, _NONE = "the question is empty", "the case has no question, and others have one"
+_NONE = "the case has no question, and others have one"
 _NO_TEXT = "target.prompt gives it an empty message"
 
 
@@ -23,9 +24,8 @@ class QuestionChecks:
         self._parts = parts
         self._run = parts.settings.run
         self._prompt = turn_template(getattr(self._run.target, "prompt", None), "target.prompt", parts.prompts)
-        self._blank: list[tuple[Case, str]] = []
-        self._without: defaultdict[str, list[Case]] = defaultdict(list[Case])
-        self._more: Counter[str] = Counter()
+        self._found: list[tuple[Case, str]] = []
+        self._more: Counter[tuple[str, str]] = Counter()
         self._asked: Counter[str] = Counter()
         self._pictures: Counter[str] = Counter()
 
@@ -38,20 +38,17 @@ class QuestionChecks:
                 self._keep(case, _NO_TEXT)
         elif case.messages:
             self._asked[case.dataset] += 1
-            last = case.messages[-1]
-            if last.role == "user" and not last.text.strip():
-                self._keep(case, _BLANK)
-        elif case.scenario is None and len(self._without[case.dataset]) < SHOWN:
-            self._without[case.dataset].append(case)
+        elif case.scenario is None:
+            self._keep(case, _NONE)
 
     def problems(self) -> Iterator[Problem]:
         """Cases whose question is empty, each with its place in the file."""
-        missing = [(case, _NONE) for name, cases in self._without.items() if self._asked[name] for case in cases]
-        found = [(case, self._problem(case, what)) for case, what in (*self._blank, *missing)]
-        for place, problem in placed(self._parts.datasets, found[:SHOWN]):
-            yield Problem(problem.what, place or problem.where, problem.hint)
-        for name, n in self._more.items():
-            yield Problem(f"and {n:,} more cases like these", f"dataset.{name}")
+        found = [(case, self._problem(case, what)) for case, what in self._found if self._counts(case.dataset, what)]
+        for place, problem in placed(self._parts.datasets, found):
+            yield replace(problem, where=place or problem.where)
+        for (name, what), n in self._more.items():
+            if self._counts(name, what):
+                yield Problem(f"and {n:,} more cases like these", f"dataset.{name}")
 
     def remarks(self) -> Iterator[str]:
         """Parts of messages that judges do not see."""
@@ -63,10 +60,13 @@ class QuestionChecks:
                 )
 
     def _keep(self, case: Case, what: str) -> None:
-        if len(self._blank) < SHOWN:
-            self._blank.append((case, what))
+        if len(self._found) < SHOWN:
+            self._found.append((case, what))
         else:
-            self._more[case.dataset] += 1
+            self._more[case.dataset, what] += 1
+
+    def _counts(self, dataset: str, what: str) -> bool:
+        return what != _NONE or self._asked[dataset] > 0
 
     def _problem(self, case: Case, what: str) -> Problem:
         key = self._parts.settings.key("dataset", case.dataset)
