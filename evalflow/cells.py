@@ -123,6 +123,16 @@ def object_in(text: str) -> dict[str, Any]:
     return cast("dict[str, Any]", value)
 
 
+def opened(value: Any) -> Any:
+    """The list or object in a text that a path leads into; any other value unchanged."""
+    if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
+        try:
+            return literal(value.strip())
+        except NoLiteral:
+            return value
+    return value
+
+
 def read_as(wanted: CellType, value: Any) -> Any:
     """The value as the declared type; None if it is blank or, as a number, nan. ValueError if it is none of it."""
     if isinstance(value, str) and wanted != "text" and not value.strip():

@@ -24,18 +24,21 @@ class ReadingNotes:
     equal: int = 0
     halves: int = 0
 
-    def lines(self, dataset: str) -> Iterator[str]:
-        """The notes, as sentences."""
+    def lines(self, dataset: str = "") -> Iterator[str]:
+        """The notes, as sentences that begin with the dataset, if one is named."""
+        yield from (f"{dataset}: {line}" if dataset else line for line in self._lines())
+
+    def _lines(self) -> Iterator[str]:
         if self.empty:
             rows = "1 empty row is" if self.empty == 1 else f"{self.empty:,} empty rows are"
-            yield f"{dataset}: {rows} left out"
+            yield f"{rows} left out"
         if self.equal:
             rows = "1 row without an id equals an earlier one"
             rows = rows if self.equal == 1 else f"{self.equal:,} rows without an id equal earlier ones"
-            yield f"{dataset}: {rows}; each counts as a case, with an id that ends in -2, -3, and so on"
+            yield f"{rows}; each counts as a case, with an id that ends in -2, -3, and so on"
         if self.halves:
             them = "1 half character" if self.halves == 1 else f"{self.halves:,} half characters"
-            yield f"{dataset}: {them} in texts that were cut, read as \ufffd"
+            yield f"{them} in texts that were cut, read as \ufffd"
 
 
 class MadeIds:

@@ -101,6 +101,13 @@ def test_recorded_scores_are_found_and_scaled(bench, field, scale, score, value)
     assert (outcome.status, outcome.score, outcome.value) == ("scored", score, value)
 
 
+@pytest.mark.parametrize("field", ["review.score", "$.review.score", "review"])
+def test_a_score_may_stand_within_the_text_of_a_cell(bench, field):
+    text = "4.50" if field == "review" else '{"score": "4.50"}'
+    case = bench.case(answer="Anna, in 1998.", actual=True, vars={"review": text})
+    assert bench.score(recorded(bench, field), case=case).score == 4.5
+
+
 @pytest.mark.parametrize("field", ["absent", "gap", "nested.absent", "$.absent", "$.gap"])
 def test_an_absent_score_is_skipped(bench, field):
     outcome = bench.score(recorded(bench, field), case=known(bench))

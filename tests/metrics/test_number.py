@@ -37,6 +37,8 @@ def test_counts(number, unit, score):
 
 def test_items_of_a_list(number):
     assert number("x", "items", "metadata.pages", metadata={"pages": [1, 2, 3]}).score == 3
+    assert number("x", "items", "metadata.pages", metadata={"pages": "['a', 'b']"}).score == 2
+    assert number("x", "items", "metadata.pages", metadata={"pages": "['a' 'b']"}).status == "error"
 
 
 def test_readability_follows_its_formulas(number):

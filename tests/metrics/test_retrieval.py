@@ -1,5 +1,6 @@
 """The kinds retrieval and set_match, and labels that hold together: golden numbers, and what leaves them undefined."""
 
+import json
 import math
 
 import pytest
@@ -49,6 +50,37 @@ def test_ids_are_found_in_objects_and_count_once():
         ids_of(RESULTS, None)
     with pytest.raises(ValueError, match="item 0: expected an id, got a boolean"):
         ids_of([True], None)
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        ("['b', 'a']", ("b", "a")),
+        ('["b", "a"]', ("b", "a")),
+        ("b|a", ("b", "a")),
+        ("b; a ;", ("b", "a")),
+        ("b\na", ("b", "a")),
+        ("[]", ()),
+        ("", ()),
+        ("page 3 of the guide", ("page 3 of the guide",)),
+        ("[3, 4]", ("3", "4")),
+    ],
+)
+def test_ids_are_read_from_the_text_of_a_cell(text, ids):
+    assert ids_of(text, None) == ids
+
+
+def test_ids_of_objects_are_read_from_the_text_of_a_cell():
+    assert ids_of(str(RESULTS), "chunk_uid") == ids_of(json.dumps(RESULTS), "chunk_uid") == ("b", "a", "d")
+    assert ids_of(str(RESULTS[0]), "chunk_uid") == ("b",)
+
+
+def test_a_text_that_may_be_one_id_or_several_is_refused():
+    with pytest.raises(ValueError, match=r"'a, b' may be one id or several; separate ids by \|, or write JSON"):
+        ids_of("a, b", None)
+    with pytest.raises(ValueError, match="there is no comma before"):
+        ids_of("['a' 'b']", None)
+    assert ids_of(["a, b"], None) == ("a, b",)
 
 
 def scored(bench, expected, actual, **more):
@@ -131,6 +163,8 @@ def test_labels_that_hold_together(bench):
     outcome = per_label(bench, {"pii": True}, {"pii": True, "odd": True})
     assert outcome.reason == "odd: predicted true, but it is false; expected leaves out odd, taken as false"
     assert per_label(bench, {"pii": True}, {"pii": True}).score == 1.0
+    assert per_label(bench, "{'pii': True}", '{"pii": true}').score == 1.0
+    assert per_label(bench, {"pii": "TRUE", "rude": "no"}, {"pii": True}).score == 1.0
 
 
 def test_a_label_that_is_not_true_or_false_is_an_error(bench):
@@ -147,6 +181,7 @@ def test_a_confidence_lies_in_0_to_1(bench):
     def outcome(**said):
         return bench.score(metric, case=bench.case(expected="a"), answer=bench.answer(actual={"outcome": "a", **said}))
 
-    assert outcome(confidence=0.7).value == {"truth": "a", "prediction": "a", "confidence": 0.7}
+    for given in (0.7, "0.70", " 0.7 "):
+        assert outcome(confidence=given).value == {"truth": "a", "prediction": "a", "confidence": 0.7}
     assert outcome().value["confidence"] is None
     assert outcome(confidence=70).error == "actual.confidence is 70, and a confidence lies in 0..1"

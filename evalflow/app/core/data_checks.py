@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -209,6 +210,10 @@ class DataChecks:
         what = f"{metric.name} needs {need}, and no case of {dataset} has it{known}"
         other = "" if proposed or len(columns) < 2 else ", or another column"
         hint = f"map it{other}: {override(f'{key}.fields.{field}', example)}"
+        name, _, inner = need.removeprefix("vars.").partition(".")
+        if need.startswith("vars.") and inner:
+            line = shlex.quote(f"++{key}.fields.{name}={{type: json}}")
+            hint = f"if the column {name} holds JSON as text: {line}; or {hint}"
         if need == f"vars.{BASELINE}":
             what = f"{metric.name} compares with the baseline's answers, and there is none to a case of {dataset}"
             hint = "name a run of the same cases: baseline=outputs/runs/..."

@@ -66,12 +66,14 @@ class Examined:
         problems: The problems of those rows, at most `SHOWN`; `where` is `line 7`, `record 7` of a JSON list, or
             `row 7` of Excel.
         first: The first cases, as rows of JSON lines.
+        notes: What reading left out or changed, such as empty rows.
     """
 
     good: int
     faulty: Sequence[int]
     problems: Sequence[Problem]
     first: Sequence[Mapping[str, Any]]
+    notes: Sequence[str] = ()
 
 
 @requires("edit")
@@ -86,7 +88,8 @@ def upload_cases(
     own_row(space, dataset)
     with _reading(space, source.path):
         if skip_faulty:
-            found = [row.case for row in _checked_rows(space, dataset, source, fields) if row.case]
+            rows = _checked_rows(space, dataset, source, fields, readers.ReadingNotes())
+            found = [row.case for row in rows if row.case]
         else:
             found = list(readers.read(dataset, source.config(fields)))
     if not found and skip_faulty:
@@ -107,7 +110,8 @@ def _examined(space: Workspace, dataset: str, source: CaseFile, fields: Fields |
     _expect_columns(source, fields or {})
     good, faulty, problems = 0, list[int](), list[Problem]()
     first: list[Mapping[str, Any]] = []
-    for row in _checked_rows(space, dataset, source, fields):
+    notes = readers.ReadingNotes()
+    for row in _checked_rows(space, dataset, source, fields, notes):
         if row.case is None:
             faulty.append(row.position)
             problems += [at_place_in_file(problem) for problem in row.problems if len(problems) < SHOWN]
@@ -115,7 +119,7 @@ def _examined(space: Workspace, dataset: str, source: CaseFile, fields: Fields |
         good += 1
         if len(first) < limit:
             first.append(readers.case_to_row(row.case))
-    return Examined(good, faulty, problems[:SHOWN], first)
+    return Examined(good, faulty, problems[:SHOWN], first, list(notes.lines()))
 
 
 @requires("edit")
@@ -158,22 +162,24 @@ def _reading(space: Workspace, path: Path) -> Generator[None]:
         space.workbooks.release()
 
 
-def _checked_rows(space: Workspace, dataset: str, source: CaseFile, fields: Fields | None) -> Iterator[readers.ReadRow]:
+def _checked_rows(
+    space: Workspace, dataset: str, source: CaseFile, fields: Fields | None, notes: readers.ReadingNotes
+) -> Iterator[readers.ReadRow]:
     """The rows of a file. A case id that the dataset already has is a problem of its row."""
     owner = own_row(space, dataset)["id"]
     named = "id" in (fields or {}) or "id" in readers.examples(source.config(fields))
-    rows = readers.read_rows(dataset, source.config(fields))
-    seen: set[str] = set()
+    rows = readers.read_rows(dataset, source.config(fields), notes)
+    seen: dict[str, str] = {}
     while chunk := list(islice(rows, _AT_ONCE)):
         keys = {row.position: storable(row.case.id) for row in chunk if row.case}
         known = space.read(table.known_keys, owner, list(keys.values()))
         for row in chunk:
             key = keys.get(row.position)
             if key is not None and (key in known or key in seen):
-                place = "in the dataset" if key in known else "in this file"
+                place = "in the dataset" if key in known else f"in this file, at {_short(seen[key])}"
                 row = replace(row, case=None, problems=[_repeated(key, place, row.where, named=named)])
             elif key is not None:
-                seen.add(key)
+                seen[key] = row.where
             yield row
 
 
@@ -201,7 +207,10 @@ def _repeated(key: str, place: str, where: str, *, named: bool) -> Problem:
 
 def at_place_in_file(problem: Problem) -> Problem:
     """The problem with `where` reduced to the place within the file."""
-    place = _PLACE.search(problem.where)
+    return replace(problem, where=_short(problem.where))
+
+
+def _short(where: str) -> str:
+    place = _PLACE.search(where)
     named = place.groupdict() if place else {}
-    where = next((f"{kind} {number}" for kind, number in named.items() if number), "")
-    return replace(problem, where=where)
+    return next((f"{kind} {number}" for kind, number in named.items() if number), "")

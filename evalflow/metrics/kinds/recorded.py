@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 from evalflow.apart import TooSlow, apart
+from evalflow.cells import opened
 from evalflow.config.schema import MetricConfig, Word
 from evalflow.errors import Problem, UserError
 from evalflow.jsonvalues import json_path, look_up
@@ -15,6 +17,8 @@ from evalflow.metrics.steps import fields_of, is_recorded
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Case, Outcome
+
+_ENTERED = re.compile(r"(?:\$\.)?([A-Za-z_]\w*)[.\[]")
 
 
 class RecordedMetricConfig(MetricConfig):
@@ -79,6 +83,8 @@ class RecordedMetric(BaseMetric[RecordedMetricConfig]):
 
 
 async def _find(field: str, row: Mapping[str, Any]) -> list[Any]:
+    if entered := _ENTERED.match(field):  # a cell of a table may hold an object as text
+        row = {**row, entered[1]: opened(row.get(entered[1]))}
     if not field.startswith("$"):
         return [row[field]] if field in row else [look_up(field, row)]
     path = json_path(field)

@@ -22,7 +22,7 @@ from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import Field
 
-from evalflow.cells import list_in, split
+from evalflow.cells import list_in, opened, split
 from evalflow.config.schema import Word
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.jsonvalues import kind
@@ -159,6 +159,8 @@ def ids_of(value: Any, key: str | None) -> tuple[str, ...]:
 
 
 def _in_text(text: str) -> list[Any]:
+    if isinstance(item := opened(text), dict):
+        return [item]
     found = list_in(text)
     ids = split(text) if found is None else found
     if found is None and len(ids) == 1 and "," in text.strip(" ,"):

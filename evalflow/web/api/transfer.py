@@ -37,6 +37,7 @@ class Uploaded(BaseModel):
     faulty: int = Field(description="Rows with errors.")
     errors: list[ProblemError] = Field(description="Their errors, at most 100.")
     first: Sequence[Mapping[str, Any]] = Field(description="The first cases, as mapped.")
+    notes: Sequence[str] = Field(description="What was left out or changed, such as empty rows.")
 
 
 def _fields(
@@ -98,7 +99,8 @@ def _upload(
             raise
         raise UserError([_without_path(problem, source.path) for problem in error.problems]) from None
     faults = [ProblemError(pointer=one.where, detail=one.what, hint=one.hint) for one in found.problems]
-    return Uploaded(count=count, good=found.good, faulty=len(found.faulty), errors=faults, first=found.first)
+    good, faulty = found.good, len(found.faulty)
+    return Uploaded(count=count, good=good, faulty=faulty, errors=faults, first=found.first, notes=found.notes)
 
 
 def _without_path(problem: Problem, path: Path) -> Problem:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,8 +14,11 @@ from nicegui import ui
 from nicegui.events import UploadEventArguments
 
 from evalflow.app.studio import uploads
+from evalflow.app.studio.cases import Fields
 from evalflow.app.studio.datasets import own_row
 from evalflow.app.studio.space import Workspace
+from evalflow.cells import CellType
+from evalflow.config.schema import FieldSource, FieldValue
 from evalflow.errors import Problem, UserError
 from evalflow.report.wording import counted
 from evalflow.web.pages.cases import case_table, declared_row
@@ -202,13 +205,15 @@ class ImportReview:
                 button("Start over", self._start_over)
         reveal(wrong, focus=True)
 
-    def _show(self, examined: uploads.Examined, fields: dict[str, str]) -> None:
+    def _show(self, examined: uploads.Examined, fields: Fields) -> None:
         self._result.clear()
         with self._result, ui.element("div").classes("section stack"):
             errors = f", {counted(len(examined.faulty), 'row')} with errors" if examined.faulty else ""
             text(f"{counted(examined.good)} ready{errors}", "h2")
             if examined.faulty:
                 _row_errors(examined.problems)
+            for note in examined.notes:
+                text(note[0].upper() + note[1:], "p", "muted small")
             if examined.first:
                 text("Preview of the first cases", "h3")
                 with case_table():
@@ -222,7 +227,7 @@ class ImportReview:
                     self._download_button(examined)
                 button("Start over", self._start_over)
 
-    async def _import(self, examined: uploads.Examined, fields: dict[str, str], by: ui.button) -> None:
+    async def _import(self, examined: uploads.Examined, fields: Fields, by: ui.button) -> None:
         skip = bool(examined.faulty)
         added = await forms.attempt(
             lambda: uploads.upload_cases(self._workspace, self._dataset, self._source, fields, skip_faulty=skip), by=by
@@ -296,6 +301,13 @@ _FIELDS = {
     "facts": "Facts that a simulated user knows",
     "vars": "Additional inputs, as an object",
 }
+_TYPED: dict[str, CellType] = {
+    "Additional input: number": "number",
+    "Additional input: true or false": "boolean",
+    "Additional input: list": "list",
+    "Additional input: JSON": "json",
+}
+"""Columns that are no case field and not text, by what the page calls them."""
 _RIVALS = {"question": "messages", "messages": "question"}
 """Both fields give the conversation, so a file can use only one of them."""
 
@@ -309,18 +321,21 @@ class ColumnMapping:
             for column in columns:
                 self._row(column, on_change)
 
-    def read(self) -> dict[str, str] | None:
-        """The column of each case field; None if the choice is invalid (the error is shown at the column)."""
-        fields: dict[str, str] = {}
+    def read(self) -> dict[str, FieldValue] | None:
+        """The column of each field and input; None if the choice is invalid (the error is shown at the column)."""
+        fields: dict[str, FieldValue] = {}
         faults: dict[str, str] = {}
         for column, picked in self._picks.items():
             field = picked.value
-            if field and field in fields:
+            if field in _TYPED:
+                fields[column] = FieldSource(column=column, type=_TYPED[field])
+            elif field and field in fields:
                 faults[column] = f"already used for column {fields[field]}"
             elif field:
                 fields[field] = column
         for column, picked in self._picks.items():
-            if column in _FIELDS and not picked.value and column not in fields and _RIVALS.get(column) not in fields:
+            is_input = not picked.value or picked.value in _TYPED
+            if column in _FIELDS and is_input and column not in _declared(fields) and _RIVALS.get(column) not in fields:
                 faults[column] = "a column with this name is always that field; rename the column in the file"
             picked.error = faults.get(column)
         return None if faults else fields
@@ -330,10 +345,15 @@ class ColumnMapping:
             with ui.element("div"):
                 text(column.name or "(no name)", classes="mono")
                 text(clipped(column.example) or "(empty)", classes="small muted line")
-            options = {"": "Additional input", **_FIELDS}
+            options = {"": "Additional input", **_FIELDS, **{name: name for name in _TYPED}}
             picked = ui.select(options, value=column.field or "", on_change=on_change).props("outlined dense")
             picked.props["aria-label"] = f"What {column.name} is"
         self._picks[column.name] = picked
+
+
+def _declared(fields: Mapping[str, FieldValue]) -> set[str]:
+    """The case fields that columns are chosen for."""
+    return {name for name, column in fields.items() if isinstance(column, str)}
 
 
 _ENDINGS = (".xlsx", ".csv", ".tsv", ".jsonl", ".json")

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from evalflow.app.studio import cases, datasets, uploads
-from evalflow.app.studio.cases import cases_at
+from evalflow.app.studio.cases import Fields, cases_at
 from evalflow.app.studio.space import WORKBOOKS, Workspace
 from evalflow.app.studio.uploads import CaseFile, columns_of, examine_upload, faulty_rows, sheets_of, upload_cases
+from evalflow.config.schema import FieldSource
 from evalflow.errors import UserError
 
+from ...datasets import test_odd_values as odd
 from ...datasets.workbooks import workbook
 
 MIXED = {
@@ -126,6 +128,42 @@ def test_one_case_is_added_and_its_faults_stand_at_its_fields(space: Workspace) 
     assert [problem.key for problem in refused.value.problems] == ["id"]
     with pytest.raises(UserError, match="in it more than once: 'x'"):
         cases.add_cases(space, "mine", [{"id": "x", "question": "q"}, {"id": "x", "question": "r"}])
+
+
+@pytest.mark.parametrize("write", [odd.as_csv, odd.xlsx, odd.jsonl, odd.json_list], ids=lambda one: one.__name__)
+def test_texts_that_look_like_something_else_are_kept(
+    space: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: odd.Write
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [{"question": one, "reference": one, "label": one, "note": one} for one in odd.TEXTS]
+    source = CaseFile(write([{"question": None}, *rows]))
+    fields: Fields = {"expected": "label"}
+    examined = examine_upload(space, "mine", source, fields)
+    assert (examined.good, examined.problems) == (len(rows), [])
+    assert list(examined.notes) == ([] if write is odd.xlsx else ["1 empty row is left out"])
+    assert upload_cases(space, "mine", source, fields) == len(rows)
+    for case, one in zip(cases.list_cases(space, "mine").items, odd.TEXTS, strict=True):
+        assert case.question == one
+        assert (case.body["reference"], case.body["expected"], case.body["vars"]) == (one, one, {"note": one})
+
+
+def test_columns_are_read_as_the_types_that_are_chosen(space: Workspace, tmp_path: Path) -> None:
+    path = tmp_path / "typed.csv"
+    path.write_text("question,stars,ids\nq,4.50,a|b\nr,,\nq,4.50,a|b\ns,many,\n", encoding="utf-8")
+    fields: Fields = {"score": FieldSource(column="stars", type="number"), "ids": FieldSource(type="list")}
+    examined = examine_upload(space, "mine", CaseFile(path), fields)
+    assert [row.get("vars") for row in examined.first] == [
+        {"score": 4.5, "ids": ["a", "b"]},
+        None,
+        examined.first[0]["vars"],
+    ]
+    assert examined.notes[0].startswith("1 row without an id equals an earlier one")
+    (problem,) = examined.problems
+    assert (problem.where, problem.what.split(";")[0]) == (
+        "line 5", "column 'stars': expected a number, got the text 'many'"
+    )  # fmt: skip
+    with pytest.raises(UserError, match="there is no column 'star'"):
+        examine_upload(space, "mine", CaseFile(path), {"score": FieldSource(column="star", type="number")})
 
 
 @pytest.mark.parametrize("mark", ["", "\ufeff"], ids=["plain", "with a byte order mark"])

@@ -40,7 +40,7 @@ def test_a_file_is_previewed_and_then_taken_in(api: Api, dataset: str) -> None:
 
 
 def test_what_is_wrong_with_a_row_is_said_and_others_can_be_taken(api: Api, dataset: str) -> None:
-    lines = b'{"id": "a", "question": "?"}\n{"id": "a", "question": "!"}\n{"question": 3}\n'
+    lines = b'{"id": "a", "question": "?"}\n{"id": "a", "question": "!"}\n{"question": [3]}\n'
     refused = upload(api, dataset, lines, "format=jsonl")
     assert refused.status == 422
     said = [fault["detail"] for fault in refused.json["errors"]]
@@ -48,6 +48,20 @@ def test_what_is_wrong_with_a_row_is_said_and_others_can_be_taken(api: Api, data
     assert count(api, dataset) == 0
     taken = upload(api, dataset, lines, "format=jsonl&skip_faulty=true").json
     assert (taken["count"], taken["faulty"], len(taken["errors"])) == (1, 2, 2)
+
+
+def test_columns_have_types_and_what_was_left_out_is_noted(api: Api, dataset: str) -> None:
+    fields = quote(json.dumps({"score": {"column": "stars", "type": "number"}}))
+    body = b"question,stars\nq,4.50\n,\nq,4.50\n"
+    taken = upload(api, dataset, body, f"format=csv&fields={fields}").json
+    assert (taken["count"], [row["vars"] for row in taken["first"]]) == (2, [{"score": 4.5}] * 2)
+    assert [note.partition(";")[0] for note in taken["notes"]] == [
+        "1 empty row is left out", "1 row without an id equals an earlier one",
+    ]  # fmt: skip
+    refused = upload(
+        api, dataset, body, "format=csv&fields=" + quote('{"score": {"column": "stars", "type": "nummer"}}')
+    )
+    assert "unknown type 'nummer'; known: text, number, boolean, list, json" in refused.body.decode()
 
 
 @pytest.mark.parametrize(
