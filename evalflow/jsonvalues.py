@@ -6,7 +6,8 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import date, time
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -201,8 +202,21 @@ def look_up(path: str, fields: Mapping[str, Any]) -> Any:
 
 
 def written(value: Any) -> str:
-    """Text unchanged; anything else as JSON, so that 3 and "3" read the same."""
+    """Text unchanged; anything else as JSON, so that 3 and "3" read the same, records such as contexts as objects.
+
+    ValueError for an object that JSON has no like of.
+    """
     return value if isinstance(value, str) else _ENCODER.encode(value)
 
 
-_ENCODER = json.JSONEncoder(ensure_ascii=False, sort_keys=True, default=str)  # making one takes longer than using it
+def _object_of(value: Any) -> dict[str, Any] | str:
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if not is_dataclass(value) or isinstance(value, type):
+        raise ValueError(f"an object of the class {type(value).__qualname__} cannot be written as JSON")
+    found = {field.name: getattr(value, field.name) for field in fields(value)}
+    return {name: one for name, one in found.items() if one is not None}
+
+
+# Making one takes longer than using it.
+_ENCODER = json.JSONEncoder(ensure_ascii=False, sort_keys=True, default=_object_of)

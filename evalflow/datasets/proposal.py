@@ -16,6 +16,7 @@ USUAL: dict[str, tuple[str, ...]] = {
     ),
     "reference": (
         "ideal_answer", "reference_answer", "expected_output", "expected_answer", "ground_truth", "groundtruth",
+        "ground_truths",
         "gold_answer", "golden_answer", "gold", "target", "ideal", "correct_answer", "reference_output",
     ),
     "contexts": (
