@@ -86,6 +86,8 @@ class OpenAIJudge:
     def ask(self, ask: Ask) -> CoroutineType[Any, Any, Reply]:
         if self._weighs(ask):
             return self._ask_weighed(ask)
+        if ask.logprobs and self._config.logprobs and ask.items is None:
+            self._note_unweighed(ask.samples, f"a call of a tool has none, by {self._role}.mode=tools")
         return self._ask_once(ask) if ask.samples == 1 else self._drawn(ask)
 
     async def _ask_weighed(self, ask: Ask) -> Reply:
@@ -102,17 +104,19 @@ class OpenAIJudge:
         except CallError as error:
             raise _charged([error], [first], str(error)) from None
 
-    def _note_unweighed(self, samples: int) -> None:
+    def _note_unweighed(self, samples: int, why: str = "they cannot be read from its replies") -> None:
         if samples in self._noted:
             return
         self._noted.add(samples)
         key = f"{self._role}.logprobs"
-        what = f"{self.info.name}: {key} is true, and token probabilities cannot be read from its replies"
+        what = f"{self.info.name}: {key} is true, and gives no token probabilities: {why}"
         if samples == 1:
             note(f"{what}; scores that would be weighted by them are not")
-        else:
+        elif self._config.gives_logprobs:
             cost = f"such a score draws {samples} samples, with {samples + 1} requests instead of 1"
             note(f"{what}; {cost}; {key}=false saves the first one")
+        else:
+            note(f"{what}; such a score draws {samples} samples, with {samples} requests instead of 1")
 
     async def close(self) -> None:
         await self._client.close()

@@ -23,10 +23,9 @@ if TYPE_CHECKING:
 _BLANK = " \t\r\n\ufeff\u200b"
 _STRICT, _LOOSE = json.JSONDecoder(), json.JSONDecoder(strict=False)
 _FENCE = re.compile(r"(?:```|~~~)[\w+-]*")
-_IN_FENCE = re.compile(rf"\A[{_BLANK}]*{_FENCE.pattern}[{_BLANK}]*(.*?)[{_BLANK}]*(?:```|~~~)[{_BLANK}]*\Z", re.DOTALL)
 _TRAILING_COMMA = re.compile(r'("(?:[^"\\]|\\.)*+")|,(?=\s*[}\]])', re.DOTALL)
-_OBJECT = re.compile(r"\{\s*[\"']")
-_SIGN = re.compile(r'"(?:[^"\\]|\\.)*+"|[{}]', re.DOTALL)
+_OBJECT = re.compile(r"\{\s*[\"']|\[")
+_SIGN = re.compile(r'"(?:[^"\\]|\\.)*+"|[{}\[\]]', re.DOTALL)
 _HOLDERS = frozenset({"arguments", "parameters", "args", "input", "tool_input", "function", "properties"})
 _FRAMES = frozenset({"name", "type", "id", "title", "description", "required", "additionalproperties", "$schema"})
 _DEEPEST = 4  # wrappers within each other
@@ -94,8 +93,11 @@ def _is_blank(text: str) -> bool:
 
 def _whole(text: str) -> str:
     """A text without a fence and blanks around it."""
-    inside = _IN_FENCE.match(text)
-    return (inside[1] if inside and "```" not in inside[1] else text).strip(_BLANK)
+    whole = text.strip(_BLANK)
+    opening = _FENCE.match(whole)
+    if opening and whole.endswith(("```", "~~~")) and "```" not in (inside := whole[opening.end() : -3]):
+        return inside.strip(_BLANK)
+    return whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,11 +240,14 @@ def _values(text: str) -> Iterator[_Found]:
 
 def _broken_end(text: str, start: int) -> int:
     """Where the search continues after a brace that begins no JSON: behind the object that it seems to begin."""
-    if not _OBJECT.match(text, start):
-        return start + 1
+    return _closed(text, start) if _OBJECT.match(text, start) else start + 1
+
+
+def _closed(text: str, start: int) -> int:
+    """The end of the object or list that begins at a place; the end of the text if it is not closed."""
     depth = 0
     for sign in _SIGN.finditer(text, start):
-        depth += {"{": 1, "}": -1}.get(sign[0], 0)
+        depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(sign[0], 0)
         if depth == 0:
             return sign.end()
     return len(text)
@@ -250,19 +255,22 @@ def _broken_end(text: str, start: int) -> int:
 
 def _decoded(text: str, start: int) -> _Found | None:
     """The JSON value that begins at a place; with raw control characters and trailing commas, if it must be."""
-    repaired: str | None = None
-    for comma in (False, True):
-        if comma:
-            repaired = text[:start] + _TRAILING_COMMA.sub(lambda found: found[1] or " ", text[start:])
-            if repaired == text:
-                return None
-        for decoder, control in ((_STRICT, False), (_LOOSE, True)):
-            try:
-                value, end = decoder.raw_decode(repaired or text, start)
-            except (ValueError, RecursionError):
-                continue
-            notes = ("raw control characters",) * control + ("trailing comma",) * comma
-            return _Found(value, start, end, notes)
+    found = _loosely(text, start)
+    if found is not None or not _OBJECT.match(text, start):
+        return found
+    end = _closed(text, start)
+    repaired = _TRAILING_COMMA.sub(lambda comma: comma[1] or " ", text[start:end])
+    found = _loosely(repaired, 0) if repaired != text[start:end] else None
+    return found and _Found(found.value, start, start + found.end, (*found.notes, "trailing comma"))
+
+
+def _loosely(text: str, start: int) -> _Found | None:
+    for decoder, notes in ((_STRICT, ()), (_LOOSE, ("raw control characters",))):
+        try:
+            value, end = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            continue
+        return _Found(value, start, end, notes)
     return None
 
 

@@ -209,6 +209,16 @@ async def test_samples_are_drawn_where_no_token_probabilities_can_be_read(
     assert all("draws 3 samples, with 4 requests instead of 1; judge.logprobs=false" in text for text in notes)
 
 
+async def test_a_call_of_a_tool_has_no_token_probabilities_which_is_noted(
+    build: Build, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Endpoint(lambda _: reply(GOOD)) as endpoint:
+        await build(endpoint.url, logprobs=True, mode="tools").ask(replace(ASK, logprobs=True, samples=3))
+        await build(endpoint.url, logprobs=False, mode="tools").ask(replace(ASK, logprobs=True, samples=3))
+    [one] = [record.getMessage() for record in caplog.records if record.levelno == NOTE]
+    assert "judge.mode=tools; such a score draws 3 samples, with 3 requests instead of 1" in one
+
+
 async def test_a_grade_that_cannot_be_weighted_is_noted_too(build: Build, caplog: pytest.LogCaptureFixture) -> None:
     async with Endpoint(lambda _: reply(GOOD, as_text=True)) as endpoint:
         judge = build(endpoint.url, logprobs=True, mode="json")

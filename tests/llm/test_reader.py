@@ -225,6 +225,22 @@ def test_numbers_of_results_are_dropped_unless_they_say_that_the_order_is_anothe
         read(numbered(2, 1, 3), Opinions, ["a", "b", "c"])
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a":' * 200_000,
+        "{" * 1_000_000,
+        "[" * 1_000_000,
+        '{"a": [1,], ' * 50_000,
+        "<think>" * 9_999,
+        "```" + " " * 1_000_000,
+    ],
+)
+def test_a_long_text_is_refused(text: str) -> None:
+    with pytest.raises(InvalidReply):
+        read(text)
+
+
 texts = st.text(st.characters(codec="utf-8"), max_size=40)
 prose = st.text(st.characters(codec="utf-8", exclude_characters='{}[]"`~<>|◁▷'), max_size=40)
 valid = st.builds(lambda why, grade: {"why": why, "grade": grade}, texts, st.integers(1, 5))
