@@ -89,7 +89,8 @@ def test_every_value_is_read_kept_or_listed(data: dict[str, Any], looked_at: lis
         elif number % 3 == 1 and row.child(name).get("a") is not None:
             read.add(f"{name}.a")
         elif number % 3 == 2:
-            read |= {f"{name}[{at}].b" for at, one in enumerate(row.children(name)) if one.get("b") is not None}
+            items = [at for at, one in enumerate(row.children(name)) if one.get("b") is not None]
+            read |= {place for at in items for place in (f"{name}[{at}].b", f"{name}.b")}
     kept = list(leaves(row.rest())) if keep else []
     row.close(ledger)
     found = [*read, *kept, *(one.what.removeprefix("column ") for one in ledger.left_out)]
