@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import isfinite
 from typing import Any, cast
 
@@ -141,6 +141,18 @@ class Columns:
 
     def _wrapped(self, value: Mapping[str, Any], name: str) -> Columns:
         return Columns(value, self.where, f"{self.path}{name}.")
+
+
+def leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """The numbers, texts and booleans in a value, each with the last key that leads to it."""
+    if isinstance(value, Mapping):
+        for name, inner in cast("Mapping[str, Any]", value).items():
+            yield from leaves(inner, name)
+    elif isinstance(value, list):
+        for inner in as_list(value):
+            yield from leaves(inner, key)
+    elif not is_missing(value):
+        yield key, value
 
 
 def finite(value: Any, ledger: Ledger, where: str) -> Any:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from evalflow.datasets import irregular
 from evalflow.datasets.messages import read_messages
-from evalflow.importers.columns import is_missing, parsed
+from evalflow.importers.columns import is_missing, leaves, parsed
 from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.jsonvalues import as_list, as_map
 from evalflow.records.answers import Message
@@ -43,11 +43,11 @@ def read_turns(items: Iterable[Any], ledger: Ledger, where: str, *, ordered: boo
     broken: list[tuple[Any, str]] = []
     for item in items:
         try:
-            read_messages([item])
+            alone = read_messages([item])
         except ValueError as error:
             broken.append((item, str(error).removeprefix("item 0: ")))
         else:
-            taken.append(item)
+            taken.append(_with_rest(item, alone))
     found = list(read_messages(taken))
     for number, fault in irregular(found) if ordered else ():
         raise Untranslatable(f"its messages cannot be asked as they are: message {number + 1} {fault}")
@@ -58,6 +58,18 @@ def read_turns(items: Iterable[Any], ledger: Ledger, where: str, *, ordered: boo
     if pictures := sum(len(message.parts) - _texts(message) for message in found):
         ledger.take("images and other parts", pictures)
     return found
+
+
+def _with_rest(item: Any, messages: Sequence[Message]) -> Any:
+    """The item, with its content in the metadata if that says more than the message, such as where a text is from."""
+    known = as_map(item)
+    noted = as_map(known.get("metadata"))
+    if not isinstance(known.get("content"), Mapping | list) or (noted == {} and known.get("metadata")):
+        return item
+    content: Any = known["content"]
+    kept = "\n".join(str(one) for _, one in leaves(message_rows(messages)))
+    is_whole = all(key == "type" or str(one) in kept for key, one in leaves(content))
+    return item if is_whole else {**known, "metadata": {**noted, "content": content}}
 
 
 def _texts(message: Message) -> int:

@@ -239,6 +239,8 @@ def input_of(given: Any, ledger: Ledger, where: str) -> dict[str, Any]:
     listed = inner or listed
     if are_messages(listed):
         messages = read_turns(listed, ledger, where, ordered=True)
+        if not messages:
+            raise Untranslatable("none of its messages can be read")
         rest = {str(name): value for name, value in known.items() if name != "messages"}
         return {"messages": message_rows(messages), **({"vars": rest} if rest else {})}
     rest = {str(name): value for name, value in known.items()}

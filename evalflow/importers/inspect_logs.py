@@ -196,7 +196,7 @@ def _answer(row: Columns, ledger: Ledger) -> dict[str, Any]:
     answer = messages[0]
     if completion == answer.content:
         output.get("completion")
-    about = {"thoughts": answer.metadata["thoughts"]} if answer.metadata and "thoughts" in answer.metadata else {}
+    about = dict(answer.metadata or {})
     return {"answer": answer.content, **({"metadata": about} if about else {})}
 
 

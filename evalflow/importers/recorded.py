@@ -259,7 +259,7 @@ class RecordedCases:
             imported.notes.append(
                 f"{self.repeated:,} {'rows' if self.repeated > 1 else 'row'} of {file} {what}: ID#2 and so on"
             )
-        imported.datasets[key] = dataset_option(key, f"Cases of {file}.", name=source.name, **loose)
+        imported.datasets[key] = dataset_option(key, f"Cases of {file}.", name=key, **loose)
         like = self._like(file)
         old = [self._declare_score(key, name, score, file) for name, score in self.scores.keys.items()]
         complete = self.recorded == self.file.count and self.answered
