@@ -52,6 +52,7 @@ NAVIGATION: Mapping[str, Mapping[str, str]] = {
         "Checks of a case": "checks.md",
         "Rules": "rules.md",
         "Replies": "replies.md",
+        "Requests": "requests.md",
         "Decision graphs": "graphs.md",
         "G-Eval": "g-eval.md",
         "Agents": "agents.md",

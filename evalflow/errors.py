@@ -63,10 +63,24 @@ def _reduced(self: BaseException) -> tuple[Any, ...]:
     return _restored, (type(self), self.args, self.__dict__)
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """How an endpoint refused a request: the HTTP status, its words, and the parameter that it names, if any."""
+
+    status: int
+    text: str
+    param: str | None = None
+
+
 class EvalflowError(Exception):
-    """Base of all errors that end a run on purpose."""
+    """Base of all errors that end a run on purpose.
+
+    Attributes:
+        refusal: The endpoint's words, if it refused a request that it will refuse again.
+    """
 
     exit_code: ClassVar[int] = 5
+    refusal: Refusal | None = None
     __reduce__ = _reduced
 
 

@@ -54,7 +54,9 @@ class BatchGateway:
                 return outcome
             if outcome.decision == "stop":
                 hint = self._key_hint if outcome.error_type == "authentication" else outcome.hint
-                raise InfrastructureError(f"{self._service.name}: {outcome.message}", hint)
+                error = InfrastructureError(f"{self._service.name}: {outcome.message}", hint)
+                error.refusal = outcome.refusal
+                raise error
             if outcome.decision == "give_up":
                 raise call_error(outcome, outcome.message, None)
             if attempt == self._attempts:

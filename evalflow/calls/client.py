@@ -19,6 +19,7 @@ from evalflow.calls.connections import Connections
 from evalflow.calls.faults import CHAT, RETRIED, CallFault, Dialect, excerpt
 from evalflow.calls.http import HttpRequest, Response, Transport, TransportError
 from evalflow.calls.limiter import Limiter, Limiters, rest_s, retry_after_s
+from evalflow.calls.refusals import RefusedSettings
 from evalflow.errors import CallError, InfrastructureError
 from evalflow.jsonvalues import mended
 from evalflow.records import Spend, Usage
@@ -241,7 +242,9 @@ class Gateway:
             raise InfrastructureError(what, hint)
         if fault.decision == "stop":
             hint = self._key_hint if fault.error_type == "authentication" and self._key_hint else fault.hint
-            raise InfrastructureError(f"{self._where}: {fault.message}", hint) from None
+            error = InfrastructureError(f"{self._where}: {fault.message}", hint)
+            error.refusal = fault.refusal
+            raise error from None
         if fault.decision == "give_up":
             raise call_error(fault, fault.message, elapsed_s)
         impatient = fault.unreachable and not self._watchdog.answered
@@ -278,7 +281,9 @@ def call_error(fault: CallFault, message: str, elapsed_s: float | None) -> CallE
         return CallError(fault.error_type, message, fault.raw)
     usage, cost_usd = (None, None) if fault.error_type in MAYBE_PAID else (Usage(), 0.0)
     spend = Spend(requests=1, usage=usage, cost_usd=cost_usd, latency_s=elapsed_s)
-    return CallError(fault.error_type, message, fault.raw, spend)
+    error = CallError(fault.error_type, message, fault.raw, spend)
+    error.refusal = fault.refusal
+    return error
 
 
 def of_status(response: Response) -> CallFault:
@@ -305,13 +310,18 @@ SERVICE = Dialect(of_status, "target.url", "check target.url, and that the servi
 
 @dataclass(frozen=True, slots=True)
 class CallSession:
-    """Shared by all judges and targets of a run, so that limits apply across them."""
+    """Shared by all judges and targets of a run, so that limits apply across them.
+
+    Attributes:
+        refused: What each endpoint does not take of the requests to a model.
+    """
 
     limiters: Limiters = field(default_factory=Limiters)
     single_flight: SingleFlight = field(default_factory=SingleFlight)
     budget: Budget | None = None
     connections: Connections | None = None  # the only addresses that they may call; None: any
     batches: BatchDesk | None = None  # None: everything is sent directly
+    refused: dict[tuple[str, str], RefusedSettings] = field(default_factory=dict[tuple[str, str], RefusedSettings])
 
     def close(self) -> None:
         self.single_flight.close()

@@ -12,6 +12,7 @@ from typing import Any, Literal, cast
 
 from evalflow.calls.http import Response, TransportError
 from evalflow.calls.limiter import retry_after_s
+from evalflow.errors import Refusal
 
 Decision = Literal["retry", "give_up", "stop"]
 
@@ -24,6 +25,8 @@ CONTEXT = re.compile(
 )
 RETRIED = frozenset({408, 409, 425, 429})
 EXCERPT = 300
+_READ = 4000  # bytes of a refusal that are searched for settings
+_OF_REQUESTS = frozenset({"bad_request", "request", "authentication", "not_found", "context_length"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,7 @@ class CallFault:
     raw: str | None = None
     retry_after_s: float | None = None
     unreachable: bool = False
+    refusal: Refusal | None = None  # of a request that would be refused again
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +89,12 @@ def of_status(response: Response) -> CallFault:
         message = f"HTTP {response.status}: redirected to {place}, which is not followed"
         hint = "set base_url to the final address, without /chat/completions"
     wait = retry_after_s(response.headers) if decision == "retry" else None
-    return CallFault(decision, error_type, message, hint, excerpt(response.body), wait)
+    refusal = None
+    if error_type in _OF_REQUESTS:
+        param = details.get("param")
+        whole = f"{text} {response.body[:_READ].decode('utf-8', 'replace')}"
+        refusal = Refusal(response.status, whole, param if isinstance(param, str) else None)
+    return CallFault(decision, error_type, message, hint, excerpt(response.body), wait, refusal=refusal)
 
 
 def _verdict(status: int, codes: set[str], text: str) -> tuple[Decision, str, str]:

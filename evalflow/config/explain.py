@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, RootModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from evalflow.config.parameters import KNOWN
 from evalflow.errors import Problem, did_you_mean
 
 COMMAND_LINE = "command line"
@@ -82,7 +83,10 @@ def _problem(
     on_line = any(key == full or (full.startswith(f"{key}.") and "." in key) for key in changed)
     where = COMMAND_LINE if on_line else str(file or "configuration")
     if detail["type"] == "extra_forbidden":
-        return Problem(unknown_key(full), where, did_you_mean(path[-1], keys), full)
+        hint = did_you_mean(path[-1], keys)
+        if "parameters" in keys and path[-1] in KNOWN:
+            hint = _as_parameter(full.removesuffix(f".{path[-1]}"), path[-1])
+        return Problem(unknown_key(full), where, hint, full)
     if detail["type"] == "missing":
         return Problem(f"{full} is required", where, f"add {full}=... or the key to the file", full)
     if detail["type"] == "union_tag_invalid":
@@ -101,6 +105,13 @@ def _problem(
     if detail["type"] == "list_type" and on_line and isinstance(shown, str) and shown:
         hint = "brackets make a list: " + shlex.quote(f"{full}=[{','.join(shown.split())}]")
     return Problem(f"{full}: {what if what[:2].isupper() else what[0].lower() + what[1:]}{got}", where, hint, full)
+
+
+def _as_parameter(parent: str, name: str) -> str:
+    """How to send a parameter of requests that was taken for a key."""
+    if name == "extra_body":
+        return f"its entries are parameters of the requests: '{parent}.parameters={{NAME: VALUE}}'"
+    return f"it is a parameter of the requests: '{parent}.parameters={{{name}: VALUE}}'"
 
 
 def _walk(model: type[BaseModel], loc: Sequence[int | str]) -> tuple[list[str], list[str]]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, SerializeAsAny, WithJsonSchema, model_validator
 
+from evalflow.config.parameters import LIMIT, OWN_KEYS, checked
 from evalflow.config.schema import EmbedderConfig, HttpAddress, JudgeConfig, Strict, Word
 from evalflow.errors import did_you_mean
 
@@ -112,13 +113,25 @@ class EndpointConfig(RemoteModelConfig):
     """Settings of every chat model, judge or target.
 
     Attributes:
+        temperature: The sampling temperature; null: not sent.
+        max_tokens: The most tokens of a reply; null: not sent, so that the endpoint's own limit applies.
+        parameters: Further parameters of each request, passed on as they are: {reasoning_effort: low, top_p: 0.9}.
+            max_completion_tokens replaces max_tokens; null removes temperature or max_tokens.
         batch: Whether a run sends its calls as batches, at `price.batch` of the price, in the format that goes with
             base_url; openai, anthropic or gemini: in that format.
     """
 
+    typed: ClassVar[bool] = False  # whether replies have a type, and so requests a form that evalflow sets
     temperature: float | None = Field(default=0.0, ge=0, le=2)
     max_tokens: int | None = Field(default=None, ge=1)
+    parameters: dict[str, Any] | None = None
     batch: bool | BatchFormat = False
+
+    @property
+    def longest_reply(self) -> int | None:
+        """The most tokens of a reply, whichever parameter limits it; None without a limit."""
+        limit = (self.parameters or {}).get(LIMIT)
+        return limit if isinstance(limit, int) else self.max_tokens
 
     @property
     def batch_format(self) -> BatchFormat | None:
@@ -131,6 +144,14 @@ class EndpointConfig(RemoteModelConfig):
     @property
     def charged(self) -> Price | None:
         return self.price.by_batch() if self.price and self.batch else self.price
+
+    @model_validator(mode="after")
+    def _checked_parameters(self) -> Self:
+        if self.parameters is None:
+            return self
+        removed = [name for name in OWN_KEYS if name in self.parameters]
+        kept = checked(self.parameters, typed=self.typed)
+        return self.model_copy(update={**dict.fromkeys(removed), "parameters": kept or None})
 
     @model_validator(mode="after")
     def _batched(self) -> Self:
@@ -148,6 +169,7 @@ class TypedReplyConfig(EndpointConfig):
         reasks: How often an invalid reply is sent back with its errors.
     """
 
+    typed = True
     mode: Literal["json_schema", "tools", "json", "md_json"] = "json_schema"
     strict: bool = False
     reasks: int = Field(default=2, ge=0, le=20)

@@ -11,10 +11,13 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
+from evalflow.config.parameters import LIMIT
 from evalflow.jsonvalues import as_list
 from evalflow.llm.finish_reasons import finish_reason
 
-_KEPT = ("model", "max_tokens", "temperature")
+_TRANSLATED = frozenset({
+    "messages", "tools", "tool_choice", "response_format", "logprobs", "top_logprobs", LIMIT,
+})  # fmt: skip
 _STATUS = {
     "authentication_error": 401, "billing_error": 402, "permission_error": 403, "not_found_error": 404,
     "request_too_large": 413, "rate_limit_error": 429, "api_error": 500, "timeout_error": 504, "overloaded_error": 529,
@@ -28,7 +31,9 @@ _DATA = re.compile(r"data:(?P<type>[^;,]+);base64,")
 
 def as_message(body: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters of a message for the body of a chat request."""
-    found: dict[str, Any] = {name: body[name] for name in _KEPT if name in body}
+    found: dict[str, Any] = {name: value for name, value in body.items() if name not in _TRANSLATED}
+    if LIMIT in body:
+        found["max_tokens"] = body[LIMIT]
     system = instructions(body)
     if system:
         found["system"] = "\n\n".join(system)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, NotRequired, TypeVar
@@ -20,7 +20,10 @@ from evalflow.calls.cache_store import Entry, key_of
 from evalflow.calls.client import PROBE_PATH, CallSession, MalformedReply, RetryPolicy
 from evalflow.calls.http import HttpRequest, Response, Transport
 from evalflow.config.judges import EndpointConfig, Price, RemoteModelConfig
+from evalflow.config.parameters import LIMIT
+from evalflow.errors import CallError, InfrastructureError
 from evalflow.frozen import record
+from evalflow.llm.adapting import AdaptedRequests
 from evalflow.llm.endpoint import by_batch, connect
 from evalflow.llm.finish_reasons import finish_reason
 from evalflow.llm.sdk import OPENAI_URL
@@ -205,15 +208,21 @@ class ChatClient:
     ) -> None:
         session = session or CallSession()
         self._gateway, self._place = connect(
-            config, role, session, reply_tokens=config.max_tokens, transport=transport, policy=policy
+            config, role, session, reply_tokens=config.longest_reply, transport=transport, policy=policy
         )
         self.single_flight = session.single_flight
         self._batches = session.batches if config.batch else None
         self._by_batch = by_batch(config, role, session)
         self._direct_price, self._batch_price = config.price, config.charged
         self._timeout_s = config.timeout_s
-        self._reply_tokens = float(min(REPLY_TOKENS, config.max_tokens or REPLY_TOKENS))
+        self._reply_tokens = float(min(REPLY_TOKENS, config.longest_reply or REPLY_TOKENS))
         self._fixed = _fixed(config)
+        self._settings = AdaptedRequests(config, role, session)
+
+    @property
+    def gives_logprobs(self) -> bool:
+        """Whether token probabilities may be asked for: the endpoint has not refused them yet."""
+        return self._settings.gives_logprobs
 
     def request(self, body: Mapping[str, Any], kind: str = "") -> HttpRequest:
         """Build a request. Calls of one kind, such as a metric's step, should take about the same time."""
@@ -221,11 +230,23 @@ class ChatClient:
         tokens = len(data) / BYTES_A_TOKEN + self._reply_tokens
         return HttpRequest("POST", PATH, data, self._timeout_s, kind, tokens)
 
-    def complete(self, request: HttpRequest, key: bytes, turn: int = 0) -> Coroutine[Any, Any, Completion]:
-        """Send a request, by batch where the run collects them. `key` and `turn` are as of `BatchGateway.send`."""
-        if self._by_batch is not None and self._batches is not None and self._batches.collecting:
-            return self._by_batch.send(request, self._decode, key, turn)
-        return self._gateway.send(request, self._decode)
+    async def complete(self, request: HttpRequest, key: bytes, turn: int = 0) -> Completion:
+        """Send a request, by batch where the run collects them. `key` and `turn` are as of `BatchGateway.send`.
+
+        A setting that the endpoint refuses is left out of this request and of all later ones, where that is safe. The
+        cache's key stays that of the request as it was declared.
+        """
+        by_batch = self._batches is not None and self._batches.collecting
+        while True:
+            sent = self._settings.applied(request)
+            try:
+                if by_batch and self._by_batch is not None:
+                    return await self._by_batch.send(sent, self._decode, key, turn)
+                return await self._gateway.send(sent, self._decode)
+            except (CallError, InfrastructureError) as error:
+                # A batch would take as long once more.
+                if by_batch or not self._settings.adapts(sent, error):
+                    raise self._settings.named(sent, error) from None
 
     @property
     def _price(self) -> Price | None:
@@ -299,6 +320,8 @@ def canonical(body: Mapping[str, Any]) -> bytes:
 def identity(kind: str, config: BaseModel, fields: tuple[str, ...], extra: object = None) -> str:
     """A digest of the settings that determine replies. User and password in an address are left out."""
     decisive = config.model_dump(mode="json", include=set(fields))
+    if decisive.get("parameters") is None:
+        decisive.pop("parameters", None)
     if decisive.get("base_url"):
         decisive["base_url"] = without_user(decisive["base_url"])
     values = [kind, decisive, extra]
@@ -306,9 +329,15 @@ def identity(kind: str, config: BaseModel, fields: tuple[str, ...], extra: objec
 
 
 def _fixed(config: EndpointConfig) -> dict[str, Any]:
-    """The parameters of every request. OpenAI and Azure have renamed max_tokens; others know only the old name."""
+    """The parameters of every request. OpenAI and Azure have renamed max_tokens; others know only the old name.
+
+    The new name among `parameters` replaces it anywhere.
+    """
     host = urlsplit(config.base_url or OPENAI_URL).hostname or ""
     renamed = host == "api.openai.com" or host.endswith(".azure.com")
-    limit = "max_completion_tokens" if renamed else "max_tokens"
+    limit = LIMIT if renamed else "max_tokens"
+    more = config.parameters or {}
     values = {"model": config.model, "temperature": config.temperature, limit: config.max_tokens}
-    return {name: value for name, value in values.items() if value is not None}
+    if LIMIT in more:
+        del values[limit]
+    return {name: value for name, value in values.items() if value is not None} | more

@@ -92,7 +92,7 @@ def by_batch(config: EndpointConfig, role: str, session: CallSession) -> BatchGa
 
         return SERVICES[kind](name, config, gateway(config.attempts), gateway(1))
 
-    account = _account(config, config.charged, role, session, config.max_tokens)
+    account = _account(config, config.charged, role, session, config.longest_reply)
     hint = _key_hint(config, role, key)
     joined = desk.join(name, service)
     return BatchGateway(desk, joined, account, config.attempts, hint)

@@ -14,8 +14,11 @@ from evalflow.llm.anthropic import INSTRUCTIONS, arguments_of, data_address, ins
 
 _SETTINGS = {
     "temperature": "temperature", "max_tokens": "maxOutputTokens", "logprobs": "responseLogprobs",
-    "top_logprobs": "logprobs",
+    "top_logprobs": "logprobs", "max_completion_tokens": "maxOutputTokens", "top_p": "topP", "top_k": "topK",
+    "stop": "stopSequences", "presence_penalty": "presencePenalty", "frequency_penalty": "frequencyPenalty",
 }  # fmt: skip
+_TRANSLATED = frozenset({"model", "messages", "tools", "tool_choice", "response_format", "extra_body", *_SETTINGS})
+_OF_THE_REQUEST = ("safetySettings", "cachedContent", "serviceTier", "labels")  # not of its generationConfig
 _FINISHED = {"STOP": "stop", "MAX_TOKENS": "length"}  # all others are reasons to withhold the reply
 _STATUS = {3: 400, 4: 504, 5: 404, 7: 403, 8: 429, 9: 400, 11: 400, 12: 501, 13: 500, 14: 503, 16: 401}
 """HTTP status by the code of google.rpc.Code."""
@@ -32,6 +35,8 @@ def as_content(body: Mapping[str, Any]) -> dict[str, Any]:
         "contents": [_turn(one, names) for one in body["messages"] if one["role"] not in INSTRUCTIONS],
         "generationConfig": {new: body[old] for old, new in _SETTINGS.items() if old in body},
     }
+    found["generationConfig"] |= _further(body)
+    found |= {name: body[name] for name in _OF_THE_REQUEST if name in body}
     system = [{"text": text} for text in instructions(body)]
     if system:
         found["systemInstruction"] = {"parts": system}
@@ -43,6 +48,15 @@ def as_content(body: Mapping[str, Any]) -> dict[str, Any]:
     if body.get("tools"):
         found |= _functions(body)
     return found
+
+
+def _further(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The configured parameters, which chat completions also take within `extra_body.google`."""
+    more = {name: value for name, value in body.items() if name not in (*_TRANSLATED, *_OF_THE_REQUEST)}
+    if effort := more.pop("reasoning_effort", None):
+        more["thinkingConfig"] = {"thinkingLevel": effort}
+    own = as_map(more.pop("generationConfig", None))
+    return {**more, **own, **as_map(as_map(body.get("extra_body")).get("google"))}
 
 
 def as_completion(response: Mapping[str, Any]) -> dict[str, Any]:

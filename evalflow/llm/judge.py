@@ -29,7 +29,7 @@ from evalflow.llm.reader import InvalidReply
 from evalflow.notes import note
 from evalflow.records import NOTHING, Ask, Distribution, JudgeInfo, Reply, Spend, longest
 
-DECISIVE = ("base_url", "model", "mode", "strict", "temperature", "max_tokens", "reasks", "logprobs")
+DECISIVE = ("base_url", "model", "mode", "strict", "temperature", "max_tokens", "parameters", "reasks", "logprobs")
 TOP_LOGPROBS = 20
 SAMPLING_TEMPERATURE = 1.0  # for sampling when the judge otherwise uses 0, as in G-Eval (Liu et al., 2023)
 
@@ -95,7 +95,8 @@ class OpenAIJudge:
         read: Distribution = first.probabilities[0] if first.probabilities else {}
         if read.keys() >= choices(ask.reply_model).keys():
             return first
-        self._note_unweighed(ask.samples)
+        if self._client.gives_logprobs:  # a refusal of them is a note already
+            self._note_unweighed(ask.samples)
         if ask.samples == 1:
             return first
         try:
@@ -127,7 +128,8 @@ class OpenAIJudge:
 
     def _weighs(self, ask: Ask) -> bool:
         """Whether token probabilities are wanted and available; those of a list are not read."""
-        return ask.logprobs and self._config.gives_logprobs and ask.items is None
+        wanted = ask.logprobs and self._config.gives_logprobs and ask.items is None
+        return wanted and self._client.gives_logprobs
 
     def _body(self, ask: Ask) -> dict[str, Any]:
         body = (self._contracts.get(ask.reply_model) or self._contract(ask.reply_model)).request(ask.messages)
@@ -209,7 +211,7 @@ class OpenAIJudge:
     def _invalid(self, error: InvalidReply, completion: Completion, spent: Spend) -> JudgeError:
         empty = not (completion.text or "").strip() and not completion.tool_calls
         said = f" ({reply_hints.circumstances(completion)})"
-        longer = reply_hints.more_tokens(self._role, completion, self._config.max_tokens)
+        longer = reply_hints.more_tokens(self._role, completion, self._config.longest_reply)
         # A reply that was cut off once will be cut off again: a re-ask would only cost more.
         if completion.finish_reason == "length":
             what = "the reply is empty, since it" if empty else "the reply"

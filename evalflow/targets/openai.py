@@ -27,7 +27,7 @@ from evalflow.targets.reply import Form
 VARIABLES = ("question", "history", "messages", "contexts", "metadata", "vars")
 """The variables of its templates: a case's fields except reference, expected outcome and answer."""
 _FENCED = re.compile(r"```(?:json)?\s*(.*?)\s*```", re.DOTALL)
-DECISIVE = ("base_url", "model", "temperature", "max_tokens", "system_prompt", "prompt")
+DECISIVE = ("base_url", "model", "temperature", "max_tokens", "parameters", "system_prompt", "prompt")
 
 
 class OpenAITarget:

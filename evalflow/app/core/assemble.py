@@ -22,6 +22,7 @@ from evalflow.config.engines import engine_config
 from evalflow.config.judges import Concurrency, each_judge, single_judges
 from evalflow.config.kinds import Kinds
 from evalflow.config.load import compose
+from evalflow.config.parameters import secrets_among
 from evalflow.config.schema import DatasetConfig, JudgeConfig, RunConfig
 from evalflow.config.targets import AgentTargetConfig, PythonTargetConfig
 from evalflow.config.validate import Composed, Settings, validate
@@ -123,6 +124,9 @@ def written_secrets(parts: Mapping[str, Any]) -> Iterator[Problem]:
                 if SECRET_NAME.search(name) and value and "${" not in value:
                     hint = f"name a variable that holds it: {name}=${{oc.env:NAME}}"
                     yield Problem("a secret would be kept with the run", f"{key}.{address}", hint)
+        for name in secrets_among(values.get("parameters")):
+            hint = f"keys are named by api_key_env; any other secret by a variable: {name}: ${{oc.env:NAME}}"
+            yield Problem(f"{name} is a secret, which would be kept with the run", f"{key}.parameters", hint)
         for name, value in as_map(values.get("headers")).items():
             if SECRET_NAME.search(name) and "${" not in str(value):
                 hint = f"name a variable that holds it: {name}: ${{oc.env:NAME}}"

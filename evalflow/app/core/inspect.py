@@ -421,7 +421,7 @@ def _add_calls(
     """
     least = times if certain else 0
     low, high = round(characters / SPARSE), round(characters / DENSE)
-    limit: int | None = getattr(config, "max_tokens", None)
+    limit: int | None = getattr(config, "longest_reply", None)
     brief, wordy = (tokens if limit is None else min(tokens, limit) for tokens in reply)
     total.requests += times
     total.input_tokens_low += low * least

@@ -1,0 +1,70 @@
+"""Further parameters of a model's requests, which are passed on as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from evalflow.jsonvalues import as_list, as_map, is_finite, is_too_deep
+from evalflow.redaction import SECRET_NAME
+
+LIMIT = "max_completion_tokens"
+"""The newer name of max_tokens, which replaces it."""
+OWN_KEYS = ("temperature", "max_tokens")
+"""Parameters with a key of their own, which null removes."""
+_PLACES: Mapping[str, str] = MappingProxyType(
+    {
+        **{name: f"use the key {name} beside parameters" for name in ("model", *OWN_KEYS)},
+        "messages": "the messages are the prompt",
+        "stream": "replies are read whole",
+        "stream_options": "replies are read whole",
+        "n": "repeats.target and repeats.judge ask several times",
+    }
+)
+_CALLS = ("tools", "tool_choice", "functions", "function_call")
+_LOGPROBS = ("logprobs", "top_logprobs")
+_OF_TYPED_REPLIES: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(("response_format", *_CALLS), "use the key mode beside parameters"),
+        **dict.fromkeys(_LOGPROBS, "use the key logprobs beside parameters"),
+    }
+)
+_OF_TEXTS: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(_CALLS, "a target of kind agent has tools"),
+        **dict.fromkeys(_LOGPROBS, "nothing reads them of a target's answers"),
+    }
+)
+KNOWN = frozenset({
+    LIMIT, "chat_template_kwargs", "extra_body", "frequency_penalty", "logit_bias", "min_p", "presence_penalty",
+    "reasoning", "reasoning_effort", "repetition_penalty", "seed", "service_tier", "stop", "thinking", "top_k", "top_p",
+    "user", "verbosity",
+})  # fmt: skip
+"""Parameters of requests that people may take for keys."""
+
+
+def checked(parameters: Mapping[str, Any], *, typed: bool) -> dict[str, Any]:
+    """The parameters without those that are null; ValueError for those that evalflow sets, or that are no JSON.
+
+    `typed` says whether the requests ask for typed replies, as those of judges do.
+    """
+    taken = {**_PLACES, **(_OF_TYPED_REPLIES if typed else _OF_TEXTS)}
+    for name, value in parameters.items():
+        if value is not None and name in taken:
+            raise ValueError(f"{name} cannot be one of the parameters: {taken[name]}")
+    if not is_finite(dict(parameters)) or is_too_deep(dict(parameters)):
+        raise ValueError(
+            "a parameter is no JSON that can be sent: a number is not finite, or maps are nested too deeply"
+        )
+    return {name: value for name, value in parameters.items() if value is not None}
+
+
+def secrets_among(parameters: Any) -> Iterator[str]:
+    """The names, in maps and lists within each other, whose texts are secrets by their name."""
+    for name, value in as_map(parameters).items():
+        if isinstance(value, str) and SECRET_NAME.search(name) and "tokenizer" not in name and "${" not in value:
+            yield name
+        yield from secrets_among(value)
+    for one in as_list(parameters):
+        yield from secrets_among(one)

@@ -1,0 +1,71 @@
+"""Requests without the settings that their endpoint refuses."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from evalflow.calls.client import CallSession
+from evalflow.calls.http import HttpRequest
+from evalflow.calls.refusals import RefusedSettings, longest_of, override, refused
+from evalflow.config.judges import EndpointConfig
+from evalflow.errors import CallError, InfrastructureError
+from evalflow.llm.sdk import OPENAI_URL
+from evalflow.notes import note
+from evalflow.redaction import public_address
+
+CallFailure = CallError | InfrastructureError
+
+
+class AdaptedRequests:
+    """Adapts the requests of a judge or a target to what the endpoint has refused of this model's before."""
+
+    def __init__(self, config: EndpointConfig, role: str, session: CallSession) -> None:
+        base_url = config.base_url or OPENAI_URL
+        self._refused = session.refused.setdefault((base_url, config.model), RefusedSettings())
+        self._parameters = tuple(config.parameters or ())
+        self._model, self._address = config.model, public_address(base_url)
+        self._role = role
+
+    @property
+    def gives_logprobs(self) -> bool:
+        return "logprobs" not in self._refused.unsent
+
+    def applied(self, request: HttpRequest) -> HttpRequest:
+        """The request without what is known to be refused."""
+        body = self._refused.applied(request.body or b"")
+        return request if body == request.body else replace(request, body=body)
+
+    def adapts(self, sent: HttpRequest, error: CallFailure) -> bool:
+        """Whether the request can be sent again in another form; what is learnt from the refusal becomes a note."""
+        refusal = error.refusal
+        if refusal is None:
+            return False
+        if self.applied(sent).body != sent.body:  # another request has met the refusal meanwhile
+            return True
+        body = json.loads(sent.body or b"{}")
+        setting = refused(body, refusal, self._parameters)
+        done = setting and self._refused.learn(setting, refusal)
+        if setting is None or not done:
+            return False
+        said = str(error).partition("\n")[0].removeprefix(f"{self._address}: ")
+        instead = override(setting, self._role, refusal, body)
+        note(f"{self._model} at {self._address} refuses {setting} ({said}); {done} from now on, as with {instead}")
+        return True
+
+    def named(self, sent: HttpRequest, error: CallFailure) -> CallFailure:
+        """The error with the setting that the endpoint refuses, and how to leave it out."""
+        refusal = error.refusal
+        if refusal is None:
+            return error
+        body = json.loads(sent.body or b"{}")
+        setting = refused(body, refusal, self._parameters)
+        if setting is not None:
+            hint = f"leave {setting} out: {override(setting, self._role, refusal, body)}"
+        elif most := longest_of(refusal):
+            hint = f"allow no more: {self._role}.max_tokens={most}"
+        else:
+            return error
+        if isinstance(error, InfrastructureError):
+            return InfrastructureError(error.what, hint)
+        return type(error)(error.error_type, f"{error}; {hint}", error.raw, error.spend)
