@@ -190,8 +190,8 @@ class Connections:
     def resolve(self, values: Mapping[str, Any], key: str) -> dict[str, Any]:
         """The configuration of a bot, judge or embedder, with `connection: NAME` replaced by address and key.
 
-        A bot of kind http may have its path below the address as `url`; without any header or body of its own that has
-        the key, it is sent as `Authorization: Bearer`.
+        A bot of kind http may have its path below the address as `url`; without any header of its own that has the key,
+        it is sent as `Authorization: Bearer`.
         """
         if not isinstance(values, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - of an unchecked form
             return values
@@ -222,7 +222,7 @@ class Connections:
                 plain[part] = {**request, "url": one.address.rstrip("/") + request["url"]}
         own = f"${{oc.env:{one.api_key_env}}}"
         headers: Mapping[str, Any] = plain.get("headers") or {}
-        is_sent = own in json.dumps([headers, plain.get("body")]) or "authorization" in map(str.lower, headers)
+        is_sent = own in json.dumps(headers) or "authorization" in map(str.lower, headers)
         if one.api_key_env and not is_sent:
             plain["headers"] = {**headers, "Authorization": f"Bearer {own}"}
         return plain

@@ -101,6 +101,18 @@ def unescaped_but_environment(value: Any) -> Any:
     return _texts(value, lambda text: _between(text, unescaped))
 
 
+def interpolations(text: str) -> Iterator[str]:
+    """The interpolations of a text as they are written, also those within others."""
+    for opening in _OPENING.finditer(text):
+        if len(opening[1]) % 2 == 0:
+            start, depth = opening.end() - 2, 0
+            for end in range(start, len(text)):
+                depth += (text[end] == "{") - (text[end] == "}")
+                if text[end] == "}" and not depth:
+                    break
+            yield text[start : end + 1]
+
+
 def _between(text: str, change: Callable[[str], str]) -> str:
     parts: list[str] = []
     end = 0

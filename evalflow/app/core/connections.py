@@ -1,25 +1,45 @@
-"""Check that a configuration calls connections only."""
+"""What a run may do on a public server: it calls connections only, and sets only what is opened to everybody."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from evalflow.calls.connections import Connections, variables_in
+from evalflow.config.engines import engine_config
 from evalflow.config.judges import MembersConfig, RemoteModelConfig
 from evalflow.config.kinds import Kinds
-from evalflow.config.schema import ScorerConfig, SimulatorConfig, TargetConfig
+from evalflow.config.schema import EngineConfig, RunConfig, ScorerConfig, SimulatorConfig, TargetConfig
 from evalflow.config.targets import HttpTargetConfig
 from evalflow.config.validate import Settings
+from evalflow.config.yaml_text import interpolations, safe_yaml
 from evalflow.errors import Problem, UserError
+from evalflow.jsonvalues import as_list, as_map
 from evalflow.llm.registry import EMBEDDER_KINDS, JUDGE_KINDS
 from evalflow.llm.sdk import OPENAI_URL
 from evalflow.metrics.registry import METRIC_KINDS
 from evalflow.targets.registry import SIMULATOR_KINDS, TARGET_KINDS
 
-_SECRETS = ("headers", "body")
-"""The keys of a bot that may read its connection's variable. Others are shown, or sent unredacted."""
+PARTS = frozenset({"dataset", "target", "metric", "judge", "embedder"})
+"""Root keys that are checked part by part, and chosen by name."""
+PUBLIC_OPTIONS = frozenset(
+    {"simulator", "generate", "repeats", "limit", "sample", "seed", "stop", "cache", "budget", "batch", "gate"}
+    | {"baseline", "case_timeout_s", "max_error_rate", "otel"}
+)
+"""Root keys that people may set for a run on a public server; all others are the owner's."""
+OWNERS = frozenset({"engine"})
+"""Root keys that only conf/local/default.yaml of the server sets."""
+NEVER = frozenset({"copy_to"})
+"""Root keys that nobody sets there."""
+_SECRETS = ("headers",)
+"""The keys of a bot that may read its connection's variable. Others are shown, kept, or repeated by what is called."""
+_OF_KEY = re.compile(r"\$\{oc\.env:[A-Za-z_]\w*\}")
+_REFERENCE = re.compile(r"\$\{[A-Za-z_]\w*(\.(?!headers\b)\w+)+\}")
+"""A value of another key, but for headers; other interpolations could read the environment."""
+_READ = "only headers of a bot may read a variable: that of its connection's key"
+_PART = re.compile(r"(target|judge|embedder|simulator|otel|metric\.[^.]+\.judge)\.")
 _ROUTING = re.compile(r"host|connection|content-length|transfer-encoding|upgrade|te|trailer|expect|proxy-.*|keep-alive")
 """Headers that say where a request goes, or where it ends: another server may stand behind the same address."""
 
@@ -27,8 +47,8 @@ _ROUTING = re.compile(r"host|connection|content-length|transfer-encoding|upgrade
 def connection_problems(settings: Settings, connections: Connections) -> list[Problem]:
     """Why a run may not be carried out by a process that calls connections only; empty if it may."""
     run, written = settings.run, settings.composed.storable
+    problems = [*_closed(run), *_interpolated(written)]
     kinds = {"target": TARGET_KINDS, "judge": JUDGE_KINDS, "embedder": EMBEDDER_KINDS, "simulator": SIMULATOR_KINDS}
-    problems: list[Problem] = []
     for group, known in kinds.items():
         problems += part_problems(connections, known, getattr(run, group), written.get(group, {}), group)
     if run.otel.endpoint is not None:
@@ -38,9 +58,8 @@ def connection_problems(settings: Settings, connections: Connections) -> list[Pr
             problems += error.problems
         read = sorted(variables_in(written.get("otel")))
         problems += [Problem(f"{name} cannot be read here", "otel", "write the address itself") for name in read]
-    for key, value in (("copy_to", run.copy_to), ("cache.url", run.cache.url)):
-        if value is not None:
-            problems.append(Problem("a public server reaches its connections only", key, f"leave it out: {key}=null"))
+    if run.cache.url is not None:
+        problems.append(_is_elsewhere("cache.url"))
     for name, metric in run.metric.items():
         key = settings.key("metric", name)
         problems += _plugin(METRIC_KINDS, metric.kind, key)
@@ -51,6 +70,58 @@ def connection_problems(settings: Settings, connections: Connections) -> list[Pr
             own = written["metric"][settings.keys["metric", name]]["judge"]
             problems += part_problems(connections, JUDGE_KINDS, settings.judges[name], own, f"{key}.judge")
     return problems
+
+
+def refuse_owners_options(names: Iterable[str]) -> None:
+    """UserError if a run would set root keys that are the owner's on a public server."""
+    problems = [_is_owners(name, f"options.{name}") for name in names if name not in PUBLIC_OPTIONS]
+    if problems:
+        raise UserError(problems)
+
+
+def _is_owners(name: str, where: str) -> Problem:
+    if name in NEVER:
+        return _is_elsewhere(where)
+    what = f"{name} can be set on a public server by its owner only"
+    return Problem(what, where, f"leave {name} out; the owner sets it in conf/local/default.yaml, for all runs")
+
+
+def _is_elsewhere(key: str) -> Problem:
+    return Problem("a public server reaches its connections only", key, f"leave it out: {key}=null")
+
+
+def _closed(run: RunConfig) -> Iterator[Problem]:
+    """Root keys that are not opened, with another value than the default; the owner's own engine is none of them."""
+    for name, field in RunConfig.model_fields.items():
+        value = getattr(run, name)
+        if name in PARTS | PUBLIC_OPTIONS or value == field.get_default(call_default_factory=True):
+            continue
+        if name not in OWNERS or value != _engine_of_owner():
+            yield _is_owners(name, name)
+
+
+def _engine_of_owner() -> EngineConfig | None:
+    file = Path.cwd() / "conf" / "local" / "default.yaml"
+    engine = as_map(as_map(safe_yaml(file.read_text(encoding="utf-8"))).get("engine")) if file.is_file() else {}
+    return engine_config(str(engine["kind"])).model_validate(engine) if "kind" in engine else None
+
+
+def _interpolated(written: Mapping[str, Any]) -> Iterator[Problem]:
+    """Interpolations that could read the environment, but for the variables that `part_problems` finds."""
+    for place, text in _texts(written, ""):
+        in_headers = place.startswith("target.headers.")
+        is_found = bool(_PART.match(place)) and bool(variables_in(text)) and not in_headers
+        for found in () if is_found else interpolations(text):
+            if not (_OF_KEY if in_headers else _REFERENCE).fullmatch(found):
+                yield Problem(f"{found} cannot be read here", place, _READ)
+
+
+def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield place, value
+    named = as_map(value).items() if isinstance(value, Mapping) else enumerate(as_list(value))
+    for key, inner in named if isinstance(value, Mapping | list) else ():
+        yield from _texts(inner, f"{place}.{key}" if place else str(key))
 
 
 def part_problems(
@@ -69,8 +140,7 @@ def part_problems(
         for name, member in config.members.items():
             yield from part_problems(connections, kinds, member, {}, f"{key}.members.{name}")
     for name in sorted(variables_in({name: value for name, value in written.items() if name not in _SECRETS})):
-        hint = "only headers and body of a bot may read a variable: that of its connection's key"
-        yield Problem(f"{name} cannot be read here", key, hint, key)
+        yield Problem(f"{name} cannot be read here", key, _READ, key)
     try:
         if isinstance(config, HttpTargetConfig):
             for address in config.addresses.values():

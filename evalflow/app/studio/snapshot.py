@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from evalflow import datasets as readers
 from evalflow.app.core.assemble import assemble, settings_of
+from evalflow.app.core.connections import refuse_owners_options
 from evalflow.app.core.inspect import Inspection, inspect
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.bots import Bot, get_bot
@@ -221,6 +222,7 @@ def own_definitions(space: Workspace, request: RunRequest) -> Own:
         lambda: get_bot(space, request.bot),
         lambda: _check(request),
         lambda: refuse_elsewhere(space, request.options),
+        lambda: refuse_owners_options(request.options if space.allowed is not None else ()),
     )
     bot = get_bot(space, request.bot)
     own = {metric.name: metric for metric in list_metrics(space, request.bot)}

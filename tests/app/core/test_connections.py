@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from evalflow.app.core.assemble import assemble, composed_settings
+from evalflow.app.core.connections import NEVER, OWNERS, PARTS, PUBLIC_OPTIONS, refuse_owners_options
 from evalflow.calls.connections import VARIABLE, Connection, Connections
 from evalflow.config import kinds
 from evalflow.config.kinds import Kind
-from evalflow.config.schema import JudgeConfig, MetricConfig
+from evalflow.config.schema import JudgeConfig, MetricConfig, RunConfig
 from evalflow.errors import UserError
 from evalflow.llm.panel import Panel
 
@@ -63,7 +64,23 @@ class Packaged:
         ((*JUDGE, *BOT, "target.headers={X: '${oc.env:PATH}'}"), {"target.headers": "PATH cannot be read for it"}),
         ((*JUDGE, *BOT, "target.headers={hOST: other}"), {"target.headers": "the header hOST could lead to another"}),
         ((*JUDGE, *BOT, "target.headers={Proxy-Authorization: '${oc.env:OWN_KEY}'}"), {"target.headers": "Proxy-Auth"}),
-        ((*JUDGE, *BOT, "target.body={x: '${oc.env:PATH}'}"), {"target.headers": "PATH cannot be read for it"}),
+        ((*JUDGE, *BOT, "target.body={x: '${oc.env:PATH}'}"), {"target": "PATH cannot be read here"}),
+        ((*JUDGE, *BOT, "target.body={x: '${oc.env:OWN_KEY}'}"), {"target": "OWN_KEY cannot be read here"}),
+        ((*JUDGE, *BOT, "target.body={x: '${target.headers.Y}'}", "target.headers={Y: '${oc.env:OWN_KEY}'}"),
+         {"target.body.x": "${target.headers.Y} cannot be read here"}),
+        ((*JUDGE, *BOT, "target.headers={X: '${oc.decode:${oc.env:OWN_KEY}}'}"),
+         {"target.headers.X": "${oc.decode:${oc.env:OWN_KEY}} cannot be read here"}),
+        (
+            (*JUDGE, *BOT, "target.body={x: '${oc.${dataset.rag.description}:PATH}'}", "dataset.rag.description=env"),
+            {"target.body.x": "${oc.${dataset.rag.description}:PATH} cannot be read here"},
+        ),
+        ((*JUDGE, "metric.coherence.description='${oc.env:PATH}'"), {"metric.coherence.description": "${oc.env:PATH}"}),
+        ((*JUDGE, "dataset.rag.description='${oc.env:PATH}'"), {"dataset.rag.description": "${oc.env:PATH} cannot"}),
+        ((*JUDGE, "dataset.rag.description='\\${oc.env:PATH}'"), {}),
+        ((*JUDGE, "baseline='${oc.env:PATH}'"), {"baseline": "${oc.env:PATH} cannot be read here"}),
+        ((*JUDGE, "engine=ray"), {"engine": "engine can be set on a public server by its owner only"}),
+        ((*JUDGE, "copy_to=s3://bucket/runs"), {"copy_to": "a public server reaches its connections only"}),
+        ((*JUDGE, "limit=3", "seed=1", "repeats.judge=2", "budget.requests=5"), {}),
         ((*JUDGE, "generate=true", "target=command", "target.argv=[ls]"), {"target.kind": "runs a program"}),
         ((*JUDGE, "generate=true", "target=python", "target.call=os:getcwd"), {"target.kind": "runs a program"}),
         ((*JUDGE, *MODEL, "target=agent", "target.tools={a: {argv: [ls]}}"), {"target.kind": "runs a program"}),
@@ -109,3 +126,33 @@ def test_a_process_with_a_list_calls_nothing_else(tmp_path: Path, monkeypatch: p
         with pytest.raises(UserError, match=BAD) as caught:
             assemble(settings)
         assert hint in caught.value.problems[0].hint
+
+
+def test_each_root_key_is_decided_about() -> None:
+    """Whoever adds a root key of a run decides here whether people may set it on a public server."""
+    decided = [PARTS, PUBLIC_OPTIONS, OWNERS, NEVER]
+    assert sum(map(len, decided)) == len(frozenset().union(*decided))
+    assert frozenset().union(*decided) == RunConfig.model_fields.keys()
+
+
+def test_only_the_owner_chooses_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(KEY, "sk-own")
+
+    def engine(*words: str) -> None:
+        settings = composed_settings(["dataset=rag", "metric=coherence", *JUDGE, *words], None)
+        assemble(settings, connections=KNOWN)
+
+    local = tmp_path / "conf" / "local" / "default.yaml"
+    local.parent.mkdir(parents=True)
+    (tmp_path / "conf" / "judge").mkdir()
+    local.write_text("# @package _global_\nengine: {kind: ray, address: auto}\n", encoding="utf-8")
+    engine()
+    for words in (["engine.address='10.0.0.1:1'"], ["+engine.actors=1"]):
+        with pytest.raises(UserError, match="engine can be set on a public server by its owner only"):
+            engine(*words)
+    engine("engine=local")
+    for refused in ("engine", "copy_to", "hydra", "anything"):
+        with pytest.raises(UserError):
+            refuse_owners_options(["limit", refused])
+    refuse_owners_options(PUBLIC_OPTIONS)

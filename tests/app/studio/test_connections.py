@@ -127,7 +127,8 @@ def test_what_belongs_to_no_connection_is_not_saved(space: Workspace, port: int,
         ({**service, "url": f"http://127.0.0.1:{port}/other"}, "target.url"),
         ({**service, "url": f"{there}?key=${{oc.env:OWN_KEY}}"}, "target"),
         ({**service, "headers": {"x": "${oc.env:HOME}"}}, "target.headers"),
-        ({**service, "body": {"x": [r"\${oc.env:HOME}"]}}, "target.headers"),
+        ({**service, "body": {"x": [r"\${oc.env:HOME}"]}}, "target"),
+        ({**service, "body": {"x": ["${oc.env:OWN_KEY}"]}}, "target"),
     ):
         with pytest.raises(UserError) as caught:
             bots.create_bot(space, "fees", bot)
@@ -146,6 +147,39 @@ def test_what_belongs_to_no_connection_is_not_saved(space: Workspace, port: int,
         with pytest.raises(UserError, match="belongs to no connection of this server"):
             runs.create_run(space, replace(request, **other))
     assert list(space.runs.glob("*")) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "refused"),
+    [
+        ({"engine": {"kind": "ray", "address": "10.0.0.1:6379"}}, "engine can be set on a public server by its owner"),
+        ({"engine": {"kind": "local"}}, "engine can be set on a public server by its owner"),
+        ({"copy_to": "s3://bucket/runs"}, "a public server reaches its connections only"),
+        ({"otel": {"endpoint": "http://127.0.0.1:1"}}, "belongs to no connection of this server"),
+        ({"cache": {"url": "postgresql://127.0.0.1/x"}}, "of the cache only the mode can be chosen"),
+    ],
+)
+def test_options_that_only_the_owner_sets_are_refused_at_every_door(
+    space: Workspace, port: int, options: dict[str, Any], refused: str
+) -> None:
+    alone = asking(allowing(space, f"http://127.0.0.1:{port}/v1", "127.0.0.1/32", key="OWN_KEY"))
+    request = replace(alone, options={**alone.options, **options})
+    for door in (runs.create_run, runs.estimate_run):
+        with pytest.raises(UserError, match=refused):
+            door(space, request)
+    assert list(space.runs.glob("*")) == []
+
+
+def test_no_text_of_a_run_reads_the_environment(space: Workspace, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What looks like a variable in options, judges and metrics is text."""
+    monkeypatch.setenv("OWN_KEY", "sk-never-seen")
+    read = "${oc.env:OWN_KEY}"
+    space = allowing(space, f"http://127.0.0.1:{port}/v1", "127.0.0.1/32", key="OWN_KEY")
+    request = asking(space, {"kind": "g_eval", "criteria": read, "description": read, "needs": ["question", "answer"]})
+    run = runs.create_run(space, replace(request, title=read))
+    written = "".join(file.read_text(encoding="utf-8") for file in (run.folder / "snapshot").rglob("*.yaml"))
+    assert r"\${oc.env:OWN_KEY}" in written
+    assert "sk-never-seen" not in written
 
 
 @pytest.mark.slow
