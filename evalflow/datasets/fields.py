@@ -193,7 +193,7 @@ def _digits(value: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ColumnSource:
     """Where a value comes from, a column or a JSONPath, and what it is declared to be, if anything."""
 
     at: str | Path
@@ -242,10 +242,10 @@ class FieldMap:
     With `expected_is_reference` a text under `expected` is the reference of a row without one.
     """
 
-    sources: Mapping[str, Source]
+    sources: Mapping[str, ColumnSource]
     aliases: Mapping[str, str]
-    parts: Mapping[str, Mapping[str, Source]]
-    variables: Mapping[str, Source]
+    parts: Mapping[str, Mapping[str, ColumnSource]]
+    variables: Mapping[str, ColumnSource]
     expected_is_reference: bool = False
 
     def values(self, row: Row, exact: Callable[[], Row] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -277,7 +277,7 @@ class FieldMap:
             return name
         if source.column is not None and row.get(source.column) is None:
             aliases = (column for column, own in self.aliases.items() if own == name and column in row)
-            source = Source(next(aliases, source.column))
+            source = ColumnSource(next(aliases, source.column))
         return name if source.column == name else f"{name} ({source})"
 
 
@@ -290,20 +290,20 @@ def field_map(dataset: str, config: DatasetConfig, aliases: Mapping[str, str] | 
     declared, problems = _declared(dataset, config)
     where = f"dataset.{dataset}"
 
-    def source(name: str, given: str | FieldSource, key: str, *, is_part: bool = False) -> Source:
+    def source(name: str, given: str | FieldSource, key: str, *, is_part: bool = False) -> ColumnSource:
         one = FieldSource(column=given) if isinstance(given, str) else given
         at = _plain(one.column or name)
         is_text = one.type == "text" or (one.type is None and name in _TEXTS and not is_part)
         if not at.startswith("$"):
-            return Source(at, one.type, is_text)
+            return ColumnSource(at, one.type, is_text)
         try:
-            return Source(json_path(at), one.type, is_text)
+            return ColumnSource(json_path(at), one.type, is_text)
         except ValueError as error:
             problems.append(Problem(f"{at!r} is no JSONPath: {error}", f"{where}.{key}"))
-            return Source(at)  # never used: the problems are raised
+            return ColumnSource(at)  # never used: the problems are raised
 
-    sources: dict[str, Source] = {}
-    parts: dict[str, dict[str, Source]] = {}
+    sources: dict[str, ColumnSource] = {}
+    parts: dict[str, dict[str, ColumnSource]] = {}
     for name, given in declared.items():
         key = "group" if name == "group" and config.group else f"fields.{name}"
         if isinstance(given, dict):
@@ -317,7 +317,9 @@ def field_map(dataset: str, config: DatasetConfig, aliases: Mapping[str, str] | 
     taken |= {one.column for several in parts.values() for one in several.values()}
     taken |= {other for name, other in _RIVALS.items() if declared.get(name) is not None}
     own = {
-        name: Source(name, is_text=name in _TEXTS) for name in CONVERTERS if name not in declared and name not in taken
+        name: ColumnSource(name, is_text=name in _TEXTS)
+        for name in CONVERTERS
+        if name not in declared and name not in taken
     }
     others = {**ALIASES, **(aliases or {})}
     fallbacks = {column: name for column, name in others.items() if name in own and column not in taken}
@@ -326,7 +328,7 @@ def field_map(dataset: str, config: DatasetConfig, aliases: Mapping[str, str] | 
     if config.labels_of and (labelled is None or _text_at(labelled) != _plain(config.labels_of)):
         for labels in (sources, parts):
             labels.pop("labels", None)
-    by_name = sources.get("expected") == Source("expected") and "reference" in own
+    by_name = sources.get("expected") == ColumnSource("expected") and "reference" in own
     return FieldMap(sources, fallbacks, parts, variables, by_name and config.generates == "answer")
 
 
@@ -348,7 +350,7 @@ def named_columns(name: str, given: FieldValue) -> list[str]:
     return [column for one in found if one and not (column := _plain(one)).startswith("$")]
 
 
-def _text_at(source: Source) -> str:
+def _text_at(source: ColumnSource) -> str:
     return source.at if isinstance(source.at, str) else source.at.text
 
 

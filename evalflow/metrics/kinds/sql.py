@@ -19,6 +19,7 @@ from typing import Any, Literal, Self, cast
 from pydantic import Field, model_validator
 
 from evalflow.calls.program import ProgramFault, run_program
+from evalflow.cells import list_in
 from evalflow.config.schema import Word
 from evalflow.errors import Problem, UserError
 from evalflow.extras import install_command
@@ -161,6 +162,7 @@ class SqlMetric(FieldMetric[SqlMetricConfig]):
         own = look_up(config.setup_field, fields) if config.setup_field else None
         setup = [*self._setup, *([_text(config.setup_field, own)] if own is not None else [])]
         more = look_up(config.fillings_field, fields) if config.fillings_field else None
+        more = list_in(more) or [more] if isinstance(more, str) else more
         listed = cast("list[Any]", more) if isinstance(more, list) else [] if more is None else [more]
         fillings = [*self._fillings, *(_text(config.fillings_field, one) for one in listed)]
         if len(fillings) > MOST_FILLINGS:
