@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
+from itertools import accumulate
 from typing import Any, cast
 
 import yaml
@@ -105,12 +106,10 @@ def interpolations(text: str) -> Iterator[str]:
     """The interpolations of a text as they are written, also those within others."""
     for opening in _OPENING.finditer(text):
         if len(opening[1]) % 2 == 0:
-            start, depth = opening.end() - 2, 0
-            for end in range(start, len(text)):
-                depth += (text[end] == "{") - (text[end] == "}")
-                if text[end] == "}" and not depth:
-                    break
-            yield text[start : end + 1]
+            start = opening.end() - 2
+            depths = accumulate((mark == "{") - (mark == "}") for mark in text[start + 1 :])
+            length = next((length for length, depth in enumerate(depths, 2) if not depth), len(text))
+            yield text[start : start + length]
 
 
 def _between(text: str, change: Callable[[str], str]) -> str:

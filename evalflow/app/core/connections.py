@@ -35,7 +35,7 @@ NEVER = frozenset({"copy_to"})
 """Root keys that nobody sets there."""
 _SECRETS = ("headers",)
 """The keys of a bot that may read its connection's variable. Others are shown, kept, or repeated by what is called."""
-_OF_KEY = re.compile(r"\$\{oc\.env:[A-Za-z_]\w*\}")
+_OF_KEY = re.compile(r"\$\{oc\.env:[A-Za-z_]\w*(,[^${}]*)?\}")
 _REFERENCE = re.compile(r"\$\{[A-Za-z_]\w*(\.(?!headers\b)\w+)+\}")
 """A value of another key, but for headers; other interpolations could read the environment."""
 _READ = "only headers of a bot may read a variable: that of its connection's key"
@@ -102,7 +102,9 @@ def _closed(run: RunConfig) -> Iterator[Problem]:
 
 def _engine_of_owner() -> EngineConfig | None:
     file = Path.cwd() / "conf" / "local" / "default.yaml"
-    engine = as_map(as_map(safe_yaml(file.read_text(encoding="utf-8"))).get("engine")) if file.is_file() else {}
+    if not file.is_file():
+        return None
+    engine = as_map(as_map(safe_yaml(file.read_text(encoding="utf-8"))).get("engine"))
     return engine_config(str(engine["kind"])).model_validate(engine) if "kind" in engine else None
 
 
