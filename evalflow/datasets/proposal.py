@@ -16,8 +16,9 @@ USUAL: dict[str, tuple[str, ...]] = {
     ),
     "reference": (
         "ideal_answer", "reference_answer", "expected_output", "expected_answer", "ground_truth", "groundtruth",
-        "ground_truths",
-        "gold_answer", "golden_answer", "gold", "target", "ideal", "correct_answer", "reference_output",
+        "ground_truths", "gold_answer", "golden_answer", "gold", "target", "ideal", "correct_answer",
+        "reference_output", "references", "targets", "gold_answers", "reference_answers", "correct_answers",
+        "acceptable_answers",
     ),
     "contexts": (
         "structured_contexts", "context", "documents", "docs", "passages", "chunks", "sources", "source_documents",
