@@ -15,7 +15,7 @@ from evalflow.config.schema import DatasetConfig, FieldSource, FieldValue
 from evalflow.contexts import contexts
 from evalflow.datasets.messages import read_message, read_messages
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.jsonvalues import Path, json_path, kind, written
+from evalflow.jsonvalues import Path, json_path, kind
 from evalflow.records import Message
 
 _BETWEEN = " > "
@@ -56,15 +56,12 @@ def _items(value: Any, expected: str, others: Callable[[str], list[Any]] | None 
 def _reference(value: Any) -> str | tuple[str, ...] | None:
     """The ideal answer, or a list of them; a number or a boolean is the text that stands for it in JSON."""
     if not isinstance(value, list):
-        return _scalar_text(value, "text, a number or a list of texts")
-    texts = tuple(_scalar_text(one, "a list of texts", " in it") for one in cast("list[Any]", value))
+        return text_of(value)
+    try:
+        texts = tuple(map(text_of, cast("list[Any]", value)))
+    except ValueError as error:
+        raise ValueError(f"in the list: {error}") from None
     return texts if len(texts) > 1 else next(iter(texts), None)
-
-
-def _scalar_text(value: Any, expected: str, where: str = "") -> str:
-    if not isinstance(value, str | int | float):
-        raise ValueError(f"expected {expected}, got {kind(value)}{where}")
-    return written(value)
 
 
 def _id(value: Any) -> str:
