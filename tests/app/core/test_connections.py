@@ -51,7 +51,8 @@ class Packaged:
         ((*JUDGE, "target.name=${oc.env:PATH}"), {"target": "PATH cannot be read here"}),
         ((*PANEL, "judge.members.second.model=n"), {"judge.members.second.base_url": BAD}),
         (
-            (*JUDGE, "+metric.coherence.judge={base_url: 'http://127.0.0.1:10/v1', name: '${oc.env:PATH}'}"),
+            (*JUDGE, f"+metric.coherence.judge={{base_url: 'http://127.0.0.1:10/v1', api_key_env: {KEY}, "
+             "name: '${oc.env:PATH}'}"),
             {"metric.coherence.judge.base_url": BAD, "metric.coherence.judge": "PATH"},
         ),
         ((*JUDGE, "embedder=openai"), {"embedder.base_url": BAD}),
@@ -151,7 +152,6 @@ def test_only_the_owner_chooses_the_engine(tmp_path: Path, monkeypatch: pytest.M
     for words in (["engine.address='10.0.0.1:1'"], ["+engine.actors=1"]):
         with pytest.raises(UserError, match="engine can be set on a public server by its owner only"):
             engine(*words)
-    engine("engine=local")
     for refused in ("engine", "copy_to", "hydra", "anything"):
         with pytest.raises(UserError):
             refuse_owners_options(["limit", refused])
