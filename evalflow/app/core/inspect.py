@@ -10,11 +10,11 @@ from typing import Any
 
 from evalflow.app.core.assemble import Parts
 from evalflow.app.core.cases import BASELINE, RunCases, is_simulated, placeholder_answer
+from evalflow.app.core.coverage_checks import AbstentionChecks, ScriptChecks
 from evalflow.app.core.data_checks import DataChecks, LabelChecks, ScenarioChecks
 from evalflow.app.core.notices import notices, shadows
 from evalflow.app.core.question_checks import QuestionChecks
 from evalflow.app.core.result_rules import ResultRules, RunMetric, known_metrics, unusable_parts
-from evalflow.app.core.script_checks import ScriptChecks
 from evalflow.calls.budget import REPLY_TOKENS
 from evalflow.config.judges import CascadeConfig, Price
 from evalflow.config.simulators import OpenAISimulatorConfig
@@ -85,7 +85,7 @@ class Inspection:
     remarks: Sequence[str] = ()  # warnings about the data
     profiles: dict[str, Profile] = field(default_factory=dict[str, Profile])  # what the cases hold, by dataset
     reading: Sequence[str] = ()  # what reading the data left out or changed
-    unread: Sequence[str] = ()  # whose scripts a judge or a metric does not know; kept with the run
+    unread: Sequence[str] = ()  # cases that a judge or a metric does not score as expected; kept with the run
     # Scores of different sorts that would have the same name, by that name.
     mixed: dict[str, Problem] = field(default_factory=dict[str, Problem])
 
@@ -126,12 +126,14 @@ def inspect(parts: Parts) -> Inspection:
     found = Inspection(parts, RunCases(run, complete), Draw(run.sample, run.seed))
     checks, estimator, labels = DataChecks(parts), Estimator(parts), LabelChecks(parts.settings)
     scenarios, questions, scripts = ScenarioChecks(parts.settings), QuestionChecks(parts), ScriptChecks(parts)
+    abstentions = AbstentionChecks(parts)
     for case in found.offered:
         checks.add(case)
         scenarios.add(case)
         questions.add(case)
         found.profiles.setdefault(case.dataset, Profile()).add(case)
         scripts.add(case)
+        abstentions.add(case)
         found.draw.offer(case)
         if run.sample is None:
             _count(found, estimator, labels, case)
@@ -151,7 +153,7 @@ def inspect(parts: Parts) -> Inspection:
     found.labels_apply = labels.apply
     found.remarks = [*questions.remarks(), *checks.remarks(), *labels.remarks()]
     found.reading = [line for name, notes in found.offered.notes.items() for line in notes.lines(name)]
-    found.unread = [*scripts.remarks()]
+    found.unread = [*scripts.remarks(), *abstentions.remarks()]
     if problems:
         raise UserError(problems)
     found.estimate = estimator.scaled(found.cases)

@@ -111,6 +111,11 @@ class TrajectoryMetric(FieldMetric[TrajectoryMetricConfig]):
     Config = TrajectoryMetricConfig
     names_fields = ("expected", "actual")
 
+    def __init__(self, name: str, config: TrajectoryMetricConfig) -> None:
+        super().__init__(name, config)
+        if config.score not in ("match", "limits"):
+            self.undefined_if_empty = config.expected
+
     async def compare(self, fields: dict[str, Any]) -> Outcome:
         config = self.config
         actual = read_field(config.actual, fields, trajectory)
