@@ -66,7 +66,7 @@ def read_reply(
     `fenced` in a Markdown fence; elsewhere it is read as well, which is noted.
     """
     text, cut = completion.text or "", completion.finish_reason == "length"
-    reader = _Reader(model, None if items is None else len(items), fenced=fenced, cut=cut)
+    reader = _ReplyReader(model, None if items is None else len(items), fenced=fenced, cut=cut)
     calls = [call.arguments for call in completion.tool_calls]
     if not _is_blank(text) and all(_is_blank(call) or call.strip() == "{}" for call in calls):
         calls = []
@@ -110,7 +110,7 @@ class _Found:
     notes: tuple[str, ...] = ()
 
 
-class _Reader:
+class _ReplyReader:
     """Reads a reply model; `cut` says that the text ends too early, so that what is in its midst may be a draft."""
 
     def __init__(self, model: type[BaseModel], wanted: int | None, *, fenced: bool, cut: bool) -> None:

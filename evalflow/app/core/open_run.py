@@ -58,6 +58,19 @@ _NAMED = 5
 _FIRST_CALLS_S = 0.2  # by then the first calls have been sent, which nothing should delay
 
 
+@dataclass(frozen=True, slots=True)
+class _RunNotes:
+    """Prints warnings and notes of a run, and keeps its notes."""
+
+    screen: TerminalScreen
+    kept: list[str] = field(default_factory=list[str])
+
+    def tell(self, text: str, level: int) -> None:
+        if level >= NOTE and text not in self.kept:
+            self.kept.append(text)
+        self.screen.noted(text)
+
+
 @dataclass(slots=True)
 class OpenRun:
     """A run that can be scored; `stopped` says why it left cases out, and `derived` is there after the `with`."""
@@ -229,7 +242,9 @@ def opened(order: RunOrder, inspection: Inspection, screen: TerminalScreen) -> G
         if order.latest:
             point_latest(order.latest)
         screen.starts(inspection, folder)
-        one = OpenRun(order, inspection, opening, cluster, folder, journal, tally, screen, redactor, notes, copy=copy)
+        one = OpenRun(
+            order, inspection, opening, cluster, folder, journal, tally, screen, redactor, notes.kept, copy=copy
+        )
         if inspection.parts.settings.run.otel.endpoint is not None:
             settings, session = inspection.parts.settings, inspection.parts.session
             outgoing = OutgoingScores(settings.run.otel, folder, session.connections)
