@@ -18,8 +18,9 @@ from evalflow.calls.cache import SingleFlight
 from evalflow.calls.connections import Connections
 from evalflow.calls.faults import CHAT, RETRIED, CallFault, Dialect, excerpt
 from evalflow.calls.http import HttpRequest, Response, Transport, TransportError
-from evalflow.calls.limiter import Limiter, Limiters, rest_s, retry_after_s
+from evalflow.calls.limiter import Limiter, Limiters, rest_s
 from evalflow.calls.refusals import RefusedSettings
+from evalflow.calls.waits import LONGEST_WAIT_S, Waits, asked_wait_s, in_words, moment
 from evalflow.errors import CallError, InfrastructureError
 from evalflow.jsonvalues import mended
 from evalflow.records import Spend, Usage
@@ -36,7 +37,7 @@ class RetryPolicy:
     # The first wait and the longest, in seconds; each wait is drawn from its upper half.
     base_s: float = 0.5
     cap_s: float = 8.0
-    retry_after_cap_s: float = 60.0  # the longest wait in seconds that an endpoint may ask for
+    retry_after_cap_s: float = LONGEST_WAIT_S  # the longest wait in seconds that an endpoint may ask for
     connect_attempts: int = 4
     connect_patience_s: float = 8.0
     silence_s: float = 8.0  # seconds without any answer before an endpoint that has never answered is probed
@@ -122,6 +123,8 @@ T = TypeVar("T", bound=Billed)
 
 MAYBE_PAID = frozenset({"timeout", "connection", "malformed", "too_large"})
 """Faults after which the model may have answered, and charged, all the same."""
+GRACE_S = 10.0
+"""Seconds for which calls in flight may still be answered before a run ends because of a long wait."""
 PATIENT = 0.9
 """The fraction of its timeout after which a call counts as timed out, since clocks and timers are not exact."""
 
@@ -144,6 +147,7 @@ class Gateway:
         secrets: Sequence[str] = (),
         account: Account | None = None,
         dialect: Dialect = CHAT,
+        waits: Waits | None = None,
     ) -> None:
         self._account = account
         self._transport = transport
@@ -153,6 +157,7 @@ class Gateway:
         self._key_hint = key_hint
         self._redactor = Redactor(secrets)
         self._dialect = dialect
+        self._waits = waits or Waits()
         self._watchdog = Watchdog(transport, where, policy.silence_s, policy.probe_s, dialect.address)
         self._succeeded = False
 
@@ -185,8 +190,12 @@ class Gateway:
             elapsed_s = time.monotonic() - begun
             if not (request.repeatable or fault.unreachable or fault.error_type == "rate_limit"):
                 raise call_error(fault, fault.message, elapsed_s)
+            if (fault.retry_after_s or 0.0) > self._policy.retry_after_cap_s:
+                await self._end(fault)
             self._raise_unless_retried(fault, attempt, elapsed_s, request.timeout_s)
-            await asyncio.sleep(self._policy.delay(attempt, fault))
+            delay = self._policy.delay(attempt, fault)
+            with self._waits.waiting(self._where, fault.message, delay):
+                await asyncio.sleep(delay)
         raise AssertionError("unreachable")
 
     async def close(self) -> None:
@@ -203,8 +212,8 @@ class Gateway:
         if body != response.body:
             response = replace(response, body=body)
         rest = rest_s(response.headers)
-        if rest > 0:
-            self._limiter.pause(self._capped(rest))
+        if 0 < rest <= self._policy.retry_after_cap_s:  # whether more is really asked for, the next reply tells
+            self._limiter.pause(rest)
         if not 200 <= response.status < 300:
             return self._eased(self._dialect.of_status(response), started)
         if len(response.body) > request.longest:
@@ -231,6 +240,15 @@ class Gateway:
 
     def _capped(self, seconds: float) -> float:
         return min(seconds, self._policy.retry_after_cap_s)
+
+    async def _end(self, fault: CallFault) -> None:
+        """Raise InfrastructureError for a wait that is too long, once the calls in flight have been answered."""
+        asked = fault.retry_after_s or 0.0
+        self._limiter.pause(asked)
+        await self._limiter.drained(GRACE_S)
+        what = f"{self._where} asks to wait {in_words(asked)}, until {moment(asked)}: {fault.message}"
+        most = f"evalflow waits for {self._policy.retry_after_cap_s:g} s at most"
+        raise InfrastructureError(what, f"resume the run then; what is finished is kept ({most})")
 
     def _raise_unless_retried(self, fault: CallFault, attempt: int, elapsed_s: float, timeout_s: float) -> None:
         policy = self._policy
@@ -300,7 +318,7 @@ def of_status(response: Response) -> CallFault:
         return CallFault("give_up", "redirect", message, raw=text)
     if status >= 500 or status in RETRIED:
         error_type = {429: "rate_limit", 408: "timeout"}.get(status, "server")
-        return CallFault("retry", error_type, message, raw=text, retry_after_s=retry_after_s(response.headers))
+        return CallFault("retry", error_type, message, raw=text, retry_after_s=asked_wait_s(response))
     return CallFault("give_up", "bad_request", message, raw=text)
 
 
@@ -314,6 +332,7 @@ class CallSession:
 
     Attributes:
         refused: What each endpoint does not take of the requests to a model.
+        waits: What calls wait for.
     """
 
     limiters: Limiters = field(default_factory=Limiters)
@@ -322,6 +341,7 @@ class CallSession:
     connections: Connections | None = None  # the only addresses that they may call; None: any
     batches: BatchDesk | None = None  # None: everything is sent directly
     refused: dict[tuple[str, str], RefusedSettings] = field(default_factory=dict[tuple[str, str], RefusedSettings])
+    waits: Waits = field(default_factory=Waits)
 
     def close(self) -> None:
         self.single_flight.close()

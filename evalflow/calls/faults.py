@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from evalflow.calls.http import Response, TransportError
-from evalflow.calls.limiter import retry_after_s
+from evalflow.calls.waits import asked_wait_s
 from evalflow.errors import Refusal
 
 Decision = Literal["retry", "give_up", "stop"]
@@ -20,6 +20,12 @@ QUOTA_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached", "in
 MODEL_CODES = frozenset({"model_not_found", "invalid_model", "deploymentnotfound"})
 FILTER_CODES = frozenset({"content_filter", "content_policy_violation"})
 PARAMETER_CODES = frozenset({"unsupported_parameter", "unsupported_value", "unknown_parameter"})
+QUOTA = re.compile(
+    r"credit balance is too low|insufficient[ _](funds|balance|credits?|quota)|check your plan and billing|"
+    r"out of credits?|billing (hard )?limit",
+    re.IGNORECASE,
+)
+"""Words of an endpoint whose account has no quota or credit left; a wait does not help."""
 CONTEXT = re.compile(
     r"context[ _](length|window|size)|maximum context|prompt is too long|too many (input )?tokens", re.IGNORECASE
 )
@@ -82,13 +88,14 @@ def of_status(response: Response) -> CallFault:
     details = _details(response.body)
     codes = {str(details.get(key)).lower() for key in ("code", "type")}
     text = str(details.get("message") or excerpt(response.body) or "no explanation")
-    decision, error_type, hint = _verdict(response.status, codes, text)
+    wait = asked_wait_s(response)
+    decision, error_type, hint = _verdict(response.status, codes, text, waits=wait is not None)
     message = f"HTTP {response.status}: {text}"
     if 300 <= response.status < 400:
         place = response.headers.get("location") or "nowhere"
         message = f"HTTP {response.status}: redirected to {place}, which is not followed"
         hint = "set base_url to the final address, without /chat/completions"
-    wait = retry_after_s(response.headers) if decision == "retry" else None
+    wait = wait if decision == "retry" else None
     refusal = None
     if error_type in _OF_REQUESTS:
         param = details.get("param")
@@ -97,8 +104,8 @@ def of_status(response: Response) -> CallFault:
     return CallFault(decision, error_type, message, hint, excerpt(response.body), wait, refusal=refusal)
 
 
-def _verdict(status: int, codes: set[str], text: str) -> tuple[Decision, str, str]:
-    if status == 402 or codes & QUOTA_CODES:
+def _verdict(status: int, codes: set[str], text: str, *, waits: bool) -> tuple[Decision, str, str]:
+    if status == 402 or codes & QUOTA_CODES or (400 <= status < 500 and not waits and QUOTA.search(text)):
         return "stop", "quota", "the account's quota or credit is used up"
     if status == 401:
         return "stop", "authentication", "the endpoint does not accept the API key"

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 BURST_S = 1.0  # unused capacity expires, except for the last second's share
+_LOOK_S = 0.05
 LATENCY_GAIN = 1 / 16  # the weight of a new latency in the smoothed one
 OUTLIER = 3.0  # a latency counts as at most this multiple of the smoothed one: one slow reply is not a trend
 SETTLED = 8  # calls of a kind before their latency is used
@@ -204,6 +205,13 @@ class Limiter:
     def pause(self, seconds: float) -> None:
         self._resume_at = max(self._resume_at, time.monotonic() + seconds)
 
+    async def drained(self, seconds: float) -> None:
+        """Wait until no call is in flight and what came of the last ones is kept, but not longer than this."""
+        end = time.monotonic() + seconds
+        while self.in_flight and time.monotonic() < end:
+            await asyncio.sleep(_LOOK_S)
+        await asyncio.sleep(_LOOK_S)
+
     def _shrink(self, started: float, factor: float, least: float) -> None:
         if self._shrunk_at is None or started > self._shrunk_at:
             self._limit = max(min(least, self._limit), self._limit * factor)
@@ -295,8 +303,8 @@ LIMITS = (
     ("anthropic-ratelimit-requests-remaining", "anthropic-ratelimit-requests-reset"),
     ("anthropic-ratelimit-tokens-remaining", "anthropic-ratelimit-tokens-reset"),
 )  # headers for the rest of a limit and the time of its reset: OpenAI and compatible services, OpenRouter, Anthropic
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|d|h|m|s)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _EPOCH_S = 1e9  # a number this large is not a duration but a time since 1970, in seconds or in milliseconds
 
 
@@ -315,9 +323,7 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000
-    text = headers.get("retry-after")
-    seconds = _number(text)
-    return _until(text, headers) if seconds is None else seconds
+    return _until(headers.get("retry-after"), headers)
 
 
 def _until(text: str | None, headers: Mapping[str, str]) -> float | None:

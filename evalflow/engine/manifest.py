@@ -13,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from evalflow.calls.waits import Waits
 from evalflow.records import Answer, Spend, Usage
 from evalflow.records.manifest import SCHEMA, AnswerFault, Manifest, Stop
 from evalflow.version import __version__
@@ -37,6 +38,7 @@ class Tally:
     unpriced: bool = False
     saved_usd: float = 0.0  # what cached replies would have cost; `saved_unpriced` likewise
     saved_unpriced: bool = False
+    waits: Waits = field(default_factory=Waits)  # what its calls wait for at the moment
     unaccounted_requests: int = 0  # requests at most that lost actors of a cluster have made without a record
 
     @property

@@ -42,6 +42,7 @@ def connect(
         key_hint=_key_hint(config, role, key),
         secrets=[key or "", *secrets_in(base_url)],
         account=account,
+        waits=session.waits,
     )
     version = config.azure and config.azure.api_version
     return gateway, f"{base_url}?api-version={version}" if version else base_url

@@ -169,4 +169,5 @@ def _progress_facts(counts: Tally, started: float) -> str:
     facts = [f"{counts.in_flight} cases under way", pace, f"{counts.errors} errors"]
     if counts.requests or counts.cost is None:
         facts.append(f"cost {cost(counts.cost)}")
+    facts += counts.waits.lines()
     return " · ".join(facts)

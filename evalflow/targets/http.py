@@ -67,6 +67,7 @@ class HttpConnector(Connector):
             secrets=config.secrets,
             account=account(session),
             dialect=SERVICE,
+            waits=session.waits,
         )
 
     def render(self, case: Case) -> bytes:

@@ -220,7 +220,7 @@ def opened(order: RunOrder, inspection: Inspection, screen: TerminalScreen) -> G
     inspection.parts.session.single_flight.open_shared()
     copy = begin_copy(order.folder, inspection.parts.settings.run.copy_to)
     folder = open_folder(order)
-    tally = Tally(expected=inspection.cells)
+    tally = Tally(expected=inspection.cells, waits=inspection.parts.session.waits)
     started = time.monotonic()
     secrets = secrets_of(inspection.parts.settings)
     notes = [*inspection.reading, *inspection.unread]
