@@ -177,6 +177,13 @@ FieldValue = Annotated[str | FieldSource | dict[str, str | FieldSource] | None, 
 """A column or a JSONPath, with its type or without; or several by the names that they get in the field. null: none."""
 
 
+def _how_joined(value: Any) -> Any:
+    """Give one error message, where a union would give one for each member."""
+    if not isinstance(value, bool) and value != "turns":
+        raise ValueError(f"must be true, false or turns, not {value!r}")
+    return value
+
+
 class DatasetConfig(Strict):
     """The files of a dataset, and how to read them.
 
@@ -211,7 +218,7 @@ class DatasetConfig(Strict):
     group: str | None = None
     generates: Literal["answer", "actual"] = "answer"
     labels_of: str | None = None
-    conversation: bool | Literal["turns"] = False
+    conversation: Annotated[bool | Literal["turns"], BeforeValidator(_how_joined)] = False
     tags: list[str] | None = Field(default=None, min_length=1)
     every_tag: bool = False
     ids: list[str] | None = Field(default=None, min_length=1)

@@ -14,7 +14,7 @@ from evalflow.contexts import contexts, html_text
 from evalflow.datasets.case_rows import ReadRow, case_to_row, content_id
 from evalflow.datasets.conversations import irregular, order_problems, with_question
 from evalflow.datasets.csv_file import open_csv, raw_records
-from evalflow.datasets.fields import CONVERTERS, FIELDS, FieldMap, field_map, is_plain_text, tag_levels, tag_name
+from evalflow.datasets.fields import CONVERTERS, FIELDS, FieldMap, Source, field_map, is_plain, tag_levels, tag_name
 from evalflow.datasets.json_files import open_json, open_jsonl, raw_items, raw_objects
 from evalflow.datasets.messages import read_messages
 from evalflow.datasets.parquet import open_parquet
@@ -65,8 +65,9 @@ class Builder:
             raw, others = self.fields.values(data, row.exact)
         except ValueError as error:
             return [Problem(str(error), row.where)]
-        if self.fields.expected_is_reference and "reference" not in raw and "reference" not in row.data:
-            raw |= {"reference": raw["expected"]} if is_plain_text(raw.get("expected")) else {}
+        unreferenced = "reference" not in raw and "reference" not in row.data
+        if unreferenced and self.fields.expected_is_reference and is_plain(raw.get("expected")):
+            raw["reference"] = Source("expected", is_text=True).value(data, row.exact)
         if self._is_unasked(raw, row):
             raw["question"] = ""
         values: dict[str, Any] = {}
@@ -124,9 +125,9 @@ def read(
     """Stream the cases of a dataset, in the order of its (sorted) files.
 
     A column with a case field's name maps to that field (except dataset and index). `demo_output` maps to demo_answer.
-    A text under `expected` is also the reference, unless there is a reference or `fields` maps one of the two. All
-    other columns go to `vars`, which may also be a column itself. Nulls are absent values, and rows without any value
-    are left out. A case without an id gets a hash of its row, and a number if an earlier row is equal. With
+    A text or number under `expected` is also the reference, unless there is a reference or `fields` maps one of the
+    two. All other columns go to `vars`, which may also be a column itself. Nulls are absent values, and rows without
+    any value are left out. A case without an id gets a hash of its row, and a number if an earlier row is equal. With
     `conversation: true` each file is one case of all its rows (see `whole_conversation`), with `turns` each row is a
     case that has the rows before it as its history. `answers` says what the earlier turns of the assistant are: the
     recorded answers, the example answers, or none, which is for a target that gives them. `to_text` converts contexts

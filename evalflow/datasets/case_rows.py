@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from evalflow import frozen
-from evalflow.datasets.fields import FIELDS, is_plain_text
+from evalflow.datasets.fields import FIELDS, is_plain
 from evalflow.errors import Problem
 from evalflow.records import Case, Context, Message
 
@@ -38,7 +38,7 @@ def case_to_row(case: Case) -> dict[str, Any]:
         name: json_value(value)
         for name, value in values.items()
         if value is not None and (value or name not in ("messages", "tags", "vars"))
-    } | ({"reference": None} if case.reference is None and is_plain_text(case.expected) else {})
+    } | ({"reference": None} if case.reference is None and is_plain(case.expected) else {})
 
 
 def json_value(value: Any) -> Any:

@@ -236,7 +236,7 @@ class ColumnSource:
 class FieldMap:
     """The sources of a row's case fields, `aliases` (column to field) for rows without, parts of fields, variables.
 
-    With `expected_is_reference` a text under `expected` is the reference of a row without one.
+    With `expected_is_reference` a text or number under `expected` is the reference of a row without one.
     """
 
     sources: Mapping[str, ColumnSource]
@@ -329,8 +329,10 @@ def field_map(dataset: str, config: DatasetConfig, aliases: Mapping[str, str] | 
     return FieldMap(sources, fallbacks, parts, variables, by_name and config.generates == "answer")
 
 
-def is_plain_text(value: Any) -> bool:
-    """Whether it is a text that no list or object stands for."""
+def is_plain(value: Any) -> bool:
+    """Whether it is a number, or a text that no list or object stands for."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return True
     if not isinstance(value, str) or not value.strip():
         return False
     bare = value.strip()

@@ -217,6 +217,7 @@ def test_a_text_under_expected_is_the_reference_too(load: Any, name: str) -> Non
         {"expected": '[{"name": "search"}]'},
         {"expected": {"a": 1}},
         {"expected": True},
+        {"expected": [1]},
         {"expected": " ", "note": "n"},
     ],
 )
@@ -240,6 +241,14 @@ def test_a_dataset_can_declare_that_it_is_a_label(load: Any, config: dict[str, A
     row = {"question": "a?", "expected": "spam", "label": "spam"}
     assert load([row], **config)[0].reference is None
     assert load([row], fields={"expected": "expected"})[0].reference == "spam"
+
+
+@pytest.mark.parametrize(("number", "text"), [(7, "7"), (1.50, "1.5")])
+def test_a_number_under_expected_is_the_text_that_answers_are_compared_with(load: Any, number: Any, text: str) -> None:
+    (case,) = load([{"question": "a?", "expected": number}])
+    assert (case.expected, case.reference) == (number, text)
+    (case,) = load('{"question": "a?", "expected": 250.10}')
+    assert case.reference == "250.10"
 
 
 def test_an_empty_cell_is_a_missing_reference(load: Any) -> None:

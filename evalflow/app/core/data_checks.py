@@ -20,7 +20,7 @@ from evalflow.config.schema import DERIVED, DatasetConfig
 from evalflow.config.simulators import ConversationLimits
 from evalflow.config.targets import HttpTargetConfig, ReplyConfig
 from evalflow.config.validate import Settings
-from evalflow.datasets.fields import OF_A_SCENARIO, named_columns
+from evalflow.datasets.fields import OF_A_SCENARIO, is_plain, named_columns
 from evalflow.engine.plan import case_digest
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.jsonvalues import as_list, look_up
@@ -59,13 +59,13 @@ class DataChecks:
         self._without_part: defaultdict[str, list[str]] = defaultdict(list)
         self._present: Counter[tuple[str, str, str]] = Counter()
         self._columns: dict[str, dict[str, None]] = {}
-        self._texts: set[str] = set()  # datasets with a text, or texts, under `expected`
+        self._texts: set[str] = set()  # datasets with a text, a number or texts under `expected`
 
     def add(self, case: Case) -> None:
         self._sizes[case.dataset] += 1
         self._grouped[case.dataset] += case.group is not None
         self._check_id(case)
-        if isinstance(case.expected, str) or is_texts(case.expected):
+        if is_plain(case.expected) or is_texts(case.expected):
             self._texts.add(case.dataset)
         if case.index < SHOWN:
             self._columns.setdefault(case.dataset, {}).update(dict.fromkeys(case.vars))
