@@ -14,7 +14,16 @@ from evalflow.contexts import contexts, html_text
 from evalflow.datasets.case_rows import ReadRow, case_to_row, content_id
 from evalflow.datasets.conversations import irregular, order_problems, with_question
 from evalflow.datasets.csv_file import open_csv, raw_records
-from evalflow.datasets.fields import CONVERTERS, FIELDS, FieldMap, Source, field_map, is_plain, tag_levels, tag_name
+from evalflow.datasets.fields import (
+    CONVERTERS,
+    FIELDS,
+    ColumnSource,
+    FieldMap,
+    field_map,
+    is_plain,
+    tag_levels,
+    tag_name,
+)
 from evalflow.datasets.json_files import open_json, open_jsonl, raw_items, raw_objects
 from evalflow.datasets.messages import read_messages
 from evalflow.datasets.parquet import open_parquet
@@ -67,7 +76,7 @@ class Builder:
             return [Problem(str(error), row.where)]
         unreferenced = "reference" not in raw and "reference" not in row.data
         if unreferenced and self.fields.expected_is_reference and is_plain(raw.get("expected")):
-            raw["reference"] = Source("expected", is_text=True).value(data, row.exact)
+            raw["reference"] = ColumnSource("expected", is_text=True).value(data, row.exact)
         if self._is_unasked(raw, row):
             raw["question"] = ""
         values: dict[str, Any] = {}
