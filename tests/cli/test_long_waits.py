@@ -53,7 +53,7 @@ def test_a_long_wait_ends_the_run_with_its_reason_and_a_resumed_one_finishes(
 
 
 def test_a_quota_that_is_used_up_is_told_at_once(program: Program) -> None:
-    script = status(429, code="insufficient_quota", message="You exceeded your current quota")
+    script = status(429, message="You exceeded your quota, check your plan and billing details")
     with Endpoint(lambda _: script) as endpoint:
         done = program(dataset(program), *judged(endpoint), "judge.concurrency.start=1", "judge.concurrency.max=1")
         assert done.returncode == 5
