@@ -125,9 +125,11 @@ def _print_counts(console: Console, ledger: Ledger) -> None:
     if ledger.left_out:
         console.print(literal("not translated", style="bold"))
     for (where, reason, hint), entries in _by_reason(ledger.left_out):
-        times = f"{entries[0].count:,} x " if entries[0].count > 1 else ""
-        names = ", ".join(entry.what for entry in entries)
-        console.print(literal(f"  {times}{names}, {where}: {reason}"), soft_wrap=True)
+        most = max(entry.count for entry in entries)
+        times = "" if most == 1 else f"{most:,} x " if len(entries) == 1 else f"up to {most:,} x "
+        names = ", ".join(entry.what.removeprefix("column ") for entry in entries)
+        what = f"columns {names}" if len(entries) > 1 else entries[0].what
+        console.print(literal(f"  {times}{what}, {where}: {reason}"), soft_wrap=True)
         if hint:
             console.print(literal(f"    {hint}", style="dim"), soft_wrap=True)
 

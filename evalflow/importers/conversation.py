@@ -15,6 +15,7 @@ from evalflow.records.answers import Message
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "human", "ai", "model", "bot", "function"})
 _NAMES = ("name", "function", "tool_name")
 _ARGUMENTS = ("args", "arguments", "input_parameters", "inputParameters", "input", "parameters")
+_ROLE_KEYS = frozenset({"role", "type", "from", "metadata"})
 _CALL_TYPES = frozenset({"function", "function_call", "tool_call", "tool_use"})
 
 
@@ -61,15 +62,21 @@ def read_turns(items: Iterable[Any], ledger: Ledger, where: str, *, ordered: boo
 
 
 def _with_rest(item: Any, messages: Sequence[Message]) -> Any:
-    """The item, with its content in the metadata if that says more than the message, such as where a text is from."""
-    known = as_map(item)
-    noted = as_map(known.get("metadata"))
-    if not isinstance(known.get("content"), Mapping | list) or (noted == {} and known.get("metadata")):
-        return item
-    content: Any = known["content"]
+    """The item, with what it says beyond its message in the metadata, such as where a text is from."""
+    outer = as_map(item)
+    wrapped = next((key for key in ("kwargs", "data") if isinstance(outer.get(key), Mapping)), "")
+    known = as_map(outer[wrapped]) if wrapped else outer
     kept = "\n".join(str(one) for _, one in leaves(message_rows(messages)))
-    is_whole = all(key == "type" or str(one) in kept for key, one in leaves(content))
-    return item if is_whole else {**known, "metadata": {**noted, "content": content}}
+    rest = {name: value for name, value in known.items() if name not in _ROLE_KEYS and not _is_in(value, kept)}
+    noted = known.get("metadata")
+    if not rest or not (noted is None or isinstance(noted, Mapping)):
+        return item
+    more = {**known, "metadata": {**as_map(noted), **rest}}
+    return {**outer, wrapped: more} if wrapped else more
+
+
+def _is_in(value: Any, kept: str) -> bool:
+    return all(key == "type" or str(one) in kept for key, one in leaves(value))
 
 
 def _texts(message: Message) -> int:

@@ -132,7 +132,7 @@ class RecordedCases:
         counterparts: evalflow's metrics for those of the tool, if the names of its metrics have a meaning of their own.
         verdicts: What the tool said of the scores of each name: thresholds, passed or failed.
         lower: Names of scores of which less is better.
-        undirected: Names of scores whose direction only the data can tell.
+        undirected: Names of scores whose direction is not known where the tool did not say what passed.
         asked: Metrics of evalflow that the cases bring along.
         judged: Whether a judge decides any check that the cases bring along.
         fields: The fields that cases have.
@@ -312,8 +312,11 @@ class RecordedCases:
 
     def _rule(self, name: str) -> tuple[Direction | None, float | None]:
         """The direction and the threshold of the tool's own score."""
-        prior = None if name in self.undirected else self._prior(name) or "higher_is_better"
-        return self.verdicts[name].rule(prior) if name in self.verdicts else (prior, None)
+        prior = self._prior(name) or "higher_is_better"
+        if name not in self.verdicts:
+            return prior, None
+        found = self.verdicts[name]
+        return found.rule(prior if found.judged or name not in self.undirected else None)
 
     def _prior(self, name: str) -> Direction | None:
         """The direction that the name of a score suggests."""

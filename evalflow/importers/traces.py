@@ -22,9 +22,9 @@ from evalflow.importers.recorded import is_irregular
 from evalflow.importers.secrets import hidden
 from evalflow.importers.sources import expect_text
 from evalflow.paths import shown
-from evalflow.traces.messages import messages_of
+from evalflow.traces.messages import SpanMessage, messages_of
 from evalflow.traces.reading import TraceNote, TraceReading, read_question
-from evalflow.traces.spans import Span, declared_spans, span_of
+from evalflow.traces.spans import Span, declared_spans, span_of, unread_attributes
 from evalflow.traces.steps import seconds_of
 from evalflow.traces.tree import MANY_SPANS, TraceTree
 
@@ -33,6 +33,7 @@ _CAPTURE = "record what is said: OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONT
 _TOO_LARGE = f"a trace has at most {MANY_SPANS:,} spans and {MAX_RECORD // 2**20} MiB of what is kept of them"
 _SPANS = "resourceSpans.item.scopeSpans.item.spans.item"
 _NO_REQUEST = "export them as OTLP JSON: docs/import.md#traces"
+_UNREAD = "it does not say what was asked or answered"
 _GROUPS = ("gen_ai.conversation.id", "session.id")
 
 
@@ -157,26 +158,38 @@ def _case(trace: TraceReading, asked: Span) -> dict[str, Any]:
     return {**found, "metadata": {**trace.about, **trace.tokens()}}
 
 
-def _messages(trace: TraceReading, asked: Span) -> list[dict[str, str]]:
-    """The messages up to the user's last; those of tools, and those without text, are listed."""
+def _messages(trace: TraceReading, asked: Span) -> list[dict[str, Any]]:
+    """The messages up to the user's last; those without text, calls or results of tools are listed."""
     declared = messages_of(asked, "input")
     last = max(at for at, one in enumerate(declared) if one.role == "user" and one.text)
-    taken: list[dict[str, str]] = []
+    taken: list[dict[str, Any]] = []
     for number, message in enumerate(declared):
         trace.note_others(message)
+        rows = list(_rows_of(message))
         role = message.role if message.role in ("system", "user", "assistant", "tool") else "other"
-        if role in ("tool", "other"):
-            reason = "it is no message of system, user or assistant"
-        elif not message.text:
-            reason = "it has no text"
+        if role == "other":
+            reason = "it is no message of system, user, assistant or tool"
         elif number > last:
             reason = "it comes after the user's last message"
+        elif not rows:
+            reason = "it has no text"
         else:
-            taken.append({"role": role, "content": message.text})
+            taken += rows
             trace.notes.append(TraceNote("messages"))
             continue
         trace.notes.append(TraceNote("messages", f"message ({role})", asked.where, reason))
     return taken
+
+
+def _rows_of(message: SpanMessage) -> Iterator[dict[str, Any]]:
+    """The message as data/ has it; a message of tools has a row for each result."""
+    if message.role == "tool" and message.results:
+        for call, text in message.results.items():
+            yield {"role": "tool", "tool_call_id": call, "content": text}
+    elif message.calls:
+        yield {"role": message.role, "content": message.text, "tool_calls": list(message.calls)}
+    elif message.text:
+        yield {"role": message.role, "content": message.text}
 
 
 def _declare(source: ImportSource, found: _Import, file: str) -> None:
@@ -196,6 +209,8 @@ def _spans(path: Path, ledger: Ledger) -> Iterator[Span]:
     empty = True
     for where, declared in _lines(path, ledger) if _is_lines(path) else _streamed(path, ledger):
         ledger.found("spans")
+        for name in unread_attributes(declared):
+            ledger.leave_column(name, shown(path), _UNREAD)
         empty = False
         span = span_of(declared, where)
         if span is None:

@@ -82,6 +82,14 @@ def span_of(declared: Any, where: str) -> Span | None:
     )
 
 
+def unread_attributes(declared: Any) -> Iterator[str]:
+    """The names of a span's attributes that are not kept."""
+    for one in as_list(as_map(declared).get("attributes")):
+        key = _text(as_map(one).get("key"))
+        if key and (not key.startswith(_KEPT) or key.startswith(_DROPPED)):
+            yield key
+
+
 def _listed(declared: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
     found = declared.get(key)
     if found is not None and not isinstance(found, list):

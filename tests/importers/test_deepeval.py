@@ -118,6 +118,91 @@ def test_a_run_has_scores_and_metrics_like_its_own(tmp_path: Path) -> None:
     assert "docs/g-eval.md" in found.ledger.left_out[-1].hint
 
 
+@pytest.mark.parametrize(
+    ("name", "scores", "direction"),
+    [
+        ("PII Leakage", [(1.0, 0.5, True), (0.0, 0.5, False)], "higher_is_better"),
+        ("Misuse", [(1.0, 0.5, False), (0.0, 0.5, True)], "lower_is_better"),
+        ("Toxicity", [(0.2, 0.5, True), (0.8, 0.5, False)], "lower_is_better"),  # until version 3
+        ("Toxicity", [(0.2, 0.5, False), (0.8, 0.5, True)], "higher_is_better"),  # since version 4
+        ("Bias", [(0.0, 0.0, True), (1.0, 0.0, False)], "lower_is_better"),  # strict
+        ("Tone [GEval]", [(0.2, 0.5, False), (1.0, 0.5, True)], "higher_is_better"),
+        ("Role Violation", [(1.0, 0.5, True), (0.0, 0.5, False)], "higher_is_better"),
+        ("Non-Advice", [(1.0, 0.5, True), (0.0, 0.5, False)], "higher_is_better"),
+        ("Hallucination", [(0.0, 0.5, True)], "lower_is_better"),
+    ],
+)
+def test_scores_pass_exactly_if_deepeval_let_them_pass(
+    tmp_path: Path, name: str, scores: list[tuple[float, float, bool]], direction: str
+) -> None:
+    made = [metric(name, score=score, threshold=limit, success=success) for score, limit, success in scores]
+    found = read(tmp_path, {"testCases": [{"input": "Q", "actualOutput": "A", "metricsData": [one]} for one in made]})
+    [option] = found.metrics.values()
+    assert (option["direction"], option["threshold"]) == (direction, scores[0][1])
+    assert not [one for one in found.ledger.left_out if one.part == "thresholds"]
+
+
+@pytest.mark.parametrize("name", ["turns", "conversationalTestCases"])
+def test_conversations_of_a_run_are_scored_alike(tmp_path: Path, name: str) -> None:
+    turns = [{"role": "user", "content": "Q", "order": 0}, {"role": "assistant", "content": "A", "order": 1}]
+    judged = metric("Turn Relevancy", score=0.9, threshold=0.5, success=True)
+    case = {"name": "c", "success": False, "metricsData": [judged], "turns": turns}
+    found = read(tmp_path, [case] if name == "turns" else {"testCases": [], name: [case], "hyperparameters": {"a": 1}})
+    [row] = rows(found)
+    assert (row["answer"], row["deepeval"], row["vars"]["success"]) == ("A", {"turn_relevancy": 0.9}, False)
+    assert found.metrics["old_turn_relevancy"]["threshold"] == 0.5
+    listed = [one.what for one in found.ledger.left_out if one.part == "columns"]
+    assert listed == ([] if name == "turns" else ["column hyperparameters"])
+
+
+def test_verdicts_that_contradict_each_other_leave_no_threshold(tmp_path: Path) -> None:
+    made = [metric("Faithfulness", score=0.6, threshold=0.5, success=one) for one in (True, False)]
+    found = read(tmp_path, {"testCases": [{"input": "Q", "metricsData": [one]} for one in made]})
+    assert found.metrics["old_faithfulness"]["threshold"] is None
+    [entry] = [one for one in found.ledger.left_out if one.part == "thresholds"]
+    assert "(score 0.6, threshold 0.5, success false)" in entry.where
+    unknown = read(tmp_path, run(metricsData=[{"name": "Toxicity", "score": 0.4, "threshold": 0.5}]), "run.json")
+    assert unknown.metrics["old_toxicity"]["threshold"] is None  # its direction depends on the version
+
+
+def test_turns_without_a_text_keep_their_calls(tmp_path: Path) -> None:
+    call = {"name": "price", "input_parameters": {"item": "pass"}, "output": 84}
+    turns = [
+        {"role": "user", "content": "What does it cost?"},
+        {"role": "assistant", "content": None, "tools_called": [call]},
+        {"role": "user", "content": "Well?"},
+        {"role": "assistant", "content": "84 euros."},
+    ]
+    [case] = rows(read(tmp_path, [{"scenario": None, "turns": turns}]))
+    asked = case["messages"][1]
+    assert asked["tool_calls"][0]["function"] == {"name": "price", "arguments": '{"item": "pass"}'}
+    assert (asked["content"], asked["metadata"]) == ("", {"tools_called": [call]})
+    assert case["actual"] == [{"name": "price", "arguments": {"item": "pass"}}]
+    silent = [turns[0], {"role": "assistant", "content": None}, *turns[2:]]
+    found = read(tmp_path, [{"turns": silent}], "silent.json")
+    assert [one["role"] for one in rows(found)[0]["messages"]] == ["user", "user"]
+    assert found.ledger.counts()["messages"] == (4, 3, 1)
+
+
+def test_tables_in_a_cell_are_not_cut_into_passages(tmp_path: Path) -> None:
+    table = "| Plan | Price |\n| --- | --- |\n| Pro | $20 |"
+    found = read(tmp_path, f'input,retrieval_context\nQ,"{table}"\nR,one|two\n', "goldens.csv")
+    assert [case["contexts"] for case in rows(found)] == [[table], ["one", "two"]]
+    assert any("contexts of 2 rows" in note and "JSON" in note for note in found.notes)
+    passages = ["deepeval_source=a.md,deepeval_context=Text", {"context": "x", "source": "y"}]
+    marked = read(tmp_path, [{"input": "Q", "retrieval_context": passages}], "marked.json")
+    assert rows(marked)[0]["contexts"] == [
+        {"text": "Text", "path": "a.md"}, {"text": "x", "path": "y"},
+    ]  # fmt: skip
+
+
+def test_keys_that_are_not_deepeval_s_are_kept(tmp_path: Path) -> None:
+    golden = {"id": "g-1", "input": "Hours?", "expected": "9 to 5", "category": "faq", "retrieval_context": []}
+    assert rows(read(tmp_path, [golden])) == [
+        {"id": "g-1", "question": "Hours?", "reference": "9 to 5", "contexts": [], "vars": {"category": "faq"}}
+    ]
+
+
 def test_a_metric_without_its_fields_is_listed(tmp_path: Path) -> None:
     found = read(tmp_path, run(metricsData=[metric("Contextual Recall")]))
     [entry] = found.ledger.left_out

@@ -82,6 +82,46 @@ def test_empty_inputs_are_listed_and_plain_metadata_is_kept(tmp_path: Path) -> N
         read(tmp_path)
 
 
+def test_conversations_keep_tool_turns_and_images(tmp_path: Path) -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "hours", "arguments": "{}"}}
+    picture = {"type": "image_url", "image_url": {"url": "https://pool.example/map.png"}}
+    turns: list[Any] = [
+        {"role": "user", "content": "On Friday?"}, {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": "9 to 18"}, {"role": "assistant", "content": "At nine."},
+        {"role": "user", "content": [{"type": "text", "text": "And here?"}, picture]},
+    ]  # fmt: skip
+    path = tmp_path / "e.jsonl"
+    path.write_text(json.dumps({"id": "a", "input": {"messages": turns, "lang": "en"}, "output": None}))
+    found = read(path)
+    [case] = [json.loads(line) for line in found.data["old.jsonl"].read_text(encoding="utf-8").splitlines()]
+    assert [one["role"] for one in case["messages"]] == ["user", "assistant", "tool", "assistant", "user"]
+    assert case["messages"][1]["tool_calls"] == [call]
+    assert case["messages"][4]["parts"] == turns[4]["content"]
+    assert case["vars"] == {"lang": "en"}
+    assert counts(found)["images and other parts"] == (1, 1, 0)
+
+
+def test_an_output_s_other_parts_and_steps_are_kept(tmp_path: Path) -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "hours", "arguments": "{}"}}
+    steps = [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": "9"},
+        {"role": "assistant", "content": "At nine."},
+    ]
+    rows = [{"input": "Q", "output": {"answer": "A", "sources": ["s"]}}, {"input": "Q", "output": {"messages": steps}},
+            {"input": "Q", "output": '{"a": 1}', "expected": ["x", "y"]}]  # fmt: skip
+    path = tmp_path / "e.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    lines = read(path).data["old.jsonl"].read_text(encoding="utf-8").splitlines()
+    first, second, third = (json.loads(line) for line in lines)
+    assert (first["answer"], first["metadata"]) == ("A", {"output": rows[0]["output"]})
+    assert (second["answer"], [one["role"] for one in second["actual"]]) == (
+        "At nine.",
+        ["assistant", "tool", "assistant"],
+    )
+    assert (third["answer"], third["reference"]) == ('{"a": 1}', ["x", "y"])
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [

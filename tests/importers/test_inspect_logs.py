@@ -76,6 +76,60 @@ def test_samples_are_cases_with_scores(tmp_path: Path, form: str) -> None:
     assert counts(found) == {"cases": (2, 2, 0), "scores": (4, 3, 1), "metrics": (4, 1, 3)}
 
 
+@pytest.mark.parametrize("form", ["eval", "json"])
+def test_nan_and_broken_samples_are_listed(tmp_path: Path, form: str) -> None:
+    path = tmp_path / f"log.{form}"
+    odd = {**SAMPLE, "id": "odd", "scores": {"includes": {"value": float("nan"), "explanation": "no verdict"}}}
+    if form == "eval":
+        zipped(
+            path,
+            log(
+                **{"samples/odd.json": odd, "samples/broken.json": "{", "header.json": {"version": 2, "eval": {"a": 1}}}
+            ),
+        )
+    else:
+        path.write_text(json.dumps({"version": 2, "eval": {"a": 1}, "samples": [SAMPLE, odd, {"epoch": 1}]}))
+    found = read(path)
+    last = next(case for case in rows(found) if case["group"] == "odd")
+    assert ("inspect" in last, last["vars"]["scores"]["includes"]["explanation"]) == (False, "no verdict")
+    assert counts(found)["cases"][2] == 1
+    left = [(one.what, one.reason) for one in found.ledger.left_out]
+    assert ("score includes", "it has no value") in left
+    assert ("column eval", "it is about the whole file, not about a case") in left
+
+
+def test_images_and_results_of_tools_are_kept(tmp_path: Path) -> None:
+    picture = {"type": "image", "image": "data:image/png;base64,AAAA", "detail": "low"}
+    asked = {
+        "role": "user",
+        "content": [{"type": "text", "text": "What is it?"}, picture, {"type": "image", "image": "a.png"}],
+    }
+    called = {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"id": "1", "function": "look", "arguments": {"at": 1}}],
+    }
+    result = {"role": "tool", "tool_call_id": "1", "function": "look", "content": "a cat"}
+    said = {
+        "role": "assistant",
+        "content": [{"type": "reasoning", "reasoning": "Hm."}, {"type": "text", "text": "A cat."}],
+    }
+    sample = {"id": 1, "epoch": 1, "input": [asked], "messages": [asked, called, result, said],
+              "output": {"choices": [{"message": said, "stop_reason": "stop"}]}}  # fmt: skip
+    (tmp_path / "log.json").write_text(json.dumps({"version": 2, "samples": [sample]}))
+    found = read(tmp_path / "log.json")
+    [case] = rows(found)
+    assert case["messages"][0]["parts"][1] == {
+        "type": "image_url",
+        "image_url": {"url": picture["image"], "detail": "low"},
+    }
+    assert (case["answer"], case["metadata"]) == ("A cat.", {"thoughts": "Hm."})
+    assert [(one["role"], one.get("name")) for one in case["actual"]] == [
+        ("assistant", None), ("tool", "look"), ("assistant", None),
+    ]  # fmt: skip
+    assert counts(found)["images and other parts"] == (2, 1, 1)
+
+
 def test_zstd_is_read_or_named(tmp_path: Path) -> None:
     zstandard = pytest.importorskip("zstandard")
     path = zipped(tmp_path / "log.eval", {})

@@ -88,6 +88,15 @@ def test_further_answers_to_one_prompt_are_listed(tmp_path: Path) -> None:
     assert any("2 more answers" in one.what for one in found.ledger.left_out)
 
 
+def test_several_targets_are_several_references(tmp_path: Path) -> None:
+    write(tmp_path, {"sums": [{**TEXT, "target": ["4", "four"]}, {**TEXT, "doc_id": 9, "target": {"text": ["4"]}}]})
+    found = read(tmp_path / f"samples_sums_{DATE}.jsonl")
+    first, second = cases(found)
+    assert first["reference"] == ["4", "four"]
+    assert (second["vars"]["target"], "reference" in second) == ({"text": ["4"]}, False)
+    assert any(one.what == "target" for one in found.ledger.left_out)
+
+
 def test_results_lead_to_the_samples_of_their_tasks(tmp_path: Path) -> None:
     better = {"capitals": {"acc": True, "acc_norm": False}}
     results = {"results": {"capitals": {"acc,none": 1}, "sums": {}, "all": {}}, "higher_is_better": better}

@@ -133,6 +133,25 @@ def test_older_names_and_modes_are_known(tmp_path: Path) -> None:
     assert found.metrics["old_noise_sensitivity"]["direction"] == "lower_is_better"
 
 
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_a_score_that_is_nan_is_listed_and_an_empty_list_stays(tmp_path: Path, form: str) -> None:
+    path = tmp_path / f"t.{form}"
+    if form == "csv":
+        path.write_text("id,user_input,retrieved_contexts,tone\na,Q,[],0.25\nb,R,\"['c']\",nan\n")
+    else:
+        row = {"id": "a", "user_input": "Q", "retrieved_contexts": [], "tone": 0.25}
+        path.write_text(
+            json.dumps(row) + "\n{" + json.dumps({**row, "id": "b", "tone": float("nan")})[1:] + "\n{broken\n"
+        )
+    found = read(path)
+    first, second = rows(found)
+    assert (first["id"], first["contexts"], first["ragas"], second["id"]) == ("a", [], {"tone": 0.25}, "b")
+    assert "ragas" not in second
+    reasons = [one.reason for one in found.ledger.left_out if one.part != "metrics"]
+    assert [reason for reason in reasons if "broken JSON" not in reason] == ["it has no value"]
+    assert counts(found)["cases"] == ((2, 2, 0) if form == "csv" else (3, 2, 1))
+
+
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [

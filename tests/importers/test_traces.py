@@ -81,7 +81,7 @@ def test_an_agent_with_tools_retrieval_and_models_is_one_case(tmp_path: Path) ->
     }
     assert found.ledger.counts() == {
         "requests": (1, 1, 0), "spans": (6, 5, 1), "traces": (1, 1, 0), "messages": (3, 3, 0),
-        "documents": (3, 1, 2), "tool calls": (1, 1, 0),
+        "documents": (3, 1, 2), "tool calls": (1, 1, 0), "columns": (1, 0, 1),
     }  # fmt: skip
     assert found.experiments["old"]["generate"] is False
 
@@ -161,6 +161,24 @@ def test_of_several_models_the_last_answers_and_tools_are_listed(tmp_path: Path)
     assert calls(case) == [("f", {"a": 1})]
     assert found.ledger.counts()["messages"] == (4, 2, 2)
     assert found.ledger.counts()["parts of messages"] == (1, 0, 1)
+
+
+def test_tool_turns_before_the_question_stay_in_the_conversation(tmp_path: Path) -> None:
+    call = {"role": "assistant", "parts": [{"type": "tool_call", "id": "1", "name": "f", "arguments": {"a": 1}}]}
+    reply = {"role": "tool", "parts": [{"type": "tool_call_response", "id": "1", "response": "r"}]}
+    turns = [told("user", "Q1"), call, reply, told("assistant", "A1"), told("user", "Q2")]
+    says = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.input.messages": turns,
+        "gen_ai.output.messages": [told("assistant", "A2")],
+    }
+    found = read(tmp_path / "t.jsonl", request(span("b", says={**says, "http.method": "POST"})))
+    [case] = rows(found)
+    assert [one["role"] for one in case["messages"]] == ["user", "assistant", "tool", "assistant", "user"]
+    assert case["messages"][1]["tool_calls"] == [{"name": "f", "id": "1", "arguments": {"a": 1}}]
+    assert case["messages"][2] == {"role": "tool", "tool_call_id": "1", "content": "r"}
+    assert "allow_irregular" not in found.datasets["old"]
+    assert [one.what for one in found.ledger.left_out] == ["column http.method"]
 
 
 def test_of_several_turns_in_a_trace_only_the_last_gives_its_tools(tmp_path: Path) -> None:
