@@ -63,7 +63,7 @@ class _RunNotes:
     """Prints warnings and notes of a run, and keeps its notes."""
 
     screen: TerminalScreen
-    kept: list[str] = field(default_factory=list[str])
+    kept: list[str]
 
     def tell(self, text: str, level: int) -> None:
         if level >= NOTE and text not in self.kept:
@@ -221,16 +221,9 @@ def opened(order: RunOrder, inspection: Inspection, screen: TerminalScreen) -> G
     copy = begin_copy(order.folder, inspection.parts.settings.run.copy_to)
     folder = open_folder(order)
     tally = Tally(expected=inspection.cells, waits=inspection.parts.session.waits)
-    started = time.monotonic()
-    secrets = secrets_of(inspection.parts.settings)
-    notes = [*inspection.reading, *inspection.unread]
-
-    def tell(text: str, level: int) -> None:
-        if level >= NOTE and text not in notes:
-            notes.append(text)
-        screen.noted(text)
-
-    redactor, log_file = Redactor(secrets), log_to(folder.log, secrets, tell)
+    started, secrets = time.monotonic(), secrets_of(inspection.parts.settings)
+    notes = _RunNotes(screen, [*inspection.reading, *inspection.unread])
+    redactor, log_file = Redactor(secrets), log_to(folder.log, secrets, notes.tell)
     with (
         telling_full_disks(folder),
         log_file,
@@ -242,12 +235,11 @@ def opened(order: RunOrder, inspection: Inspection, screen: TerminalScreen) -> G
         if order.latest:
             point_latest(order.latest)
         screen.starts(inspection, folder)
-        one = OpenRun(
-            order, inspection, opening, cluster, folder, journal, tally, screen, redactor, notes.kept, copy=copy
-        )
+        known = (order, inspection, opening, cluster, folder, journal, tally, screen, redactor, notes.kept)
+        one = OpenRun(*known, copy=copy)
         if inspection.parts.settings.run.otel.endpoint is not None:
-            settings, session = inspection.parts.settings, inspection.parts.session
-            outgoing = OutgoingScores(settings.run.otel, folder, session.connections)
+            otel, session = inspection.parts.settings.run.otel, inspection.parts.session
+            outgoing = OutgoingScores(otel, folder, session.connections)
             one.outgoing = resources.enter_context(closing(outgoing))
         status, code = "failed", EvalflowError.exit_code
         try:
