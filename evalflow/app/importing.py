@@ -155,7 +155,7 @@ def _commands(imported: ImportedConfig) -> Iterator[tuple[list[str], str]]:
         unset = _unset(target, "target")
         judge = () if name in imported.unjudged else MODEL
         remark = SENDS_NOTHING if judge else _NOTHING_SENT
-        unset |= _unset(experiment.get("judge"), "judge")
+        unset |= _unset(imported.judges.get(chosen.get("override /judge", "")), "judge")
         without = [f"{key}={_STAND_INS.get(key.partition('.')[2], 'null')}" for key in unset]
         words = [] if target or not experiment["generate"] else list(_TARGET)
         missing = sorted(set(unset.values()))

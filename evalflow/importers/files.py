@@ -60,7 +60,7 @@ class ImportedConfig:
     """Other tools' definitions as evalflow's config groups: each file's values by key.
 
     Attributes:
-        datasets, metrics, targets, experiments: The values of each file in conf/.
+        datasets, metrics, targets, judges, experiments: The values of each file in conf/.
         prompts: The text of each file in prompts/, by its path there.
         data: Finished files, by their names in data/.
         notes: What changed.
@@ -71,6 +71,7 @@ class ImportedConfig:
     datasets: Options = field(default_factory=Options)
     metrics: Options = field(default_factory=Options)
     targets: Options = field(default_factory=Options)
+    judges: Options = field(default_factory=Options)
     experiments: Options = field(default_factory=Options)
     prompts: dict[str, str] = field(default_factory=dict[str, str])
     data: dict[str, Path] = field(default_factory=dict[str, Path])
@@ -84,7 +85,8 @@ class ImportedConfig:
 
     def files(self) -> dict[str, str]:
         groups = {
-            "dataset": self.datasets, "metric": self.metrics, "target": self.targets, "experiment": self.experiments,
+            "dataset": self.datasets, "metric": self.metrics, "target": self.targets, "judge": self.judges,
+            "experiment": self.experiments,
         }  # fmt: skip
         return {
             f"{group}/{key}.yaml": option_text(group, key, values)
@@ -148,6 +150,17 @@ def experiment_option(dataset: str, metrics: Sequence[str], generate: bool | str
     return {"defaults": defaults, "generate": generate, **more}
 
 
+def judged_by(imported: ImportedConfig, key: str, choice: str, values: Mapping[str, Any]) -> None:
+    """Write a judge of its own file, and choose it in all experiments: another one chosen instead takes nothing of it.
+
+    `choice` is the judge that it starts from.
+    """
+    imported.judges[key] = {"defaults": [choice, "_self_"], **values}
+    for experiment in imported.experiments.values():
+        experiment["defaults"].append({"override /judge": key})
+    imported.unjudged |= set(imported.experiments)
+
+
 def generate_for(answered: int, total: int) -> bool | str:
     """What an experiment generates where some of all cases have answers."""
     return False if answered == total else "missing" if answered else True
@@ -199,7 +212,7 @@ def key_for(name: str, taken: Collection[str], fallback: str) -> str:
 def option_text(group: str, key: str, values: Mapping[str, Any]) -> str:
     """The YAML of one option, with its package line if it needs one. `${...}` in texts is escaped, so it stays text."""
     text = yaml_of(_revealed(escaped(values)))
-    if group == "target":
+    if group in ("target", "judge"):
         return text
     package = "_global_" if group == "experiment" else f"{group}.{key}"
     return f"# @package {package}\n{text}"

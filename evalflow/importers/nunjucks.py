@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
-from jinja2 import ChainableUndefined, TemplateError, meta
+from jinja2 import ChainableUndefined, TemplateError, UndefinedError, meta
 
 from evalflow.importers.ledger import Untranslatable
 from evalflow.sandbox import Sandbox
@@ -28,6 +28,7 @@ _SPELLINGS = (
 )
 _BUILT_IN = frozenset({"loop", "range", "cycler", "joiner", "true", "false", "none", "null", "undefined"})
 _OUTSIDE = ("include", "import", "extends", "from", "asyncEach", "asyncAll", "call", "macro")
+_SET = "set it in the test, or for all in defaultTest.vars"
 _ENVIRONMENT = re.compile(r"\benv\b\s*(?:\.\s*(\w+)|\[\s*['\"](\w+))?")
 
 
@@ -53,7 +54,7 @@ def jinja_of(source: str) -> tuple[str, frozenset[str]]:
 
 
 def render(source: str, variables: Mapping[str, Any]) -> str:
-    """The text that the template gives; Untranslatable if it gives none here."""
+    """The text that the template gives; Untranslatable if it gives none here, or shows a variable that is not set."""
     if not is_template(source):
         return source
     text = _spelled(source)
@@ -65,6 +66,8 @@ def render(source: str, variables: Mapping[str, Any]) -> str:
         return template.render({name: _as_script(value) for name, value in variables.items()})
     except Untranslatable:
         raise
+    except UndefinedError as error:
+        raise Untranslatable(f"it uses {error.message}, which is not set", _SET) from None
     except TemplateError as error:
         raise Untranslatable(f"its template cannot be rendered: {error.message}") from None
     except Exception as error:
@@ -84,8 +87,18 @@ def _everywhere(value: Any, change: Callable[[str], str]) -> Any:
     return [_everywhere(inner, change) for inner in value] if isinstance(value, list) else value  # pyright: ignore
 
 
+class _Unset(ChainableUndefined):
+    """A variable that is not set: it may be tested, and have another value in its place, but not be shown."""
+
+    def __str__(self) -> str:
+        raise UndefinedError(f"{{{{{self._undefined_name}}}}}")
+
+    def __iter__(self) -> Iterator[Any]:
+        raise UndefinedError(f"{{{{{self._undefined_name}}}}}")
+
+
 def _environment() -> Sandbox:
-    environment = Sandbox(undefined=ChainableUndefined, autoescape=False, keep_trailing_newline=True)
+    environment = Sandbox(undefined=_Unset, autoescape=False, keep_trailing_newline=True)
     environment.add_filters({"json": _json})
     return environment
 

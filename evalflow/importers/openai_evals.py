@@ -22,6 +22,7 @@ from evalflow.importers.files import (
     dataset_option,
     experiment_option,
     generate_for,
+    judged_by,
     key_for,
     metric_option,
     output_text,
@@ -250,11 +251,10 @@ def _declare(archive: _Archive, declared: Mapping[str, Any], file: str) -> None:
     for option, (total, answered) in archive.columns.items():
         imported.datasets[option] = dataset_option(option, about, name=name)
         experiment = experiment_option(option, chosen or ["relevance"], generate_for(answered, total))
-        if len(models) == 1:
-            experiment["defaults"].append({"override /judge": "openai"})
-            experiment["judge"] = {"model": next(iter(models)), "api_key_env": "OPENAI_API_KEY"}
         imported.experiments[option] = experiment
-    if len(models) == 1 or not any(metric["kind"] == "rubric" for metric in imported.metrics.values()):
+    if len(models) == 1:
+        judged_by(imported, f"{name}_judge", "openai", {"model": next(iter(models)), "api_key_env": "OPENAI_API_KEY"})
+    elif not any(metric["kind"] == "rubric" for metric in imported.metrics.values()):
         imported.unjudged |= set(imported.experiments)
     if not chosen:
         imported.notes.append("the file has no graders: the experiment has metric=relevance; choose your own")

@@ -21,6 +21,11 @@ from evalflow.paths import shown
 
 LARGEST_FILE = 64 * 2**20  # bytes of a file that is read whole
 _PUT = "put it there, and import again"
+_MEDIA = frozenset({
+    ".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".svgz", ".ico", ".tif", ".tiff", ".heic", ".avif", ".pdf",
+    ".mp3",    ".wav", ".ogg", ".flac", ".m4a", ".mp4", ".mov", ".webm", ".mkv",
+})  # fmt: skip
+"""Endings of files with images, sounds and films, and of pages."""
 _MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\x1f\x8b": "gzip", b"PK": "zip"}
 
 
@@ -127,6 +132,19 @@ def read_text(path: Path) -> str:
     if "\0" in text:
         raise UserError(Problem("the file has zero bytes, so it is no text", name, "save it as UTF-8"))
     return text
+
+
+def text_of_file(path: Path) -> str:
+    """The text of a file that is one value of many; Untranslatable if it is no text."""
+    if path.stat().st_size == 0:
+        return ""
+    if path.suffix.lower() in _MEDIA:
+        raise Untranslatable(f"it names {path.name}, and evalflow sends text", "leave it out, or describe it in words")
+    try:
+        return read_text(path)
+    except UserError as error:
+        what = error.problems[0].what.removeprefix("the file ")
+        raise Untranslatable(f"it names the file {path.name}, which {what}", error.problems[0].hint) from None
 
 
 def expect_text(path: Path) -> None:

@@ -36,9 +36,9 @@ def test_variables_are_named() -> None:
 @pytest.mark.parametrize(
     ("source", "variables", "text"),
     [
-        ("{{x}} {{y}}", {"x": 1.0}, "1 "),
+        ("{{x}} {{y}}", {"x": 1.0, "y": ""}, "1 "),
         ("{{x}} {{y}} {{z}}", {"x": True, "y": None, "z": ["a", 1]}, "true  a,1"),
-        ("{{ x.y.z }}", {}, ""),
+        ("{% if x.y.z %}yes{% endif %}{{ x | default('no') }}{{ y or 'no' }}", {}, "nono"),
         ("{% if x %}yes{% else %}no{% endif %}", {"x": False}, "no"),
         ("a\n", {}, "a\n"),
         ("{{ o | dump }}", {"o": {"k": [1]}}, '{"k":[1]}'),
@@ -66,3 +66,11 @@ def test_variables_may_use_others() -> None:
 def test_what_has_no_like_says_so(source: str, said: str) -> None:
     with pytest.raises(Untranslatable, match=said):
         render(source, {})
+
+
+@pytest.mark.parametrize(
+    "source", ["{{ x }}", "{{ x.y.z }}", "a {{ o.missing }}", "{% for one in x %}{% endfor %}", "{{ x | upper }}"]
+)
+def test_a_variable_that_is_not_set_is_named(source: str) -> None:
+    with pytest.raises(Untranslatable, match=r"it uses \{\{(x|missing)\}\}, which is not set"):
+        render(source, {"o": {}})

@@ -74,7 +74,8 @@ def test_an_archive_has_graders_items_and_scores(tmp_path: Path) -> None:
     assert found.prompts[tone["prompt"]] == '{{ vars.text | fenced("text") }}: {{ answer | fenced("answer") }}'
     assert found.metrics["old_ok"]["scale"] == {"type": "label", "values": {"good": 1.0, "bad": 0.0}}
     assert found.metrics["old_exact_recorded"]["field"] == "openai.exact"
-    assert found.experiments["old_b"]["judge"]["model"] == "gpt-4.1"
+    assert found.judges["old_judge"]["model"] == "gpt-4.1"
+    assert {"override /judge": "old_judge"} in found.experiments["old_b"]["defaults"]
 
 
 def test_a_folder_joins_the_eval_with_its_items(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from evalflow.importers.ledger import COMMAND, Untranslatable
 from evalflow.importers.located import Broken, LocatedMap, located_yaml
 from evalflow.importers.nunjucks import as_text, is_template, render
 from evalflow.importers.promptfoo.scripts import Rule, rule_of
-from evalflow.importers.sources import SourceFolder, read_document, read_text
+from evalflow.importers.sources import SourceFolder, read_document, text_of_file
 from evalflow.jsonvalues import as_list, as_map
 from evalflow.metrics.case_checks import PARAMS
 
@@ -147,7 +147,7 @@ class AssertionReader:
         path = self.folder.find(name, self.base, where)
         if path.suffix.lower() in (".json", ".yaml", ".yml"):
             return read_document(path)
-        text = read_text(path)
+        text = text_of_file(path)
         return text if kind in ("is-json", "contains-json") else render(text, variables)
 
 

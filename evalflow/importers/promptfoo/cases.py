@@ -14,13 +14,15 @@ from evalflow.importers.files import output_text
 from evalflow.importers.ledger import Ledger
 from evalflow.importers.located import LocatedList, LocatedMap, place
 from evalflow.importers.promptfoo.csv_tests import PROGRAM_FILE, csv_rows, row_as_test
-from evalflow.importers.sources import MissingFile, SourceFolder, read_document, read_rows, read_text
+from evalflow.importers.sources import MissingFile, SourceFolder, read_document, read_rows, text_of_file
 from evalflow.jsonvalues import as_list, as_map, as_number
 from evalflow.paths import shown
 
-_LISTED = ("assertScoringFunction", "provider", "providers", "prompts")
-"""Keys of a test that have no like: the test is listed for each, and taken without."""
-_KNOWN = frozenset({"vars", "assert", "description", "threshold", "metadata", "options", "providerOutput"})
+_KNOWN = frozenset({
+    "vars", "assert", "description", "threshold", "metadata", "options", "providerOutput", "tags", "id", "prompts",
+    "providers",
+})  # fmt: skip
+_KNOWN_DEFAULTS = _KNOWN - {"id", "providerOutput"}
 _OPTIONS = frozenset({"prefix", "suffix", "disableVarExpansion", "disableDefaultAsserts"})
 _MANY = 100_000  # cases that lists of values of one test may make
 NO_LIKE = ("it has no like", "")
@@ -36,19 +38,25 @@ class SourceTest:
     """A test with its defaults.
 
     Attributes:
+        id: Its own, if it has one.
         vars: Its variables; a list of texts makes a case for each.
         asserts: Its assertions, those of the defaults first.
         answer: The recorded answer, if the test has one.
+        prompts, providers: The names of those that it is for; None: all.
     """
 
     where: str
     description: str = ""
+    id: str = ""
     vars: dict[str, Any] = field(default_factory=dict[str, Any])
     asserts: list[Any] = field(default_factory=list[Any])
     threshold: float | None = None
     answer: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict[str, Any])
     expands: bool = True
+    tags: list[str] = field(default_factory=list[str])
+    prompts: list[str] | None = None
+    providers: list[str] | None = None
 
     def cases(self) -> Iterator[dict[str, Any]]:
         """The variables of each case: the product of the lists of texts."""
@@ -157,25 +165,29 @@ class TestReader:
         default = self.default
         options = {**as_map(default.get("options")), **as_map(own.get("options"))}
         merged = {**default, **{key: value for key, value in own.items() if value is not None}}
-        for key in _LISTED:
-            if merged.get(key) and not (key in ("provider", "providers", "prompts") and key not in own):
-                self.ledger.leave("settings", f"{key} of a test", where, "a run has one target for all its cases")
-        for key in sorted({*own} - _KNOWN - {*_LISTED}):
-            self.ledger.leave("settings", f"{key} of a test", where, *NO_LIKE)
+        for key in sorted({*own} - _KNOWN):
+            self.ledger.leave("settings", f"{key} of a test", where, *REASONS.get(key, NO_LIKE))
         for key in unknown_options(own.get("options")):
-            self.ledger.leave("settings", f"options.{key} of a test", where, *REASONS.get(key, NO_LIKE))
+            self.ledger.leave("settings", f"options.{key} of a test", where, *OPTION_REASONS.get(key, NO_LIKE))
         variables = {**_vars(default.get("vars"), self, self.base), **_vars(own.get("vars"), self, base)}
         without = options.get("disableDefaultAsserts") is True
         asserts = [*([] if without else _list(default.get("assert"))), *_list(own.get("assert"))]
         answer = merged.get("providerOutput")
         threshold = merged.get("threshold")
         found = SourceTest(
-            where, str(merged.get("description") or ""), variables, asserts,
-            as_number(threshold),
-            None if answer is None else answer if isinstance(answer, str) else output_text(answer),
-            {**as_map(default.get("metadata")), **as_map(own.get("metadata"))},
-            options.get("disableVarExpansion") is not True,
-        )  # fmt: skip
+            where,
+            description=str(merged.get("description") or ""),
+            id=str(own.get("id") or ""),
+            vars=variables,
+            asserts=asserts,
+            threshold=as_number(threshold),
+            answer=None if answer is None else answer if isinstance(answer, str) else output_text(answer),
+            metadata={**as_map(default.get("metadata")), **as_map(own.get("metadata"))},
+            expands=options.get("disableVarExpansion") is not True,
+            tags=list(dict.fromkeys([*_tags(default.get("tags")), *_tags(own.get("tags"))])),
+            prompts=_names(own.get("prompts")),
+            providers=_names(own.get("providers")),
+        )
         if found.count > _MANY:
             raise UserError(Problem(f"its lists of values make {found.count:,} cases", where, f"at most {_MANY:,}"))
         return found
@@ -190,11 +202,14 @@ class TestReader:
             return ""
         found: list[Any] = []
         for path in self.folder.matching(file, base, where):
-            if path.suffix.lower() in (".json", ".yaml", ".yml"):
-                found.append(read_document(path))
-            else:
-                found.append(read_text(path))
+            is_document = path.suffix.lower() in (".json", ".yaml", ".yml")
+            found.append(read_document(path) if is_document else text_of_file(path))
         return found[0] if len(found) == 1 else found
+
+
+def unknown_defaults(default: Mapping[str, Any]) -> list[str]:
+    """The keys of the default test that have no like."""
+    return [key for key, value in default.items() if key not in _KNOWN_DEFAULTS and value not in (None, False)]
 
 
 def unknown_options(declared: Any) -> list[str]:
@@ -203,15 +218,32 @@ def unknown_options(declared: Any) -> list[str]:
 
 
 REASONS: Mapping[str, tuple[str, str]] = {
+    "provider": ("a run has one target for all its cases", "choose it for the run: target=..."),
+    "assertScoringFunction": ("it is a program", "write a metric of the kind composite: docs/metrics.md"),
     "transform": ("it changes the answer before it is scored", "let the target change it: docs/targets.md"),
     "postprocess": ("it changes the answer before it is scored", "let the target change it: docs/targets.md"),
     "transformVars": ("it changes the variables by a program", "write the changed values into the file"),
-    "provider": ("it is the judge", "choose the judge of the run: judge=openai judge.model=..."),
     "rubricPrompt": ("it is the judge's prompt", "write a metric of the kind rubric: docs/metrics.md"),
     "storeOutputAs": ("an answer is no variable of another case", "give the cases earlier turns as `messages`"),
     "timeout": ("how long an answer may take is the target's key", "target.timeout_s=SECONDS"),
     "runSerially": ("cases do not depend on each other", "give the cases earlier turns as `messages`"),
 }
+
+
+OPTION_REASONS: Mapping[str, tuple[str, str]] = {
+    **REASONS, "provider": ("it is the judge", "choose the judge of the run: judge=openai judge.model=..."),
+}  # fmt: skip
+
+
+def _tags(declared: Any) -> list[str]:
+    """Tags as names: of a map, `key > value`."""
+    if isinstance(declared, Mapping):
+        return [f"{key} > {value}" for key, value in cast("Mapping[str, Any]", declared).items() if value is not None]
+    return [str(one) for one in _list(declared) if isinstance(one, str | int | float) and str(one).strip()]
+
+
+def _names(declared: Any) -> list[str] | None:
+    return None if declared is None else [str(as_map(one).get("id") or one) for one in _list(declared)]
 
 
 def _vars(declared: Any, reader: TestReader, base: Path) -> dict[str, Any]:

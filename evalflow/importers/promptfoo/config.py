@@ -3,36 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
 from evalflow.errors import Problem, UserError
 from evalflow.importers.files import (
-    DataFile,
     ImportedConfig,
     ImportSource,
     dataset_option,
     experiment_option,
     generate_for,
+    judged_by,
     key_for,
-    question_of,
 )
 from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.importers.located import LocatedList, LocatedMap, place, resolved
-from evalflow.importers.nunjucks import render, rendered_variables
 from evalflow.importers.promptfoo.asserts import AssertionReader
-from evalflow.importers.promptfoo.cases import NO_LIKE, REASONS, SourceTest, TestReader, unknown_options
+from evalflow.importers.promptfoo.cases import (
+    NO_LIKE,
+    OPTION_REASONS,
+    REASONS,
+    SourceTest,
+    TestReader,
+    unknown_defaults,
+    unknown_options,
+)
 from evalflow.importers.promptfoo.checks import CheckWriter
-from evalflow.importers.promptfoo.prompts import ChatPrompt, PromptReader, SourcePrompt, chat_prompt, text_of
+from evalflow.importers.promptfoo.prompts import ChatPrompt, PromptReader, SourcePrompt, chat_prompt
 from evalflow.importers.promptfoo.providers import (
     SourceProvider,
-    TargetOption,
     judge_of,
     provider_of,
     target_of,
 )
+from evalflow.importers.promptfoo.rows import PromptColumn, allows, write_cases
 from evalflow.importers.sources import MissingFile, SourceFolder, read_document
 from evalflow.jsonvalues import as_list, as_map
 from evalflow.paths import shown
@@ -56,23 +61,6 @@ _REASONS: Mapping[str, tuple[str, str]] = {
 
 _NO_PROMPT = SourcePrompt("", "", ""), ChatPrompt(None, "", frozenset())
 """Where no prompt has a like, the cases still are of use with a target of the user."""
-
-
-@dataclass(slots=True)
-class _Column:
-    """One provider with one prompt.
-
-    Attributes:
-        key: The key of its experiment and target.
-        target: Its target; None where the provider has no like.
-        dataset: The dataset that it answers, or has answered.
-    """
-
-    key: str
-    prompt: SourcePrompt
-    chat: ChatPrompt
-    target: TargetOption | None
-    dataset: str = ""
 
 
 @dataclass(slots=True)
@@ -108,14 +96,30 @@ def read_suite(source: ImportSource, path: Path) -> ImportedConfig:
     tests = list(TestReader(suite.folder, suite.base, suite.ledger, suite.default).read(config))
     if not tests and (config.get("tests") or config.get("scenarios")):
         raise suite.ledger.nothing_taken(Problem("it has no tests", config.at("tests")), "tests")
+    if not tests and "redteam" in config:
+        hint = "have promptfoo write them (promptfoo redteam generate), and import its redteam.yaml"
+        what = "it has a redteam section and no tests: evalflow writes no attacks"
+        raise UserError(Problem(what, config.at("redteam"), hint))
     if not tests and columns[0].prompt.text == "":
         what = "it has neither tests nor prompts that could be taken"
         raise suite.ledger.nothing_taken(Problem(what, shown(path)))
     tests = tests or [_bare(suite)]
-    _write_cases(suite, tests, columns, checks)
+    datasets = write_cases(suite.source, suite.imported, tests, columns, checks)
     checks.settle(suite.ledger)
-    _declare(suite, columns, checks, tests)
+    if not datasets:
+        raise suite.ledger.nothing_taken(Problem("it has no cases", shown(path)), "cases")
+    _declare(suite, [*_answered(suite, columns)], checks, datasets)
     return suite.imported
+
+
+def _answered(suite: _Suite, columns: Sequence[PromptColumn]) -> Iterator[PromptColumn]:
+    """The columns that have cases; the others are listed."""
+    for column in columns:
+        if column.dataset:
+            yield column
+        else:
+            why = "no test is for it, or sets the variables of its prompt"
+            suite.ledger.leave("experiments", f"experiment {column.key}", column.prompt.where, why)
 
 
 def _options(suite: _Suite) -> Mapping[str, Any]:
@@ -143,7 +147,10 @@ def _settings(suite: _Suite) -> None:
     for key in unknown_options(options):
         if not (key == "provider" and _judge(suite)):
             where = place(options, suite.config.at("defaultTest"))
-            suite.ledger.leave("settings", f"defaultTest.options.{key}", where, *REASONS.get(key, NO_LIKE))
+            suite.ledger.leave("settings", f"defaultTest.options.{key}", where, *OPTION_REASONS.get(key, NO_LIKE))
+    for key in unknown_defaults(suite.default):
+        where = place(suite.default, suite.config.at("defaultTest"))
+        suite.ledger.leave("settings", f"defaultTest.{key}", where, *REASONS.get(key, NO_LIKE))
 
 
 def _judge(suite: _Suite, own: Sequence[Any] = ()) -> dict[str, Any]:
@@ -174,6 +181,10 @@ def _prompts(suite: _Suite) -> list[tuple[SourcePrompt, ChatPrompt]]:
         with suite.ledger.taking("prompts", f"prompt {one.label.strip().partition(chr(10))[0][:60]}", one.where):
             chat = chat_prompt(one, str(around.get("prefix") or ""), str(around.get("suffix") or ""))
             found.append((one, chat))
+        for key in one.config:
+            what = f"config.{key} of prompt {one.label.strip().partition(chr(10))[0][:60]}"
+            hint = "set it for the target: target.parameters"
+            suite.ledger.leave("settings", what, one.where, "a prompt has no settings of its own for the request", hint)
     return found
 
 
@@ -210,38 +221,30 @@ def _entries(suite: _Suite, declared: Any, where: str) -> Iterator[tuple[Any, st
 
 def _columns(
     suite: _Suite, prompts: Sequence[tuple[SourcePrompt, ChatPrompt]], providers: Sequence[tuple[SourceProvider, str]]
-) -> list[_Column]:
-    columns: list[_Column] = []
+) -> list[PromptColumn]:
+    columns: list[PromptColumn] = []
     taken: set[str] = set()
     for provider, label in providers:
         try:
             for number, (prompt, chat) in enumerate(prompts):
-                if provider.prompts is not None and not _allows(provider.prompts, prompt):
+                if provider.prompts is not None and not allows(provider.prompts, prompt.label):
                     continue
                 several = f" {number + 1}" if len(prompts) > 1 else ""
                 key = key_for(f"{suite.source.name} {label}{several}", taken, "target")
                 target = target_of(replace(provider, label=f"{label}{several}"), key, chat.user)
                 taken.add(key)
                 suite.imported.notes.extend(target.notes)
-                columns.append(_Column(key, prompt, chat, target))
+                columns.append(PromptColumn(key, prompt, chat, target, provider))
             suite.ledger.took("providers")
         except Untranslatable as failure:
             suite.ledger.left("providers", f"provider {provider.id[:80]}", provider.where, failure.reason, failure.hint)
     if not columns:  # the prompts still are of use with a target that the user names
         for number, (prompt, chat) in enumerate(prompts or [_NO_PROMPT]):
             several = f" {number + 1}" if len(prompts) > 1 else ""
-            columns.append(_Column(key_for(f"{suite.source.name}{several}", (), "target"), prompt, chat, None))
+            columns.append(PromptColumn(key_for(f"{suite.source.name}{several}", (), "target"), prompt, chat, None))
     if len(columns) == 1:
         columns[0].key = suite.source.name
     return columns
-
-
-def _allows(names: Sequence[str], prompt: SourcePrompt) -> bool:
-    return any(
-        prompt.label == name or (name.endswith("*") and prompt.label.startswith(name[:-1]))
-        or prompt.label.startswith(f"{name}:")
-        for name in names
-    )  # fmt: skip
 
 
 def _bare(suite: _Suite) -> SourceTest:
@@ -256,78 +259,11 @@ def _bare(suite: _Suite) -> SourceTest:
     )
 
 
-def _write_cases(suite: _Suite, tests: Sequence[SourceTest], columns: Sequence[_Column], checks: CheckWriter) -> None:
-    """Write the cases once for all live targets, and once for each column whose answers are known already."""
-    echoes = [column for column in columns if column.target and column.target.echoes]
-    live = [column for column in columns if column not in echoes]
-    for column in columns:
-        column.dataset = column.key if column in echoes else suite.source.name
-    names = list(dict.fromkeys(column.dataset for column in [*live, *echoes])) or [suite.source.name]
-    used = frozenset(name for column in columns for name in column.chat.variables)
-    with ExitStack() as stack:
-        files: dict[str, DataFile] = {
-            name: stack.enter_context(
-                suite.source.rows(suite.imported, name, "answers of echo" if position else "cases")
-            )
-            for position, name in enumerate(names)
-        }
-        number = 0
-        for test in tests:
-            suite.ledger.found("cases", test.count)
-            suite.ledger.found("answers of echo", test.count * (len(names) - 1))
-            for declared in test.cases():
-                number += 1
-                row = _row(str(number), test, declared, used, columns, checks)
-                if row is None:
-                    what = f"a case of test {test.description or number}"
-                    why, hint = "a template of its variables cannot be rendered", "write the variable out"
-                    suite.ledger.left("cases", what, test.where, why, hint)
-                    suite.ledger.left("answers of echo", what, test.where, why, hint, len(names) - 1)
-                    continue
-                for name, file in files.items():
-                    echo = next((column for column in echoes if column.dataset == name), None)
-                    answer = render(text_of(echo.prompt), row["vars"]) if echo and test.answer is None else None
-                    file.write(row if answer is None else {**row, "answer": answer})
-
-
-def _row(
-    number: str,
-    test: SourceTest,
-    declared: Mapping[str, Any],
-    used: frozenset[str],
-    columns: Sequence[_Column],
-    checks: CheckWriter,
-) -> dict[str, Any] | None:
-    """A case; None if a template among its variables cannot be rendered."""
-    try:
-        variables = rendered_variables(declared)
-    except Untranslatable:
-        return None
-    variables |= dict.fromkeys(sorted(used - set(variables)), "")  # what Nunjucks shows for it
-    found, fields = checks.write(test.asserts, variables, test.where, test.threshold)
-    row: dict[str, Any] = {"id": number, "question": question_of(variables, _filled(variables, columns))}
-    row |= fields
-    row |= {"vars": variables} if variables else {"vars": {}}
-    if test.answer is not None:
-        row["answer"] = test.answer
-    about = {**test.metadata, **({"description": test.description} if test.description else {})}
-    row |= {"metadata": about} if about else {}
-    return {**row, "checks": found} if found else row
-
-
-def _filled(variables: Mapping[str, Any], columns: Sequence[_Column]) -> str:
-    """The first prompt with the variables of a case; empty if there is none, or it cannot be filled."""
-    try:
-        return render(text_of(columns[0].prompt), variables) if columns else ""
-    except Untranslatable:
-        return ""
-
-
-def _declare(suite: _Suite, columns: Sequence[_Column], checks: CheckWriter, tests: Sequence[SourceTest]) -> None:
+def _declare(suite: _Suite, columns: Sequence[PromptColumn], checks: CheckWriter, datasets: Sequence[str]) -> None:
     """Write the options: datasets, the metric with its checks, targets, and an experiment for each column."""
     imported, name = suite.imported, suite.source.name
     about = str(suite.config.get("description") or f"Cases of {shown(suite.source.path)}.")
-    for key in dict.fromkeys([column.dataset for column in columns] or [name]):
+    for key in datasets:
         imported.datasets[key] = dataset_option(key, about, name=name)
     metrics: list[str] = []
     if checks.count:
@@ -342,29 +278,25 @@ def _declare(suite: _Suite, columns: Sequence[_Column], checks: CheckWriter, tes
     if checks.judges and not (judge and len(checks.judges) == 1 and not _options(suite).get("provider")):
         named = ", ".join(checks.judges)
         imported.notes.append(f"assertions name judges of their own, {named}: a run has one judge for all checks")
-    answered = [test.answer is not None for test in tests]
     for number, column in enumerate(columns):
-        echoes = column.target is not None and column.target.echoes
-        generate = not echoes and generate_for(sum(answered), len(answered))
+        generate = not column.echoes and generate_for(column.answered, column.cases)
         experiment = experiment_option(column.dataset, metrics, generate)
-        defaults = experiment["defaults"]
         values = _target_values(suite, column, number)
-        if column.target and (generate or echoes):
-            defaults.append({"override /target": column.key})
+        if column.target and (generate or column.echoes):
+            experiment["defaults"].append({"override /target": column.key})
             imported.targets[column.key] = {**column.target.values, **values}
         elif generate and values:
             experiment["target"] = values
         if limits := {metric: {"threshold": limit} for metric, limit in checks.metrics.items() if limit is not None}:
             experiment["metric"] = limits
-        if judge:
-            defaults.append({"override /judge": judge["choice"]})
-            experiment["judge"] = judge["values"]
         imported.experiments[column.key] = experiment
-    if not checks.judged or judge:
+    if judge:
+        judged_by(imported, f"{name}_judge", judge["choice"], judge["values"])
+    elif not checks.judged:
         imported.unjudged |= set(imported.experiments)
 
 
-def _target_values(suite: _Suite, column: _Column, number: int) -> dict[str, Any]:
+def _target_values(suite: _Suite, column: PromptColumn, number: int) -> dict[str, Any]:
     """The prompts of a model, each in a file of its own."""
     if column.target and column.target.values.get("kind") == "recorded":
         return {}

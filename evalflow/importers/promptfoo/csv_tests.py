@@ -24,6 +24,7 @@ _TYPES = (
     "webhook|word-count"
 )
 _CELL = re.compile(rf"(not-)?({_TYPES})(?:\((\d+(?:\.\d+)?)\))?(?::(.*))?", re.DOTALL)
+_SETTINGS = frozenset({"__metric", "__threshold", "__description", "__providerOutput", "__prefix", "__suffix"})
 _LISTS = frozenset({"contains-all", "contains-any", "icontains-all", "icontains-any"})
 PROGRAM_FILE = re.compile(r"\.(py|js|ts|mjs|cjs|mts|cts)(:[\w.]+)?\Z")
 _STARTS = (
@@ -68,9 +69,16 @@ def row_as_test(row: Mapping[str, str], where: str) -> LocatedMap:
         "description": cells.get("__description") or None,
         "providerOutput": cells.get("__providerOutput") or None,
         "threshold": _number(cells.get("__threshold", "")),
+        **{key: cell for key, cell in cells.items() if cell.strip() and _is_unknown(key)},
         "options": {key: cells[f"__{key}"] for key in ("prefix", "suffix") if cells.get(f"__{key}")},
     }
     return _located({key: value for key, value in test.items() if value not in (None, {})}, where)
+
+
+def _is_unknown(column: str) -> bool:
+    """Whether a column is a setting that is not read, so that the test is listed for it."""
+    known = ("__metadata:", "__expected", "__config:__expected")
+    return column.startswith("__") and not column.startswith(known) and column not in _SETTINGS
 
 
 def _metadata(cells: Mapping[str, str]) -> Iterator[tuple[str, Any]]:

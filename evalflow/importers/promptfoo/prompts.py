@@ -7,14 +7,14 @@ import io
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
 from evalflow.importers.ledger import Untranslatable
 from evalflow.importers.located import Broken, LocatedList, LocatedMap, located_json, located_yaml, place
 from evalflow.importers.nunjucks import jinja_of
-from evalflow.importers.sources import SourceFolder, read_text
+from evalflow.importers.sources import SourceFolder, text_of_file
 from evalflow.jsonvalues import as_list, as_map
 
 _ENDINGS = (".txt", ".md", ".j2", ".jinja", ".json", ".jsonl", ".yaml", ".yml", ".csv", ".prompt", ".prompty")
@@ -26,11 +26,12 @@ PROGRAM = "have the program write its prompts to files, and name these"
 
 @dataclass(frozen=True, slots=True)
 class SourcePrompt:
-    """A prompt of the configuration: its text as written, its label, and where it stands."""
+    """A prompt of the configuration: its text as written, its label, where it stands, and its keys for the provider."""
 
     text: str
     label: str
     where: str
+    config: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +72,14 @@ class PromptReader:
         if not isinstance(entry, Mapping):
             raise Untranslatable("it is neither a text nor an object", "write it as text")
         known = cast("Mapping[str, Any]", entry)
-        if known.get("function") or known.get("config"):
-            raise Untranslatable("it has a function or a configuration of its own", PROGRAM)
+        if known.get("function"):
+            raise Untranslatable("it is a function", PROGRAM)
         text = known.get("raw") or known.get("path") or known.get("id")
         if not isinstance(text, str):
             raise Untranslatable("it has neither `raw` nor `id`", "write it as text")
         label = str(known["label"]) if known.get("label") else None
-        yield from self._named(text, label, where)
+        config = as_map(known.get("config"))
+        yield from (replace(one, config=config) for one in self._named(text, label, where))
 
     def _named(self, text: str, label: str | None, where: str) -> Iterator[SourcePrompt]:
         """A prompt as text, or all prompts of the file or files that it names."""
@@ -97,7 +99,7 @@ class PromptReader:
 
 def _parts(path: Path) -> list[str]:
     """The prompts in a file: of text between lines of ---, of JSON lines and CSV one in a line."""
-    text = read_text(path)
+    text = text_of_file(path)
     match path.suffix.lower():
         case ".txt":
             return [part.strip("\r\n") for part in _SEPARATOR.split(text) if part.strip()]
@@ -116,8 +118,7 @@ def chat_prompt(source: SourcePrompt, prefix: str = "", suffix: str = "") -> Cha
     """The prompt for a target; Untranslatable if it has turns of a conversation between system and user."""
     messages = _messages(source.text)
     if messages is None:
-        user, variables = jinja_of(f"{prefix}{source.text}{suffix}")
-        return ChatPrompt(None, user, variables)
+        return ChatPrompt(None, *jinja_of(f"{prefix}{source.text}{suffix}"))
     system = [text for role, text in messages if role in ("system", "developer")]
     others = [text for role, text in messages if role not in ("system", "developer")]
     if len(others) != 1 or messages[-1][0] != "user":

@@ -3,47 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from evalflow.errors import UserError
-from evalflow.importers.files import ImportedConfig, ImportSource, secrets_in
+from evalflow.importers.files import ImportSource, secrets_in
 from evalflow.importers.promptfoo.read import read_promptfoo
-
-Read = Callable[..., ImportedConfig]
-
-
-@pytest.fixture
-def read(tmp_path: Path) -> Read:
-    """Import a configuration, with other files beside it."""
-
-    def run(config: str, **files: str) -> ImportedConfig:
-        scratch = tmp_path / "scratch"
-        scratch.mkdir(exist_ok=True)
-        for name, text in files.items():
-            path = tmp_path / name.replace("__", "/").replace("_", ".")
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-        (tmp_path / "promptfooconfig.yaml").write_text(config, encoding="utf-8")
-        found = read_promptfoo(ImportSource(tmp_path / "promptfooconfig.yaml", "pool", scratch))
-        found.ledger.expect_balanced()
-        return found
-
-    return run
-
-
-def rows(found: ImportedConfig, name: str = "pool") -> list[dict[str, Any]]:
-    return [json.loads(line) for line in found.data[f"{name}.jsonl"].read_text(encoding="utf-8").splitlines()]
-
-
-def left(found: ImportedConfig) -> list[str]:
-    return [f"{entry.what}: {entry.reason}" for entry in found.ledger.left_out]
-
-
-BASE = "prompts: ['{{question}}']\nproviders: [openai:gpt-4.1]\n"
+from tests.importers.promptfoo.conftest import BASE, Read, left, rows
 
 
 def test_prompts_and_providers_are_targets(read: Read) -> None:
@@ -261,15 +228,23 @@ defaultTest: {options: {provider: {id: openai:gpt-4.1-mini, config: {apiKey: sk-
 tests: [{vars: {question: When?}, assert: [{type: llm-rubric, value: 'Names {{question}}'}]}]
 """
     )
-    assert found.experiments["pool"]["judge"]["model"] == "gpt-4.1-mini"
-    assert found.experiments["pool"]["judge"]["api_key_env"] == "JUDGE_API_KEY"
+    assert found.judges == {
+        "pool_judge": {
+            "defaults": ["openai", "_self_"], "model": "gpt-4.1-mini", "api_key_env": "JUDGE_API_KEY",
+            "temperature": None,
+        }
+    }  # fmt: skip
+    assert found.files()["judge/pool_judge.yaml"].startswith("defaults:")
+    assert "judge" not in found.experiments["pool"]
     assert any(note.startswith("judge: the key in") for note in found.notes)
     assert "sk-secret" not in "".join([*found.files().values(), *found.notes])
     assert found.unjudged == {"pool"}
     assert rows(found)[0]["checks"][0] == {
         "identifier": "conformity", "name": "llm-rubric", "params": {"rules": ["Names When?"]},
     }  # fmt: skip
-    assert found.experiments["pool"]["defaults"][1] == {"override /metric": ["checks"]}
+    assert found.experiments["pool"]["defaults"][1:] == [
+        {"override /metric": ["checks"]}, {"override /target": "pool"}, {"override /judge": "pool_judge"},
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -345,7 +320,7 @@ tests: [{vars: {q: a}, assert: [*shared], color: red, options: {storeOutputAs: x
 def test_the_judge_that_all_assertions_name_is_the_run_s(read: Read) -> None:
     config = "prompts: [a]\nproviders: [echo]\ntests: [{vars: {q: a}, assert: [%s]}]"
     one = "{type: llm-rubric, value: v, provider: {id: 'groq:m', config: {temperature: 0}}}"
-    judge = read(config % f"{one}, {one}").experiments["pool"]["judge"]
+    judge = read(config % f"{one}, {one}").judges["pool_judge"]
     assert (judge["model"], judge["base_url"]) == ("m", "https://api.groq.com/openai/v1")
 
 
