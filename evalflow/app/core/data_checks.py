@@ -209,8 +209,10 @@ class DataChecks:
         known = f"; columns without a field: {', '.join(columns)}" if columns else ""
         what = f"{metric.name} needs {need}, and no case of {dataset} has it{known}"
         other = "" if proposed or len(columns) < 2 else ", or another column"
-        hint = f"map it{other}: {override(f'{key}.fields.{field}', example)}"
         name, _, inner = need.removeprefix("vars.").partition(".")
+        hint = f"map it{other}: {override(f'{key}.fields.{field}', example)}"
+        if need.startswith("vars."):
+            hint = f"map it{other}: {override(f'{key}.fields.{name}.column', example)}"
         if need.startswith("vars.") and inner:
             line = shlex.quote(f"++{key}.fields.{name}={{type: json}}")
             hint = f"if the column {name} holds JSON as text: {line}; or {hint}"
