@@ -29,9 +29,10 @@ def label_rows(table: Any) -> list[Row]:
 def _plain_rows(table: Any, what: str) -> list[Row]:
     found: list[Row] = []
     problems: list[Problem] = []
-    for number, given in enumerate(_rows(table, what)):
+    rows, is_frame = _rows(table, what)
+    for number, given in enumerate(rows):
         try:
-            row = plain(given)
+            row = _without_nulls(plain(given)) if is_frame else plain(given)
         except NotPlain as error:
             if error.place:
                 case_id = cast("Row", given).get("id") if isinstance(given, Mapping) else None
@@ -52,17 +53,26 @@ def _plain_rows(table: Any, what: str) -> list[Row]:
     return found
 
 
-def _rows(table: Any, what: str) -> Iterable[Any]:
+def _without_nulls(value: Any) -> Any:
+    """The value without null fields of objects, which frames fill in where objects have different fields."""
+    if isinstance(value, dict):
+        fields = cast("dict[str, Any]", value).items()
+        return {name: _without_nulls(one) for name, one in fields if one is not None}
+    return [_without_nulls(one) for one in cast("list[Any]", value)] if isinstance(value, list) else value
+
+
+def _rows(table: Any, what: str) -> tuple[Iterable[Any], bool]:
+    """The rows, and whether they are those of a frame."""
     package = type(table).__module__.partition(".")[0]
     if package == "polars":
         frame = table.collect() if hasattr(table, "collect") else table
-        return frame.to_dicts() if hasattr(frame, "to_dicts") else frame.to_list()
+        return (frame.to_dicts(), True) if hasattr(frame, "to_dicts") else (frame.to_list(), True)
     if all(hasattr(table, name) for name in ("to_dict", "columns", "index")):  # pandas and its likes
-        return _of_pandas(table)
+        return _of_pandas(table), True
     if package == "pyarrow" and hasattr(table, "to_pylist"):
-        return table.to_pylist()
+        return table.to_pylist(), True
     if isinstance(table, Iterable) and not isinstance(table, str | bytes | Mapping):
-        return cast("Iterable[Any]", table)
+        return cast("Iterable[Any]", table), False
     got = "a dictionary" if isinstance(table, Mapping) else type(table).__name__
     raise UserError(Problem(f"expected a frame or a list of dictionaries, got {got}", what, _HINT))
 

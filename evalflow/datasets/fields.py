@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, cast
 
-from evalflow.cells import CellType, NoLiteral, list_in, literal, object_in, read_as, split, text_of
+from evalflow.cells import CellType, NoLiteral, list_in, literal, object_in, opened, read_as, split, text_of
 from evalflow.config.schema import DatasetConfig, FieldSource, FieldValue
 from evalflow.contexts import contexts
 from evalflow.datasets.messages import read_message, read_messages
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.jsonvalues import Path, json_path, kind
+from evalflow.jsonvalues import Path, as_map, json_path, kind
 from evalflow.records import Message
 
 _BETWEEN = " > "
@@ -76,7 +76,14 @@ def _object(value: Any, where: str = "") -> dict[str, Any]:
     return _expect(value, dict, "an object", where)
 
 
+def _object_or_text(value: Any, keys: set[str]) -> Any:
+    """The object with these keys that a text is as a whole; else the value itself."""
+    found: Any = opened(value)
+    return found if keys <= as_map(found).keys() else value
+
+
 def _demo_answer(value: Any) -> Message:
+    value = _object_or_text(value, {"role", "content"})
     return Message("assistant", value) if isinstance(value, str) else read_message(value, "assistant")
 
 
@@ -128,6 +135,7 @@ def _anything(value: Any) -> Any:
 
 def _failure(value: Any) -> str | None:
     """Why there is no recorded answer, from a message or an object of status (success or error) and message."""
+    value = _object_or_text(value, {"status", "message"})
     if not isinstance(value, dict):
         return _text(value)
     failure = cast("dict[str, Any]", value)

@@ -24,7 +24,10 @@ ROWS = 512
 
 
 def open_parquet(path: Path) -> Table:
-    """Open the file as a table. Dates become ISO 8601 text, decimals floats, bytes base64; NaN is a missing value."""
+    """Open the file as a table. Dates become ISO 8601 text, decimals floats, bytes base64; NaN is a missing value.
+
+    So is a field of an object that is null: objects of a column all have the same fields, whatever was written.
+    """
     return Table(_rows(path))
 
 
@@ -83,7 +86,7 @@ def _json(value: Any) -> Any:
                 raise ValueError(f"{value} is no JSON number; write null where there is none")
             return None if math.isnan(value) else value
         case dict():
-            return {key: _json(item) for key, item in cast("dict[str, Any]", value).items()}
+            return {key: _json(item) for key, item in cast("dict[str, Any]", value).items() if item is not None}
         case list():
             return [_json(item) for item in cast("list[Any]", value)]
         case dt.date() | dt.time():

@@ -9,7 +9,7 @@ from dataclasses import make_dataclass
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import polars as pl
@@ -22,7 +22,7 @@ from evalflow.app.core.begin import keep_cases
 from evalflow.config.schema import DatasetConfig
 from evalflow.datasets import ReadingNotes, read
 from evalflow.errors import UserError
-from evalflow.records import Case, Context
+from evalflow.records import Case, Context, Message
 
 from .workbooks import workbook
 
@@ -142,7 +142,7 @@ def test_values_that_a_field_needs_are_the_same_in_every_format(write: Write) ->
     assert first.contexts == (Context("one"), Context("two"))
     assert (second.contexts, third.contexts) == ((), None)
     assert (first.tags, second.tags, third.tags) == (("x", "y"), (), ())
-    assert (first.metadata, second.metadata) == ({"page": 3}, {"page": None})
+    assert (first.metadata, (second.metadata or {}).get("page")) == ({"page": 3}, None)
     assert [case.vars for case in (first, second, third)] == [{"score": 4.5}, {}, {"score": 2.0}]
     assert [case.labels for case in (first, second, third)] == [{"m": 4.5}, None, {"m": 2.0}]
 
@@ -237,3 +237,29 @@ def test_a_cell_of_csv_is_its_text(texts: list[str]) -> None:
     file = as_csv([{"id": str(number), "question": text, "note": text} for number, text in enumerate(texts)])
     cases, _ = cases_of(file)
     assert [(case.question, case.vars["note"]) for case in cases] == [(text, text) for text in texts]
+
+
+@pytest.mark.parametrize("write", FORMATS.values(), ids=FORMATS)
+def test_objects_with_different_fields_stay_different(write: Write) -> None:
+    rows = [
+        {"id": "a", "question": "q", "expected": {"rude": True}, "contexts": [{"text": "t", "title": "T"}]},
+        {"id": "b", "question": "q", "expected": {"wrong": False}, "contexts": [{"text": "t"}]},
+    ]
+    if write is pandas:  # as it reads them from Parquet
+        empty = {"rude": None, "wrong": None}
+        rows = [{**row, "expected": {**empty, **cast("dict[str, Any]", row["expected"])}} for row in rows]
+    cases, _ = cases_of(write(rows), fields={"expected": {"type": "json"}})
+    assert [case.expected for case in cases] == [{"rude": True}, {"wrong": False}]
+    assert [case.contexts for case in cases] == [(Context("t", "T"),), (Context("t"),)]
+
+
+@pytest.mark.parametrize("write", FORMATS.values(), ids=FORMATS)
+def test_an_example_answer_is_a_text_or_the_text_of_a_message(write: Write) -> None:
+    message = {"role": "assistant", "content": "yes", "metadata": {"page": 3}}
+    texts = ["yes", '{"content": "yes"}', json.dumps(message), str(message)]
+    rows = [{"id": f"c{number}", "question": "q", "demo_answer": text} for number, text in enumerate(texts)]
+    cases, _ = cases_of(write(rows))
+    plain, answer_in_json, *messages = [case.demo_answer for case in cases]
+    assert plain == Message("assistant", "yes")
+    assert answer_in_json == Message("assistant", '{"content": "yes"}')
+    assert messages == [Message("assistant", "yes", {"page": 3})] * 2
