@@ -25,8 +25,8 @@ _CLASSES = {
     "END": r"[\p{Sentence_Terminal}--[\p{ASCII}]]",
     "CLOSE": r"""["'”’)\]」』）》】〉»]""",
 }
-_ASCII_WORD = re.compile(r"[^\W_]+")
-_ASCII_NUMBER = re.compile(r"\d+(?:[.,]\d+)+|[^\W_]+")
+_PLAIN_WORD = re.compile(r"[^\W_]+")
+_PLAIN_NUMBER = re.compile(r"\d+(?:[.,]\d+)+|[^\W_]+")
 _ASCII_END = re.compile(r"""[.!?]+["'”’)\]]*(?=\s)""")
 _END = (
     r"(?<![0-9０-９](?=．))[.!?]*<END>[.!?<END>]*<CLOSE>*"  # of other scripts, whatever follows
@@ -62,10 +62,10 @@ def words(text: str, *, decimals: bool = False) -> list[str]:
 
     With `decimals`, 3.5 and 1,000 are one word each.
     """
-    if text.isascii():
-        return (_ASCII_NUMBER if decimals else _ASCII_WORD).findall(text)
-    form = rf"\d+(?:[.,]\d+)+|{_WORD}" if decimals else _WORD
-    return _pattern(form).findall(unicodedata.normalize("NFC", text))
+    text = unicodedata.normalize("NFC", text)
+    if is_plain(text):
+        return (_PLAIN_NUMBER if decimals else _PLAIN_WORD).findall(text)
+    return _pattern(rf"\d+(?:[.,]\d+)+|{_WORD}" if decimals else _WORD).findall(text)
 
 
 def is_plain(text: str) -> bool:
