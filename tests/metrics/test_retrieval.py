@@ -46,6 +46,7 @@ def test_ids_are_found_in_objects_and_count_once():
     assert ids_of([1, "2"], None) == ("1", "2")
     with pytest.raises(ValueError, match="item 2 has no exact_path"):
         ids_of(RESULTS, "exact_path")
+    assert ids_of([3.0, 3, "3", 0.5], None) == ("3", "0.5")
     with pytest.raises(ValueError, match="expected an id, got an object; name the key of its id"):
         ids_of(RESULTS, None)
     with pytest.raises(ValueError, match="item 0: expected an id, got a boolean"):

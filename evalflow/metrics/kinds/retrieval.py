@@ -26,6 +26,7 @@ from evalflow.cells import list_in, opened, split
 from evalflow.config.schema import Word
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.jsonvalues import kind
+from evalflow.label_names import is_number, label_name
 from evalflow.metrics.base import FieldMetric, UnitMetricConfig, read_field, scored
 from evalflow.prompts import Prompts
 from evalflow.records import FigureSpec, Outcome
@@ -172,8 +173,10 @@ def _in_text(text: str) -> list[Any]:
 
 def _id(item: Any, key: str | None, place: int) -> str:
     found = cast("Mapping[str, Any]", item).get(key) if key and isinstance(item, Mapping) else item
-    if isinstance(found, str) or (isinstance(found, int) and not isinstance(found, bool)):
-        return str(found)
+    if isinstance(found, str):
+        return found
+    if is_number(found):
+        return label_name(found)
     if found is None and key:
         raise ValueError(f"item {place} has no {key}")
     hint = "; name the key of its id: `id`" if isinstance(item, Mapping) and not key else ""
