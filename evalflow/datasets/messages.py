@@ -54,7 +54,7 @@ def read_messages(value: Any) -> tuple[Message, ...]:
             raise ValueError(f"the text is no JSON: {error}") from None
     listed = as_map(value).get("messages", value)
     if not isinstance(listed, list):
-        raise ValueError(f"expected a list of {{role, content}}, got {kind(listed)}")
+        raise ValueError(f"expected a list of {{role, content}}, got {kind(listed)}; known forms: {FORMS}")
     turns = _Turns()
     items = as_list(cast("object", listed))
     named = all(len(pair) == 2 and str(pair[0]).lower() in _ROLES for pair in map(as_list, items))
@@ -228,9 +228,8 @@ def _exchange(item: Any) -> Iterator[dict[str, Any]] | None:
 def _turns_of(
     asked: str | None, about_asked: Mapping[str, Any], said: str | None, about_said: Mapping[str, Any]
 ) -> Iterator[dict[str, Any]]:
-    found = next((about_said[key] for key in _FOUND if about_said.get(key) is not None), None)
-    if found is not None:
-        about_said = {**about_said, "contexts": found}
+    found = next((key for key in _FOUND if about_said.get(key) is not None), "contexts")
+    about_said = {"contexts" if key == found else key: value for key, value in about_said.items()}
     for role, text, about in (("user", asked, about_asked), ("assistant", said, about_said)):
         if text is not None:
             kept = {key: value for key, value in about.items() if value is not None and key not in _EARLIER}

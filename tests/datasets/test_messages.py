@@ -216,7 +216,7 @@ def test_what_a_pair_says_besides_is_kept() -> None:
         [{"inputs": {"query": "hi", "lang": "en", "chat_history": []}, "outputs": {"answer": "a", "context": ["c"]}}]
     )
     assert asked.metadata == {"lang": "en"}
-    assert said.metadata == {"context": ["c"], "contexts": ["c"]}
+    assert said.metadata == {"contexts": ["c"]}
 
 
 @pytest.mark.parametrize(
