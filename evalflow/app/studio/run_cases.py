@@ -41,11 +41,13 @@ class RunCase(CaseAnswer):
 
     Attributes:
         case: The case with recorded values replaced by the answer's; None if its files are gone.
+        known: The answer with its thoughts, and why the target ended it; None if it is gone too.
         gone: Why the case is None.
         scores: All its scores, each with the judge's steps; at most 500.
     """
 
     case: Case | None
+    known: Answer | None
     gone: str
     scores: Sequence[Score]
 
@@ -61,19 +63,19 @@ def get_run_case(
     if found is None:
         raise not_found("case", str(position), [])
     scored = answer_scores(space, run_id, position, thresholds)
-    case, gone = _whole_case(RunFolder(Path(row["folder"])), found)
-    return from_row(RunCase, found, answer_error=found["error"], case=case, gone=gone, scores=scored)
+    case, known, gone = _whole_case(RunFolder(Path(row["folder"])), found)
+    return from_row(RunCase, found, answer_error=found["error"], case=case, known=known, gone=gone, scores=scored)
 
 
-def _whole_case(folder: RunFolder, found: Mapping[str, Any]) -> tuple[Case | None, str]:
-    """The case from the run's own files, or why it cannot be read."""
+def _whole_case(folder: RunFolder, found: Mapping[str, Any]) -> tuple[Case | None, Answer | None, str]:
+    """The case and its answer from the run's own files, or why they cannot be read."""
     try:
         case, answer = case_and_answer(open_run(folder), found)
-        return as_answered(case, answer), ""
+        return as_answered(case, answer), answer, ""
     except UserError as error:
-        return None, str(error)
+        return None, None, str(error)
     except OSError as error:
-        return None, f"{folder.path}: {error.strerror}"
+        return None, None, f"{folder.path}: {error.strerror}"
 
 
 def cell_of(score: Score) -> dict[str, Any]:

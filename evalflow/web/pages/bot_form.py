@@ -15,7 +15,17 @@ from evalflow.errors import Problem, UserError
 from evalflow.records import Answer
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import Edited, Saving
-from evalflow.web.ui.endpoint import ADDRESS, CALLED, KEY, MODEL, by_problem, key_field, pick_connection, show_answer
+from evalflow.web.ui.endpoint import (
+    ADDRESS,
+    CALLED,
+    KEY,
+    MODEL,
+    PARAMETERS,
+    by_problem,
+    key_field,
+    pick_connection,
+    show_answer,
+)
 from evalflow.web.ui.faults import reveal
 from evalflow.web.ui.naming import TitleField
 from evalflow.web.ui.parts import button, facts, link_button, message, text
@@ -125,6 +135,14 @@ _BODY = forms.About(
     '{"input": "{{ question }}"}',
     code=True,
 )
+_EXTRACT = forms.About(
+    "Scored part",
+    "Which part of an answer is scored, in JSON. Empty: all of it.",
+    '{"pattern": "ANSWER: (.+)"}',
+    code=True,
+)
+_THOUGHTS = forms.About("Thoughts", "What a model writes before its answer, such as <think>...</think>.", required=True)
+_KEPT_THOUGHTS = {"drop": "Left out of the answer", "keep": "Part of the answer"}
 _PATHS = {
     "answer": forms.About("Answer", "The JSONPath of the answer in the reply.", "$.output.text", code=True),
     "contexts": forms.About(
@@ -138,6 +156,9 @@ _PATHS = {
     ),
     "trace": forms.About(
         "Trace", "The JSONPath of the OpenTelemetry trace, for tool calls, tokens and cost.", "$.trace", code=True
+    ),
+    "finish_reason": forms.About(
+        "Finish reason", "The JSONPath of why the model ended, to count answers that were cut off.", "$.done", code=True
     ),
 }
 
@@ -219,6 +240,10 @@ class BotForm:
         self._connection.clear()
         with self._connection:
             {"openai": self._openai, "http": self._http, "recorded": self._recorded}[self._kind]()
+            with forms.fieldset("Answer", "group"):
+                thoughts = self._config.get("thoughts", "drop")
+                self.fields["target.thoughts"] = forms.pick(_THOUGHTS, _KEPT_THOUGHTS, thoughts)
+                self.fields["target.extract"] = forms.area(_EXTRACT, _as_json(self._config.get("extract")))
 
     def _openai(self) -> None:
         with forms.fieldset("Endpoint"):
@@ -234,6 +259,7 @@ class BotForm:
                 self._add("temperature", forms.number_field, _TEMPERATURE)
                 self._add("max_tokens", forms.number_field, _MAX_TOKENS)
             self._add("timeout_s", forms.number_field, _TIMEOUT)
+            self.fields["target.parameters"] = forms.area(PARAMETERS, _as_json(self._config.get("parameters")))
 
     def _http(self) -> None:
         headers: Mapping[str, str] = self._config.get("headers") or {}
@@ -283,7 +309,7 @@ def _value(key: str, field: forms.Field) -> Any:
     if name == "headers":
         return _parse_headers(content)
     is_plain = name in _PATHS or name == "stream"
-    if name not in ("body", *_EXCHANGE) and not is_plain:
+    if name not in ("body", "parameters", "extract", *_EXCHANGE) and not is_plain:
         return content
     if is_plain and not content.startswith("{"):
         return content

@@ -19,6 +19,7 @@ from evalflow.app.studio.runs import latest_datasets
 from evalflow.app.studio.space import Workspace, within
 from evalflow.app.studio.transfer import export_files, import_files
 from evalflow.errors import command
+from evalflow.jsonvalues import written
 from evalflow.web.pages.bot_form import BotEditor, BotForm, BotTrial, edited_bot
 from evalflow.web.pages.first_start import first_steps
 from evalflow.web.ui import forms
@@ -51,6 +52,10 @@ _LABELS = {
     "temperature": "Temperature",
     "max_tokens": "Maximum length (tokens)",
     "timeout_s": "Time-out (seconds)",
+    "parameters": "Further parameters",
+    "extract": "Scored part",
+    "thoughts": "Thoughts",
+    "finish_reason": "Finish reason path",
     "answer": "Answer path",
     "contexts": "Contexts path",
     "actual": "Prediction path",
@@ -160,7 +165,7 @@ def _connection(bot: Bot) -> None:
             badge(KINDS.get(str(bot.config.get("kind")), "Unknown"), "accent")
             if bot.origin == "conf":
                 badge("declared in conf/, read-only")
-        facts([(label, "" if config.get(key) is None else str(config[key])) for key, label in _LABELS.items()])
+        facts([(label, "" if config.get(key) is None else written(config[key])) for key, label in _LABELS.items()])
         for key, label in (("system_prompt", "System prompt"), ("prompt", "Prompt")):
             if bot.config.get(key):
                 text(label, "h3")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +18,7 @@ from evalflow.errors import Problem, UserError
 from evalflow.web.pages.metric_trial import CaseFields, show_score
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import Edited, Saving
-from evalflow.web.ui.endpoint import ADDRESS, CALLED, KEY, MODEL, by_problem, endpoint_fields
+from evalflow.web.ui.endpoint import ADDRESS, CALLED, KEY, MODEL, PARAMETERS, by_problem, endpoint_fields
 from evalflow.web.ui.faults import reveal
 from evalflow.web.ui.naming import TitleField
 from evalflow.web.ui.parts import button, link_button, text
@@ -135,6 +136,9 @@ class _ModelForm(_JudgeForm):
         help = "G-Eval then asks once and weights the grades; otherwise it samples several replies."
         about = forms.About("Use token probabilities", help)
         self._logprobs = forms.tick(about, bool(self._config.get("logprobs")))
+        more = self._config.get("parameters")
+        self._parameters = forms.area(PARAMETERS, "" if more is None else json.dumps(more, ensure_ascii=False))
+        self._fields["judge.parameters"] = self._parameters
         price: Mapping[str, Any] = self._config.get("price") or {}
         with forms.pair():
             self._prices = {key: forms.number_field(about, price.get(key)) for key, about in _PRICES.items()}
@@ -142,12 +146,20 @@ class _ModelForm(_JudgeForm):
 
     def _read(self) -> dict[str, Any]:
         values: dict[str, Any] = {key: forms.written(field) for key, field in self._endpoint.items()}
+        values["parameters"] = _parameters(forms.written(self._parameters))
         prices = {key: field.value for key, field in self._prices.items()}
         given = any(value is not None for value in prices.values())
         values |= {"mode": self._mode.value, "logprobs": bool(self._logprobs.value), "price": prices if given else None}
         gone = () if self._choices.connections is None else CALLED
         kept = {**self._config, "kind": "openai", **values}
         return {key: value for key, value in kept.items() if key not in gone and (key != "model" or value)}
+
+
+def _parameters(content: str | None) -> Any:
+    try:
+        return None if content is None else json.loads(content)
+    except ValueError as error:
+        raise UserError(Problem(f"not valid JSON: {error}", "judge.parameters", "texts in double quotes")) from None
 
 
 class _MembersForm(_JudgeForm):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
@@ -16,7 +16,7 @@ from evalflow.app.studio.runs import get_run
 from evalflow.app.studio.scores import Score, note_view, order_results
 from evalflow.app.studio.space import NotFoundError, Workspace
 from evalflow.errors import Problem
-from evalflow.records import Context
+from evalflow.records import CUT_OFF, FILTERED, Answer, Context
 from evalflow.report.wording import counted, joined, number
 from evalflow.web.pages.results_filter import ResultQuery
 from evalflow.web.pages.runs import name_of
@@ -124,8 +124,21 @@ def _about(case: RunCase) -> None:
         text(title_of("bot", case.target), "span", "muted small")
         if case.target_repeat:
             badge(f"answer {case.target_repeat + 1}")
+        if case.known is not None:
+            for words in _flaws(case.known):
+                badge(words, "warn")
         for tag in case.tags:
             badge(tag)
+
+
+def _flaws(answer: Answer) -> Iterator[str]:
+    """What is wrong with an answer as a whole."""
+    if answer.finish_reason == CUT_OFF:
+        yield "cut off"
+    if answer.finish_reason == FILTERED:
+        yield "filtered"
+    if answer.extracted is False:
+        yield "nothing extracted"
 
 
 def _conversation(case: RunCase) -> None:
@@ -141,6 +154,10 @@ def _conversation(case: RunCase) -> None:
             _turn("The bot's answer", case.answer, is_bots=True)
         else:
             text("No answer.", "p", "muted")
+        if case.known is not None and case.known.full_answer is not None:
+            _turn("The whole answer", case.known.full_answer, is_bots=True)
+        if case.known is not None and case.known.thoughts:
+            _turn("Its thoughts, which are not scored", case.known.thoughts, is_bots=True)
     if case.case is None and case.gone:
         message("Only the scored parts of this case can be shown.", case.gone, "warn")
 

@@ -14,6 +14,9 @@ from evalflow.report.wording import counted
 from evalflow.web.ui import forms
 from evalflow.web.ui.parts import message, text
 
+PARAMETERS = forms.About(
+    "Further parameters", "JSON that is part of each request, unchanged.", '{"reasoning_effort": "low"}', code=True
+)
 MODEL = forms.About("Model", "The provider's model name.", "gpt-4.1-mini", required=True, code=True)
 ADDRESS = forms.About(
     "Address", "The base URL, up to and including /v1. Empty: OpenAI's.", "http://127.0.0.1:11434/v1", code=True
