@@ -24,8 +24,8 @@ def whole_conversation(
 
     Its messages are the question and the answer of every row, where the message of an answer has the row's contexts and
     metadata. The last row gives the other fields; tags are those of all rows. `vars` has the variables of all rows, the
-    last ones where they differ, and then also `turns`, those of each row; `outputs` are the references of all rows, if
-    there are any (null for a row without).
+    last ones where they differ, and then also `turns`, the variables and tags of each row; `outputs` are the references
+    of all rows, if there are any (null for a row without).
     """
     turns: list[Case] = []
     problems: list[Problem] = []
@@ -36,8 +36,8 @@ def whole_conversation(
             problems += found
     if problems or not turns:
         return problems or None
-    own = [dict(turn.vars) for turn in turns]
-    merged: dict[str, Any] = {name: value for one in own for name, value in one.items()}
+    merged: dict[str, Any] = {name: value for turn in turns for name, value in turn.vars.items()}
+    own = [{**turn.vars, **({"tags": list(turn.tags)} if turn.tags else {})} for turn in turns]
     merged |= {"turns": own} if any(one != own[0] for one in own) else {}
     outputs = [json_value(turn.reference) for turn in turns]
     merged |= {"outputs": outputs} if any(output is not None for output in outputs) else {}

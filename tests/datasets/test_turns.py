@@ -38,7 +38,11 @@ def test_a_conversation_has_the_answer_of_every_row_with_its_contexts_tags_and_v
     assert case.vars == {
         "lang": "en",
         "n": 3,
-        "turns": [{"lang": "en", "n": number} for number in (1, 2, 3)],
+        "turns": [
+            {"lang": "en", "n": 1, "tags": ["Tea"]},
+            {"lang": "en", "n": 2},
+            {"lang": "en", "n": 3, "tags": ["Water"]},
+        ],
         "outputs": [None, "No", None],
     }
     assert load([case_to_row(case)])[0] == case
