@@ -123,11 +123,13 @@ async def cases(
     metric: str | None = None,
     tag: str | None = None,
     case_id: str | None = None,
+    cut_off: Annotated[bool, Field(description="only answers that were cut off at a limit of tokens")] = False,
     limit: Annotated[int, Field(ge=1, le=50)] = 5,
 ) -> Any:
     """Cases with their answers, scores and reasons."""
     chosen = [f"--{name}={value}" for name, value in (("metric", metric), ("tag", tag), ("id", case_id)) if value]
-    words = [*chosen, *(["--failed"] if failed else []), f"--limit={limit}", "--json"]
+    flags = [flag for flag, given in (("--failed", failed), ("--cut-off", cut_off)) if given]
+    words = [*chosen, *flags, f"--limit={limit}", "--json"]
     return await _answer("cases", str(_folder(run)), *words)
 
 

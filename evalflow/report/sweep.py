@@ -396,6 +396,11 @@ def agreement(runs: Sequence[pl.LazyFrame]) -> pl.DataFrame:
     )
 
 
+_FAULTS = {
+    "cut_off": "of its answers cut off", "filtered": "filtered", "not_extracted": "without the part that is scored",
+}  # fmt: skip
+
+
 def run_line(name: str, manifest: Manifest, summary: pl.DataFrame) -> str:
     """A run of a sweep in one line: its first numbers, its errors, and its exit code if it is not 0."""
     rows = headline_rows(summary)
@@ -405,6 +410,7 @@ def run_line(name: str, manifest: Manifest, summary: pl.DataFrame) -> str:
     left = sum(about.cases for about in manifest.datasets.values()) - sum(manifest.asked.values())
     ends = [f"not asked: {counted(left, 'case')}"] if manifest.stopped else []
     ends += [counted(errors, "error")] if errors else []
+    ends += [f"{fault.n:,} {_FAULTS[name]}" for name, fault in manifest.answer_faults.items()]
     ends += [f"exit code {manifest.exit_code}"] if manifest.exit_code else []
     return "; ".join((f"{name}: {', '.join(found)}", *ends))
 

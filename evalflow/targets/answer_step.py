@@ -11,7 +11,7 @@ from evalflow.config.extraction import Extraction
 from evalflow.config.schema import TargetConfig
 from evalflow.frozen import record
 from evalflow.llm.thoughts import split_thoughts
-from evalflow.records import Answer
+from evalflow.records import Answer, Message
 from evalflow.targets.extraction import extracted
 
 EXTRACT = "extract"
@@ -58,6 +58,13 @@ class AnswerStep:
         own, rest = split_thoughts(text)
         return (f"{thoughts}\n\n{own}" if thoughts and own else own or thoughts), rest
 
+    def heard(self, message: Message) -> Message:
+        """An earlier turn as the target and metrics read it: the assistant's without its thoughts."""
+        if message.role != "assistant":
+            return message
+        _, rest = self.apart(message.content)
+        return message if rest is message.content else replace(message, content=rest)
+
     def read(self, text: str, thoughts: str | None = None) -> Said:
         """What metrics read of a text, whose thoughts may have come apart from it.
 
@@ -72,6 +79,12 @@ class AnswerStep:
 
     def applied(self, answer: Answer, generates: str) -> Answer:
         """The answer as metrics read it; `generates` is the field that holds what was asked for."""
+        messages = tuple(map(self.heard, answer.messages))
+        if any(new is not old for new, old in zip(messages, answer.messages, strict=True)):
+            answer = replace(answer, messages=messages)
+        if generates != "answer" and answer.answer is not None:
+            thoughts, rest = self.apart(answer.answer, answer.thoughts)
+            answer = answer if rest is answer.answer else replace(answer, answer=rest, thoughts=thoughts)
         text: Any = getattr(answer, generates)
         if not isinstance(text, str) or answer.status == "error":
             return answer

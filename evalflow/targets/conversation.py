@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Protocol, cast, runtime_checkable
 
 from evalflow.protocols import Target
-from evalflow.records import NOTHING, Answer, Case, Message
+from evalflow.records import CUT_OFF, NOTHING, Answer, Case, Message
 
 SIMULATION = "simulation"
 """The key of an answer's metadata with how its conversation ended: ended, reason, turns, simulator."""
@@ -88,7 +88,9 @@ class ConversationTarget:
 
 
 def _as_text(answer: Answer) -> str:
-    """An answer as message text; a prediction is JSON unless it is text."""
+    """An answer as message text, all of it; a prediction is JSON unless it is text."""
+    if answer.full_answer is not None:
+        return answer.full_answer
     said = answer.actual if answer.answer is None else answer.answer
     return said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
 
@@ -100,8 +102,12 @@ def as_message(answer: Answer) -> Message:
 
 
 def totalled(answers: Sequence[Answer], prompted_by: Sequence[Message]) -> Answer:
-    """The last answer, with the steps and totals of all turns. A turn that failed before any reply counts as 0."""
-    answers = [*answers[:-1], replace(answers[-1], actual=_steps(answers, prompted_by))]
+    """The last answer, with the steps and totals of all turns. A turn that failed before any reply counts as 0.
+
+    One that was cut off marks the whole.
+    """
+    ended = CUT_OFF if any(one.finish_reason == CUT_OFF for one in answers) else answers[-1].finish_reason
+    answers = [*answers[:-1], replace(answers[-1], actual=_steps(answers, prompted_by), finish_reason=ended)]
     taken = [answer for answer in answers if answer.requests or answer.cached]
     if not taken:
         return answers[-1]

@@ -58,7 +58,7 @@ class OpenAITarget:
     def render(self, case: Case) -> tuple[Message, ...]:
         """The messages for a case; UserError if a template cannot be rendered for it."""
         variables = {name: getattr(case, name) for name in VARIABLES}
-        messages = [replace(message, metadata=None) for message in case.messages]
+        messages = [replace(self._step.heard(message), metadata=None) for message in case.messages]
         if self._prompt:
             turn = Message("user", self._prompt.render(variables))
             asked = max((i for i, message in enumerate(messages) if message.role == "user"), default=len(messages))

@@ -227,3 +227,24 @@ def test_a_step_is_part_of_an_identity_only_if_declared() -> None:
     keys = [CHOICE, {"line": "last"}, {"path": "$.a"}]
     steps = [AnswerStep("keep"), *(AnswerStep(extract=Extraction.model_validate(one)) for one in keys)]
     assert len({json.dumps(step.identity("x")) for step in steps}) == 4
+
+
+async def test_the_whole_answer_is_sent_back_in_a_conversation_and_a_cut_off_turn_marks_it() -> None:
+    turns = (Message("user", "When?"), Message("assistant", "<think>Hm.</think>Soon."), Message("user", "A or B?"),
+             Message("user", "Sure?"))  # fmt: skip
+    script = [reply("Both fit.\nCHOICE: B", finish_reason="length"), reply("Yes.\nCHOICE: B")]
+    async with Endpoint(script) as endpoint:
+        answer = await answered(ConversationTarget(model(endpoint.url, extract=CHOICE)), case(messages=turns))
+        sent = [one["content"] for one in endpoint.requests[1].body["messages"]]
+    assert sent == ["When?", "Soon.", "A or B?", "Both fit.\nCHOICE: B", "Sure?"]
+    assert (answer.answer, answer.finish_reason) == ("B", "length")
+
+
+async def test_earlier_turns_and_an_answer_beside_a_prediction_are_read_without_thoughts() -> None:
+    turns = (Message("assistant", "<think>Hm.</think>Soon."), Message("user", "When?"))
+    recorded = case("labels", messages=turns, answer="<think>x</think>At eight.", actual="late")
+    answer = await RecordedTarget("recorded", FORMS, AnswerStep()).answer(recorded, 0)
+    assert (answer.messages[0].content, answer.answer, answer.thoughts) == ("Soon.", "At eight.", "x")
+    assert answer.actual == "late"
+    kept = await RecordedTarget("recorded", FORMS, AnswerStep("keep")).answer(recorded, 0)
+    assert kept.messages is turns

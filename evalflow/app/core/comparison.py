@@ -21,6 +21,7 @@ from evalflow.protocols import Measured
 from evalflow.records import Case
 from evalflow.records.manifest import Manifest
 from evalflow.report.comparison import Comparison, FlippedCases, flips
+from evalflow.report.page import answer_lines
 from evalflow.report.wording import bracketed, counted, method, number, signed
 from evalflow.stats.paired import Adjustment
 from evalflow.stats.prediction import MIN_LABELS
@@ -328,6 +329,7 @@ def notes_of(a: SavedRun, b: SavedRun, pairing: Pairing, names: tuple[str, str])
             yield f"{where}: {common}; left out: {', '.join(left)}"
     for run, name in zip((a, b), names, strict=True):
         yield from (f"{name}: {note}; the comparison counts them" for note in notes_on_exclusions(run.folder))
+        yield from (f"{name}: {line}" for line in answer_lines(run.manifest))
         if run.manifest.status != "done":
             yield f"{name} ended early ({run.manifest.status}); what it finished is compared"
 
