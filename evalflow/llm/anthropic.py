@@ -89,7 +89,7 @@ def _turn(message: Mapping[str, Any]) -> dict[str, Any]:
     parts = [_part(part) for part in as_list(content)]
     content = parts or content
     if message["role"] == "tool":
-        result = {"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": content}
+        result = {"type": "tool_result", "tool_use_id": message.get("tool_call_id", ""), "content": content}
         return {"role": "user", "content": [result]}
     calls = [
         {

@@ -112,7 +112,7 @@ def _turn(message: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any
     """One message of a conversation; `names` are those of functions, by the ids of their calls."""
     content = message.get("content")
     if message["role"] == "tool":
-        name = names.get(message["tool_call_id"], "tool")
+        name = names.get(message.get("tool_call_id", ""), "tool")
         return {"role": "user", "parts": [{"functionResponse": {"name": name, "response": {"result": content}}}]}
     parts = [_part(part) for part in cast("list[Any]", content)] if isinstance(content, list) else []
     parts += [{"text": content}] if content and isinstance(content, str) else []

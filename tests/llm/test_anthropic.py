@@ -47,6 +47,20 @@ def test_a_request_with_a_tool_and_a_reply_sent_back() -> None:
     }
 
 
+def test_instructions_of_a_developer_and_images() -> None:
+    address = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+    data = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+    parts = [{"type": "text", "text": "What is it?"}, address, data]
+    told = {"role": "developer", "content": [{"type": "text", "text": "Be brief."}]}
+    found = as_message({"messages": [told, {"role": "user", "content": parts}]})
+    assert found["system"] == "Be brief."
+    assert found["messages"][0]["content"] == [
+        {"type": "text", "text": "What is it?"},
+        {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}},
+    ]
+
+
 def test_arguments_that_are_no_object_are_wrapped() -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "Grade", "arguments": "{"}}
     found = as_message({"messages": [{"role": "assistant", "content": "So:", "tool_calls": [call]}]})

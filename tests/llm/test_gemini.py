@@ -42,6 +42,22 @@ def test_a_request_with_a_tool_and_a_reply_sent_back() -> None:
     assert found["toolConfig"]["functionCallingConfig"] == {"mode": "ANY", "allowedFunctionNames": ["Grade"]}
 
 
+def test_instructions_of_a_developer_and_images() -> None:
+    parts = [
+        {"type": "text", "text": "What is it?"},
+        {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
+    ]
+    told = {"role": "developer", "content": "Be brief."}
+    found = as_content({"messages": [told, {"role": "user", "content": parts}]})
+    assert found["systemInstruction"] == {"parts": [{"text": "Be brief."}]}
+    assert found["contents"][0]["parts"] == [
+        {"text": "What is it?"},
+        {"fileData": {"fileUri": "https://example.org/a.png"}},
+        {"inlineData": {"mimeType": "image/png", "data": "aGk="}},
+    ]
+
+
 def test_a_schema_and_probabilities_are_asked_for() -> None:
     schema = {"type": "json_schema", "json_schema": {"name": "Grade", "schema": {"type": "object"}}}
     asked: dict[str, Any] = {"messages": [], "response_format": schema, "logprobs": True, "top_logprobs": 5}
