@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,7 +29,7 @@ from evalflow.importers.deepeval import read_deepeval
 from evalflow.importers.exports import read_export
 from evalflow.importers.files import ImportedConfig, ImportSource, key_for, secrets_in
 from evalflow.importers.giskard import read_giskard
-from evalflow.importers.govuk import read_config
+from evalflow.importers.govuk import read_govuk
 from evalflow.importers.inspect_logs import read_inspect
 from evalflow.importers.ledger import COLUMNS, Ledger, Untranslated
 from evalflow.importers.lm_eval import read_lm_eval
@@ -49,12 +50,12 @@ FORMATS: Mapping[str, Importer] = {
     "deepeval": read_deepeval,
     "giskard": read_giskard,
     "inspect": read_inspect,
-    "govuk": lambda source: read_config(source.path),
+    "govuk": read_govuk,
     "lm-eval": read_lm_eval,
     "openai-evals": read_openai_evals,
     "promptfoo": read_promptfoo,
     "ragas": read_ragas,
-    "tiamat": lambda source: read_test(source.path),
+    "tiamat": lambda source: read_test(source.path, source.name if source.is_named else None),
     **{name: partial(read_export, platform) for name, platform in PLATFORMS.items()},
     "traces": read_traces,
 }
@@ -77,7 +78,7 @@ def import_files(kind: str, path: str, console: Console, name: str | None = None
         hint = "lower-case letters, digits and _, a letter first"
         raise UserError(Problem(f"{key!r} cannot be a name", "command line", hint))
     with _scratch() as scratch:
-        imported = FORMATS[kind](ImportSource(source, key, scratch, Path(root) if root else None))
+        imported = FORMATS[kind](ImportSource(source, key, scratch, Path(root) if root else None, name is not None))
         imported.ledger.expect_balanced()
         for table in imported.datasets.values():
             table["path"] = shown(Path(table["path"]))
@@ -179,8 +180,10 @@ def _unset(option: Mapping[str, Any] | None, group: str) -> dict[str, str]:
     return found
 
 
-def run_tiamat(test: str, overrides: Sequence[str], out: Console, err: Console) -> int:
+def run_tiamat(test: str, overrides: Sequence[str], out: Console, err: Console, output: str | None = None) -> int:
     """Evaluate each of the test's datasets with each of its metrics, in one run; returns the exit code.
+
+    With `output`, the results are written there too, in Tiamat's form.
 
     The files are converted to a config folder named by a hash of its content, which `--config-dir` can read too. New
     answers are generated, unless the rows contain answers or an override says otherwise. By default the target's own
@@ -191,17 +194,46 @@ def run_tiamat(test: str, overrides: Sequence[str], out: Console, err: Console) 
     chosen = [f"dataset=[{','.join(imported.datasets)}]", f"metric=[{','.join(imported.metrics)}]"]
     generate = [] if imported.has_answers else ["generate=true"]
     words = with_default_judge([*chosen, *generate, *overrides], folder, judged=True)
-    return execute(words, folder, _TiamatScreen(out, err))
+    return execute(words, folder, _TiamatScreen(out, err, Path(output) if output else None))
 
 
 class _TiamatScreen(TerminalScreen):
     """Shows each dataset with each metric, case by case, before the summary."""
+
+    def __init__(self, out: Console, err: Console, output: Path | None) -> None:
+        super().__init__(out, err)
+        self._output = output
 
     def ends(self, folder: RunFolder, manifest: Manifest, rules: ResultRules, derived: Derived) -> None:
         distinct = derived.scores.select("dataset", "case_id").unique(maintain_order=True)
         wanted = distinct.group_by("dataset", maintain_order=True).head(_SHOWN).collect()
         print_pairs(self._out, list(case_rows(folder, derived.scores, wanted)), native_means(derived.scores))
         super().ends(folder, manifest, rules, derived)
+        if self._output is not None:
+            results = tiamat_results(case_rows(folder, derived.scores, distinct.collect()))
+            write_atomically(self._output, json.dumps(results, ensure_ascii=False, indent=4) + "\n")
+            self._out.print(literal(f"wrote {shown(self._output)}"), soft_wrap=True)
+
+
+def tiamat_results(cases: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Cases with the keys of `cases --json` as Tiamat writes its results: scores on the metrics' own scales, or null.
+
+    The mean of a metric is over the cases that have a score; with several datasets each row names its own.
+    """
+    rows: list[dict[str, Any]] = []
+    values: dict[str, list[float]] = {}
+    for case in cases:
+        scores = {score["metric"]: score["value"] if score["status"] == "scored" else None for score in case["scores"]}
+        for metric, value in scores.items():
+            values.setdefault(metric, []).extend([float(value)] if isinstance(value, int | float) else [])
+        asked = [message["content"] for message in case["messages"] if message["role"] == "user"]
+        metrics = [{"metric": metric, "metric_score": value} for metric, value in scores.items()]
+        about = {"dataset": case["dataset"], "question": asked[-1] if asked else ""}
+        rows.append({**about, "answer": case["answer"], "metrics": metrics})
+    if len({row["dataset"] for row in rows}) == 1:
+        rows = [{key: value for key, value in row.items() if key != "dataset"} for row in rows]
+    means = {metric: sum(found) / len(found) if found else None for metric, found in values.items()}
+    return {"data": rows, "overall_metric_score": means}
 
 
 def _written(imported: ImportedConfig) -> Path:

@@ -296,18 +296,23 @@ def _new(parser: VerbParser) -> Work:
 def _tiamat(parser: VerbParser) -> Work:
     parser.passes_words = True
     parser.add_argument("test", metavar="TEST.json", help="the test file")
+    parser.add_argument(
+        "output", nargs="?", metavar="OUTPUT.json", help="where Tiamat's own form of results is written"
+    )
     parser.add_argument("overrides", nargs="*", metavar="OVERRIDE", help="GROUP=NAME, or KEY=VALUE")
 
     def work(options: Namespace) -> int:
         from evalflow.app.importing import run_tiamat
 
-        test = [word for word in options.words if "=" not in word and not word.startswith("-")]
-        overrides = [word for word in options.words if word not in test]
+        files = [word for word in options.words if "=" not in word and not word.startswith("-")]
+        overrides = [word for word in options.words if word not in files]
         config_dir, _ = _config_dir_of(overrides)
-        if config_dir or len(test) != 1:
-            hint = "python -m evalflow tiamat TEST.json [OVERRIDES]; own options stand in ./conf"
-            raise UserError(Problem("tiamat takes one test file and overrides", "command line", hint))
-        return run_tiamat(test[0], overrides, console(), console(stderr=True))
+        if config_dir or not 1 <= len(files) <= 2:
+            hint = "python -m evalflow tiamat TEST.json [OUTPUT.json] [OVERRIDES]; own options stand in ./conf"
+            raise UserError(
+                Problem("tiamat takes a test file, a file for results, and overrides", "command line", hint)
+            )
+        return run_tiamat(files[0], overrides, console(), console(stderr=True), files[1] if len(files) > 1 else None)
 
     return work
 

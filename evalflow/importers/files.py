@@ -104,12 +104,14 @@ class ImportSource:
         name: The key of the datasets and experiments that are written.
         scratch: A temporary folder on the same disk as data/.
         root: The folder that links may not leave; null: that of the file.
+        is_named: Whether the user chose the name; else it is that of the file.
     """
 
     path: Path
     name: str
     scratch: Path
     root: Path | None = None
+    is_named: bool = False
 
     def expect_file(self, hint: str = "") -> None:
         """UserError unless the path is that of a file."""

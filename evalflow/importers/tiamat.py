@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -52,6 +52,13 @@ class _Simple(_TiamatModel):
     description: str = ""
 
 
+def _plain_type(score: Any) -> Any:
+    """The score with its type in small letters, since the tool takes "Scale" too."""
+    if isinstance(score, dict) and isinstance(kind := cast("dict[str, Any]", score).get("type"), str):
+        return {**cast("dict[str, Any]", score), "type": kind.lower()}
+    return cast("Any", score)
+
+
 class _MetricFlags(_TiamatModel):
     needs_history: bool = False
     needs_example_output: bool = False
@@ -61,7 +68,9 @@ class _TiamatMetric(_TiamatModel):
     name: str = Field(min_length=1)
     config: _MetricFlags = _MetricFlags()
     metric_description: str = Field(min_length=1)
-    score: Annotated[_Scale | _Simple, Field(discriminator="type")]
+    score: Annotated[_Scale | _Simple, Field(discriminator="type"), BeforeValidator(_plain_type)] = _Simple(
+        type="percentage"
+    )
 
     def declared(self, covered: list[str] | None) -> dict[str, Any]:
         """Its YAML. The rubric's prompt contains the description unchanged, and the fields in `needs`."""
@@ -96,8 +105,10 @@ class _Test(_TiamatModel):
     metrics: Annotated[list[str], BeforeValidator(_as_list)] = Field(min_length=1)
 
 
-def read_test(path: Path) -> ImportedConfig:
+def read_test(path: Path, name: str | None = None) -> ImportedConfig:
     """Convert a test file, with its datasets and metrics; UserError lists every problem of all files.
+
+    With a `name` everything has a key that begins with it, and an experiment of that name runs it.
 
     A metric that needs the history scores each dataset as one conversation. If the test has other metrics too, such a
     dataset is imported twice, and each metric covers its own form of it. Relative paths in the file are resolved in the
@@ -114,13 +125,17 @@ def read_test(path: Path) -> ImportedConfig:
         raise UserError(problems)
     forms = _forms(tables, [metric.config.needs_history for metric in metrics.values()])
     imported = ImportedConfig()
-    for table, whole, name in forms:
-        key = key_for(name, imported.datasets, "dataset")
-        imported.datasets[key] = _table(table, name, whole=whole)
+    prefix = f"{name} " if name else ""
+    for table, whole, form in forms:
+        key = key_for(f"{prefix}{form}", imported.datasets, "dataset")
+        imported.datasets[key] = _table(table, form, whole=whole)
     mixed = len({whole for _, whole, _ in forms}) > 1
     for metric in metrics.values():
-        covered = [name for _, whole, name in forms if whole == metric.config.needs_history] if mixed else None
-        imported.metrics[key_for(metric.name, imported.metrics, "metric")] = metric.declared(covered)
+        covered = [form for _, whole, form in forms if whole == metric.config.needs_history] if mixed else None
+        imported.metrics[key_for(f"{prefix}{metric.name}", imported.metrics, "metric")] = metric.declared(covered)
+    if name:
+        choice = [{"override /dataset": list(imported.datasets)}, {"override /metric": list(imported.metrics)}]
+        imported.experiments[name] = {"defaults": choice, "generate": not imported.has_answers}
     return imported
 
 

@@ -13,7 +13,8 @@ from evalflow.app.core.assemble import assemble, settings_of
 from evalflow.app.core.inspect import inspect
 from evalflow.config.load import compose
 from evalflow.errors import UserError
-from evalflow.importers.govuk import read_config
+from evalflow.importers.files import ImportSource
+from evalflow.importers.govuk import read_config, read_govuk
 
 from ..config.test_load import BOMB
 
@@ -50,12 +51,16 @@ def test_the_default_config_of_rag_answers_composes_into_a_run() -> None:
     imported = read_config(path)
     [experiment] = imported.experiments.values()
     assert experiment["defaults"] == [
-        {"override /dataset": "govuk_rag_answers"}, {"override /metric": list(ALL)}, {"override /judge": "bedrock"},
+        {"override /dataset": "govuk_rag_answers"}, {"override /metric": list(ALL)},
+        {"override /judge": "govuk_rag_answers_judge"},
     ]  # fmt: skip
-    assert imported.notes == [
-        "judge: Amazon Bedrock in eu-west-1; another region is judge.base_url "
-        "(now https://bedrock-runtime.eu-west-1.amazonaws.com/openai/v1)"
-    ]
+    address = "https://bedrock-runtime.eu-west-1.amazonaws.com/openai/v1"
+    assert imported.judges == {
+        "govuk_rag_answers_judge": {
+            "defaults": ["bedrock", "_self_"], "model": "openai.gpt-oss-120b-1:0", "temperature": 0.0,
+            "base_url": address,
+        }
+    }  # fmt: skip
     [dataset] = imported.datasets.values()
     assert dataset["description"] == "Cases of data.jsonl, in the form of rag_answers."
     for name, text in imported.files().items():
@@ -65,7 +70,8 @@ def test_the_default_config_of_rag_answers_composes_into_a_run() -> None:
     settings = settings_of(compose(["experiment=govuk_rag_answers", "judge.api_key_env=null"]))
     assert settings.run.repeats.judge == 2
     assert settings.run.metric["bias"].threshold == 1.0
-    assert settings.run.metric["bias"].judge == {"model": "openai.gpt-oss-120b-1:0", "temperature": 0.0}
+    judge: Any = settings.judges["bias"]
+    assert (judge.model, judge.temperature, judge.base_url) == ("openai.gpt-oss-120b-1:0", 0.0, address)
     assert inspect(assemble(settings)).cells == 16
 
 
@@ -80,18 +86,84 @@ def test_the_earlier_form_is_read_and_what_cannot_be_mapped_is_said() -> None:
     [experiment] = imported.experiments.values()
     assert list(experiment["metric"]) == ["factual_precision", "relevance", "bias"]
     assert "repeats" not in experiment
-    assert experiment["metric"]["relevance"] == {
-        "threshold": 0.8, "judge": {"model": "eu.amazon.nova-pro-v1:0", "temperature": 0.0},
-    }  # fmt: skip
-    told = "\n".join(imported.notes)
-    for part in (
-        "metric factual_correctness is factual_precision, which is what it measured; undefined is not 0 here",
-        "metric factual_precision is left out: factual_precision stands for it already",
-        "metric coherense is left out: there is none; did you mean 'coherence'?",
-        "metric relevance: eu.amazon.nova-pro-v1:0 is not at judge=openai",
-        "target.model=claude", "provider is left out: it has no counterpart", "metric bias: strict is left out",
-    ):  # fmt: skip
-        assert part in told, part
+    other = experiment["metric"]["relevance"]["judge"]
+    assert other["model"] == "eu.amazon.nova-pro-v1:0"
+    assert (other["api_key_env"], other["mode"]) == ("AWS_BEARER_TOKEN_BEDROCK", "md_json")
+    assert imported.judges["govuk_rag_answers_judge"]["model"] == "gpt-4o"
+    assert "metric factual_correctness is factual_precision, which is what it measured" in imported.notes[0]
+    left = {entry.what: f"{entry.reason} {entry.hint}" for entry in imported.ledger.left_out}
+    assert list(left) == [
+        "metric factual_precision", "metric coherense", "claude_generation_model", "provider openai",
+        "strict of metric bias",
+    ]  # fmt: skip
+    assert "did you mean 'coherence'?" in left["metric coherense"]
+    assert "target.model=claude" in left["claude_generation_model"]
+
+
+def test_a_configuration_beside_results_is_read_with_the_answers_there() -> None:
+    judge = {"model": "gpt-4o", "temperature": 0.0}
+    path = Path("results/rag_answers/2026-03-01T10:00:00/config.yaml")
+    path.parent.mkdir(parents=True)
+    metrics = [
+        {"name": "faithfulness", "threshold": 0.9, "llm_judge": judge},
+        {"name": "coherence", "llm_judge": judge},
+    ]
+    values = {"what": "x", "generate": True, "provider": "claude", "input_path": "data.jsonl", "metrics": metrics}
+    path.write_text(yaml.safe_dump({**values, "n_runs": 1}))
+    Path("data.jsonl").write_text(json.dumps({"question": "q"}))
+    (path.parent / "generated.jsonl").write_text(json.dumps(ROW))
+    imported = read_config(path, "answers")
+    assert imported.judges == {"answers_judge": {"defaults": ["openai", "_self_"], **judge}}
+    assert imported.experiments["answers"]["generate"] is False
+    assert imported.experiments["answers"]["metric"] == {"faithfulness": {"threshold": 0.9}}
+    assert imported.datasets["answers"]["path"] == str((path.parent / "generated.jsonl").resolve())
+
+
+@pytest.mark.parametrize(
+    ("task", "row", "fields"),
+    [
+        ("output_guardrails", {"question": "an answer", "expected_triggered": True}, {"question": None}),
+        (
+            "retrieval",
+            {"question": "q", "expected_exact_paths": ["/a"], "actual_exact_paths_and_scores": [{"exact_path": "/a"}]},
+            {"actual": "actual_exact_paths_and_scores"},
+        ),
+    ],
+)
+def test_earlier_columns_of_results_are_found(task: str, row: dict[str, Any], fields: dict[str, Any]) -> None:
+    path = Path("results") / task / "2025-01-01" / "config.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(yaml.safe_dump({"generate": False, "input_path": "data.jsonl"}))
+    Path("data.jsonl").write_text(json.dumps(row))
+    imported = read_config(path)
+    found = imported.datasets[f"govuk_{task}"]["fields"]
+    assert {name: found.get(name) for name in fields} == fields
+    if task == "retrieval":
+        assert imported.experiments["govuk_retrieval"]["defaults"][1] == {"override /metric": ["retrieval_pages"]}
+
+
+def test_outputs_of_rake_tasks_are_recorded_answers(tmp_path: Path) -> None:
+    chunk = {**ROW["structured_contexts"][0], "base_path": "/p"}
+    rows = [
+        {
+            "input": "When?",
+            "output": {"message": "Now.", "sources": [{"chunk": chunk}], "metrics": {"x": {"duration": 2}}},
+        },
+        {"input": "Why?", "output": {"message": None, "error_message": "timed out"}},
+        {"input": "Route me", "output": {"classification": "greetings"}},
+    ]
+    Path("out.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    imported = read_govuk(ImportSource(Path("out.jsonl"), "bot", tmp_path))
+    imported.ledger.expect_balanced()
+    cases = [json.loads(line) for line in imported.data["bot.jsonl"].read_text().splitlines()]
+    assert cases == [
+        {
+            "id": "1", "question": "When?", "answer": "Now.", "contexts": [chunk],
+            "metadata": {"output": {"metrics": {"x": {"duration": 2}}}},
+        },
+        {"id": "2", "question": "Why?", "failure": "timed out"},
+    ]  # fmt: skip
+    assert imported.ledger.counts()["cases"] == (3, 2, 1)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +183,7 @@ def test_the_other_tasks(task: str, row: dict[str, Any], metrics: int) -> None:
     assert len(experiment["defaults"][1]["override /metric"]) == metrics
     assert experiment["generate"] is True
     assert imported.datasets[f"govuk_{task}"]["path"] == str(Path("data.jsonl").resolve())
-    assert ("guardrail_type answer_guardrails is the target's" in "".join(imported.notes)) is bool(more)
+    assert ("guardrail_type answer_guardrails" in {left.what for left in imported.ledger.left_out}) is bool(more)
 
 
 def test_the_task_is_told_by_the_data_where_the_name_says_nothing() -> None:

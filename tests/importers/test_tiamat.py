@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from evalflow.app.importing import tiamat_results
 from evalflow.errors import UserError
 from evalflow.importers.tiamat import read_test
 
@@ -153,3 +154,49 @@ def test_a_file_that_is_no_json_is_named_with_its_line(files: Files) -> None:
 def test_a_file_that_is_no_object_is_told_so(files: Files) -> None:
     files.write("test.json", [])
     assert "must be an object with keys" in problems(files.folder / "test.json")
+
+
+@pytest.mark.parametrize(
+    ("score", "scale"),
+    [
+        ({"type": "Scale", "min": 0, "max": 10}, {"type": "likert", "min": 0, "max": 10}),
+        ({"type": "BOOLEAN", "description": "true if so"}, {"type": "boolean"}),
+        ({"type": "Percentage"}, {"type": "percentage"}),
+        (None, {"type": "percentage"}),
+    ],
+)
+def test_types_of_scores_are_read_as_the_tool_reads_them(files: Files, score: Any, scale: dict[str, Any]) -> None:
+    metric = {key: value for key, value in {**METRIC, "score": score}.items() if value is not None}
+    imported = read_test(files.test([DATASET], [metric]))
+    assert imported.metrics["example_metric"]["scale"] == scale
+
+
+def test_a_name_is_obeyed_and_gives_an_experiment(files: Files) -> None:
+    imported = read_test(files.test([DATASET], [METRIC]), "tutor")
+    assert list(imported.datasets) == ["tutor_example_dataset"]
+    assert list(imported.metrics) == ["tutor_example_metric"]
+    assert imported.experiments == {
+        "tutor": {
+            "defaults": [
+                {"override /dataset": ["tutor_example_dataset"]}, {"override /metric": ["tutor_example_metric"]}
+            ],
+            "generate": True,
+        }
+    }  # fmt: skip
+
+
+def test_results_are_written_as_the_tool_writes_them() -> None:
+    score = {"metric": "Example Metric", "status": "scored", "value": 4}
+    rows = [
+        {"dataset": "d", "answer": "A", "messages": [{"role": "user", "content": "Q"}], "scores": [score]},
+        {"dataset": "d", "answer": "B", "messages": [], "scores": [{**score, "status": "undefined", "value": None}]},
+    ]
+    assert tiamat_results(rows) == {
+        "data": [
+            {"question": "Q", "answer": "A", "metrics": [{"metric": "Example Metric", "metric_score": 4}]},
+            {"question": "", "answer": "B", "metrics": [{"metric": "Example Metric", "metric_score": None}]},
+        ],
+        "overall_metric_score": {"Example Metric": 4},
+    }
+    both = tiamat_results([rows[0], {**rows[0], "dataset": "e"}])
+    assert [row["dataset"] for row in both["data"]] == ["d", "e"]
