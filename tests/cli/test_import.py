@@ -84,6 +84,7 @@ TRACES = {"resourceSpans": [{"scopeSpans": [{"spans": [OTLP_SPAN]}]}]}
         ("ragas", "result.jsonl", json.dumps(RAGAS)),
         ("lm-eval", "samples_sums_2026-01-02T03-04-05.6.jsonl", json.dumps(HARNESS)),
         ("traces", "spans.jsonl", json.dumps(TRACES)),
+        ("govuk", "outputs.jsonl", json.dumps({"input": "Q", "output": {"message": "A", "sources": []}})),
     ],
 )
 def test_the_printed_commands_work_as_printed(program: Program, kind: str, name: str, content: str) -> None:
@@ -101,6 +102,44 @@ def test_the_printed_commands_work_as_printed(program: Program, kind: str, name:
     assert "choose another name: --name NAME" in again.stderr
     assert program("import", kind, name, "--name", "other").returncode == 0
     assert not list(program.folder.rglob(".import-*"))
+
+
+GRADED = """
+prompts: ['{{question}}']
+providers: [echo]
+defaultTest:
+  options: {provider: {id: 'openai:chat:theirs', config: {apiBaseUrl: 'http://their.example/v1', apiKey: sk-secret}}}
+tests: [{vars: {question: When?}, assert: [{type: llm-rubric, value: Is polite.}]}]
+"""
+
+
+def test_a_judge_of_an_import_is_a_file_of_which_another_judge_takes_nothing(program: Program) -> None:
+    (program.folder / "pool.yaml").write_text(GRADED, encoding="utf-8")
+    done = program("import", "promptfoo", "pool.yaml")
+    assert "wrote conf/judge/pool_judge.yaml" in done.stdout
+    printed = next(line for line in done.stdout.splitlines() if line.startswith("next ")).partition("   (")[0]
+    own = program(*shlex.split(printed)[4:])
+    assert "sends to  http://their.example/v1 (no key): judge pool_judge:theirs" in own.stdout
+    for judge in ("vllm", "openai"):
+        other = program("check", "experiment=pool", f"judge={judge}", "judge.model=mine", "judge.api_key_env=null")
+        assert (other.returncode, other.stderr) == (0, "")
+        assert "their.example" not in other.stdout
+        assert f"judge {judge}:mine" in other.stdout
+
+
+def test_a_tiamat_test_gets_its_name_and_an_experiment(program: Program) -> None:
+    files = {
+        "data.json": {"name": "Lessons", "data": [{"input": "Why?", "actual_output": "So."}]},
+        "tone.json": {"name": "Tone", "metric_description": "Is it kind?", "score": {"type": "Boolean"}},
+        "test.json": {"datasets": "data.json", "metrics": ["tone.json"]},
+    }
+    for name, value in files.items():
+        (program.folder / name).write_text(json.dumps(value), encoding="utf-8")
+    done = program("import", "tiamat", "test.json", "--name", "tutor")
+    assert "wrote conf/experiment/tutor.yaml" in done.stdout
+    line = next(line for line in done.stdout.splitlines() if line.startswith("next ")).partition("   (")[0]
+    checked = program(*shlex.split(line)[4:])
+    assert (checked.returncode, checked.stderr) == (0, "")
 
 
 def test_an_import_tells_what_it_took_and_left(program: Program) -> None:

@@ -116,6 +116,22 @@ def test_recorded_outputs_need_no_target(program: Program, files: Files) -> None
     assert done.returncode == 0, done.stderr
 
 
+def test_a_second_file_gets_the_results_in_the_tools_own_form(program: Program, files: Files) -> None:
+    rows = {"name": "Lessons", "data": [{"input": "Why?", "actual_output": "So."}]}
+    files.write("lessons.json", rows)
+    files.write(
+        "tone.json", {"name": "Tone", "metric_description": "Kind?", "score": {"type": "Scale", "min": 1, "max": 5}}
+    )
+    files.write("own.json", {"datasets": "lessons.json", "metrics": ["tone.json"]})
+    with Endpoint(script) as endpoint:
+        done = program("tiamat", "own.json", "results.json", *judge_arguments(endpoint.url))
+    assert done.returncode == 0, done.stderr
+    assert json.loads((program.folder / "results.json").read_text(encoding="utf-8")) == {
+        "data": [{"question": "Why?", "answer": "So.", "metrics": [{"metric": "Tone", "metric_score": 5}]}],
+        "overall_metric_score": {"Tone": 5.0},
+    }
+
+
 def test_a_grade_off_the_scale_is_asked_again_and_then_an_error(program: Program, files: Files) -> None:
     files.test([DATASET], [METRIC])
     with Endpoint(lambda request: reply("hm") if request.model == "bot" else {"reason": "!", "score": 9}) as endpoint:
