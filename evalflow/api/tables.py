@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from evalflow.errors import Problem, UserError
@@ -30,11 +30,11 @@ def _plain_rows(table: Any, what: str) -> list[Row]:
     found: list[Row] = []
     problems: list[Problem] = []
     rows, is_frame = _rows(table, what)
-    for number, given in enumerate(rows):
+    for number, given in enumerate(_whole_again(rows)):
         try:
             row = _without_nulls(plain(given)) if is_frame else plain(given)
         except NotPlain as error:
-            if error.place:
+            if error.place or isinstance(given, Mapping):
                 case_id = cast("Row", given).get("id") if isinstance(given, Mapping) else None
                 name = f" (id {case_id!r})" if isinstance(case_id, str | int) else ""
                 hint = "convert it to text, a number, a list or a dictionary, or leave it out"
@@ -78,21 +78,23 @@ def _rows(table: Any, what: str) -> tuple[Iterable[Any], bool]:
 
 
 def _of_pandas(frame: Any) -> list[dict[Any, Any]]:
-    """The rows of a pandas frame, with its index if that has a name.
-
-    Whole numbers in a column with missing values, which pandas turns into 1.0, are whole again.
-    """
+    """The rows of a pandas frame, with its index if that has a name."""
     named = [name for name in frame.index.names if name is not None and name not in frame.columns]
-    if named:
-        frame = frame.reset_index(named)
-    rows: list[dict[Any, Any]] = frame.to_dict("records")
-    for column in frame.columns:
-        values = [row[column] for row in rows]
-        if any(map(_is_nan, values)) and all(_is_nan(one) or _is_whole(one) for one in values):
-            for row in rows:
-                if not _is_nan(row[column]):
-                    row[column] = int(row[column])
-    return rows
+    return (frame.reset_index(named) if named else frame).to_dict("records")
+
+
+def _whole_again(rows: Iterable[Any]) -> Iterator[Any]:
+    """The rows, with whole numbers as such where pandas has turned them into 1.0 since others of the column are NaN."""
+    kept = list(rows)
+    tables = [cast("Mapping[Any, Any]", row) for row in kept if isinstance(row, Mapping)]
+    gaps = dict.fromkeys(name for row in tables for name, value in row.items() if _is_nan(value))
+    whole = {name for name in gaps if all(_is_nan(row[name]) or _is_whole(row[name]) for row in tables if name in row)}
+    for row in kept:
+        if whole and isinstance(row, Mapping):
+            values = cast("Mapping[Any, Any]", row).items()
+            yield {name: int(one) if name in whole and _is_whole(one) else one for name, one in values}
+        else:
+            yield row
 
 
 def _is_nan(value: object) -> bool:

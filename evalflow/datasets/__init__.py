@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -89,7 +89,7 @@ class Builder:
                 problems.append(Problem(f"{place}: {error}", row.where, hint))
         problems = problems or with_question(values, self.dataset, row.where)
         if not problems and not self.allow_irregular:
-            place = self.fields.place("messages" if "messages" in raw else "history", data)
+            place = partial(self.fields.place, "messages" if "messages" in raw else "history", data)
             problems = order_problems(values, self.dataset, place, row.where)
         if problems:
             return problems

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import dropwhile
 from typing import Any
 
@@ -76,8 +76,8 @@ def _last_of_user(messages: Sequence[Message], *, whole: bool) -> str | None:
     return None
 
 
-def order_problems(values: Mapping[str, Any], dataset: str, place: str, where: str) -> list[Problem]:
-    """The problems of a case's messages, their order and an empty question; `place` names their field and column."""
+def order_problems(values: Mapping[str, Any], dataset: str, place: Callable[[], str], where: str) -> list[Problem]:
+    """The problems of a case's messages, their order and an empty question; `place` gives their field and column."""
     messages, goes_on = values.get("messages"), "scenario" in values
     if messages and messages[-1].role == "user" and not messages[-1].text.strip() and not goes_on:
         named = f"case {values['id']!r}: " if "id" in values else ""
@@ -90,4 +90,4 @@ def order_problems(values: Mapping[str, Any], dataset: str, place: str, where: s
         return []
     name = f"case {values['id']!r}" if "id" in values else "the case"
     hint = f"repair the conversation, or let it pass: dataset.{dataset}.allow_irregular=true"
-    return [Problem(f"{name}: {place}: {what}", where, hint) for what in found]
+    return [Problem(f"{name}: {place()}: {what}", where, hint) for what in found]

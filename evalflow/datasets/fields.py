@@ -65,6 +65,8 @@ def _reference(value: Any) -> str | tuple[str, ...] | None:
 
 
 def _id(value: Any) -> str:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
         raise ValueError(f"expected text or a whole number, got {kind(value) if value != '' else 'empty text'}")
     return str(value)
@@ -255,8 +257,15 @@ class FieldMap:
 
     def values(self, row: Row, exact: Callable[[], Row] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
         """The raw values by case field, and the variables: unmapped columns and declared ones; both without nulls."""
-        found = {name: value for name, one in self.sources.items() if (value := one.value(row, exact)) is not None}
-        used = {one.column for one in self.sources.values()}
+        found: dict[str, Any] = {}
+        used: set[str | None] = set()
+        for name, one in self.sources.items():
+            if isinstance(one.at, str):
+                if one.at not in row:
+                    continue
+                used.add(one.at)
+            if (value := one.value(row, exact)) is not None:
+                found[name] = value
         for column, name in self.aliases.items():
             if name not in found and row.get(column) is not None:
                 found[name] = row[column]

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 # Rows decoded at a time as columns, and rows held at a time as Python values.
 BATCH = 8192
 ROWS = 512
+_EXACT = 2.0**53
+"""Whole numbers below are themselves as floats."""
 
 
 def open_parquet(path: Path) -> Table:
@@ -38,6 +40,7 @@ def _rows(path: Path) -> Iterator[SourceRow | Problem]:
     index = 0
     try:
         scan = pl.scan_parquet(path, glob=False)
+        whole = _whole_numbers(path, scan)
         while not (batch := scan.slice(index, BATCH).collect()).is_empty():
             sizes = batch.select(size=_bytes_of(pl.struct(pl.all()), pl.Struct(batch.schema)))["size"]
             long = (sizes > MAX_RECORD).arg_max()
@@ -45,11 +48,26 @@ def _rows(path: Path) -> Iterator[SourceRow | Problem]:
                 yield too_long(f"{name}[{index + long}]")
                 return
             together = max(1, min(ROWS, MAX_RECORD // max(1, int(cast("int", sizes.max())))))
+            batch = batch.with_columns(pl.col(whole).fill_nan(None).cast(pl.Int64))
             for data in batch.iter_rows(named=True, buffer_size=together):
                 yield _row(data, f"{name}[{index}]")
                 index += 1
     except pl.exceptions.PolarsError as error:
         yield Unreadable(f"broken Parquet: {str(error).splitlines()[0]}", name)
+
+
+def _whole_numbers(path: Path, scan: pl.LazyFrame) -> list[str]:
+    """The columns of whole numbers that pandas has written as 1.0, since some were missing."""
+    import polars as pl
+
+    if "pandas" not in pl.read_parquet_metadata(path):
+        return []
+    floats = {name: pl.col(name).fill_nan(None) for name, dtype in scan.collect_schema().items() if dtype.is_float()}
+    facts = [
+        ((one.null_count() > 0) & (one.drop_nulls() % 1 == 0).all() & (one.abs().max() < _EXACT)).alias(name)
+        for name, one in floats.items()
+    ]
+    return [name for name, holds in scan.select(facts).collect().row(0, named=True).items() if holds] if facts else []
 
 
 def _bytes_of(value: pl.Expr, dtype: Any) -> pl.Expr:

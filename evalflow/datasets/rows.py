@@ -62,6 +62,7 @@ class MadeIds:
 
 def filled_rows(table: Table, notes: ReadingNotes | None = None) -> Iterator[tuple[int, SourceRow | Problem]]:
     """The rows that are not empty, with trimmed column names, each with its number from 0 among all rows."""
+    known: set[str] = set()
     for position, row in enumerate(table.rows):
         if isinstance(row, Problem):
             yield position, row
@@ -69,14 +70,20 @@ def filled_rows(table: Table, notes: ReadingNotes | None = None) -> Iterator[tup
             if notes is not None:
                 notes.empty += 1
         else:
-            yield position, _trimmed_row(row)
+            if not known.issuperset(row.data):
+                row = _trimmed_row(row)
+                known.update(row.data if isinstance(row, SourceRow) else ())
+            yield position, row
     if notes is not None:
         notes.halves += table.halves.count
 
 
 def is_empty(row: dict[str, Any]) -> bool:
     """Whether a row has only nulls and blank texts."""
-    return all(value is None or (isinstance(value, str) and not value.strip()) for value in row.values())
+    for value in row.values():  # the first value mostly decides
+        if value is not None and not (isinstance(value, str) and (not value or value.isspace())):
+            return False
+    return True
 
 
 def _trimmed_row(row: SourceRow) -> SourceRow | Problem:

@@ -263,3 +263,12 @@ def test_an_example_answer_is_a_text_or_the_text_of_a_message(write: Write) -> N
     assert plain == Message("assistant", "yes")
     assert answer_in_json == Message("assistant", '{"content": "yes"}')
     assert messages == [Message("assistant", "yes", {"page": 3})] * 2
+
+
+def test_whole_numbers_beside_missing_ones_are_whole_as_pandas_does_not_leave_them() -> None:
+    nan = float("nan")
+    rows = [{"id": 1.0, "question": "q", "reference": 4.0, "half": 0.5}, {"id": nan, "question": "r", "reference": nan}]
+    pl.DataFrame(rows, infer_schema_length=None).write_parquet("pandas.parquet", metadata={"pandas": "{}"})
+    for file in (dictionaries(rows), pandas(rows), Path("pandas.parquet")):
+        (first, second), _ = cases_of(file)
+        assert (first.id, first.reference, first.vars, second.reference) == ("1", "4", {"half": 0.5}, None)
