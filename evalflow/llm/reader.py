@@ -219,13 +219,15 @@ def _is_alone(text: str) -> bool:
 
 def _values(text: str) -> Iterator[_Found]:
     """A JSON value that is all of a text, and every JSON object in it that is not within another."""
-    at = re.search(rf"[^{_BLANK}]", text)
     whole = _whole(text)
-    if at and whole.startswith(("[", '"')):
-        start = text.index(whole)
-        found = _decoded(text, start)
-        if found is not None and found.end == start + len(whole):
-            yield found
+    start = text.index(whole)
+    end = start + len(whole)
+    if whole.startswith(("[", '"', '{\\"')):
+        # A JSON text may have lost the quotes around it, but not the escapes inside.
+        bare = whole.startswith("{")
+        found = _decoded(f'"{whole}"', 0) if bare else _decoded(text, start)
+        if found is not None and (bare or found.end == end):
+            yield _Found(found.value, start, end, found.notes)
             return
     start = text.find("{")
     for _ in range(_MOST):

@@ -87,6 +87,7 @@ DISGUISES: dict[str, tuple[Callable[[str], str], str]] = {
     "under its name": (lambda good: f'{{"Opinion": {good}}}', "object within 'Opinion'"),
     "in a schema": (lambda good: f'{{"type": "object", "properties": {good}}}', "object within 'properties'"),
     "in a list": (lambda good: f"[{good}]", "list around it"),
+    "encoded twice, without its quotes": (lambda good: json.dumps(good)[1:-1], "JSON within a JSON text"),
     "encoded twice": (json.dumps, "JSON within a JSON text"),
     "key too many": (lambda good: good[:-1] + ', "confidence": 0.9}', "key that was not asked for: confidence"),
     "keys too many": (lambda good: '{"a": [1], "b": {}, ' + good[1:], "key that was not asked for: a, b"),
