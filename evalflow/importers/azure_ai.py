@@ -16,7 +16,7 @@ from evalflow.datasets.json_files import document_keys
 from evalflow.datasets.messages import read_messages
 from evalflow.datasets.sources import SourceRow
 from evalflow.importers.columns import Columns, is_missing, parsed
-from evalflow.importers.conversation import are_messages, message_rows, read_turns, said_in, split_answer
+from evalflow.importers.conversation import about_answer, are_messages, message_rows, read_turns, said_in, split_answer
 from evalflow.importers.exports import answer_of, input_of, reference_of
 from evalflow.importers.files import ImportedConfig, ImportSource
 from evalflow.importers.ledger import Ledger, Untranslatable
@@ -215,7 +215,7 @@ def _conversation(talk: Mapping[str, Any], ledger: Ledger, where: str) -> dict[s
     found: dict[str, Any] = {"messages": message_rows(asked), **({} if answer is None else {"answer": answer})}
     steps = message_rows(turns) if any(one.tool_calls for one in turns) else None
     found |= {"actual": steps} if steps else {}
-    about = {key: value for message in said for key, value in (message.metadata or {}).items()}
+    about = about_answer(said)
     contexts = about.pop("contexts", None)
     if contexts is None:
         contexts = _passages(talk.get("context"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from evalflow.datasets import irregular
@@ -93,6 +94,17 @@ def said_in(messages: Sequence[Message]) -> str | None:
     """What the assistant said in messages that answer a user; None if there are none of the assistant."""
     texts = [one.content for one in messages if one.role == "assistant"]
     return "\n".join(text for text in texts if text) if texts else None
+
+
+def about_answer(messages: Sequence[Message]) -> dict[str, Any]:
+    """What messages that answer a user say beside their texts, as the answer's metadata."""
+    found: dict[str, Any] = {}
+    for message in messages:
+        more = {**(message.metadata or {}), **({"parts": list(message.parts)} if message.parts else {})}
+        for name, value in more.items():
+            names = (name if number == 1 else f"{name}_{number}" for number in count(1))
+            found[next(one for one in names if found.get(one, value) == value)] = value
+    return found
 
 
 def calls_in(messages: Iterable[Message]) -> list[dict[str, Any]]:

@@ -15,7 +15,15 @@ from evalflow.datasets.json_files import document_keys
 from evalflow.datasets.sources import SourceRow
 from evalflow.errors import Problem, UserError
 from evalflow.importers.columns import Columns, is_missing, parsed
-from evalflow.importers.conversation import calls_in, message_rows, plain_calls, read_turns, said_in, split_answer
+from evalflow.importers.conversation import (
+    about_answer,
+    calls_in,
+    message_rows,
+    plain_calls,
+    read_turns,
+    said_in,
+    split_answer,
+)
 from evalflow.importers.files import ImportedConfig, ImportSource
 from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.importers.recorded import PARTS, Counterparts, RecordedCases, recorded_cases, score_number
@@ -88,14 +96,16 @@ def read_deepeval(source: ImportSource) -> ImportedConfig:
     """Import goldens, test cases or a run; UserError if the file is none of them."""
     path = _file(source.path)
     imported = ImportedConfig(ledger=Ledger(PARTS))
+    joined = 0
     with recorded_cases(source, imported, "deepeval", "deepeval", path, _COUNTERPARTS) as cases:
         for found in _rows(path, imported.ledger):
             row = Columns(found.data, found.where)
             row.leave("it is a trace of the application", "trace", hint="import traces: docs/import.md#traces")
-            reader = _Reader(row, imported.ledger, cases)
-            cases.take(row, reader.case, list(_scores(row, cases)))
-    if cases.joined:
-        rows = f"{cases.joined:,} rows" if cases.joined > 1 else "1 row"
+            cells = [parsed(_peek(row, name)) for name in ("retrieval_context", "context")]
+            joined += any(isinstance(cell, str) and "|" in cell for cell in cells)
+            cases.take(row, _Reader(row, imported.ledger).case, list(_scores(row, cases)))
+    if joined:
+        rows = f"{joined:,} rows" if joined > 1 else "1 row"
         imported.notes.append(f"contexts of {rows}: {_JOINED}; to be sure of them, save the dataset as JSON")
     return imported
 
@@ -152,7 +162,6 @@ class _Reader:
 
     row: Columns
     ledger: Ledger
-    cases: RecordedCases
 
     def get(self, *names: str) -> Any:
         return self.row.get(*(form for name in names for form in (name, _camel(name))))
@@ -211,7 +220,7 @@ class _Reader:
         answer, calls = said_in(said), calls_in(turns)
         found |= {} if answer is None else {"answer": answer}
         found |= {"actual": calls} if calls else {}
-        about = {key: value for message in said for key, value in (message.metadata or {}).items()}
+        about = about_answer(said)
         contexts = about.pop("contexts", None)
         contexts = self._contexts("context") if contexts is None else contexts
         found |= {} if contexts is None else {"contexts": contexts}
@@ -225,7 +234,6 @@ class _Reader:
         """The passages of a key, read; None, and the key unread, if it has none or they are no texts."""
         known = parsed(_peek(self.row, key))
         if isinstance(known, str):
-            self.cases.joined += "|" in known
             known = _split(known)
         passages = [_passage(one) for one in as_list(known)]
         if not isinstance(known, list) or None in passages:

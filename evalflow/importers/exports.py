@@ -257,13 +257,14 @@ def answer_of(said: Any, about: dict[str, Any], ledger: Ledger, where: str, cell
     if are_messages(turns):
         messages = read_turns(turns, ledger, where)
         steps = message_rows(messages) if any(one.tool_calls for one in messages) else None
-        if len(as_map(said)) > 1 or (len(turns) > 1 and not steps):
+        has_pictures = any(one.parts for one in messages)
+        if len(as_map(said)) > 1 or has_pictures or (len(turns) > 1 and not steps):
             about["output"] = said
         return {"answer": said_in(messages[-1:]) or "", **({"actual": steps} if steps else {})}
     if are_messages([said]):
         [message] = read_turns([said], ledger, where) or [Message("assistant", "")]
         steps = message_rows([message]) if message.tool_calls else None
-        about |= {"output": message.metadata} if message.metadata else {}
+        about |= {"output": said} if message.metadata or message.parts else {}
         return {"answer": message.content, **({"actual": steps} if steps else {})}
     text = text_of(said)
     if not _is_whole(said, text):

@@ -17,7 +17,7 @@ from evalflow.datasets.nan_literals import without_nan
 from evalflow.datasets.sources import SourceRow, parse_json, record
 from evalflow.errors import Problem, UserError
 from evalflow.importers.columns import Columns
-from evalflow.importers.conversation import message_rows, read_turns
+from evalflow.importers.conversation import about_answer, message_rows, read_turns
 from evalflow.importers.files import ImportedConfig, ImportSource, output_text
 from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.importers.recorded import PARTS, Counterparts, RecordedCases, recorded_cases
@@ -196,7 +196,7 @@ def _answer(row: Columns, ledger: Ledger) -> dict[str, Any]:
     answer = messages[0]
     if completion == answer.content:
         output.get("completion")
-    about = dict(answer.metadata or {})
+    about = about_answer(messages)
     return {"answer": answer.content, **({"metadata": about} if about else {})}
 
 

@@ -14,7 +14,15 @@ from typing import Any
 from evalflow.datasets.sources import SourceRow
 from evalflow.errors import Problem
 from evalflow.importers.columns import Columns, is_missing, parsed
-from evalflow.importers.conversation import calls_in, message_rows, plain_calls, read_turns, said_in, split_answer
+from evalflow.importers.conversation import (
+    about_answer,
+    calls_in,
+    message_rows,
+    plain_calls,
+    read_turns,
+    said_in,
+    split_answer,
+)
 from evalflow.importers.files import ImportedConfig, ImportSource, output_text
 from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.importers.recorded import NO_NUMBER, PARTS, Counterparts, recorded_cases, score_number
@@ -202,7 +210,8 @@ def _conversation(items: list[Any], ledger: Ledger, where: str) -> dict[str, Any
         raise Untranslatable("it has no turn of a user", "give it one")
     answer, calls = said_in(said), [_without_nulls(call) for call in calls_in(turns)]
     found: dict[str, Any] = {"messages": message_rows(asked), **({} if answer is None else {"answer": answer})}
-    return found | ({"actual": calls} if calls else {})
+    about = about_answer(said)
+    return found | ({"actual": calls} if calls else {}) | ({"metadata": about} if about else {})
 
 
 def _without_nulls(call: Any) -> Any:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import count
-from math import isfinite
+from math import isfinite, isinf
 from pathlib import Path
 from typing import Any, cast
 
@@ -106,6 +106,8 @@ class RecordedScores:
             key = self.keys.get(name)
             if is_missing(value) or (isinstance(value, str) and value.strip().lower() in NO_NUMBER):
                 self.ledger.left("scores", f"score {name}", where, "it has no value")
+            elif number is None and is_infinite(value):
+                self.ledger.left("scores", f"score {name}", where, "it is not a finite number")
             elif number is None:
                 is_label = isinstance(value, str)
                 reason = "its value is a label, not a number" if is_label else "its value is not one number"
@@ -138,7 +140,6 @@ class RecordedCases:
         fields: The fields that cases have.
         ids, numbered: Digests of the cases' own ids; whether any case has its number as its id.
         repeated: How many rows had the id of an earlier one.
-        joined: How many rows have texts that were joined in one cell.
         irregular: Whether the turns of a conversation do not alternate.
         answered, recorded: How many cases have an answer, and how many an answer or an error.
     """
@@ -159,7 +160,6 @@ class RecordedCases:
     ids: set[int] = field(default_factory=set[int])
     numbered: bool = False
     repeated: int = 0
-    joined: int = 0
     irregular: bool = False
     recorded: int = 0
     answered: int = 0
@@ -384,6 +384,14 @@ def score_number(value: Any) -> float | None:
         except ValueError:
             return None
     return float(value) if isinstance(value, int | float) and isfinite(value) else None
+
+
+def is_infinite(value: Any) -> bool:
+    """Whether a score, or what a cell holds of one, is infinite."""
+    try:
+        return isinf(float(value))
+    except (TypeError, ValueError):
+        return False
 
 
 def is_irregular(case: Mapping[str, Any]) -> bool:

@@ -158,6 +158,9 @@ ODDITIES: Mapping[str, list[Row]] = {
     "tool turn": [{**PLAIN, "chat": [USER, {"role": "assistant", "content": None, "tool_calls": [CALL]},
                                      {"role": "tool", "tool_call_id": "c1", "content": "closed"}, *CHAT[1:]]}],
     "image": [{**PLAIN, "chat": [{"role": "user", "content": [{"type": "text", "text": "Where is this?"}, PICTURE]}]}],
+    "image in the answer": [
+        {**PLAIN, "answer": {"role": "assistant", "content": [{"type": "text", "text": "Here"}, PICTURE]}}
+    ],
     "keys of messages": [{**PLAIN, "chat": [{**USER, "timestamp": 17, "sender": {"name": "Ana"}}]}],
     "NaN score": [{**PLAIN, "score": math.nan}, {**PLAIN, "id": "p-2"}],
     "NaN elsewhere": [{**PLAIN, "loss": math.nan, "curve": [1.5, math.nan]}],
