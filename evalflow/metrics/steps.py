@@ -92,10 +92,19 @@ def turn_contexts(
 
     That of an earlier turn stands in its message's metadata, under `contexts`.
     """
-    own = [(message.metadata or {}).get("contexts") for message in messages if _says(message)]
-    if last is None and all(one is None for one in own):
+    turns: list[list[Context]] = []
+    before: list[Context] = []  # of calls of tools that the turn made first
+    is_known = last is not None
+    for message in messages:
+        found = (message.metadata or {}).get("contexts") if message.role == "assistant" else None
+        is_known = is_known or found is not None
+        before += () if found is None else _contexts(found)
+        if _says(message):
+            turns.append(before)
+            before = []
+    if not is_known:
         return None
-    turns = [*(() if one is None else _contexts(one) for one in own), last or ()]
+    turns.append([*before, *(last or ())])
     return tuple(tuple(context for context in turn if context.text.strip()) for turn in turns)
 
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from evalflow.datasets import read_messages
 from evalflow.errors import UserError
+from evalflow.metrics.steps import turn_contexts
 from evalflow.records import Context, Message
 
 PLAYED = tuple(
@@ -146,3 +148,26 @@ def test_prompts_show_the_conversation_as_it_was_played_between_delimiters(bench
 def test_turns_need_the_conversation(bench: Any) -> None:
     with pytest.raises(UserError, match="`one_per: turns` reads 'messages', which `needs` does not declare"):
         bench.shipped("turn_relevance", needs=["answer"])
+
+
+def test_calls_of_tools_are_read_by_the_judge_and_are_no_turns_of_their_own(bench: Any) -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "beds", "arguments": '{"dogs": 2}'}}
+    turns = read_messages(
+        [
+            {"role": "user", "content": "May two dogs come?"},
+            {"role": "assistant", "content": None, "tool_calls": [call], "metadata": {"contexts": ["dogs: yes"]}},
+            {"role": "tool", "tool_call_id": "c", "content": "2 beds"},
+            {"role": "assistant", "content": "Yes."},
+            {"role": "user", "content": "And a cat?"},
+        ]
+    )
+    case, answer = bench.case(messages=turns), bench.answer(answer="No cats.", messages=turns)
+    [ask] = bench.shipped("turn_relevance").preview(case, answer)
+    prompt = ask.messages[0].content
+    assert ask.items == ("Yes.", "No cats.")
+    assert '[calls beds({"dogs": 2})]' in prompt
+    assert "Tool:" in prompt
+    assert prompt.index("Assistant, turn 1:") > prompt.index("2 beds")
+    assert "Assistant, turn 2, the last:" in prompt
+    found = turn_contexts(turns, (Context("cats: no"),))
+    assert [[one.text for one in turn] for turn in found or ()] == [["dogs: yes"], ["cats: no"]]
