@@ -15,6 +15,8 @@ from evalflow.app.core.assemble import assemble, composed_settings, secrets_of, 
 from evalflow.app.core.begin import described
 from evalflow.app.core.destinations import Destination, destinations
 from evalflow.app.core.inspect import Inspection, inspect
+from evalflow.config.schema import DatasetConfig
+from evalflow.datasets.fields import named_columns
 from evalflow.datasets.profile import Profile, in_words, type_line
 from evalflow.errors import Problem, UserError
 from evalflow.llm.registry import default_name
@@ -60,16 +62,19 @@ def _facts(found: Inspection) -> dict[str, Any]:
         ],
         "gates": [f"{gate}" + (f", looks: {gate.looks}" if gate.looks else "") for gate in rules.gates],
         "scores": found.cells,
-        "profiles": {name: _profile(profile) for name, profile in found.profiles.items()},
+        "profiles": {name: _profile(profile, found.parts.datasets[name]) for name, profile in found.profiles.items()},
         "notices": found.notices(),
         "estimate": asdict(found.estimate),
         "prices": {name: price for name, price in found.parts.prices().items() if price},
     }
 
 
-def _profile(profile: Profile) -> dict[str, Any]:
-    """What the cases hold that is probably not meant."""
-    return {"half_filled": profile.half_filled() or None, "read_as_text": profile.read_as_text()}
+def _profile(profile: Profile, config: DatasetConfig) -> dict[str, Any]:
+    """What the cases hold that is probably not meant, and the lines of YAML to read it otherwise."""
+    typed = profile.read_as_text()
+    columns = {"reference": next(iter(named_columns("reference", (config.fields or {}).get("reference"))), None)}
+    lines = [type_line(name, wanted, columns.get(name)) for name, wanted in typed.items()]
+    return {"half_filled": profile.half_filled() or None, "read_as_text": typed, "lines": lines}
 
 
 def _simulator(found: Inspection) -> str | None:
@@ -122,7 +127,7 @@ def _print_profile(console: Console, name: str, profile: Mapping[str, Any]) -> N
     if profile["half_filled"]:
         console.print(literal(f"note: {name}: {profile['half_filled']}", style="dim"), soft_wrap=True)
     if typed := profile["read_as_text"]:
-        how = ", ".join(type_line(column, wanted) for column, wanted in typed.items())
+        how = ", ".join(profile["lines"])
         line = f"note: {name}: read as texts: {in_words(typed)}; to read them so, under `fields` of its file: {how}"
         console.print(literal(line, style="dim"), soft_wrap=True)
 

@@ -76,8 +76,13 @@ class Profile:
         return f"of {self.cases:,} cases: {lacks}" if lacks else ""
 
     def read_as_text(self) -> dict[str, str]:
-        """The variables whose values are texts that look like numbers, lists or true and false: name to type."""
-        return {name: one.looks[0] for name, one in self.variables.items() if one.looks and one.filled}
+        """The variables whose values are texts that look like numbers, lists or true and false: name to type.
+
+        A reference is among them if each looks like a list: of several right answers.
+        """
+        found = {name: one.looks[0] for name, one in self.variables.items() if one.looks and one.filled}
+        reference = self.fields.get("reference")
+        return found | ({"reference": "list"} if reference and "list" in reference.looks else {})
 
 
 def in_words(typed: Mapping[str, str]) -> str:
@@ -85,10 +90,12 @@ def in_words(typed: Mapping[str, str]) -> str:
     return ", ".join(f"{name} ({wanted})" for name, wanted in typed.items())
 
 
-def type_line(name: str, wanted: str) -> str:
+def type_line(name: str, wanted: str, column: str | None = None) -> str:
     """The YAML line that declares the type of a column: `score: {column: score, type: number}`."""
-    key = name if _SIMPLE.fullmatch(name) else json.dumps(name, ensure_ascii=False)
-    return f"{key}: {{column: {key}, type: {wanted}}}"
+    key, source = (
+        one if _SIMPLE.fullmatch(one) else json.dumps(one, ensure_ascii=False) for one in (name, column or name)
+    )
+    return f"{key}: {{column: {source}, type: {wanted}}}"
 
 
 def fields_by_column(fields: FieldMap, columns: Sequence[str], profile: Profile) -> dict[str, list[str]]:

@@ -27,6 +27,9 @@ def test_texts_that_all_look_like_something_else_are_named_with_their_type(load:
     file = "question,a b,names,ok,mixed,code\na?,3,\"['x', 'y']\",yes,1,x1\nb?,-4.5e3,[],No,one,2\nc?,,[],TRUE,,3\n"
     profile = profile_of(load(file, "mine.csv"))
     assert profile.read_as_text() == {"a b": "number", "names": "list", "ok": "boolean"}
+    several = profile_of(load("question,gold\na?,\"['b', 'c']\"\n", "ref.csv", fields={"reference": "gold"}))
+    assert several.read_as_text() == {"reference": "list"}
+    assert type_line("reference", "list", "gold") == "reference: {column: gold, type: list}"
     assert type_line("a b", "number") == '"a b": {column: "a b", type: number}'
     declared = {"a b": {"column": "a b", "type": "number"}}
     assert "a b" not in profile_of(load(file, "mine.csv", fields=declared)).read_as_text()

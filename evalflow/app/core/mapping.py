@@ -83,7 +83,9 @@ def print_mapping(
     if typed := found.cases.read_as_text():
         what = f"read as texts, which all look alike: {in_words(typed)}. To read them so, under `fields` in {file}:"
         console.print(literal(f"note   {what}", style="dim"), soft_wrap=True)
-        print_indented(console, "\n".join(type_line(name, wanted) for name, wanted in typed.items()), by=9)
+        column = next((one for one, names in found.fields.items() if "reference" in names), None)
+        lines = [type_line(name, wanted, column if name == "reference" else name) for name, wanted in typed.items()]
+        print_indented(console, "\n".join(lines), by=9)
     _print_unmapped(console, found, columns, file)
 
 
