@@ -340,6 +340,7 @@ class CallSession:
     budget: Budget | None = None
     connections: Connections | None = None  # the only addresses that they may call; None: any
     batches: BatchDesk | None = None  # None: everything is sent directly
+    run_id: str = ""  # of the run that alone may reuse what depends on more than is known
     refused: dict[tuple[str, str], RefusedSettings] = field(default_factory=dict[tuple[str, str], RefusedSettings])
     waits: Waits = field(default_factory=Waits)
 

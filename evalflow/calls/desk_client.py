@@ -54,9 +54,9 @@ class DeskClient:
         self.recent = RecentEntries()
         self._flight = DeskFlight(self)
 
-    def session(self, connections: Connections | None = None) -> CallSession:
+    def session(self, connections: Connections | None = None, run_id: str = "") -> CallSession:
         """What the worker's judges and targets share."""
-        return CallSession(self._limiters, self._flight, self._budget, connections)
+        return CallSession(self._limiters, self._flight, self._budget, connections, run_id=run_id)
 
     async def close(self) -> None:
         """Send what was gathered, and return all that is held. The calls must have ended."""

@@ -125,12 +125,17 @@ class AgentLimits(SpendLimits):
 ToolName = Annotated[Word, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
 
+Version = Word | int | None
+
+
 class AgentTargetConfig(OpenAITargetConfig):
     """A model behind an OpenAI-compatible endpoint that is given tools, and asked until it answers.
 
     Attributes:
         tools: The tools that it may call, by name.
         module: The Python module with the functions of tools without `argv`; must be given on the command line.
+        version: Any word that you change whenever a tool may do otherwise; runs of one version reuse each other's
+            results. null: each run calls its tools anew, since programs can change without a trace.
         limits: What one answer may take.
         batch: Never: an answer would take a batch for each of its steps.
     """
@@ -140,6 +145,7 @@ class AgentTargetConfig(OpenAITargetConfig):
     kind: Literal["agent"]  # pyright: ignore[reportIncompatibleVariableOverride]
     tools: dict[ToolName, ToolConfig] = Field(min_length=1)
     module: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*$")] | None = None
+    version: Version = None
     limits: AgentLimits = AgentLimits()
 
     @property
@@ -336,10 +342,13 @@ class CommandTargetConfig(ReplyConfig):
         env: Environment variables to set, each a Jinja template: {INPUT: "{{ question }}"}. The program also has those
             of this process.
         cwd: The folder that it runs in; null: the working directory.
+        version: Any word that you change whenever the program may answer otherwise; runs of one version reuse each
+            other's answers. null: each run asks anew, since the program can change without a trace.
     """
 
     runs_here = True
     kind: Literal["command"]  # pyright: ignore[reportIncompatibleVariableOverride]
+    version: Version = None
     argv: list[Word] = Field(min_length=1)
     env: dict[EnvironmentName, str] | None = None
     cwd: str | None = None
@@ -354,11 +363,14 @@ class PythonTargetConfig(ReplyConfig):
 
     Attributes:
         call: `package.module:callable`; must be given on the command line.
+        version: Any word that you change whenever the code may answer otherwise; runs of one version reuse each other's
+            answers while its files are the same. null: each run asks anew, since code can change without a trace.
     """
 
     runs_here = True
     kind: Literal["python"]  # pyright: ignore[reportIncompatibleVariableOverride]
     call: str
+    version: Version = None
 
     @property
     def calls(self) -> str:

@@ -22,7 +22,7 @@ from evalflow.llm.chat import canonical
 from evalflow.prompts import Prompts
 from evalflow.records import Case
 from evalflow.targets.request_body import Body, variables_of
-from evalflow.targets.service import UNPRICED, Connector, LimitedCalls, RawReply, digest, payload
+from evalflow.targets.service import UNPRICED, Connector, LimitedCalls, RawReply, digest, payload, told
 
 
 class CommandConnector(Connector):
@@ -36,8 +36,10 @@ class CommandConnector(Connector):
             raise UserError(Problem(f"there is no program {self._argv[0]!r}", "target.argv", NO_SHELL))
         self._calls = LimitedCalls(("command", *self._argv), config, session)
         self._env = Body(config.env, "target.env", prompts) if config.env else None
-        told = [config.env, config.cwd] if config.env or config.cwd else []
-        self.identity = digest(["command", self._argv, list(contents(self._argv, config.cwd)), *told])
+        placed = [config.env, config.cwd] if config.env or config.cwd else []
+        files = list(contents(self._argv, config.cwd))
+        self.identity = digest(["command", self._argv, files, *placed, *told(config.version)])
+        self.is_reusable = config.version is not None
 
     def render(self, case: Case) -> bytes:
         """The case as JSON; with `env` also the variables that it gives, so that replies are cached by both."""

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import hashlib
 import importlib
 import inspect
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -21,7 +19,8 @@ from evalflow.calls.faults import of_exception
 from evalflow.config.targets import PythonTargetConfig
 from evalflow.errors import CallError, InfrastructureError, Problem, TargetError, UserError
 from evalflow.pythonvalues import json_text, plain
-from evalflow.targets.service import UNPRICED, Connector, LimitedCalls, RawReply, digest
+from evalflow.targets.code import digests
+from evalflow.targets.service import UNPRICED, Connector, LimitedCalls, RawReply, digest, told
 
 HINT = "name a callable that Python finds from the working directory: target.call=package.module:callable"
 
@@ -84,7 +83,8 @@ class PythonConnector(Connector):
         module, self._callable = imported(config.call)
         self._calls = LimitedCalls(("python", config.call), config, session)
         self._threads = Threads(config.call, config.concurrency.max, config.timeout_s)
-        self.identity = digest(["python", config.call, list(sources(module, self._callable))])
+        self.identity = digest(["python", config.call, *seen(module, self._callable), *told(config.version)])
+        self.is_reusable = config.version is not None
 
     async def ask(self, data: bytes) -> RawReply:
         threaded = not inspect.iscoroutinefunction(self._callable)
@@ -133,24 +133,11 @@ def imported(call: str, where: str = "target.call", hint: str = HINT) -> tuple[M
     return module, found
 
 
-def sources(module: ModuleType, call: Callable[..., Any]) -> Iterator[str]:
-    """Digests of the Python files in the module's top-level package, or of the module alone.
-
-    A notebook has no file: there, of the callable's own source, without what it calls.
-    """
-    package = importlib.import_module(module.__name__.partition(".")[0])
-    if hasattr(package, "__path__"):
-        files = sorted(file for folder in package.__path__ for file in Path(folder).rglob("*.py"))
-    elif name := getattr(module, "__file__", None):
-        files = [Path(name)]
-    else:
-        try:
-            source = inspect.getsource(call if inspect.isroutine(call) or inspect.isclass(call) else type(call))
-        except OSError:
-            what = f"{module.__name__} has no file, so evalflow could not know when it changes"
-            raise UserError(Problem(what, "target.call", "put the callable into a module")) from None
-        yield hashlib.sha256(source.encode()).hexdigest()
-        return
-    for file in files:
-        with file.open("rb") as source:
-            yield hashlib.file_digest(source, "sha256").hexdigest()
+def seen(module: ModuleType, call: Callable[..., Any]) -> list[str]:
+    """What can be seen of a callable's code, for a digest: its files, or in a notebook its own source."""
+    if found := list(digests(module)):
+        return found
+    try:
+        return [inspect.getsource(call if inspect.isroutine(call) or inspect.isclass(call) else type(call))]
+    except (OSError, TypeError):
+        return []

@@ -43,9 +43,14 @@ class RawReply:
 
 
 class Connector(ABC):
-    """Connects to a program. `identity` is what determines the replies besides the request, for the cache key."""
+    """Connects to a program.
+
+    `identity` is what determines the replies besides the request, for the cache key. Unless it `is_reusable`, what
+    determines them is not all known, and no other run reuses its replies.
+    """
 
     identity: str
+    is_reusable = True
 
     def render(self, case: Case) -> bytes:
         """The request for a case, by default the case as JSON; UserError if it cannot be built."""
@@ -77,13 +82,14 @@ class ServiceTarget:
         self.identity = self._step.identity(digest([connector.identity, mapping]))
         self._forms = forms
         self._single_flight: SingleFlight | None = session.single_flight
+        self._run_id = "" if connector.is_reusable else session.run_id
 
     async def answer(self, case: Case, repeat: int) -> Answer:
         begun = blank(case, self.name, repeat)
         form = self._forms[case.dataset]
         try:
             data = self._connector.render(case)
-            key = key_of(self._connector.identity, "", data, repeat)
+            key = key_of(self._connector.identity, self._run_id, data, repeat)
             paid, recall = partial(self._paid, data, form), partial(self._recall, form)
             if self._single_flight is None:
                 (said, entry, known), _ = await paid()
@@ -148,6 +154,11 @@ class ServiceTarget:
 def digest(content: Any) -> str:
     """A hash of 16 hexadecimal digits; equal contents have the same."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def told(version: str | int | None) -> list[str]:
+    """The version that its owner gives a program, for a digest."""
+    return [] if version is None else [f"version {version}"]
 
 
 def account(session: CallSession) -> Account | None:

@@ -22,8 +22,8 @@ from evalflow.errors import CallError, Problem, UserError, did_you_mean
 from evalflow.llm.chat import canonical
 from evalflow.records import Case, Spend, ToolCall
 from evalflow.targets.command import contents
-from evalflow.targets.python import Threads, called, imported, sources
-from evalflow.targets.service import digest, payload
+from evalflow.targets.python import Threads, called, imported, seen
+from evalflow.targets.service import digest, payload, told
 from evalflow.trajectories import shortened
 
 _WHERE = "target.module"
@@ -39,7 +39,10 @@ class ToolResult:
 
 
 class Toolbox:
-    """Calls tools. A result is cached by the whole conversation up to its call, so that a resumed run repeats none."""
+    """Calls tools. A result is cached by the whole conversation up to its call, so that a resumed run repeats none.
+
+    Without a version of the tools no other run reuses it.
+    """
 
     def __init__(self, config: AgentTargetConfig, session: CallSession) -> None:
         self._tools = config.tools
@@ -53,10 +56,12 @@ class Toolbox:
             [
                 config.model_dump(mode="json", include={"tools", "module"}),
                 [list(contents(tool.argv)) for tool in config.tools.values() if tool.argv],
-                [list(sources(module, function)) for module, function in self._functions.values()],
+                [seen(module, function) for module, function in self._functions.values()],
                 self._most,
+                *told(config.version),
             ]
         )
+        self._run_id = session.run_id if config.version is None else ""
 
     @property
     def declared(self) -> list[dict[str, Any]]:
@@ -78,7 +83,8 @@ class Toolbox:
         if isinstance(call.arguments, str):
             return ToolResult("error: the arguments are no JSON object", Spend())
         place = {"dataset": case.dataset, "case": payload(case), "before": before, "name": call.name}
-        key = key_of(self.identity, call.name, canonical({**place, "arguments": call.arguments}), repeat)
+        name = f"{call.name} {self._run_id}"
+        key = key_of(self.identity, name, canonical({**place, "arguments": call.arguments}), repeat)
         paid = partial(self._called, call.name, tool, call.arguments or {}, case, short(key))
         return await self._single_flight(key, paid, _recalled, lambda _: 0.0)
 

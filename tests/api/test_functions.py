@@ -99,8 +99,13 @@ def test_a_function_is_a_target() -> None:
     assert sorted(asked) == ["a", "b"]
     assert run.cases["answer"].to_list() == ["1", "1"]
     assert run.cases["contexts"].to_list() == [["a page"], ["a page"]]
+    [note] = [note for note in run.notes if "target.version" in note]
+    assert "test_functions:bot in earlier runs are not reused" in note
     evalflow.run("metric=exact_match", cases=CASES, target=bot)
-    assert len(asked) == 2, "the second run reads the cache"
+    assert len(asked) == 4, "code can change without a trace"
+    for _ in range(2):
+        evalflow.run("metric=exact_match", "target.version=1", cases=CASES, target=bot)
+    assert len(asked) == 6, "the second run of a version reads the cache"
 
 
 @pytest.mark.parametrize(

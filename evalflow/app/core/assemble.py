@@ -151,7 +151,8 @@ def _code(run: RunConfig, composed: Composed, *, programs: bool) -> Iterator[Pro
         case _:
             return
     pairs = (override.lstrip("+").partition("=") for override in composed.overrides)
-    if named is not None and named not in [value.strip("'\"") for name, _, value in pairs if name == key]:
+    given = [value.strip("'\"").replace("\\", "") for name, _, value in pairs if name == key]  # as a sweep escapes it
+    if named is not None and named not in given:
         what = f"YAML carries meaning, never code: a {what} is named on the command line only"
         yield Problem(what, key, f"add {key}={named}")
 
@@ -399,7 +400,7 @@ def _session(settings: Settings, run_id: str, connections: Connections | None, l
         shared = SharedCache(run.cache.url, reading=run.cache.mode == "read")
     limiters = Limiters()
     batches = BatchDesk(run.batch, limiters) if batched_keys(settings) else None
-    return CallSession(limiters, SingleFlight(cache, shared), budget, connections, batches)
+    return CallSession(limiters, SingleFlight(cache, shared), budget, connections, batches, run_id)
 
 
 def batched_keys(settings: Settings) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from evalflow.app.core.assemble import Parts
 from evalflow.config.judges import CascadeConfig
+from evalflow.config.targets import AgentTargetConfig
 from evalflow.llm.panel import Panel
 
 
@@ -21,6 +22,7 @@ def shadows(parts: Parts) -> Iterator[str]:
 def notices(parts: Parts, *, preparing: int) -> Iterator[str]:
     """Warnings on repeats, batches, who judges whom, and prompts; `preparing`: how many requests prepare metrics."""
     yield from _same_answers(parts)
+    yield from _asked_anew(parts)
     if parts.session.batches is not None:
         yield from _sent_directly(parts, preparing)
     yield from _self_judging(parts)
@@ -36,6 +38,19 @@ def _same_answers(parts: Parts) -> Iterator[str]:
             f"repeats.target={times} takes each answer of the data {times} times, always the same: ask the target for "
             f"others with generate=true, or have each judged {times} times with repeats.judge={times}"
         )
+
+
+def _asked_anew(parts: Parts) -> Iterator[str]:
+    """Of a target that is code of this machine: whether answers of earlier runs are reused."""
+    run, target = parts.settings.run, parts.settings.run.target
+    if run.generate in (False, "demo") or not target.runs_here or run.cache.mode not in ("on", "read"):
+        return
+    what = "results of tools" if isinstance(target, AgentTargetConfig) else f"answers of {target.calls}"
+    if (version := getattr(target, "version", None)) is None:
+        why = "code can change without a trace, in a file that it reads or a value that it keeps"
+        yield f"{what} in earlier runs are not reused: {why}; target.version=WORD reuses those of the same word"
+    else:
+        yield f"{what} in earlier runs of version {version} are reused; change target.version when they may differ"
 
 
 def _self_judging(parts: Parts) -> Iterator[str]:

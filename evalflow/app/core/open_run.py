@@ -41,11 +41,12 @@ from evalflow.engine.pipeline import Pipeline, RunPlan
 from evalflow.engine.plan import shuffled
 from evalflow.errors import EvalflowError, IncompleteError, InfrastructureError, UserError, WaitingError, command
 from evalflow.lazy import load
-from evalflow.notes import NOTE
+from evalflow.notes import NOTE, note
 from evalflow.protocols import Sink
 from evalflow.records import Case
 from evalflow.records.manifest import ExportFacts, Manifest, Stop
 from evalflow.redaction import Redactor
+from evalflow.report.wording import counted
 
 if TYPE_CHECKING:
     from evalflow.app.core.cluster.driver import ClusterPipeline
@@ -157,10 +158,14 @@ class OpenRun:
             log.warning("cut off %d bytes of a line that was never finished", self.journal.torn)
         if order.resumed is not None and tally.done == self.inspection.cells:
             self.screen.nothing_left(tally, self.folder)
+        answered = earlier_answers(order, parts, resources)
+        if answered and run.target.runs_here:
+            kept = f"{counted(len(answered), 'answer')} of {run.target.calls} from before the run was resumed"
+            note(f"{kept} stand, although files, services and values that it reads may have changed since")
         return RunPlan(
             run_id=order.run_id,
             target=sharing_target(order, parts, resources),
-            answered=earlier_answers(order, parts, resources),
+            answered=answered,
             pairs=await prepare(parts.pairs, self.folder, tally, self.screen.prepared),
             target_repeats=run.repeats.target,
             judge_repeats=run.repeats.judge,
@@ -178,9 +183,9 @@ class OpenRun:
 
         self.screen.joined(self.cluster.size, self.cluster.nodes, self.cluster.dashboard)
         before = self.order.resumed
-        counted = before is not None and before.requests is not None
+        is_counted = before is not None and before.requests is not None
         parts = self.inspection.parts
-        running = on_cluster(self.cluster, self.opening, parts, plan, self.folder, sink, self.tally, counted=counted)
+        running = on_cluster(self.cluster, self.opening, parts, plan, self.folder, sink, self.tally, counted=is_counted)
         return await closing.enter_async_context(running)
 
     def _cases(self, looks: GateLooks | None) -> Iterable[Case]:

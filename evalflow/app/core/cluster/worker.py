@@ -219,7 +219,8 @@ class _Job:
     async def of(cls, spec: RunSpec, manifest: Manifest, prompts: Sequence[Path], desk: DeskClient) -> _Job:
         """Build the parts of the run; UserError if they are not those of the driver."""
         settings = settings_of(replace(composed_of(manifest), prompt_folders=tuple(prompts)))
-        parts = assemble(settings, manifest.run_id, desk.session(spec.connections), needed=spec.needed)
+        session = desk.session(spec.connections, manifest.run_id)
+        parts = assemble(settings, manifest.run_id, session, needed=spec.needed)
         expect_same(manifest, parts)
         entries = _Entries(spec.prepared)
         pairs: list[Pair] = []

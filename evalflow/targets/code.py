@@ -1,0 +1,71 @@
+"""The files of Python code: of its package, and of the modules beside it that it imports.
+
+What code reads while it runs, such as files, services and values of a notebook, cannot be seen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import re
+import sysconfig
+from collections.abc import Iterable, Iterator
+from importlib.machinery import PathFinder
+from pathlib import Path
+from types import ModuleType
+
+_IMPORT = re.compile(r"^[ \t]*import[ \t]+(\w[\w., \t]*)|^[ \t]*from[ \t]+(\w[\w.]*)", re.MULTILINE)
+_PLACES = ("stdlib", "platstdlib", "purelib", "platlib")
+_INSTALLED = {"site-packages", "dist-packages"}
+
+
+def digests(module: ModuleType) -> Iterator[str]:
+    """A digest of each file that a module's code is in, as far as its imports show; none for a notebook."""
+    for file in source_files(module):
+        with file.open("rb") as source:
+            yield hashlib.file_digest(source, "sha256").hexdigest()
+
+
+def source_files(module: ModuleType) -> list[Path]:
+    """The files of the module's top-level package, and of the local modules and packages that they import, sorted."""
+    package = importlib.import_module(module.__name__.partition(".")[0])
+    waiting = _python_files(getattr(package, "__path__", ()), getattr(module, "__file__", None))
+    found: set[Path] = set()
+    known: set[str] = set()
+    while waiting:
+        file = waiting.pop()
+        if file not in found:
+            found.add(file)
+            names = _imported_by(file) - known
+            known |= names
+            waiting += [one for name in names for one in _local_files(name)]
+    return sorted(found)
+
+
+def _imported_by(file: Path) -> set[str]:
+    """The first parts of the names that a file imports, anywhere in it; relative ones are of its own package."""
+    text = file.read_text(encoding="utf-8", errors="replace")
+    listed = (name for several, one in _IMPORT.findall(text) for name in (several or one).split(","))
+    return {name.split()[0].split(".")[0] for name in listed if name.strip()}
+
+
+def _local_files(name: str) -> list[Path]:
+    """The files of a top-level module or package that is neither installed nor Python's own; none for others."""
+    try:
+        spec = PathFinder.find_spec(name)
+    except (ImportError, ValueError):
+        return []
+    if spec is None:
+        return []
+    files = _python_files(spec.submodule_search_locations or (), spec.origin)
+    return [file for file in files if not _is_installed(file)]
+
+
+def _is_installed(file: Path) -> bool:
+    places = [Path(sysconfig.get_path(place)).resolve() for place in _PLACES] + [Path(__file__).resolve().parents[1]]
+    return bool(_INSTALLED & {*file.parts}) or any(file.is_relative_to(place) for place in places)
+
+
+def _python_files(folders: Iterable[str], file: str | None) -> list[Path]:
+    found = [path for folder in folders for path in Path(folder).resolve().rglob("*.py")]
+    return found or ([Path(file).resolve()] if file and file.endswith(".py") else [])
