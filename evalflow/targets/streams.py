@@ -18,24 +18,24 @@ _ENDS = frozenset({"", "[DONE]"})  # the data of events that only say that the s
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class StreamEvent:
     """An event of a stream; without a name in the stream it is a `message`."""
 
     name: str
     data: str
 
 
-def server_sent(text: str) -> Iterator[Event]:
+def server_sent(text: str) -> Iterator[StreamEvent]:
     r"""The events of a text/event-stream, by the HTML standard; a last one without its blank line counts too.
 
     >>> [*server_sent("event: data\ndata: [1,\ndata: 2]\n\n: a comment\ndata: x")]
-    [Event(name='data', data='[1,\n2]'), Event(name='message', data='x')]
+    [StreamEvent(name='data', data='[1,\n2]'), StreamEvent(name='message', data='x')]
     """
     name, data = "", list[str]()
     for line in (*_LINE_END.split(text.removeprefix("\ufeff")), ""):
         if not line:
             if data:
-                yield Event(name or "message", "\n".join(data))
+                yield StreamEvent(name or "message", "\n".join(data))
             name, data = "", []
             continue
         field, _, value = line.partition(":")
@@ -46,9 +46,9 @@ def server_sent(text: str) -> Iterator[Event]:
             data.append(value)
 
 
-def json_lines(text: str) -> Iterator[Event]:
+def json_lines(text: str) -> Iterator[StreamEvent]:
     """The lines of JSON lines as events without a name."""
-    return (Event("message", line) for line in _LINE_END.split(text.removeprefix("\ufeff")) if line.strip())
+    return (StreamEvent("message", line) for line in _LINE_END.split(text.removeprefix("\ufeff")) if line.strip())
 
 
 class StreamReader:
@@ -61,7 +61,7 @@ class StreamReader:
     def reply(self, body: bytes) -> bytes:
         """The reply as JSON; TargetError if the service reported an error, or if no event counts."""
         text = body.decode("utf-8", "replace")
-        counting: list[Event] = []
+        counting: list[StreamEvent] = []
         names: list[str] = []
         for event in server_sent(text) if self._config.format == "sse" else json_lines(text):
             names.append(event.name)
@@ -78,7 +78,7 @@ class StreamReader:
         value = _value(counting[-1].data) if self._config.take == "last" else self._joined(counting)
         return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
 
-    def _joined(self, events: list[Event]) -> dict[str, Any]:
+    def _joined(self, events: list[StreamEvent]) -> dict[str, Any]:
         values = [_value(event.data) for event in events]
         texts = [value if self._text is None else self._text.value(value) for value in values]
         wrong = next((text for text in texts if text is not None and not isinstance(text, str)), None)
