@@ -62,7 +62,7 @@ description: {description}
 path: {path}
 format: null
 sheet: {sheet}
-# case field: column or JSONPath; a column with a field's own name needs no line
+# case field: column or JSONPath; a column with a field's own name needs no line; name: {{column: COLUMN, type: number}}
 fields:{fields}
 group: {group}
 generates: answer

@@ -268,7 +268,7 @@ class FieldMap:
                 found[name] = value
         for column, name in self.aliases.items():
             if name not in found and row.get(column) is not None:
-                found[name] = row[column]
+                found[name] = ColumnSource(column, is_text=name in _TEXTS).value(row, exact)
                 used.add(column)
         if "scenario" not in found:
             for name in OF_A_SCENARIO:

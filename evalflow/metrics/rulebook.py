@@ -208,7 +208,9 @@ SeveralOperation.model_rebuild()
 def _shown(value: Any, wanted: str) -> str:
     """A value for a reason; its type is added if it looks like the wanted text but has another type."""
     text = written(value)
-    return f"{text} (no text)" if text == wanted and not isinstance(value, str) else _cut(text)
+    if text == wanted:
+        return f"{text} (text)" if isinstance(value, str) else f"{text} (no text)"
+    return _cut(text)
 
 
 def _cut(text: str) -> str:

@@ -225,6 +225,9 @@ def test_numbers_for_texts_keep_the_digits_of_their_file() -> None:
         assert (case.question, case.reference, case.answer, case.vars) == ("4", "4.50", "true", {"n": 4.5})
         (case,), _ = cases_of(file, fields={"expected": {"column": "n", "type": "text"}})
         assert case.expected == "4.50"
+    Path("data.json").write_text('{"data": [{"input": 4, "output": 4.50}]}')
+    (case,), _ = cases_of(Path("data.json"))
+    assert (case.question, case.reference) == ("4", "4.50")
     (case,), _ = cases_of(jsonl([{"question": "q", "reference": [4, 4.5, "four"]}]))
     assert case.reference == ("4", "4.5", "four")
 

@@ -114,6 +114,7 @@ def test_a_schema_that_is_nested_too_deeply_is_refused():
 def test_the_reason_says_what_was_wanted_and_what_was_found():
     assert found(path("$.user.name", equals="Jim"), USER).reason == "Expected Jim at $.user.name but got John Doe"
     assert found(path("$.user.age", equals="41"), USER).reason == "Expected 41 at $.user.age but got 41 (no text)"
+    assert found(path("$.age", equals=41), {"age": "41"}).reason == "Expected 41 at $.age but got 41 (text)"
     assert found(path("$.x.y", equals=1), USER).reason == "JSON path $.x.y does not exist in metadata"
     assert found(path("$.user.age", equals=41), USER).reason == "Found 41 at $.user.age, as expected"
 

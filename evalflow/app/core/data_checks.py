@@ -213,9 +213,8 @@ class DataChecks:
         hint = f"map it{other}: {override(f'{key}.fields.{field}', example)}"
         if need.startswith("vars."):
             hint = f"map it{other}: {override(f'{key}.fields.{name}.column', example)}"
-        if need.startswith("vars.") and inner:
-            line = shlex.quote(f"++{key}.fields.{name}={{type: json}}")
-            hint = f"if the column {name} holds JSON as text: {line}; or {hint}"
+        if need.startswith("vars.") and inner and name in columns:
+            hint = f"if {name} holds JSON as text, read it: " + shlex.quote(f"++{key}.fields.{name}={{type: json}}")
         if need == f"vars.{BASELINE}":
             what = f"{metric.name} compares with the baseline's answers, and there is none to a case of {dataset}"
             hint = "name a run of the same cases: baseline=outputs/runs/..."

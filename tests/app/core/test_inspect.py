@@ -325,3 +325,11 @@ def test_the_way_around_a_judge_names_checks_that_need_none(lab):
     rows = checked(judged, word, {**SURE, "name": "tone"}, group)
     (problem,) = lab.refusal({"d": lab.data(*rows)}, ["checks"])
     assert "'metric.checks.only=[string_matching]'" in problem.hint
+
+
+def test_a_variable_within_the_text_of_a_column_gets_the_line_that_reads_it(lab):
+    own = {"kind": "number", "description": "d", "needs": ["vars.meta.words"], "field": "vars.meta.words"}
+    rows = [{**ROWS[0], "meta": '{"words": "3"}'}]
+    (problem,) = lab.refusal({"d": lab.data(*rows)}, {"own": own})
+    assert problem.hint == "if meta holds JSON as text, read it: '++dataset.d.fields.meta={type: json}'"
+    assert lab.inspect({"d": lab.data(*rows, fields={"meta": {"type": "json"}})}, {"own": own}).cells == 1
