@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from operator import itemgetter
+from functools import partial
+from operator import contains, itemgetter
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from pydantic import Field
@@ -42,10 +43,14 @@ class ArgumentRule(Strict):
         arguments: exact; ignore; subset: the actual call may lack expected arguments; superset: it may have others
             too; or a list of those that are compared, nested ones as dotted paths.
         tolerance: How far numbers may differ, absolutely, or {absolute, relative}; null: not at all.
+        ignore_case: Whether texts are equal if only their case differs.
+        contains: Whether a text fits if the expected one is in it; else it must be the same.
     """
 
     arguments: Arguments = "exact"
     tolerance: Annotated[float, Field(ge=0, allow_inf_nan=False)] | Tolerance | None = None
+    ignore_case: bool = False
+    contains: bool = False
 
     @property
     def limits(self) -> Tolerance | None:
@@ -107,16 +112,18 @@ def matched_in_order(fits: Matrix) -> Pairs:
     return pairs
 
 
-def json_key(value: Any, numbers: list[float] | None = None) -> Hashable:
+def json_key(value: Any, numbers: list[float] | None = None, text: Callable[[str], Hashable] = str) -> Hashable:
     """A key that is equal for equal JSON: 1 and 1.0 are one, true and 1 are two.
 
-    With `numbers` it is the key of the shape alone, and the numbers are added there.
+    With `numbers` it is the key of the shape alone, and the numbers are added there. `text` makes the key of a text.
     """
-    if isinstance(value, str) or value is None or value is _ABSENT:
+    if isinstance(value, str):
+        return text(value)
+    if value is None or value is _ABSENT:
         return value
     if isinstance(value, dict):
         entries = sorted(cast("dict[str, Any]", value).items(), key=itemgetter(0))
-        return ("map", *[(key, json_key(one, numbers)) for key, one in entries])
+        return ("map", *[(key, json_key(one, numbers, text)) for key, one in entries])
     if isinstance(value, bool):
         return ("bool", value)
     if isinstance(value, int | float):
@@ -124,7 +131,7 @@ def json_key(value: Any, numbers: list[float] | None = None) -> Hashable:
             return value
         numbers.append(float(value))
         return ("number",)
-    return ("list", *[json_key(one, numbers) for one in cast("Iterable[Any]", value)])
+    return ("list", *[json_key(one, numbers, text) for one in cast("Iterable[Any]", value)])
 
 
 _LARGE = 10**150  # above it a whole number may be none that a float can hold
@@ -147,17 +154,17 @@ def _block(expected: Sequence[ToolCall], actual: Sequence[ToolCall], rule: Argum
     readable = np.array([not isinstance(call.arguments, str) for call in actual])
     ours, theirs = ([_arguments(call) for call in calls] for calls in (expected, actual))
     if rule.arguments == "exact":
-        fits = _equal(ours, theirs, rule.limits)
+        fits = _equal(ours, theirs, rule)
     elif isinstance(rule.arguments, list):
         for path in rule.arguments:
             mine, yours = ([_at(path, one) for one in side] for side in (ours, theirs))
-            fits &= _equal(mine, yours, rule.limits)
+            fits &= _equal(mine, yours, rule)
     else:
         for key in dict.fromkeys(key for one in (*ours, *theirs) for key in one):
             mine, yours = ([one.get(key, _ABSENT) for one in side] for side in (ours, theirs))
             lacks = [value is _ABSENT for value in (yours if rule.arguments == "subset" else mine)]
             may_lack = np.array(lacks)[None, :] if rule.arguments == "subset" else np.array(lacks)[:, None]
-            fits &= _equal(mine, yours, rule.limits) | may_lack
+            fits &= _equal(mine, yours, rule) | may_lack
     return anything[:, None] | fits & readable[None, :]
 
 
@@ -175,16 +182,35 @@ def _at(path: str, arguments: Mapping[str, Any]) -> Any:
     return here
 
 
-def _equal(expected: Sequence[Any], actual: Sequence[Any], limits: Tolerance | None) -> Matrix:
-    """Which values are equal as JSON, numbers within the limits; two that are absent are equal."""
-    values, rows = (*expected, *actual), len(expected)
+def _equal(expected: Sequence[Any], actual: Sequence[Any], rule: ArgumentRule) -> Matrix:
+    """Which values are equal as JSON, numbers and texts by the rule; two that are absent are equal."""
+    values, rows, limits = (*expected, *actual), len(expected), rule.limits
     numbers: list[list[float]] = [[] for _ in values]
-    keys = [json_key(value, found if limits else None) for value, found in zip(values, numbers, strict=True)]
+    texts: list[list[str]] = [[] for _ in values]
+    keys = [
+        json_key(value, found if limits else None, partial(_text_key, rule, said))
+        for value, found, said in zip(values, numbers, texts, strict=True)
+    ]
     codes: dict[Hashable, int] = {}
     shapes = np.array([codes.setdefault(key, len(codes)) for key in keys])
     same = shapes[:rows, None] == shapes[None, rows:]
-    if limits is None:
-        return same
+    for i, j in np.argwhere(same).tolist() if rule.contains else ():
+        same[i, j] = all(map(contains, texts[rows + j], texts[i]))
+    return same if limits is None else same & _near(numbers, rows, limits)
+
+
+def _text_key(rule: ArgumentRule, texts: list[str], text: str) -> Hashable:
+    """The text as the rule compares it; if it needs only to be contained, it is added to `texts` instead."""
+    found = text.casefold() if rule.ignore_case else text
+    if not rule.contains:
+        return found
+    texts.append(found)
+    return ("text",)
+
+
+def _near(numbers: list[list[float]], rows: int, limits: Tolerance) -> Matrix:
+    """Which values, of those with as many numbers, have numbers within the limits."""
+    same = np.ones((rows, len(numbers) - rows), dtype=bool)
     counts = np.array([len(found) for found in numbers])
     for count in {*counts.tolist()} - {0}:
         ours, theirs = np.flatnonzero(counts[:rows] == count), np.flatnonzero(counts[rows:] == count)

@@ -95,6 +95,36 @@ def test_numbers_may_differ_by_a_tolerance(bench: Any, rule: Any, tolerance: Any
     assert outcome(bench, expected, actual, arguments=rule, tolerance=tolerance).score == score
 
 
+@pytest.mark.parametrize(
+    ("changes", "given", "score"),
+    [
+        ({}, "zürich HB", 0),
+        ({"ignore_case": True}, "zürich hb", 1),
+        ({"ignore_case": True}, "Zürich", 0),
+        ({"contains": True}, "from Zürich HB, track 4", 1),
+        ({"contains": True}, "from zürich hb, track 4", 0),
+        ({"contains": True}, "Zürich", 0),
+        ({"contains": True}, ["Zürich HB"], 0),
+        ({"contains": True}, None, 0),
+        ({"contains": True, "ignore_case": True}, "FROM ZÜRICH HB", 1),
+        ({"contains": True, "tolerance": 1}, "to Zürich HB", 1),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("rule", ["exact", "subset", "superset", ["from.station"]])
+def test_texts_may_differ_in_case_or_say_more(bench: Any, rule: Any, changes: Any, given: Any, score: int) -> None:
+    expected = [call("ride", **{"from": {"station": "Zürich HB", "via": ["Olten"], "at": 9}})]
+    actual = [call("ride", **{"from": {"station": given, "via": ["Olten"], "at": 9}})]
+    assert outcome(bench, expected, actual, arguments=rule, **changes).score == score
+
+
+def test_a_text_that_says_more_is_matched_with_the_one_that_needs_it(bench: Any) -> None:
+    expected = [call("search", q="bike"), call("search", q="bike shop")]
+    actual = [call("search", q="bike shop near me"), call("search", q="a bike")]
+    for made in (actual, actual[::-1]):
+        assert outcome(bench, expected, made, contains=True).score == 1
+    assert outcome(bench, [call("a", x="b"), call("a", y="b")], [call("a", y="bb")], contains=True).value["matched"] == 1
+
+
 def test_an_absent_argument_is_not_null_and_a_name_with_a_dot_is_a_name(bench: Any) -> None:
     for rule in ("exact", ["x"], "superset"):
         assert outcome(bench, [call("f", x=None)], [call("f")], arguments=rule).score == 0
