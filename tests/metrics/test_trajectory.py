@@ -122,7 +122,9 @@ def test_a_text_that_says_more_is_matched_with_the_one_that_needs_it(bench: Any)
     actual = [call("search", q="bike shop near me"), call("search", q="a bike")]
     for made in (actual, actual[::-1]):
         assert outcome(bench, expected, made, contains=True).score == 1
-    assert outcome(bench, [call("a", x="b"), call("a", y="b")], [call("a", y="bb")], contains=True).value["matched"] == 1
+    assert (
+        outcome(bench, [call("a", x="b"), call("a", y="b")], [call("a", y="bb")], contains=True).value["matched"] == 1
+    )
 
 
 def test_an_absent_argument_is_not_null_and_a_name_with_a_dot_is_a_name(bench: Any) -> None:
