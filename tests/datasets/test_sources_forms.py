@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from evalflow import paths
-from evalflow.config.schema import DatasetConfig
+from evalflow.config.schema import DatasetConfig, FieldValue
 from evalflow.datasets import read
 from evalflow.errors import UserError
 from evalflow.records import Case, Context, Message
@@ -225,7 +225,7 @@ def test_conversations_with_checks_and_tags(load: Any) -> None:
 def test_a_field_is_put_together_of_the_parts_that_a_row_has() -> None:
     rows = ['{"question": "q", "p": "tax", "deep": {"s": "car"}, "other": 1}', '{"question": "q2", "p": null}']
     Path("parts.jsonl").write_text("\n".join(rows))
-    fields: dict[str, str | dict[str, str]] = {"actual": {"primary": "p", "secondary": "$.deep.s"}}
+    fields: dict[str, FieldValue] = {"actual": {"primary": "p", "secondary": "$.deep.s"}}
     full, bare = read("d", DatasetConfig(path="parts.jsonl", fields=fields))
     assert full.actual == {"primary": "tax", "secondary": "car"}
     assert full.vars == {"deep": {"s": "car"}, "other": 1}
