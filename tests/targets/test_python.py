@@ -79,6 +79,19 @@ async def async_endless(case):
     await asyncio.Event().wait()
 
 constant = 1
+
+class Page:
+    def __init__(self, text):
+        self.page_content, self.metadata = text, {"source": "guide"}
+
+def with_arrays(case):
+    import numpy
+    found = numpy.array([Page("one"), Page("two")], dtype=object)
+    about = {"score": numpy.float32("nan"), "n": numpy.int64(3)}
+    return {"answer": numpy.str_("yes"), "contexts": found, "metadata": about}
+
+def with_an_object(case):
+    return {"answer": "yes", "contexts": [Page("one"), case.keys]}
 """
 CASE = Case(dataset="d", index=0, id="c", messages=(Message("user", "Why?"),), reference="SECRET", answer="SECRET")
 Build = Callable[..., ServiceTarget]
@@ -126,6 +139,7 @@ async def test_a_plain_function_has_a_thread_and_cannot_change_the_case(build: B
         ("async_leaks", "exception", "CancelledError (my_bot.py:51)"),
         ("async_leaves", "exception", "SystemExit: 0 (my_bot.py:54)"),
         ("thing", "malformed", "the callable returned what is no JSON"),
+        ("with_an_object", "malformed", "no JSON: contexts[1]: expected text, a number, a list or a dictionary, got"),
         ("nothing", "malformed", "the reply is null, and no answer"),
         ("endless", "timeout", "no reply within 0.05 s"),
         ("async_endless", "timeout", "no reply within 0.05 s"),
@@ -186,3 +200,10 @@ async def test_calls_that_never_end_take_no_more_than_their_places_and_end_the_r
     with pytest.raises(InfrastructureError, match="2 calls of my_bot:endless are still running"):
         await target.answer(CASE, 2)
     assert len(threads() - before) == 2
+
+
+async def test_arrays_and_documents_are_read_as_in_data(build: Build) -> None:
+    answer = await build("my_bot:with_arrays").answer(CASE, 0)
+    assert (answer.status, answer.answer) == ("answered", "yes")
+    assert answer.contexts == (Context("one", None, "guide"), Context("two", None, "guide"))
+    assert answer.metadata == {"score": None, "n": 3}
