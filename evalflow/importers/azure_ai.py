@@ -20,7 +20,8 @@ from evalflow.importers.conversation import about_answer, are_messages, message_
 from evalflow.importers.exports import answer_of, input_of, reference_of
 from evalflow.importers.files import ImportedConfig, ImportSource
 from evalflow.importers.ledger import Ledger, Untranslatable
-from evalflow.importers.recorded import PARTS, Counterparts, RecordedCases, recorded_cases, score_number
+from evalflow.importers.recorded import PARTS, Counterparts, RecordedCases, recorded_cases
+from evalflow.importers.scores import score_number
 from evalflow.importers.sources import begins_with, leave_document_keys, read_objects, read_rows
 from evalflow.jsonvalues import as_list, as_map, as_number
 

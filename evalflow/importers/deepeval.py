@@ -26,7 +26,8 @@ from evalflow.importers.conversation import (
 )
 from evalflow.importers.files import ImportedConfig, ImportSource
 from evalflow.importers.ledger import Ledger, Untranslatable
-from evalflow.importers.recorded import PARTS, Counterparts, RecordedCases, recorded_cases, score_number
+from evalflow.importers.recorded import PARTS, Counterparts, RecordedCases, recorded_cases
+from evalflow.importers.scores import score_number
 from evalflow.importers.sources import begins_with, leave_document_keys, read_objects, read_rows
 from evalflow.jsonvalues import as_list, as_map, as_number
 from evalflow.paths import shown
@@ -103,7 +104,7 @@ def read_deepeval(source: ImportSource) -> ImportedConfig:
             row.leave("it is a trace of the application", "trace", hint="import traces: docs/import.md#traces")
             cells = [parsed(_peek(row, name)) for name in ("retrieval_context", "context")]
             joined += any(isinstance(cell, str) and "|" in cell for cell in cells)
-            cases.take(row, _Reader(row, imported.ledger).case, list(_scores(row, cases)))
+            cases.take(row, _GoldenReader(row, imported.ledger).case, list(_scores(row, cases)))
     if joined:
         rows = f"{joined:,} rows" if joined > 1 else "1 row"
         imported.notes.append(f"contexts of {rows}: {_JOINED}; to be sure of them, save the dataset as JSON")
@@ -157,7 +158,7 @@ def _rows(path: Path, ledger: Ledger) -> Iterator[SourceRow]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _GoldenReader:
     """Reads one row, whose keys are in snake_case or in camelCase."""
 
     row: Columns

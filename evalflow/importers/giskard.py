@@ -51,7 +51,7 @@ def read_giskard(source: ImportSource) -> ImportedConfig:
     with recorded_cases(source, imported, "Giskard", "giskard", path) as cases:
         for found in read_rows(path):
             for row in _interactions(_declared(found.data), found.where):
-                cases.take(row, _Reader(row, cases).case, (), _HINT)
+                cases.take(row, _InteractionReader(row, cases).case, (), _HINT)
     return imported
 
 
@@ -112,7 +112,7 @@ def _position(one: Any) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _InteractionReader:
     """Reads the row of one interaction."""
 
     row: Columns

@@ -13,7 +13,8 @@ from evalflow.importers.conversation import are_messages
 from evalflow.importers.exports import input_of
 from evalflow.importers.files import ImportedConfig, ImportSource, key_for, output_text, question_of
 from evalflow.importers.ledger import Ledger, Untranslatable
-from evalflow.importers.recorded import PARTS, RecordedCases, recorded_cases, score_number
+from evalflow.importers.recorded import PARTS, RecordedCases, recorded_cases
+from evalflow.importers.scores import score_number
 from evalflow.importers.sources import read_document, read_rows
 from evalflow.jsonvalues import as_list, as_map
 from evalflow.paths import shown

@@ -11,7 +11,7 @@ from evalflow.datasets.sources import SourceRow
 from evalflow.errors import Problem, UserError
 from evalflow.importers.columns import Columns, is_missing, parsed
 from evalflow.importers.exports import Platform, Scores
-from evalflow.importers.recorded import PersonsScore
+from evalflow.importers.scores import PersonsScore
 from evalflow.importers.sources import begins_with, read_document, read_objects, read_rows
 from evalflow.jsonvalues import as_list, as_map
 from evalflow.paths import shown

@@ -32,8 +32,8 @@ from evalflow.importers.files import (
 from evalflow.importers.graders import Grader, grader_of
 from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.importers.located import LocatedList, LocatedMap, place
-from evalflow.importers.recorded import RecordedScores
 from evalflow.importers.registry_evals import is_registry, read_registry, read_samples
+from evalflow.importers.scores import RecordedScores
 from evalflow.importers.sources import LARGEST_FILE, expect_object, read_document, read_objects, read_rows
 from evalflow.jsonvalues import as_list, as_map
 from evalflow.paths import shown

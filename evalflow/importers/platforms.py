@@ -11,7 +11,7 @@ from typing import Any
 from evalflow.importers.columns import Columns, number_of, parsed
 from evalflow.importers.exports import Platform, Scores
 from evalflow.importers.mlflow import MLFLOW
-from evalflow.importers.recorded import PersonsScore, score_number
+from evalflow.importers.scores import PersonsScore, score_number
 from evalflow.jsonvalues import as_list, as_map
 
 # Lists in Langfuse's rows that are no scores; scores are columns with lists of values.

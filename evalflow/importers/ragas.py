@@ -25,7 +25,8 @@ from evalflow.importers.conversation import (
 )
 from evalflow.importers.files import ImportedConfig, ImportSource, output_text
 from evalflow.importers.ledger import Ledger, Untranslatable
-from evalflow.importers.recorded import NO_NUMBER, PARTS, Counterparts, recorded_cases, score_number
+from evalflow.importers.recorded import PARTS, Counterparts, recorded_cases
+from evalflow.importers.scores import NO_NUMBER, score_number
 from evalflow.importers.sources import LARGEST_FILE, begins_with, read_document, read_rows
 from evalflow.jsonvalues import as_list, as_map
 from evalflow.paths import shown

@@ -12,9 +12,8 @@ from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import count
-from math import isfinite, isinf
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import yaml
 
@@ -22,7 +21,7 @@ from evalflow import paths
 from evalflow.datasets import irregular
 from evalflow.datasets.messages import read_messages
 from evalflow.errors import Problem
-from evalflow.importers.columns import Columns, finite, is_missing
+from evalflow.importers.columns import Columns, finite
 from evalflow.importers.files import (
     DataFile,
     ImportedConfig,
@@ -32,7 +31,8 @@ from evalflow.importers.files import (
     key_for,
     recorded_option,
 )
-from evalflow.importers.ledger import Ledger, Untranslatable
+from evalflow.importers.ledger import Untranslatable
+from evalflow.importers.scores import PersonsScore, RecordedScores
 from evalflow.importers.secrets import hidden
 from evalflow.importers.verdicts import Verdicts
 from evalflow.jsonvalues import as_list, as_map
@@ -41,9 +41,6 @@ from evalflow.paths import shown
 from evalflow.records.scores import Direction
 
 PARTS = ("cases", "scores")
-NO_NUMBER = frozenset({"", "nan", "none", "null", "n/a"})
-"""Texts by which cells of tables say that there is no number."""
-_MANY = 500  # names of scores
 _FILLED = frozenset({"messages", "history", "answer"})
 """Fields that every case has, or that the target fills."""
 _OTHER: Mapping[Direction, Direction] = {
@@ -68,59 +65,6 @@ class Counterparts:
     hints: Mapping[str, str] = field(default_factory=dict[str, str])
     plain: Callable[[str], str] = str.lower
     opposite: Collection[str] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class PersonsScore:
-    """A score that a person gave, as the tool recorded it: a number or a label, and what a label tells about itself."""
-
-    value: Any
-    by: Any = None
-    comment: Any = None
-    at: Any = None
-
-
-@dataclass(slots=True)
-class RecordedScores:
-    """The scores that a tool gave, as numbers by the keys of their names.
-
-    Attributes:
-        keys: The key of each name of a score that has a number.
-        names: All names of scores.
-    """
-
-    ledger: Ledger
-    keys: dict[str, str] = field(default_factory=dict[str, str])
-    names: dict[str, None] = field(default_factory=dict[str, None])
-
-    def read(self, scores: Iterable[tuple[str, Any]], where: str) -> dict[str, float]:
-        """The numbers of one case. What is none is listed."""
-        found: dict[str, float] = {}
-        for name, value in scores:
-            self.ledger.found("scores")
-            if len(self.names) < _MANY:
-                self.names.setdefault(name)
-            number = score_number(value)
-            if number is not None and name not in self.keys and len(self.keys) < _MANY:
-                self.keys[name] = key_for(name, [*self.keys.values()], "score")
-            key = self.keys.get(name)
-            if is_missing(value) or (isinstance(value, str) and value.strip().lower() in NO_NUMBER):
-                self.ledger.left("scores", f"score {name}", where, "it has no value")
-            elif number is None and is_infinite(value):
-                self.ledger.left("scores", f"score {name}", where, "it is not a finite number")
-            elif number is None:
-                is_label = isinstance(value, str)
-                reason = "its value is a label, not a number" if is_label else "its value is not one number"
-                hint = "write one number for it, and import again"
-                self.ledger.left("scores", f"score {name}", where, reason, hint)
-            elif key is None:
-                self.ledger.left("scores", "score", where, f"there are more than {_MANY} names of scores")
-            elif key in found:
-                self.ledger.left("scores", f"score {name}", where, "the case has a score of this name already")
-            else:
-                found[key] = number
-                self.ledger.took("scores")
-        return found
 
 
 @dataclass(slots=True)
@@ -368,30 +312,6 @@ def recorded_cases(
     cases.declare(source, key, shown(path))
     if not labels.count:
         imported.data.pop(f"{key}_labels.jsonl").unlink()
-
-
-def score_number(value: Any) -> float | None:
-    """A score as a number, also where a cell or a list of one holds it; None if it is none."""
-    if isinstance(value, list):
-        items = cast("list[Any]", value)
-        return score_number(items[0]) if len(items) == 1 else None
-    if isinstance(value, str):
-        word = value.strip().lower()
-        if word in ("true", "false"):
-            return float(word == "true")
-        try:
-            value = float(word)
-        except ValueError:
-            return None
-    return float(value) if isinstance(value, int | float) and isfinite(value) else None
-
-
-def is_infinite(value: Any) -> bool:
-    """Whether a score, or what a cell holds of one, is infinite."""
-    try:
-        return isinf(float(value))
-    except (TypeError, ValueError):
-        return False
 
 
 def is_irregular(case: Mapping[str, Any]) -> bool:
