@@ -21,13 +21,31 @@ if TYPE_CHECKING:
     from evalflow.llm.chat import Completion
 
 _BLANK = " \t\r\n\ufeff\u200b"
-_STRICT, _LOOSE = json.JSONDecoder(), json.JSONDecoder(strict=False)
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of these pairs; ValueError if a key is there twice with different values."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        twice = next((key for key, value in pairs if made[key] != value), None)
+        if twice is not None:
+            raise _RepeatedKey(f"{twice} is there more than once, with different values; give it once")
+    return made
+
+
+class _RepeatedKey(ValueError):
+    """A key has two values, of which none may be chosen."""
+
+
+_STRICT = json.JSONDecoder(object_pairs_hook=_distinct)
+_LOOSE = json.JSONDecoder(object_pairs_hook=_distinct, strict=False)
 _FENCE = re.compile(r"(?:```|~~~)[\w+-]*")
 _TRAILING_COMMA = re.compile(r'("(?:[^"\\]|\\.)*+")|,(?=\s*[}\]])', re.DOTALL)
 _OBJECT = re.compile(r"\{\s*[\"']|\[")
 _SIGN = re.compile(r'"(?:[^"\\]|\\.)*+"|[{}\[\]]', re.DOTALL)
 _HOLDERS = frozenset({"arguments", "parameters", "args", "input", "tool_input", "function", "properties"})
 _FRAMES = frozenset({"name", "type", "id", "title", "description", "required", "additionalproperties", "$schema"})
+_NUMBERED = re.compile(r"\s*\D{0,20}?(\d{1,4})[.):]?\s*")
 _DEEPEST = 4  # wrappers within each other
 _MOST = 200  # braces of one text that are tried as the beginning of an object
 
@@ -66,7 +84,7 @@ def read_reply(
     `fenced` in a Markdown fence; elsewhere it is read as well, which is noted.
     """
     text, cut = completion.text or "", completion.finish_reason == "length"
-    reader = _ReplyReader(model, None if items is None else len(items), fenced=fenced, cut=cut)
+    reader = _ReplyReader(model, items, fenced=fenced, cut=cut)
     calls = [call.arguments for call in completion.tool_calls]
     if not _is_blank(text) and all(_is_blank(call) or call.strip() == "{}" for call in calls):
         calls = []
@@ -113,9 +131,10 @@ class _Found:
 class _ReplyReader:
     """Reads a reply model; `cut` says that the text ends too early, so that what is in its midst may be a draft."""
 
-    def __init__(self, model: type[BaseModel], wanted: int | None, *, fenced: bool, cut: bool) -> None:
+    def __init__(self, model: type[BaseModel], items: Sequence[Any] | None, *, fenced: bool, cut: bool) -> None:
         self._model = model
-        self._wanted = wanted
+        self._items = items
+        self._wanted = None if items is None else len(items)
         self._fenced = fenced
         self._cut = cut
         self._complaint = ""
@@ -126,8 +145,11 @@ class _ReplyReader:
         notes = (note,) if note else ()
         if len(texts) == 1:
             try:
-                return ReadReply(self._validated(mended(raw.encode("utf-8", "replace"))), raw, raw, notes)
-            except (ValidationError, _Miscounted) as error:
+                whole = mended(raw.encode("utf-8", "replace"))
+                parsed, others = self._validated(whole)
+                _STRICT.decode(whole.decode())
+                return ReadReply(parsed, raw, raw, (*notes, *others))
+            except (ValueError, RecursionError) as error:
                 self._complaint = _complaint(error)
         found = {
             one.parsed.model_dump_json(): one
@@ -173,10 +195,12 @@ class _ReplyReader:
         for shaped, note in self._shapes(value):
             try:
                 try:
-                    return self._validated(_encoded(shaped)), note
+                    parsed, others = self._validated(_encoded(shaped))
                 except ValidationError as error:
-                    kept, names = _without_extra(shaped, error)
-                    return self._validated(_encoded(kept)), (*note, f"key that was not asked for: {', '.join(names)}")
+                    kept, names = _without_extra(shaped, error, self._items or ())
+                    parsed, others = self._validated(_encoded(kept))
+                    note = (*note, f"key that was not asked for: {', '.join(names)}")
+                return parsed, (*note, *others)
             except (ValidationError, _Miscounted) as error:
                 if is_outer:
                     self._complaint = _complaint(error)
@@ -192,13 +216,21 @@ class _ReplyReader:
         elif fields == ["results"] and self._wanted == 1 and isinstance(value, dict) and "results" not in value:
             yield {"results": [value]}, ("the only result without its list",)
 
-    def _validated(self, text: bytes) -> BaseModel:
-        parsed = self._model.model_validate_json(text)
+    def _validated(self, text: bytes) -> tuple[BaseModel, tuple[str, ...]]:
+        """The reply, and what was read of another JSON type: a number or a boolean within quotes, 4.0 for 4."""
+        notes: tuple[str, ...] = ()
+        try:
+            parsed = self._model.model_validate_json(text, strict=True)
+        except ValidationError as error:
+            parsed = self._model.model_validate_json(text)
+            places = [fault["loc"] for fault in error.errors(include_url=False)]
+            names = dict.fromkeys(next(str(part) for part in reversed(place) if type(part) is str) for place in places)
+            notes = (f"value of another JSON type: {', '.join(names)}",)
         given = len(getattr(parsed, "results", ()))
         if self._wanted is not None and given != self._wanted:
             what = f"{given} results were given for {self._wanted} items; give exactly {self._wanted}, in order"
             raise _Miscounted(what)
-        return parsed
+        return parsed, notes
 
 
 class _Miscounted(ValueError):
@@ -316,12 +348,12 @@ def _part(written: str, value: Any) -> str:
     return written
 
 
-def _without_extra(value: Any, error: ValidationError) -> tuple[Any, list[str]]:
+def _without_extra(value: Any, error: ValidationError, items: Sequence[Any]) -> tuple[Any, list[str]]:
     """A value without the keys that its model does not have, and their names; the error if it has other faults."""
     faults = error.errors(include_url=False, include_context=False)
     if any(fault["type"] != "extra_forbidden" for fault in faults):
         raise error
-    _expect_order([fault for fault in faults if fault["loc"][:1] == ("results",)])
+    _expect_order([fault for fault in faults if fault["loc"][:1] == ("results",)], items)
     kept = json.loads(json.dumps(value))
     for fault in faults:
         *path, name = fault["loc"]
@@ -332,22 +364,33 @@ def _without_extra(value: Any, error: ValidationError) -> tuple[Any, list[str]]:
     return kept, sorted({str(fault["loc"][-1]) for fault in faults})
 
 
-def _expect_order(faults: Sequence[Any]) -> None:
-    """_Miscounted if the numbers that a model gave its results say that they are in another order than the items."""
+def _expect_order(faults: Sequence[Any], items: Sequence[Any]) -> None:
+    """_Miscounted if numbers that a model gave its results, or the items in them, are in another order than asked."""
     numbers: dict[Any, list[Any]] = {}
     for fault in faults:
         numbers.setdefault(fault["loc"][-1], []).append(fault["input"])
     for name, given in numbers.items():
-        counted = all(type(one) is int for one in given) and max(given) - min(given) == len(given) - 1
-        if counted and given != sorted(given):
+        counts = [_count(one) for one in given]
+        known = [one for one in counts if one is not None]
+        counted = len(known) == len(counts) and max(known) - min(known) == len(known) - 1
+        named = given != list(items) and len(given) == len(items) and all(one in given for one in items)
+        if named or (counted and known != sorted(known)):
             raise _Miscounted(f"the results are in another order than the items, by their {name}; give them in order")
+
+
+def _count(value: Any) -> int | None:
+    """The number of a result, which may be the end of a name such as `claim_2`; None if it is something else."""
+    if isinstance(value, str):
+        found = _NUMBERED.fullmatch(value)
+        return int(found[1]) if found else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _encoded(value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
-def _complaint(error: ValueError) -> str:
+def _complaint(error: Exception) -> str:
     """Each error with its location; without pydantic's links and the input, which only cost tokens."""
     if not isinstance(error, ValidationError):
         return str(error)

@@ -220,10 +220,27 @@ def test_numbers_of_results_are_dropped_unless_they_say_that_the_order_is_anothe
         listed = [{"nr": number, **json.loads(ITEM)} for number in numbers]
         return json.dumps({"results": listed})
 
-    for numbers in ((1, 2, 3), (0, 1, 2), (0.9, 0.2, 0.5), ("b", "a", "c"), (7, 3, 5)):
+    for numbers in ((1, 2, 3), (0, 1, 2), (0.9, 0.2, 0.5), ("z", "y", "x"), (7, 3, 5), ("1.", "2.", "3.")):
         assert read(numbered(*numbers), Opinions, ["a", "b", "c"]).mended == ("key that was not asked for: nr",)
-    with pytest.raises(InvalidReply, match="another order than the items, by their nr"):
-        read(numbered(2, 1, 3), Opinions, ["a", "b", "c"])
+    for numbers in ((2, 1, 3), ("3", "2", "1"), ("claim_2", "claim_1", "claim_3"), ("b", "a", "c")):
+        with pytest.raises(InvalidReply, match="another order than the items, by their nr"):
+            read(numbered(*numbers), Opinions, ["a", "b", "c"])
+
+
+@pytest.mark.parametrize("disguise", ["{}", "```json\n{}\n```", "Here: {}"])
+def test_of_two_values_of_one_key_none_is_chosen(disguise: str) -> None:
+    with pytest.raises(InvalidReply):
+        read(disguise.replace("{}", '{"why": "b", "grade": 4, "grade": 2}'))
+    assert read(disguise.replace("{}", '{"why": "b", "grade": 4, "grade": 4}')).parsed == Opinion(why="b", grade=4)
+    with pytest.raises(InvalidReply, match="grade is there more than once"):
+        read('{"why": "b", "grade": 4, "grade": 2}')
+
+
+@pytest.mark.parametrize("written", ['"4"', "4.0", '" 4"'])
+def test_a_number_that_is_written_as_another_type_is_noted(written: str) -> None:
+    found = read(f'{{"why": "b", "grade": {written}}}')
+    assert found.parsed == Opinion(why="b", grade=4)
+    assert found.mended == ("value of another JSON type: grade",)
 
 
 @pytest.mark.parametrize(
