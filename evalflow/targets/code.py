@@ -8,22 +8,48 @@ from __future__ import annotations
 import hashlib
 import importlib
 import re
+import sys
 import sysconfig
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
+from typing import cast
+
+from evalflow.errors import Problem, UserError
 
 _IMPORT = re.compile(r"^[ \t]*import[ \t]+(\w[\w., \t]*)|^[ \t]*from[ \t]+(\w[\w.]*)", re.MULTILINE)
 _PLACES = ("stdlib", "platstdlib", "purelib", "platlib")
 _INSTALLED = {"site-packages", "dist-packages"}
 
 
-def digests(module: ModuleType) -> Iterator[str]:
-    """A digest of each file that a module's code is in, as far as its imports show; none for a notebook."""
-    for file in source_files(module):
-        with file.open("rb") as source:
-            yield hashlib.file_digest(source, "sha256").hexdigest()
+_KEPT = "evalflow_digest"
+"""An attribute of a module's spec, of which a reloaded module has a new one: the digest of its file when first seen."""
+
+
+def digests(module: ModuleType) -> list[str]:
+    """A digest of each file that a module's code is in, as far as its imports show; none for a notebook.
+
+    UserError if a file changed after this process imported it, so that the old code would answer.
+    """
+    found = {file: _digest(file) for file in source_files(module)}
+    names = {file.name for file in found}
+    stale: list[str] = []
+    for name, loaded in list(sys.modules.items()):
+        file, spec = getattr(loaded, "__file__", None), getattr(loaded, "__spec__", None)
+        if file and spec is not None and Path(file).name in names and (digest := found.get(Path(file).resolve())):
+            kept = cast("dict[str, str]", vars(spec))
+            stale += [name] if kept.setdefault(_KEPT, digest) != digest else []
+    if stale:
+        what = f"{', '.join(stale)} changed after this process imported it, and the old code would answer"
+        hint = f"reload it: importlib.reload({stale[0]}), and the modules that import it; or start again"
+        raise UserError(Problem(what, "target", hint))
+    return list(found.values())
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as source:
+        return hashlib.file_digest(source, "sha256").hexdigest()
 
 
 def source_files(module: ModuleType) -> list[Path]:

@@ -135,7 +135,7 @@ def imported(call: str, where: str = "target.call", hint: str = HINT) -> tuple[M
 
 def seen(module: ModuleType, call: Callable[..., Any]) -> list[str]:
     """What can be seen of a callable's code, for a digest: its files, or in a notebook its own source."""
-    if found := list(digests(module)):
+    if found := digests(module):
         return found
     try:
         return [inspect.getsource(call if inspect.isroutine(call) or inspect.isclass(call) else type(call))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -175,7 +176,31 @@ async def test_the_identity_changes_with_the_source(build: Build, tmp_path: Path
     assert build("my_bot:later", timeout_s=5).identity == first
     assert build("my_bot:now").identity != first
     (tmp_path / "my_bot.py").write_text(SOURCE + "\n# changed\n")
+    with pytest.raises(
+        UserError, match=r"my_bot changed after this process imported it.*\n.*importlib\.reload\(my_bot\)"
+    ):
+        build("my_bot:later")
+    importlib.reload(sys.modules["my_bot"])
     assert build("my_bot:later").identity != first
+
+
+async def test_the_identity_changes_with_what_the_module_imports(build: Build, tmp_path: Path) -> None:
+    (tmp_path / "my_bot.py").write_text("from helping import part as one, two\nimport json\n" + SOURCE)
+    (tmp_path / "helping").mkdir()
+    helpers = {name: tmp_path / "helping" / f"{name}.py" for name in ("__init__", "part", "two")}
+    for file in helpers.values():
+        file.write_text("import elsewhere\n")
+    (tmp_path / "elsewhere.py").write_text("ONE = 1\n")
+    first = build("my_bot:later").identity
+    for file in (*helpers.values(), tmp_path / "elsewhere.py"):
+        file.write_text(file.read_text() + "# changed\n")
+        for name in [*sys.modules]:
+            if name in ("my_bot", "elsewhere") or name.startswith("helping"):
+                del sys.modules[name]
+        before, first = first, build("my_bot:later").identity
+        assert first != before, file
+    for name in ("elsewhere", "helping", "helping.part", "helping.two"):
+        sys.modules.pop(name, None)
 
 
 def threads() -> set[threading.Thread]:
