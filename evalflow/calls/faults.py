@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import re
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from evalflow.calls.http import Response, TransportError
 from evalflow.calls.waits import asked_wait_s
 from evalflow.errors import Refusal
+from evalflow.jsonvalues import as_list, as_map
 
 Decision = Literal["retry", "give_up", "stop"]
 
@@ -26,6 +27,9 @@ QUOTA = re.compile(
     re.IGNORECASE,
 )
 """Words of an endpoint whose account has no quota or credit left; a wait does not help."""
+KEY = re.compile(
+    r"api[ _-]?key\W{0,3}(is )?(not valid|invalid|expired)|(invalid|incorrect) api[ _-]?key", re.IGNORECASE
+)
 CONTEXT = re.compile(
     r"context[ _](length|window|size)|maximum context|prompt is too long|too many (input )?tokens", re.IGNORECASE
 )
@@ -76,10 +80,15 @@ def of_transport(error: TransportError) -> CallFault:
 
 def of_malformed(response: Response, reason: str) -> CallFault:
     """The fault of an invalid 2xx response, or of the upstream, whose error some gateways send in a body with 200."""
-    status = _details(response.body).get("code")
-    if isinstance(status, int) and 400 <= status < 600:
-        return of_status(replace(response, status=status))
+    details = _details(response.body)
+    status = str(details.get("code"))
+    if re.fullmatch(r"[45]\d\d", status):
+        return of_status(replace(response, status=int(status)))
     text = excerpt(response.body)
+    if _said(details):
+        reason = "an error in place of a reply"
+    elif text.startswith(("data:", "event:", ": ")):
+        reason = "server-sent events, though they were not asked for"
     return CallFault("retry", "malformed", f"{reason}: {text}" if text else reason, raw=text)
 
 
@@ -87,7 +96,7 @@ def of_status(response: Response) -> CallFault:
     """The fault of a response whose status is not 2xx, by its status and the `error` object in its body."""
     details = _details(response.body)
     codes = {str(details.get(key)).lower() for key in ("code", "type")}
-    text = str(details.get("message") or excerpt(response.body) or "no explanation")
+    text = _said(details) or excerpt(response.body) or "no explanation"
     wait = asked_wait_s(response)
     decision, error_type, hint = _verdict(response.status, codes, text, waits=wait is not None)
     message = f"HTTP {response.status}: {text}"
@@ -98,16 +107,15 @@ def of_status(response: Response) -> CallFault:
     wait = wait if decision == "retry" else None
     refusal = None
     if error_type in _OF_REQUESTS:
-        param = details.get("param")
         whole = f"{text} {response.body[:_READ].decode('utf-8', 'replace')}"
-        refusal = Refusal(response.status, whole, param if isinstance(param, str) else None)
+        refusal = Refusal(response.status, whole, _param(details))
     return CallFault(decision, error_type, message, hint, excerpt(response.body), wait, refusal=refusal)
 
 
 def _verdict(status: int, codes: set[str], text: str, *, waits: bool) -> tuple[Decision, str, str]:
     if status == 402 or codes & QUOTA_CODES or (400 <= status < 500 and not waits and QUOTA.search(text)):
         return "stop", "quota", "the account's quota or credit is used up"
-    if status == 401:
+    if status == 401 or (status in {400, 403} and KEY.search(text)):
         return "stop", "authentication", "the endpoint does not accept the API key"
     if codes & FILTER_CODES or (status == 403 and "moderation" in text.lower()):
         return "give_up", "refused", ""
@@ -143,15 +151,35 @@ def of_exception(error: BaseException) -> str:
     return f"{line} ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else line
 
 
-def _details(body: bytes) -> dict[str, Any]:
+def _details(body: bytes) -> Mapping[str, Any]:
+    """The error that a body tells: its `error`, or the body itself, as vLLM, Mistral and Bedrock have it; in a list."""
     try:
         envelope = json.loads(body)
     except (ValueError, RecursionError):
         return {}
-    error: Any = cast("dict[str, Any]", envelope).get("error") if isinstance(envelope, dict) else None
+    known = as_map(next(iter(as_list(envelope)), envelope))
+    error = known.get("error")
     if isinstance(error, str):
-        return {"message": error}
-    return cast("dict[str, Any]", error) if isinstance(error, dict) else {}
+        return {**known, "message": error}
+    choice = as_map(next(iter(as_list(known.get("choices"))), None))
+    return as_map(error) or as_map(choice.get("error")) or (known if "choices" not in known else {})
+
+
+def _said(details: Mapping[str, Any]) -> str:
+    """The message of an error, with what the provider behind a gateway said."""
+    message, behind = details.get("message"), as_map(details.get("metadata")).get("raw")
+    texts = [text for text in (message, behind) if isinstance(text, str) and text]
+    return excerpt(": ".join(texts).encode("utf-8", "replace")) if behind else "".join(texts)
+
+
+def _param(details: Mapping[str, Any]) -> str | None:
+    """The key of the request that an error is about, by its `param`, or by `loc` as FastAPI and Mistral have it."""
+    param = details.get("param")
+    if isinstance(param, str):
+        return param
+    found = as_list(details.get("detail")) or as_list(as_map(details.get("message")).get("detail"))
+    place = as_list(as_map(next(iter(found), None)).get("loc"))
+    return place[1] if len(place) > 1 and place[0] == "body" and isinstance(place[1], str) else None
 
 
 CHAT = Dialect(of_status, "base_url", "check base_url: it ends before /chat/completions, and often in /v1")

@@ -17,7 +17,7 @@ from evalflow.jsonvalues import as_list, as_map
 _LENGTHS = ("max_tokens", LIMIT)
 STATUSES = frozenset({400, 403, 404, 422})
 _WORDS: Mapping[str, re.Pattern[str]] = MappingProxyType({
-    "top_logprobs": re.compile(r"\btop_?logprobs\b", re.IGNORECASE),
+    "top_logprobs": re.compile(r"\btop_?logprobs\b|sample logprobs", re.IGNORECASE),
     "logprobs": re.compile(r"\blog_?probs?\b|\blog[ -]prob|\btop_?logprobs\b", re.IGNORECASE),
     "temperature": re.compile(r"\btemperature\b", re.IGNORECASE),
     LIMIT: re.compile(rf"\b{LIMIT}\b", re.IGNORECASE),
@@ -27,7 +27,7 @@ _WORDS: Mapping[str, re.Pattern[str]] = MappingProxyType({
 _REFUSED = re.compile(
     r"support|not allowed|unknown|unrecogni[sz]ed|unexpected|extra (inputs|fields)|not permitted|deprecated|"
     r"not available|not enabled|invalid|may only|must be|can ?not|only the default|no longer|removed|instead|ignored|"
-    r"not found|not valid|compatible|does not (take|accept)|disallowed",
+    r"not found|not valid|compatible|does not (take|accept)|disallowed|(greater|more) than",
     re.IGNORECASE,
 )
 _LIMIT = re.compile(
@@ -97,8 +97,9 @@ def refused(sent: Mapping[str, Any], refusal: Refusal, parameters: Collection[st
         return None
     text = refusal.text
     known = refusal.param.rpartition(".")[2] if refusal.param else ""
+    about = known if known in sent else None  # another setting that the text names is not what it refuses
     for name, words in _WORDS.items():
-        if not _is_sent(sent, name):
+        if not _is_sent(sent, name) or about not in {None, name, "response_format", "logprobs"}:
             continue
         if known == name or (words.search(text) and _REFUSED.search(text)):
             too_long = CONTEXT.search(text) or (_limit_in(text) and LIMIT not in text)

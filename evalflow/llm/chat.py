@@ -25,7 +25,7 @@ from evalflow.errors import CallError, InfrastructureError
 from evalflow.frozen import record
 from evalflow.llm.adapting import AdaptedRequests
 from evalflow.llm.endpoint import by_batch, connect
-from evalflow.llm.finish_reasons import finish_reason
+from evalflow.llm.finish_reasons import BROKEN_OFF, finish_reason
 from evalflow.llm.sdk import OPENAI_URL
 from evalflow.llm.thoughts import own_thoughts, split_parts
 from evalflow.records import CallCosts, Spend, Usage
@@ -69,7 +69,7 @@ class Completion(CallCosts):
 
 
 def read(response: Response, price: Price | None) -> Completion:
-    """Parse a 2xx response; MalformedReply if it is no chat completion."""
+    """Parse a 2xx response; MalformedReply if it is no chat completion, or one that the endpoint broke off."""
     try:
         envelope = _envelope().validate_json(response.body)
     except ValidationError as error:
@@ -77,7 +77,9 @@ def read(response: Response, price: Price | None) -> Completion:
         place = ".".join(str(part) for part in first["loc"])
         raise MalformedReply(f"no chat completion ({place}: {first['msg']})" if place else "no JSON") from None
     choice = envelope["choices"][0]
-    message = choice["message"]
+    message, ended = choice["message"], finish_reason(choice.get("finish_reason"))
+    if choice.get("error") or ended in BROKEN_OFF:
+        raise MalformedReply(f"the endpoint broke the reply off (finish_reason: {ended})")
     counts = envelope.get("usage")
     usage = Usage(counts["prompt_tokens"], counts["completion_tokens"]) if counts else None
     calls, content = message.get("tool_calls"), message.get("content")
@@ -94,7 +96,7 @@ def read(response: Response, price: Price | None) -> Completion:
         text=content,
         tool_calls=tuple([_tool_call(call, index) for index, call in enumerate(calls)]) if calls else (),
         refusal=message.get("refusal") or None,
-        finish_reason=finish_reason(choice.get("finish_reason")),
+        finish_reason=ended,
         reasoning=thoughts,
         reasoning_tokens=details.get("reasoning_tokens") if details else None,
         tokens=tuple(tokens) if tokens else None,
@@ -116,21 +118,29 @@ def entry_of(completion: Completion, spent: Spend) -> Entry:
     return Entry(body=completion.body, requests=spent.requests, usage=spent.usage, latency_s=latency_s)
 
 
+def _or_unknown(source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+    return core_schema.with_default_schema(handler(source), default=None, on_error="default")
+
+
+# What stands beside a reply is unknown if it has another type than it should; the reply is still valid.
+_Word = Annotated[str | None, GetPydanticSchema(_or_unknown)]
+
+
 # Typed dictionaries instead of models, since they are read once and discarded. Everything that servers omit is
 # optional.
 class _Function(TypedDict):
-    name: NotRequired[str]
-    arguments: NotRequired[str | dict[str, Any] | None]
+    name: NotRequired[_Word]
+    arguments: NotRequired[str | dict[str, Any] | list[Any] | None]
 
 
 class _Call(TypedDict):
-    id: NotRequired[str | None]
+    id: NotRequired[_Word]
     function: _Function
 
 
 class _Message(TypedDict):
     content: NotRequired[str | list[Any] | dict[str, Any] | None]
-    refusal: NotRequired[str | None]
+    refusal: NotRequired[_Word]
     tool_calls: NotRequired[list[_Call] | None]
     reasoning_content: NotRequired[Any]  # DeepSeek, vLLM, SGLang, LM Studio, LiteLLM
     reasoning: NotRequired[Any]  # OpenRouter, Ollama, Groq, newer vLLM
@@ -144,12 +154,9 @@ class _Logprobs(TypedDict):
 
 class _Choice(TypedDict):
     message: _Message
-    finish_reason: NotRequired[str | None]
-    logprobs: NotRequired[_Logprobs | None]
-
-
-def _or_unknown(source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-    return core_schema.with_default_schema(handler(source), default=None, on_error="default")
+    finish_reason: NotRequired[Any]
+    logprobs: NotRequired[Annotated[_Logprobs | None, GetPydanticSchema(_or_unknown)]]
+    error: NotRequired[Any]  # OpenRouter: of the model's provider
 
 
 class _Details(TypedDict):
@@ -164,7 +171,6 @@ class _Tokens(TypedDict):
 
 class _Envelope(TypedDict):
     choices: Annotated[list[_Choice], Field(min_length=1)]
-    # Invalid counts make the usage unknown; the reply is still valid.
     usage: NotRequired[Annotated[_Tokens | None, GetPydanticSchema(_or_unknown)]]
 
 
@@ -177,7 +183,7 @@ def _tool_call(call: _Call, index: int) -> ChatToolCall:
     function = call["function"]
     arguments = function.get("arguments")
     text = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
-    return ChatToolCall(call.get("id") or f"call_{index}", function.get("name", ""), text)
+    return ChatToolCall(call.get("id") or f"call_{index}", function.get("name") or "", text)
 
 
 def cost(usage: Usage | None, price: Price | None) -> float | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from evalflow.jsonvalues import as_map
 from evalflow.records import CUT_OFF, FILTERED
 
 _WORDS: Mapping[str, str] = MappingProxyType(
@@ -28,11 +29,21 @@ _WORDS: Mapping[str, str] = MappingProxyType(
         **dict.fromkeys(("tool_calls", "tool_use", "tool_call", "function_call"), "tool_calls"),
     }
 )  # fmt: skip
+BROKEN_OFF = frozenset({
+    "error", "error_limit", "abort", "aborted", "cancelled", "user_cancel", "timeout", "time_limit",
+    "insufficient_system_resource", "malformed_model_output",
+})  # fmt: skip
+"""Words of endpoints (OpenRouter, Mistral, vLLM, SGLang, DeepSeek, Cohere) that failed in the midst of a reply."""
 
 
 def finish_reason(value: Any) -> str | None:
-    """`stop`, `length`, `content_filter` or `tool_calls`; other words unchanged; None for other values."""
+    """`stop`, `length`, `content_filter` or `tool_calls`; other words unchanged; None for other values.
+
+    SGLang has the word in an object, as `type`.
+    """
+    value = as_map(value).get("type", value)
     if not isinstance(value, str) or not value.strip():
         return None
     word = value.strip()
-    return _WORDS.get(word.lower().replace("-", "_").replace(" ", "_"), word)
+    known = word.lower().replace("-", "_").replace(" ", "_")
+    return _WORDS.get(known, known if known in BROKEN_OFF else word)

@@ -101,3 +101,36 @@ def test_a_body_nested_without_end_is_a_fault_like_any_other(place: str) -> None
     body = place.format("[" * 100_000 + "]" * 100_000).encode()
     assert faults.of_status(Response(500, {}, body)).decision == "retry"
     assert faults.of_malformed(Response(200, {}, body), "no JSON").error_type == "malformed"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"object": "error", "message": "no such model", "type": "NotFoundError", "code": 404}',
+        b'[{"error": {"code": 404, "message": "no such model", "status": "NOT_FOUND"}}]',
+        b'{"error": {"message": "no such model", "code": "404"}}',
+        b'{"choices": [{"error": {"message": "no such model", "code": 404}, "message": {"content": ""}}]}',
+    ],
+)
+def test_an_error_is_read_wherever_servers_put_it(body: bytes) -> None:
+    for fault in (
+        faults.of_status(Response(404, {}, body)),
+        faults.of_malformed(Response(200, {}, body), "no choices"),
+    ):
+        assert (fault.decision, fault.error_type, fault.message) == ("stop", "not_found", "HTTP 404: no such model")
+
+
+def test_what_a_provider_behind_a_gateway_said_is_shown() -> None:
+    error = {"message": "Provider returned error", "code": 400, "metadata": {"raw": '{"detail": "top_p is too odd"}'}}
+    fault = faults.of_status(Response(400, {}, json.dumps({"error": error}).encode()))
+    assert fault.message == 'HTTP 400: Provider returned error: {"detail": "top_p is too odd"}'
+
+
+def test_events_that_nobody_asked_for_are_named() -> None:
+    fault = faults.of_malformed(Response(200, {}, b'data: {"choices": []}\n\n'), "no JSON")
+    assert fault.message.startswith("server-sent events, though they were not asked for: data:")
+
+
+def test_a_key_that_is_refused_with_400_ends_the_run() -> None:
+    fault = faults.of_status(Response(400, {}, b'[{"error": {"code": 400, "message": "API key not valid."}}]'))
+    assert (fault.decision, fault.error_type) == ("stop", "authentication")

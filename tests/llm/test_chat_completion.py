@@ -102,3 +102,36 @@ def test_details_of_another_shape_leave_the_usage_as_it_is(details: object) -> N
         content="a", usage={"prompt_tokens": 1, "completion_tokens": 2, "completion_tokens_details": details}
     )
     assert (found.usage, found.reasoning_tokens) == (Usage(1, 2), None)
+
+
+@pytest.mark.parametrize(
+    ("beside", "inside"),
+    [
+        ({"finish_reason": {"type": "length", "length": 9}}, {}),
+        ({"finish_reason": "length", "logprobs": [{"token": "a"}]}, {}),
+        ({"finish_reason": "length", "logprobs": {"content": "none"}}, {}),
+        ({"finish_reason": "length"}, {"refusal": False}),
+        ({"finish_reason": "length"}, {"tool_calls": [{"id": 7, "function": {"name": None, "arguments": ["x"]}}]}),
+    ],
+)
+def test_what_stands_beside_a_reply_in_another_type_does_not_cost_the_reply(
+    beside: dict[str, object], inside: dict[str, object]
+) -> None:
+    body = {"choices": [{"message": {"content": "fine", **inside}, **beside}]}
+    found = read(Response(200, {}, json.dumps(body).encode()), None)
+    assert (found.text, found.finish_reason, found.refusal, found.tokens) == ("fine", "length", None, None)
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"finish_reason": "abort"},
+        {"finish_reason": "ERROR"},
+        {"finish_reason": "insufficient_system_resource"},
+        {"finish_reason": None, "error": {"code": 502, "message": "the provider is gone"}},
+    ],
+)
+def test_a_reply_that_the_endpoint_broke_off_is_none(choice: dict[str, object]) -> None:
+    body = {"choices": [{"message": {"content": "The first ha"}, **choice}]}
+    with pytest.raises(MalformedReply, match="broke the reply off"):
+        read(Response(200, {}, json.dumps(body).encode()), None)

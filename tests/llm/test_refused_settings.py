@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from dataclasses import replace
 from typing import Any
@@ -9,6 +10,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, Field
 
+from evalflow.calls.faults import of_status
+from evalflow.calls.http import Response
+from evalflow.calls.refusals import refused
 from evalflow.errors import CallError, InfrastructureError, JudgeError
 from evalflow.records import Ask, Message
 from evalflow.testing import Endpoint, Request, status
@@ -90,10 +94,17 @@ async def test_several_settings_are_learnt_one_after_the_other(build: Build) -> 
     assert len(endpoint.requests) == 3
 
 
-async def test_fewer_alternatives_to_a_token_are_asked_for(build: Build) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        "top_logprobs must be less than or equal to 5",
+        "Requested sample logprobs of 20, which is greater than max allowed: 5",
+    ],
+)
+async def test_fewer_alternatives_to_a_token_are_asked_for(build: Build, words: str) -> None:
     def script(request: Request) -> Any:
         few = request.body.get("top_logprobs", 0) <= 5
-        return None if few else status(400, message="top_logprobs must be less than or equal to 5")
+        return None if few else status(400, message=words)
 
     async with Endpoint(script) as endpoint:
         await build(endpoint.url, logprobs=True).ask(WEIGHED)
@@ -147,3 +158,24 @@ async def test_other_refusals_stay_what_they_are(build: Build, code: int, words:
             await build(endpoint.url, max_tokens=9).ask(ASK)
     assert "=null" not in str(failed.value)
     assert len(endpoint.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"detail": [{"type": "missing", "loc": ["body", "messages"], "msg": "invalid", "input": {"temperature": 0}}]},
+        {"error": {"message": "messages: invalid, in {'temperature': 0}", "param": "messages"}},
+    ],
+)
+def test_a_setting_in_a_request_that_an_error_repeats_is_not_what_it_refuses(error: dict[str, Any]) -> None:
+    refusal = of_status(Response(422, {}, json.dumps(error).encode())).refusal
+    assert refusal is not None
+    assert refused({"temperature": 0, "messages": []}, refusal) is None
+
+
+@pytest.mark.parametrize("at", ["message", None])
+def test_a_setting_is_known_by_its_place_in_the_request(at: str | None) -> None:
+    error = {"detail": [{"type": "extra_forbidden", "loc": ["body", "top_k"], "msg": "Extra inputs are not permitted"}]}
+    refusal = of_status(Response(422, {}, json.dumps({at: error} if at else error).encode())).refusal
+    assert refusal is not None
+    assert refused({"temperature": 0, "top_k": 3}, refusal, ["top_k"]) == "top_k"
