@@ -97,13 +97,14 @@ class StreamConfig(Strict):
 
     Attributes:
         format: Server-sent events, or JSON lines.
-        events: The names of the events that count; null: all but those of `errors`. An event without a name is a
-            `message`. JSON lines have no names.
+        events: The names of the events that count; null: all but those of `errors` and those that only keep the
+            stream open, such as `ping`. An event without a name is a `message`. JSON lines have no names.
         take: last: the reply is the data of the last event that counts. joined: the reply is an object with `answer`,
             the joined texts of these events, and `events`, their data.
         text: With joined, where the text is in an event's data; an event without it adds nothing. null: the data is
-            the text.
-        errors: The names of events that say that the service failed.
+            the text, as it stands, or without the quotes that all events have.
+        errors: The names of events that say that the service failed. An event that counts and has `error` says so too,
+            unless this is empty.
     """
 
     format: Literal["sse", "jsonl"] = "sse"

@@ -11,7 +11,7 @@ from evalflow.config.extraction import Extraction
 from evalflow.jsonvalues import Path, is_too_deep, mended, written
 
 _FENCE = re.compile(r"```[\w-]*[ \t]*\n(.*?)```", re.DOTALL)
-_TRIED = 20  # objects within a text that are tried
+_TRIED = 1000  # braces of a text that are tried in vain as the beginning of an object
 _LATEX = re.compile(r"\\(?:boxed|fbox|text|textbf|mathrm|mathbf|operatorname)\s*\{(.*)\}", re.DOTALL)
 _PAIRS = (
     ("**", "**"), ("__", "__"), ("~~", "~~"), ("$$", "$$"), ("\\(", "\\)"), ("\\[", "\\]"), ("*", "*"), ("_", "_"),
@@ -36,7 +36,7 @@ def _parts(config: Extraction, text: str) -> Iterable[str]:
     if config.pattern is not None:
         return (_group(found, config.group) for found in config.expression.finditer(text))
     if config.path is not None:
-        return _at(config.place, text)
+        return _at(config.place, text, first=config.match == "first")
     if config.after is not None:
         whole = text.partition(config.after) if config.match == "first" else text.rpartition(config.after)
         return [whole[2]] if whole[1] else []
@@ -51,15 +51,19 @@ def _group(found: Any, group: int | str | None) -> str:
     return next((one for one in groups if one is not None), "") if groups else found.group()
 
 
-def _at(path: Path, text: str) -> Iterable[str]:
-    """What a path leads to in the JSON of an answer: all of it, else its last code block, else its last object."""
-    for source in (text, *(found[1] for found in reversed(list(_FENCE.finditer(text))))):
-        document = _document(source)
-        if document is not None:
-            break
-    else:
-        document = _last_object(text)
-    return [_as_text(one) for one in path.matches(document) if one is not None]
+def _at(path: Path, text: str, *, first: bool) -> Iterable[str]:
+    """What a path leads to in the JSON of an answer: all of it, else the last code block or object that has it."""
+    whole = _document(text)
+    for documents in ([whole],) if whole is not None else (_blocks(text), _objects(text)):
+        known = list(documents)
+        for document in known if first else reversed(known):
+            if found := [_as_text(one) for one in path.matches(document) if one is not None]:
+                return found
+    return []
+
+
+def _blocks(text: str) -> Iterator[Any]:
+    return (one for one in (_document(found[1]) for found in _FENCE.finditer(text)) if one is not None)
 
 
 class _Number(float):
@@ -75,7 +79,19 @@ def _number(text: str) -> _Number:
 
 
 def _as_text(value: Any) -> str:
-    return value.text if isinstance(value, _Number) else written(value)
+    return _as_json(value) if isinstance(value, dict | list | _Number) else written(value)
+
+
+def _as_json(value: Any) -> str:
+    """The JSON of a value, with its numbers as they were written."""
+    if isinstance(value, _Number):
+        return value.text
+    if isinstance(value, list):
+        return f"[{', '.join(map(_as_json, cast('list[Any]', value)))}]"
+    if isinstance(value, dict):
+        pairs = sorted(cast("dict[str, Any]", value).items())
+        return f"{{{', '.join(f'{json.dumps(key, ensure_ascii=False)}: {_as_json(one)}' for key, one in pairs)}}}"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _refused(constant: str) -> Any:
@@ -94,21 +110,17 @@ def _document(text: str) -> Any:
     return cast("Any", value) if isinstance(value, dict | list) and not is_too_deep(value) else None
 
 
-def _last_object(text: str) -> Any:
-    """The last object that a text has in the midst of other words; None if there is none."""
-    return next(reversed([*_objects(mended(text.encode("utf-8", "replace")).decode())]), None)
-
-
 def _objects(text: str) -> Iterator[Any]:
-    at = 0
-    for _ in range(_TRIED):
-        at = text.find("{", at)
-        if at < 0:
-            return
+    """The objects that a text has in the midst of other words; ValueError if too many of its braces begin none."""
+    text = mended(text.encode("utf-8", "replace")).decode()
+    at = failed = 0
+    while (at := text.find("{", at)) >= 0:
         try:
             value, at = _DECODER.raw_decode(text, at)
         except (ValueError, RecursionError):
-            at += 1
+            at, failed = at + 1, failed + 1
+            if failed > _TRIED:
+                raise ValueError(f"more than {_TRIED:,} braces of the answer begin no JSON") from None
             continue
         if not is_too_deep(value):
             yield value

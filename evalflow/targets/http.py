@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -94,16 +95,21 @@ class HttpConnector(Connector):
         A transient fault opens another one, since the service may have taken the turn.
         """
         assert self._open is not None
+        sent = 0
         for attempt in range(1, self._config.attempts + 1):
-            kept["opened"] = await self._opened(self._open, variables)
+            with _counting(sent):
+                kept["opened"] = await self._opened(self._open, variables)
+            sent += 1
             try:
-                reply = await self.say({**variables, **kept}, repeatable=False)
+                with _counting(sent):
+                    reply = await self.say({**variables, **kept}, repeatable=False)
             except CallError as error:
                 if error.error_type not in _TRANSIENT or attempt == self._config.attempts:
                     raise
+                sent = error.spend.requests if error.spend else sent
                 await asyncio.sleep(min(self._policy.cap_s, self._policy.base_s * 2**attempt))
                 continue
-            return replace(reply, requests=reply.requests + 1)
+            return replace(reply, requests=reply.requests + sent)
         raise AssertionError("unreachable")
 
     async def say(
@@ -122,11 +128,8 @@ class HttpConnector(Connector):
 
     async def _opened(self, request: _Request, variables: Mapping[str, Any]) -> Any:
         response = await self._send(request.method, request.path.value(variables), request.body(variables), "open")
-        try:
-            return parsed(response.body)
-        except ValueError:
-            what = f"the reply to target.open is not JSON: {excerpt(response.body)}"
-            raise TargetError("malformed", what, excerpt(response.body)) from None
+        with _counting(1):
+            return _document(response.body, "the reply to target.open")
 
     async def _answered(
         self,
@@ -140,30 +143,32 @@ class HttpConnector(Connector):
         response = await self._send(self._config.method, path, body, "", repeatable)
         if self._poll is not None:
             return await self._polled(self._poll, response, variables, begun, before)
-        reply = self._stream.reply(response.body) if self._stream else response.body
+        with _counting(1):
+            reply = self._stream.reply(response.body) if self._stream else response.body
         return RawReply(reply, response.elapsed_s)
 
     async def _polled(
         self, path: _PathTemplate, first: Response, variables: Mapping[str, Any], begun: float, before: bytes | None
     ) -> RawReply:
-        """Ask until the conditions hold, at most for the target's time limit."""
+        """Ask until the conditions hold, at most for the target's time limit; a reply without a body is none yet."""
         poll = self._config.poll
         assert poll is not None
-        asked = path.value({**variables, "reply": _document(first.body, "the reply")})
-        requests = 1
+        sent = 1
         while True:
-            response = await self._send(poll.method, asked, None, "poll")
-            requests += 1
-            document = _document(response.body, "the reply to target.poll")
-            if self._failed.hold(document):
-                what = f"the service reports an error: {excerpt(response.body)}"
-                raise TargetError("reported", what, excerpt(response.body), replace(UNPRICED, requests=requests))
-            if response.body != before and self._done.hold(document):
-                return RawReply(response.body, time.monotonic() - begun, requests=requests)
-            if time.monotonic() - begun + poll.every_s > self._config.timeout_s:
-                what = f"target.poll.until did not hold within {self._config.timeout_s:g} s (target.timeout_s)"
-                spend = replace(UNPRICED, requests=requests)
-                raise TargetError("timeout", f"{what}; the last reply: {excerpt(response.body)}", None, spend)
+            with _counting(sent):
+                known = _document(first.body, "the reply") if "reply" in path.uses else None
+                response = await self._send(poll.method, path.value({**variables, "reply": known}), None, "poll")
+            sent += 1
+            with _counting(sent):
+                document = _document(response.body, "the reply to target.poll") if response.body.strip() else None
+                if self._failed.hold(document):
+                    told = excerpt(response.body)
+                    raise TargetError("reported", f"the service reports an error: {told}", told)
+                if response.body != before and self._done.hold(document):
+                    return RawReply(response.body, time.monotonic() - begun, requests=sent)
+                if time.monotonic() - begun + poll.every_s > self._config.timeout_s:
+                    what = f"target.poll.until did not hold within {self._config.timeout_s:g} s (target.timeout_s)"
+                    raise TargetError("timeout", f"{what}; the last reply: {excerpt(response.body) or 'empty'}")
             await asyncio.sleep(poll.every_s)
 
     async def _send(
@@ -215,6 +220,7 @@ class _PathTemplate:
         parts = split_address(url)
         source = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         self.is_template = "{{" in source
+        self.uses: frozenset[str] = frozenset()
         self._where = where
         self._plain = source
         self._template: Callable[[Mapping[str, Any]], str] | None = None
@@ -223,6 +229,7 @@ class _PathTemplate:
             template, used = prompts.inline(encoded, where), prompts.inline_variables(encoded)
             if problems := [*not_given(used, known, where, "it")]:
                 raise UserError(problems)
+            self.uses = frozenset(used)
             self._template = lambda variables: render(template, variables, where)
 
     def value(self, variables: Mapping[str, Any]) -> str:
@@ -251,6 +258,22 @@ class _Conditions:
         )
 
 
+@contextmanager
+def _counting(sent: int) -> Generator[None]:
+    """Count the requests that were sent before an error; a template that cannot be rendered then is the target's."""
+    try:
+        yield
+    except UserError as error:
+        if not sent:
+            raise
+        raise TargetError("prompt", str(error), spend=replace(UNPRICED, requests=sent)) from None
+    except CallError as error:
+        own = error.spend.requests if error.spend else 0
+        if own + sent:
+            error.spend = replace(error.spend or UNPRICED, requests=own + sent)
+        raise
+
+
 def _same(found: Any, value: Any) -> bool:
     """Whether two JSON values are equal; 1 is not true."""
     return isinstance(found, bool) == isinstance(value, bool) and found == value
@@ -260,4 +283,5 @@ def _document(body: bytes, what: str) -> Any:
     try:
         return parsed(body)
     except ValueError:
-        raise TargetError("malformed", f"{what} is not JSON: {excerpt(body)}", excerpt(body)) from None
+        said = excerpt(body)
+        raise TargetError("malformed", f"{what} is not JSON: {said}" if said else f"{what} is empty", said) from None

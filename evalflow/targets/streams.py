@@ -11,10 +11,11 @@ from typing import Any
 from evalflow.calls.faults import excerpt
 from evalflow.config.exchanges import StreamConfig
 from evalflow.errors import TargetError
-from evalflow.jsonvalues import json_path, parsed
+from evalflow.jsonvalues import as_map, json_path, parsed
 
 _LINE_END = re.compile(r"\r\n|\n|\r")  # not those of Unicode, which may stand in texts
 _ENDS = frozenset({"", "[DONE]"})  # the data of events that only say that the stream is over
+_PULSES = frozenset({"ping", "heartbeat", "keepalive", "keep-alive"})  # names of events that only keep it open
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,38 +60,71 @@ class StreamReader:
         self._text = json_path(config.text) if config.text else None
 
     def reply(self, body: bytes) -> bytes:
-        """The reply as JSON; TargetError if the service reported an error, or if no event counts."""
-        text = body.decode("utf-8", "replace")
+        """The reply as JSON; TargetError if the service reported an error, no event counts, or one was cut off."""
+        try:
+            text = body.decode()
+        except UnicodeDecodeError:
+            raise TargetError("malformed", f"the stream is not UTF-8: {excerpt(body)}", excerpt(body)) from None
         counting: list[StreamEvent] = []
         names: list[str] = []
         for event in server_sent(text) if self._config.format == "sse" else json_lines(text):
             names.append(event.name)
             if self._config.format == "sse" and event.name in self._config.errors:
-                what = f"the service reports an error: {excerpt(event.data.encode())}"
-                raise TargetError("reported", what, excerpt(event.data.encode()))
-            wanted = self._config.events
-            if event.data not in _ENDS and (wanted is None or event.name in wanted):
+                raise _reported(event.data)
+            if event.data not in _ENDS and self._counts(event.name):
                 counting.append(event)
         if not counting:
             came = f"it has {', '.join(dict.fromkeys(names))}" if names else f"it has no event: {excerpt(body)}"
             what = f"the stream has no event that counts (target.stream.events); {came}"
             raise TargetError("malformed", what, excerpt(body))
-        value = _value(counting[-1].data) if self._config.take == "last" else self._joined(counting)
+        value = self._value(counting[-1].data) if self._config.take == "last" else self._joined(counting)
         return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
 
+    def _counts(self, name: str) -> bool:
+        wanted = self._config.events
+        return name not in _PULSES if wanted is None else name in wanted
+
     def _joined(self, events: list[StreamEvent]) -> dict[str, Any]:
-        values = [_value(event.data) for event in events]
-        texts = [value if self._text is None else self._text.value(value) for value in values]
-        wrong = next((text for text in texts if text is not None and not isinstance(text, str)), None)
+        if self._text is None:
+            values = [_parsed(event.data) for event in events]
+            if isinstance(values[0], dict):
+                raise _no_text("the data of an event is not a text", values[0])
+            quoted = all(
+                isinstance(value, str) and value is not one.data for value, one in zip(values, events, strict=True)
+            )
+            texts = values if quoted else [event.data for event in events]
+            return {"answer": "".join(texts), "events": values}
+        values = [self._value(event.data) for event in events]
+        texts = [text for text in map(self._text.value, values) if text is not None]
+        if not texts:
+            raise _no_text(f"no event has anything at {self._text.text}", values[-1])
+        wrong = next((text for text in texts if not isinstance(text, str)), None)
         if wrong is not None:
-            where = f"at {self._text.text}" if self._text else "the data of an event"
-            what = f"{where} is not a text: {excerpt(json.dumps(wrong).encode())}"
-            raise TargetError("malformed", f"{what}; say where it is: target.stream.text=$.PATH")
-        return {"answer": "".join(text for text in texts if text), "events": values}
+            raise _no_text(f"at {self._text.text} is not a text", wrong)
+        return {"answer": "".join(texts), "events": values}
+
+    def _value(self, data: str) -> Any:
+        """The data of an event: JSON, else its text."""
+        value = _parsed(data)
+        if value is data and (self._config.format == "jsonl" or data.lstrip().startswith(("{", "["))):
+            what = f"an event is no JSON, so the stream may have been cut off: {excerpt(data.encode())}"
+            raise TargetError("malformed", what, excerpt(data.encode()))
+        if as_map(value).get("error") and self._config.errors:
+            raise _reported(data)
+        return value
 
 
-def _value(data: str) -> Any:
-    """The data of an event: JSON, else its text."""
+def _reported(data: str) -> TargetError:
+    told = excerpt(data.encode())
+    return TargetError("reported", f"the service reports an error: {told}", told)
+
+
+def _no_text(what: str, value: Any) -> TargetError:
+    came = excerpt(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+    return TargetError("malformed", f"{what}: {came}; say where the text is: target.stream.text=$.PATH")
+
+
+def _parsed(data: str) -> Any:
     try:
         return parsed(data.encode("utf-8", "replace"))
     except ValueError:

@@ -186,6 +186,9 @@ CHUNKS = (
         (b'data: {"answer":\ndata: "two\xe2\x80\xa8lines"}\n\n', {"stream": "sse"}, "two\u2028lines"),
         (b'{"message": {"content": "At "}}\n{"message": {"content": "nine."}, "done": true}\n',
          {"stream": {"format": "jsonl", "take": "joined", "text": "$.message.content"}}, "At nine."),
+        (b"data: The sum is\n\ndata:  4\n\ndata:  or true\n\n", {"stream": {"take": "joined"}}, "The sum is 4 or true"),
+        (b'data: He said\n\ndata:  "yes"\n\n', {"stream": {"take": "joined"}}, 'He said "yes"'),
+        (b'data: {"answer": "yes"}\n\nevent: ping\ndata: 17\n\n', {"stream": "sse"}, "yes"),
         (b'\xef\xbb\xbf{"answer": "no"}\n\n{"answer": "yes"}', {"stream": "jsonl"}, "yes"),
     ],
 )  # fmt: skip
@@ -213,13 +216,47 @@ async def test_contexts_come_from_the_events_of_a_joined_stream(build: Build) ->
         (b'{"detail": "not found"}', {}, "it has no event: {\"detail\""),
         (b'data: {"a": 1}\n\n', {"take": "joined"}, "is not a text"),
         (b"event: oops\ndata: full\n\n", {"errors": ["oops"]}, "reports an error: full"),
+        (b'data: {"d": "At "}\n\ndata: {"error": {"code": 9}}\n\n', {"take": "joined", "text": "$.d"}, 'error: {"err'),
+        (b'data: {"d": "At "}\n\ndata: {"d": "ni', {"take": "joined", "text": "$.d"}, "may have been cut off"),
+        (b'data: {"answer": "At"}\n\ndata: {"answer": "At ni', {}, "may have been cut off"),
+        (b'{"answer": "At"}\n{"answer": "At ni', {"format": "jsonl"}, "may have been cut off"),
+        (b'data: {"delta": "At"}\n\n', {"take": "joined", "text": "$.d"}, "no event has anything at $.d"),
+        (b'data: {"answer": "caf\xe9"}\n\n', {}, "is not UTF-8"),
     ],
 )  # fmt: skip
 async def test_a_stream_without_a_reply_says_what_came(build: Build, body: bytes, keys: Any, what: str) -> None:
     async with replying(body) as (url, _):
         answer = await build(url, stream=keys or "sse").answer(case("When?"), 0)
-    assert answer.status == "error"
+    assert (answer.status, answer.requests) == ("error", 1)
     assert what in (answer.error or "")
+
+
+# --- polling ---------------------------------------------------------------------------------------------------------
+
+WAITING = {"url": "/state", "until": {"$.status": ["done"]}, "every_s": 0.01}
+
+
+async def test_a_reply_without_a_body_is_not_there_yet(build: Build) -> None:
+    async with replying(b"", b"", b'{"status": "run"}', b'{"status": "done", "answer": "At nine."}') as (url, asked):
+        answer = await build(url, poll=WAITING).answer(case("When?"), 0)
+    assert (answer.answer, answer.requests, len(asked)) == ("At nine.", 4, 4), answer.error
+
+
+@pytest.mark.parametrize(
+    ("last", "keys", "error_type"),
+    [
+        (b"<html>", {}, "malformed"),
+        (b'{"status": "done"}', {}, "malformed"),
+        (b'{"id": 7}', {"poll": {**WAITING, "url": "/{{ reply.run }}"}}, "prompt"),
+        (b"{}", {"open": OPEN, "body": {"thread": "{{ opened.thread_id }}"}}, "prompt"),
+        (b"thread 7", {"open": OPEN}, "malformed"),
+    ],
+)
+async def test_an_error_counts_the_requests_before_it(build: Build, last: bytes, keys: Any, error_type: str) -> None:
+    first = [] if keys else [b"{}", b'{"status": "run"}']
+    async with replying(*first, last) as (url, asked):
+        answer = await build(url, **{"poll": WAITING, **keys}).answer(case("When?"), 0)
+    assert (answer.status, answer.error_type, answer.requests) == ("error", error_type, len(asked)), answer.error
 
 
 # --- addresses with templates ----------------------------------------------------------------------------------------

@@ -70,6 +70,25 @@ def test_a_path_reads_json_as_it_is_written(text: str, found: str | None) -> Non
     assert part(text, path="$.sum") == found
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (r"So \frac{a}{b}, " * 30 + '{"sum": 4}', "4"),
+        ('{"sum": 1} ' * 30 + '{"sum": 4}', "4"),
+        ('{"sum": 4} as in {"unit": "m"}', "4"),
+        ('```json\n{"sum": 4}\n```\n```json\n{"unit": "m"}\n```', "4"),
+        ('{"sum": [250.10, 1e3, {"b": 1.0, "a": "1.0"}]}', '[250.10, 1e3, {"a": "1.0", "b": 1.0}]'),
+    ],
+)
+def test_a_path_leads_into_the_last_object_that_has_it(text: str, found: str) -> None:
+    assert part(text, path="$.sum") == found
+
+
+def test_too_many_braces_are_named() -> None:
+    with pytest.raises(ValueError, match="more than 1,000 braces"):
+        part("{x} " * 1001 + '{"sum": 4}', path="$.sum")
+
+
 def test_of_several_matches_of_a_path_one_counts() -> None:
     text = '{"steps": [{"sum": 1}, {"sum": 2}]}'
     assert part(text, path="$.steps[*].sum") == "2"
