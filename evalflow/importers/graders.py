@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from evalflow.importers.columns import Columns
 from evalflow.importers.files import metric_option
 from evalflow.importers.ledger import COMMAND, Untranslatable
 from evalflow.importers.nunjucks import as_text
@@ -19,6 +20,8 @@ _TAG = re.compile(r"\{\{-?\s*([^{}]*?)\s*-?\}\}")
 _COLUMN = re.compile(r"item((?:\.\w+|\[\d+\]|\[['\"][^'\"]+['\"]\])+)")
 _ANSWER = ("sample.output_text", "sample['output_text']")
 _OUTPUT = re.compile(r"\{\{\s*sample\.output_text\s*\}\}\Z")
+_JSON = re.compile(r"\{\{\s*sample\.output_json((?:\.\w+|\[\d+\])+)\s*\}\}\Z")
+_COMPARE = "compare {{sample.output_text}}"
 _PERCENT = "\n\nGive the score as a percentage: {low:g} is 0, and {high:g} is 100."
 LEXICAL = "a metric of the kind `lexical`, such as metric=bleu; the old scores are taken, where the file has them"
 
@@ -31,26 +34,34 @@ class Grader:
         name: Its name in the file.
         check: From the data of a case to the kind of check and its parameters.
         metric: The YAML of a metric; `prompt` is its text.
-        model: The model that judges.
+        judge: The model that judges, with its settings, as keys of a judge; empty if it names none.
+        where: Its place in the file.
     """
 
     name: str
     check: Callable[[Mapping[str, Any]], tuple[str, dict[str, Any]]] | None = None
     metric: dict[str, Any] = field(default_factory=dict[str, Any])
     prompt: str = ""
-    model: str | None = None
+    judge: dict[str, Any] = field(default_factory=dict[str, Any])
+    where: str = ""
 
 
-def grader_of(declared: Any) -> Grader:
+def grader_of(declared: Columns) -> Grader:
     """The like of a grader of `testing_criteria`; Untranslatable if there is none."""
-    if not isinstance(declared, Mapping):
-        raise Untranslatable("it is no object", "write `type:` and its keys")
-    known = cast("Mapping[str, Any]", declared)
-    kind = known.get("type")
+    kind = declared.get("type")
+    if kind is None:
+        raise Untranslatable("it is no object with a type", "write `type:` and its keys")
     make = _KINDS.get(str(kind))
     if make is None:
         raise Untranslatable(f"there is no like of {kind}", _ELSEWHERE.get(str(kind), COMMAND))
-    return make(str(known.get("name") or kind), known)
+    return make(str(declared.get("name") or kind), declared)
+
+
+def passes_at(declared: Columns) -> float | None:
+    """The least score with which an answer passes a grader; None if it does not say."""
+    if declared.peek("type") in ("string_check", "label_model"):
+        return 1.0
+    return as_number(declared.peek("pass_threshold"))
 
 
 def column_text(template: Any, item: Mapping[str, Any]) -> str:
@@ -95,10 +106,10 @@ def _in_jinja(found: re.Match[str]) -> str:
     return f'{{{{ vars{column[1]} | fenced("{re.sub(chr(92) + "W+", "_", column[1]).strip("_")}") }}}}'
 
 
-def _expect_answer(declared: Mapping[str, Any]) -> None:
+def _expect_answer(declared: Columns) -> None:
     given = declared.get("input")
     if not isinstance(given, str) or not _OUTPUT.fullmatch(given.strip()):
-        raise Untranslatable(f"it compares {str(given)[:60]}, not the answer", "compare {{sample.output_text}}")
+        raise Untranslatable(f"it compares {str(given)[:60]}, not the answer", _COMPARE)
 
 
 _OPERATIONS: Mapping[str, dict[str, Any]] = {
@@ -109,20 +120,32 @@ _OPERATIONS: Mapping[str, dict[str, Any]] = {
 }
 
 
-def _string_check(name: str, declared: Mapping[str, Any]) -> Grader:
-    _expect_answer(declared)
+def _string_check(name: str, declared: Columns) -> Grader:
     operation = _OPERATIONS.get(str(declared.get("operation")))
     if operation is None:
         raise Untranslatable(f"its operation is {declared.get('operation')}", f"known: {', '.join(_OPERATIONS)}")
-    reference = declared.get("reference")
+    given, reference = declared.get("input"), declared.get("reference")
+    if "equals" in operation["op"] and not _names_answer(given) and _names_answer(reference):
+        given, reference = reference, given
+    if not _names_answer(given):
+        raise Untranslatable(f"it compares {str(given)[:60]}, not the answer", _COMPARE)
+    if _names_answer(reference):
+        raise Untranslatable("it compares the answer with itself", "compare it with a column: {{item.x}}")
+    within = _JSON.fullmatch(given.strip())
 
     def check(item: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        return "rule", {**operation, "value": column_text(reference, item), "normalize": None}
+        rule = {**operation, "value": column_text(reference, item), "normalize": None}
+        return "rule", {"op": "jsonpath", "path": f"${within[1]}", "rule": rule} if within else rule
 
     return Grader(name, check)
 
 
-def _text_similarity(name: str, declared: Mapping[str, Any]) -> Grader:
+def _names_answer(template: Any) -> bool:
+    known = isinstance(template, str)
+    return known and any(form.fullmatch(template.strip()) for form in (_OUTPUT, _JSON))
+
+
+def _text_similarity(name: str, declared: Columns) -> Grader:
     _expect_answer(declared)
     metric, threshold = declared.get("evaluation_metric"), as_number(declared.get("pass_threshold"))
     if metric != "cosine":
@@ -142,7 +165,7 @@ def rubric_option(description: str, scale: Mapping[str, Any], threshold: float |
     return metric_option("rubric", "imported", description, needs, threshold, scale=dict(scale))
 
 
-def _score_model(name: str, declared: Mapping[str, Any]) -> Grader:
+def _score_model(name: str, declared: Columns) -> Grader:
     bounds = as_list(declared.get("range") or [0, 1])
     low, high = (as_number(bound) for bound in bounds) if len(bounds) == 2 else (None, None)
     if low is None or high is None or not low < high:
@@ -156,10 +179,10 @@ def _score_model(name: str, declared: Mapping[str, Any]) -> Grader:
         scale = {"type": "percentage"}
         prompt += _PERCENT.format(low=low, high=high)
     option = rubric_option(f"{name}, a score from {low:g} to {high:g}.", scale, limit, prompt)
-    return Grader(name, None, option, prompt, _model(declared))
+    return Grader(name, None, option, prompt, _judge(declared), declared.where)
 
 
-def _label_model(name: str, declared: Mapping[str, Any]) -> Grader:
+def _label_model(name: str, declared: Columns) -> Grader:
     labels = [str(label) for label in as_list(declared.get("labels"))]
     passing = {str(label) for label in as_list(declared.get("passing_labels"))}
     if len(set(labels)) < 2 or not passing <= set(labels):
@@ -167,15 +190,30 @@ def _label_model(name: str, declared: Mapping[str, Any]) -> Grader:
     scale = {"type": "label", "values": {label: float(label in passing) for label in labels}}
     about = f"{name}: passes with {' or '.join(sorted(passing)) or 'no label'}."
     prompt = prompt_of(declared.get("input"))
-    return Grader(name, None, rubric_option(about, scale, 1.0, prompt), prompt, _model(declared))
+    option = rubric_option(about, scale, 1.0, prompt)
+    return Grader(name, None, option, prompt, _judge(declared), declared.where)
 
 
-def _model(declared: Mapping[str, Any]) -> str | None:
+def _judge(declared: Columns) -> dict[str, Any]:
+    """The keys of a judge: the grader's model, and the settings of its requests."""
     model = declared.get("model")
-    return model if isinstance(model, str) and model else None
+    if not isinstance(model, str) or not model:
+        return {}
+    settings, found = declared.child("sampling_params"), dict[str, Any]()
+    temperature = settings.number("temperature")
+    found |= {} if temperature is None else {"temperature": temperature}
+    more = {new: settings.get(old) for old, new in _SETTINGS.items() if old in settings}
+    return {"model": model, **found, **({"parameters": more} if more else {})}
 
 
-_KINDS: Mapping[str, Callable[[str, Mapping[str, Any]], Grader]] = {
+_SETTINGS: Mapping[str, str] = {
+    "top_p": "top_p",
+    "seed": "seed",
+    "reasoning_effort": "reasoning_effort",
+    "max_completions_tokens": "max_completion_tokens",
+    "max_completion_tokens": "max_completion_tokens",
+}
+_KINDS: Mapping[str, Callable[[str, Columns], Grader]] = {
     "string_check": _string_check,
     "text_similarity": _text_similarity,
     "score_model": _score_model,

@@ -6,17 +6,21 @@ output items of a run (`{data: [{datasource_item, sample, results}]}`), and all 
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
+from evalflow.datasets.json_files import document_keys
 from evalflow.datasets.sources import SourceRow
 from evalflow.errors import Problem, UserError
+from evalflow.importers.columns import Columns
 from evalflow.importers.files import (
-    DataFile,
     ImportedConfig,
     ImportSource,
     dataset_option,
@@ -25,22 +29,31 @@ from evalflow.importers.files import (
     judged_by,
     key_for,
     metric_option,
-    output_text,
-    question_of,
     recorded_option,
 )
-from evalflow.importers.graders import Grader, grader_of
+from evalflow.importers.graders import Grader, grader_of, passes_at
 from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.importers.located import LocatedList, LocatedMap, place
+from evalflow.importers.openai_items import case_of, item_of, read_scores
+from evalflow.importers.recorded import RecordedCases
 from evalflow.importers.registry_evals import is_registry, read_registry, read_samples
 from evalflow.importers.scores import RecordedScores
-from evalflow.importers.sources import LARGEST_FILE, expect_object, read_document, read_objects, read_rows
+from evalflow.importers.sources import (
+    LARGEST_FILE,
+    begins_with,
+    leave_document_keys,
+    objects,
+    read_document,
+    read_objects,
+    read_rows,
+)
+from evalflow.importers.verdicts import Verdicts
 from evalflow.jsonvalues import as_list, as_map
 from evalflow.paths import shown
 
 PARTS = ("graders", "cases", "checks", "scores")
-_UUID = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 _NEXT = "put it into a folder with its items, and import the folder"
+_WHOLE = "it is about the whole file, not about a case"
 
 
 _Tables = Mapping[str, Iterator[SourceRow]]
@@ -54,43 +67,50 @@ class _Archive:
     source: ImportSource
     imported: ImportedConfig
     scores: RecordedScores
+    verdicts: defaultdict[str, Verdicts] = field(default_factory=lambda: defaultdict(Verdicts))
     graders: list[Grader] = field(default_factory=list[Grader])
+    limits: dict[str, float] = field(default_factory=dict[str, float])
     checks: dict[str, str] = field(default_factory=dict[str, str])
-    columns: dict[str, tuple[int, int]] = field(default_factory=dict[str, "tuple[int, int]"])
+    tables: dict[str, RecordedCases] = field(default_factory=dict[str, RecordedCases])
 
     @property
     def ledger(self) -> Ledger:
         return self.imported.ledger
 
+    def leave(self, problem: Problem) -> None:
+        """List a row that is broken."""
+        self.ledger.leave("cases", "row", problem.where, problem.what, problem.hint)
+
 
 def read_openai_evals(source: ImportSource) -> ImportedConfig:
     """Import an archive of the API, a registry's YAML, or a file of samples; UserError if it is none of them."""
     path = source.path
+    ledger = Ledger(PARTS)
+    archive = _Archive(source, ImportedConfig(ledger=ledger), RecordedScores(ledger))
     if path.is_dir():
-        return _of_folder(source, path)
+        return _of_folder(archive, path)
     source.expect_file()
     if path.suffix.lower() in (".yaml", ".yml"):
         return read_registry(source, path)
     if path.suffix.lower() != ".json":
-        first = next(read_rows(path)).data
-        if is_registry(first):
+        first = next(read_rows(path, lambda _broken: None), None) or next(read_rows(path))
+        if is_registry(first.data):
             return read_samples(source, path)
-        if "item" not in first and "datasource_item" not in first:
-            what = f"its first line has none of item, datasource_item, input: {', '.join(list(first)[:8])}"
-            raise UserError(Problem(f"it is no data of an eval: {what}", f"{shown(path)}:1"))
-        return _of_items(source, path, None)
-    if path.stat().st_size > LARGEST_FILE:
-        return _of_items(source, path, None)
-    document = read_document(path)
-    if isinstance(document, LocatedList):
-        return _of_items(source, path, None)
+        if "item" not in first.data and "datasource_item" not in first.data:
+            what = f"its first line has none of item, datasource_item, input: {', '.join(list(first.data)[:8])}"
+            raise UserError(Problem(f"it is no data of an eval: {what}", first.where))
+        return _imported(archive, path, Columns({}, shown(path)), {"": read_rows(path, archive.leave)})
+    document = None if path.stat().st_size > LARGEST_FILE else read_document(path)
+    if document is None or isinstance(document, LocatedList):
+        return _imported(archive, path, Columns({}, shown(path)), {"": _items_in(archive, path)})
     if not isinstance(document, LocatedMap) or not {"testing_criteria", "eval", "data"} & set(document):
         hint = "it needs testing_criteria, or eval, rows and runs, or the data of output items"
         raise UserError(Problem("it is no archive of OpenAI's evals", shown(path), hint))
-    return _of_items(source, path, document)
+    root = Columns(document, shown(path))
+    return _imported(archive, path, root, _tables(archive, path, root))
 
 
-def _of_folder(source: ImportSource, folder: Path) -> ImportedConfig:
+def _of_folder(archive: _Archive, folder: Path) -> ImportedConfig:
     """An eval with the files of its items, all in one folder."""
     files = sorted(path for path in folder.iterdir() if path.suffix.lower() in (".json", ".jsonl"))
     small = [path for path in files if path.suffix.lower() == ".json" and path.stat().st_size <= LARGEST_FILE]
@@ -101,114 +121,108 @@ def _of_folder(source: ImportSource, folder: Path) -> ImportedConfig:
         hint = "one .json with testing_criteria, and its items in .jsonl or .json"
         raise UserError(Problem(f"the folder has {len(evals)} evals in {len(files)} files", shown(folder), hint))
     path = next(iter(evals))
-    declared = evals[path]
     others = [one for one in files if one != path]
-    tables = {one.stem if len(others) > 1 else "": _streamed(one, one in small) for one in others}
-    return _imported(source, path, declared, tables)
+    tables = {one.stem if len(others) > 1 else "": _items_in(archive, one) for one in others}
+    return _imported(archive, path, Columns(evals[path], shown(path)), tables)
 
 
-def _of_items(source: ImportSource, path: Path, document: LocatedMap | None) -> ImportedConfig:
-    declared: Mapping[str, Any] = {} if document is None else as_map(document.get("eval", document))
-    return _imported(source, path, declared, _tables(path, document))
+def _items_in(archive: _Archive, path: Path) -> Iterator[SourceRow]:
+    """The items of a file: its lines, the objects of its list, or those of its `data`."""
+    if path.suffix.lower() != ".json" or begins_with(path, b"["):
+        return read_rows(path, archive.leave)
+    leave_document_keys(path, document_keys(path), ("data",), archive.ledger)
+    return read_objects(path, "data", broken=archive.leave)
 
 
-def _imported(source: ImportSource, path: Path, declared: Mapping[str, Any], tables: _Tables) -> ImportedConfig:
-    ledger = Ledger(PARTS)
-    archive = _Archive(source, ImportedConfig(ledger=ledger), RecordedScores(ledger))
+def _imported(archive: _Archive, path: Path, root: Columns, tables: _Tables) -> ImportedConfig:
+    source, imported = archive.source, archive.imported
+    declared = root.child("eval") if "eval" in root else root
     _read_graders(archive, declared, shown(path))
     with ExitStack() as stack:
         for key, items in tables.items():
-            option = source.name if key == "" else key_for(f"{source.name} {key}", archive.columns, "dataset")
-            _write(archive, stack.enter_context(source.rows(archive.imported, option)), option, items)
-    if not any(total for total, _ in archive.columns.values()):
-        raise UserError(Problem("it has no items, only how they are graded", shown(path), _NEXT))
-    _declare(archive, declared, shown(path))
-    return archive.imported
+            option = source.name if key == "" else key_for(f"{source.name} {key}", archive.tables, "dataset")
+            file = stack.enter_context(source.rows(imported, option))
+            archive.tables[option] = RecordedCases(
+                imported, file, file, "OpenAI", "openai", None, archive.scores, archive.verdicts
+            )
+            _write(archive, archive.tables[option], items)
+    if not any(table.file.count for table in archive.tables.values()):
+        raise archive.ledger.nothing_taken(
+            Problem("it has no items, only how they are graded", shown(path), _NEXT), "cases"
+        )
+    _declare(archive, str(declared.get("name") or f"Items of {shown(path)}."), shown(path))
+    for one in (root, declared):
+        one.leave(_WHOLE, *one.names)
+    root.close(archive.ledger)
+    return imported
 
 
-def _tables(path: Path, document: LocatedMap | None) -> _Tables:
+def _tables(archive: _Archive, path: Path, root: Columns) -> _Tables:
     """The items of each run, by its name; the plain rows of an archive where there is no run."""
-    if document is None or "data" in document:
-        return {"": _streamed(path, document is not None)}
-    runs = document.get("runs")
-    found: dict[str, Iterator[SourceRow]] = {}
-    for number, run in enumerate(as_list(runs)):
-        known: Mapping[str, Any] = as_map(run)
-        about: Any = known.get("run")
-        name = str(cast("Mapping[str, Any]", about).get("name") or number + 1) if isinstance(about, Mapping) else ""
-        items: Any = known.get("output_items")
-        listed: Any = cast("Mapping[str, Any]", items).get("data") if isinstance(items, Mapping) else items
-        key = name if len(cast("list[Any]", runs)) > 1 else ""
-        found[key if key not in found else f"{key} {number + 1}"] = _listed(listed, shown(path))
-    return found or {"": _listed(document.get("rows"), shown(path))}
+    if root.get("data") is not None:
+        return {"": read_objects(path, "data", broken=archive.leave)}
+    runs, found = root.children("runs"), dict[str, Iterator[SourceRow]]()
+    for number, run in enumerate(runs):
+        about, items = run.child("run"), run.get("output_items")
+        listed = as_map(items).get("data") if isinstance(items, Mapping) else items
+        name = str(about.get("name") or number + 1)
+        about.leave(_WHOLE, *about.names)
+        key = name if len(runs) > 1 else ""
+        found[key if key not in found else f"{key} {number + 1}"] = _listed(archive, listed, shown(path))
+    rows = root.get("rows")
+    if found:
+        _leave_rows(archive, rows, runs, shown(path))
+        return found
+    return {"": _listed(archive, rows, shown(path))}
 
 
-def _streamed(path: Path, below_data: bool) -> Iterator[SourceRow]:
-    return read_objects(path, "data") if below_data else read_rows(path)
+def _listed(archive: _Archive, items: Any, file: str) -> Iterator[SourceRow]:
+    at: Callable[[int], str] = items.at if isinstance(items, LocatedList) else lambda number: f"{file}[{number}]"
+    return objects(((item, at(number)) for number, item in enumerate(as_list(items))), archive.leave)
 
 
-def _listed(items: Any, file: str) -> Iterator[SourceRow]:
-    for number, item in enumerate(as_list(items)):
-        yield expect_object(item, items.at(number) if isinstance(items, LocatedList) else f"{file}[{number}]")
+def _leave_rows(archive: _Archive, rows: Any, runs: list[Columns], file: str) -> None:
+    """List the rows of an archive that no run has."""
+    listed = as_list(rows)
+    asked: set[str] = set()
+    for run in runs if listed else ():
+        items: Any = run.peek("output_items")
+        for one in as_list(as_map(items).get("data") if isinstance(items, Mapping) else items):
+            asked.add(json.dumps(item_of(as_map(one)), sort_keys=True))
+    for row in listed:
+        if json.dumps(item_of(as_map(row)), sort_keys=True) not in asked:
+            hint = "move `runs` out of a copy of the file, and import that as well"
+            archive.ledger.leave("cases", "row", place(row, file), "no run has an answer to it", hint)
 
 
-def _read_graders(archive: _Archive, declared: Mapping[str, Any], file: str) -> None:
-    criteria = declared.get("testing_criteria")
-    for number, one in enumerate(as_list(criteria)):
-        name = as_map(one).get("name") or number + 1
-        with archive.ledger.taking("graders", f"grader {name}", place(one, file)):
-            archive.graders.append(grader_of(one))
+def _read_graders(archive: _Archive, declared: Columns, file: str) -> None:
+    for number, one in enumerate(as_list(declared.get("testing_criteria"))):
+        known = Columns(as_map(one), place(one, file), "testing_criteria.")
+        name, limit = str(known.peek("name") or number + 1), passes_at(known)
+        if limit is not None:
+            archive.limits[name] = limit
+        with archive.ledger.taking("graders", f"grader {name}", known.where):
+            archive.graders.append(grader_of(known))
+            known.close(archive.ledger)
 
 
-def _write(archive: _Archive, file: DataFile, option: str, items: Iterator[SourceRow]) -> None:
-    answered = failed = 0
+def _write(archive: _Archive, cases: RecordedCases, items: Iterator[SourceRow]) -> None:
     for source in items:
-        archive.ledger.found("cases")
-        row, where = source.data, source.where
-        item: Any = row.get("item", row.get("datasource_item"))
-        if not isinstance(item, Mapping):
-            archive.ledger.left("cases", "item", where, "it has neither item nor datasource_item", "give it one")
-            continue
-        known = dict(cast("Mapping[str, Any]", item))
-        sample: Any = row.get("sample")
-        case = {"id": str(file.count + 1), **_case(known, as_map(sample)), "vars": known}
-        case |= {"openai": scores} if (scores := archive.scores.read(_scores(row.get("results")), where)) else {}
-        checks = [check for grader in archive.graders if (check := _check(archive, grader, known, where))]
-        file.write({**case, "checks": checks} if checks else case)
-        answered += "answer" in case
-        failed += "failure" in case
-    archive.columns[option] = (file.count - (failed if answered else 0), answered)
+        row = Columns(source.data, source.where)
+        scores: list[tuple[str, Any]] = []
+        for score in read_scores(row):
+            scores.append((score.name, score.value))
+            if score.number is not None:
+                archive.verdicts[score.name].add(
+                    score.number, archive.limits.get(score.name), score.passed, source.where
+                )
+        cases.take(row, partial(_case, archive, row), scores)
 
 
-def _case(item: Mapping[str, Any], sample: Mapping[str, Any]) -> dict[str, Any]:
-    error = sample.get("error")
-    asked = [as_map(one) for one in as_list(sample.get("input"))]
-    messages = [
-        {"role": str(one["role"]), "content": str(one["content"])}
-        for one in asked
-        if isinstance(one.get("content"), str) and "role" in one
-    ]
-    question = question_of(item, "")
-    found: dict[str, Any] = {"messages": messages} if _is_conversation(messages) else {"question": question}
-    text = sample.get("output_text")
-    said = as_list(sample.get("output"))
-    last: Any = said[-1] if said else None
-    answer = text if text is not None else as_map(last).get("content", last)
-    if answer is not None:
-        return {**found, "answer": answer if isinstance(answer, str) else output_text(answer)}
-    message = as_map(error).get("message")
-    return {**found, "failure": str(message)} if message else found
-
-
-def _is_conversation(messages: Sequence[Mapping[str, Any]]) -> bool:
-    turns = [message["role"] for message in messages if message["role"] not in ("system", "developer")]
-    known = {"system", "user", "assistant"} >= {message["role"] for message in messages}
-    return known and bool(turns) and turns[-1] == "user" and turns[0] == "user"
-
-
-def _scores(declared: Any) -> Iterator[tuple[str, Any]]:
-    for known in map(as_map, as_list(declared)):
-        yield _UUID.sub("", str(known.get("name") or "score")), known.get("score", known.get("passed"))
+def _case(archive: _Archive, row: Columns) -> dict[str, Any]:
+    case = case_of(row, archive.ledger)
+    checks = [check for one in archive.graders if (check := _check(archive, one, case["vars"], row.where))]
+    return {**case, "checks": checks} if checks else case
 
 
 def _check(archive: _Archive, grader: Grader, item: Mapping[str, Any], where: str) -> dict[str, Any] | None:
@@ -228,36 +242,53 @@ def _check(archive: _Archive, grader: Grader, item: Mapping[str, Any], where: st
     return {"identifier": identifier, "params": params}
 
 
-def _declare(archive: _Archive, declared: Mapping[str, Any], file: str) -> None:
+def _declare(archive: _Archive, about: str, file: str) -> None:
     imported, name = archive.imported, archive.source.name
-    about = str(declared.get("name") or f"Items of {file}.")
     chosen: list[str] = []
     if archive.checks:
         chosen.append(name)
         imported.metrics[name] = checks_option({key: {"type": kind} for key, kind in archive.checks.items()}, about)
-    models: set[str] = set()
+    asking: dict[str, Grader] = {}
     for grader in archive.graders:
         if grader.check is None:
             key = key_for(f"{name} {grader.name}", imported.metrics, "metric")
             imported.prompts[f"{name}/{key}.jinja"] = grader.prompt
             imported.metrics[key] = {**grader.metric, "prompt": f"{name}/{key}.jinja"}
-            models |= {grader.model} if grader.model else set()
+            asking[key] = grader
             chosen.append(key)
     for label, score in archive.scores.keys.items():
         key = key_for(f"{name} {score} recorded", imported.metrics, "metric")
+        rule = archive.verdicts[label].rule("higher_is_better")
+        archive.verdicts[label].list_unread(label, rule, archive.ledger, file)
         about_score = f"The score that OpenAI's grader gave the recorded answer: {label}."
-        imported.metrics[key] = recorded_option(f"openai.{score}", about_score)
+        option = recorded_option(f"openai.{score}", about_score, threshold=rule[1])
+        imported.metrics[key] = {**option, "direction": rule[0] or "higher_is_better"}
         chosen.append(key)
-    for option, (total, answered) in archive.columns.items():
+    for option, table in archive.tables.items():
+        answered = table.answered
+        total = table.file.count - (table.recorded - answered if answered else 0)
         imported.datasets[option] = dataset_option(option, about, name=name)
         experiment = experiment_option(option, chosen or ["relevance"], generate_for(answered, total))
         imported.experiments[option] = experiment
-    if len(models) == 1:
-        judged_by(imported, f"{name}_judge", "openai", {"model": next(iter(models)), "api_key_env": "OPENAI_API_KEY"})
-    elif not any(metric["kind"] == "rubric" for metric in imported.metrics.values()):
+    if not _choose_judge(archive, asking) and chosen:
         imported.unjudged |= set(imported.experiments)
     if not chosen:
         imported.notes.append("the file has no graders: the experiment has metric=relevance; choose your own")
+
+
+def _choose_judge(archive: _Archive, graders: Mapping[str, Grader]) -> bool:
+    """Write the judge that most graders ask, and list the others; whether any grader asks one."""
+    counted = Counter(json.dumps(one.judge, sort_keys=True) for one in graders.values() if one.judge)
+    if counted:
+        most = counted.most_common(1)[0][0]
+        values = {**json.loads(most), "api_key_env": "OPENAI_API_KEY"}
+        judged_by(archive.imported, f"{archive.source.name}_judge", "openai", values)
+        for key, grader in graders.items():
+            if grader.judge and json.dumps(grader.judge, sort_keys=True) != most:
+                hint = f"write `judge: {json.dumps(grader.judge)}` into conf/metric/{key}.yaml"
+                what = f"the judge {grader.judge['model']} of grader {grader.name}"
+                archive.ledger.leave("judges", what, grader.where, "the experiment has one judge, that of others", hint)
+    return bool(graders)
 
 
 def checks_option(custom: Mapping[str, Any], about: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from os.path import commonpath
@@ -177,14 +177,28 @@ def read_document(path: Path) -> Any:
 
 
 def read_objects(
-    path: Path, place: str, scalars: Mapping[str, Callable[[Any], None]] | None = None
+    path: Path,
+    place: str,
+    scalars: Mapping[str, Callable[[Any], None]] | None = None,
+    broken: Callable[[Problem], None] | None = None,
 ) -> Iterator[SourceRow]:
-    """The objects of a list in a JSON file of any size, one at a time; UserError for an item that is none.
+    """The objects of a list in a JSON file of any size, one at a time.
 
-    `place` leads to the list, such as `results.results`; `scalars` as of `streamed_items`.
+    `place` leads to the list, such as `results.results`; `scalars` as of `streamed_items`, `broken` as of `objects`.
     """
-    for number, item in enumerate(streamed_items(path, f"{place}.item", scalars or {})):
-        yield expect_object(item, f"{shown(path)}:{place}[{number}]")
+    items = enumerate(streamed_items(path, f"{place}.item", scalars or {}))
+    return objects(((item, f"{shown(path)}:{place}[{number}]") for number, item in items), broken)
+
+
+def objects(items: Iterable[tuple[Any, str]], broken: Callable[[Problem], None] | None = None) -> Iterator[SourceRow]:
+    """The items that are objects, each with its place. One that is none goes to `broken`, by default as a UserError."""
+    for item, where in items:
+        if isinstance(item, dict):
+            yield SourceRow(where, cast("dict[str, Any]", item))
+        elif broken is None:
+            raise UserError(Problem("it is no object", where))
+        else:
+            broken(Problem("it is no object", where))
 
 
 def leave_document_keys(path: Path, keys: Mapping[str, bool], read: Collection[str], ledger: Ledger) -> None:
@@ -194,13 +208,6 @@ def leave_document_keys(path: Path, keys: Mapping[str, bool], read: Collection[s
             ledger.take_column(name)
         elif has_value:
             ledger.leave_column(name, shown(path), "it is about the whole file, not about a case")
-
-
-def expect_object(item: Any, where: str) -> SourceRow:
-    """The item of a list as a row; UserError if it is no object."""
-    if not isinstance(item, dict):
-        raise UserError(Problem("it is no object", where))
-    return SourceRow(where, cast("dict[str, Any]", item))
 
 
 def begins_with(path: Path, marks: bytes | tuple[bytes, ...]) -> bool:

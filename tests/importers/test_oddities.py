@@ -116,6 +116,16 @@ def giskard(row: Row) -> Row:
     return {"interactions": [one], "status": "active", **row}
 
 
+def output_item(row: Row) -> Row:
+    """An output item of a run of OpenAI's evals."""
+    chat = row.pop("chat", None)
+    names = ("id", "question", "reference", "contexts")
+    item = {name: row.pop(name) for name in names if name in row}
+    said = {"output_text": row.pop("answer", None), **({"input": chat} if chat else {})}
+    scores = [{"name": "good", "score": row.pop("score", 1), "passed": True, "why": "why"}]
+    return {"item": item, "sample": said, "results": scores, **row}
+
+
 def turns(row: Row) -> Row:
     """A conversational test case of deepeval."""
     asked = row.pop("chat", None) or [{"role": "user", "content": row.pop("question", None)}]
@@ -144,6 +154,8 @@ IMPORTERS: Mapping[str, tuple[str, Callable[[Row], Row], str]] = {
     "langsmith": ("langsmith", langsmith, "json"),
     "lm-eval": ("lm-eval", harness, "jsonl"),
     "mlflow": ("mlflow", mlflow, "json"),
+    "openai-evals": ("openai-evals", output_item, "jsonl"),
+    "openai-evals registry": ("openai-evals", renamed(question="input", reference="ideal"), "jsonl"),
     "phoenix": ("phoenix", phoenix, "jsonl"),
     "ragas": (
         "ragas",

@@ -63,7 +63,9 @@ def test_an_archive_has_graders_items_and_scores(tmp_path: Path) -> None:
     found = read(written(tmp_path / "x.json", {"eval": EVAL, "rows": [ROW], "runs": runs}))
     assert counts(found)["graders"] == (6, 4, 2)
     [case] = rows(found, "old_a")
-    assert (case["messages"], case["answer"], case["vars"]) == ([{"role": "user", "content": "Classify"}], "A", ITEM)
+    assert (case["messages"], case["answer"], case["vars"]) == (
+        [{"role": "user", "content": "Classify"}], "A", {**ITEM, "status": "pass", "results": OUTPUT["results"]},
+    )  # fmt: skip
     assert case["openai"] == {"exact": 1.0}
     assert case["checks"] == [
         {"identifier": "exact", "params": {"op": "equals", "value": "Hardware", "normalize": None}},
@@ -103,7 +105,7 @@ def test_output_items_are_answers_and_scores(tmp_path: Path) -> None:
         ("x.json", "", "the file is empty"),
         ("x.json", json.dumps({"data": [OUTPUT]})[:-30], "broken JSON"),
         ("x.jsonl", json.dumps({"a": 1}), "it is no data of an eval"),
-        ("x.jsonl", json.dumps(ROW) + '\n{"item"', "x.jsonl:2: broken JSON"),
+        ("x.jsonl", '{"item"', "x.jsonl:1: broken JSON"),
         ("x.yaml", "a: 1", "no YAML of the registry"),
         ("x.json", {"data": [1]}, "it is no object"),
     ],
@@ -111,3 +113,95 @@ def test_output_items_are_answers_and_scores(tmp_path: Path) -> None:
 def test_bad_files_are_refused_in_words(tmp_path: Path, name: str, content: Any, said: str) -> None:
     with pytest.raises(UserError, match=said):
         read(written(tmp_path / name, content))
+
+
+def test_each_key_of_a_row_is_kept_or_listed_and_broken_rows_are_listed(tmp_path: Path) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "book", "arguments": '{"hall": "B"}'}}
+    sample = {
+        "input": [{"role": "developer", "content": "Be brief."},
+                  {"role": "user", "content": [{"type": "input_text", "text": "Book a hall"}]}],
+        "output": [{"role": "assistant", "content": None, "tool_calls": [call]},
+                   {"role": "assistant", "content": "B."}],
+        "finish_reason": "stop", "usage": {"total_tokens": 31},
+    }  # fmt: skip
+    graded = {"name": "exact", "type": "string_check", "score": 1, "passed": True, "sample": {"model": "gpt-4.1"}}
+    good = {"item": {**ITEM, "id": "t-7"}, "sample": sample, "results": [graded], "created_at": 17}
+    lines = [
+        json.dumps(good), '{"item"', "[1]", json.dumps({"item": "text"}), json.dumps({"item": {"n": 3}}),
+        json.dumps({"item": ITEM, "sample": {"output_text": {"a": 1}}}),
+    ]  # fmt: skip
+    found = read(written(tmp_path / "x.jsonl", "\n".join(lines)))
+    [case] = rows(found)
+    assert [turn["role"] for turn in case["messages"]] == ["developer", "user"]
+    assert (case["id"], case["answer"], case["finish_reason"]) == ("t-7", "B.", "stop")
+    assert case["actual"] == [{"name": "book", "arguments": {"hall": "B"}}]
+    kept = case["vars"]
+    assert (kept["label"], kept["sample"]["usage"], kept["created_at"]) == ("Hardware", {"total_tokens": 31}, 17)
+    assert kept["results"] == [graded]
+    assert counts(found)["cases"] == (6, 1, 5)
+    reasons = " ".join(one.reason for one in found.ledger.left_out)
+    for said in ("broken JSON", "neither item nor datasource_item", "it asks nothing", "output_text is an object"):
+        assert said in reasons
+
+
+def test_old_scores_pass_where_their_grader_let_them(tmp_path: Path) -> None:
+    def output(score: float, tone: float) -> dict[str, Any]:
+        results = [
+            {"name": "exact", "score": score, "passed": score == 1},
+            {"name": "Tone", "score": tone, "passed": tone >= 4},
+        ]
+        return {**OUTPUT, "results": results}
+
+    rows_of = [output(1, 5), output(0, 3), output(1, 4)]
+    found = read(written(tmp_path / "x.json", {"eval": EVAL, "runs": [{"output_items": rows_of}]}))
+    assert found.metrics["old_exact_recorded"]["threshold"] == 1.0
+    assert found.metrics["old_tone_recorded"]["threshold"] == 4.0
+
+
+def test_keys_of_the_archive_are_listed_and_rows_without_an_answer_too(tmp_path: Path) -> None:
+    archive = {
+        "eval": {**EVAL, "metadata": {"team": "desk"}}, "rows": [ROW, {"item": {"text": "My mouse"}}],
+        "runs": [{"run": {"name": "june", "model": "gpt-4o"}, "output_items": [OUTPUT]}], "exported_by": "Ana",
+    }  # fmt: skip
+    found = read(written(tmp_path / "x.json", archive))
+    listed = [one.what for one in found.ledger.left_out]
+    for name in ("eval.metadata", "eval.data_source_config", "runs[0].run.model", "exported_by"):
+        assert f"column {name}" in listed
+    assert [one.reason for one in found.ledger.left_out if one.part == "cases"] == ["no run has an answer to it"]
+
+
+def test_models_and_their_settings_are_the_judge_and_other_models_are_listed(tmp_path: Path) -> None:
+    def tone(name: str, model: str, **more: Any) -> dict[str, Any]:
+        return {"type": "score_model", "name": name, "model": model, "input": ANSWER, **more}
+
+    settings = {"sampling_params": {"temperature": 0.2, "seed": 3, "max_completions_tokens": 90}}
+    criteria = [tone("a", "m1", **settings), tone("b", "m1", **settings), tone("c", "m2", colour="red")]
+    found = read(written(tmp_path / "x.json", {"testing_criteria": criteria, "data": [ROW]}))
+    judge = found.judges["old_judge"]
+    assert (judge["model"], judge["temperature"]) == ("m1", 0.2)
+    assert judge["parameters"] == {"seed": 3, "max_completion_tokens": 90}
+    listed = {one.what: one.hint for one in found.ledger.left_out}
+    assert listed["the judge m2 of grader c"] == 'write `judge: {"model": "m2"}` into conf/metric/old_c.yaml'
+    assert "column testing_criteria.colour" in listed
+
+
+@pytest.mark.parametrize(
+    ("given", "reference", "operation", "rule"),
+    [
+        ("{{item.label}}", ANSWER, "eq", {"op": "equals", "value": "Hardware"}),
+        ("{{ sample.output_json.kind[0] }}", "{{item.label}}", "ilike",
+         {"op": "jsonpath", "path": "$.kind[0]", "rule": {"op": "contains", "case_sensitive": False}}),
+        ("{{item.label}}", ANSWER, "like", None),
+        (ANSWER, ANSWER, "eq", None),
+    ],
+)  # fmt: skip
+def test_string_checks_are_rules_about_the_answer_or_its_json(
+    tmp_path: Path, given: str, reference: str, operation: str, rule: Any
+) -> None:
+    one = {"type": "string_check", "name": "n", "input": given, "reference": reference, "operation": operation}
+    found = read(written(tmp_path / "x.json", {"testing_criteria": [one], "data": [ROW]}))
+    params = rows(found)[0].get("checks", [{"params": None}])[0]["params"]
+    assert (params is None) == (rule is None)
+    if rule:
+        inner = params.get("rule", {})
+        assert {**params, **({"rule": {**inner, **rule["rule"]}} if "rule" in rule else rule)} == params

@@ -31,7 +31,7 @@ from evalflow.importers.located import place
 from evalflow.importers.nunjucks import rendered_variables
 from evalflow.importers.promptfoo.asserts import AssertionReader, name_of
 from evalflow.importers.promptfoo.checks import CheckWriter
-from evalflow.importers.sources import SourceFolder, expect_object, read_document, read_objects, read_rows
+from evalflow.importers.sources import SourceFolder, objects, read_document, read_objects, read_rows
 from evalflow.jsonvalues import as_list, as_map, as_number
 from evalflow.paths import shown
 
@@ -97,7 +97,7 @@ def _rows(path: Path) -> Iterator[SourceRow]:
     if path.suffix.lower() in (".yaml", ".yml"):
         results = as_map(as_map(read_document(path)).get("results"))
         _expect_version(results.get("version"), path)
-        return (expect_object(row, place(row, shown(path))) for row in as_list(results.get("results")))
+        return objects((row, place(row, shown(path))) for row in as_list(results.get("results")))
     return read_objects(path, "results.results", {"results.version": lambda at: _expect_version(at, path)})
 
 
