@@ -14,7 +14,7 @@ from evalflow.importers.columns import Columns
 from evalflow.importers.files import metric_option
 from evalflow.importers.ledger import COMMAND, Untranslatable
 from evalflow.importers.nunjucks import as_text
-from evalflow.jsonvalues import as_list, as_number
+from evalflow.jsonvalues import as_list, as_map, as_number
 
 _TAG = re.compile(r"\{\{-?\s*([^{}]*?)\s*-?\}\}")
 _COLUMN = re.compile(r"item((?:\.\w+|\[\d+\]|\[['\"][^'\"]+['\"]\])+)")
@@ -36,6 +36,7 @@ class Grader:
         metric: The YAML of a metric; `prompt` is its text.
         judge: The model that judges, with its settings, as keys of a judge; empty if it names none.
         where: Its place in the file.
+        expected: The columns that the answer is compared with.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Grader:
     prompt: str = ""
     judge: dict[str, Any] = field(default_factory=dict[str, Any])
     where: str = ""
+    expected: frozenset[str] = frozenset()
 
 
 def grader_of(declared: Columns) -> Grader:
@@ -87,13 +89,13 @@ def column_text(template: Any, item: Mapping[str, Any]) -> str:
 def prompt_of(messages: Any) -> str:
     """A grader's messages as a prompt in Jinja; the answer stands between delimiters that it cannot contain."""
     parts: list[str] = []
-    for message in cast("list[Any]", messages) if isinstance(messages, list) else [messages]:
-        content: Any = cast("Mapping[str, Any]", message).get("content") if isinstance(message, Mapping) else message
-        if isinstance(content, Mapping):
-            content = cast("Mapping[str, Any]", content).get("text")
-        if not isinstance(content, str):
-            raise Untranslatable("it judges images or other parts that are no text", "evalflow's judges read text")
-        parts.append(_TAG.sub(_in_jinja, content.replace("{%", "{ %").replace("{#", "{ #")))
+    for message in as_list(messages) or [messages]:
+        content: Any = as_map(message).get("content") if isinstance(message, Mapping) else message
+        for part in as_list(content) or [content]:
+            text = as_map(part).get("text") if isinstance(part, Mapping) else part
+            if not isinstance(text, str):
+                raise Untranslatable("it judges images or other parts that are no text", "evalflow's judges read text")
+            parts.append(_TAG.sub(_in_jinja, text.replace("{%", "{ %").replace("{#", "{ #")))
     return "\n\n".join(parts)
 
 
@@ -137,7 +139,13 @@ def _string_check(name: str, declared: Columns) -> Grader:
         rule = {**operation, "value": column_text(reference, item), "normalize": None}
         return "rule", {"op": "jsonpath", "path": f"${within[1]}", "rule": rule} if within else rule
 
-    return Grader(name, check)
+    return Grader(name, check, expected=_columns(reference))
+
+
+def _columns(template: Any) -> frozenset[str]:
+    """The columns that a template names."""
+    found = re.finditer(r"\bitem(?:\.(\w+)|\[['\"]([^'\"]+))", as_text(template))
+    return frozenset(one[1] or one[2] for one in found)
 
 
 def _names_answer(template: Any) -> bool:
@@ -156,7 +164,7 @@ def _text_similarity(name: str, declared: Columns) -> Grader:
         limit = {} if threshold is None else {"threshold": min(1.0, max(0.0, threshold))}
         return "semantic_similarity", {"reference": column_text(reference, item), **limit}
 
-    return Grader(name, check)
+    return Grader(name, check, expected=_columns(reference))
 
 
 def rubric_option(description: str, scale: Mapping[str, Any], threshold: float | None, prompt: str) -> dict[str, Any]:

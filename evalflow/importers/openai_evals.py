@@ -220,7 +220,8 @@ def _write(archive: _Archive, cases: RecordedCases, items: Iterator[SourceRow]) 
 
 
 def _case(archive: _Archive, row: Columns) -> dict[str, Any]:
-    case = case_of(row, archive.ledger)
+    expected = {column for grader in archive.graders for column in grader.expected}
+    case = case_of(row, archive.ledger, expected)
     checks = [check for one in archive.graders if (check := _check(archive, one, case["vars"], row.where))]
     return {**case, "checks": checks} if checks else case
 

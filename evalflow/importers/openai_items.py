@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,22 +52,25 @@ def read_scores(row: Columns) -> Iterator[GraderScore]:
         yield GraderScore(_UUID.sub("", str(one.get("name") or "score")), verdict if score is None else score, verdict)
 
 
-def case_of(row: Columns, ledger: Ledger) -> dict[str, Any]:
-    """The case of a row, with the columns of its item as variables; Untranslatable if it is none."""
+def case_of(row: Columns, ledger: Ledger, expected: Collection[str] = ()) -> dict[str, Any]:
+    """The case of a row, with the columns of its item as variables; Untranslatable if it is none.
+
+    `expected` are the columns that the answer is compared with, which are no part of the question.
+    """
     name = next((name for name in _ITEMS if name in row), "")
     item = parsed(row.peek(name))
     if not isinstance(item, Mapping):
         raise Untranslatable("it has neither item nor datasource_item that is an object", "give it one")
     row.get(name)
     known, sample = dict(as_map(item)), row.child("sample")
-    found: dict[str, Any] = {**_asked(known, sample, ledger), **_answer(sample, ledger), "vars": known}
+    found: dict[str, Any] = {**_asked(known, sample, ledger, expected), **_answer(sample, ledger), "vars": known}
     own = known.get("id")
     if not isinstance(own, str | int) or isinstance(own, bool):
         own = row.get("datasource_item_id")
     return found if own is None else {"id": own, **found}
 
 
-def _asked(item: Mapping[str, Any], sample: Columns, ledger: Ledger) -> dict[str, Any]:
+def _asked(item: Mapping[str, Any], sample: Columns, ledger: Ledger, expected: Collection[str]) -> dict[str, Any]:
     """The conversation that the model was sent, if it can be sent again; else the question among the columns."""
     declared = as_list(sample.peek("input"))
     if are_messages(declared) and declared[-1].get("role") == "user":
@@ -78,7 +81,7 @@ def _asked(item: Mapping[str, Any], sample: Columns, ledger: Ledger) -> dict[str
         if turns:
             sample.get("input")
             return {"messages": message_rows(turns)}
-    question = question_of(item, "")
+    question = question_of({name: value for name, value in item.items() if name not in expected}, "")
     if not question.strip():
         raise Untranslatable("it asks nothing: its item has no text", "give the item a column `question`")
     return {"question": question}

@@ -205,3 +205,22 @@ def test_string_checks_are_rules_about_the_answer_or_its_json(
     if rule:
         inner = params.get("rule", {})
         assert {**params, **({"rule": {**inner, **rule["rule"]}} if "rule" in rule else rule)} == params
+
+
+def test_what_the_answer_is_compared_with_is_no_part_of_the_question(tmp_path: Path) -> None:
+    one = {"type": "string_check", "name": "n", "input": ANSWER, "reference": "{{item['label']}}", "operation": "eq"}
+    item = {"kind": "Sort it: ", "ticket": "My mouse", "label": "Hardware"}
+    found = read(written(tmp_path / "x.json", {"testing_criteria": [one], "data": [{"item": item}]}))
+    assert rows(found)[0]["question"] == "Sort it:  My mouse"
+
+
+def test_texts_in_parts_are_a_prompt_and_images_are_not(tmp_path: Path) -> None:
+    def grader(*parts: Any) -> dict[str, Any]:
+        content = [{"role": "user", "content": [*parts]}]
+        return {"type": "score_model", "name": f"n{len(parts)}", "model": "m", "input": content}
+
+    text = {"type": "input_text", "text": ANSWER}
+    criteria = [grader(text), grader(text, {"type": "input_image", "image_url": "x"})]
+    found = read(written(tmp_path / "x.json", {"testing_criteria": criteria, "data": [ROW]}))
+    assert counts(found)["graders"] == (2, 1, 1)
+    assert found.prompts[found.metrics["old_n1"]["prompt"]].startswith('{{ answer | fenced("answer") }}')
