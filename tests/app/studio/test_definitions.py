@@ -176,7 +176,7 @@ def test_cases_are_paged_filtered_and_changed(space: Workspace) -> None:
 def test_wrong_rows_and_known_ids_are_refused_together(space: Workspace) -> None:
     datasets.create_dataset(space, "mine")
     with pytest.raises(UserError, match=r"rows:2") as refused:
-        cases.add_cases(space, "mine", [{"question": "q"}, {"question": 3}, {"question": "r", "tags": 5}])
+        cases.add_cases(space, "mine", [{"question": "q"}, {"question": [3]}, {"question": "r", "tags": 5}])
     assert len(refused.value.problems) == 2
     cases.add_cases(space, "mine", [{"id": "a", "question": "q"}])
     with pytest.raises(TakenError, match="'a'"):

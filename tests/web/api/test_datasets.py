@@ -48,7 +48,7 @@ def test_many_cases_are_tagged_and_deleted(api: Api) -> None:
 
 def test_all_cases_or_none_are_added(api: Api) -> None:
     assert api("POST", "/datasets", {"name": "none"}).status == 201
-    rows = [{"question": "Fine?"}, {"question": 3, "contexts": "x"}]
+    rows = [{"question": "Fine?"}, {"question": [3], "contexts": "x"}]
     answer = api("POST", "/datasets/none/cases", {"items": rows})
     assert answer.status == 422
     assert api("GET", "/datasets/none/cases").json["items"] == []
