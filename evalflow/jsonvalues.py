@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, time
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from evalflow.apart import within
 from evalflow.patterns import Pattern, compiled, expect_small
@@ -53,6 +53,27 @@ def parsed(text: bytes) -> Any:
     if overflows(text, value):
         raise Unusable("a number is too large; numbers end at about 1.8e308")
     return value
+
+
+class WrittenFloat(float):
+    """A number of a JSON text that remembers how it is written, since 250.10 is not the same text as 250.1."""
+
+    text: str
+
+    def __new__(cls, text: str) -> Self:
+        made = super().__new__(cls, text)
+        made.text = text
+        return made
+
+
+def refuse_constant(constant: str) -> Any:
+    """Refuse NaN and Infinity, which Python's decoder of JSON would take."""
+    raise ValueError(f"{constant} is not JSON")
+
+
+def as_written(text: bytes) -> Any:
+    """The value of a JSON text, with each float as it is written; ValueError as of `parsed`."""
+    return json.loads(mended(text), parse_float=WrittenFloat, parse_constant=refuse_constant)
 
 
 def mended(text: bytes) -> bytes:

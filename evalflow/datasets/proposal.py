@@ -71,6 +71,8 @@ def propose_fields(columns: Sequence[str]) -> dict[str, str]:
     several context columns the one with what was retrieved is taken. Turns beside a question are its history.
     """
     names = {_snake_case(column): column for column in reversed(columns)}
+    if "target_repeat" in names:  # a run's results, where the target is what was evaluated
+        names.pop("target", None)
     wanted = [name for name in USUAL if name not in columns and not (name == "question" and "messages" in columns)]
     proposed = {
         field: names[found]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
 from evalflow.config.extraction import Extraction
-from evalflow.jsonvalues import Path, is_too_deep, mended, written
+from evalflow.jsonvalues import Path, WrittenFloat, is_too_deep, mended, refuse_constant, written
 
 _FENCE = re.compile(r"```[\w-]*[ \t]*\n(.*?)```", re.DOTALL)
 _TRIED = 1000  # braces of a text that are tried in vain as the beginning of an object
@@ -66,25 +66,13 @@ def _blocks(text: str) -> Iterator[Any]:
     return (one for one in (_document(found[1]) for found in _FENCE.finditer(text)) if one is not None)
 
 
-class _Number(float):
-    """A number of a JSON text that remembers how it is written, since 250.10 is not the same text as 250.1."""
-
-    text: str
-
-
-def _number(text: str) -> _Number:
-    made = _Number(text)
-    made.text = text
-    return made
-
-
 def _as_text(value: Any) -> str:
-    return _as_json(value) if isinstance(value, dict | list | _Number) else written(value)
+    return _as_json(value) if isinstance(value, dict | list | WrittenFloat) else written(value)
 
 
 def _as_json(value: Any) -> str:
     """The JSON of a value, with its numbers as they were written."""
-    if isinstance(value, _Number):
+    if isinstance(value, WrittenFloat):
         return value.text
     if isinstance(value, list):
         return f"[{', '.join(map(_as_json, cast('list[Any]', value)))}]"
@@ -94,11 +82,7 @@ def _as_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _refused(constant: str) -> Any:
-    raise ValueError(f"{constant} is not JSON")
-
-
-_DECODER = json.JSONDecoder(parse_float=_number, parse_constant=_refused, strict=False)
+_DECODER = json.JSONDecoder(parse_float=WrittenFloat, parse_constant=refuse_constant, strict=False)
 
 
 def _document(text: str) -> Any:

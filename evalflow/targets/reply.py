@@ -13,7 +13,7 @@ from evalflow.config.schema import DatasetConfig, FieldSource
 from evalflow.config.targets import ContextsExtract, Extract, ReplyConfig, value_name
 from evalflow.contexts import contexts
 from evalflow.errors import TargetError
-from evalflow.jsonvalues import Path, Unusable, as_list, as_map, json_path, kind, parsed
+from evalflow.jsonvalues import Path, Unusable, WrittenFloat, as_list, as_map, as_written, json_path, kind, parsed
 from evalflow.llm.finish_reasons import finish_reason
 from evalflow.llm.thoughts import own_thoughts, split_parts
 from evalflow.records import Context, Usage
@@ -145,6 +145,8 @@ class ReplyReader:
                 raise TargetError("reported", f"the target reports an error: {failure}", excerpt(body))
             found = {name: self._value(name, reply, form) for name in _FORMS}
             usage, cost_usd = _taken(fields, found["actual"])
+            if isinstance(found["answer"], float):
+                found["answer"] = self._value("answer", as_written(body), form)
             thoughts, answer = _thoughts(found["answer"], fields)
             said = ParsedReply(
                 _text(answer),
@@ -287,6 +289,8 @@ def _parsed(body: bytes) -> Any:
     except ValueError as error:
         text = excerpt(body)
         page = " (a web page?)" if text[:1] == "<" else ""
+        if text.startswith(("data:", "event:")):
+            page = " (server-sent events? see target.stream)"
         what = f"the reply is no JSON{page}: {text}" if text else "the reply is empty"
         raise TargetError("malformed", what, text or None) from error
 
@@ -318,7 +322,7 @@ def _text(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool | int | float):
-        return json.dumps(value)
+        return value.text if isinstance(value, WrittenFloat) else json.dumps(value)
     raise ValueError(f"answer: expected text, got {kind(value)}")
 
 

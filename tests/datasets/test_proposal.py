@@ -44,6 +44,7 @@ from evalflow.datasets.proposal import USUAL, other_contexts, propose_fields
         (["conversation", "question"], {"history": "conversation"}),
         (["conversation", "history", "question"], {}),
         (["conversation"], {"messages": "conversation"}),
+        (["case_id", "target", "target_repeat", "question"], {"id": "case_id"}),
         ([], {}),
     ],
 )

@@ -53,6 +53,8 @@ def test_other_contexts_are_mapped() -> None:
 def test_what_is_no_object_is_the_field_that_is_generated() -> None:
     assert read("A") == ParsedReply("A")
     assert read(7) == ParsedReply("7")
+    assert read(b"250.10") == read(b'{"answer": 250.10}') == ParsedReply("250.10")
+    assert read(b'{"sum": [1.0, 1e3]}', answer="$.sum[1]") == ParsedReply("1e3")
     assert read(True, "actual") == ParsedReply(actual=True)
     assert read(["a", "b"], "actual") == ParsedReply(actual=["a", "b"])
 

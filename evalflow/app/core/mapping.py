@@ -19,6 +19,7 @@ from evalflow.datasets.profile import Profile, fields_by_column, in_words, shown
 from evalflow.datasets.proposal import other_contexts
 from evalflow.errors import Problem
 from evalflow.records import Case
+from evalflow.report.results_csv import ABOUT_ANSWER
 from evalflow.report.wording import literal, print_indented, print_lines, table_of
 
 MOST_ROWS = 20_000  # rows read for a profile
@@ -125,7 +126,8 @@ def _print_unmapped(console: Console, found: FileProfile, columns: Mapping[str, 
     lacks = "" if is_asked else "; none was recognised as the question"
     what = f"columns without a case field count for nothing unless a metric names them{lacks}"
     texts = _texts(found, others)
-    missing = next((name for name in ("question", "answer", "reference") if name not in mapped), "")
+    asked = {"question"} if is_asked else set[str]()
+    missing = next((name for name in ("question", "answer", "reference") if name not in mapped | asked), "")
     example = f"{missing}: {yaml_value(texts[0])}" if texts and missing else ""
     if example:
         what += f". To map one, under `fields` in {file}:"
@@ -138,4 +140,4 @@ def _texts(found: FileProfile, columns: Sequence[str]) -> list[str]:
     """The columns whose values are texts, and nothing that texts stand for."""
     typed = found.cases.read_as_text()
     kept = [one for one in columns if one in found.cases.variables and found.cases.variables[one].is_text]
-    return [one for one in kept if one not in typed]
+    return [one for one in kept if one not in typed and one not in ABOUT_ANSWER]
