@@ -136,7 +136,7 @@ def _record(value: Any, left: int) -> Any:
         return _fields({name: one for name, one in found.items() if one is not None}, left)
     if dataclasses.is_dataclass(value):
         return _fields({field.name: getattr(value, field.name) for field in dataclasses.fields(value)}, left)
-    if hasattr(type(value), "model_fields") and hasattr(value, "model_dump"):
+    if hasattr(cast("type[Any]", type(value)), "model_fields") and hasattr(value, "model_dump"):
         return _fields(value.model_dump(), left)
     if hasattr(value, "__attrs_attrs__"):
         return _fields({one.name: getattr(value, one.name) for one in value.__attrs_attrs__}, left)
