@@ -90,7 +90,7 @@ _MAX_DEPTH = 200
 _WINDOW = 4096
 # Any number longer than Python can read (4300 digits) contains an aligned block of this many digits.
 _DIGITS = 1024
-_BLOCK = 1 << 20
+_BLOCK = 1 << 17
 _LONGEST_WORD = len(b"Infinity")
 
 
@@ -130,7 +130,8 @@ def _mentions(path: Path, words: Sequence[bytes]) -> bool:
     with path.open("rb") as file:
         before = b""
         while block := file.read(_BLOCK):
-            if any(word in before + block for word in words):
+            window = before + block
+            if any(word in window for word in words):
                 return True
             before = block[-_LONGEST_WORD:]
     return False
