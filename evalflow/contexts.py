@@ -19,6 +19,7 @@ _LINE_END = re.compile(r"[ \t]+\n")
 _GAP = re.compile(r"\n{3,}")
 _BLOCKS = ("dl", "dt", "dd", "section", "details", "summary", "fieldset", "form")
 _PAGE = "page_content"  # of LangChain's documents
+_TEXTS = ("text", _PAGE, "content")
 _PATHS = ("path", "source", "url", "file_path")
 """Where the metadata of a document have its origin."""
 _PRINTED = re.compile(r"Document\(|page_content=['\"]")
@@ -59,6 +60,8 @@ def contexts(value: Any, to_text: Callable[[str], str] = html_text) -> tuple[Con
 
 def _in_text(text: str) -> Any:
     """The list or the single object that a text is, else the text itself."""
+    if not text.strip():
+        return []
     found = list_in(text)
     if found is not None:
         is_text = text.lstrip().startswith("(") and not all(isinstance(one, str | Mapping) for one in found)
@@ -72,7 +75,7 @@ def _in_text(text: str) -> Any:
                 return text
             hint = "write it as JSON: {text, title, path}"
             raise ValueError(f"a printed document that cannot be read: {error}; {hint}") from None
-        return value if any(key in as_map(value) for key in ("text", _PAGE, *_CHUNK)) else text
+        return value if any(key in as_map(value) for key in (*_TEXTS, *_CHUNK) if key != "title") else text
     return text
 
 
@@ -81,7 +84,7 @@ def _context(item: Any, index: int, to_text: Callable[[str], str]) -> Context:
     if not isinstance(item, Mapping):
         raise ValueError(f"{where}: expected text or an object, got {kind(item)}")
     chunk = cast("Mapping[str, Any]", item)
-    main = next((key for key in ("text", _PAGE) if key in chunk), None)
+    main = next((key for key in _TEXTS if key in chunk), None)
     if main is not None:
         text = chunk[main]
         if not isinstance(text, str):
@@ -91,8 +94,8 @@ def _context(item: Any, index: int, to_text: Callable[[str], str]) -> Context:
         title = _text(about, "title", at) if title is None else title
         path = next(filter(None, (_text(about, key, at) for key in _PATHS)), None) if path is None else path
         return Context(text, title, path)
-    if not any(key in chunk for key in _CHUNK):
-        forms = f"text, {{text, title, path}}, {{{_PAGE}, metadata}} or {{{', '.join(_CHUNK)}}}"
+    if not any(key in chunk for key in _CHUNK if key != "title"):
+        forms = f"text, {{text, title, path}}, {{{_PAGE}, metadata}}, {{content}} or {{{', '.join(_CHUNK)}}}"
         raise ValueError(f"{where}: expected {forms}, got the keys {', '.join(chunk) or '(none)'}")
     return Context(_chunk_text(chunk, where, to_text), _text(chunk, "title", where), _text(chunk, "exact_path", where))
 

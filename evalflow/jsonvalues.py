@@ -142,9 +142,23 @@ class Path:
     _query: JSONPath | CompoundJSONPath
 
     def value(self, value: Any) -> Any:
-        """The match if there can be one at most, else the list of all; None without a match."""
+        """The match if there can be one at most, else the list of all; None without one, but for an empty list."""
         found = self.matches(value)
-        return (found[0] if self.single else found) if found else None
+        if self.single:
+            return found[0] if found else None
+        return found or ([] if isinstance(value, Mapping) and self._is_of_nothing(value) else None)
+
+    def _is_of_nothing(self, value: Any) -> bool:
+        """Whether what the path leads through are empty lists alone, as `$.found[*].text` where nothing was found."""
+        from jsonpath import JSONPath
+
+        if not isinstance(self._query, JSONPath) or not self.plain:
+            return False
+        for end in range(len(self._query.segments)):
+            start = JSONPath(env=self._query.env, segments=self._query.segments[:end])
+            if (lists := start.findall(value)) and all(one == [] for one in lists):
+                return True
+        return False
 
     def matches(self, value: Any) -> list[Any]:
         """All matches; ValueError if it cannot be applied to this value, TooSlow if that takes too long."""

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalflow.contexts import contexts, html_text
+from evalflow.records import Context
 
 
 @pytest.mark.parametrize(
@@ -45,3 +46,13 @@ def test_absent_parts_of_a_chunk_leave_nothing_behind(chunk: dict[str, object], 
     (context,) = contexts([chunk])
     assert context.text == text
     assert context.title is None
+
+
+def test_a_text_under_content_and_a_blank_text() -> None:
+    assert contexts([{"content": "Parking is free.", "score": 0.5}]) == (Context("Parking is free."),)
+    assert contexts(" ") == ()
+
+
+def test_a_title_alone_is_not_the_text() -> None:
+    with pytest.raises(ValueError, match="got the keys title, body"):
+        contexts([{"title": "Parking", "body": "Parking is free."}])

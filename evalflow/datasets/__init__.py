@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -46,6 +47,7 @@ from evalflow.datasets.sources import (
 from evalflow.datasets.turns import Answers, each_turn, whole_conversation
 from evalflow.datasets.workbook import open_workbook, sheet_records, sheets
 from evalflow.errors import Problem, UserError
+from evalflow.jsonvalues import as_list, as_map
 from evalflow.paths import shown
 from evalflow.records import Case
 
@@ -85,7 +87,7 @@ class Builder:
             try:
                 values[name] = contexts(value, self.to_text) if name == "contexts" else CONVERTERS[name](value)
             except ValueError as error:
-                place, hint = self.fields.place(name, data), self._way_out(name)
+                place, hint = self.fields.place(name, data), self._way_out(name, value)
                 problems.append(Problem(f"{place}: {error}", row.where, hint))
         problems = problems or with_question(values, self.dataset, row.where)
         if not problems and not self.allow_irregular:
@@ -106,13 +108,19 @@ class Builder:
         source = self.fields.sources.get("question")
         return source is not None and source.column in row.data
 
-    def _way_out(self, name: str) -> str:
-        """How to do without a column that is of a field only by its name."""
+    def _way_out(self, name: str, value: Any) -> str:
+        """How to do without a column that is of a field only by its name, or where its texts can be told."""
+        if name == "contexts" and _NAME.fullmatch(column := self.fields.sources[name].column or ""):
+            parts = (part for one in as_list(value) for part in as_map(one).items())
+            if key := next((key for key, text in parts if isinstance(text, str) and _NAME.fullmatch(key)), None):
+                path = f"$.{column}[*].{key}"
+                return f"say where the texts are: '++dataset.{self.dataset}.fields.contexts=\"{path}\"'"
         by_name = name == "history" and name in self.fields.sources and self.fields.sources[name].column == name
         return f"leave the column out: ++dataset.{self.dataset}.fields.history=null" if by_name else ""
 
 
 MAX_PROBLEMS = 20
+_NAME = re.compile(r"[A-Za-z_]\w*")
 _ASKED = ("question", "messages", "history", "scenario")
 
 _READERS: Mapping[Format, Callable[[Path], Table]] = {

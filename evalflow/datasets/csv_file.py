@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -22,12 +23,13 @@ from evalflow.datasets.sources import (
 from evalflow.errors import Problem
 from evalflow.paths import shown
 
-_DELIMITERS = (",", ";", "\t")
+_DELIMITERS = (",", ";", "\t", "|")
+_QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _ENCODING = "save it as UTF-8; in Excel, as “CSV UTF-8”"
 
 
 def open_csv(path: Path) -> Table:
-    """Open the file as a table of text cells, empty ones absent; the separator may also be a semicolon or a tab."""
+    """Open the file as a table of text cells, empty ones absent; separated by commas, semicolons, tabs or pipes."""
     halves = Halves()
     return Table(_rows(path, halves), cells=True, halves=halves)
 
@@ -70,7 +72,7 @@ class _Lines:
 
 def _reader(lines: _Lines, path: Path) -> Iterator[list[str]]:
     with path.open(encoding="utf-8-sig", errors="replace") as file:
-        header = file.readline(MAX_RECORD)
+        header = _QUOTED.sub("", file.readline(MAX_RECORD))
     csv.field_size_limit(MAX_RECORD)  # the default of 128 KiB is less than a document
     return csv.reader(lines, delimiter=max(_DELIMITERS, key=header.count), strict=True)
 

@@ -12,8 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
+from evalflow.datasets.fields import FIELDS
 from evalflow.datasets.halves import Halves, MendedStream
 from evalflow.datasets.nan_literals import NanFilter, without_nan
+from evalflow.datasets.proposal import USUAL
 from evalflow.datasets.sources import MAX_RECORD, SourceRow, Table, Unreadable, parse_json, record, too_large, too_long
 from evalflow.errors import Problem, UserError
 from evalflow.jsonvalues import kind
@@ -83,6 +85,11 @@ def _objects(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 # In the form with inputs and outputs, an output is an example of a good answer.
 ALIASES = {"input": "question", "output": "reference"}
+# Keys under which an object without a column of a case has its rows, beside `data`.
+_ROWS = ("cases", "rows", "examples", "items", "records", "samples", "test_cases", "testCases")
+_OF_ONE_CASE = {*FIELDS, *USUAL["question"], *USUAL["answer"]}
+_IN_A_LIST = "put the rows in a list: [{...}, {...}]"
+_OF_PANDAS = "write the frame with to_json(..., orient='records')"
 # A broken file up to this size is parsed again in one piece, to find the line of the error.
 LOCATE_UP_TO = 64 * 2**20
 # The nesting limit of JSON Lines.
@@ -142,6 +149,8 @@ def _form(path: Path, null_infinity: bool = False) -> _Form | Problem:
     import ijson  # pyright: ignore[reportMissingTypeStubs]
 
     data = outputs = None
+    keys: set[str] = set()
+    lists: list[str] = []
     with _open(path, null_infinity) as file:
         events: Iterator[tuple[str, str, Any]] = ijson.parse(file)
         _, first, value = next(events)
@@ -150,6 +159,10 @@ def _form(path: Path, null_infinity: bool = False) -> _Form | Problem:
         if first != "start_map":
             return Unreadable(f"expected a list of objects, got {kind(value)}", shown(path))
         for prefix, event, value in events:
+            if not prefix and event == "map_key":
+                keys.add(value)
+            elif event == "start_map" and prefix.removesuffix(".item") in _ROWS and prefix not in lists:
+                lists.append(prefix)
             if prefix == "data" and not event.startswith("end"):
                 data = event
             elif prefix == "config.example_outputs":
@@ -158,12 +171,10 @@ def _form(path: Path, null_infinity: bool = False) -> _Form | Problem:
                 break
     file_name = shown(path)
     if data is None and outputs is None:
-        return _Form("")
+        return _Form(lists[0] if len(lists) == 1 and keys.isdisjoint(_OF_ONE_CASE) else "")
     if data != "start_array":
-        hint = "put the rows in a list: [{...}, {...}]"
-        return Unreadable(
-            "expected a list of objects, or an object with its rows in a list under `data`", file_name, hint
-        )
+        what = "expected a list of objects, or an object with its rows in a list under `data`"
+        return Unreadable(what, file_name, _IN_A_LIST)
     if outputs is not None and not isinstance(outputs, bool):
         return Unreadable(f"config.example_outputs: expected true or false, got {kind(outputs)}", file_name)
     return _Form("data.item", outputs)
@@ -250,7 +261,9 @@ def _rows(path: Path, form: _Form, halves: Halves, null_infinity: bool) -> Itera
             items: Iterator[Any] = ijson.items(file, form.prefix)
             for index, item in enumerate(items):
                 where = f"{name}[{index}]" if form.prefix else name
-                row = record(_floats(item), where, exact=partial(_same, item))
+                row = record(_floats(item), where, _in_lists(item), exact=partial(_same, item))
+                if not form.prefix and isinstance(row, SourceRow):
+                    row = _several(row) or row
                 yield _consistent(row, form.example_outputs) if isinstance(row, SourceRow) else row
     except (ijson.JSONError, ArithmeticError, ValueError) as error:
         yield _broken(path, error)
@@ -258,6 +271,25 @@ def _rows(path: Path, form: _Form, halves: Halves, null_infinity: bool) -> Itera
 
 def _same(item: Any) -> Any:
     return item
+
+
+def _in_lists(row: Any) -> str:
+    return f"name the columns in each row; of a pandas frame, {_OF_PANDAS}" if isinstance(row, list) else ""
+
+
+def _several(row: SourceRow) -> Problem | None:
+    """The problem of a file that is one object of several rows: by columns, by their ids or in several lists."""
+    values = list(row.data.values())
+    held = [cast("list[Any]", value)[0] if isinstance(value, list) and value else value for value in values]
+    if len(values) < 2 or not all(isinstance(value, dict) for value in held):
+        return None
+    if all(isinstance(value, dict) and value.keys() == held[0].keys() for value in values):
+        hint = f"{_IN_A_LIST}; of a pandas frame, {_OF_PANDAS}"
+    elif row.data.keys().isdisjoint(_OF_ONE_CASE):
+        hint = _IN_A_LIST
+    else:
+        return None
+    return Problem("the file is one object of several rows or columns", row.where, hint)
 
 
 def _consistent(row: SourceRow, example_outputs: bool | None) -> SourceRow | Problem:

@@ -24,7 +24,8 @@ _INVISIBLE = "\ufeff\u200b\u200c\u200d\u2060"
 MAX_RECORD = 32 * 1024**2  # maximum size of one record: characters in CSV and Excel, bytes in others
 Format = Literal["jsonl", "json", "csv", "parquet", "xlsx"]
 ENDINGS: dict[str, Format] = {
-    ".jsonl": "jsonl", ".json": "json", ".csv": "csv", ".parquet": "parquet", ".xlsx": "xlsx", ".xlsm": "xlsx",
+    ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet",
+    ".xlsx": "xlsx", ".xlsm": "xlsx",
 }  # fmt: skip
 
 
@@ -92,6 +93,7 @@ def record(
     return Problem(f"expected an object with one column per key, got {kind(value)}", where, hint)
 
 
+_PACKED = (".gz", ".zip", ".bz2", ".xz", ".zst")
 _SHOWN = 24
 _NEWLINE = b"\n"
 _STRING_OR_NUMBER = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?', re.DOTALL)
@@ -174,6 +176,8 @@ def format_of(path: Path, config: DatasetConfig) -> Format:
     if found is None:
         ending = f"ending {path.suffix!r}" if path.suffix else "no ending"
         hint = f"set `format` to one of: {', '.join(dict.fromkeys(ENDINGS.values()))}"
+        if path.suffix.lower() in _PACKED:
+            hint = "unpack it first"
         raise UserError(Problem(f"unknown format: the file has {ending}", shown(path), hint))
     if config.sheet and found != "xlsx":
         hint = "leave `sheet` out"

@@ -253,3 +253,12 @@ def test_a_number_under_expected_is_the_text_that_answers_are_compared_with(load
 
 def test_an_empty_cell_is_a_missing_reference(load: Any) -> None:
     assert load("question,expected,reference\na?,spam,\n", "mine.csv")[0].reference is None
+
+
+def test_a_context_whose_text_has_another_name_is_told_how_to_be_mapped(load: Any, refused: Any) -> None:
+    rows = [{"question": "Can I park?", "passages": [{"score": 0.5, "body": "Parking is free."}]}]
+    (problem,) = refused(rows, fields={"contexts": "passages"})
+    path = "$.passages[*].body"
+    assert problem.hint == f"say where the texts are: '++dataset.mine.fields.contexts=\"{path}\"'"
+    (case,) = load(rows, fields={"contexts": path})
+    assert case.contexts == (Context("Parking is free."),)

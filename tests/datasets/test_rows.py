@@ -263,7 +263,10 @@ def test_a_wrong_type(refused: Any, field: str, value: Any, what: str) -> None:
 
 def test_a_context_in_an_unknown_form_names_the_known_ones(refused: Any) -> None:
     (problem,) = refused([{"contexts": [{"body": "a"}]}])
-    assert "item 0: expected text, {text, title, path}, {page_content, metadata} or {exact_path, title" in problem.what
+    assert (
+        "item 0: expected text, {text, title, path}, {page_content, metadata}, {content} or {exact_path, title"
+        in problem.what
+    )
     assert problem.what.endswith("got the keys body")
 
 

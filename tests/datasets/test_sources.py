@@ -16,6 +16,7 @@ import pytest
 
 from evalflow.config.schema import DatasetConfig
 from evalflow.datasets import columns, digest, files, read
+from evalflow.errors import UserError
 from evalflow.records import Context, Message
 
 ROWS: list[dict[str, Any]] = [
@@ -229,3 +230,44 @@ def test_csv_with_other_delimiters(tmp_path, delimiter):
     path.write_text(f'question{delimiter}answer\nOne, two?{delimiter}"3{delimiter}4"\n', encoding="utf-8")
     [case] = read("mine", DatasetConfig(path=str(path)))
     assert (case.question, case.answer) == ("One, two?", f"3{delimiter}4")
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_the_delimiter_is_the_commonest_mark_outside_of_quotes(load: Any, delimiter: str) -> None:
+    header = delimiter.join(['"question, as asked, or; not|so\t"', "answer"])
+    (case,) = load(f"{header}\nCan I park?{delimiter}Yes\n", "mine.csv")
+    assert (case.answer, case.vars) == ("Yes", {"question, as asked, or; not|so": "Can I park?"})
+
+
+@pytest.mark.parametrize("key", ["cases", "rows", "testCases"])
+def test_rows_in_a_list_under_a_usual_name(load: Any, key: str) -> None:
+    rows = [{"question": "Can I park?", "answer": "Yes"}, {"question": "Where?", "answer": "Behind the house"}]
+    cases = load(json.dumps({"version": 2, key: rows, "authors": ["Ann"]}), "mine.json")
+    assert [case.answer for case in cases] == ["Yes", "Behind the house"]
+
+
+def test_a_case_with_such_a_list_is_still_a_case(load: Any) -> None:
+    (case,) = load(json.dumps({"question": "What did I buy?", "items": [{"name": "tea"}]}), "mine.json")
+    assert case.vars == {"items": [{"name": "tea"}]}
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        {"question": {"0": "Can I park?", "1": "Where?"}, "answer": {"0": "Yes", "1": "Behind the house"}},
+        {"0": {"question": "Can I park?"}, "1": {"question": "Where?"}},
+        {"first": {"question": "Can I park?"}, "second": {"question": "Where?", "answer": "Behind the house"}},
+        {"train": [{"question": "Can I park?"}], "test": [{"question": "Where?", "answer": "Behind the house"}]},
+    ],
+)
+def test_rows_by_columns_or_names_are_never_one_case(refused: Any, rows: Any) -> None:
+    (problem,) = refused(json.dumps(rows), "mine.json")
+    assert problem.what == "the file is one object of several rows or columns"
+    assert problem.hint.startswith("put the rows in a list: [{...}, {...}]")
+
+
+def test_a_packed_file_is_to_be_unpacked() -> None:
+    Path("mine.csv.gz").write_bytes(b"")
+    with pytest.raises(UserError) as caught:
+        read("mine", DatasetConfig(path="mine.csv.gz"))
+    assert caught.value.problems[0].hint == "unpack it first"
