@@ -21,7 +21,7 @@ CellType = Literal["text", "number", "boolean", "list", "json"]
 CELL_TYPES: tuple[CellType, ...] = get_args(CellType)
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_BOOLEANS = {"true": True, "false": False, "yes": True, "no": False, "1": True, "0": False}
+_BOOLEANS = {"true": True, "false": False, "yes": True, "no": False, "1": True, "0": False, "1.0": True, "0.0": False}
 _SPLITTERS = ("|", "\n", ";")
 _LIST_BEGINS = re.compile(r"\[\s*(?:[\"'\[{]|[A-Za-z_][\w.]*\()")
 _SHOWN = 40

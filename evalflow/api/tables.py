@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
@@ -68,7 +69,7 @@ def _rows(table: Any, what: str) -> tuple[Iterable[Any], bool]:
         frame = table.collect() if hasattr(table, "collect") else table
         return (frame.to_dicts(), True) if hasattr(frame, "to_dicts") else (frame.to_list(), True)
     if all(hasattr(table, name) for name in ("to_dict", "columns", "index")):  # pandas and its likes
-        return _of_pandas(table), True
+        return _of_pandas(table, what), True
     if package == "pyarrow" and hasattr(table, "to_pylist"):
         return table.to_pylist(), True
     if isinstance(table, Iterable) and not isinstance(table, str | bytes | Mapping):
@@ -77,8 +78,11 @@ def _rows(table: Any, what: str) -> tuple[Iterable[Any], bool]:
     raise UserError(Problem(f"expected a frame or a list of dictionaries, got {got}", what, _HINT))
 
 
-def _of_pandas(frame: Any) -> list[dict[Any, Any]]:
+def _of_pandas(frame: Any, what: str) -> list[dict[Any, Any]]:
     """The rows of a pandas frame, with its index if that has a name."""
+    twice = next((name for name, times in Counter(frame.columns).items() if times > 1), None)
+    if twice is not None:
+        raise UserError(Problem(f"the frame has the column {twice!r} more than once", what, "rename one of them"))
     named = [name for name in frame.index.names if name is not None and name not in frame.columns]
     return (frame.reset_index(named) if named else frame).to_dict("records")
 

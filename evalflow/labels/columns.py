@@ -22,7 +22,9 @@ class LabelColumn:
 
 
 def plain_name(cell: Any) -> str:
-    """Read a name, without the apostrophe against formulas; ValueError if the cell is not text."""
+    """Read a name, without the apostrophe against formulas; ValueError if it is neither text nor a whole number."""
+    if isinstance(cell, float) and cell.is_integer():
+        cell = int(cell)
     if not isinstance(cell, str | int) or isinstance(cell, bool):
         raise ValueError(f"expected text, got {cell!r}")
     return _unescaped(str(cell).strip())

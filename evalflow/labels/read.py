@@ -261,6 +261,8 @@ def _unknown(label: Label, by_case: Mapping[str, Sequence[LabelledAnswer]]) -> P
         hint = f"it is in {' and in '.join(sorted(elsewhere))}"
         return Problem(f"dataset {label.dataset!r} has no case {label.case_id!r}", label.where, hint)
     hint = "a label names the case by the id that `cases` shows"
+    if (whole := label.case_id.removesuffix(".0")).isdigit() and whole != label.case_id:
+        hint += f"; is it {whole}? pandas writes it so after astype('Int64')"
     return Problem(f"the run has no case {label.case_id!r}", label.where, hint)
 
 

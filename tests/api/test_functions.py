@@ -55,6 +55,10 @@ class Pandas:
         return [{**CASES[0], "note": float("nan")}, {**CASES[1], "note": "kept"}]
 
 
+class PandasWithTwins(Pandas):
+    columns = ("question", "answer", "answer")
+
+
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
@@ -62,6 +66,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     holding.clear()
     waiting.clear()
     return tmp_path
+
+
+def test_a_frame_with_two_columns_of_one_name_is_refused() -> None:
+    with pytest.raises(evalflow.UserError, match="the frame has the column 'answer' more than once"):
+        evalflow.run("metric=exact_match", cases=PandasWithTwins())
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,14 @@ def test_every_problem_is_told_with_its_line():
     ]
 
 
+def test_a_whole_number_is_one_id_as_a_float_and_a_text_with_a_point_is_asked_about():
+    [found], _, problems = bound([{"case_id": 7.0, "value": "1"}, {"case_id": "7.0"}], [said("7", recorded=True)])
+    assert found.answer.case_id == "7"
+    assert [(problem.what, problem.hint.rpartition("; ")[2]) for problem in problems] == [
+        ("the run has no case '7.0'", "is it 7? pandas writes it so after astype('Int64')")
+    ]
+
+
 def test_what_this_run_did_not_score_is_left_out_and_counted():
     labels = [{"case_id": "z"}, {"case_id": "a", "metric": "other"}]
     found, left, problems = bound(labels, [said(recorded=True)], elsewhere=Elsewhere(metrics={"other"}, partial=True))
