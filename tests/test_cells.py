@@ -95,7 +95,15 @@ def test_numbers(text: Any, number: Any) -> None:
 
 
 def test_booleans() -> None:
-    for true, false in (("TRUE", "False"), ("yes", "No"), ("1", "0"), ("1.0", "0.0"), (1, 0), (1.0, 0.0), (True, False)):
+    for true, false in (
+        ("TRUE", "False"),
+        ("yes", "No"),
+        ("1", "0"),
+        ("1.0", "0.0"),
+        (1, 0),
+        (1.0, 0.0),
+        (True, False),
+    ):
         assert (boolean_of(true), boolean_of(false)) == (True, False)
     assert [boolean_of(one) for one in ("", "wahr", "2", 2, None, [])] == [None] * 6
 
