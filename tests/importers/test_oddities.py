@@ -126,6 +126,18 @@ def output_item(row: Row) -> Row:
     return {"item": item, "sample": said, "results": scores, **row}
 
 
+def result(row: Row) -> Row:
+    """A result of promptfoo."""
+    prompt = json.dumps(row["chat"]) if "chat" in row else "When?"
+    row.pop("chat", None)
+    test = {"id": row.pop("id", "t"), "vars": {name: row.pop(name) for name in ("question", "contexts") if name in row}}
+    test["metadata"] = {"reference": row.pop("reference", None)}
+    grading = {"componentResults": [{"score": row.get("score", 1), "reason": "why", "assertion": {"type": "is-json"}}]}
+    said = {"output": row.pop("answer", None)}
+    known = {"provider": {"id": "echo"}, "prompt": {"raw": prompt}, "vars": test["vars"], "testCase": test}
+    return {**known, "response": said, "gradingResult": grading, "success": True, **row}
+
+
 def turns(row: Row) -> Row:
     """A conversational test case of deepeval."""
     asked = row.pop("chat", None) or [{"role": "user", "content": row.pop("question", None)}]
@@ -157,6 +169,7 @@ IMPORTERS: Mapping[str, tuple[str, Callable[[Row], Row], str]] = {
     "openai-evals": ("openai-evals", output_item, "jsonl"),
     "openai-evals registry": ("openai-evals", renamed(question="input", reference="ideal"), "jsonl"),
     "phoenix": ("phoenix", phoenix, "jsonl"),
+    "promptfoo": ("promptfoo", result, "jsonl"),
     "ragas": (
         "ragas",
         renamed(question="user_input", answer="response", contexts="retrieved_contexts", score="faithfulness"), "jsonl",

@@ -184,7 +184,7 @@ class TestReader:
             answer=None if answer is None else answer if isinstance(answer, str) else output_text(answer),
             metadata={**as_map(default.get("metadata")), **as_map(own.get("metadata"))},
             expands=options.get("disableVarExpansion") is not True,
-            tags=list(dict.fromkeys([*_tags(default.get("tags")), *_tags(own.get("tags"))])),
+            tags=list(dict.fromkeys([*tag_names(default.get("tags")), *tag_names(own.get("tags"))])),
             prompts=_names(own.get("prompts")),
             providers=_names(own.get("providers")),
         )
@@ -235,7 +235,7 @@ OPTION_REASONS: Mapping[str, tuple[str, str]] = {
 }  # fmt: skip
 
 
-def _tags(declared: Any) -> list[str]:
+def tag_names(declared: Any) -> list[str]:
     """Tags as names: of a map, `key > value`."""
     if isinstance(declared, Mapping):
         return [f"{key} > {value}" for key, value in cast("Mapping[str, Any]", declared).items() if value is not None]

@@ -9,12 +9,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from math import isfinite
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
+from evalflow.datasets.json_files import document_keys
 from evalflow.datasets.sources import SourceRow
 from evalflow.errors import Problem, UserError
+from evalflow.importers.columns import Columns, finite
 from evalflow.importers.files import (
     DataFile,
     ImportedConfig,
@@ -30,14 +33,24 @@ from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.importers.located import place
 from evalflow.importers.nunjucks import rendered_variables
 from evalflow.importers.promptfoo.asserts import AssertionReader, name_of
+from evalflow.importers.promptfoo.cases import tag_names
 from evalflow.importers.promptfoo.checks import CheckWriter
-from evalflow.importers.sources import SourceFolder, objects, read_document, read_objects, read_rows
+from evalflow.importers.secrets import hidden
+from evalflow.importers.sources import (
+    SourceFolder,
+    leave_document_keys,
+    objects,
+    read_document,
+    read_objects,
+    read_rows,
+)
 from evalflow.jsonvalues import as_list, as_map, as_number
 from evalflow.paths import shown
 
 PARTS = ("answers", "asserts", "groups", "scores")
 _VERSIONS = (2, 3, 4)
 _MANY = 1000  # columns, or recorded scores with a name of their own
+_READ = ("results", "version")  # keys of the file
 _FAILED = 2  # the reason of failure that means an error, not a failed assertion
 
 
@@ -49,6 +62,7 @@ class _AnswerColumn:
     label: str
     file: DataFile
     seen: bytearray = field(default_factory=bytearray)
+    ids: set[str] = field(default_factory=set[str])
 
     def is_new(self, number: int) -> bool:
         """Whether a case of this number is the first; numbers are kept as bits."""
@@ -58,6 +72,14 @@ class _AnswerColumn:
         first = not self.seen[place] & 1 << bit
         self.seen[place] |= 1 << bit
         return first
+
+    def id_of(self, own: Any, number: int) -> str:
+        """The test's own id if no other case has it, else the number of the case."""
+        found = str(own) if isinstance(own, str | int) and str(own) not in self.ids else str(number + 1)
+        while found in self.ids:
+            found = f"{found}#{number + 1}"
+        self.ids.add(found)
+        return found
 
 
 @dataclass(slots=True)
@@ -74,31 +96,45 @@ class _Results:
     def ledger(self) -> Ledger:
         return self.imported.ledger
 
+    def leave(self, problem: Problem) -> None:
+        """List a row that is broken."""
+        self.ledger.leave("answers", "result", problem.where, problem.what, problem.hint)
+
 
 def read_results(source: ImportSource, path: Path) -> ImportedConfig:
-    """Import a file of results; UserError if it is none, is truncated, or of an unknown version."""
+    """Import a file of results; UserError if it is none, is truncated, or of an unknown version.
+
+    Broken rows are listed.
+    """
     imported = ImportedConfig(ledger=Ledger(PARTS))
     reader = AssertionReader(SourceFolder.of(path, source.root), path.resolve().parent, answered=True)
     with ExitStack() as stack:
         results = _Results(source, imported, CheckWriter(reader), stack)
-        for row in _rows(path):
-            _take(results, row.data, row.where)
+        for row in _rows(path, results):
+            _take(results, Columns(row.data, row.where))
             results.checks.settle(imported.ledger)
     if not results.answers:
         what = "all of its results are errors" if results.columns else "it has no results"
-        raise UserError(Problem(what, shown(path), "run the evaluation again, and import its results"))
+        problem = Problem(what, shown(path), "run the evaluation again, and import its results")
+        raise imported.ledger.nothing_taken(problem, "answers")
     _declare(results, shown(path))
     return imported
 
 
-def _rows(path: Path) -> Iterator[SourceRow]:
+def _rows(path: Path, results: _Results) -> Iterator[SourceRow]:
     if path.suffix.lower() == ".jsonl":
-        return read_rows(path)
-    if path.suffix.lower() in (".yaml", ".yml"):
-        results = as_map(as_map(read_document(path)).get("results"))
-        _expect_version(results.get("version"), path)
-        return objects((row, place(row, shown(path))) for row in as_list(results.get("results")))
-    return read_objects(path, "results.results", {"results.version": lambda at: _expect_version(at, path)})
+        yield from read_rows(path, results.leave)
+    elif path.suffix.lower() in (".yaml", ".yml"):
+        document = as_map(read_document(path))
+        inner = as_map(document.get("results"))
+        _expect_version(inner.get("version"), path)
+        keys = {name: value not in (None, "", [], {}) for name, value in {**inner, **document}.items()}
+        yield from objects(((row, place(row, shown(path))) for row in as_list(inner.get("results"))), results.leave)
+        leave_document_keys(path, keys, _READ, results.ledger)
+    else:
+        expected = partial(_expect_version, path=path)
+        yield from read_objects(path, "results.results", {"results.version": expected}, results.leave)
+        leave_document_keys(path, document_keys(path) | document_keys(path, "results"), _READ, results.ledger)
 
 
 def _expect_version(version: Any, path: Path) -> None:
@@ -108,48 +144,63 @@ def _expect_version(version: Any, path: Path) -> None:
         raise UserError(Problem(f"the results have version {version}; known: {known}", shown(path), hint))
 
 
-def _take(results: _Results, row: Mapping[str, Any], where: str) -> None:
+def _take(results: _Results, row: Columns) -> None:
     ledger = results.ledger
+    if not isinstance(row.peek("vars"), Mapping) or not isinstance(row.peek("provider"), Mapping):
+        results.leave(Problem("it is no result of promptfoo: it has no vars or provider", row.where))
+        return
     ledger.found("answers")
-    if not isinstance(row.get("vars"), Mapping) or not isinstance(row.get("provider"), Mapping):
-        raise UserError(Problem("it is no result of promptfoo: it has no vars or provider", where))
     column = _column(results, row)
     number = row.get("testIdx")
     number = number if isinstance(number, int) and 0 <= number < 10**8 else column.file.count
     if not column.is_new(number):
         hint = "a run with repeats has other numbers; import one run at a time"
-        ledger.left("answers", f"a second answer of {column.label}", where, "the case has an answer already", hint)
+        ledger.left("answers", f"a second answer of {column.label}", row.where, "the case has an answer already", hint)
         return
-    test = as_map(row.get("testCase"))
-    declared = dict(cast("Mapping[str, Any]", row["vars"]))
+    test, declared = row.child("testCase"), dict(row.get("vars"))
     try:
         variables = rendered_variables(declared)
     except Untranslatable:
         variables = declared
     threshold = as_number(test.get("threshold"))
-    checks, fields = results.checks.write(as_list(test.get("assert")), variables, where, threshold)
-    raw = str(as_map(row.get("prompt")).get("raw") or "")
-    case: dict[str, Any] = {"id": str(number + 1), "question": question_of(variables, raw), **fields, "vars": variables}
+    checks, fields = results.checks.write(as_list(test.get("assert")), variables, row.where, threshold)
+    raw = str(row.child("prompt").get("raw") or "")
+    question = question_of(variables, raw)
+    case: dict[str, Any] = {"id": column.id_of(test.get("id"), number), "question": question, **fields}
     answer = _answer(row)
     results.answers += "answer" in answer
-    case |= answer | _bill(row)
-    about = {"description": test.get("description"), "prompt": raw}
-    case["metadata"] = {key: value for key, value in about.items() if value}
-    case["promptfoo"] = _scores(results, row, where)
-    column.file.write({**case, "checks": checks} if checks else case)
+    case |= {"vars": variables, **answer, **_bill(row), "promptfoo": _scores(results, row)}
+    if tags := tag_names(test.peek("tags")):
+        case["tags"] = tags
+        test.get("tags")
+    case["metadata"] = _about(row, test, raw, declared)
+    row.close(ledger)
+    column.file.write(
+        finite(hidden({**case, "checks": checks} if checks else case, ledger, row.where), ledger, row.where)
+    )
 
 
-def _column(results: _Results, row: Mapping[str, Any]) -> _AnswerColumn:
-    provider, prompt = as_map(row["provider"]), as_map(row.get("prompt"))
-    name = str(provider.get("label") or provider.get("id") or "provider")
-    which = str(row.get("promptIdx", prompt.get("label", "")))
+def _about(row: Columns, test: Columns, raw: str, declared: Mapping[str, Any]) -> dict[str, Any]:
+    """The test's own metadata, and in `result` what else is in the row."""
+    if test.peek("vars") == declared:
+        test.get("vars")
+    about = {"description": test.get("description"), "prompt": raw, "provider": row.child("provider").get("id")}
+    own = as_map(test.get("metadata") if isinstance(test.peek("metadata"), Mapping) else None)
+    rest = row.rest()
+    return {**({"result": rest} if rest else {}), **{key: value for key, value in about.items() if value}, **own}
+
+
+def _column(results: _Results, row: Columns) -> _AnswerColumn:
+    provider, prompt = row.child("provider"), row.child("prompt")
+    name = str(provider.get("label") or provider.peek("id") or "provider")
+    at, label = row.get("promptIdx"), prompt.get("label")
+    which = str(label or "" if at is None else at)
     known = results.columns.get((name, which))
     if known is not None:
         return known
     if len(results.columns) >= _MANY:
         raise UserError(Problem(f"it has more than {_MANY} providers and prompts", str(results.source.path)))
     taken = [column.key for column in results.columns.values()]
-    at = row.get("promptIdx")
     label = f"{name} {at + 1}" if isinstance(at, int) else name
     key = key_for(f"{results.source.name} {label}", taken, "dataset")
     file = results.stack.enter_context(results.source.rows(results.imported, key, "answers"))
@@ -157,29 +208,36 @@ def _column(results: _Results, row: Mapping[str, Any]) -> _AnswerColumn:
     return results.columns[name, which]
 
 
-def _answer(row: Mapping[str, Any]) -> dict[str, Any]:
-    output = as_map(row.get("response")).get("output")
+def _answer(row: Columns) -> dict[str, Any]:
+    response = row.child("response")
+    output = as_map(row.peek("response")).get("output")
     if row.get("failureReason") == _FAILED or output is None:
-        said = row.get("error") or as_map(row.get("response")).get("error")
+        said = row.get("error") or response.get("error")
         return {"failure": str(said or "the tool got no answer")}
-    return {"answer": output if isinstance(output, str) else output_text(output)}
+    response.get("output")
+    ended = response.get("finishReason") if isinstance(response.peek("finishReason"), str) else None
+    more = {} if ended is None else {"finish_reason": ended}
+    return {"answer": output if isinstance(output, str) else output_text(output), **more}
 
 
-def _bill(row: Mapping[str, Any]) -> dict[str, float]:
+def _bill(row: Columns) -> dict[str, float]:
     """The latency of an answer that was not cached, and its cost."""
-    cached = as_map(row.get("response")).get("cached")
-    latency, cost = None if cached else as_number(row.get("latencyMs")), as_number(row.get("cost"))
+    cached = row.child("response").peek("cached")
+    latency, cost = None if cached else row.number("latencyMs"), row.number("cost")
     found = {"latency_s": None if latency is None else latency / 1000, "cost_usd": cost}
-    return {key: value for key, value in found.items() if value is not None and value >= 0}
+    return {key: value for key, value in found.items() if value is not None}
 
 
-def _scores(results: _Results, row: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The tool's scores of an answer: of the whole test, and of each assertion, by the name of its check."""
-    components = as_list(as_map(row.get("gradingResult")).get("componentResults"))
+def _scores(results: _Results, row: Columns) -> dict[str, Any]:
+    """The tool's scores of an answer: of the whole test, and of each assertion, by the name of its check.
+
+    What it said about them, in `gradingResult`, stays unread.
+    """
+    components = as_list(as_map(row.peek("gradingResult")).get("componentResults"))
     results.ledger.found("scores", 2 + len(components))
-    if row.get("failureReason") == _FAILED:
+    if row.peek("failureReason") == _FAILED:
         why = "the answer is an error, which has no score"
-        results.ledger.left("scores", "a score", where, why, count=2 + len(components))
+        results.ledger.left("scores", "a score", row.where, why, count=2 + len(components))
         return {}
     parts: dict[str, list[tuple[Any, float]]] = {
         "score": [(row.get("score"), 1.0)], "passed": [(row.get("success"), 1.0)],
@@ -196,7 +254,7 @@ def _scores(results: _Results, row: Mapping[str, Any], where: str) -> dict[str, 
         # The check of a set with a threshold says whether it passes.
         score = known.get("pass") if about.get("type") == "assert-set" and "threshold" in about else known.get("score")
         parts.setdefault(name, []).append((score, 1.0 if weight is None else weight))
-    return {key: score for name, scores in parts.items() for key, score in _score(results, name, scores, where)}
+    return {key: score for name, scores in parts.items() for key, score in _score(results, name, scores, row.where)}
 
 
 def _set_of(component: Mapping[str, Any]) -> Mapping[str, Any]:

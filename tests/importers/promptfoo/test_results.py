@@ -78,6 +78,49 @@ def test_a_second_answer_is_listed(tmp_path: Path) -> None:
     assert found.ledger.counts()["answers"] == (2, 1, 1)
 
 
+def test_each_key_of_a_result_is_kept_or_listed(tmp_path: Path) -> None:
+    test = {
+        "vars": {"q": "Q0"}, "id": "open-1", "tags": ["Topic > Hours", "short"], "description": "opening hours",
+        "metadata": {"owner": "desk"}, "options": {"transform": "output.trim()"},
+    }  # fmt: skip
+    row = result(
+        0, testCase=test, id="r-17", namedScores={"tone": 0.25}, metadata={"span": "x"},
+        response={"output": "", "finishReason": "length", "tokenUsage": {"total": 31},
+                  "raw": "Bearer abcdefgh12345678"},
+    )  # fmt: skip
+    text = json.dumps({"evalId": "e", "results": {"version": 3, "results": [row], "stats": {"tokens": 3}}, "tags": {}})
+    found = read(tmp_path, text)
+    case = json.loads(found.data["old_a_1.jsonl"].read_text())
+    assert (case["id"], case["answer"], case["finish_reason"]) == ("open-1", "", "length")
+    assert case["tags"] == ["Topic > Hours", "short"]
+    about = case["metadata"]
+    assert (about["owner"], about["description"], about["prompt"]) == ("desk", "opening hours", "Say Q0")
+    kept = about["result"]
+    assert (kept["id"], kept["namedScores"], kept["metadata"]) == ("r-17", {"tone": 0.25}, {"span": "x"})
+    assert kept["response"] == {"tokenUsage": {"total": 31}, "raw": "Bearer ***"}
+    assert kept["testCase"] == {"options": {"transform": "output.trim()"}}
+    assert kept["gradingResult"]["componentResults"][0]["assertion"] == {"type": "contains", "value": "A"}
+    listed = [one.what for one in found.ledger.left_out]
+    assert [one for one in listed if "column" in one] == ["column evalId", "column stats"]
+    assert "a key in a text" in listed
+
+
+def test_broken_results_are_listed_and_others_taken(tmp_path: Path) -> None:
+    lines = [json.dumps(result(0)), '{"testIdx"', "7", json.dumps({"testIdx": 3}), json.dumps(result(1))]
+    found = read(tmp_path, "\n".join(lines), "out.jsonl")
+    assert found.ledger.counts()["answers"] == (5, 2, 3)
+    assert [one.where for one in found.ledger.left_out if one.part == "answers"] == [
+        f"{tmp_path / 'out.jsonl'}:{line}" for line in (2, 3, 4)
+    ]
+
+
+def test_two_tests_of_one_id_are_told_apart(tmp_path: Path) -> None:
+    test = {"id": "same", "vars": {"q": "Q"}}
+    found = read(tmp_path, document(result(0, testCase=test), result(1, testCase=test)))
+    ids = [json.loads(line)["id"] for line in found.data["old_a_1.jsonl"].read_text().splitlines()]
+    assert ids == ["same", "2"]
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
