@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rich import box
 from rich.table import Table
 
+from evalflow.errors import command
 from evalflow.paths import replacing
 from evalflow.records.manifest import Manifest, MetricFacts, SweepManifest
 from evalflow.report import wording
@@ -170,14 +171,18 @@ def ending_words(ended: str) -> str:
     return _ENDED.get(ended, ended)
 
 
-def answer_lines(manifest: Manifest) -> list[str]:
-    """A line for each fault of answers: those cut off, those withheld, and those without the part that is scored."""
+def answer_lines(manifest: Manifest, folder: str = "") -> list[str]:
+    """A line for each fault of answers: those cut off, those withheld, and those without the part that is scored.
+
+    `folder` is that of the run, if it may not be the latest.
+    """
     target: Mapping[str, Any] = manifest.config.get("target") or {}
     extract: Mapping[str, Any] = target.get("extract") or {}
     key = next((key for key in _EXTRACT_KEYS if extract.get(key) is not None), "")
     limit = "raise target.max_tokens" if "max_tokens" in target else "raise the limit of the target's replies"
+    listing = command("cases", *filter(None, (folder, "--cut-off")))
     told = {
-        "cut_off": ("cut off at a limit of tokens", f"; {limit}; list them: python -m evalflow cases --cut-off"),
+        "cut_off": ("cut off at a limit of tokens", f"; {limit}; list them: {listing}"),
         "filtered": ("withheld by a content filter", ""),
         "not_extracted": (f"target.extract.{key} found nothing", "; they count as wrong where answers are compared"),
     }

@@ -17,6 +17,7 @@ from evalflow.config.validate import Settings
 from evalflow.engine.journal import cell_digest
 from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.lazy import pl
+from evalflow.paths import shown
 from evalflow.protocols import Measured
 from evalflow.records import Case
 from evalflow.records.manifest import Manifest
@@ -329,7 +330,7 @@ def notes_of(a: SavedRun, b: SavedRun, pairing: Pairing, names: tuple[str, str])
             yield f"{where}: {common}; left out: {', '.join(left)}"
     for run, name in zip((a, b), names, strict=True):
         yield from (f"{name}: {note}; the comparison counts them" for note in notes_on_exclusions(run.folder))
-        yield from (f"{name}: {line}" for line in answer_lines(run.manifest))
+        yield from (f"{name}: {line}" for line in answer_lines(run.manifest, shown(run.folder.path)))
         if run.manifest.status != "done":
             yield f"{name} ended early ({run.manifest.status}); what it finished is compared"
 
