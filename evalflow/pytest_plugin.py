@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import inspect
 import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -26,23 +27,32 @@ import pytest
 
 from evalflow.api.functions import gates_of, load, run
 from evalflow.api.results import RunResult
-from evalflow.errors import EvalflowError
+from evalflow.errors import EvalflowError, Problem, UserError
 
 Ended = tuple[RunResult, Sequence[Mapping[str, Any]]]
 """A run, and what its gates say."""
 _CACHED: dict[str, Ended | EvalflowError] = {}
 """The runs of this process, so that all gates of a run are tests of one."""
+_MADE: list[EvalflowRun] = []
+"""The runs that modules made so far in this session, each of which must be collected."""
+_PLUGIN = 'pytest_plugins = ["evalflow.pytest_plugin"]'
+_UNSUPPORTED = ("parametrize", "usefixtures")
 _KEPT_S = 24 * 3600  # how long what workers share is kept
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class EvalflowRun:
-    """A run that is collected as one test for each of its gates; made by `evalflow_run`."""
+    """A run that is collected as one test for each of its gates; made by `evalflow_run` in a `file`, at a `line`."""
 
     overrides: tuple[str, ...]
     options: dict[str, Any]
     undecided: Literal["fail", "skip"]
     name: str
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"evalflow_run at {os.path.relpath(self.file)}:{self.line}"
 
     def gates(self) -> list[str]:
         return gates_of(*self.overrides, **self.options)
@@ -91,29 +101,129 @@ def evalflow_run(
     """A run to assign to a name that begins with `test`: it becomes one test for each of its gates.
 
     The run starts with the first of these tests, and a gate that fails shows its sentence. The arguments are those of
-    `evalflow.run`; `undecided` says whether a gate that the scores cannot decide fails or is skipped.
+    `evalflow.run`; `undecided` says whether a gate that the scores cannot decide fails or is skipped. It is a function
+    that fails where the plugin does not collect it, so that no gate is lost.
+
+    Raises:
+        UserError: It is called within a test, where it would test nothing.
     """
+    caller = inspect.stack(0)[1]
+    if _is_in_a_test():
+        hint = "assign it to a name that begins with test, at the top of the module; within a test call evalflow.run()"
+        where = os.environ.get("PYTEST_CURRENT_TEST", caller.filename)
+        raise UserError(Problem("an evalflow_run within a test tests nothing", where, hint))
     options = {"cases": cases, "target": target, "config_dir": config_dir}
     about = repr([overrides, undecided, *(str(one) for one in options.values())])
     name = hashlib.sha256(about.encode()).hexdigest()[:16]
-    return EvalflowRun(overrides, options, undecided, name)
+    made = EvalflowRun(overrides, options, undecided, name, caller.filename, caller.lineno)
+    _MADE.append(made)
+
+    def uncollected(*_: Any) -> None:
+        what = "no plugin collects this evalflow_run, so none of its gates is tested"
+        raise UserError(Problem(what, str(made), f"put into the conftest.py of the root folder: {_PLUGIN}"))
+
+    uncollected.made = made  # pyright: ignore[reportFunctionMemberAccess]
+    return uncollected
 
 
+def _is_in_a_test() -> bool:
+    """Whether pytest is running a test or a fixture, and not collecting tests."""
+    for frame in inspect.stack(0):
+        place = (frame.frame.f_globals.get("__name__"), frame.function)
+        if place in (("_pytest.runner", "runtestprotocol"), ("_pytest.main", "perform_collect")):
+            return place[1] == "runtestprotocol"
+    return False
+
+
+def _run_of(value: object) -> EvalflowRun | None:
+    made = inspect.isfunction(value) and getattr(value, "made", None)
+    return made if isinstance(made, EvalflowRun) else None
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makeitem(collector: Any, name: str, obj: object) -> pytest.Collector | None:
     """Collect a run that is assigned to a name that pytest takes for a test's."""
-    if isinstance(obj, EvalflowRun) and collector.istestfunction(lambda: None, name):
-        return GateTests.from_parent(collector, name=name, evaluated=obj)  # pyright: ignore[reportUnknownMemberType]
-    return None
+    if inspect.isclass(obj) and collector.istestclass(obj, name):
+        _collected(collector.config).update(_runs_in(obj, collector))
+    made = _run_of(obj)
+    if made is None or not collector.istestfunction(obj, name):
+        return None
+    _collected(collector.config).add(made)
+    return GateTests.from_parent(collector, name=name, evaluated=made, marked=obj)  # pyright: ignore[reportUnknownMemberType]
+
+
+def _runs_in(tests: type, collector: Any) -> Iterator[EvalflowRun]:
+    """The runs of a class of tests, which are collected only if the class is asked for."""
+    for name, value in vars(tests).items():
+        made = _run_of(value)
+        if made is not None and collector.istestfunction(value, name):
+            yield made
+        elif inspect.isclass(value) and collector.istestclass(value, name):
+            yield from _runs_in(value, collector)
+
+
+_COLLECTED = pytest.StashKey[set[EvalflowRun]]()
+
+
+def _collected(config: pytest.Config) -> set[EvalflowRun]:
+    return config.stash.setdefault(_COLLECTED, set())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, pytest.CollectReport, Any]:
+    """Of a module that is skipped, or cannot be imported, pytest tells by itself."""
+    report = yield
+    if isinstance(collector, pytest.Module) and not report.passed:
+        _collected(collector.config).update(made for made in _MADE if Path(made.file) == collector.path)
+    return report
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Add a test that fails for each run that was made and not collected."""
+    for made in _MADE:
+        if made not in _collected(config):
+            lost = LostRun.from_parent(session, name=str(made), evaluated=made)  # pyright: ignore[reportUnknownMemberType]
+            items.append(lost)
+
+
+def pytest_unconfigure() -> None:
+    """Forget the runs of the session."""
+    _MADE.clear()
+
+
+class LostRun(pytest.Item):
+    """Fails: a run whose gates no test has."""
+
+    def __init__(self, *, evaluated: EvalflowRun, **rest: Any) -> None:
+        super().__init__(**rest)  # pyright: ignore[reportUnknownMemberType]
+        self._evaluated = evaluated
+
+    def runtest(self) -> None:
+        hint = "assign it, alone, to a name that begins with test, at the top of a test module or in a class of tests"
+        raise UserError(Problem("pytest does not collect this run, so none of its gates is tested", self.name, hint))
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        return str(excinfo.value)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        return Path(self._evaluated.file), self._evaluated.line - 1, self.name
 
 
 class GateTests(pytest.Collector):
     """The gates of a run."""
 
-    def __init__(self, *, evaluated: EvalflowRun, **rest: Any) -> None:
+    def __init__(self, *, evaluated: EvalflowRun, marked: object, **rest: Any) -> None:
         super().__init__(**rest)
         self._evaluated = evaluated
+        marks: list[pytest.Mark] = [getattr(one, "mark", one) for one in getattr(marked, "pytestmark", ())]
+        self.own_markers.extend(marks)
+        self.keywords.update({mark.name: mark for mark in marks})
 
     def collect(self) -> Iterator[pytest.Item]:
+        if lost := sorted({mark.name for mark in self.iter_markers() if mark.name in _UNSUPPORTED}):
+            hint = "write one evalflow_run for each, and give it what it needs as arguments"
+            raise self.CollectError(f"{', '.join(lost)} would change nothing about an evalflow_run\n  hint: {hint}")
         try:
             gates = self._evaluated.gates()
         except EvalflowError as error:
@@ -151,7 +261,8 @@ class GateTest(pytest.Item):
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        return self.path, None, f"{self.parent.name if self.parent else ''}: {self.name}"
+        name = f"{self.parent.name if self.parent else ''}: {self.name}"
+        return Path(self._evaluated.file), self._evaluated.line - 1, name
 
 
 class GateError(AssertionError):

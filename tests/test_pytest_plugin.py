@@ -20,12 +20,19 @@ test_neutral = evalflow_run(
 )
 test_wrong = evalflow_run("dataset=rga", "metric=exact_match")
 test_toothless = evalflow_run("dataset=rag", "metric=exact_match")
-not_a_test = evalflow_run("dataset=rga", "metric=exact_match")
+"""
+CONFTEST = 'pytest_plugins = ["evalflow.pytest_plugin"]\n'
+HEAD = """
+import pytest
+from evalflow.pytest_plugin import evalflow_run
+
+PASSING = ("dataset=rag", "metric=exact_match", "limit=2", 'gate={exact_match: {n: ">= 2"}}')
+FAILING = ("dataset=rag", "metric=exact_match", "limit=2", 'gate={exact_match: {n: ">= 3"}}')
 """
 
 
 def ended(folder: Path, *options: str) -> str:
-    (folder / "conftest.py").write_text('pytest_plugins = ["evalflow.pytest_plugin"]\n', encoding="utf-8")
+    (folder / "conftest.py").write_text(CONFTEST, encoding="utf-8")
     (folder / "test_bot.py").write_text(TESTS, encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-rA", "--continue-on-collection-errors", *options]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600)
@@ -49,7 +56,7 @@ def test_each_gate_is_a_test_of_one_run(options: tuple[str, ...], tmp_path: Path
 
 @pytest.mark.slow
 def test_an_error_of_the_run_is_told_without_a_traceback(tmp_path: Path) -> None:
-    (tmp_path / "conftest.py").write_text('pytest_plugins = ["evalflow.pytest_plugin"]\n', encoding="utf-8")
+    (tmp_path / "conftest.py").write_text(CONFTEST, encoding="utf-8")
     words = "'dataset=rag', 'metric=coherence', 'judge=vllm', 'judge.model=m', 'judge.base_url=http://127.0.0.1:9/v1'"
     text = f"""
 from evalflow.pytest_plugin import evalflow_run
@@ -63,3 +70,89 @@ test_it = evalflow_run({words}, 'judge.attempts=1', 'gate={{coherence: {{mean: "
     assert "http://127.0.0.1:9/v1" in done.stdout
     assert "Traceback" not in done.stdout
     assert "pytest_plugin.py" not in done.stdout.partition("short test summary")[0]
+
+
+def session_of(folder: Path, text: str, *options: str, conftest: str = CONFTEST) -> subprocess.CompletedProcess[str]:
+    (folder / "conftest.py").write_text(conftest, encoding="utf-8")
+    (folder / "test_it.py").write_text(HEAD + text, encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", *options]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600)
+    assert "INTERNALERROR" not in done.stdout + done.stderr
+    return done
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "options", "conftest", "said"),
+    [
+        ("test_it = evalflow_run(*PASSING)", (), "", "no plugin collects this evalflow_run"),
+        ("test_it = evalflow_run(*PASSING)", ("-p", "no:evalflow.pytest_plugin"), CONFTEST, "no plugin collects this"),
+        ("class TestIt:\n    test_it = evalflow_run(*PASSING)", (), "", "no plugin collects this evalflow_run"),
+        ("guardrails = evalflow_run(*PASSING)", (), CONFTEST, "evalflow_run at test_it.py:7"),
+        ("RUNS = [evalflow_run(*PASSING) for _ in range(2)]", (), CONFTEST, "pytest does not collect this run"),
+        ("class Bot:\n    test_it = evalflow_run(*PASSING)", (), CONFTEST, "pytest does not collect this run"),
+        ("class TestIt:\n    gates = evalflow_run(*PASSING)", (), CONFTEST, "pytest does not collect this run"),
+        ("guardrails = evalflow_run(*PASSING)", ("-n", "2"), CONFTEST, "pytest does not collect this run"),
+        ("guardrails = evalflow_run(*PASSING)", ("-k", "test_other"), CONFTEST, "pytest does not collect this run"),
+        ("def test_it():\n    evalflow_run(*PASSING)", (), CONFTEST, "an evalflow_run within a test tests nothing"),
+        ("def test_it():\n    evalflow_run(*PASSING)", (), "", "an evalflow_run within a test tests nothing"),
+        (
+            "@pytest.fixture\ndef it():\n    return evalflow_run(*PASSING)\n\ndef test_it(it): ...",
+            (),
+            CONFTEST,
+            "an evalflow_run within a test tests nothing",
+        ),
+        (
+            "test_it = pytest.mark.parametrize('judge', ['a', 'b'])(evalflow_run(*PASSING))",
+            (),
+            CONFTEST,
+            "parametrize would change nothing about an evalflow_run",
+        ),
+        (
+            "pytestmark = pytest.mark.usefixtures('tmp_path')\ntest_it = evalflow_run(*PASSING)",
+            (),
+            CONFTEST,
+            "usefixtures would change nothing about an evalflow_run",
+        ),
+    ],
+)
+def test_a_run_that_is_not_collected_fails(
+    text: str, options: tuple[str, ...], conftest: str, said: str, tmp_path: Path
+) -> None:
+    done = session_of(tmp_path, f"{text}\n\ndef test_other(): ...\n", *options, conftest=conftest)
+    assert done.returncode in (1, 2), done.stdout + done.stderr
+    assert said in done.stdout
+
+
+@pytest.mark.slow
+def test_marks_hold_for_gates(tmp_path: Path) -> None:
+    text = """
+test_left_out = pytest.mark.skip("not today")(evalflow_run(*FAILING))
+test_unless = pytest.mark.skipif("1 + 1 == 2", reason="as always")(evalflow_run(*FAILING))
+test_known = pytest.mark.xfail(reason="known")(evalflow_run(*FAILING))
+test_strict = pytest.mark.xfail(strict=True)(evalflow_run(*PASSING))
+test_slow = pytest.mark.slow(evalflow_run(*PASSING))
+
+@pytest.mark.skip("all of it")
+class TestSkipped:
+    test_it = evalflow_run(*FAILING)
+
+class TestIt:
+    test_it = evalflow_run(*PASSING)
+"""
+    done = session_of(tmp_path, text, "-W", "ignore::pytest.PytestUnknownMarkWarning")
+    assert "1 failed, 2 passed, 3 skipped, 1 xfailed" in done.stdout, done.stdout
+    for reason in ("not today", "as always", "all of it"):
+        assert f"SKIPPED [1] test_it.py:{{}}: {reason}".partition("{}")[2] in done.stdout
+    only = session_of(tmp_path, text, "-m", "slow", "-W", "ignore::pytest.PytestUnknownMarkWarning")
+    assert "1 passed, 6 deselected" in only.stdout, only.stdout
+    one = session_of(tmp_path, text, "test_it.py::TestIt", "-W", "ignore::pytest.PytestUnknownMarkWarning")
+    assert one.stdout.strip().splitlines()[-1].startswith("1 passed in "), one.stdout
+
+
+@pytest.mark.slow
+def test_a_module_that_is_skipped_skips_its_gates(tmp_path: Path) -> None:
+    skip, made = "pytest.skip('no bot here', allow_module_level=True)\n", "test_it = evalflow_run(*FAILING)\n"
+    for text in (skip + made, made + skip):
+        done = session_of(tmp_path, text)
+        assert done.stdout.strip().splitlines()[-1].startswith("1 skipped in "), done.stdout
