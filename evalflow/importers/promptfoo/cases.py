@@ -150,6 +150,8 @@ class TestReader:
             hint = "write its tests out under `tests`"
             self.ledger.leave("tests", f"scenario {number + 1}", where, "its configurations are no objects", hint)
             return
+        for key in sorted({*known} - {"config", "tests"}):
+            self.ledger.leave("settings", f"{key} of scenario {number + 1}", where, *REASONS.get(key, NO_LIKE))
         tests = list(self._entries(known.get("tests") or [{}], where, self.base))
         for config, (own, spot, base) in product(cast("list[Mapping[str, Any]]", configs), tests):
             yield (
@@ -177,7 +179,7 @@ class TestReader:
         found = SourceTest(
             where,
             description=str(merged.get("description") or ""),
-            id=str(own.get("id") or ""),
+            id=str(own["id"]) if isinstance(own.get("id"), str | int) else "",
             vars=variables,
             asserts=asserts,
             threshold=as_number(threshold),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -225,6 +226,7 @@ def _columns(
     columns: list[PromptColumn] = []
     taken: set[str] = set()
     for provider, label in providers:
+        left: Sequence[str] = ()
         try:
             for number, (prompt, chat) in enumerate(prompts):
                 if provider.prompts is not None and not allows(provider.prompts, prompt.label):
@@ -234,8 +236,12 @@ def _columns(
                 target = target_of(replace(provider, label=f"{label}{several}"), key, chat.user)
                 taken.add(key)
                 suite.imported.notes.extend(target.notes)
+                left = target.left
                 columns.append(PromptColumn(key, prompt, chat, target, provider))
             suite.ledger.took("providers")
+            _leave_settings(suite, f"provider {provider.id[:80]}", provider.where, left)
+            for name in provider.aside:
+                suite.ledger.leave("settings", f"{name} of provider {provider.id[:80]}", provider.where, *NO_LIKE)
         except Untranslatable as failure:
             suite.ledger.left("providers", f"provider {provider.id[:80]}", provider.where, failure.reason, failure.hint)
     if not columns:  # the prompts still are of use with a target that the user names
@@ -245,6 +251,15 @@ def _columns(
     if len(columns) == 1:
         columns[0].key = suite.source.name
     return columns
+
+
+def _leave_settings(suite: _Suite, whose: str, where: str, names: Sequence[str]) -> None:
+    """List settings of a provider that are not sent."""
+    for name in names:
+        reason, hint = "evalflow does not know it as a parameter", "if the endpoint reads it: target.parameters"
+        if re.search("tool|function", name):
+            reason, hint = "targets of this kind have no tools", "write target=agent by hand: docs/agents.md"
+        suite.ledger.leave("settings", f"config.{name} of {whose}", where, reason, hint)
 
 
 def _bare(suite: _Suite) -> SourceTest:
@@ -275,6 +290,7 @@ def _declare(suite: _Suite, columns: Sequence[PromptColumn], checks: CheckWriter
     imported.notes.extend(checks.notes)
     judge = _judge(suite, [*checks.judges.values()]) if checks.judged else {}
     imported.notes.extend(judge.get("notes", ()))
+    _leave_settings(suite, "the judge", suite.config.at("defaultTest"), judge.get("left", ()))
     if checks.judges and not (judge and len(checks.judges) == 1 and not _options(suite).get("provider")):
         named = ", ".join(checks.judges)
         imported.notes.append(f"assertions name judges of their own, {named}: a run has one judge for all checks")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from evalflow.config.parameters import KNOWN, checked, secrets_among
 from evalflow.config.targets import PLAIN_HEADER
 from evalflow.importers.files import Secret
 from evalflow.importers.ledger import Untranslatable
@@ -48,10 +49,12 @@ _OTHER_KINDS = frozenset({
     "agents", "codex", "codex-sdk", "claude-agent-sdk", "live", "chatkit", "tts",
 })  # fmt: skip
 _KEYS: Mapping[str, str] = {
-    "temperature": "temperature", "max_tokens": "max_tokens", "max_completion_tokens": "max_tokens",
-    "max_output_tokens": "max_tokens", "maxOutputTokens": "max_tokens",
+    "temperature": "temperature", "max_tokens": "max_tokens", "max_output_tokens": "max_tokens",
+    "maxOutputTokens": "max_tokens",
 }  # fmt: skip
+_RENAMED: Mapping[str, str] = {"topP": "top_p", "topK": "top_k", "stopSequences": "stop", "stop_sequences": "stop"}
 _ADDRESSES = ("apiBaseUrl", "baseUrl", "apiHost", "base_url", "apiBase")
+_ASIDE = frozenset({"delay", "description"})  # keys of a provider that change nothing of its answers
 _SECRETS = ("apiKey", "apiKeyEnvar", "api_key")
 _SECRET = re.compile(r"(?:.*[-_])?(?:key|token)", re.IGNORECASE)  # names of values in a body, beside the usual ones
 _ENVIRONMENT = re.compile(r"\{\{\s*(?:process\.)?env\.(\w+)\s*(?:\|[^}]*)?\}\}|\$\{?(\w+)\}?\Z")
@@ -65,7 +68,12 @@ COMMAND = "write the program as target=command, which gets the case as JSON on s
 
 @dataclass(slots=True)
 class SourceProvider:
-    """A provider as declared: its id, its name in tables, its settings, and which prompts it takes."""
+    """A provider as declared: its id, its name in tables, its settings, and which prompts it takes.
+
+    Attributes:
+        odd: Keys that change what it is asked or says.
+        aside: Keys that change neither, and have no like.
+    """
 
     id: str
     label: str
@@ -73,15 +81,17 @@ class SourceProvider:
     prompts: list[str] | None
     where: str
     odd: list[str] = field(default_factory=list[str])
+    aside: list[str] = field(default_factory=list[str])
 
 
 @dataclass(frozen=True, slots=True)
 class TargetOption:
-    """A provider as the YAML of a target, and what to tell about it."""
+    """A provider as the YAML of a target, what to tell about it, and its settings that are not sent."""
 
     values: dict[str, Any]
     notes: list[str]
     echoes: bool = False
+    left: list[str] = field(default_factory=list[str])
 
 
 def provider_of(entry: Any, where: str) -> SourceProvider:
@@ -99,17 +109,20 @@ def provider_of(entry: Any, where: str) -> SourceProvider:
     config = known.get("config")
     prompts = known.get("prompts")
     listed = [prompts] if isinstance(prompts, str) else prompts
-    odd = sorted(set(known) - {"id", "label", "config", "prompts"})
+    odd = sorted(set(known) - {"id", "label", "config", "prompts", *_ASIDE})
     return SourceProvider(
         known["id"], str(known.get("label") or known["id"]),
         as_map(config),
         [str(one) for one in cast("list[Any]", listed)] if isinstance(listed, list) else None,
-        entry.where if isinstance(entry, LocatedMap) else where, odd,
+        entry.where if isinstance(entry, LocatedMap) else where, odd, sorted(set(known) & _ASIDE),
     )  # fmt: skip
 
 
-def target_of(provider: SourceProvider, key: str, prompt: str) -> TargetOption:
-    """The target that asks the same with a prompt, in Jinja; Untranslatable if evalflow cannot ask it."""
+def target_of(provider: SourceProvider, key: str, prompt: str, *, judges: bool = False) -> TargetOption:
+    """The target that asks the same with a prompt, in Jinja; Untranslatable if evalflow cannot ask it.
+
+    With `judges` its keys are those of a judge, who gives replies of a type.
+    """
     name = provider.id
     if provider.odd:
         raise Untranslatable(f"it has {', '.join(provider.odd)}", "let your service change what it is asked and says")
@@ -125,10 +138,10 @@ def target_of(provider: SourceProvider, key: str, prompt: str) -> TargetOption:
     kind, _, model = rest.partition(":")
     if kind in _OTHER_KINDS:
         raise Untranslatable(f"{family}:{kind} does not answer a chat", "target=openai with a chat model")
-    return _model(provider, key, family, model if kind in _KINDS and model else rest)
+    return _model(provider, key, family, model if kind in _KINDS and model else rest, typed=judges)
 
 
-def _model(provider: SourceProvider, key: str, family: str, model: str) -> TargetOption:
+def _model(provider: SourceProvider, key: str, family: str, model: str, *, typed: bool) -> TargetOption:
     base, usual, variable = _BUILT_IN[family]
     address: str | Secret | None = usual
     values: dict[str, Any] = {"defaults": [base, "_self_"], "name": provider.label, "model": _from_environment(model)}
@@ -147,13 +160,36 @@ def _model(provider: SourceProvider, key: str, family: str, model: str) -> Targe
         value = provider.config.get(old)
         if isinstance(value, int | float) and not isinstance(value, bool):
             values[new] = value
-    known = {*_KEYS, *_ADDRESSES, *_SECRETS}
-    other = sorted(set(provider.config) - known)
-    if other:
-        notes.append(f"target {key}: not sent, since there is no like of it: {', '.join(other)} of {provider.where}")
+    parameters, left = _parameters(provider.config, typed=typed)
+    if parameters:
+        values["parameters"] = parameters
     if "temperature" not in values:
         values["temperature"] = None
-    return TargetOption(values, notes)
+    return TargetOption(values, notes, left=left)
+
+
+def _parameters(config: Mapping[str, Any], *, typed: bool) -> tuple[dict[str, Any], list[str]]:
+    """The further parameters of requests that a provider's settings are, and the settings that are none."""
+    known = {*_KEYS, *_ADDRESSES, *_SECRETS}
+    rest = {name: value for name, value in config.items() if name not in known and value is not None}
+    passed = rest.pop("passthrough", None)
+    declared = {_RENAMED.get(name, name): (name, value) for name, value in rest.items()}
+    declared |= {name: (f"passthrough.{name}", value) for name, value in as_map(passed).items()}
+    if isinstance(effort := as_map(rest.get("reasoning")).get("effort"), str) and len(rest["reasoning"]) == 1:
+        del declared["reasoning"]  # as the API of responses has it; that of chat completions has reasoning_effort
+        declared["reasoning_effort"] = ("reasoning", effort)
+    found: dict[str, Any] = {}
+    left: list[str] = []
+    for name, (own, value) in declared.items():
+        may_pass = own.startswith("passthrough.") or name in KNOWN or (name == "response_format" and not typed)
+        text = json.dumps(value, ensure_ascii=False)
+        try:
+            if not may_pass or is_template(text) or "file://" in text or [*secrets_among({name: value})]:
+                raise ValueError
+            found |= checked({name: json.loads(text)}, typed=typed)
+        except ValueError:
+            left.append(own)
+    return found, left
 
 
 def _from_environment(given: str, path: str | None = None) -> str | Secret:
@@ -272,11 +308,12 @@ def judge_of(provider: SourceProvider) -> dict[str, Any]:
     family = provider.id.partition(":")[0]
     if family not in _BUILT_IN:
         raise Untranslatable("there is no judge like it", "choose the judge of the run: judge=...")
-    found = target_of(provider, "judge", "")
+    found = target_of(provider, "judge", "", judges=True)
     values = found.values
-    kept = {key: value for key, value in values.items() if key in ("model", "base_url", "api_key_env")}
+    kept = ("model", "base_url", "api_key_env", "max_tokens", "parameters")
     return {
         "choice": _JUDGES.get(family, _BUILT_IN[family][0]),
-        "values": {**kept, "temperature": values["temperature"]},
+        "values": {**{key: values[key] for key in kept if key in values}, "temperature": values["temperature"]},
         "notes": [note.replace("target judge", "judge", 1) for note in found.notes],
+        "left": found.left,
     }

@@ -349,3 +349,49 @@ tests: [{vars: {q: a}}]
     assert target["body"]["keyword"] == "{{vars.q}}"
     assert str(target["body"]["session_token"]) == "${oc.env:POOL_HTTPS_SESSION_TOKEN}"
     assert any("json.text has no like" in note for note in found.notes)
+
+
+def test_settings_of_providers_are_parameters_of_requests_or_listed(read: Read) -> None:
+    found = read(
+        """
+prompts: ['{{q}}', 'Briefly: {{q}}']
+providers:
+  - id: openai:chat:gpt-4.1
+    delay: 100
+    config:
+      top_p: 0.9
+      max_completion_tokens: 80
+      response_format: {type: json_object}
+      reasoning: {effort: low}
+      tools: file://tools.json
+      organization: desk
+      passthrough: {safety_level: 3, n: 4, auth_token: sk-do-not-copy-1}
+  - {id: google:gemini-x, config: {topP: 0.5, stopSequences: [END], maxOutputTokens: 50}}
+defaultTest:
+  options: {provider: {id: openai:gpt-4.1, config: {seed: 7, response_format: {type: json_object}}}}
+tests: [{vars: {q: When?}, assert: [{type: llm-rubric, value: Names a time}]}]
+"""
+    )
+    first, _, second, _ = found.targets.values()
+    assert first["parameters"] == {
+        "top_p": 0.9, "max_completion_tokens": 80, "response_format": {"type": "json_object"},
+        "reasoning_effort": "low", "safety_level": 3,
+    }  # fmt: skip
+    assert (second["parameters"], second["max_tokens"]) == ({"top_p": 0.5, "stop": ["END"]}, 50)
+    assert found.judges["pool_judge"]["parameters"] == {"seed": 7}
+    listed = [entry.what for entry in found.ledger.left_out]
+    assert listed == [
+        f"{name} of provider openai:chat:gpt-4.1"
+        for name in ("config.tools", "config.organization", "config.passthrough.n", "config.passthrough.auth_token",
+                     "delay")
+    ] + ["config.response_format of the judge"]  # fmt: skip
+    assert all(entry.count == 1 for entry in found.ledger.left_out)
+
+
+def test_keys_of_scenarios_are_listed_and_a_number_is_an_id(read: Read) -> None:
+    found = read(
+        "prompts: ['{{q}}']\nproviders: [openai:gpt-4.1]\n"
+        "scenarios: [{description: both, config: [{vars: {q: a}, id: 0}], tests: [{vars: {r: b}}]}]"
+    )
+    assert left(found) == ["description of scenario 1: it has no like"]
+    assert rows(found)[0]["id"] == "0"
