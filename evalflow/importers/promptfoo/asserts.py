@@ -27,6 +27,7 @@ _PROGRAMS = ("javascript", "python", "ruby")
 _EXACT: Mapping[str, Any] = {"normalize": None}
 _LOWER: Mapping[str, Any] = {"normalize": None, "letter_case": "lower"}
 _KNOWN_KEYS = frozenset({"type", "value", "threshold", "weight", "metric", "provider", *_REMARKS})
+_CALLS = "metric=trajectory_match, with the calls in the column `expected`: docs/agents.md"
 _ELSEWHERE: Mapping[str, str] = {
     "javascript": COMMAND,
     "python": COMMAND,
@@ -44,6 +45,10 @@ _ELSEWHERE: Mapping[str, str] = {
     "contains-html": COMMAND,
     "is-valid-openai-tools-call": "metric=trajectory_match",
     "is-valid-function-call": "metric=trajectory_match",
+    "trajectory:tool-args-match": f"{_CALLS}; `arguments: superset` is its mode partial",
+    "trajectory:tool-sequence": f"{_CALLS}; `match: in_order`, or `strict`",
+    "trajectory:step-count": "metric=tool_limits, which has the fewest and the most calls",
+    "trajectory:goal-success": "metric=goal_accuracy",
     "tool-call-f1": "metric=tool_f1",
     "agent-rubric": "metric=task_completion",
     "search-rubric": "a check `conformity`; the judge cannot search",
@@ -274,6 +279,21 @@ def _rule(op: str, key: str, read: Callable[[Any], Any], more: Mapping[str, Any]
     return lambda value, _declared: {"op": op, key: read(value), **(more or {})}
 
 
+def _tools_used(value: Any, _declared: Any) -> Rule:
+    """Whether each of some tools was called, whichever form the list of calls or of messages has."""
+    if isinstance(value, dict) and set(cast("dict[str, Any]", value)) - {"name"}:
+        raise Untranslatable("it counts calls, or has a pattern", _CALLS)
+    names = as_list(value) or [as_map(value).get("name", value)]
+    if not all(isinstance(name, str) and name for name in names):
+        raise Untranslatable("it names no tool", "give it a `value`")
+    paths = ("$[*].name", "$[*].function.name", "$[*].tool_calls[*].function.name")
+    rules = [
+        {"op": "any", "rules": [{"op": "jsonpath", "field": "actual", "path": at, "equals": name} for at in paths]}
+        for name in names
+    ]
+    return rules[0] if len(rules) == 1 else {"op": "all", "rules": rules}
+
+
 _RULES: Mapping[str, _Maker] = {
     "contains": _rule("contains", "value", _required_text, _EXACT),
     "icontains": _rule("contains", "value", _lower_text, _LOWER),
@@ -291,6 +311,7 @@ _RULES: Mapping[str, _Maker] = {
     "latency": _at_most("latency_s", 1000),
     "cost": _at_most("cost_usd", 1),
     "word-count": _words,
+    "trajectory:tool-used": _tools_used,
 }
 _JUDGED: Mapping[str, tuple[str, _Maker]] = {
     **dict.fromkeys(
@@ -318,6 +339,7 @@ NOTES: Mapping[str, str] = {
     "context-faithfulness": "metrics over contexts score every case that has contexts",
     "contains-json": "contains-json takes JSON alone here; promptfoo takes YAML-like text such as {note} for JSON too",
     "javascript": "in scripts, output.x is a part of the answer's JSON, as with providers that give objects",
+    "trajectory:tool-used": "trajectory:tool-used reads `actual`, which an agent or a service gives: docs/agents.md",
     "latency": "latency and cost are those of the run's own answers",
 }
 """What is not the same as before, by type of assertion."""

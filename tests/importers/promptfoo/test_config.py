@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 from evalflow.errors import UserError
 from evalflow.importers.files import ImportSource, secrets_in
 from evalflow.importers.promptfoo.read import read_promptfoo
+from evalflow.metrics.case_checks import RuleParams
 from tests.importers.promptfoo.conftest import BASE, Read, left, rows
 
 
@@ -395,3 +398,37 @@ def test_keys_of_scenarios_are_listed_and_a_number_is_an_id(read: Read) -> None:
     )
     assert left(found) == ["description of scenario 1: it has no like"]
     assert rows(found)[0]["id"] == "0"
+
+
+@pytest.mark.parametrize(
+    ("value", "taken", "wrong"),
+    [("search", ["search"], ["look"]), ("[search, book]", ["book", "search"], ["search"]),
+     ("{name: search}", ["search"], [])],
+)  # fmt: skip
+def test_tools_that_must_be_used_are_a_rule_over_calls_in_any_form(
+    read: Read, value: str, taken: list[str], wrong: list[str]
+) -> None:
+    found = read(
+        f"{BASE}tests: [{{vars: {{question: a}}, assert: [{{type: 'trajectory:tool-used', value: {value}}}]}}]"
+    )
+    params = rows(found)[0]["checks"][0]["params"]
+    rule = TypeAdapter[Any](RuleParams).validate_python(params).root
+    for names, wanted in ((taken, True), (wrong, False)):
+        plain: list[Any] = [{"name": name, "arguments": {}} for name in names]
+        nested = [{"type": "function", "function": {"name": name, "arguments": "{}"}} for name in names]
+        for calls in (plain, nested, [{"role": "assistant", "content": "", "tool_calls": nested}]):
+            assert rule.apply("answer", {"answer": "", "actual": calls}).passed is wanted
+
+
+def test_other_trajectories_are_listed_with_the_metric_that_has_them(read: Read) -> None:
+    kinds = (
+        "trajectory:tool-args-match",
+        "trajectory:tool-sequence",
+        "trajectory:step-count",
+        "trajectory:goal-success",
+    )
+    declared = ", ".join(f"{{type: '{kind}', value: x}}" for kind in kinds)
+    counted = "{type: 'trajectory:tool-used', value: {name: search, min: 2}}"
+    found = read(f"{BASE}tests: [{{vars: {{question: a}}, assert: [{declared}, {counted}]}}]")
+    assert all(entry.hint.startswith("metric=") for entry in found.ledger.left_out)
+    assert found.ledger.counts()["asserts"] == (5, 0, 5)
