@@ -18,7 +18,7 @@ from evalflow.app.core.result_rules import ResultRules, RunMetric, known_metrics
 from evalflow.calls.budget import REPLY_TOKENS
 from evalflow.config.judges import CascadeConfig, Price
 from evalflow.config.simulators import OpenAISimulatorConfig
-from evalflow.config.targets import AgentTargetConfig
+from evalflow.config.targets import AgentTargetConfig, HttpTargetConfig
 from evalflow.config.validate import Settings
 from evalflow.datasets.profile import Profile
 from evalflow.engine.plan import Draw
@@ -301,6 +301,10 @@ class Estimator:
                 text = self._add_simulated(total, case, answer)
             else:
                 _add_calls(total, text, (TARGET_BRIEF, TARGET_WORDY), times, run.target)
+            if isinstance(run.target, HttpTargetConfig):
+                # Each conversation is opened once, and for each turn it asks at least once whether the answer is there.
+                total.requests += (run.target.open is not None) * run.repeats.target
+                total.requests += (run.target.poll is not None) * times
             if isinstance(run.target, AgentTargetConfig):
                 more = run.target.limits.steps - 1
                 grown = text + more * _STEP // 2  # on average, half of the steps stand before one
