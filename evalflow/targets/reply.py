@@ -169,7 +169,9 @@ class ReplyReader:
         except TooSlow as error:
             raise TargetError("timeout", f"reading the reply: {error}", excerpt(body)) from None
         except ValueError as error:
-            raise TargetError("malformed", f"{error}: {excerpt(body)}", excerpt(body)) from None
+            failed = TargetError("malformed", f"{error}: {excerpt(body)}", excerpt(body))
+            failed.finish_reason = self._finish_reason(reply, fields)
+            raise failed from None
 
     def _value(self, name: str, reply: Any, form: Form) -> Any:
         extract: Extract | None = getattr(self._config, name)

@@ -140,7 +140,9 @@ class ServiceTarget:
             said = read() if self._reader.quick and len(raw.body) < _LARGE else await apart(read)
         except TargetError as error:
             what, spend = f"{error}{raw.note}", replace(UNPRICED, latency_s=raw.latency_s, requests=raw.requests)
-            raise TargetError(error.error_type, what, error.raw, spend) from None
+            failed = TargetError(error.error_type, what, error.raw, spend)
+            failed.finish_reason = error.finish_reason
+            raise failed from None
         entry = Entry(body=raw.body, requests=raw.requests, latency_s=raw.latency_s)
         return (said, entry, False), entry
 

@@ -187,6 +187,8 @@ def test_a_service_that_is_never_told_the_earlier_turns_is_refused(program: Prog
     assert "the service cannot hold a talk" in " ".join(refused.stderr.split())
     allowed = program("check", *given, *service, "target.body={input: '{{ question }}', before: '{{ history }}'}")
     assert allowed.returncode == 0, allowed.stderr
+    opened = program("check", *given, *service, "target.body={q: '{{ question }}'}", "target.open={url: /threads}")
+    assert opened.returncode == 0, opened.stderr
 
 
 def test_a_command_holds_a_conversation_with_a_script(program: Program) -> None:

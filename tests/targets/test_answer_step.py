@@ -178,6 +178,12 @@ async def test_a_service_likewise(body: Any, keys: dict[str, Any]) -> None:
     assert answer.finish_reason == ("length" if "finish_reason" in str(body) or keys.get("finish_reason") else None)
 
 
+async def test_a_reply_of_a_service_without_an_answer_still_says_why_it_ended() -> None:
+    async with Endpoint([Json(value={"answer": None, "finish_reason": "MAX_TOKENS"})]) as endpoint:
+        answer = await answered(service(endpoint.url))
+    assert (answer.status, answer.error_type, answer.finish_reason) == ("error", "malformed", "length")
+
+
 async def test_an_agent_neither_sees_nor_answers_with_its_thoughts(tmp_path: Path) -> None:
     config = AgentTargetConfig.model_validate({
         "kind": "agent", "model": "m", "api_key_env": None, "extract": CHOICE,

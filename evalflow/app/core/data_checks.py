@@ -290,8 +290,9 @@ class ScenarioChecks:
         if getattr(target, "batch", False):
             what = "a simulated conversation would take a round of batches for each of its turns"
             yield Problem(what, "target.batch", "target.batch=false")
-        body = target.body if isinstance(target, HttpTargetConfig) else None
-        if body is not None and not _REMEMBERS.search(json.dumps(body)):
+        service = target if isinstance(target, HttpTargetConfig) and target.open is None else None
+        sent = None if service is None or service.body is None else json.dumps([service.url, service.body])
+        if sent is not None and not _REMEMBERS.search(sent):
             what = "the request has neither the earlier turns nor an id, so that the service cannot hold a talk"
             yield Problem(what, "target.body", 'add "{{ messages }}" or "{{ history }}", or "{{ id }}" for sessions')
 

@@ -37,6 +37,15 @@ def test_generate_asks_the_target_for_every_case_and_repeat(lab, llm):
     assert found.requests == 6
 
 
+def test_a_thread_is_opened_once_for_each_conversation_and_each_turn_is_polled(lab):
+    turns = [{"role": "user", "content": text} for text in ("Why?", "And then?")]
+    rows = [{"id": "a", "question": "Why?", "reference": "So."}, {"id": "b", "messages": turns, "reference": "So."}]
+    bot = {"kind": "http", "url": "http://127.0.0.1:9/{{ opened.id }}", "open": {"url": "/threads"}}
+    assert estimate(lab, CHECKED, *rows, target=bot, generate=True, repeats={"target": 2}).requests == (2 + 3) * 2
+    polled = {**bot, "poll": {"url": "/state", "until": {"$.done": True}}}
+    assert estimate(lab, CHECKED, *rows, target=polled, generate=True).requests == 2 + 3 + 3
+
+
 @pytest.mark.parametrize(("generates", "requests"), [("answer", 2), ("actual", 1)])
 def test_missing_asks_for_the_field_that_the_dataset_generates(lab, llm, generates, requests):
     rows = [
