@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, Literal, cast, get_args
 
-from evalflow.jsonvalues import DEEPEST, Unusable, kind, parsed
+from evalflow.jsonvalues import DEEPEST, Unusable, kind, mended, parsed
 
 CellType = Literal["text", "number", "boolean", "list", "json"]
 """What a column can be declared to hold."""
@@ -87,14 +87,14 @@ def boolean_of(value: Any) -> bool | None:
     return bool(value) if isinstance(value, bool | int | float) and value in (0, 1) else None
 
 
-def list_in(text: str) -> list[Any] | None:
-    """The list that a text is as a whole, as JSON or Python writes it; None for other text.
+def list_in(text: str, *, exact: bool = False) -> list[Any] | None:
+    """The list that a text is as a whole, as JSON or Python writes it; None for other text. `exact` as of `literal`.
 
     ValueError for a text that begins as a list and cannot be read as one, such as a printed NumPy array.
     """
     bare = text.strip()
     try:
-        value = literal(bare) if bare.startswith(("[", "(")) else None
+        value = literal(bare, exact=exact) if bare.startswith(("[", "(")) else None
     except NoLiteral as error:
         if bare.startswith("[") and _is_like_list(bare):
             what = f"{_shown(bare)} looks like a list and cannot be read as one"
@@ -133,11 +133,14 @@ def opened(value: Any) -> Any:
     return value
 
 
-def read_as(wanted: CellType, value: Any) -> Any:
-    """The value as the declared type; None if it is blank or, as a number, nan. ValueError if it is none of it."""
+def read_as(wanted: CellType, value: Any, *, exact: bool = False) -> Any:
+    """The value as the declared type; None if it is blank or, as a number, nan. ValueError if it is none of it.
+
+    `exact` as of `literal`.
+    """
     if isinstance(value, str) and wanted != "text" and not value.strip():
         return None
-    return _READERS[wanted](value)
+    return _READERS[wanted](value, exact) if wanted in ("list", "json") else _READERS[wanted](value)
 
 
 def _number(value: Any) -> int | float | None:
@@ -155,21 +158,21 @@ def _boolean(value: Any) -> bool:
     return found
 
 
-def _list(value: Any) -> list[Any]:
+def _list(value: Any, exact: bool) -> list[Any]:
     if not isinstance(value, str):
         return cast("list[Any]", value) if isinstance(value, list) else [value]
-    found = list_in(value)
+    found = list_in(value, exact=exact)
     return split(value) if found is None else found
 
 
-def _json(value: Any) -> Any:
+def _json(value: Any, exact: bool) -> Any:
     try:
-        return literal(value.strip()) if isinstance(value, str) else value
+        return literal(value.strip(), exact=exact) if isinstance(value, str) else value
     except NoLiteral as error:
         raise ValueError(f"expected JSON, got {_given(value)}: {error}") from None
 
 
-_READERS: Mapping[CellType, Callable[[Any], Any]] = {
+_READERS: Mapping[CellType, Callable[..., Any]] = {
     "text": text_of,
     "number": _number,
     "boolean": _boolean,
@@ -198,23 +201,26 @@ def _is_like_list(text: str) -> bool:
     return False
 
 
-def literal(text: str) -> Any:
+def literal(text: str, *, exact: bool = False) -> Any:
     """The value that JSON, or else Python, writes so; tuples, sets and arrays are lists, and nan is null.
 
-    A call with names alone, such as `Document(page_content='…')`, is an object of these. NoLiteral for anything else.
+    A call with names alone, such as `Document(page_content='…')`, is an object of these. With `exact`, numbers with a
+    fraction are decimals, which keep their digits. NoLiteral for anything else.
     """
     try:
-        return parsed(text.encode())
+        value = parsed(text.encode())
+        return json.loads(mended(text.encode()), parse_float=Decimal) if exact else value
     except Unusable as error:
         raise NoLiteral(str(error)) from None
     except ValueError:
-        return _Literal(text).whole()
+        return _Literal(text, exact).whole()
 
 
 class _Literal:
     """Reads a value as Python's `repr` writes it, without running anything."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, exact: bool) -> None:
+        self._exact = exact
         self._tokens: list[tuple[str, str]] = []
         at = 0
         while at < len(text):
@@ -273,11 +279,11 @@ class _Literal:
         self._at -= 1
         raise self._unexpected()
 
-    def _number(self, text: str) -> int | float:
+    def _number(self, text: str) -> int | float | Decimal:
         number = number_of(text)
         if number is None:
             raise NoLiteral(f"the number {_shown(text)} is too large")
-        return number
+        return Decimal(text) if self._exact and isinstance(number, float) else number
 
     def _items(self, opening: str, left: int) -> Any:
         closing = _CLOSING[opening]

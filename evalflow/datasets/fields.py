@@ -111,9 +111,9 @@ def _tags(value: Any) -> tuple[str, ...]:
 
 
 def _said(value: Any) -> str:
-    if not _text(value).strip():
+    if not (text := text_of(value)).strip():
         raise ValueError("it is blank")
-    return value
+    return text
 
 
 def _facts(value: Any) -> tuple[str, ...]:
@@ -184,6 +184,8 @@ OF_A_SCENARIO = ("persona", "goal", "facts")
 # Both define the conversation, so mapping one of them disables the other.
 _RIVALS = {"question": "messages", "messages": "question"}
 _TEXTS = ("question", "answer", "reference", "group", "scenario", "persona", "goal")
+_AS_WRITTEN = (None, "list", "json")
+"""Types in which a number of a text field is still the text that it is written as."""
 _COMPOSED = ("expected", "actual", "metadata", "failure", "labels")
 _ENTERED = re.compile(r"\$(?:\.([A-Za-z_]\w*)|\[(['\"])(.+?)\2\])(?=[.\[])")
 _PLAIN_PATH = re.compile(r"\$\.([A-Za-z_]\w*)\Z")
@@ -218,13 +220,13 @@ class ColumnSource:
         """
         found = row.get(self.at) if isinstance(self.at, str) else self._within(self.at, row)
         if self.is_text and exact is not None and _has_fraction(found):
-            found = _digits(self.value(exact()))
-        if found is None or self.type is None:
-            return found
-        try:
-            return read_as(self.type, found)
-        except ValueError as error:
-            raise ValueError(f"{self}: {error}") from None
+            return self.value(exact())
+        if found is not None and self.type is not None:
+            try:
+                found = read_as(self.type, found, exact=self.is_text)
+            except ValueError as error:
+                raise ValueError(f"{self}: {error}") from None
+        return found if isinstance(found, str) or not self.is_text else _digits(found)
 
     def _within(self, path: Path, row: Row) -> Any:
         """The value at a path; a text that the path leads into is read as JSON."""
@@ -233,7 +235,7 @@ class ColumnSource:
         text = row.get(column)
         if isinstance(text, str) and text.lstrip().startswith(("{", "[")):
             try:
-                row = {**row, column: read_as("json", text)}
+                row = {**row, column: read_as("json", text, exact=self.is_text)}
             except ValueError as error:
                 raise ValueError(f"column {column!r}, which {path.text} leads into: {error}") from None
         return path.value(row)
@@ -307,7 +309,7 @@ def field_map(dataset: str, config: DatasetConfig, aliases: Mapping[str, str] | 
     def source(name: str, given: str | FieldSource, key: str, *, is_part: bool = False) -> ColumnSource:
         one = FieldSource(column=given) if isinstance(given, str) else given
         at = _plain(one.column or name)
-        is_text = one.type == "text" or (one.type is None and name in _TEXTS and not is_part)
+        is_text = one.type == "text" or (one.type in _AS_WRITTEN and name in _TEXTS and not is_part)
         if not at.startswith("$"):
             return ColumnSource(at, one.type, is_text)
         try:

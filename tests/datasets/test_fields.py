@@ -262,3 +262,22 @@ def test_a_context_whose_text_has_another_name_is_told_how_to_be_mapped(load: An
     assert problem.hint == f"say where the texts are: '++dataset.mine.fields.contexts=\"{path}\"'"
     (case,) = load(rows, fields={"contexts": path})
     assert case.contexts == (Context("Parking is free."),)
+
+
+@pytest.mark.parametrize("name", ["mine.csv", "mine.jsonl"])
+@pytest.mark.parametrize("type_of", ["list", "json"])
+def test_numbers_in_a_list_of_references_keep_their_digits(load: Any, name: str, type_of: str) -> None:
+    text = "question,right\nHow much?,\"[3.10, 'about 3']\"\n"
+    if name.endswith("jsonl"):
+        text = '{"question": "How much?", "right": [3.10, "about 3"]}'
+    (case,) = load(text, name, fields={"reference": {"column": "right", "type": type_of}})
+    assert case.reference == ("3.10", "about 3")
+
+
+@pytest.mark.parametrize("name", ["mine.csv", "mine.jsonl"])
+def test_a_number_within_a_cell_keeps_its_digits_as_text(load: Any, name: str) -> None:
+    text = 'question,paid\nHow much?,"{""euros"": 3.10}"\n'
+    if name.endswith("jsonl"):
+        text = '{"question": "How much?", "paid": {"euros": 3.10}}'
+    (case,) = load(text, name, fields={"reference": "$.paid.euros"})
+    assert case.reference == "3.10"
