@@ -5,13 +5,16 @@ from __future__ import annotations
 import io
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evalflow.datasets.json_files import open_json, streamed_items
 from evalflow.datasets.nan_literals import NanFilter, without_nan
+from evalflow.datasets.sources import SourceRow
 
 
 def test_literals_become_null_and_texts_stay() -> None:
@@ -51,3 +54,13 @@ def test_any_json_of_python_is_read_alike_in_blocks(value: Any, size: int) -> No
 def test_broken_texts_stay_as_they_are(text: bytes) -> None:
     assert without_nan(text) == text
     assert NanFilter(io.BytesIO(text)).read() == text
+
+
+def test_files_whose_texts_look_deeply_nested_are_read_with_nan_and_half_characters(tmp_path: Path) -> None:
+    path = tmp_path / "odd.json"
+    path.write_text('[{"id": "a", "text": "' + "[{" * 300 + ' \\ud83d", "loss": NaN}]', encoding="utf-8")
+    [row] = open_json(path).rows
+    assert isinstance(row, SourceRow)
+    assert (row.data["id"], row.data["loss"]) == ("a", None)
+    [item] = streamed_items(path, "item", {})
+    assert item["text"].endswith("\ufffd")
