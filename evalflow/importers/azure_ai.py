@@ -15,7 +15,7 @@ from typing import Any
 from evalflow.datasets.json_files import document_keys
 from evalflow.datasets.messages import read_messages
 from evalflow.datasets.sources import SourceRow
-from evalflow.importers.columns import Columns, is_missing, parsed
+from evalflow.importers.columns import Columns, is_missing, joined, parsed
 from evalflow.importers.conversation import about_answer, are_messages, message_rows, read_turns, said_in, split_answer
 from evalflow.importers.exports import answer_of, input_of, reference_of
 from evalflow.importers.files import ImportedConfig, ImportSource
@@ -165,12 +165,12 @@ def _case(row: Columns, ledger: Ledger) -> dict[str, Any]:
         found |= reference_of(reference, about, "ground_truth")
     own = row.get(*(f"inputs.{name}" for name in _ID), *_ID)
     found |= {"id": own} if isinstance(own, str | int) else {}
-    found |= {"metadata": {**found.get("metadata", {}), **about}} if about else {}
+    found |= {"metadata": joined(found.get("metadata", {}), about)} if about else {}
     rest = row.rest()
     kept = {name.removeprefix("inputs."): value for name, value in rest.items() if not name.startswith("outputs.")}
     outputs = {name.removeprefix("outputs."): value for name, value in rest.items() if name.startswith("outputs.")}
     kept |= {"outputs": outputs} if outputs else {}
-    return found | ({"vars": {**found.get("vars", {}), **kept}} if kept else {})
+    return found | ({"vars": joined(found.get("vars", {}), kept)} if kept else {})
 
 
 def _single(row: Columns, ledger: Ledger, about: dict[str, Any]) -> dict[str, Any]:
@@ -180,7 +180,7 @@ def _single(row: Columns, ledger: Ledger, about: dict[str, Any]) -> dict[str, An
     found = input_of(asked, ledger, row.where)
     if not found.get("messages") and not found["question"].strip():
         raise Untranslatable("its question is empty")
-    said = row.get(*(f"{side}.{name}" for side in ("outputs", "inputs") for name in _SAID))
+    said = row.said(*(f"{side}.{name}" for side in ("outputs", "inputs") for name in _SAID))
     if said is not None:
         turns = [_turn(one) for one in as_list(said)] if are_messages(said) else said
         found |= answer_of(turns, about, ledger, row.where)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from itertools import count
 from math import isfinite
 from typing import Any, cast
 
@@ -67,6 +68,11 @@ class Columns:
                 self._read.add(name)
                 return self._data[name]
         return None
+
+    def said(self, *names: str) -> Any:
+        """As `get`, of a recorded answer: an empty text is one too, where no key has another."""
+        found = self.get(*names)
+        return "" if found is None and any(self._data.get(name) == "" for name in names) else found
 
     def number(self, name: str) -> float | None:
         """A number of at least 0, also as a cell holds it, read; None, and the key unread, for anything else."""
@@ -141,6 +147,16 @@ class Columns:
 
     def _wrapped(self, value: Mapping[str, Any], name: str) -> Columns:
         return Columns(value, self.where, f"{self.path}{name}.")
+
+
+def joined(*parts: Mapping[str, Any]) -> dict[str, Any]:
+    """All that some objects say: a key that an earlier one has with another value gets a number, such as `source_2`."""
+    found: dict[str, Any] = {}
+    for part in parts:
+        for name, value in part.items():
+            names = (name if number == 1 else f"{name}_{number}" for number in count(1))
+            found[next(one for one in names if found.get(one, value) == value)] = value
+    return found
 
 
 def leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import count
+from itertools import chain
 from typing import Any
 
 from evalflow.datasets import irregular
 from evalflow.datasets.messages import read_messages
-from evalflow.importers.columns import is_missing, leaves, parsed
+from evalflow.importers.columns import is_missing, joined, leaves, parsed
 from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.jsonvalues import as_list, as_map
 from evalflow.records.answers import Message
@@ -72,7 +72,7 @@ def _with_rest(item: Any, messages: Sequence[Message]) -> Any:
     noted = known.get("metadata")
     if not rest or not (noted is None or isinstance(noted, Mapping)):
         return item
-    more = {**known, "metadata": {**as_map(noted), **rest}}
+    more = {**known, "metadata": joined(as_map(noted), rest)}
     return {**outer, wrapped: more} if wrapped else more
 
 
@@ -98,19 +98,20 @@ def said_in(messages: Sequence[Message]) -> str | None:
 
 def about_answer(messages: Sequence[Message]) -> dict[str, Any]:
     """What messages that answer a user say beside their texts, as the answer's metadata."""
-    found: dict[str, Any] = {}
-    for message in messages:
-        more = {**(message.metadata or {}), **({"parts": list(message.parts)} if message.parts else {})}
-        for name, value in more.items():
-            names = (name if number == 1 else f"{name}_{number}" for number in count(1))
-            found[next(one for one in names if found.get(one, value) == value)] = value
-    return found
+    parts = ({"parts": list(message.parts)} if message.parts else {} for message in messages)
+    return joined(*chain.from_iterable(zip((message.metadata or {} for message in messages), parts, strict=True)))
 
 
 def calls_in(messages: Iterable[Message]) -> list[dict[str, Any]]:
     """All calls of tools in a conversation, as evalflow's own {name, arguments}."""
     made = (call for message in messages for call in message.tool_calls)
     return [{"name": call["function"]["name"], "arguments": parsed(call["function"]["arguments"])} for call in made]
+
+
+def steps_in(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """The calls of tools in a conversation; if tools replied after the user's last turn, all messages instead."""
+    _, said = split_answer(messages)
+    return message_rows(messages) if any(one.role == "tool" for one in said) else calls_in(messages)
 
 
 def message_rows(messages: Iterable[Message]) -> list[dict[str, Any]]:

@@ -14,15 +14,15 @@ from typing import Any
 from evalflow.datasets.json_files import document_keys
 from evalflow.datasets.sources import SourceRow
 from evalflow.errors import Problem, UserError
-from evalflow.importers.columns import Columns, is_missing, parsed
+from evalflow.importers.columns import Columns, is_missing, joined, parsed
 from evalflow.importers.conversation import (
     about_answer,
-    calls_in,
     message_rows,
     plain_calls,
     read_turns,
     said_in,
     split_answer,
+    steps_in,
 )
 from evalflow.importers.files import ImportedConfig, ImportSource
 from evalflow.importers.ledger import Ledger, Untranslatable
@@ -175,9 +175,9 @@ class _GoldenReader:
             case["id"] = self.row.get("id")
         for name in ("additional_metadata", "metadata"):
             if isinstance(parsed(_peek(self.row, name)), Mapping):
-                case["metadata"] = {**case.get("metadata", {}), **as_map(parsed(self.get(name)))}
+                case["metadata"] = joined(case.get("metadata", {}), as_map(parsed(self.get(name))))
         about = {name: value for name in _ABOUT if (value := self.get(name)) is not None}
-        case |= {"metadata": {**case.get("metadata", {}), **about}} if about else {}
+        case |= {"metadata": joined(case.get("metadata", {}), about)} if about else {}
         if isinstance(_peek(self.row, "source_file"), str):
             case["group"] = self.get("source_file")
         if isinstance(parsed(_peek(self.row, "custom_column_key_values")), Mapping):
@@ -194,6 +194,8 @@ class _GoldenReader:
         for name, keys in (("answer", ("actual_output",)), ("reference", ("expected_output", "expected"))):
             if isinstance(_peek(self.row, *keys), str):
                 found[name] = self.get(*keys)
+        if _peek(self.row, "actual_output") is None and self.row.said("actual_output", "actualOutput") == "":
+            found["answer"] = ""
         retrieved, context = self._contexts("retrieval_context"), self._contexts("context")
         if retrieved is not None or context is not None:
             found["contexts"] = context if retrieved is None else retrieved
@@ -218,7 +220,7 @@ class _GoldenReader:
             hint = "play the conversation first: evalflow asks a target at each turn of a user"
             raise Untranslatable("it has no turn of a user", hint)
         found: dict[str, Any] = {"messages": message_rows(asked)}
-        answer, calls = said_in(said), calls_in(turns)
+        answer, calls = said_in(said), steps_in(turns)
         found |= {} if answer is None else {"answer": answer}
         found |= {"actual": calls} if calls else {}
         about = about_answer(said)

@@ -18,7 +18,7 @@ from typing import Any
 from evalflow.datasets.messages import read_messages
 from evalflow.datasets.sources import SourceRow
 from evalflow.errors import Problem, UserError
-from evalflow.importers.columns import Columns, is_missing, parsed
+from evalflow.importers.columns import Columns, is_missing, joined, parsed
 from evalflow.importers.conversation import are_messages, message_rows, read_turns, said_in
 from evalflow.importers.files import ImportedConfig, ImportSource, output_text, question_of
 from evalflow.importers.ledger import Ledger, Untranslatable
@@ -191,6 +191,7 @@ def _case(platform: Platform, row: Columns, encoded: bool, ledger: Ledger) -> di
     if expected is None and not is_run:
         expected, said, expected_cell = said, None, said_cell
     failure = None if said is not None else field_of(row, platform.failure)
+    said = row.said(*platform.said) if said is None and failure is None and is_run else said
     found = input_of(given, ledger, row.where)
     if not found.get("messages") and (not given or not found["question"].strip()):
         raise Untranslatable("its input is empty")
@@ -203,7 +204,7 @@ def _case(platform: Platform, row: Columns, encoded: bool, ledger: Ledger) -> di
     if expected is not None:
         variables: dict[str, Any] = {}
         found |= reference_of(expected, variables, platform.expected[0], expected_cell, platform.references)
-        found |= {"vars": {**found.get("vars", {}), **variables}} if variables else {}
+        found |= {"vars": joined(found.get("vars", {}), variables)} if variables else {}
     contexts = next((one for one in map(_contexts, (said, given, expected)) if one is not None), None)
     found |= {"contexts": contexts} if contexts is not None else {}
     found |= {"metadata": about} if about else {}
@@ -259,16 +260,16 @@ def answer_of(said: Any, about: dict[str, Any], ledger: Ledger, where: str, cell
         steps = message_rows(messages) if any(one.tool_calls for one in messages) else None
         has_pictures = any(one.parts for one in messages)
         if len(as_map(said)) > 1 or has_pictures or (len(turns) > 1 and not steps):
-            about["output"] = said
+            about |= joined(about, {"output": said})
         return {"answer": said_in(messages[-1:]) or "", **({"actual": steps} if steps else {})}
     if are_messages([said]):
         [message] = read_turns([said], ledger, where) or [Message("assistant", "")]
         steps = message_rows([message]) if message.tool_calls else None
-        about |= {"output": said} if message.metadata or message.parts else {}
+        about |= joined(about, {"output": said} if message.metadata or message.parts else {})
         return {"answer": message.content, **({"actual": steps} if steps else {})}
     text = text_of(said)
     if not _is_whole(said, text):
-        about["output"] = said
+        about |= joined(about, {"output": said})
     return {"answer": _written(said, text, cell)}
 
 
@@ -316,8 +317,9 @@ def text_of(value: Any) -> str:
     if are_messages([last]):
         with suppress(ValueError):
             return read_messages([last])[-1].content
-    texts = {name: text for name, text in known.items() if isinstance(text, str) and text.strip()}
-    named = next((texts[name] for name in _TEXTS if name in texts), None)
+    texts = {name: text for name, text in known.items() if isinstance(text, str) and name in _TEXTS}
+    spoken = next((texts[name] for name in _TEXTS if texts.get(name, "").strip()), None)
+    named = next((texts[name] for name in _TEXTS if name in texts), None) if spoken is None else spoken
     if named is not None:
         return named
     if len(known) == 1:

@@ -16,7 +16,7 @@ from evalflow.datasets.json_files import document_keys
 from evalflow.datasets.nan_literals import without_nan
 from evalflow.datasets.sources import SourceRow, parse_json, record
 from evalflow.errors import Problem, UserError
-from evalflow.importers.columns import Columns
+from evalflow.importers.columns import Columns, joined
 from evalflow.importers.conversation import about_answer, message_rows, read_turns
 from evalflow.importers.files import ImportedConfig, ImportSource, output_text
 from evalflow.importers.ledger import Ledger, Untranslatable
@@ -150,7 +150,7 @@ def _case(row: Columns, ledger: Ledger) -> dict[str, Any]:
     if steps := _steps(row, ledger):
         found["actual"] = steps
     if as_map(row.peek("metadata")):
-        found["metadata"] = {**dict(row.get("metadata")), **found.get("metadata", {})}
+        found["metadata"] = joined(as_map(row.get("metadata")), found.get("metadata", {}))
     if "includes" in as_map(row.peek("scores")) and targets:
         rule = {"op": "contains_any", "values": targets, "normalize": None, "case_sensitive": False}
         found["checks"] = [{"identifier": "rule", "name": "includes", "params": rule}]

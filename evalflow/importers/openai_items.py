@@ -11,11 +11,11 @@ from evalflow.importers.columns import Columns, parsed
 from evalflow.importers.conversation import (
     about_answer,
     are_messages,
-    calls_in,
     message_rows,
     plain_calls,
     read_turns,
     said_in,
+    steps_in,
 )
 from evalflow.importers.files import question_of
 from evalflow.importers.ledger import Ledger, Untranslatable
@@ -102,7 +102,7 @@ def _answer(sample: Columns, ledger: Ledger) -> dict[str, Any]:
     sample.get("output_text")
     if text is not None:
         found["answer"] = text
-    calls = calls_in(turns) or plain_calls(sample.peek("output_tools"))
+    calls = steps_in(turns) or plain_calls(sample.peek("output_tools"))
     if calls:
         found["actual"] = calls
         sample.get("output_tools")
@@ -112,4 +112,6 @@ def _answer(sample: Columns, ledger: Ledger) -> dict[str, Any]:
     message = error if isinstance(error, str) else as_map(error).get("message")
     if text is None and isinstance(message, str) and message:
         found["failure"] = sample.get("error") if isinstance(error, str) else sample.child("error").get("message")
+    elif text is None and sample.said("output_text") == "":
+        found["answer"] = ""
     return found

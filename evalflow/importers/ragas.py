@@ -16,12 +16,12 @@ from evalflow.errors import Problem
 from evalflow.importers.columns import Columns, is_missing, parsed
 from evalflow.importers.conversation import (
     about_answer,
-    calls_in,
     message_rows,
     plain_calls,
     read_turns,
     said_in,
     split_answer,
+    steps_in,
 )
 from evalflow.importers.files import ImportedConfig, ImportSource, output_text
 from evalflow.importers.ledger import Ledger, Untranslatable
@@ -146,7 +146,7 @@ def _case(row: Columns, ledger: Ledger) -> dict[str, Any]:
     found |= _conversation(listed, ledger, row.where) if listed else {}
     if not listed and not found["question"].strip():
         raise Untranslatable("its user_input is empty", "write the question")
-    said, reference = row.get(*_SAID), _literal(row.get(*_REFERENCE))
+    said, reference = row.said(*_SAID), _literal(row.get(*_REFERENCE))
     found |= {} if said is None else {"answer": _text(said)}
     several = [_text(one) for one in as_list(reference) if not is_missing(one)]
     first = several[0] if len(several) == 1 else several or reference
@@ -205,14 +205,20 @@ def _literal(value: Any) -> Any:
 
 def _conversation(items: list[Any], ledger: Ledger, where: str) -> dict[str, Any]:
     """Messages up to the last of the user; what the assistant said after it is the answer."""
-    turns = read_turns(items, ledger, where)
+    turns = read_turns(map(_with_plain_calls, items), ledger, where)
     asked, said = split_answer(turns)
     if not asked:
         raise Untranslatable("it has no turn of a user", "give it one")
-    answer, calls = said_in(said), [_without_nulls(call) for call in calls_in(turns)]
+    answer, calls = said_in(said), steps_in(turns)
     found: dict[str, Any] = {"messages": message_rows(asked), **({} if answer is None else {"answer": answer})}
     about = about_answer(said)
     return found | ({"actual": calls} if calls else {}) | ({"metadata": about} if about else {})
+
+
+def _with_plain_calls(turn: Any) -> Any:
+    known = as_map(turn)
+    calls = plain_calls(known.get("tool_calls"))
+    return {**known, "tool_calls": [_without_nulls(call) for call in calls]} if calls else turn
 
 
 def _without_nulls(call: Any) -> Any:

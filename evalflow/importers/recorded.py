@@ -21,7 +21,7 @@ from evalflow import paths
 from evalflow.datasets import irregular
 from evalflow.datasets.messages import read_messages
 from evalflow.errors import Problem
-from evalflow.importers.columns import Columns, finite
+from evalflow.importers.columns import Columns, finite, joined
 from evalflow.importers.files import (
     DataFile,
     ImportedConfig,
@@ -151,12 +151,7 @@ class RecordedCases:
                 ledger.found("scores", len(known))
                 ledger.left("scores", "score", row.where, "its row is no case", count=len(known))
             return
-        kept = dict(as_map(case.get("vars")))
-        for name, cell in row.rest().items():
-            value = kept_as(cell)
-            if kept.get(name, value) != value:
-                name = next(other for number in count(2) if (other := f"{name}_{number}") not in kept)
-            kept[name] = value
+        kept = joined(as_map(case.get("vars")), {name: kept_as(cell) for name, cell in row.rest().items()})
         row.close(ledger)
         self.write({**case, **({"vars": kept} if kept else {})}, known, row.where)
 

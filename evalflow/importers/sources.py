@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from os.path import commonpath
 from pathlib import Path
@@ -216,7 +216,7 @@ def begins_with(path: Path, marks: bytes | tuple[bytes, ...]) -> bool:
 
 
 def read_rows(path: Path, broken: Callable[[Problem], None] | None = None) -> Iterator[SourceRow]:
-    """The rows of a .jsonl, .json, .csv or .parquet file, one at a time; NaN is missing.
+    """The rows of a .jsonl, .json, .csv or .parquet file, one at a time; NaN and an empty cell are missing.
 
     A broken row goes to `broken`, by default as a UserError; a fault after which nothing can be read always is one.
     """
@@ -224,12 +224,12 @@ def read_rows(path: Path, broken: Callable[[Problem], None] | None = None) -> It
     if opener is None:
         raise UserError(Problem("unknown kind of file", shown(path), f"known endings: {', '.join(READABLE)}"))
     expect_text(path)
-    empty = True
+    is_table, empty = path.suffix.lower() == ".csv", True
     try:
         for _, row in filled_rows(opener(path)):
             empty = False
             if isinstance(row, SourceRow):
-                yield row
+                yield replace(row, data={name: cell or None for name, cell in row.data.items()}) if is_table else row
             elif broken is None or isinstance(row, Unreadable):
                 raise UserError(row)
             else:

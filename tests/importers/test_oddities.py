@@ -206,6 +206,8 @@ ODDITIES: Mapping[str, list[Row]] = {
     "an object for a text": [{**PLAIN, "answer": {"text": "At nine.", "page": 4}}],
     "no question": [{**PLAIN, "question": None}, {**PLAIN, "id": "p-2"}],
     "an empty question": [{**PLAIN, "question": ""}, {**PLAIN, "id": "p-2"}],
+    "one key twice": [{**PLAIN, "metadata": {"name": "Ana", "comments": "late", "output": "own", "source": "wiki"},
+                       "name": "row", "comments": "early", "answer": {"text": "At nine.", "page": 4}}],
     "texts like values": [{**PLAIN, "question": "None", "answer": "{'a': 1}", "reference": "nan", "note": "True"}],
 }  # fmt: skip
 
@@ -279,6 +281,36 @@ def test_no_value_vanishes_and_none_is_invented(tmp_path: Path, name: str, oddit
     config = DatasetConfig(path=str(next(iter(found.data.values()))), format="jsonl", allow_irregular=True)
     assert len(list(read("odd", config))) == len(cases)
     assert len({case["id"] for case in cases}) == len(cases)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in IMPORTERS if name not in ("giskard", "deepeval turns", "openai-evals registry")]
+)
+def test_an_empty_answer_stays_an_answer(tmp_path: Path, name: str) -> None:
+    kind, build, form = IMPORTERS[name]
+    source = [build({**PLAIN, "answer": text, "id": text or "none"}) for text in ("", "At nine.")]
+    found = imported(tmp_path, kind, written(tmp_path, source, form))
+    assert [case["answer"] for case in rows(found)] == ["", "At nine."]
+    [experiment] = found.experiments.values()
+    assert experiment["generate"] is False
+
+
+@pytest.mark.parametrize("kind", ["ragas", "deepeval", "azure-ai"])
+def test_what_tools_said_before_the_answer_stays(tmp_path: Path, kind: str) -> None:
+    turns = [USER, {"role": "assistant", "content": "", "tool_calls": [CALL]},
+             {"role": "tool", "tool_call_id": "c1", "content": "closed at noon"},
+             {"role": "assistant", "content": "Until noon."}]  # fmt: skip
+    row = {"ragas": {"user_input": turns}, "deepeval": {"turns": turns}, "azure-ai": {"query": "q", "response": turns}}
+    [case] = rows(imported(tmp_path, kind, written(tmp_path, [row[kind]], "jsonl")))
+    assert "Until noon." in case["answer"]
+    assert [step["role"] for step in case["actual"]] == ["user", "assistant", "tool", "assistant"]
+    assert case["actual"][2]["content"] == "closed at noon"
+
+
+def test_an_empty_cell_is_missing(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("input,output,expected\nWhen?,,At nine.\nWhere?,Here.,\n", encoding="utf-8")
+    assert ["answer" in case for case in rows(imported(tmp_path, "braintrust", path))] == [False, True]
 
 
 def _number(text: str) -> float | None:
