@@ -19,8 +19,8 @@ Looks = Literal["anytime"] | int
 Operator = Literal[">=", "<=", ">", "<", "=="]
 _CONDITION = re.compile(r"\s*(>=|<=|==|>|<)\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*\Z")
 COLUMNS = (
-    "mean", "std", "std_error", "median", "worst", "best", "ci_low", "ci_high", "pass_rate", "pass_rate_low",
-    "pass_rate_high", "n", "n_scored", "n_undefined", "n_error", "n_skipped", "n_cut_off", "cost_usd",
+    "mean", "std", "std_error", "median", "lowest", "bound_low", "bound_high", "ci_low", "ci_high", "pass_rate",
+    "pass_rate_low", "pass_rate_high", "n", "n_scored", "n_undefined", "n_error", "n_skipped", "n_cut_off", "cost_usd",
     "latency_p50", "latency_p95",
 )  # fmt: skip
 """Statistics that are columns of the row of the mean; all others are rows of their own."""
@@ -38,11 +38,11 @@ _BY_LABELS = {
 SHARES = ("pass_rate", "pass_rate_low", "pass_rate_high")
 MAX_UNDEFINED_RATE = 0.1
 _WITH_ALL = (
-    "worst", "best", "n", "n_scored", "n_undefined", "n_error", "n_skipped", "n_cut_off", "cost_usd", "latency_p50",
-    "latency_p95",
+    "bound_low", "bound_high", "n", "n_scored", "n_undefined", "n_error", "n_skipped", "n_cut_off", "cost_usd",
+    "latency_p50", "latency_p95",
 )  # fmt: skip
 """Columns computed from all scores, undefined ones included."""
-ON_SCALE = ("mean", "median", "worst", "best", "ci_low", "ci_high")
+ON_SCALE = ("mean", "median", "lowest", "bound_low", "bound_high", "ci_low", "ci_high")
 _Key = tuple[Any, ...]
 _OFF = "judge_alone: true"
 

@@ -137,7 +137,7 @@ def summary_schema() -> pl.Schema:
         "dataset": text, "target": text, "metric": text, "statistic": text, "judge": text, "tag": text, "n": count,
         "n_scored": count, "n_undefined": count, "n_error": count, "n_skipped": count,
         "value": number, "std": number, "std_error": number, "ci_low": number, "ci_high": number, "ci_method": text,
-        "worst": number, "best": number, "median": number, "pass_rate": number, "pass_rate_low": number,
-        "pass_rate_high": number, "cost_usd": number, "input_tokens": count, "output_tokens": count,
-        "latency_p50": number, "latency_p95": number, "n_cut_off": count,
+        "bound_low": number, "bound_high": number, "median": number, "lowest": number, "pass_rate": number,
+        "pass_rate_low": number, "pass_rate_high": number, "cost_usd": number, "input_tokens": count,
+        "output_tokens": count, "latency_p50": number, "latency_p95": number, "n_cut_off": count,
     })  # fmt: skip

@@ -224,7 +224,7 @@ def measures(
         score, share = own["score"], own["share"][~np.isnan(own["share"])]
         known = float(np.nansum(score * own["share"]))
         rows.append({
-            "unit": unit, "median": _quantile(score, 0.5),
+            "unit": unit, "median": _quantile(score, 0.5), "lowest": _quantile(score, 0.0),
             "floor": known / share.size if share.size else None,
             "ceiling": (known + float((1 - share).sum())) / share.size if share.size else None,
             "latency_p50": _quantile(called["latency"], 0.5), "latency_p95": _quantile(called["latency"], 0.95),

@@ -46,7 +46,7 @@ def summarise(scores: pl.LazyFrame, metrics: Mapping[str, Measured], seed: int =
     if len(counted) < 2 and checks.isdisjoint(counted):
         return found
     rates = summarise_metrics(passing_cases(scores, counted).lazy(), {CASES: _OfCases()}, seed).frame.with_columns(
-        pl.lit(None, pl.Float64).alias("std"), pl.lit(None, pl.Float64).alias("median"), statistic=pl.lit("pass_rate")
+        *(pl.lit(None, pl.Float64).alias(name) for name in ("std", "median", "lowest")), statistic=pl.lit("pass_rate")
     )
     places = {name: place for place, name in enumerate(found.frame["dataset"].unique(maintain_order=True))}
     order = pl.col("dataset").replace_strict(places, return_dtype=pl.Int64), "target"
@@ -67,9 +67,9 @@ def summarise_metrics(scores: pl.LazyFrame, metrics: Mapping[str, Measured], see
     """Summarise a table of scores, of the metrics by name in the order composed; `seed` is for bootstrap intervals.
 
     Counts are of cells. Values, intervals and pass rates are over cases: the repeats of a case are averaged first. Only
-    cells in state `scored` are included; `worst` and `best` are the value with those in state `undefined` or `error`
-    at either end of the scale. A panel's members are left out. Metrics that only scores have (the checks of a case)
-    follow by name, count as unbounded, and have no figures.
+    cells in state `scored` are included; `bound_low` and `bound_high` are the value with those in state `undefined` or
+    `error` at either end of the scale, `lowest` is that of the lowest case. A panel's members are left out. Metrics
+    that only scores have (the checks of a case) follow by name, count as unbounded, and have no figures.
     """
     cells = own_cells(scores)
     units = find_units(cells)
@@ -102,15 +102,13 @@ def _mean_rows(
     table, scores, passes = measured
     rows = units.table.join(counts(units), on="unit").join(table, on="unit").sort("unit")
     bounded = rows["metric"].is_in([name for name, metric in metrics.items() if metric.bounded])
-    lower_is_better = [name for name, metric in metrics.items() if metric.config.direction == "lower_is_better"]
     score, passed = intervals(scores, bounded=bounded.to_numpy()), intervals(passes, bounded=True)
-    lower = pl.col("metric").is_in(lower_is_better)
     return rows.with_columns(
         statistic=pl.lit("mean"),
         value=_numbers(scores.mean),
         std=_numbers(scores.std),
-        worst=pl.when(bounded).then(pl.when(lower).then("ceiling").otherwise("floor")),
-        best=pl.when(bounded).then(pl.when(lower).then("floor").otherwise("ceiling")),
+        bound_low=pl.when(bounded).then("floor"),
+        bound_high=pl.when(bounded).then("ceiling"),
         std_error=_numbers(score.std_error),
         ci_low=_numbers(score.low),
         ci_high=_numbers(score.high),

@@ -204,3 +204,19 @@ def test_a_pass_rate_of_a_metric_without_a_threshold_is_refused(program: Program
     done = program("check", *WORDS, "metric.exact_match.threshold=null", "gate={exact_match: {pass_rate: '>= 0.5'}}")
     assert done.returncode == 2
     assert "exact_match has no threshold" in done.stderr
+
+
+def test_the_lowest_case_can_be_gated_and_bounds_are_named_as_such(program: Program) -> None:
+    rows = [{"id": f"c{i}", "question": "?", "answer": "yes" if i else "no", "reference": "yes"} for i in range(9)]
+    program.write("nine.jsonl", *rows)
+    (program.folder / "conf/dataset").mkdir(parents=True)
+    (program.folder / "conf/dataset/nine.yaml").write_text("# @package dataset.nine\npath: nine.jsonl\n")
+    for gate, code, said in (
+        ('{exact_match: {lowest: ">= 0.5"}}', 1, "gate FAILED  exact_match lowest >= 0.5: 0 ("),
+        ('{exact_match: {bound_low: ">= 0.8"}}', 0, "gate passed  exact_match bound_low >= 0.8: 0.8889"),
+        ('{exact_match: {worst: ">= 0.5"}}', 2, "known: bound_high, bound_low, "),
+        ('{exact_match: {lowest: {not_worse_by: 0.1}}}', 2, "lowest cannot be compared with a baseline"),
+    ):  # fmt: skip
+        done = program("dataset=nine", "metric=exact_match", f"gate={gate}")
+        assert done.returncode == code, done.stdout + done.stderr
+        assert said in done.stdout + done.stderr

@@ -79,7 +79,7 @@ def test_a_run_writes_every_file_and_keeps_the_four_states_apart(program: Progra
     row = next(row for row in summary["rows"] if row["statistic"] == "mean" and row["tag"] is None)
     assert (row["n"], row["n_scored"], row["n_undefined"], row["n_error"], row["n_skipped"]) == (5, 2, 2, 0, 1)
     assert row["value"] == 0.75
-    assert (row["worst"], row["best"]) == (1.5 / 4, 3.5 / 4)
+    assert (row["bound_low"], row["bound_high"]) == (1.5 / 4, 3.5 / 4)
 
     manifest = program.manifest
     assert manifest["status"] == "done"

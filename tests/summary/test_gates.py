@@ -54,7 +54,7 @@ def test_all_faults_are_found_at_once_and_the_nearest_name_is_given(declare: Dec
     assert "gate.faithfulness.mean: 'high' is no condition" in text
 
 
-@pytest.mark.parametrize("statistic", ["mean", "median", "worst", "ci_low", "pass_rate", "recall"])
+@pytest.mark.parametrize("statistic", ["mean", "median", "bound_low", "ci_low", "pass_rate", "recall"])
 @pytest.mark.parametrize("condition", [">= 5", "<= 80", ">= -1"])
 def test_a_limit_that_a_share_can_never_meet_is_refused(declare: Declare, statistic: str, condition: str):
     metrics = {"m": declare(figures=FigureSpec("classification", True))}
@@ -181,7 +181,7 @@ def test_too_many_undefined_scores_leave_a_gate_undecided(record: Make, table: T
     """A figure and a pass rate leave them out as the mean does; counts, and the bounds that count them in, do not."""
     cells = [*(record(0.9, i) for i in range(50)), *(record(None, 50 + i, status="undefined") for i in range(5))]
     skipped = [record(None, 60 + i, status="skipped") for i in range(100)]
-    gates = {"mean": ">= 0.5", "pass_rate": ">= 0.5", "worst": ">= 0.5", "n_undefined": "<= 9"}
+    gates = {"mean": ">= 0.5", "pass_rate": ">= 0.5", "bound_low": ">= 0.5", "n_undefined": "<= 9"}
     few = table([*cells, *skipped], 0.6)
     assert results(few, gates | {"point": True}, declare()) == [True] * 4
     many = table([*cells, record(None, 55, status="undefined"), *skipped], 0.6)

@@ -31,7 +31,7 @@ def test_columns_are_those_of_the_contract(record: Make, table: Table, declare: 
     assert summarise(table([record()]), {"m": declare()}).frame.schema == summary_schema()
     assert ",".join(summary_schema()) == (
         "dataset,target,metric,statistic,judge,tag,n,n_scored,n_undefined,n_error,n_skipped,value,std,std_error,ci_low,"
-        "ci_high,ci_method,worst,best,median,pass_rate,pass_rate_low,pass_rate_high,cost_usd,input_tokens,"
+        "ci_high,ci_method,bound_low,bound_high,median,lowest,pass_rate,pass_rate_low,pass_rate_high,cost_usd,input_tokens,"
         "output_tokens,latency_p50,latency_p95,n_cut_off"
     )
 
@@ -59,7 +59,7 @@ def test_only_scored_cells_enter_the_mean_and_all_are_counted(record: Make, tabl
     assert (row["ci_low"], row["ci_high"], row["ci_method"]) == (expected.low, expected.high, expected.method)
     assert (row["pass_rate_low"], row["pass_rate_high"]) == pytest.approx(wilson(1, 2))
     # Three of five should have had a score: at 0 they make 0.8 / 5, at 1 they make 3.8 / 5.
-    assert (row["worst"], row["best"]) == pytest.approx((0.16, 0.76))
+    assert (row["bound_low"], row["bound_high"]) == pytest.approx((0.16, 0.76))
 
 
 def test_worst_is_high_where_lower_is_better_and_null_without_a_bounded_scale(
@@ -67,10 +67,10 @@ def test_worst_is_high_where_lower_is_better_and_null_without_a_bounded_scale(
 ):
     scores = table([record(0.2, 0), record(None, 1, status="error")])
     row = one(summarise(scores, {"m": declare(direction="lower_is_better")}))
-    assert (row["worst"], row["best"]) == pytest.approx((0.6, 0.1))
+    assert (row["bound_low"], row["bound_high"]) == pytest.approx((0.1, 0.6))
     row = one(summarise(scores, {"m": declare(bounded=False)}))
-    assert (row["worst"], row["best"]) == (None, None)
-    assert one(summarise(scores, {}))["worst"] is None
+    assert (row["bound_low"], row["bound_high"]) == (None, None)
+    assert one(summarise(scores, {}))["bound_low"] is None
 
 
 def test_nothing_scored_has_no_value_but_bounds(record: Make, table: Table, declare: Declare):
@@ -78,12 +78,12 @@ def test_nothing_scored_has_no_value_but_bounds(record: Make, table: Table, decl
     nulls = ("value", "std", "std_error", "ci_low", "ci_high", "median", "pass_rate", "pass_rate_low", "pass_rate_high")
     assert [row[name] for name in nulls] == [None] * len(nulls)
     assert row["ci_method"] == "none: no scores"
-    assert (row["worst"], row["best"]) == (0.0, 1.0)
+    assert (row["bound_low"], row["bound_high"]) == (0.0, 1.0)
 
 
 def test_cells_that_were_skipped_have_no_bounds(record: Make, table: Table, declare: Declare):
     row = one(summarise(table([record(None, status="skipped")]), {"m": declare()}))
-    assert (row["n"], row["n_skipped"], row["worst"], row["best"]) == (1, 1, None, None)
+    assert (row["n"], row["n_skipped"], row["bound_low"], row["bound_high"]) == (1, 1, None, None)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_a_case_scored_less_often_than_others_counts_as_one_case(record: Make, t
     cells = [record(1.0, 0), record(None, 0, repeat=1, status="error"), record(0.0, 1), record(0.5, 1, repeat=1)]
     row = one(summarise(table(cells), {"m": declare()}))
     assert row["value"] == pytest.approx((1.0 + 0.25) / 2)
-    assert (row["worst"], row["best"]) == pytest.approx(((0.5 + 0.25) / 2, (1.0 + 0.25) / 2))
+    assert (row["bound_low"], row["bound_high"]) == pytest.approx(((0.5 + 0.25) / 2, (1.0 + 0.25) / 2))
 
 
 def test_target_repeats_are_averaged_too(record: Make, table: Table, declare: Declare):
@@ -261,7 +261,7 @@ def test_figures_of_a_classification_follow_its_mean(record: Make, table: Table,
     precision = one(summary, statistic="precision")
     assert precision["value"] == pytest.approx(18 / 21)
     assert (precision["ci_low"], precision["ci_high"]) == pytest.approx((0.6536393972, 0.950189875))
-    assert (precision["n"], precision["n_scored"], precision["n_error"], precision["worst"]) == (101, 100, 1, None)
+    assert (precision["n"], precision["n_scored"], precision["n_error"], precision["bound_low"]) == (101, 100, 1, None)
     assert one(summary, statistic="recall", tag="x")["n"] == 100
     key = {"dataset": "d", "target": "recorded", "metric": "m", "judge": None, "tag": None}
     assert {**key, "statistic": "precision", "n": 21} in summary.details

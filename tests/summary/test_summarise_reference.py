@@ -44,12 +44,13 @@ def plainly(records: list[ScoreRecord], tag: str | None) -> dict[str, Any]:
     return counts | {
         "value": statistics.fmean(means) if means else None,
         "median": statistics.median(means) if means else None,
+        "lowest": min(means, default=None),
         "std": statistics.stdev(means) if len(means) > 1 else None,
         "std_error": score.std_error,
         "ci_low": score.low,
         "ci_high": score.high,
-        "worst": statistics.fmean(floor) if floor else None,
-        "best": statistics.fmean(ceiling) if ceiling else None,
+        "bound_low": statistics.fmean(floor) if floor else None,
+        "bound_high": statistics.fmean(ceiling) if ceiling else None,
         "pass_rate": statistics.fmean(passes) if passes else None,
         "pass_rate_low": passed.low,
         "pass_rate_high": passed.high,
@@ -117,6 +118,17 @@ def test_asking_the_same_again_does_not_narrow_the_interval(
         return summarise(table(records, 0.5), {"m": declare()}).frame.row(0, named=True)
 
     once, often = run(1), run(times)
-    same = ("value", "std", "std_error", "ci_low", "ci_high", "ci_method", "worst", "best", "median", "pass_rate_low")
+    same = (
+        "value",
+        "std",
+        "std_error",
+        "ci_low",
+        "ci_high",
+        "ci_method",
+        "bound_low",
+        "bound_high",
+        "median",
+        "pass_rate_low",
+    )
     assert {name: often[name] for name in same} == pytest.approx({name: once[name] for name in same})
     assert often["n"] == times * once["n"]
