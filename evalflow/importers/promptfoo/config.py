@@ -34,6 +34,7 @@ from evalflow.importers.promptfoo.checks import CheckWriter
 from evalflow.importers.promptfoo.prompts import ChatPrompt, PromptReader, SourcePrompt, chat_prompt
 from evalflow.importers.promptfoo.providers import (
     SourceProvider,
+    asks_model,
     judge_of,
     provider_of,
     target_of,
@@ -179,13 +180,9 @@ def _prompts(suite: _Suite) -> list[tuple[SourcePrompt, ChatPrompt]]:
             what, where, failure = one
             suite.ledger.leave("prompts", what, where, failure.reason, failure.hint)
             continue
-        with suite.ledger.taking("prompts", f"prompt {one.label.strip().partition(chr(10))[0][:60]}", one.where):
+        with suite.ledger.taking("prompts", _named(one), one.where):
             chat = chat_prompt(one, str(around.get("prefix") or ""), str(around.get("suffix") or ""))
             found.append((one, chat))
-        for key in one.config:
-            what = f"config.{key} of prompt {one.label.strip().partition(chr(10))[0][:60]}"
-            hint = "set it for the target: target.parameters"
-            suite.ledger.leave("settings", what, one.where, "a prompt has no settings of its own for the request", hint)
     return found
 
 
@@ -225,6 +222,7 @@ def _columns(
 ) -> list[PromptColumn]:
     columns: list[PromptColumn] = []
     taken: set[str] = set()
+    unsent = [dict[str, None]() for _ in prompts]
     for provider, label in providers:
         left: Sequence[str] = ()
         try:
@@ -233,10 +231,13 @@ def _columns(
                     continue
                 several = f" {number + 1}" if len(prompts) > 1 else ""
                 key = key_for(f"{suite.source.name} {label}{several}", taken, "target")
-                target = target_of(replace(provider, label=f"{label}{several}"), key, chat.user)
+                asked = _asked_with(replace(provider, label=f"{label}{several}"), prompt)
+                target = target_of(asked, key, chat.user)
                 taken.add(key)
                 suite.imported.notes.extend(target.notes)
-                left = target.left
+                mine = [name for name in target.left if name.partition(".")[0] in prompt.config]
+                unsent[number] |= dict.fromkeys(mine if asks_model(provider) else prompt.config)
+                left = [name for name in target.left if name not in mine]
                 columns.append(PromptColumn(key, prompt, chat, target, provider))
             suite.ledger.took("providers")
             _leave_settings(suite, f"provider {provider.id[:80]}", provider.where, left)
@@ -244,6 +245,9 @@ def _columns(
                 suite.ledger.leave("settings", f"{name} of provider {provider.id[:80]}", provider.where, *NO_LIKE)
         except Untranslatable as failure:
             suite.ledger.left("providers", f"provider {provider.id[:80]}", provider.where, failure.reason, failure.hint)
+    used = {column.prompt.label for column in columns}
+    for (prompt, _), names in zip(prompts, unsent, strict=True):
+        _leave_settings(suite, _named(prompt), prompt.where, [*(names if prompt.label in used else prompt.config)])
     if not columns:  # the prompts still are of use with a target that the user names
         for number, (prompt, chat) in enumerate(prompts or [_NO_PROMPT]):
             several = f" {number + 1}" if len(prompts) > 1 else ""
@@ -251,6 +255,17 @@ def _columns(
     if len(columns) == 1:
         columns[0].key = suite.source.name
     return columns
+
+
+def _named(prompt: SourcePrompt) -> str:
+    return f"prompt {prompt.label.strip().partition(chr(10))[0][:60]}"
+
+
+def _asked_with(provider: SourceProvider, prompt: SourcePrompt) -> SourceProvider:
+    """The provider with the settings that a prompt has for its requests, if it asks a model."""
+    if not prompt.config or not asks_model(provider):
+        return provider
+    return replace(provider, config={**provider.config, **prompt.config})
 
 
 def _leave_settings(suite: _Suite, whose: str, where: str, names: Sequence[str]) -> None:

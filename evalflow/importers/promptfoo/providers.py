@@ -118,6 +118,11 @@ def provider_of(entry: Any, where: str) -> SourceProvider:
     )  # fmt: skip
 
 
+def asks_model(provider: SourceProvider) -> bool:
+    """Whether it is a model behind a compatible API."""
+    return provider.id.partition(":")[0] in _BUILT_IN
+
+
 def target_of(provider: SourceProvider, key: str, prompt: str, *, judges: bool = False) -> TargetOption:
     """The target that asks the same with a prompt, in Jinja; Untranslatable if evalflow cannot ask it.
 

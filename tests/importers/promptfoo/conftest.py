@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -20,8 +21,7 @@ def read(tmp_path: Path) -> Read:
     """Import a configuration, with other files beside it."""
 
     def run(config: str, **files: str) -> ImportedConfig:
-        scratch = tmp_path / "scratch"
-        scratch.mkdir(exist_ok=True)
+        scratch = Path(mkdtemp(dir=tmp_path))
         for name, text in files.items():
             path = tmp_path / name.replace("__", "/").replace("_", ".")
             path.parent.mkdir(exist_ok=True)

@@ -111,15 +111,27 @@ def test_attacks_that_are_not_written_yet_are_refused(read: Read) -> None:
     assert [entry.what for entry in found.ledger.left_out] == ["redteam"]
 
 
-def test_a_prompt_with_settings_is_taken_and_each_setting_listed(read: Read) -> None:
+def test_settings_of_a_prompt_are_those_of_its_targets_or_listed(read: Read) -> None:
     found = read(
-        "prompts: [{label: json, raw: 'Sort {{q}}', config: {response_format: {type: json_object}, top_p: 1}}]\n"
-        "providers: [openai:m]\ntests: [{vars: {q: a}}]\ndefaultTest: {color: red}"
+        "prompts:\n"
+        "  - label: json\n    raw: 'Sort {{q}}'\n"
+        "    config: {response_format: {type: json_object}, top_p: 1, flavour: mint}\n"
+        "  - 'Name {{q}}'\n"
+        "providers: [{id: openai:m, config: {top_p: 0.5, colour: red}}]\n"
+        "tests: [{vars: {q: a}}]\ndefaultTest: {color: red}"
     )
-    assert found.ledger.counts()["prompts"] == (1, 1, 0)
+    first, second = found.targets.values()
+    assert first["parameters"] == {"top_p": 1, "response_format": {"type": "json_object"}}
+    assert second["parameters"] == {"top_p": 0.5}
     assert [entry.what for entry in found.ledger.left_out] == [
-        "defaultTest.color", "config.response_format of prompt json", "config.top_p of prompt json",
+        "defaultTest.color", "config.colour of provider openai:m", "config.flavour of prompt json",
     ]  # fmt: skip
+    for other in ("[echo]", "[{id: 'file://bot.py'}]"):
+        found = read(
+            f"prompts: [{{label: json, raw: 'Sort {{{{q}}}}', config: {{top_p: 1}}}}]\nproviders: {other}\n"
+            "tests: [{vars: {q: a}}]"
+        )
+        assert "config.top_p of prompt json" in [entry.what for entry in found.ledger.left_out]
 
 
 def test_settings_of_a_table_that_are_not_read_are_listed(read: Read) -> None:
