@@ -13,10 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from evalflow.datasets.json_files import document_keys
-from evalflow.datasets.messages import read_messages
 from evalflow.datasets.sources import SourceRow
 from evalflow.importers.columns import Columns, is_missing, joined, parsed
-from evalflow.importers.conversation import about_answer, are_messages, message_rows, read_turns, said_in, split_answer
+from evalflow.importers.conversation import (
+    HISTORY,
+    about_answer,
+    are_messages,
+    history_in,
+    message_rows,
+    read_turns,
+    said_in,
+    split_answer,
+)
 from evalflow.importers.exports import answer_of, input_of, reference_of
 from evalflow.importers.files import ImportedConfig, ImportSource
 from evalflow.importers.ledger import Ledger, Untranslatable
@@ -29,7 +37,6 @@ _ASKED = ("query", "question", "chat_input", "user_input", "input", "prompt", "t
 _SAID = ("response", "answer", "chat_output", "output", "completion", "result")
 _REFERENCE = ("ground_truth", "expected_response", "expected_output", "reference")
 _CONTEXTS = ("context", "contexts", "documents", "retrieved_documents")
-_HISTORY = ("chat_history", "history")
 _ID = ("id", "case_id", "line_number")
 _ABOUT_A_SCORE = re.compile(
     r".*_(?:threshold|tokens|finish_reason|model|sample_input|sample_output|label|reason|result|passed|details|status)"
@@ -190,20 +197,12 @@ def _single(row: Columns, ledger: Ledger, about: dict[str, Any]) -> dict[str, An
     if place is not None and contexts is not None:
         row.get(place)
         found["contexts"] = contexts
-    return found | _history(row, found)
-
-
-def _history(row: Columns, found: Mapping[str, Any]) -> dict[str, Any]:
-    """The turns before the question, in prompt flow's form or a chat's; empty, and unread, if they are none."""
-    place = next((name for one in _HISTORY if (name := f"inputs.{one}") in row), None)
-    if place is None or "messages" in found:
-        return {}
-    try:
-        turns = read_messages(parsed(row.peek(place)))
-    except ValueError:
-        return {}
-    row.get(place)
-    return {"messages": [*message_rows(turns), {"role": "user", "content": found["question"]}]}
+    names = {name: row.peek(f"inputs.{name}") for name in HISTORY}
+    name, history = ("", []) if "messages" in found else history_in(names, ledger, row.where)
+    if history:
+        row.get(f"inputs.{name}")
+        found["history"] = history
+    return found
 
 
 def _conversation(talk: Mapping[str, Any], ledger: Ledger, where: str) -> dict[str, Any]:

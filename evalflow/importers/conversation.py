@@ -20,6 +20,10 @@ _ROLE_KEYS = frozenset({"role", "type", "from", "metadata"})
 _CALL_TYPES = frozenset({"function", "function_call", "tool_call", "tool_use"})
 
 
+HISTORY = ("chat_history", "history", "conversation_history")
+"""Names of what was said before a question."""
+
+
 def are_messages(value: Any) -> bool:
     """Whether it is a list of messages, each with a role."""
     items = as_list(value)
@@ -82,6 +86,17 @@ def _is_in(value: Any, kept: str) -> bool:
 
 def _texts(message: Message) -> int:
     return sum(part.get("type") == "text" for part in message.parts)
+
+
+def history_in(known: Mapping[str, Any], ledger: Ledger, where: str) -> tuple[str, list[dict[str, Any]]]:
+    """The key of the turns before a question, and the turns, in a chat's form or prompt flow's; empty without any."""
+    name = next((name for name in HISTORY if as_list(parsed(known.get(name)))), "")
+    turns = as_list(parsed(known.get(name)))
+    try:
+        read_messages(turns)
+    except ValueError:
+        return "", []
+    return name, message_rows(read_turns(turns, ledger, where))
 
 
 def split_answer(messages: Sequence[Message]) -> tuple[Sequence[Message], Sequence[Message]]:

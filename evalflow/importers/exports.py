@@ -19,7 +19,7 @@ from evalflow.datasets.messages import read_messages
 from evalflow.datasets.sources import SourceRow
 from evalflow.errors import Problem, UserError
 from evalflow.importers.columns import Columns, is_missing, joined, parsed
-from evalflow.importers.conversation import are_messages, message_rows, read_turns, said_in
+from evalflow.importers.conversation import are_messages, history_in, message_rows, read_turns, said_in
 from evalflow.importers.files import ImportedConfig, ImportSource, output_text, question_of
 from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.importers.recorded import PARTS, recorded_cases
@@ -183,7 +183,7 @@ def _case(platform: Platform, row: Columns, encoded: bool, ledger: Ledger) -> di
         raise Untranslatable(reason)
     read = parsed if platform.encoded else _structured if encoded else _same
     cells = [field_of(row, names) for names in (platform.asked, platform.said, platform.expected)]
-    given, said, expected = map(read, cells)
+    given, said, expected = (None if _is_blank(value, platform) else value for value in map(read, cells))
     if given is None:
         raise Untranslatable(f"it has none of {', '.join(platform.asked)}")
     is_run = not platform.runs or any(row.has(name) for name in platform.runs)
@@ -191,7 +191,8 @@ def _case(platform: Platform, row: Columns, encoded: bool, ledger: Ledger) -> di
     if expected is None and not is_run:
         expected, said, expected_cell = said, None, said_cell
     failure = None if said is not None else field_of(row, platform.failure)
-    said = row.said(*platform.said) if said is None and failure is None and is_run else said
+    if said is None and failure is None and is_run and row.said(*platform.said) == "":
+        said = ""
     found = input_of(given, ledger, row.where)
     if not found.get("messages") and (not given or not found["question"].strip()):
         raise Untranslatable("its input is empty")
@@ -224,6 +225,11 @@ def _same(value: Any) -> Any:
     return value
 
 
+def _is_blank(value: Any, platform: Platform) -> bool:
+    """Whether an input or output has no part at all; what a platform encodes as JSON may be such a text."""
+    return value in ({}, []) and not platform.encoded
+
+
 def _structured(cell: Any) -> Any:
     """The object or list that a cell holds; a text in quotes is a text that has quotes."""
     return cell if isinstance(cell, str) and cell.lstrip().startswith('"') else parsed(cell)
@@ -245,7 +251,12 @@ def input_of(given: Any, ledger: Ledger, where: str) -> dict[str, Any]:
         rest = {str(name): value for name, value in known.items() if name != "messages"}
         return {"messages": message_rows(messages), **({"vars": rest} if rest else {})}
     rest = {str(name): value for name, value in known.items()}
-    return {"question": question_of(rest, "") or text_of(given), **({"vars": rest} if rest else {})}
+    found: dict[str, Any] = {"question": question_of(rest, "") or text_of(given)}
+    name, history = history_in(rest, ledger, where)
+    if history:
+        found["history"] = history
+        del rest[name]
+    return {**found, **({"vars": rest} if rest else {})}
 
 
 def answer_of(said: Any, about: dict[str, Any], ledger: Ledger, where: str, cell: Any = None) -> dict[str, Any]:
@@ -312,6 +323,9 @@ def text_of(value: Any) -> str:
     known = as_map(value)
     choices = as_list(known.get("choices"))
     said = as_map(choices[0]).get("message") if choices else value
+    generated = as_list(known.get("generations"))
+    if generated and (first := (as_list(generated[0]) or generated)[0]) is not None:  # of LangChain's models
+        return text_of(first)
     turns = as_list(known.get("messages", value))
     last = turns[-1] if turns else said
     if are_messages([last]):

@@ -311,7 +311,10 @@ def recorded_cases(
 
 def is_irregular(case: Mapping[str, Any]) -> bool:
     """Whether the turns of a case's conversation do not alternate."""
-    return any(irregular(read_messages(as_list(case.get("messages")))))
+    asked = (
+        [{"role": "user", "content": case.get("question")}] if case.get("history") else as_list(case.get("messages"))
+    )
+    return any(irregular(read_messages([*as_list(case.get("history")), *asked])))
 
 
 def _fields_in(case: Mapping[str, Any]) -> set[str]:

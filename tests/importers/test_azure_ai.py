@@ -86,9 +86,11 @@ def test_prompt_flow_and_plain_data_are_read(tmp_path: Path, form: str) -> None:
 def test_a_history_of_prompt_flow_comes_before_the_question(tmp_path: Path) -> None:
     earlier = [{"inputs": {"question": "When do you open?"}, "outputs": {"answer": "At nine."}}]
     found = read(tmp_path, [{"inputs": {"question": "And on Sunday?", "chat_history": earlier}, "outputs": {}}])
-    assert [(one["role"], one["content"]) for one in cases(found)[0]["messages"]] == [
-        ("user", "When do you open?"), ("assistant", "At nine."), ("user", "And on Sunday?"),
+    [case] = cases(found)
+    assert [(one["role"], one["content"]) for one in case["history"]] == [
+        ("user", "When do you open?"), ("assistant", "At nine."),
     ]  # fmt: skip
+    assert case["question"] == "And on Sunday?"
 
 
 def test_conversations_keep_what_was_found_at_each_turn(tmp_path: Path) -> None:

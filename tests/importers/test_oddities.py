@@ -307,6 +307,44 @@ def test_what_tools_said_before_the_answer_stays(tmp_path: Path, kind: str) -> N
     assert case["actual"][2]["content"] == "closed at noon"
 
 
+EARLIER = [USER, {"role": "assistant", "content": "At nine."}]
+
+
+@pytest.mark.parametrize("last", [[], [{"role": "user", "content": "And on Sunday?"}]])
+@pytest.mark.parametrize(
+    ("kind", "row"),
+    [
+        ("langsmith", {"run_type": "chain", "inputs": {"question": "And on Sunday?", "chat_history": EARLIER}}),
+        ("langfuse", {"input": {"query": "And on Sunday?", "history": EARLIER}}),
+        ("mlflow", {"inputs": {"question": "And on Sunday?", "chat_history": EARLIER}}),
+        ("azure-ai", {"query": "And on Sunday?", "chat_history": EARLIER}),
+    ],
+)
+def test_what_was_said_before_a_question_comes_before_it(
+    tmp_path: Path, kind: str, row: dict[str, Any], last: list[Any]
+) -> None:
+    text = json.dumps([row]).replace(json.dumps(EARLIER), json.dumps([*EARLIER, *last]))
+    path = tmp_path / "odd.json"
+    path.write_text(text, encoding="utf-8")
+    found = imported(tmp_path, kind, path)
+    config = DatasetConfig(path=str(next(iter(found.data.values()))), format="jsonl", allow_irregular=True)
+    [case] = read("odd", config)
+    assert [one.content for one in case.messages] == ["When do you open?", "At nine.", "And on Sunday?"]
+    assert not {"chat_history", "history"} & set(case.vars or {})
+
+
+def test_outputs_without_parts_say_nothing_and_generations_of_models_are_answers(tmp_path: Path) -> None:
+    path = tmp_path / "runs.json"
+    said = {"generations": [[{"text": "At nine.", "generation_info": {"finish_reason": "stop"}}]], "llm_output": None}
+    runs = [{"run_type": "llm", "inputs": {"input": "When?"}, "outputs": one} for one in (said, {})]
+    path.write_text(json.dumps(runs), encoding="utf-8")
+    cases = rows(imported(tmp_path, "langsmith", path))
+    assert [case.get("answer") for case in cases] == ["At nine.", None]
+    assert cases[0]["metadata"]["output"] == said
+    path.write_text(json.dumps([{"id": "e", "input": {"question": "When?"}, "output": {}}]), encoding="utf-8")
+    assert "reference" not in rows(imported(tmp_path, "phoenix", path))[0]
+
+
 def test_an_empty_cell_is_missing(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     path.write_text("input,output,expected\nWhen?,,At nine.\nWhere?,Here.,\n", encoding="utf-8")
