@@ -119,7 +119,7 @@ def override(setting: str, role: str, refusal: Refusal, sent: Mapping[str, Any])
         case "strict":
             return f"{role}.strict=false"
         case "max_tokens" if LIMIT in refusal.text:
-            return f"'{role}.parameters={{{LIMIT}: {sent['max_tokens']}}}'"
+            return f"++{role}.parameters.{LIMIT}={sent['max_tokens']}"
         case "max_tokens" | "max_completion_tokens":
             return f"{role}.max_tokens=null"
         case _:

@@ -12,8 +12,8 @@ from pydantic import BaseModel, Field
 
 from evalflow.calls.faults import of_status
 from evalflow.calls.http import Response
-from evalflow.calls.refusals import refused
-from evalflow.errors import CallError, InfrastructureError, JudgeError
+from evalflow.calls.refusals import override, refused
+from evalflow.errors import CallError, InfrastructureError, JudgeError, Refusal
 from evalflow.records import Ask, Message
 from evalflow.testing import Endpoint, Request, status
 
@@ -179,3 +179,8 @@ def test_a_setting_is_known_by_its_place_in_the_request(at: str | None) -> None:
     refusal = of_status(Response(422, {}, json.dumps({at: error} if at else error).encode())).refusal
     assert refusal is not None
     assert refused({"temperature": 0, "top_k": 3}, refusal, ["top_k"]) == "top_k"
+
+
+def test_a_renamed_limit_is_added_to_the_parameters_that_there_are() -> None:
+    sent = {"max_tokens": 99}
+    assert override("max_tokens", "judge", Refusal(400, OPENAI), sent) == "++judge.parameters.max_completion_tokens=99"
