@@ -6,7 +6,7 @@ import contextlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, cast
 
@@ -186,6 +186,7 @@ _RIVALS = {"question": "messages", "messages": "question"}
 _TEXTS = ("question", "answer", "reference", "group", "scenario", "persona", "goal")
 _AS_WRITTEN = (None, "list", "json")
 """Types in which a number of a text field is still the text that it is written as."""
+_MOST_PLANS = 1_000  # sets of columns
 _COMPOSED = ("expected", "actual", "metadata", "failure", "labels")
 _ENTERED = re.compile(r"\$(?:\.([A-Za-z_]\w*)|\[(['\"])(.+?)\2\])(?=[.\[])")
 _PLAIN_PATH = re.compile(r"\$\.([A-Za-z_]\w*)\Z")
@@ -245,6 +246,18 @@ class ColumnSource:
 
 
 @dataclass(frozen=True, slots=True)
+class _Plan:
+    """How rows with the same columns are read: each field's source, with its column if a text in it is the value.
+
+    If the plan `is_plain`, the `others` are the columns of variables.
+    """
+
+    sources: Sequence[tuple[str, ColumnSource, str | None]]
+    others: Sequence[str]
+    is_plain: bool
+
+
+@dataclass(frozen=True, slots=True)
 class FieldMap:
     """The sources of a row's case fields, `aliases` (column to field) for rows without, parts of fields, variables.
 
@@ -256,18 +269,21 @@ class FieldMap:
     parts: Mapping[str, Mapping[str, ColumnSource]]
     variables: Mapping[str, ColumnSource]
     expected_is_reference: bool = False
+    _plans: dict[tuple[str, ...], _Plan] = field(default_factory=dict[tuple[str, ...], "_Plan"], compare=False)
 
     def values(self, row: Row, exact: Callable[[], Row] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
         """The raw values by case field, and the variables: unmapped columns and declared ones; both without nulls."""
         found: dict[str, Any] = {}
-        used: set[str | None] = set()
-        for name, one in self.sources.items():
-            if isinstance(one.at, str):
-                if one.at not in row:
-                    continue
-                used.add(one.at)
-            if (value := one.value(row, exact)) is not None:
+        plan = self._plan(row)
+        for name, one, column in plan.sources:
+            value = row[column] if column is not None else None
+            if column is None or not isinstance(value, str):
+                value = one.value(row, exact)
+            if value is not None:
                 found[name] = value
+        if plan.is_plain:
+            return found, {column: value for column in plan.others if (value := row[column]) is not None}
+        used = {one.column for _, one, _ in plan.sources}
         for column, name in self.aliases.items():
             if name not in found and row.get(column) is not None:
                 found[name] = ColumnSource(column, is_text=name in _TEXTS).value(row, exact)
@@ -285,6 +301,21 @@ class FieldMap:
         others = {column: value for column, value in row.items() if column not in used and value is not None}
         declared = {name: value for name, one in self.variables.items() if (value := one.value(row, exact)) is not None}
         return found, others | declared
+
+    def _plan(self, row: Row) -> _Plan:
+        """What is read of a row with these columns; most rows of a file have the same."""
+        columns = tuple(row)
+        plan = self._plans.get(columns)
+        if plan is None:
+            there = [(name, one) for name, one in self.sources.items() if one.column is None or one.column in row]
+            sources = [(name, one, one.column if one.type is None else None) for name, one in there]
+            used = {one.column for _, one in there}
+            is_plain = not (self.parts or self.variables or any(column in row for column in self.aliases))
+            is_plain = is_plain and all(name not in OF_A_SCENARIO for name, _ in there)
+            plan = _Plan(sources, [column for column in columns if column not in used], is_plain)
+            if len(self._plans) < _MOST_PLANS:
+                self._plans[columns] = plan
+        return plan
 
     def place(self, name: str, row: Row) -> str:
         """The field, with the column or path that it has in this row."""
