@@ -18,7 +18,7 @@ from evalflow.datasets.nan_literals import NanFilter, without_nan
 from evalflow.datasets.proposal import USUAL
 from evalflow.datasets.sources import MAX_RECORD, SourceRow, Table, Unreadable, parse_json, record, too_large, too_long
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import kind
+from evalflow.jsonvalues import as_list, as_map, kind
 from evalflow.paths import shown
 
 BOM = b"\xef\xbb\xbf"
@@ -113,9 +113,9 @@ def open_json(path: Path, *, null_infinity: bool = False) -> Table:
 
     halves = Halves()
     try:
-        form = _crash_problem(path, null_infinity) or _form(path, null_infinity)
+        form = _crash_problem(path) or _form(path, null_infinity)
     except (ijson.JSONError, ArithmeticError) as error:
-        form = _broken(path, error, null_infinity)
+        form = _broken(path, error)
     if isinstance(form, Problem):
         return Table(iter([form]))
     return Table(_rows(path, form, halves, null_infinity), ALIASES if form.prefix == "data.item" else {}, halves=halves)
@@ -243,11 +243,11 @@ def _streaming(path: Path) -> Generator[None]:
     import ijson  # pyright: ignore[reportMissingTypeStubs]
 
     try:
-        if problem := _crash_problem(path, null_infinity=True):
+        if problem := _crash_problem(path):
             raise UserError(problem)
         yield
     except (ijson.JSONError, ArithmeticError, ValueError) as error:
-        raise UserError(_broken(path, error, null_infinity=True)) from None
+        raise UserError(_broken(path, error)) from None
     except OSError as error:
         raise UserError(Problem(f"cannot be read: {error.strerror}", shown(path))) from None
 
@@ -266,7 +266,7 @@ def _rows(path: Path, form: _Form, halves: Halves, null_infinity: bool) -> Itera
                     row = _several(row) or row
                 yield _consistent(row, form.example_outputs) if isinstance(row, SourceRow) else row
     except (ijson.JSONError, ArithmeticError, ValueError) as error:
-        yield _broken(path, error, null_infinity)
+        yield _broken(path, error)
 
 
 def _same(item: Any) -> Any:
@@ -279,11 +279,11 @@ def _in_lists(row: Any) -> str:
 
 def _several(row: SourceRow) -> Problem | None:
     """The problem of a file that is one object of several rows: by columns, by their ids or in several lists."""
-    values = list(row.data.values())
-    held = [cast("list[Any]", value)[0] if isinstance(value, list) and value else value for value in values]
-    if len(values) < 2 or not all(isinstance(value, dict) for value in held):
+    values: list[Any] = list(row.data.values())
+    held: list[Any] = [next(iter(as_list(value)), value) for value in values]
+    if len(values) < 2 or not all(isinstance(one, dict) for one in held):
         return None
-    if all(isinstance(value, dict) and value.keys() == held[0].keys() for value in values):
+    if all(as_map(value).keys() == as_map(held[0]).keys() for value in values):
         hint = f"{_IN_A_LIST}; of a pandas frame, {_OF_PANDAS}"
     elif row.data.keys().isdisjoint(_OF_ONE_CASE):
         hint = _IN_A_LIST
@@ -317,7 +317,7 @@ def _floats(value: Any, depth: int = 0) -> Any:
     return value
 
 
-def _crash_problem(path: Path, null_infinity: bool) -> Problem | None:
+def _crash_problem(path: Path) -> Problem | None:
     """Detect input that would crash the parser: an integer of thousands of digits, or thousands of open brackets.
 
     Blocks of the file are searched for signs of either. These are rare, but text may have them too: then the strict
@@ -328,21 +328,20 @@ def _crash_problem(path: Path, null_infinity: bool) -> Problem | None:
             opened = window.count(b"[") + window.count(b"{") - window.count(b"]") - window.count(b"}")
             blocks = range(0, len(window) - _DIGITS + 1, _DIGITS)
             if opened > _MAX_DEPTH or any(window[at : at + _DIGITS].isdigit() for at in blocks):
-                return _located(path, null_infinity)
+                return _located(path)
     return None
 
 
-def _located(path: Path, null_infinity: bool) -> Problem | None:
+def _located(path: Path) -> Problem | None:
     """The file's error with its line; None if there is none, or the file is too large to find it."""
     if path.stat().st_size > LOCATE_UP_TO:
         return None
-    with _open(path, null_infinity) as file:
-        found = parse_json(file.read(), shown(path))
+    found = parse_json(path.read_bytes().removeprefix(BOM), shown(path))
     return Unreadable(found.what, found.where, found.hint) if isinstance(found, Problem) else None
 
 
-def _broken(path: Path, error: Exception, null_infinity: bool) -> Problem:
-    located = _located(path, null_infinity)
+def _broken(path: Path, error: Exception) -> Problem:
+    located = _located(path)
     if located:
         hint = "one object a line? set `format: jsonl`" if "trailing characters" in located.what else located.hint
         return Unreadable(located.what, located.where, hint)
