@@ -80,7 +80,8 @@ def _rows(table: Any, what: str) -> tuple[Iterable[Any], bool]:
 
 def _of_pandas(frame: Any, what: str) -> list[dict[Any, Any]]:
     """The rows of a pandas frame, with its index if that has a name."""
-    twice = next((name for name, times in Counter(frame.columns).items() if times > 1), None)
+    times: Counter[Any] = Counter(frame.columns)
+    twice = next((name for name, n in times.items() if n > 1), None)
     if twice is not None:
         raise UserError(Problem(f"the frame has the column {twice!r} more than once", what, "rename one of them"))
     named = [name for name in frame.index.names if name is not None and name not in frame.columns]
