@@ -139,9 +139,12 @@ def _flatten(folder: Path, config: dict[str, Any], drafted: Composed, request: R
             _write_cases(folder, name, (readers.case_to_row(case) for case in readers.read(name, plain)))
         options = {key: getattr(plain, key) for key in ("name", "title", "description", "generates")}
         _write_dataset(folder, name, options, {key: values[key] for key in KEYS if values.get(key)})
-    for group, name in (("target", request.bot), ("judge", request.judge), ("embedder", request.embedder)):
+    chosen = {"target": request.bot, "judge": request.judge, "embedder": request.embedder}
+    if request.simulator:
+        chosen["simulator"] = request.simulator
+    for group, name in chosen.items():
         _write(conf / group / f"{name}.yaml", yaml_of(config[group]))
-    root = {key: value for key, value in config.items() if key not in GROUPS}
+    root = {key: value for key, value in config.items() if key not in GROUPS and key not in chosen}
     _write(conf / "local" / "default.yaml", f"# @package _global_\n{yaml_of(root)}")
     _copy_prompts(folder, config)
 
