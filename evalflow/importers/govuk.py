@@ -14,7 +14,7 @@ from evalflow import datasets, paths
 from evalflow.config.schema import DatasetConfig
 from evalflow.config.yaml_text import safe_yaml
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.importers.columns import Columns
+from evalflow.importers.columns import Columns, finite
 from evalflow.importers.files import (
     ImportedConfig,
     ImportSource,
@@ -25,8 +25,9 @@ from evalflow.importers.files import (
     validated,
 )
 from evalflow.importers.ledger import Ledger, Untranslatable
+from evalflow.importers.secrets import hidden
 from evalflow.importers.sources import read_rows
-from evalflow.jsonvalues import as_list, as_map
+from evalflow.jsonvalues import as_map
 
 _TASKS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "rag_answers": ("rag", ()),
@@ -153,26 +154,17 @@ def read_config(path: Path, name: str | None = None) -> ImportedConfig:
 def _read_outputs(source: ImportSource) -> ImportedConfig:
     """Outputs of the tasks that answer: `{input, output: {message, sources}}` on each line."""
     imported = ImportedConfig(ledger=Ledger(("cases",)))
+    ledger = imported.ledger
     with source.rows(imported, source.name) as file:
-        for row in read_rows(source.path):
-            imported.ledger.found("cases")
-            columns = Columns(row.data, row.where)
-            question, output = columns.get("input", "question"), columns.child("output")
-            message, failure = (
-                output.get("message", "llm_answer"),
-                output.get("error_message", "error", "response_error"),
-            )
-            if not isinstance(question, str) or not isinstance(message or failure, str):
-                hint = "import the config file of the run: generated.jsonl beside it has expected values too"
-                imported.ledger.left("cases", "row", row.where, "it has no question, or its output no message", hint)
-                continue
-            case: dict[str, Any] = {"id": str(file.count + 1), "question": question}
-            case |= {"failure": failure} if failure else {"answer": message}
-            if output.has("sources"):
-                case["contexts"] = [as_map(one).get("chunk", one) for one in as_list(output.get("sources"))]
-            metadata = columns.rest()
-            columns.close(imported.ledger)
-            file.write({**case, **({"metadata": metadata} if metadata else {})})
+        for row in read_rows(source.path, lambda one: ledger.leave("cases", "row", one.where, one.what, one.hint)):
+            ledger.found("cases")
+            try:
+                case = _output(Columns(row.data, row.where), ledger)
+            except Untranslatable as failure:
+                ledger.left("cases", "row", row.where, failure.reason, failure.hint)
+            else:
+                case = {"id": str(file.count + 1), **case}
+                file.write(finite(hidden(case, ledger, row.where), ledger, row.where))
     if not file.count:
         raise imported.ledger.nothing_taken(Problem("it has no answers", str(source.path)))
     about = f"Outputs of a rake task, from {source.path.name}."
@@ -180,6 +172,31 @@ def _read_outputs(source: ImportSource) -> ImportedConfig:
     imported.experiments[source.name] = experiment_option(source.name, ["faithfulness", "relevance"], generate=False)
     imported.unjudged.add(source.name)
     return imported
+
+
+def _output(row: Columns, ledger: Ledger) -> dict[str, Any]:
+    """The case of an output; what else is in the row becomes its metadata."""
+    question, output = row.get("input", "question"), row.child("output")
+    failure = output.get("error_message", "error", "response_error")
+    message = output.get("message", "llm_answer") if failure is None else None
+    if not isinstance(question, str) or not isinstance(message or failure, str):
+        hint = "import the config file of the run: generated.jsonl beside it has expected values too"
+        raise Untranslatable("it has no question, or its output no message", hint)
+    case: dict[str, Any] = {"question": question, **({"failure": failure} if failure else {"answer": message})}
+    sources = output.children("sources")
+    if sources and all("chunk" in one for one in sources):
+        case["contexts"] = [_context(one) for one in sources]
+    elif output.has("sources"):
+        case["contexts"] = output.get("sources")
+    rest = row.rest()
+    row.close(ledger)
+    return {**case, **({"metadata": rest} if rest else {})}
+
+
+def _context(source: Columns) -> Any:
+    """A chunk with what the tool says of it beside."""
+    chunk, rest = source.get("chunk"), source.rest()
+    return {**({"text": chunk} if isinstance(chunk, str) else as_map(chunk)), **rest} if rest else chunk
 
 
 def _read(path: Path) -> _Config:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
@@ -12,16 +12,26 @@ from evalflow import datasets
 from evalflow.config.schema import DatasetConfig
 from evalflow.datasets.sources import parse_json
 from evalflow.errors import Problem, UserError, nearest
+from evalflow.importers.columns import is_missing
 from evalflow.importers.files import ImportedConfig, Model, first_file, key_for, metric_option, validated
+from evalflow.importers.ledger import Ledger
 
 _ANSWER = "actual_output"  # the column of recorded answers; rows with it need no target
 _WHOLE = " (as one conversation)"
 
 
 class _TiamatModel(BaseModel):
-    """Ignores unknown keys, except those that look like a misspelled known one."""
+    """Keeps unknown keys to list them, and refuses those that look like a misspelled known one."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+
+    def unknown(self, path: str = "") -> Iterator[str]:
+        """The unknown keys with a value, and those of the objects within it."""
+        for name, value in self:
+            if isinstance(value, _TiamatModel):
+                yield from value.unknown(f"{path}{name}.")
+            elif name in (self.model_extra or {}) and not is_missing(value):
+                yield f"{path}{name}"
 
     @model_validator(mode="before")
     @classmethod
@@ -124,7 +134,12 @@ def read_test(path: Path, name: str | None = None) -> ImportedConfig:
     if problems:
         raise UserError(problems)
     forms = _forms(tables, [metric.config.needs_history for metric in metrics.values()])
-    imported = ImportedConfig()
+    imported = ImportedConfig(ledger=Ledger(("datasets", "metrics")))
+    for file, part in {path: test, **tables, **metrics}.items():
+        for key in part.unknown():
+            imported.ledger.leave("settings", key, str(file), "evalflow has no place for it")
+    imported.ledger.take("datasets", len(tables))
+    imported.ledger.take("metrics", len(metrics))
     prefix = f"{name} " if name else ""
     for table, whole, form in forms:
         key = key_for(f"{prefix}{form}", imported.datasets, "dataset")

@@ -151,8 +151,9 @@ def test_outputs_of_rake_tasks_are_recorded_answers(tmp_path: Path) -> None:
         },
         {"input": "Why?", "output": {"message": None, "error_message": "timed out"}},
         {"input": "Route me", "output": {"classification": "greetings"}},
+        {"input": "Who?", "output": {"message": "Me.", "sources": [{"chunk": "I do.", "used": True}]}, "model": "m"},
     ]
-    Path("out.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    Path("out.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"input"')
     imported = read_govuk(ImportSource(Path("out.jsonl"), "bot", tmp_path))
     imported.ledger.expect_balanced()
     cases = [json.loads(line) for line in imported.data["bot.jsonl"].read_text().splitlines()]
@@ -162,8 +163,12 @@ def test_outputs_of_rake_tasks_are_recorded_answers(tmp_path: Path) -> None:
             "metadata": {"output": {"metrics": {"x": {"duration": 2}}}},
         },
         {"id": "2", "question": "Why?", "failure": "timed out"},
+        {
+            "id": "3", "question": "Who?", "answer": "Me.", "contexts": [{"text": "I do.", "used": True}],
+            "metadata": {"model": "m"},
+        },
     ]  # fmt: skip
-    assert imported.ledger.counts()["cases"] == (3, 2, 1)
+    assert imported.ledger.counts()["cases"] == (5, 3, 2)
 
 
 @pytest.mark.parametrize(
