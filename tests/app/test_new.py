@@ -52,7 +52,7 @@ def test_a_new_dataset_is_shown_by_its_cases(tmp_path: Path, monkeypatch: pytest
     assert "query              question             a? · b?" in said
     assert "expected           expected, reference  007 · 1.50" in said
     assert 'retrieval_context  contexts             ["x", "y"] · ["z"]' in said
-    assert "3 rows were read, 3 cases made of them" in said
+    assert "3 rows read, 3 cases made of them" in said
     assert "empty rows left out: 1" in said
     assert "rows that repeat an earlier one: mine.csv:5 (as mine.csv:3)" in said
     assert "contexts are those of retrieval_context; left out as vars: context" in said
@@ -66,7 +66,7 @@ def test_a_new_dataset_is_shown_by_its_cases(tmp_path: Path, monkeypatch: pytest
 def test_rows_that_are_no_cases_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = ['{"question": "a?", "chat_history": "hi"}\n'] * 5 + ['{"question": "a?", "answer": "b"}\n']
     said = written(tmp_path, monkeypatch, "mine.jsonl", "".join(rows))
-    assert "6 rows were read, 1 cases made of them" in said
+    assert "6 rows read, 1 case made of them" in said
     assert "5 rows cannot be read as cases, and a run refuses them; the first problems:" in said
     assert "mine.jsonl:3: history (column 'chat_history'): expected a list" in said
     assert "mine.jsonl:4" not in said

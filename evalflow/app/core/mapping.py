@@ -20,7 +20,7 @@ from evalflow.datasets.proposal import other_contexts
 from evalflow.errors import Problem
 from evalflow.records import Case
 from evalflow.report.results_csv import ABOUT_ANSWER
-from evalflow.report.wording import literal, print_indented, print_lines, table_of
+from evalflow.report.wording import counted, literal, print_indented, print_lines, table_of
 
 MOST_ROWS = 20_000  # rows read for a profile
 _ASKED = ("question", "messages", "history", "scenario")
@@ -101,7 +101,7 @@ def _first_values(found: FileProfile, column: str, raw: Any) -> str:
 
 def _remarks(found: FileProfile, columns: Mapping[str, Any], proposed: Mapping[str, str]) -> Iterator[str]:
     most = f", the first {MOST_ROWS:,}" if found.rows == MOST_ROWS else ""
-    yield f"{found.rows:,} rows were read{most}, {found.cases.cases:,} cases made of them"
+    yield f"{counted(found.rows, 'row')} read{most}, {counted(found.cases.cases)} made of them"
     left_out = other_contexts(list(columns), proposed)
     if found.notes.empty:
         yield f"empty rows left out: {found.notes.empty:,}"

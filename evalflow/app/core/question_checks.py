@@ -11,6 +11,7 @@ from evalflow.app.core.cases import is_generated
 from evalflow.app.core.data_checks import SHOWN, placed
 from evalflow.errors import Problem
 from evalflow.records import Case
+from evalflow.report.wording import counted
 from evalflow.targets.openai import turn_template
 
 _NONE = "the case has no question, and others have one"
@@ -55,7 +56,7 @@ class QuestionChecks:
         for dataset, n in self._pictures.items():
             if n:
                 yield (
-                    f"{n:,} cases of {dataset} have parts of messages that are not text, such as images: a target by "
+                    f"parts of messages that are not text, such as images, in {counted(n)} of {dataset}: a target by "
                     "chat completions gets them, judges read [image] in their place"
                 )
 

@@ -35,7 +35,7 @@ def test_a_question_may_be_a_picture(lab):
     shown = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://127.0.0.1/a"}}]}
     found = lab.inspect({"d": lab.data({"messages": [shown], "answer": "a", "reference": "a"})}, EXACT)
     (remark,) = found.remarks
-    assert remark.startswith("1 cases of d have parts of messages that are not text, such as images")
+    assert remark.startswith("parts of messages that are not text, such as images, in 1 case of d")
 
 
 def test_a_prompt_that_leaves_nothing_to_ask(lab, llm):
