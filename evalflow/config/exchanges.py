@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, GetJsonSchemaHandler, field_validator
 from pydantic_core import CoreSchema
 
-from evalflow.config.schema import Strict, Word
+from evalflow.config.strict import Strict, Word
 from evalflow.jsonvalues import json_path
 
 _EXPRESSION = re.compile(r"\{\{.*?\}\}", re.DOTALL)

@@ -8,6 +8,7 @@ from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from evalflow.config.exchanges import JsonPath
 from evalflow.config.strict import Strict, Word
 from evalflow.jsonvalues import Path, json_path
 from evalflow.patterns import Pattern, compiled, declared
@@ -30,7 +31,7 @@ class Extraction(Strict):
 
     pattern: Word | None = Field(default=None, min_length=1)
     group: int | Word | None = None
-    path: Word | None = None
+    path: JsonPath | None = None
     after: Word | None = Field(default=None, min_length=1)
     line: Literal["first", "last"] | None = None
     match: Literal["first", "last"] = "last"
@@ -57,19 +58,6 @@ class Extraction(Strict):
         if pattern is not None:
             declared(pattern)
         return pattern
-
-    @field_validator("path")
-    @classmethod
-    def _json_path(cls, path: str | None) -> str | None:
-        if path is None:
-            return None
-        if not path.startswith("$"):
-            raise ValueError(f"{path!r} is no JSONPath: it begins with $, as in $.answer")
-        try:
-            json_path(path)
-        except ValueError as error:
-            raise ValueError(f"{path!r} is no JSONPath: {error}") from None
-        return path
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
