@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from math import isfinite
@@ -17,7 +17,8 @@ from typing import Any
 from evalflow.datasets.json_files import document_keys
 from evalflow.datasets.sources import SourceRow
 from evalflow.errors import Problem, UserError
-from evalflow.importers.columns import Columns, finite
+from evalflow.importers.columns import Columns, finite, parsed
+from evalflow.importers.conversation import are_messages, message_rows, read_turns
 from evalflow.importers.files import (
     DataFile,
     ImportedConfig,
@@ -165,8 +166,8 @@ def _take(results: _Results, row: Columns) -> None:
     threshold = as_number(test.get("threshold"))
     checks, fields = results.checks.write(as_list(test.get("assert")), variables, row.where, threshold)
     raw = str(row.child("prompt").get("raw") or "")
-    question = question_of(variables, raw)
-    case: dict[str, Any] = {"id": column.id_of(test.get("id"), number), "question": question, **fields}
+    asked = _asked(raw, variables, ledger, row.where)
+    case: dict[str, Any] = {"id": column.id_of(test.get("id"), number), **asked, **fields}
     answer = _answer(row)
     results.answers += "answer" in answer
     case |= {"vars": variables, **answer, **_bill(row), "promptfoo": _scores(results, row)}
@@ -178,6 +179,15 @@ def _take(results: _Results, row: Columns) -> None:
     column.file.write(
         finite(hidden({**case, "checks": checks} if checks else case, ledger, row.where), ledger, row.where)
     )
+
+
+def _asked(raw: str, variables: Mapping[str, Any], ledger: Ledger, where: str) -> dict[str, Any]:
+    """The messages of a chat prompt, as it was sent; else the question."""
+    listed = parsed(raw)
+    if are_messages(listed):
+        with suppress(Untranslatable):
+            return {"messages": message_rows(read_turns(listed, ledger, where, ordered=True))}
+    return {"question": question_of(variables, raw)}
 
 
 def _about(row: Columns, test: Columns, raw: str, declared: Mapping[str, Any]) -> dict[str, Any]:

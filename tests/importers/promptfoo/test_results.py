@@ -135,3 +135,18 @@ def test_two_tests_of_one_id_are_told_apart(tmp_path: Path) -> None:
 def test_bad_results_are_refused_in_words(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(UserError, match=said):
         read(tmp_path, text)
+
+
+def test_a_chat_prompt_is_a_conversation(tmp_path: Path) -> None:
+    turns = [
+        {"role": "system", "content": "Be brief."}, {"role": "user", "content": "Is the pool open?"},
+        {"role": "assistant", "content": "Yes."}, {"role": "user", "content": "Until when?"},
+    ]  # fmt: skip
+    unfinished = [*turns, {"role": "assistant", "content": "Nine."}]
+    rows = [result(at, prompt={"raw": json.dumps(one)}) for at, one in enumerate((turns, unfinished, [1, 2]))]
+    imported = read(tmp_path, document(*rows))
+    [data] = imported.data.values()
+    cases = [json.loads(line) for line in data.read_text(encoding="utf-8").splitlines()]
+    assert cases[0]["messages"] == turns
+    assert "question" not in cases[0]
+    assert [case["question"] for case in cases[1:]] == ["Q1", "Q2"]
