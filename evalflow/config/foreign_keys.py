@@ -16,11 +16,12 @@ from evalflow.jsonvalues import as_map
 SINGLE_SELECT = ("judge", "target", "embedder", "simulator", "engine")
 ROOT_GROUPS = ("experiment", "local")
 """Groups whose files set keys of the whole configuration."""
-ENDPOINT_KEYS = frozenset({
-    "kind", "name", "model", "base_url", "url", "api_key_env", "headers", "azure", "client", "members", "open", "poll",
-    "argv", "price",
+ADDRESS_KEYS = frozenset({
+    "base_url", "url", "api_key_env", "headers", "azure", "members", "open", "poll", "argv",
 })  # fmt: skip
-"""Keys that say who is asked, at which address and with which key."""
+"""Keys that say where data goes, and with which key."""
+ENDPOINT_KEYS = ADDRESS_KEYS | {"kind", "name", "model", "client", "price"}
+"""The same, and who is asked there: of a file that chooses its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ def untaken(
             others = group in chosen or any(group in of for other, of in own.items() if other != path)
             if not others or (group not in chosen and own[path].get(group) == choices.get(group)):
                 continue
-            keys = tuple(_keys_of(as_map(content), group))
+            keys = tuple(_keys_of(as_map(content), group, ENDPOINT_KEYS if own[path].get(group) else ADDRESS_KEYS))
             if keys:
                 yield Untaken(path, f"{group}={choices.get(group, '')}", keys)
 
@@ -68,9 +69,9 @@ def without(config: Any, keys: Sequence[str]) -> Any:
     return found
 
 
-def _keys_of(content: Mapping[str, Any], group: str) -> Iterator[str]:
-    yield from (f"{group}.{key}" for key in as_map(content.get(group)) if key in ENDPOINT_KEYS)
+def _keys_of(content: Mapping[str, Any], group: str, wanted: frozenset[str]) -> Iterator[str]:
+    yield from (f"{group}.{key}" for key in as_map(content.get(group)) if key in wanted)
     if group == "judge":
         for name, metric in as_map(content.get("metric")).items():
             own = as_map(as_map(metric).get("judge"))
-            yield from (f"metric.{name}.judge.{key}" for key in own if key in ENDPOINT_KEYS)
+            yield from (f"metric.{name}.judge.{key}" for key in own if key in wanted)

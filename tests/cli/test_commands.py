@@ -217,7 +217,7 @@ close_to
   Says whether a number is close to another: it differs by `tolerance` at most, or by this share of the other.
     field: The case field, or a dotted path into one, such as latency_s or metadata.language; null: the field that the
     metric or the check names.
-    against: A case field that holds it; instead of `value`.
+    against: A case field that holds it, or a list of them; instead of `value`.
     value: The other number.
     tolerance: The largest difference.
     relative: The largest difference as a share of the other number: 0.05 allows 5 %.

@@ -42,7 +42,7 @@ EVAL = {"eval": {"testing_criteria": [
     {"type": "string_check", "name": "exact", "input": "{{sample.output_text}}", "reference": "{{item.a}}",
      "operation": "eq"},
     {"type": "score_model", "name": "tone", "model": "m", "input": [{"role": "user", "content": "{{item.a}}"}]},
-]}, "rows": [{"item": {"a": "b"}, "sample": {"output_text": "b"}}]}  # fmt: skip
+]}, "rows": [{"item": {"q": "Q", "a": "b"}, "sample": {"output_text": "b"}}]}  # fmt: skip
 SAMPLE = {"input": "Spain", "ideal": "Madrid"}
 TRACE = {"id": "t", "name": "bot", "input": "Q", "output": "A", "helpful": [0.5], "totalCost": 0.1}
 EXAMPLE = {"id": "e", "inputs": {"question": "Q"}, "outputs": {"answer": "A"}}

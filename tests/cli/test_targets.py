@@ -20,8 +20,8 @@ KEY = "correct-horse-battery"
 @pytest.mark.parametrize(
     ("overrides", "where", "what"),
     [
-        (["target=http", "target.url=http://h/", "target.actual='$.a['"], "command line", "is no JSONPath"),
-        (["target=http", "target.url=ftp://h/"], "command line", "url must start with http:// or https://"),
+        (["target=http", "target.url=http://h/", "target.actual='$.a['"], "command line", "is not a JSONPath"),
+        (["target=http", "target.url=ftp://h/"], "command line", "url: it must start with http:// or https://"),
         (
             ["target=http", "target.url=http://h/", "target.body='{{ reference }}'"],
             "command line: target.body",

@@ -73,7 +73,12 @@ def test_a_plus_is_told_for_a_key_that_could_stand_there_and_then_is_taken() -> 
 
 def test_no_plus_is_told_for_a_field_that_no_case_has() -> None:
     told = problems("dataset.rag.fields.anwser=x")
-    assert [(one.what, one.hint) for one in told] == [("'anwser' is no case field", "did you mean 'answer'?")]
+    assert [(one.what, one.hint) for one in told] == [
+        (
+            "'anwser' is no case field",
+            "did you mean 'answer'?; to read it as vars.anwser: anwser: {column: x, type: text}",
+        )
+    ]
 
 
 def test_the_value_of_an_unknown_key_is_not_repeated() -> None:

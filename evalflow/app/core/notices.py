@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from evalflow.app.core.assemble import Parts
 from evalflow.config.judges import CascadeConfig
-from evalflow.config.targets import AgentTargetConfig
+from evalflow.config.targets import AgentTargetConfig, CommandTargetConfig
 from evalflow.llm.panel import Panel
 
 
@@ -45,7 +45,9 @@ def _asked_anew(parts: Parts) -> Iterator[str]:
     run, target = parts.settings.run, parts.settings.run.target
     if run.generate in (False, "demo") or not target.runs_here or run.cache.mode not in ("on", "read"):
         return
-    what = "results of tools" if isinstance(target, AgentTargetConfig) else f"answers of {target.calls}"
+    what = f"answers of {target.calls}"
+    if isinstance(target, AgentTargetConfig | CommandTargetConfig):  # whose arguments may hold a secret
+        what = "results of tools" if isinstance(target, AgentTargetConfig) else "answers of the command"
     if (version := getattr(target, "version", None)) is None:
         why = "code can change without a trace, in a file that it reads or a value that it keeps"
         yield f"{what} in earlier runs are not reused: {why}; target.version=WORD reuses those of the same word"
