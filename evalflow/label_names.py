@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from typing import Any
@@ -11,15 +12,24 @@ from evalflow.jsonvalues import written
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _BOOLEANS = {"true": True, "false": False}
 _LONGEST = 300  # characters of a number
+_LONGEST_NAME = 500  # characters
+_SHOWN = 100
 _EMPTY = "(empty)"
 
 
 def label_name(label: Any) -> str:
-    """A label as text. Numbers are written without needless zeros, true and false small; what is no label as JSON."""
+    """A label as text. Numbers are written without needless zeros, true and false small; what is no label as JSON.
+
+    Of a long one, such as a whole answer, it is the beginning, with a digest that tells it from others.
+    """
     if isinstance(label, str):
         text = label.strip()
-        return text.lower() if text.lower() in _BOOLEANS else text or _EMPTY
-    return written(plain_number(label)) if is_number(label) else written(label)
+        name = text.lower() if text.lower() in _BOOLEANS else text or _EMPTY
+    else:
+        name = written(plain_number(label)) if is_number(label) else written(label)
+    if len(name) <= _LONGEST_NAME:
+        return name
+    return f"{name[:_SHOWN]}… ({hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:8]})"
 
 
 def read_like(like: Any, label: Any) -> Any:

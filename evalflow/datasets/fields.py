@@ -246,7 +246,7 @@ class ColumnSource:
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class _RowPlan:
     """How rows with the same columns are read: each field's source, with its column if a text in it is the value.
 
     If the plan `is_plain`, the `others` are the columns of variables.
@@ -269,7 +269,7 @@ class FieldMap:
     parts: Mapping[str, Mapping[str, ColumnSource]]
     variables: Mapping[str, ColumnSource]
     expected_is_reference: bool = False
-    _plans: dict[tuple[str, ...], _Plan] = field(default_factory=dict[tuple[str, ...], "_Plan"], compare=False)
+    _plans: dict[tuple[str, ...], _RowPlan] = field(default_factory=dict[tuple[str, ...], "_RowPlan"], compare=False)
 
     def values(self, row: Row, exact: Callable[[], Row] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
         """The raw values by case field, and the variables: unmapped columns and declared ones; both without nulls."""
@@ -302,7 +302,7 @@ class FieldMap:
         declared = {name: value for name, one in self.variables.items() if (value := one.value(row, exact)) is not None}
         return found, others | declared
 
-    def _plan(self, row: Row) -> _Plan:
+    def _plan(self, row: Row) -> _RowPlan:
         """What is read of a row with these columns; most rows of a file have the same."""
         columns = tuple(row)
         plan = self._plans.get(columns)
@@ -312,7 +312,7 @@ class FieldMap:
             used = {one.column for _, one in there}
             is_plain = not (self.parts or self.variables or any(column in row for column in self.aliases))
             is_plain = is_plain and all(name not in OF_A_SCENARIO for name, _ in there)
-            plan = _Plan(sources, [column for column in columns if column not in used], is_plain)
+            plan = _RowPlan(sources, [column for column in columns if column not in used], is_plain)
             if len(self._plans) < _MOST_PLANS:
                 self._plans[columns] = plan
         return plan

@@ -113,9 +113,9 @@ def open_json(path: Path, *, null_infinity: bool = False) -> Table:
 
     halves = Halves()
     try:
-        form = _crash_problem(path) or _form(path, null_infinity)
+        form = _crash_problem(path, null_infinity) or _form(path, null_infinity)
     except (ijson.JSONError, ArithmeticError) as error:
-        form = _broken(path, error)
+        form = _broken(path, error, null_infinity)
     if isinstance(form, Problem):
         return Table(iter([form]))
     return Table(_rows(path, form, halves, null_infinity), ALIASES if form.prefix == "data.item" else {}, halves=halves)
@@ -243,11 +243,11 @@ def _streaming(path: Path) -> Generator[None]:
     import ijson  # pyright: ignore[reportMissingTypeStubs]
 
     try:
-        if problem := _crash_problem(path):
+        if problem := _crash_problem(path, null_infinity=True):
             raise UserError(problem)
         yield
     except (ijson.JSONError, ArithmeticError, ValueError) as error:
-        raise UserError(_broken(path, error)) from None
+        raise UserError(_broken(path, error, null_infinity=True)) from None
     except OSError as error:
         raise UserError(Problem(f"cannot be read: {error.strerror}", shown(path))) from None
 
@@ -266,7 +266,7 @@ def _rows(path: Path, form: _Form, halves: Halves, null_infinity: bool) -> Itera
                     row = _several(row) or row
                 yield _consistent(row, form.example_outputs) if isinstance(row, SourceRow) else row
     except (ijson.JSONError, ArithmeticError, ValueError) as error:
-        yield _broken(path, error)
+        yield _broken(path, error, null_infinity)
 
 
 def _same(item: Any) -> Any:
@@ -317,7 +317,7 @@ def _floats(value: Any, depth: int = 0) -> Any:
     return value
 
 
-def _crash_problem(path: Path) -> Problem | None:
+def _crash_problem(path: Path, null_infinity: bool) -> Problem | None:
     """Detect input that would crash the parser: an integer of thousands of digits, or thousands of open brackets.
 
     Blocks of the file are searched for signs of either. These are rare, but text may have them too: then the strict
@@ -328,20 +328,21 @@ def _crash_problem(path: Path) -> Problem | None:
             opened = window.count(b"[") + window.count(b"{") - window.count(b"]") - window.count(b"}")
             blocks = range(0, len(window) - _DIGITS + 1, _DIGITS)
             if opened > _MAX_DEPTH or any(window[at : at + _DIGITS].isdigit() for at in blocks):
-                return _located(path)
+                return _located(path, null_infinity)
     return None
 
 
-def _located(path: Path) -> Problem | None:
+def _located(path: Path, null_infinity: bool) -> Problem | None:
     """The file's error with its line; None if there is none, or the file is too large to find it."""
     if path.stat().st_size > LOCATE_UP_TO:
         return None
-    found = parse_json(path.read_bytes().removeprefix(BOM), shown(path))
+    with _open(path, null_infinity) as file:
+        found = parse_json(file.read(), shown(path))
     return Unreadable(found.what, found.where, found.hint) if isinstance(found, Problem) else None
 
 
-def _broken(path: Path, error: Exception) -> Problem:
-    located = _located(path)
+def _broken(path: Path, error: Exception, null_infinity: bool) -> Problem:
+    located = _located(path, null_infinity)
     if located:
         hint = "one object a line? set `format: jsonl`" if "trailing characters" in located.what else located.hint
         return Unreadable(located.what, located.where, hint)

@@ -30,8 +30,12 @@ def text_width(text: str, size: float = SIZE) -> float:
 
 def shortened(text: str, limit: float, size: float = SIZE) -> str:
     """Cut a text to about `limit` pixels, with an ellipsis if it was cut."""
-    if text_width(text, size) <= limit:
+    most = (
+        int(limit / (size * _CHARACTER)) + 1
+    )  # characters that can fit, so that a long text is not measured again and again
+    if len(text) <= most and text_width(text, size) <= limit:
         return text
+    text = text[:most]
     while text and text_width(text + "…", size) > limit:
         text = text[:-1]
     return text.rstrip() + "…"

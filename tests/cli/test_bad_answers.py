@@ -125,11 +125,11 @@ def test_a_models_bad_prediction_is_its_cases_alone() -> None:
     path = write("mine.jsonl", *({"id": f"c{i}", "question": f"case {i}.", "expected_outcome": True} for i in range(7)))
     with Endpoint(scripted(replies)) as endpoint:
         ends(
-            3, "dataset=jailbreak_guardrails", f"dataset.jailbreak_guardrails.path={path}",
+            0, "dataset=jailbreak_guardrails", f"dataset.jailbreak_guardrails.path={path}",
             "metric=jailbreak_guardrails", "generate=true", "target=openai", "target.model=bot",
             f"target.base_url={endpoint.url}", "target.api_key_env=null",
         )  # fmt: skip
-    assert list(states().values()) == ["scored", *["error"] * 6]  # what is neither true nor false
+    assert list(states().values()) == ["scored"] * 7  # what is neither true nor false is a wrong prediction
 
 
 BOT = """import sys
