@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -229,6 +230,10 @@ async def test_a_dataset_that_generates_actual_is_refused(build: Build) -> None:
 async def test_another_source_of_a_tool_is_another_identity(build: Build, tmp_path: Path) -> None:
     before = build().identity
     (tmp_path / "agent_tools.py").write_text(TOOLS + "\n# changed\n")
+    with pytest.raises(UserError, match="agent_tools changed after this process imported it"):
+        build()
+    del sys.modules["agent_tools"]
+    importlib.invalidate_caches()
     assert build().identity != before
     assert build(limits={"steps": 3}).identity != build().identity
 
