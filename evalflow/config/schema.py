@@ -87,7 +87,7 @@ class TargetConfig(Strict):
 
     Attributes:
         title: What people call it, in any script; null: its name.
-        thoughts: drop: a block of thoughts at the beginning of an answer is no part of it, and kept apart; keep: the
+        thoughts: drop: a block of thoughts at the beginning of an answer is left out of it and kept apart; keep: the
             answer stays whole.
         extract: The part of the answer that is scored; null: all of it.
     """

@@ -223,7 +223,7 @@ class DataChecks:
         return Problem(what, f"{key}.fields", hint)
 
     def _expected_column(self, dataset: str) -> str | None:
-        """The column of texts that is read as `expected`; None if there is none."""
+        """The column of texts that is read as `expected`; None without one."""
         given = (self._parts.datasets[dataset].fields or {}).get("expected", "expected")
         columns = [] if isinstance(given, dict) else named_columns("expected", given)
         return columns[0] if columns and dataset in self._texts else None
