@@ -16,7 +16,7 @@ from evalflow.engine.folder import RunFolder
 from evalflow.errors import EvalflowError
 from evalflow.lazy import pl
 from evalflow.report.results_csv import AnsweredCase, by_column, columns_of_scores, json_or_text, rows, score_cells
-from evalflow.summary.compare import Verdict
+from evalflow.summary.verdicts import Verdict
 
 if TYPE_CHECKING:
     import polars

@@ -5,19 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 from evalflow.datasets import tag_levels
 from evalflow.lazy import np, pl
-from evalflow.records import CASES, FigureSpec, passes
+from evalflow.records import CASES, FigureSpec
 from evalflow.stats.paired import (
-    RULE_OF_THREE,
     Adjustment,
     Difference,
     adjust,
     adjust_in_order,
-    cases_needed,
-    identical_cases_to_decide,
     paired_difference,
     within_margin,
 )
@@ -33,13 +30,12 @@ from evalflow.summary.figure_differences import (
 )
 from evalflow.summary.passing_cases import passing_cases, passing_metrics
 from evalflow.summary.slices import cluster_name
+from evalflow.summary.verdicts import LEVEL, Verdict, cases_to_decide, not_worse, of_difference, oriented
 
 _KEY = ("dataset", "metric", "case_id")
 _SIDE = ("judge", "score", "passed", "human")
 Sides = tuple["pl.DataFrame", "pl.DataFrame"]
 """The cases of each run: dataset, metric, case_id, cluster, tags, judge, score, passed; human if paired."""
-Verdict = Literal["better", "worse", "cannot_tell"]
-LEVEL = 0.05
 MEANS_ONLY = "labels correct differences of means only"
 """Why they do not correct that of another statistic."""
 Orders = Mapping[str, Sequence[str]]  # by metric, its statistics in the order in which they are tested
@@ -204,13 +200,7 @@ class ComparisonRow:
 
     @property
     def verdict(self) -> Verdict:
-        """B compared with A: significant if the adjusted p-value is below 5 % and the interval, if any, excludes 0."""
-        found = self.found
-        if self.p_adjusted is None or self.p_adjusted >= LEVEL or not found.difference:
-            return "cannot_tell"
-        if found.low is not None and found.high is not None and found.low <= 0 <= found.high:
-            return "cannot_tell"
-        return "better" if (found.difference > 0) == self.higher_is_better else "worse"
+        return of_difference(self.found, self.p_adjusted, higher_is_better=self.higher_is_better)
 
     def document(self, margin: float | None = None) -> dict[str, Any]:
         """The row as JSON; with a margin, also whether B is not worse than A by more than it."""
@@ -229,31 +219,15 @@ class ComparisonRow:
         }  # fmt: skip
         return row if margin is None else row | self._against(margin)
 
-    @property
-    def oriented(self) -> tuple[float | None, float | None, float | None]:
-        """The difference and the bounds of its interval, with higher as better."""
-        found, sign = self.found, 1 if self.higher_is_better else -1
-        low, high = (None if end is None else sign * end for end in (found.low, found.high)[::sign])
-        return None if found.difference is None else sign * found.difference, low, high
-
     def not_worse(self, margin: float) -> bool | None:
-        """Whether B is not worse than A by more than the margin: by the interval's bounds, None between them."""
-        _, low, high = self.oriented
-        if low is None or high is None:
-            return None
-        return True if passes(low, -margin) else None if passes(high, -margin) else False
+        return not_worse(self.found, margin, higher_is_better=self.higher_is_better)
 
     def cases_to_decide(self, margin: float) -> int | None:
-        """Number of cases that would show whether B is worse by more than the margin; None if unknown, or shown."""
-        difference, low, high = self.oriented
-        if difference is None or low is None or high is None or self.not_worse(margin) is not None:
-            return None
-        if self.found.method.startswith(RULE_OF_THREE):
-            return identical_cases_to_decide(self.found, margin)
-        return cases_needed(difference, low, high, -margin, self.found.n)
+        return cases_to_decide(self.found, margin, higher_is_better=self.higher_is_better)
 
     def _against(self, margin: float) -> dict[str, Any]:
-        found, difference = self.found, self.oriented[0]
+        found = self.found
+        difference = oriented(found, higher_is_better=self.higher_is_better)[0]
         known: dict[str, Any] = {
             "margin": margin, "not_worse": self.not_worse(margin), "cases_needed": self.cases_to_decide(margin),
             "p_not_inferior": None, "p_equivalent": None,

@@ -295,7 +295,9 @@ def _of_baseline(
 
 
 def _difference(gate: Gate, row: ComparisonRow) -> GateRow:
-    value, low, high = row.oriented
+    from evalflow.summary.verdicts import oriented
+
+    value, low, high = oriented(row.found, higher_is_better=row.higher_is_better)
     key = {"dataset": row.dataset, "target": "", "metric": row.metric}
     outcome = _evaluate(gate, key, value, (low, high), row.found.n, row.judge)
     needed = None if outcome.passed is not None else row.cases_to_decide(-gate.condition.limit)

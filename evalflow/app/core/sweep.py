@@ -23,6 +23,7 @@ from evalflow.report.sweep import agreement, write_sweep_report
 from evalflow.summary.compare import ComparisonRow, Traits, adjusted
 from evalflow.summary.ranking import CommonCases, common_cases, rank_by_mean
 from evalflow.summary.summarise import Summary, summarise_metrics, write_summary
+from evalflow.summary.verdicts import reversed_verdict
 
 
 def open_sweep(folder: Path, run_id: str, overrides: Sequence[str]) -> None:
@@ -73,7 +74,6 @@ def _totals(runs: Sequence[tuple[str, Manifest, pl.DataFrame]]) -> dict[str, Any
 _BOARD = ("dataset", "metric", "judge")
 _SHOWN = ("run", "target", "value", "ci_low", "ci_high", "n", "n_scored")
 _RATE = {"value": "pass_rate", "ci_low": "pass_rate_low", "ci_high": "pass_rate_high"}
-_REVERSED = {"better": "worse", "worse": "better", "cannot_tell": "cannot_tell"}
 
 
 def leaderboards(runs: Sequence[SavedRun], summary: pl.DataFrame) -> list[dict[str, Any]]:
@@ -200,4 +200,4 @@ def _against(pairs: Mapping[tuple[str, str], ComparisonRow], first: str, other: 
     if row is not None:
         return row.p_adjusted, row.verdict
     row = pairs.get((other, first))
-    return (None, "not_comparable") if row is None else (row.p_adjusted, _REVERSED[row.verdict])
+    return (None, "not_comparable") if row is None else (row.p_adjusted, reversed_verdict(row.verdict))

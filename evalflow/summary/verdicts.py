@@ -1,0 +1,53 @@
+"""Verdicts: what a finding says about a question. Nothing else compares an interval or a p-value with a number."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from evalflow.records import passes
+from evalflow.stats.paired import RULE_OF_THREE, Difference, cases_needed, identical_cases_to_decide
+
+Verdict = Literal["better", "worse", "cannot_tell"]
+LEVEL = 0.05
+
+
+def of_difference(found: Difference, p_adjusted: float | None, *, higher_is_better: bool) -> Verdict:
+    """B compared with A: significant if the adjusted p-value is below LEVEL and the interval, if any, excludes 0."""
+    if p_adjusted is None or p_adjusted >= LEVEL or not found.difference:
+        return "cannot_tell"
+    if found.low is not None and found.high is not None and found.low <= 0 <= found.high:
+        return "cannot_tell"
+    return "better" if (found.difference > 0) == higher_is_better else "worse"
+
+
+def reversed_verdict(verdict: Verdict) -> Verdict:
+    """A compared with B, given B compared with A."""
+    other: dict[Verdict, Verdict] = {"better": "worse", "worse": "better", "cannot_tell": "cannot_tell"}
+    return other[verdict]
+
+
+def oriented(found: Difference, *, higher_is_better: bool) -> tuple[float | None, float | None, float | None]:
+    """The difference and the bounds of its interval, with higher as better."""
+    sign = 1 if higher_is_better else -1
+    low, high = (None if end is None else sign * end for end in (found.low, found.high)[::sign])
+    return None if found.difference is None else sign * found.difference, low, high
+
+
+def not_worse(found: Difference, margin: float, *, higher_is_better: bool) -> bool | None:
+    """Whether B is not worse than A by more than the margin: by the interval's bounds, None between them."""
+    _, low, high = oriented(found, higher_is_better=higher_is_better)
+    if low is None or high is None:
+        return None
+    return True if passes(low, -margin) else None if passes(high, -margin) else False
+
+
+def cases_to_decide(found: Difference, margin: float, *, higher_is_better: bool) -> int | None:
+    """Number of cases that would show whether B is worse by more than the margin; None if unknown, or shown."""
+    difference, low, high = oriented(found, higher_is_better=higher_is_better)
+    if difference is None or low is None or high is None:
+        return None
+    if not_worse(found, margin, higher_is_better=higher_is_better) is not None:
+        return None
+    if found.method.startswith(RULE_OF_THREE):
+        return identical_cases_to_decide(found, margin)
+    return cases_needed(difference, low, high, -margin, found.n)
