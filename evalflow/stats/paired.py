@@ -99,9 +99,15 @@ class Difference:
 
 
 def paired_difference(
-    a: ArrayLike, b: ArrayLike, clusters: ArrayLike | None = None, seed: int = 0, *, bounded: bool = False
+    a: ArrayLike,
+    b: ArrayLike,
+    clusters: ArrayLike | None = None,
+    seed: int = 0,
+    *,
+    bounded: bool = False,
+    draws: int = DRAWS,
 ) -> Difference:
-    """Compare the scores of two runs on the same cases."""
+    """Compare the scores of two runs on the same cases; `draws` is the number of random sign flips."""
     x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if not x.size:
         return Difference(0, 0, method="none: no common cases")
@@ -117,7 +123,7 @@ def paired_difference(
         p, method = mcnemar(table.only_a, table.only_b), "newcombe_mcnemar"
     else:
         low, high = (float(end) for end in t_interval(mean, error or np.nan, df))
-        p, flips = _p_value(sums, mean, error, df, seed)
+        p, flips = _p_value(sums, mean, error, df, seed, draws)
         method = _method(n, groups, error, df, flips)
     bounds = (None, None) if method.startswith("none") or low != low else (low, high)
     means = float(x.mean()), float(y.mean()), mean
@@ -200,14 +206,14 @@ def _random_sums(units: Floats, seed: int, draws: int) -> Any:
         yield 2 * (bits @ units) - units.sum()
 
 
-def _p_value(sums: Floats, mean: float, error: float | None, df: float, seed: int) -> tuple[float, str]:
+def _p_value(sums: Floats, mean: float, error: float | None, df: float, seed: int, draws: int) -> tuple[float, str]:
     """The p-value, and the suffix of the method's name if sign flips were used."""
     if error is None:
-        return sign_flip_test(sums, seed), ""
+        return sign_flip_test(sums, seed, draws), ""
     p = t_test(mean, error, df)
     if np.count_nonzero(sums) > MANY_UNITS:
         return p, ""
-    return max(p, sign_flip_test(sums, seed)), "_sign_flip"
+    return max(p, sign_flip_test(sums, seed, draws)), "_sign_flip"
 
 
 def _method(n: int, groups: int, error: float | None, df: float, flips: str) -> str:
