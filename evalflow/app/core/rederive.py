@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, cast
 
 import yaml
@@ -22,6 +22,7 @@ from evalflow.app.core.certificates import with_certificates
 from evalflow.app.core.derive import OUTCOMES, Derived, decide, derive, evaluate_run_gates, report
 from evalflow.app.core.labels import RunLabels
 from evalflow.app.core.saved import SavedRun, open_run, open_scored, write_exclusions
+from evalflow.app.core.selection import taken_cases
 from evalflow.config.schema import RunConfig
 from evalflow.engine.folder import RunFolder, refuse_links, telling_full_disks
 from evalflow.engine.plan import PreparedFile
@@ -214,6 +215,7 @@ def facts_of_run(folder: RunFolder) -> dict[str, Any]:
         "people": _said_by_people(folder),
         "datasets": {name: facts.cases for name, facts in run.manifest.datasets.items()},
         "asked": run.manifest.asked,
+        "taken": asdict(taken_cases(run.manifest)),
         "sampling": sample_lines(run.manifest),
         "target": run.manifest.target.name,
         "judges": {name: judge.model_dump(exclude_unset=True) for name, judge in run.manifest.judges.items()},

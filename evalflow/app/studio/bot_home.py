@@ -109,7 +109,7 @@ class WeakTag:
 class BotHome:
     """The latest runs of a bot, newest first, and the headline of the latest one with results.
 
-    A run of cases that were picked one by one, such as those that failed, has it only if there is no other.
+    A run of a part of the cases, such as those that failed, has it only if there is no other.
     """
 
     runs: Sequence[Run]
@@ -120,23 +120,22 @@ class BotHome:
 def bot_home(space: Workspace, bot: str) -> BotHome:
     """What the home of a bot shows at once."""
     runs = list_runs(space, limit=LATEST, bot=bot).items
-    scored = next((run for run in runs if run.facts.get("metrics") and not _picks_cases(run)), None)
+    scored = next((run for run in runs if run.facts.get("metrics") and not run.taken.is_part), None)
     if scored is None:
         own = [run for run in scored_runs(space) if run.bot == bot]
-        scored = min(own, key=_picks_cases, default=None)
+        scored = min(own, key=_is_part, default=None)
     return BotHome(runs, headline_of(scored) if scored else None)
 
 
-def _picks_cases(run: Run) -> bool:
-    """Whether its cases were picked one by one, so that its numbers say little about the bot."""
-    return run.request is not None and run.request.picks_cases
+def _is_part(run: Run) -> bool:
+    return run.taken.is_part
 
 
 @requires("read")
 def headlines(space: Workspace) -> dict[str, Headline]:
     """The headline of each bot's latest run with results, by bot; see `BotHome`."""
     found: dict[str, Headline] = {}
-    for run in sorted(scored_runs(space), key=_picks_cases):
+    for run in sorted(scored_runs(space), key=_is_part):
         if run.bot not in found and (headline := headline_of(run)):
             found[run.bot] = headline
     return found

@@ -65,6 +65,11 @@ def candidates(space: Workspace, run_id: str) -> list[ComparableRun]:
     return sorted(found, key=lambda candidate: bool(candidate.obstacles))
 
 
+def whole_runs(space: Workspace, bot: str) -> list[Run]:
+    """The latest runs of a bot with results of all cases or of a random sample, newest first."""
+    return [run for run in scored_runs(space) if run.bot == bot and not run.taken.is_part]
+
+
 def candidate(other: Run, scored: SavedRun) -> ComparableRun:
     """A run with results, and the obstacles to comparing it."""
     try:
@@ -172,8 +177,9 @@ class Related:
     Attributes:
         bot: Its name. Empty if no bot of that name exists here, e.g. for a run from the command line.
         datasets: The run's datasets that exist here.
-        before: The latest earlier run of the same bot that shares a dataset and a metric, preferably a comparable one.
-            None if there is no such run, or if this run has no results or they are gone.
+        before: The latest earlier run of the same bot that shares a dataset and a metric, preferably a comparable one,
+            and never one of a part of the cases. None if there is no such run, or if this run has no results or they
+            are gone.
     """
 
     bot: str
@@ -201,9 +207,7 @@ def _before(space: Workspace, run: Run) -> ComparableRun | None:
     if not run.facts.get("metrics"):
         return None
     earlier = (
-        other
-        for other in scored_runs(space)
-        if other.bot == run.bot and other.created_at < run.created_at and share_scores(run, other)
+        other for other in whole_runs(space, run.bot) if other.created_at < run.created_at and share_scores(run, other)
     )
     try:
         scored = scored_of(run)
@@ -261,6 +265,7 @@ class HistoryPoint:
         threshold: What a score must reach to pass in that run, or must not exceed if lower is better; None without one.
         breaks: Why this point cannot be compared with the one before.
         changed: Other changes since the point before: the bot, or the data.
+        taken: Which cases it took, such as a random sample, in words; empty for all.
     """
 
     run_id: str
@@ -275,6 +280,7 @@ class HistoryPoint:
     gates: Sequence[PointGate]
     breaks: Sequence[Obstacle]
     changed: Sequence[str]
+    taken: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,10 +294,10 @@ class History:
 
 @requires("read")
 def tracked_metrics(space: Workspace) -> list[TrackedMetric]:
-    """All metrics with a history, those with the latest run first."""
+    """All metrics with a history, those with the latest run first; runs of a part of the cases have none."""
     found: dict[tuple[str, str, str], dict[str, None]] = {}
     count: dict[tuple[str, str, str], set[str]] = {}
-    for run in scored_runs(space):
+    for run in (run for run in scored_runs(space) if not run.taken.is_part):
         for row in run.facts["summary"]:
             key = (run.bot, row["dataset"], row["metric"])
             known = found.setdefault(key, {})
@@ -305,17 +311,16 @@ def tracked_metrics(space: Workspace) -> list[TrackedMetric]:
 @requires("read")
 def history(space: Workspace, bot: str, dataset: str, metric: str, statistic: str = "mean") -> History:
     """How a number changed over the latest runs. `statistic`: mean, pass_rate, or the name of a figure."""
-    runs = [run for run in scored_runs(space) if run.bot == bot]
-    return _history(runs, dataset, metric, statistic, functools.cache(_manifest))
+    return _history(whole_runs(space, bot), dataset, metric, statistic, functools.cache(_manifest))
 
 
 @requires("read")
 def histories(space: Workspace, bot: str, latest: int) -> list[tuple[str, str, str, History]]:
-    """The history of each number of a bot's last run, over its latest runs: dataset, metric, statistic, history.
+    """Histories of the last whole run's numbers, over its `latest` ones: dataset, metric, statistic, history.
 
     A metric with pass and fail is shown by its pass rate.
     """
-    runs = [run for run in list_runs(space, limit=latest, bot=bot).items if run.facts.get("metrics")]
+    runs = whole_runs(space, bot)[:latest]
     read = functools.cache(_manifest)
     found: dict[tuple[str, str, str], History] = {}
     for row in without_means_of_figures(runs[0].facts["summary"]) if runs else ():
@@ -382,6 +387,7 @@ def _point(
         gates=list(_gates(run, row["dataset"], row["metric"], statistic)),
         breaks=breaks,
         changed=list(_changed(row["dataset"], before, now)) if before and now else [],
+        taken=run.taken.in_words,
     )
 
 

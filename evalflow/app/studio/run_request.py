@@ -56,11 +56,6 @@ class RunRequest:
     options: Values = field(default_factory=dict[str, Any])
     title: Annotated[str, Field(max_length=500)] = ""
 
-    @property
-    def picks_cases(self) -> bool:
-        """Whether it takes single cases by their ids, such as those that failed: no sample of all."""
-        return any(values.get("ids") for values in self.dataset_values.values())
-
     def words(self) -> list[str]:
         """The overrides that select its parts; its judge must be named."""
         return [

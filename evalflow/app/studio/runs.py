@@ -11,6 +11,7 @@ from typing import Any, Literal
 from evalflow.app.core.inspect import Inspection
 from evalflow.app.core.rederive import searched_text
 from evalflow.app.core.saved import expect_agreed, programs_of_metrics
+from evalflow.app.core.selection import TakenCases, chosen_cases
 from evalflow.app.studio import leases
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.bots import BOTS
@@ -91,7 +92,8 @@ class Run:
             description; declared: the threshold that it was made with; judged: the judge, and its agreement with
             people's labels), `summary` (rows of all cases together, as in summary.json), `excluded` (the details of
             results that people took out), `people` (what their labels make of each `mean` and `pass_rate`), `gates`,
-            `datasets`, `target`, `kept` (the overrides that changed declared thresholds), `seed`.
+            `datasets`, `taken` (see `TakenCases`), `target`, `kept` (the overrides that changed declared thresholds),
+            `seed`.
     """
 
     run_id: str
@@ -112,6 +114,12 @@ class Run:
     created_at: str
     started_at: str | None
     finished_at: str | None
+
+    @property
+    def taken(self) -> TakenCases:
+        """Which cases of its datasets it took, once it has ended; before, those that its request chooses."""
+        known = TakenCases(**self.facts.get("taken", {}))
+        return replace(known, **chosen_cases(self.request.dataset_values)) if self.request else known
 
 
 @dataclass(frozen=True, slots=True)

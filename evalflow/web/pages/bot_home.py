@@ -64,7 +64,7 @@ def add() -> None:
 
 
 def _run_path(bot: str, runs: Sequence[Run]) -> str:
-    repeatable = next((run for run in runs if run.request and not run.request.picks_cases), None)
+    repeatable = next((run for run in runs if run.request and not run.taken.is_part), None)
     return address("/runs/new", {"source": repeatable.run_id} if repeatable else {"bot": bot})
 
 
@@ -106,7 +106,7 @@ def _verdict(workspace: Workspace, headline: bot_home.Headline) -> None:
 def since_last_time(headline: bot_home.Headline, change: bot_home.HeadlineChange) -> str:
     """How the headline changed, such as `Since last time 8 points more answers pass exact (2 to 14): better.`."""
     if change.before is None:
-        return "There is no earlier run to compare with."
+        return "There is no earlier run of all cases to compare with."
     if change.before.obstacles:
         return f"Not comparable with last time: {change.before.obstacles[0].what}."
     row = change.row
@@ -121,10 +121,13 @@ def since_last_time(headline: bot_home.Headline, change: bot_home.HeadlineChange
 
 
 def _trends(workspace: Workspace, bot: str) -> None:
-    with section("Over time", f"The last {TREND} runs; a gap is where runs cannot be compared."):
+    about = f"The last {TREND} runs of all cases or of a random sample; a gap is where runs cannot be compared."
+    with section("Over time", about):
         place = ui.element("div")
 
     def show(found: list[tuple[str, str, str, History]]) -> None:
+        if not found:
+            message("No run of all cases yet.", "Runs of a part of the cases are not shown here.")
         with ui.element("div").classes("cards trends"):
             for dataset, metric, statistic, history in found:
                 _trend(bot, dataset, metric, statistic, history)
@@ -205,6 +208,6 @@ def _runs(bot: str, shown: bot_home.BotHome) -> None:
             with ui.element("li"):
                 ui.link(name_of(run), f"/runs/{run.run_id}")
                 badge(*state_of(run))
-                text(when(run.created_at), "span", "muted small")
+                text(joined(run.taken.in_words, when(run.created_at)), "span", "muted small")
     if len(shown.runs) == bot_home.LATEST:
         ui.link("All runs", address("/runs", {"bot": bot})).classes("small")

@@ -20,6 +20,7 @@ from evalflow.app.studio.space import Workspace, within
 from evalflow.app.studio.transfer import export_files, import_files
 from evalflow.errors import command
 from evalflow.jsonvalues import written
+from evalflow.report.wording import joined
 from evalflow.web.pages.bot_form import BotEditor, BotForm, BotTrial, edited_bot
 from evalflow.web.pages.first_start import first_steps
 from evalflow.web.ui import forms
@@ -132,7 +133,8 @@ def _cards(bots: list[Bot], latest: Mapping[str, Headline]) -> None:
             if bot.origin == "conf":
                 badges.append(("conf", ""))
             about = bot.description or _endpoint(bot.config)
-            said = sentence(latest[bot.name]) if bot.name in latest else about
+            shown = latest.get(bot.name)
+            said = joined(sentence(shown), shown.run.taken.in_words) if shown else about
             card(bot.title, f"/bots/{bot.name}", said, badges).classes("scored" if bot.name in latest else "")
 
 

@@ -172,7 +172,7 @@ def _table(points: Sequence[HistoryPoint]) -> None:
 
 
 def _row(point: HistoryPoint) -> None:
-    with table_row(point.title or point.run_id, when(point.at), f"/runs/{point.run_id}"):
+    with table_row(point.title or point.run_id, joined(when(point.at), point.taken), f"/runs/{point.run_id}"):
         cell("Value", number(point.value))
         cell("95 % interval", interval(point.low, point.high, none="–"))
         cell("Scored", f"{point.n_scored:,} of {point.n:,}")
@@ -332,7 +332,8 @@ def _point_in_words(point: HistoryPoint) -> str:
     ends = "" if point.low is None else f", interval {interval(point.low, point.high)}"
     failed = ", a gate failed" if any(gate.passed is False for gate in point.gates) else ""
     limit = "" if point.threshold is None else f", threshold {number(point.threshold, 2)}"
-    return f"{point.title or point.run_id}, {when(point.at)}: {number(point.value)}{ends}{limit}{failed}"
+    taken = f", {point.taken}" if point.taken else ""
+    return f"{point.title or point.run_id}, {when(point.at)}{taken}: {number(point.value)}{ends}{limit}{failed}"
 
 
 def _across(i: int, count: int) -> str:

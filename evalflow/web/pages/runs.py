@@ -228,7 +228,8 @@ def _row(run: Run) -> None:
     with ui.link(target=f"/runs/{run.run_id}").classes("card run"):
         with ui.element("div").classes("what"):
             text(name_of(run), "h2")
-            text(", ".join(metric_titles(run).values()) or run.run_id, "p", "muted small line")
+            of = joined(run.taken.in_words, ", ".join(metric_titles(run).values()))
+            text(of or run.run_id, "p", "muted small line")
             if run.state in ACTIVE and run.progress.expected:
                 text(f"{run.progress.done:,} of {run.progress.expected:,} scores", "p", "muted small")
         with ui.element("div").classes("overall"):

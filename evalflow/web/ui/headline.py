@@ -63,7 +63,7 @@ def basis(headline: Headline, moment: str = "") -> None:
     if headline.metric == CASES:
         scored = f"{headline.n_scored:,} of {counted(headline.n)} decided"
     why = f"{scored}; shown because {headline.why}" if headline.why else scored
-    text(joined(*about_what(headline), moment, why), "p", "muted small")
+    text(joined(*about_what(headline), headline.run.taken.in_words, moment, why), "p", "muted small")
     if headline.judged:
         text(headline.judged, "p", "muted small")
 

@@ -19,7 +19,7 @@ from evalflow.app.studio.bot_home import (
     headlines,
     weak_tags,
 )
-from evalflow.app.studio.comparing import ComparableRun, histories
+from evalflow.app.studio.comparing import ComparableRun, histories, history, related, tracked_metrics
 from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.runs import Progress, Run
 from evalflow.app.studio.space import Workspace
@@ -52,7 +52,7 @@ def test_a_home_says_how_good_the_latest_run_is_and_what_changed(space: Workspac
     assert words == "Since last time 83 points more answers pass exact (29 to 97): better."
     worse = headline_of(home.runs[2])
     assert worse is not None
-    assert since_last_time(worse, change_since(space, worse)) == "There is no earlier run to compare with."
+    assert since_last_time(worse, change_since(space, worse)) == "There is no earlier run of all cases to compare with."
 
     assert headlines(space) == {"fees": home.headline}
     assert weak_tags(space, home.headline) == []
@@ -74,7 +74,54 @@ def test_a_run_of_picked_cases_says_nothing_of_the_bot(space: Workspace) -> None
     assert home.headline is not None
     assert home.headline.run.run_id == found.other
     assert headlines(space) == {"fees": home.headline}
-    assert list(histories(space, "fees", 12)[0][3].points[-1].changed) == ["which cases are run"]
+    assert picked.taken.in_words == "1 picked case"
+    points = histories(space, "fees", 12)[0][3].points
+    assert [point.run_id for point in points] == [found.worse, found.better, found.other]
+    assert points == history(space, "fees", "questions", "exact", "pass_rate").points
+    [tracked] = tracked_metrics(space)
+    assert tracked.runs == 3
+    before = related(space, picked.run_id).before
+    assert before is not None
+    assert before.run.run_id == found.other
+
+
+def test_only_runs_of_all_cases_and_random_samples_make_a_trend(space: Workspace) -> None:
+    bots.create_bot(space, "fees", {"kind": "recorded"})
+    datasets.create_dataset(space, "questions")
+    rows = [
+        {"id": f"c{i}", "question": "?", "answer": "5", "expected": "5", "tags": ["a" if i else "b"]} for i in range(6)
+    ]
+    cases.add_cases(space, "questions", rows)
+
+    def run(chosen: dict[str, Any] = {}, **options: Any) -> Run:  # noqa: B006
+        values = {"questions": chosen} if chosen else {}
+        return finish(space, RunRequest("fees", ["questions"], ["exact_match"], dataset_values=values, options=options))
+
+    first = run(limit=3)
+    assert first.taken.in_words == "the first 3 cases"
+    home = bot_home(space, "fees")
+    assert home.headline is not None  # the only one that there is
+    assert home.headline.run.run_id == first.run_id
+    assert histories(space, "fees", 12) == []
+    assert tracked_metrics(space) == []
+    whole, sample, tagged = run(limit=60), run(sample=4), run({"tags": ["a"]})
+    assert [one.taken.in_words for one in (whole, sample, tagged)] == [
+        "",
+        "random sample of 4 cases",
+        "only cases tagged a",
+    ]
+    home = bot_home(space, "fees")
+    assert home.headline is not None
+    assert home.headline.run.run_id == sample.run_id
+    points = histories(space, "fees", 12)[0][3].points
+    assert [(point.run_id, point.taken) for point in points] == [
+        (whole.run_id, ""),
+        (sample.run_id, sample.taken.in_words),
+    ]
+    before = related(space, tagged.run_id).before
+    assert before is not None
+    assert before.run.run_id == sample.run_id
+    assert related(space, whole.run_id).before is None
 
 
 def test_a_bot_without_runs_has_no_headline(space: Workspace) -> None:
