@@ -136,6 +136,11 @@ def corrected_mean(
     return _clipped(corrected) if bounded else corrected
 
 
+def few_labels(n: int) -> str:
+    """Why n labels are too few to correct anything."""
+    return f"fewer than {MIN_LABELS} labels" if n < MIN_LABELS else "labels in one cluster only"
+
+
 def _clipped(found: CorrectedMean) -> CorrectedMean:
     ends = ("estimate", "low", "high", "human_low", "human_high", "finite_low", "finite_high")
     known = {name: getattr(found, name) for name in ends}
@@ -233,9 +238,9 @@ def crossfitted(s: Sample, folds: Ints) -> Floats:
 def _estimate(s: Sample, mean: float | None, human: Interval, seed: int) -> tuple[float | None, Interval, float | None]:
     n, groups = s.labels.size, s.labelled_units
     if n < MIN_LABELS:
-        return None, no_interval(f"fewer than {MIN_LABELS} labels"), None
+        return None, no_interval(few_labels(s.labels.size)), None
     if groups < 2:
-        return None, no_interval("labels in one cluster only"), None
+        return None, no_interval(few_labels(s.labels.size)), None
     lambdas, why = _lambdas(s, seed)
     if why:
         method = human.method if human.low is None else f"{human.method.split(':')[0]}: labels alone, {why}"

@@ -12,7 +12,7 @@ from evalflow.stats.arrays import Estimated, Interval
 from evalflow.stats.intervals import interval
 from evalflow.stats.labelled import BIAS_LEVEL, SamplingBias, sampling_bias
 from evalflow.stats.paired import adjust
-from evalflow.stats.prediction import CorrectedMean, corrected_mean, rogan_gladen
+from evalflow.stats.prediction import CorrectedMean, corrected_mean, few_labels, rogan_gladen
 from evalflow.summary.agreement import (
     ANSWER,
     NOT_AT_RANDOM,
@@ -171,6 +171,16 @@ class CalibrationRow:
     def biased_sample(self) -> bool:
         """Whether the labelled answers are unlikely to be a random sample."""
         return not may_correct(self.sampling_bias, self.uneven)
+
+    @property
+    def unusable(self) -> str:
+        """Why the labels may correct nothing, of whatever number; empty if they may."""
+        return NOT_AT_RANDOM if self.biased_sample else ""
+
+    @property
+    def uncorrected(self) -> str:
+        """Why the labels correct nothing; empty if they do."""
+        return self.unusable or ("" if self.corrected.estimate is not None else few_labels(self.corrected.n))
 
     @property
     def at_random(self) -> bool | None:

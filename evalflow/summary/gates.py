@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from evalflow.errors import Problem, UserError
 from evalflow.lazy import pl
 from evalflow.records import CASES, passes
+from evalflow.summary.finding import RAW, is_corrected, judge_alone
 
 if TYPE_CHECKING:
     from evalflow.summary.compare import ComparisonRow
@@ -29,12 +30,6 @@ OF_CASES = ("pass_rate", "pass_rate_low", "pass_rate_high", "n", "n_scored", "n_
 _CI = ("ci_low", "ci_high")
 BOUNDS = {"mean": _CI, "pass_rate": ("pass_rate_low", "pass_rate_high")}
 """The columns of the interval of a statistic that is a column; of a figure they are those of the mean."""
-_BY_LABELS = {
-    "mean": ("corrected", "estimate"), "ci_low": ("corrected", "ci_low"), "ci_high": ("corrected", "ci_high"),
-    "pass_rate": ("pass_rate", "estimate"), "pass_rate_low": ("pass_rate", "ci_low"),
-    "pass_rate_high": ("pass_rate", "ci_high"),
-}  # fmt: skip
-"""Where a calibration's row has the statistics that people's labels correct."""
 SHARES = ("pass_rate", "pass_rate_low", "pass_rate_high")
 MAX_UNDEFINED_RATE = 0.1
 _WITH_ALL = (
@@ -177,16 +172,17 @@ def evaluate_gates(
 ) -> list[GateResult]:
     """Evaluate gates on the summary's rows.
 
-    `differences` are those of this run to the baseline, by tag too; `looked` are the last looks, by gate and dataset;
-    the means and pass rates that the rows of calibration.json correct decide in the judge's place.
+    `differences` are those of this run to the baseline, by tag too; `looked` are the last looks, by gate and dataset.
+    Means and pass rates that labels correct decide in the judge's place (`summary.finding`); the rows of
+    calibration.json say how many more labels would decide.
     """
     sides = (summary, summary if baseline is None else baseline)
-    corrected = {_key(row): row for one in calibration for row in (one, *one["tags"])}
+    labelled = {_key(row): row for one in calibration for row in (one, *one["tags"])}
 
     def rows(gate: Gate) -> Iterator[GateRow]:
         if gate.baseline:
             return _of_baseline(gate, differences, sides)
-        return _rows(gate, summary, looked or {}, corrected)
+        return _rows(gate, summary, looked or {}, labelled)
 
     return [GateResult(gate, tuple(rows(gate))) for gate in gates]
 
@@ -199,61 +195,66 @@ def _rows(
     gate: Gate,
     summary: pl.DataFrame,
     looked: Mapping[tuple[Gate, str], Looked],
-    corrected: Mapping[_Key, Mapping[str, Any]],
+    labelled: Mapping[_Key, Mapping[str, Any]],
 ) -> Iterator[GateRow]:
-    from evalflow.stats.intervals import UNEVEN
-
     of_mean = gate.statistic in COLUMNS
     statistic = ("pass_rate" if gate.metric == CASES else "mean") if of_mean else gate.statistic
-    value = "value" if gate.statistic == "mean" or not of_mean else gate.statistic
-    low, high = BOUNDS.get(gate.statistic, (None, None) if of_mean else _CI)
+    value = _column(gate)
     wanted = (pl.col("statistic") == statistic) & pl.col("tag").eq_missing(pl.lit(gate.tag, pl.String))
     if gate.metric is not None:
         wanted &= pl.col("metric") == gate.metric
-    means = summary.filter(pl.col("tag").is_null(), statistic="mean")
-    sizes = {_key(row): row["n"] for row in means.iter_rows(named=True)}
     for row in summary.filter(wanted).iter_rows(named=True):
         if gate.metric is None and of_mean and row[value] is None and row["n_scored"]:
             continue  # a gate on a tag's pass rate is not about metrics that give no pass or fail
-        ends = (row[low], row[high]) if low and high else None
         if gate.looks is None:
-            outcome = _evaluate(gate, row, row[value], ends, row["n_scored"], row["judge"])
-            # A pass rate has the clusters of its mean, and so their caveat.
-            if value == "value" or UNEVEN in (row["ci_method"] or ""):
-                outcome = replace(outcome, method=row["ci_method"])
+            outcome = _by_row(gate, row)
         else:
             look = looked[gate, row["dataset"]]
             key = (row["dataset"], row["target"], row["metric"], row["judge"])
             outcome = GateRow(*key, look.value, look.low, look.high, look.passed, looked=look.text, method=look.method)
-        if gate.statistic in _BY_LABELS and _key(row, tag=False) in corrected:
-            of_all = row["n"] == sizes[_key(row, tag=False)]  # a tag of all answers has no row of its own
-            outcome = _by_labels(gate, row, outcome, corrected.get(_key(row, tag=not of_all)))
+        if row["n_labels"] is not None and value in RAW:
+            known = labelled.get(_key(row)) or labelled.get(_key(row, tag=False))  # a tag of all answers has no row
+            outcome = _by_labels(gate, row, outcome, known)
         yield outcome if gate.statistic in _WITH_ALL else _counted(gate, outcome, row)
 
 
-def _by_labels(gate: Gate, row: Mapping[str, Any], judged: GateRow, found: Mapping[str, Any] | None) -> GateRow:
-    """The row as people's labels decide it; as the judge does, with the reason, if they cannot."""
-    from evalflow.stats.prediction import Spread
-    from evalflow.summary.agreement import NOT_AT_RANDOM
+def _column(gate: Gate) -> str:
+    return gate.statistic if gate.statistic in COLUMNS and gate.statistic != "mean" else "value"
 
-    part, end = _BY_LABELS[gate.statistic]
-    means = found and found[part]
-    if not found or not means:
-        return replace(judged, labelled=0)
-    n, why = found["n_labels"], "" if means[end] is not None else means["method"].removeprefix("none: ")
-    if found["at_random"] is False:
-        why = NOT_AT_RANDOM
-    if gate.judge_alone or gate.looks:
-        why = _OFF if gate.judge_alone else f"looks: {gate.looks}"
-    if why:
-        return replace(judged, labelled=n, uncorrected=why)
-    ends = (means["ci_low"], means["ci_high"]) if end == "estimate" else None
-    outcome = _evaluate(gate, row, means[end], ends, n, judged.judge)
+
+def _by_row(gate: Gate, row: Mapping[str, Any]) -> GateRow:
+    """The gate's result by the numbers of a row."""
+    from evalflow.stats.intervals import UNEVEN
+
+    value = _column(gate)
+    low, high = BOUNDS.get(gate.statistic, (None, None) if gate.statistic in COLUMNS else _CI)
+    ends = (row[low], row[high]) if low and high else None
+    outcome = _evaluate(gate, row, row[value], ends, row["n_scored"], row["judge"])
+    # A pass rate has the clusters of its mean, and so their caveat.
+    is_its_own = value == "value" or UNEVEN in (row["ci_method"] or "")
+    return replace(outcome, method=row["ci_method"]) if is_its_own else outcome
+
+
+def _by_labels(gate: Gate, row: Mapping[str, Any], outcome: GateRow, calibrated: Mapping[str, Any] | None) -> GateRow:
+    """The outcome with what labels have to do with it, and how many would decide it; by the judge if it should."""
+    labelled = replace(outcome, labelled=row["n_labels"])
+    if not is_corrected(row, _column(gate)):
+        return replace(labelled, uncorrected=row["uncorrected"] or "")
+    if gate.looks:
+        return replace(labelled, uncorrected=f"looks: {gate.looks}")
+    judged = _by_row(gate, judge_alone(row))
+    if gate.judge_alone:
+        return replace(judged, labelled=row["n_labels"], uncorrected=_OFF)
     needed = None
-    if outcome.passed is None and means["spread"] is not None and outcome.value is not None:
-        gap = abs(outcome.value - gate.condition.limit)
-        needed = Spread(**means["spread"]).labels_for(2 * gap, n + found["n_unlabelled"])
-    return replace(outcome, cases_needed=needed and max(needed, n + 1), labelled=n, judged=judged)
+    if outcome.passed is None and outcome.value is not None and calibrated:
+        from evalflow.stats.prediction import Spread
+
+        means = calibrated["pass_rate" if gate.statistic in SHARES else "corrected"]
+        answers = row["n_labels"] + calibrated["n_unlabelled"]
+        if means["spread"] is not None:
+            gap = abs(outcome.value - gate.condition.limit)
+            needed = Spread(**means["spread"]).labels_for(2 * gap, answers)
+    return replace(labelled, cases_needed=needed and max(needed, row["n_labels"] + 1), judged=judged)
 
 
 def _counted(

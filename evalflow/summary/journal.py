@@ -131,7 +131,7 @@ def _plain_type(hint: Any) -> Any:
 
 
 def summary_schema() -> pl.Schema:
-    """Columns of summary.parquet, in order."""
+    """Columns of summary.parquet, in order; those from `raw_value` are from `summary.finding`, null without labels."""
     text, number, count = pl.String, pl.Float64, pl.Int64
     return pl.Schema({
         "dataset": text, "target": text, "metric": text, "statistic": text, "judge": text, "tag": text, "n": count,
@@ -139,5 +139,7 @@ def summary_schema() -> pl.Schema:
         "value": number, "std": number, "std_error": number, "ci_low": number, "ci_high": number, "ci_method": text,
         "bound_low": number, "bound_high": number, "median": number, "lowest": number, "pass_rate": number,
         "pass_rate_low": number, "pass_rate_high": number, "cost_usd": number, "input_tokens": count,
-        "output_tokens": count, "latency_p50": number, "latency_p95": number, "n_cut_off": count,
+        "output_tokens": count, "latency_p50": number, "latency_p95": number, "n_cut_off": count, "raw_value": number,
+        "raw_low": number, "raw_high": number, "raw_method": text, "raw_pass_rate": number,
+        "raw_pass_rate_low": number, "raw_pass_rate_high": number, "n_labels": count, "uncorrected": text,
     })  # fmt: skip

@@ -84,7 +84,10 @@ def summarise_metrics(scores: pl.LazyFrame, metrics: Mapping[str, Measured], see
         "dataset", "target", rank("metric", list(metrics)), "metric", "judge", "tag", "place", nulls_last=False
     )
     repeats = [] if cases is None else noise(cases, units)
-    return Summary(ordered.select(list(summary_schema())), details + repeats + _panels(scores, metrics, seed))
+    schema = summary_schema()
+    of_labels = (pl.lit(None, dtype).alias(name) for name, dtype in schema.items() if name not in ordered.columns)
+    table = ordered.with_columns(of_labels).select(list(schema))
+    return Summary(table, details + repeats + _panels(scores, metrics, seed))
 
 
 def _panels(scores: pl.LazyFrame, metrics: Mapping[str, Measured], seed: int) -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ from evalflow.records.manifest import AnswerFault, Manifest
 from evalflow.report.findings import excluded_by, excluded_words
 from evalflow.report.wording import caveat, counted, method
 from evalflow.summary.exclusions import with_exclusions
+from evalflow.summary.finding import with_labels
 from evalflow.summary.gates import BOUNDS, COLUMNS, SHARES, Gate, GateResult, GateRow, evaluate_gates
 from evalflow.summary.scan import InputOrder, scan_journal
 from evalflow.summary.summarise import Summary, score_table, summarise, write_scores, write_summary
@@ -48,7 +49,7 @@ class Derived:
 
 
 def derive(folder: RunFolder, rules: ResultRules) -> Derived:
-    """Write scores.parquet and the summaries from the run's journals; `decide` evaluates the gates."""
+    """Write scores.parquet from the run's journals, and summarise it; `decide` writes the summary."""
     run = rules.settings.run
     order = InputOrder(datasets=list(run.dataset), metrics=list(rules.metrics))
     composites, journal = rules.composites(), scan_journal(folder.journal, rules.bounded)
@@ -56,7 +57,6 @@ def derive(folder: RunFolder, rules: ResultRules) -> Derived:
     scores = pl.scan_parquet(folder.scores)
     summary = summarise(scores, rules.metrics, run.seed)
     summary = with_exclusions(summary, scores, rules.metrics, read_exclusions(folder), run.seed)
-    write_summary(summary, folder.path)
     own = scores.filter(pl.col("member_of").is_null()).select("status").collect(engine="streaming")["status"]
     counted = dict(own.value_counts().iter_rows())
     states = {state: counted.get(state, 0) for state in ("scored", "undefined", "error", "skipped")}
@@ -68,11 +68,15 @@ def derive(folder: RunFolder, rules: ResultRules) -> Derived:
 def decide(
     run: SavedRun, rules: ResultRules, derived: Derived, cases: Cases, looks: GateLooks | None = None
 ) -> Derived:
-    """Evaluate the run's gates and its exit code. If it was calibrated, calibration.json is up to date.
+    """Write the run's summary with the numbers that hold, and evaluate its gates and its exit code.
 
-    `looks` are those of a run that just ended; without them the gates are looked at again.
+    If it was calibrated, calibration.json is up to date. `looks` are those of a run that just ended; without them the
+    gates are looked at again.
     """
     labelled = derived.calibration is not None
+    if derived.calibration is not None:
+        derived = replace(derived, summary=with_labels(derived.summary, derived.calibration.rows))
+    write_summary(derived.summary, run.folder.path)
     results, rows = evaluate_run_gates(
         run, rules, derived.summary, derived.scores, cases, labelled=labelled, looks=looks
     )

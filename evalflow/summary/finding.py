@@ -1,0 +1,85 @@
+"""The numbers that hold: a run's summary, corrected by people's labels where these may correct it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from evalflow.lazy import pl
+from evalflow.summary.journal import SLICE, summary_schema
+from evalflow.summary.summarise import Summary
+
+if TYPE_CHECKING:
+    from evalflow.stats.prediction import CorrectedMean
+    from evalflow.summary.calibration import CalibrationRow
+
+_MEAN = ("value", "ci_low", "ci_high", "ci_method")
+_PASS_RATE = ("pass_rate", "pass_rate_low", "pass_rate_high")
+RAW = {
+    "value": "raw_value", "ci_low": "raw_low", "ci_high": "raw_high", "ci_method": "raw_method",
+    "pass_rate": "raw_pass_rate", "pass_rate_low": "raw_pass_rate_low", "pass_rate_high": "raw_pass_rate_high",
+}  # fmt: skip
+"""The columns that labels can correct, and those for what the judge alone says: null where labels correct nothing."""
+
+
+def with_labels(summary: Summary, calibration: Sequence[CalibrationRow]) -> Summary:
+    """The summary of a run with the means and pass rates that hold, by the labels that it was compared with.
+
+    `value`, `std_error`, `ci_low`, `ci_high` and `ci_method`, `pass_rate`, `pass_rate_low` and `pass_rate_high` become
+    the corrected ones, and the columns of RAW keep the judge's; `n_labels` is the number of labelled answers, and
+    `uncorrected` says why they correct nothing (`CalibrationRow.uncorrected`). All else is from the judge's scores:
+    counts, spread, median, bounds, and statistics in rows of their own. Without labels nothing changes.
+    """
+    found = {_key(row): row for one in calibration for row in (one, *one.tags)}
+    rows = summary.frame.with_row_index("place")
+    series = pl.DataFrame([key[:-1] for key in found], schema=dict.fromkeys(SLICE, pl.String), orient="row").unique()
+    own = rows.filter(statistic="mean").join(series, on=SLICE, how="semi", nulls_equal=True)
+    if not own.height:
+        return summary
+    sizes = {_series(row): row["n"] for row in own.filter(pl.col("tag").is_null()).iter_rows(named=True)}
+    changed: list[dict[str, Any]] = []
+    for row in own.iter_rows(named=True):
+        of_all = row["n"] == sizes[_series(row)]  # a tag of all answers has no row of its own
+        calibrated = found.get((*_series(row), None if of_all else row["tag"]))
+        changed.append({**row, **_corrections(row, calibrated, found[*_series(row), None])})
+    touched = pl.DataFrame(changed, schema=rows.schema, orient="row")
+    others = rows.join(touched, on="place", how="anti")
+    frame = pl.concat([others, touched]).sort("place").select(list(summary_schema()))
+    return Summary(frame, summary.details)
+
+
+def is_corrected(row: Mapping[str, Any], column: str) -> bool:
+    """Whether labels correct this column of a row of the summary."""
+    return column in RAW and row["raw_pass_rate" if column in _PASS_RATE else "raw_value"] is not None
+
+
+def judge_alone(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A row of the summary with what the judge's scores alone say, in the columns that labels correct."""
+    return {**row, **{name: row[raw] for name, raw in RAW.items() if is_corrected(row, name)}}
+
+
+def _key(row: CalibrationRow) -> tuple[str | None, ...]:
+    return row.dataset, row.target, row.metric, row.judge, row.tag
+
+
+def _series(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in SLICE)
+
+
+def _corrections(row: Mapping[str, Any], own: CalibrationRow | None, whole: CalibrationRow) -> dict[str, Any]:
+    """The columns that labels change of a row; labels that are no random sample of all correct no tag either."""
+    from evalflow.stats.prediction import few_labels
+
+    known = {"n_labels": own.corrected.n if own else 0}
+    if why := whole.unusable or (own.uncorrected if own else few_labels(0)):
+        return {**known, "uncorrected": why}
+    assert own is not None  # or there was a reason
+    found = {**_of(row, _MEAN, own.corrected), **_of(row, _PASS_RATE, own.pass_rate)}
+    return {**known, **found, "std_error": own.corrected.std_error}
+
+
+def _of(row: Mapping[str, Any], names: Sequence[str], means: CorrectedMean | None) -> dict[str, Any]:
+    if means is None or means.estimate is None:
+        return {}
+    raw = {RAW[name]: row[name] for name in names}
+    return raw | dict(zip(names, (means.estimate, means.low, means.high, means.method), strict=False))
