@@ -18,6 +18,7 @@ with the bootstrap's standard error. At a level of 5 % its false positive rate w
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -45,7 +46,7 @@ from evalflow.stats.quantiles import quantile
 
 Correlation = Literal["pearson", "spearman", "kendall"]
 _FEWEST = 3
-Measure = Literal["kappa", "spearman"]
+Measure = Literal["kappa", "kappa_weighted", "spearman", "accuracy"]
 
 
 def correlation(
@@ -214,7 +215,7 @@ def agreements(
     *,
     seed: int = 0,
 ) -> Agreements:
-    """Compare judges, of shape (judges, answers), with the same labels; for kappa values are numbers of classes."""
+    """Compare judges, of shape (judges, answers), with the same labels; values are classes except for spearman."""
     x, table = np.asarray(human, dtype=np.float64), np.asarray(judges, dtype=np.float64)
     count = normalised_weights(weights, x.size)
     codes = cluster_codes(np.arange(x.size) if clusters is None else clusters)
@@ -230,8 +231,20 @@ def agreements(
 
 
 def _agreement(human: Floats, judges: Floats, weights: Floats, measure: Measure) -> Floats:
-    one = _spearman if measure == "spearman" else _kappa_value
+    one = _VALUES[measure]
     return np.array([one(human, judge, weights) for judge in judges])
+
+
+def _accuracy_value(x: Floats, y: Floats, count: Floats) -> float:
+    return float((x == y) @ count) / float(count.sum()) if x.size else float("nan")
+
+
+def _weighted_kappa_value(x: Floats, y: Floats, count: Floats) -> float:
+    """Kappa with squared distances: 1 - E (x - y)^2 / E (x - y')^2 for independent x and y'."""
+    n = float(count.sum())
+    means, squares = ([float(side**power @ count) / n for side in (x, y)] for power in (1, 2))
+    by_chance = sum(squares) - 2 * means[0] * means[1]
+    return 1 - float((x - y) ** 2 @ count) / n / by_chance if by_chance > ROUNDING else float("nan")
 
 
 def _kappa_value(x: Floats, y: Floats, count: Floats) -> float:
@@ -246,3 +259,11 @@ def _spearman(x: Floats, y: Floats, count: Floats) -> float:
     if constant(x) or constant(y):
         return float("nan")
     return pearson(mean_ranks(x, count), mean_ranks(y, count), count)
+
+
+_VALUES: Mapping[Measure, Callable[[Floats, Floats, Floats], float]] = {
+    "kappa": _kappa_value,
+    "kappa_weighted": _weighted_kappa_value,
+    "spearman": _spearman,
+    "accuracy": _accuracy_value,
+}

@@ -1,0 +1,130 @@
+"""Agreement with people before and after a judge was changed: another model or prompt, on the same answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from evalflow.lazy import np, pl
+from evalflow.stats.arrays import Estimated
+from evalflow.stats.paired import Difference, paired_difference
+from evalflow.stats.rank import Measure, agreements
+from evalflow.summary.agreement import (
+    ANSWER_KEY,
+    Classes,
+    agreement,
+    classes_of,
+    clusters_of,
+    headline_measure,
+    labelled_scores,
+    weights_of,
+)
+from evalflow.summary.compare import Traits
+
+_ANSWERS = ("dataset", "metric", *ANSWER_KEY)
+_SERIES = ("dataset", "metric", "judge", "judge_after")
+_HEADLINES: Mapping[str, Measure] = {"kappa": "kappa", "kappa_weighted": "kappa_weighted", "spearman": "spearman"}
+
+
+@dataclass(frozen=True, slots=True)
+class AgreementChange:
+    """One measure of agreement with people, before and after; the difference is after minus before, paired."""
+
+    measure: Measure
+    before: Estimated
+    after: Estimated
+    difference: Difference
+
+    def document(self) -> dict[str, Any]:
+        """As JSON; the difference as {value, ci_low, ci_high, p_value, method}."""
+        d = self.difference
+        found = {"value": d.difference, "ci_low": d.low, "ci_high": d.high, "p_value": d.p_value, "method": d.method}
+        return {"before": self.before.document(), "after": self.after.document(), "difference": found}
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeChange:
+    """How far a changed judge agrees with people, on the labelled answers that it scored before and after.
+
+    `changes` has the measure of agreement beyond chance that a calibration reports first, and the share of equal
+    verdicts (accuracy) if scores are classes; it is empty if nothing can be measured. Judges are None for a metric
+    without one.
+    """
+
+    dataset: str
+    metric: str
+    judges: tuple[str | None, str | None]
+    n_labels: int  # number of labelled answers
+    changes: Sequence[AgreementChange]
+
+    def document(self) -> dict[str, Any]:
+        """As JSON, with the changes by measure."""
+        about = {name: value for name, value in asdict(self).items() if name != "changes"}
+        return {**about, "changes": {one.measure: one.document() for one in self.changes}}
+
+
+def judge_changes(
+    before: pl.LazyFrame, after: pl.LazyFrame, labels: pl.DataFrame, traits: Mapping[str, Traits], *, seed: int = 0
+) -> list[JudgeChange]:
+    """The change of agreement for each dataset and metric, of two runs that scored the same answers.
+
+    `labels` are those of either run, or of both, from `label_frame`. Each answer that both judges scored counts once,
+    with the mean of its labels. The interval of a difference is a paired bootstrap over answers, or over groups of
+    them; that of accuracy is Newcombe's, tested by McNemar, if answers stand alone and labels carry no weights.
+    """
+    sides = [_labelled(scores, labels) for scores in (before, after)]
+    second = sides[1].select(*_ANSWERS, judge_after="judge", score_after="score", threshold_after="threshold")
+    both = sides[0].join(second, on=_ANSWERS, how="inner", maintain_order="left")
+    found: list[JudgeChange] = []
+    for (dataset, metric, old, new), rows in both.group_by(_SERIES, maintain_order=True):
+        changes = _changes(rows, traits.get(str(metric), Traits()), seed)
+        found.append(JudgeChange(str(dataset), str(metric), (_name(old), _name(new)), rows.height, changes))
+    return found
+
+
+def _name(judge: object) -> str | None:
+    return None if judge is None else str(judge)
+
+
+def _labelled(scores: pl.LazyFrame, labels: pl.DataFrame) -> pl.DataFrame:
+    """The labelled answers that a run scored, whatever the target is called there."""
+    given = labels.drop("target").unique([*_ANSWERS, "by", "use"], keep="first", maintain_order=True)
+    targets = scores.select(*_ANSWERS, "target").with_columns(pl.col("target_repeat").cast(pl.Int64)).unique()
+    known = given.join(targets.collect(), on=_ANSWERS, how="inner", maintain_order="left")
+    return labelled_scores(scores, known.select(labels.columns)).filter(pl.col("human").is_not_null())
+
+
+def _changes(rows: pl.DataFrame, traits: Traits, seed: int) -> list[AgreementChange]:
+    """The change of the first measure of agreement, and of accuracy, on rows with both judges' scores."""
+    sides = rows, rows.with_columns(score="score_after", threshold="threshold_after")
+    classes = _classes(sides, traits)
+    measured = [agreement(side, own, seed=seed) for side, own in zip(sides, classes, strict=True)]
+    documents = [{name: one.document() for name, one in found.items()} for found in measured]
+    headline = next((name for one in documents if (name := headline_measure(one)) in _HEADLINES), None)
+    names = [_HEADLINES[headline]] if headline else []
+    if classes[0] is not None:
+        names.append("accuracy")
+    clusters, weights = clusters_of(rows), weights_of(rows)
+    found: list[AgreementChange] = []
+    for name in names:
+        human, judges = rows["human"].to_numpy(), np.stack([side["score"].to_numpy() for side in sides])
+        if name != "spearman" and classes[0] is not None and classes[1] is not None:
+            human, judges = classes[0].human, np.stack([classes[0].judge, classes[1].judge])
+        if name == "accuracy" and weights is None:
+            same = (judges == human).astype(np.float64)
+            difference = paired_difference(same[0], same[1], clusters, seed, bounded=True)
+        else:
+            difference = agreements(human, judges, name, clusters, weights, seed=seed).difference(0, 1)
+        found.append(AgreementChange(name, measured[0][name], measured[1][name], difference))
+    return found
+
+
+def _classes(sides: Sequence[pl.DataFrame], traits: Traits) -> Sequence[Classes | None]:
+    """The same classes for both judges; none if they pass at different thresholds, so that people's verdicts differ."""
+    both = classes_of(pl.concat(sides), higher_is_better=traits.higher_is_better)
+    if both is None or (both.by_threshold and sides[0]["threshold"].to_list() != sides[1]["threshold"].to_list()):
+        return None, None
+    cut = sides[0].height
+    halves = slice(cut), slice(cut, None)
+    return [Classes(both.levels, both.judge[own], both.human[own], both.by_threshold) for own in halves]
