@@ -73,6 +73,8 @@ def generate(path: Path, rows: int, shape: str) -> None:
         input_tokens=pl.lit(900, pl.Int64),
         output_tokens=pl.lit(100, pl.Int64),
         cached=pl.lit(False),
+        finish_reason=pl.lit(None, pl.String),
+        threshold=pl.lit(None, pl.Float64),
     ).with_columns(passed=pl.col("score") >= 0.5)
     write_scores(scores.lazy(), path)
 
@@ -85,7 +87,8 @@ def measure(path: Path) -> None:
     from evalflow.summary.slices import find_units, own_cells
     from evalflow.summary.summarise import summarise
 
-    metrics = dict.fromkeys(_METRICS, Declared(FigureSpec("classification", True))) if path.stem == "figures" else {}
+    figures = FigureSpec("classification", True) if path.stem == "figures" else None
+    metrics = dict.fromkeys(_METRICS, Declared(figures))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     start, start_cpu = time.perf_counter(), time.process_time()
     scores = pl.scan_parquet(path)
@@ -99,7 +102,7 @@ def measure(path: Path) -> None:
 class Declared:
     """What the summary asks of a metric."""
 
-    figures: FigureSpec
+    figures: FigureSpec | None
     bounded: bool = True
     config: MetricConfig = field(default_factory=lambda: MetricConfig(kind="classification"))
 
