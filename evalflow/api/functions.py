@@ -17,7 +17,8 @@ from rich.console import Console
 from evalflow.api.results import Report, RunCalibration, RunComparison, RunResult, scored_run
 from evalflow.api.tables import case_rows, label_rows
 from evalflow.app.core.begin import RunOrder, keep_cases, order_of
-from evalflow.app.core.comparison import ComparisonOptions, Kind, compare_by_judge, compare_labelled
+from evalflow.app.core.changed import Kind
+from evalflow.app.core.comparison import ComparisonOptions, compare_by_judge, compare_labelled
 from evalflow.app.core.labels import bound_labels, other_runs
 from evalflow.app.core.open_run import inspected
 from evalflow.app.core.rederive import calibrate_run

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from evalflow.app.core.comparison import obstacles
+from evalflow.app.core.changed import obstacles, what_changed
 from evalflow.app.core.labels import bound_labels, labels_to_compare
 from evalflow.app.core.saved import SavedRun, find_scored
 from evalflow.engine.journal import read_answers
@@ -237,7 +237,7 @@ def _pilot(options: argparse.Namespace) -> tuple[list[Basis], PilotCosts]:
     names = " and ".join(run.name for run in runs)
     if len(runs) == 2:
         hint = "two pilots are runs that compare takes as they are"
-        if unlike := [Problem(one.what, names, hint) for one in obstacles(*runs)]:
+        if unlike := [Problem(one.what, names, hint) for one in obstacles(what_changed(*runs))]:
             raise UserError(unlike)
         bases = list(_pairs(runs[0], runs[1], metric, options.assurance))
     else:

@@ -15,7 +15,8 @@ from rich.console import Console
 
 from evalflow.app.core.assemble import batched_keys, settings_of
 from evalflow.app.core.begin import RunOrder, described
-from evalflow.app.core.comparison import ComparisonOptions, notes_of, questions_of, unlike_metrics
+from evalflow.app.core.changed import unlike_metrics
+from evalflow.app.core.comparison import ComparisonOptions, notes_of, questions_of
 from evalflow.app.core.inspect import Inspection
 from evalflow.app.core.open_run import OpenRun, inspected, opened
 from evalflow.app.core.saved import open_run

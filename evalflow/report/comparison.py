@@ -40,11 +40,14 @@ from evalflow.report.wording import (
     table_of,
 )
 from evalflow.summary.adjusted_means import AdjustedMean
+from evalflow.summary.changed import WhatChanged
 from evalflow.summary.compare import ComparisonRow, Orders
 
 _HALF = 0.5
-VERDICTS = {"better": "better", "worse": "worse", "cannot_tell": "cannot tell"}
-_VERDICT_STYLES = {"better": "green", "worse": "bold red", "cannot_tell": "yellow"}
+VERDICTS: Mapping[str, str] = {
+    "better": "better", "worse": "worse", "higher": "higher", "lower": "lower", "cannot_tell": "cannot tell",
+}  # fmt: skip
+_VERDICT_STYLES: Mapping[str, str] = {"better": "green", "worse": "bold red"}
 _WORST = 5
 _NAME = 18
 _LINES = 200  # characters of a text that a cell shows
@@ -102,6 +105,7 @@ class Comparison:
     adjusted_means: Sequence[AdjustedMean] = ()  # B's means that A's scores of more cases make narrower
     # By metric, the statistics that were tested in a declared order.
     orders: Orders = field(default_factory=dict[str, Sequence[str]])
+    changed: Sequence[WhatChanged] = ()  # what differs between the runs of each pair
 
     @property
     def family(self) -> str:
@@ -305,7 +309,7 @@ def _lines(rows: Sequence[ComparisonRow]) -> Iterator[Sequence[str | Text]]:
             folded(f" {row.called or 'mean'}" if several else _name(row), _NAME),
             *(number(f.value_a), number(f.value_b), signed(f.difference), interval(f.low, f.high, signed)),
             p_value(row.p_adjusted),
-            literal(VERDICTS[row.verdict], style=_VERDICT_STYLES[row.verdict]),
+            literal(VERDICTS[row.verdict], style=_VERDICT_STYLES.get(row.verdict, "yellow")),
         ]
 
 

@@ -21,6 +21,7 @@ from evalflow.stats.paired import (
 from evalflow.stats.power import detectable_difference
 from evalflow.stats.unpaired import unpaired_difference
 from evalflow.summary.agreement import labelled_scores
+from evalflow.summary.changed import Attribution
 from evalflow.summary.figure_differences import (
     LOWER_IS_BETTER,
     ClassifiedCases,
@@ -192,6 +193,7 @@ class ComparisonRow:
     # The smallest true difference detectable with power 0.8 at the Bonferroni level of the family; None if its variance
     # is unknown, or no difference can be so large.
     detectable: float | None = None
+    attribution: Attribution = "answers"  # what the difference speaks of
 
     @property
     def called(self) -> str:
@@ -200,7 +202,8 @@ class ComparisonRow:
 
     @property
     def verdict(self) -> Verdict:
-        return of_difference(self.found, self.p_adjusted, higher_is_better=self.higher_is_better)
+        of_answers = self.attribution == "answers"
+        return of_difference(self.found, self.p_adjusted, higher_is_better=self.higher_is_better, of_answers=of_answers)
 
     def document(self, margin: float | None = None) -> dict[str, Any]:
         """The row as JSON; with a margin, also whether B is not worse than A by more than it."""
@@ -212,6 +215,7 @@ class ComparisonRow:
             "value_b": found.value_b, "difference": found.difference, "std_error": found.std_error,
             "ci_low": found.low, "ci_high": found.high, "p_value": found.p_value, "p_adjusted": self.p_adjusted,
             "method": found.method, "detectable_difference": self.detectable, "verdict": self.verdict,
+            "attribution": self.attribution,
             "n_labels": self.labelled, "uncorrected": self.uncorrected, "judged": None if self.judged is None else {
                 "value_a": self.judged.value_a, "value_b": self.judged.value_b, "difference": self.judged.difference,
                 "ci_low": self.judged.low, "ci_high": self.judged.high, "p_value": self.judged.p_value,
@@ -220,9 +224,15 @@ class ComparisonRow:
         return row if margin is None else row | self._against(margin)
 
     def not_worse(self, margin: float) -> bool | None:
+        """Whether B is not worse by more than the margin; None if this is open, or not only the answers may differ."""
+        if self.attribution != "answers":
+            return None
         return not_worse(self.found, margin, higher_is_better=self.higher_is_better)
 
     def cases_to_decide(self, margin: float) -> int | None:
+        """The number of cases that would decide `not_worse`; None if it is decided, or none would."""
+        if self.attribution != "answers":
+            return None
         return cases_to_decide(self.found, margin, higher_is_better=self.higher_is_better)
 
     def _against(self, margin: float) -> dict[str, Any]:

@@ -7,23 +7,31 @@ from typing import Literal
 from evalflow.records import passes
 from evalflow.stats.paired import RULE_OF_THREE, Difference, cases_needed, identical_cases_to_decide
 
-Verdict = Literal["better", "worse", "cannot_tell"]
+Verdict = Literal["better", "worse", "higher", "lower", "cannot_tell"]
+"""Of B compared with A: higher or lower instead of better or worse if not only the answers may differ."""
 LEVEL = 0.05
 
 
-def of_difference(found: Difference, p_adjusted: float | None, *, higher_is_better: bool) -> Verdict:
-    """B compared with A: significant if the adjusted p-value is below LEVEL and the interval, if any, excludes 0."""
+def of_difference(
+    found: Difference, p_adjusted: float | None, *, higher_is_better: bool, of_answers: bool = True
+) -> Verdict:
+    """B compared with A: significant if the adjusted p-value is below LEVEL and the interval, if any, excludes 0.
+
+    Only a difference of answers that were judged alike (`of_answers`) is better or worse.
+    """
     if p_adjusted is None or p_adjusted >= LEVEL or not found.difference:
         return "cannot_tell"
     if found.low is not None and found.high is not None and found.low <= 0 <= found.high:
         return "cannot_tell"
+    if not of_answers:
+        return "higher" if found.difference > 0 else "lower"
     return "better" if (found.difference > 0) == higher_is_better else "worse"
 
 
 def reversed_verdict(verdict: Verdict) -> Verdict:
     """A compared with B, given B compared with A."""
-    other: dict[Verdict, Verdict] = {"better": "worse", "worse": "better", "cannot_tell": "cannot_tell"}
-    return other[verdict]
+    other: dict[Verdict, Verdict] = {"better": "worse", "worse": "better", "higher": "lower", "lower": "higher"}
+    return other.get(verdict, verdict)
 
 
 def oriented(found: Difference, *, higher_is_better: bool) -> tuple[float | None, float | None, float | None]:

@@ -1,4 +1,4 @@
-"""Comparison of two runs: obstacles that make their scores differ in meaning, and the rows of the comparison."""
+"""Comparison of two runs: the rows of the comparison, and what is not compared."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from evalflow.app.core.cases import BASELINE
+from evalflow.app.core.changed import Kind, Obstacle, not_allowed, obstacles, unlike_metrics, what_changed
 from evalflow.app.core.labels import ComparedLabels, Rows, labels_to_compare, unused_labels
-from evalflow.app.core.saved import SavedRun, declared_meaning, find_scored, notes_on_exclusions, prepared_steps
+from evalflow.app.core.saved import SavedRun, find_scored, notes_on_exclusions
 from evalflow.config.schema import RunConfig
 from evalflow.config.validate import Settings
 from evalflow.engine.journal import cell_digest
@@ -27,6 +28,7 @@ from evalflow.report.wording import bracketed, counted, method, number, signed
 from evalflow.stats.paired import Adjustment
 from evalflow.stats.prediction import MIN_LABELS
 from evalflow.summary.adjusted_means import AdjustedMean, adjusted_means
+from evalflow.summary.changed import WhatChanged
 from evalflow.summary.compare import (
     UNORDERED,
     ComparisonRow,
@@ -43,92 +45,15 @@ from evalflow.summary.gates import Gate
 
 log = logging.getLogger("evalflow")
 NO_LABELS = ComparedLabels()
-Kind = Literal["metric", "prompt", "judge", "cases"]
-KINDS: tuple[Kind, ...] = ("metric", "prompt", "judge", "cases")
-_SHOWN = 3
 _FLIPS = 200
 SMALLEST_MARGIN, LARGEST_MARGIN = 1e-9, 1e9
-
-
-@dataclass(frozen=True, slots=True)
-class Obstacle:
-    """Why two runs cannot be compared; `kind` is also the word after `--allow` that permits it."""
-
-    kind: Kind
-    what: str
-
-
-def obstacles(a: SavedRun, b: SavedRun, *, declared_only: bool = False) -> list[Obstacle]:
-    """Every obstacle to comparing the two, in the order of `KINDS`; with `declared_only` only those in run.json."""
-    old, new = (_versions(run, declared_only=declared_only) for run in (a, b))
-    found = list(other_versions(old, new))
-    shared = [name for name in a.manifest.metrics if name in b.manifest.metrics]
-    for name in shared:
-        found += unlike_metrics(name, a.manifest, b.manifest)
-    for name in shared:
-        if prepared_steps(a.folder, name) != prepared_steps(b.folder, name):
-            what = f"the steps that the judge wrote once per run for metric {name} (prepared.json) are not the same"
-            found.append(Obstacle("prompt", what))
-    if not declared_only and (changed := _changed_cases(a, b)):
-        names = ", ".join(changed[:_SHOWN]) + (", ..." if len(changed) > _SHOWN else "")
-        what = f"{len(changed)} cases have another question, reference or expected value under the same id ({names})"
-        found.append(Obstacle("cases", what))
-    return sorted(found, key=lambda obstacle: KINDS.index(obstacle.kind))
-
-
-def unlike_metrics(name: str, a: Manifest, b: Manifest, called: tuple[str, str] = ("A", "B")) -> Iterator[Obstacle]:
-    """The differences of a metric between two manifests: in its configuration, prompts or judge."""
-    left, right = a.metrics[name], b.metrics[name]
-    if left.prompt_sha256 != right.prompt_sha256:
-        yield Obstacle("prompt", f"the prompts of metric {name} are not the same")
-    if left.files_sha256 != right.files_sha256:
-        yield Obstacle("metric", f"the SQL files of metric {name} are not the same")
-    ours, theirs = (declared_meaning(manifest, name) for manifest in (a, b))
-    keys = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
-    if keys:
-        yield Obstacle("metric", f"metric {name} is configured otherwise: {', '.join(sorted(keys))}")
-    ours, theirs = (own.judge and run.judges[own.judge].identity for run, own in ((a, left), (b, right)))
-    if ours != theirs:
-        how = f"{left.judge} in {called[0]} and {right.judge} in {called[1]}"
-        if left.judge == right.judge:
-            how = f"{left.judge}, with other settings"
-        yield Obstacle("judge", f"metric {name} has another judge: {how}")
-
-
-def other_versions(
-    a: Mapping[str, int], b: Mapping[str, int], called: tuple[str, str] = ("A", "B")
-) -> Iterator[Obstacle]:
-    """The metrics with different versions in two runs."""
-    for name in a:
-        if name in b and a[name] != b[name]:
-            what = f"metric {name} has version {a[name]} in {called[0]} and {b[name]} in {called[1]}"
-            yield Obstacle("metric", what)
-
-
-def _versions(run: SavedRun, *, declared_only: bool) -> dict[str, int]:
-    """The version of each metric in run.json, or else of each one with scores: also of the checks named in cases."""
-    if declared_only:
-        return {name: facts.version for name, facts in run.manifest.metrics.items()}
-    table = run.scores().select("metric", "metric_version").unique().sort("metric").collect(engine="streaming")
-    return dict(table.iter_rows())
-
-
-def _changed_cases(a: SavedRun, b: SavedRun) -> list[str]:
-    """Ids of cases whose question or expectation differs between the runs; identical files are not read."""
-    left, right = a.manifest.datasets, b.manifest.datasets
-    shared = [name for name in left if name in right and left[name].sha256 != right[name].sha256]
-    if not shared:
-        return []
-    left, right = (run.case_digests().filter(pl.col("dataset").is_in(shared)) for run in (a, b))
-    both = left.join(right, on=["dataset", "case_id"], maintain_order="right")
-    return both.filter(pl.col("digest") != pl.col("digest_right"))["case_id"].to_list()
 
 
 @dataclass(frozen=True, slots=True)
 class ComparisonOptions:
     """How runs are compared; UserError if the margin is out of bounds."""
 
-    allow: Collection[str] = ()  # the `KINDS` that may differ, though scores may then differ in meaning
+    allow: Collection[Kind] = ()  # the `KINDS` that may differ, though scores may then differ in meaning
     adjust: Adjustment = "holm"  # how p-values are adjusted for the number of comparisons
     # The largest acceptable loss, within `SMALLEST_MARGIN` and `LARGEST_MARGIN`; None for no such test.
     margin: float | None = None
@@ -188,18 +113,28 @@ def compare_pairs(
     notes: list[str] = []
     listed: list[FlippedCases] = []
     refused: list[Problem] = []
+    whats: list[WhatChanged] = []
     apart = False
-    for a, b in pairs:
-        found = [o for o in obstacles(a, b) if not (how.unpaired and o.kind == "cases")]
-        if not_allowed := [o for o in found if o.kind not in how.allow]:
-            same = f"their scores may not mean the same; to compare them all the same: {how.allow_option}"
-            refused += [Problem(o.what, f"{a.name} and {b.name}", f"{same}{o.kind}") for o in not_allowed]
+    known = [what_changed(a, b) for a, b in pairs]
+    # A family is of answers or of judges: where answers can be compared, judges of the same answers are left out.
+    of_answers = any(not obstacles(changed) for changed in known)
+    for (a, b), changed in zip(pairs, known, strict=True):
+        if of_answers and changed.only_judged and obstacles(changed):
+            hint = f"compare the judges: {command('compare', shown(a.folder.path), shown(b.folder.path))}"
+            refused += [Problem(o.what, f"{a.name} and {b.name}", hint) for o in obstacles(changed)]
             continue
-        notes += [f"{a.name} and {b.name}: {o.what}; compared all the same, as allowed" for o in found]
+        if forbidden := not_allowed(changed, how.allow, unpaired=how.unpaired):
+            refused += _refusals(changed, forbidden, how)
+            continue
+        found = [o for o in obstacles(changed) if not (how.unpaired and o.kind == "cases")]
+        if not changed.only_judged or how.unpaired:
+            notes += [f"{a.name} and {b.name}: {o.what}; compared all the same, as allowed" for o in found]
         if how.unpaired:
             names, traits, seed = (a.name, b.name), a.traits | b.traits, b.manifest.config["seed"]
             own, common = compare_samples(a.scores(), b.scores(), names, traits, **how.rows_by, seed=seed)
-            rows += own
+            others = replace(changed, answers=None)
+            rows += attributed(own, others)
+            whats.append(others)
             if common:
                 cases = "1 case is" if common == 1 else f"{common:,} cases are"
                 shows_more = "without --unpaired they are compared case by case, which shows more"
@@ -209,7 +144,8 @@ def compare_pairs(
         own, pairing = compare_two(a, b, how, labels if measured_alike else NO_LABELS)
         apart |= bool(pairing.counts["only_a"].sum() and pairing.counts["only_b"].sum())
         notes += notes_of(a, b, pairing, ("A", "B") if len(pairs) == 1 else (a.name, b.name))
-        rows += own
+        rows += attributed(own, changed)
+        whats.append(changed)
         if _is_sample(b, of=a) and not any(o.kind == "cases" for o in found):
             adjusted_by_a += adjusted_means(pairing, (a.name, b.name), b.traits, seed=b.manifest.config["seed"])
         lower = [name for name, traits in (a.traits | b.traits).items() if not traits.higher_is_better]
@@ -232,7 +168,23 @@ def compare_pairs(
         paired=not how.unpaired,
         adjusted_means=adjusted_by_a,
         orders=orders,
+        changed=whats,
     )
+
+
+def attributed(rows: Iterable[ComparisonRow], changed: WhatChanged) -> Iterator[ComparisonRow]:
+    """The rows with what each difference speaks of."""
+    return (replace(row, attribution=changed.attribution(row.metric, row.statistic)) for row in rows)
+
+
+def _refusals(changed: WhatChanged, forbidden: Sequence[Obstacle], how: ComparisonOptions) -> Iterator[Problem]:
+    a, b = changed.pair
+    why = "their scores may not mean the same"
+    if changed.other_answers:
+        others = f"{changed.other_answers:,} of {counted(changed.answers or 0, 'case')} have another answer too"
+        why = f"{others}, so that no difference could be attributed to either"
+    for one in forbidden:
+        yield Problem(one.what, f"{a} and {b}", f"{why}; to compare them all the same: {how.allow_option}{one.kind}")
 
 
 def test_orders(runs: Iterable[SavedRun]) -> Orders:
@@ -405,7 +357,7 @@ def baseline_problems(gates: Sequence[Gate], run: RunConfig, manifest: Manifest)
             problems.append(Problem(f"the baseline has no metric {name!r}", where, did_you_mean(name, known)))
             continue
         hint = "run the baseline again as this run is, and name that"
-        problems += [Problem(o.what, where, hint) for o in unlike_metrics(name, baseline.manifest, manifest)]
+        problems += [Problem(part.what, where, hint) for part in unlike_metrics(name, baseline.manifest, manifest)]
     return problems
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evalflow.app.core.cases import BASELINE
-from evalflow.app.core.comparison import Kind, obstacles
+from evalflow.app.core.changed import Kind, obstacles, what_changed
 from evalflow.app.core.labels import labels_to_compare, unused_labels
 from evalflow.app.core.saved import SavedRun
 from evalflow.errors import Problem, UserError, command, did_you_mean
@@ -127,7 +127,7 @@ def _differences(runs: Sequence[SavedRun], allow: Collection[Kind], allow_option
         for name in metrics:
             first.setdefault(name, run)
         for other in earlier.values():
-            for found in obstacles(other, run):
+            for found in obstacles(what_changed(other, run)):
                 where = f"{other.name} and {run.name}"
                 if found.kind in allow:
                     yield f"{where}: {found.what}; ranked all the same, as allowed"

@@ -8,7 +8,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from evalflow.app.core.comparison import ComparisonOptions, compare_two, obstacles, test_orders
+from evalflow.app.core.changed import obstacles, what_changed
+from evalflow.app.core.comparison import ComparisonOptions, attributed, compare_two, test_orders
 from evalflow.app.core.labels import labelled_cases
 from evalflow.app.core.result_rules import RunMetric
 from evalflow.app.core.saved import SavedRun
@@ -85,11 +86,15 @@ def leaderboards(runs: Sequence[SavedRun], summary: pl.DataFrame) -> list[dict[s
     labels, of `cases_labelled` cases, are not used. `summary` has the runs' summaries, with the column `run` in front.
     """
     by_name = {run.name: run for run in runs}
-    pairs = [pair for pair in combinations(runs, 2) if not obstacles(*pair)]
+    pairs = [(a, b, what_changed(a, b)) for a, b in combinations(runs, 2)]
     options = ComparisonOptions()
-    differences = adjusted(
-        [row for a, b in pairs for row in compare_two(a, b, options)[0]], options.adjust, test_orders(runs)
-    )
+    rows = [
+        row
+        for a, b, changed in pairs
+        if not obstacles(changed)
+        for row in attributed(compare_two(a, b, options)[0], changed)
+    ]
+    differences = adjusted(rows, options.adjust, test_orders(runs))
     found: list[dict[str, Any]] = []
     labelled = labelled_cases(runs)
     metrics = summary.filter(pl.col("tag").is_null() & (pl.col("metric") != CASES))

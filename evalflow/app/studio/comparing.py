@@ -10,16 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from evalflow.app.compare import Changes, cells_between
-from evalflow.app.core.comparison import (
-    ComparisonOptions,
+from evalflow.app.core.changed import (
+    KINDS,
     Kind,
     Obstacle,
-    compare_by_judge,
-    compare_labelled,
+    not_allowed,
     obstacles,
     other_versions,
     unlike_metrics,
+    what_changed,
 )
+from evalflow.app.core.comparison import ComparisonOptions, compare_by_judge, compare_labelled
 from evalflow.app.core.ranking import rank_runs, ranked_items
 from evalflow.app.core.saved import SavedRun, find_scored
 from evalflow.app.studio.access import requires
@@ -73,7 +74,7 @@ def whole_runs(space: Workspace, bot: str) -> list[Run]:
 def candidate(other: Run, scored: SavedRun) -> ComparableRun:
     """A run with results, and the obstacles to comparing it."""
     try:
-        return ComparableRun(other, obstacles(scored_of(other), scored, declared_only=True))
+        return ComparableRun(other, obstacles(what_changed(scored_of(other), scored, declared_only=True)))
     except EvalflowError as error:
         return ComparableRun(other, [Obstacle("cases", f"run {other.run_id} cannot be read: {error}")])
 
@@ -142,9 +143,9 @@ def changed_cases(space: Workspace, a: str, b: str) -> Changes:
 
 
 @requires("read")
-def obstacles_between(space: Workspace, a: str, b: str) -> list[Obstacle]:
-    """Every reason why run B cannot be compared with run A."""
-    return obstacles(*_pair(space, a, b))
+def obstacles_between(space: Workspace, a: str, b: str, allow: Collection[Kind] = ()) -> list[Obstacle]:
+    """Every reason why run B cannot be compared with run A, unless it is allowed."""
+    return not_allowed(what_changed(*_pair(space, a, b)), allow)
 
 
 def _pair(space: Workspace, a: str, b: str) -> tuple[SavedRun, SavedRun]:
@@ -416,7 +417,8 @@ def _breaks(metric: str, before: Manifest | None, now: Manifest | None) -> list[
     if old is None or new is None:
         return [Obstacle("metric", f"the files of a run do not know metric {metric}")]
     versions = other_versions({metric: old.version}, {metric: new.version}, _CALLED)
-    return [*versions, *unlike_metrics(metric, before, now, _CALLED)]
+    parts = [*versions, *unlike_metrics(metric, before, now, _CALLED)]
+    return [Obstacle(part.kind, part.what) for part in parts if part.kind in KINDS]
 
 
 def _changed(dataset: str, before: Manifest, now: Manifest) -> Iterator[str]:

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
-from evalflow.app.core.comparison import LARGEST_MARGIN, SMALLEST_MARGIN, ComparisonOptions, Kind, Obstacle
+from evalflow.app.core.changed import Kind, Obstacle
+from evalflow.app.core.comparison import LARGEST_MARGIN, SMALLEST_MARGIN, ComparisonOptions
 from evalflow.app.studio import comparing
 from evalflow.app.studio.space import Page
 from evalflow.web.api.deps import Space

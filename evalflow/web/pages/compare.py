@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from anyio import to_thread
 from nicegui import ui
 
-from evalflow.app.core.comparison import KINDS, ComparisonOptions, Obstacle
+from evalflow.app.core.changed import KINDS, Kind, Obstacle
+from evalflow.app.core.comparison import ComparisonOptions
 from evalflow.app.studio import comparing
 from evalflow.app.studio.bots import Bot
 from evalflow.app.studio.comparing import leading_row, passing_metrics
@@ -67,7 +68,7 @@ POLL_S = 1.0
 class _Pair:
     a: str
     b: str
-    allow: tuple[str, ...] = ()
+    allow: tuple[Kind, ...] = ()
     margin: float | None = None
 
     def path(self, query: ChangeQuery | None = None) -> str:
@@ -96,7 +97,7 @@ def add() -> None:
         with frame("Compare", place="Compare", about="" if before else _ABOUT):
             accepted = _margin(margin)
             if before is not None:
-                allowed = tuple(kind for kind in KINDS if kind in allow.split(","))
+                allowed: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind in allow.split(","))
                 _show(workspace, (before, after), _Pair(before.run_id, after.run_id, allowed, accepted))
             if bot is not None:
                 _prompt_form(workspace, after, bot)
@@ -195,9 +196,8 @@ def _result(workspace: Workspace, runs: tuple[Run, Run], pair: _Pair) -> None:
     query = ChangeQuery.of_address()
 
     def compare() -> Comparison | list[Obstacle]:
-        obstacles = comparing.obstacles_between(workspace, pair.a, pair.b)
-        if any(obstacle.kind not in pair.allow for obstacle in obstacles):
-            return obstacles
+        if forbidden := comparing.obstacles_between(workspace, pair.a, pair.b, pair.allow):
+            return forbidden
         return comparing.compare_runs(workspace, pair.a, pair.b, ComparisonOptions(pair.allow, margin=pair.margin))
 
     def show(found: Comparison | list[Obstacle]) -> None:
@@ -211,7 +211,7 @@ def _result(workspace: Workspace, runs: tuple[Run, Run], pair: _Pair) -> None:
 
 
 def _show_obstacles(obstacles: Sequence[Obstacle], pair: _Pair) -> None:
-    kinds = tuple(dict.fromkeys(obstacle.kind for obstacle in obstacles))
+    kinds = (*pair.allow, *dict.fromkeys(obstacle.kind for obstacle in obstacles))
     with section("These runs cannot be compared as they are", "Their scores may not mean the same:"):
         with ui.element("ul").classes("obstacles"):
             for obstacle in obstacles:

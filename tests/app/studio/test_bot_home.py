@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evalflow.app.core.comparison import Obstacle
+from evalflow.app.core.changed import Obstacle
 from evalflow.app.studio import bots, cases, datasets
 from evalflow.app.studio.bot_home import (
     Headline,
