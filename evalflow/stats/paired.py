@@ -11,8 +11,10 @@ from typing import Any, Literal, NamedTuple
 
 from evalflow.lazy import np
 from evalflow.records import TOLERANCE
-from evalflow.stats.arrays import CONFIDENCE, ArrayLike, Floats, cluster_sums
+from evalflow.stats.arrays import CONFIDENCE, UPPER, ArrayLike, Floats, cluster_sums
 from evalflow.stats.intervals import FEW_CLUSTERS, UNEVEN, mean_error, t_interval, wilson
+from evalflow.stats.quantiles import quantile
+from evalflow.stats.rare import NO_RARE_CHANGES, RareChanges, rare_changes, rare_interval, rare_t
 
 _Z2 = NormalDist().inv_cdf(0.975) ** 2
 _CLOSE = 1e-6
@@ -81,7 +83,7 @@ class Difference:
     """B minus A on the same cases. Text after a colon in `method` is a caveat, or the reason why there is no interval.
 
     std_error, df and the interval are None if the data show no variation; `p_value` is two-sided; `leverage` is the
-    weight of a single case in the rule of three.
+    weight of a single case in the rule of three; `rare` widens the interval for changes that the sample may miss.
     """
 
     n: int
@@ -96,6 +98,7 @@ class Difference:
     p_value: float | None = None
     method: str = ""
     leverage: float = 1.0
+    rare: RareChanges = NO_RARE_CHANGES
 
 
 def paired_difference(
@@ -107,14 +110,23 @@ def paired_difference(
     bounded: bool = False,
     draws: int = DRAWS,
 ) -> Difference:
-    """Compare the scores of two runs on the same cases; `draws` is the number of random sign flips."""
+    """Compare the scores of two runs on the same cases.
+
+    Args:
+        a: The scores of A.
+        b: The scores of B, of the same cases.
+        clusters: The cluster of each case; None if each stands alone.
+        seed: Of the random sign flips.
+        bounded: Whether scores lie in 0..1; the interval then allows for rare large changes (`rare_interval`).
+        draws: Number of random sign flips.
+    """
     x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if not x.size:
         return Difference(0, 0, method="none: no common cases")
     d = y - x
     sums = cluster_sums(d, clusters)
     n, groups, mean = int(x.size), int(sums.size), float(d.mean())
-    error, df = standard_error(d, clusters)
+    (error, df), rare = standard_error(d, clusters), NO_RARE_CHANGES
     if bounded and not d.any():
         return no_difference(n, groups, (float(x.mean()), float(y.mean())), groups)
     if groups == n and bool(np.isin(x, (0.0, 1.0)).all() and np.isin(y, (0.0, 1.0)).all()):
@@ -122,12 +134,16 @@ def paired_difference(
         low, high = newcombe(*table)
         p, method = mcnemar(table.only_a, table.only_b), "newcombe_mcnemar"
     else:
-        low, high = (float(end) for end in t_interval(mean, error or np.nan, df))
+        if bounded and error:
+            rare = rare_changes(d, clusters)
+            low, high = rare_interval(mean, error, df, rare)
+        else:
+            low, high = (float(end) for end in t_interval(mean, error or np.nan, df))
         p, flips = _p_value(sums, mean, error, df, seed, draws)
-        method = _method(n, groups, error, df, flips)
+        method = _method(n, groups, error, df, f"{'_rare' if bounded else ''}{flips}")
     bounds = (None, None) if method.startswith("none") or low != low else (low, high)
     means = float(x.mean()), float(y.mean()), mean
-    return Difference(n, groups, *means, error, df if error else None, *bounds, p, method)
+    return Difference(n, groups, *means, error, df if error else None, *bounds, p, method, rare=rare)
 
 
 def max_share_changed(n: int) -> float:
@@ -216,15 +232,15 @@ def _p_value(sums: Floats, mean: float, error: float | None, df: float, seed: in
     return max(p, sign_flip_test(sums, seed, draws)), "_sign_flip"
 
 
-def _method(n: int, groups: int, error: float | None, df: float, flips: str) -> str:
+def _method(n: int, groups: int, error: float | None, df: float, suffix: str) -> str:
     if groups == 1:
         return "none: one case" if n == 1 else "none: one cluster"
     if error is None:
         return "none: all differences equal"
     if groups == n:
-        return f"paired_t{flips}"
+        return f"paired_t{suffix}"
     few = f": fewer than {FEW_CLUSTERS} clusters" if groups < FEW_CLUSTERS else ""
-    return f"paired_cr2_t{flips}{few or (f': {UNEVEN}' if df < (groups - 1) / 2 else '')}"
+    return f"paired_cr2_t{suffix}{few or (f': {UNEVEN}' if df < (groups - 1) / 2 else '')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,13 +251,33 @@ class WithinMargin:
     p_equivalent: float
 
 
-def within_margin(difference: float, std_error: float, df: float, margin: float) -> WithinMargin:
-    """Test a difference, positive where B is better, against a margin."""
+def within_margin(found: Difference, margin: float, *, higher_is_better: bool = True) -> WithinMargin | None:
+    """Test a difference against a margin, by the variance of its interval; None without a standard error."""
     from scipy.special import stdtr  # pyright: ignore[reportMissingTypeStubs]
 
-    lower = float(stdtr(df, -(difference + margin) / std_error))
-    upper = float(stdtr(df, (difference - margin) / std_error))
+    if found.difference is None or found.std_error is None or found.df is None:
+        return None
+    sign = 1 if higher_is_better else -1
+    worse, better = (
+        sign * rare_t(found.difference, found.std_error, found.rare, at) for at in (-sign * margin, sign * margin)
+    )
+    lower, upper = float(stdtr(found.df, -worse)), float(stdtr(found.df, better))
     return WithinMargin(lower, max(lower, upper))
+
+
+def cases_needed_at_margin(found: Difference, margin: float, *, higher_is_better: bool = True) -> int | None:
+    """Number of cases with which the interval of a difference would exclude -margin, if all else stayed as it is.
+
+    Both parts of its variance shrink with the number of cases. None if no number of cases would decide.
+    """
+    if found.difference is None or found.std_error is None or found.df is None:
+        return None
+    at = -margin if higher_is_better else margin
+    if abs(found.difference - at) <= TOLERANCE:
+        return None
+    ratio = quantile(UPPER, found.df) / rare_t(found.difference, found.std_error, found.rare, at)
+    needed = found.n * ratio * ratio
+    return math.ceil(needed) if math.isfinite(needed) else None
 
 
 def cases_needed(value: float, low: float, high: float, limit: float, n: int) -> int | None:

@@ -31,7 +31,7 @@ from evalflow.summary.figure_differences import (
 )
 from evalflow.summary.passing_cases import passing_cases, passing_metrics
 from evalflow.summary.slices import cluster_name
-from evalflow.summary.verdicts import LEVEL, Verdict, cases_to_decide, not_worse, of_difference, oriented
+from evalflow.summary.verdicts import LEVEL, Verdict, cases_to_decide, not_worse, of_difference
 
 _KEY = ("dataset", "metric", "case_id")
 _SIDE = ("judge", "score", "passed", "human")
@@ -236,16 +236,11 @@ class ComparisonRow:
         return cases_to_decide(self.found, margin, higher_is_better=self.higher_is_better)
 
     def _against(self, margin: float) -> dict[str, Any]:
-        found = self.found
-        difference = oriented(found, higher_is_better=self.higher_is_better)[0]
-        known: dict[str, Any] = {
+        tested = within_margin(self.found, margin, higher_is_better=self.higher_is_better)
+        return {
             "margin": margin, "not_worse": self.not_worse(margin), "cases_needed": self.cases_to_decide(margin),
-            "p_not_inferior": None, "p_equivalent": None,
+            "p_not_inferior": tested and tested.p_not_inferior, "p_equivalent": tested and tested.p_equivalent,
         }  # fmt: skip
-        if difference is not None and found.std_error is not None and found.df is not None:
-            tested = within_margin(difference, found.std_error, found.df, margin)
-            known |= {"p_not_inferior": tested.p_not_inferior, "p_equivalent": tested.p_equivalent}
-        return known
 
 
 def compare_cases(

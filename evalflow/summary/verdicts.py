@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Literal
 
 from evalflow.records import passes
-from evalflow.stats.paired import RULE_OF_THREE, Difference, cases_needed, identical_cases_to_decide
+from evalflow.stats.paired import (
+    RULE_OF_THREE,
+    Difference,
+    cases_needed,
+    cases_needed_at_margin,
+    identical_cases_to_decide,
+)
 
 Verdict = Literal["better", "worse", "higher", "lower", "cannot_tell"]
 """Of B compared with A: higher or lower instead of better or worse if not only the answers may differ."""
@@ -58,4 +64,6 @@ def cases_to_decide(found: Difference, margin: float, *, higher_is_better: bool)
         return None
     if found.method.startswith(RULE_OF_THREE):
         return identical_cases_to_decide(found, margin)
+    if any(found.rare):
+        return cases_needed_at_margin(found, margin, higher_is_better=higher_is_better)
     return cases_needed(difference, low, high, -margin, found.n)

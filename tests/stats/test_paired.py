@@ -109,9 +109,13 @@ def test_sample_sizes_and_detectable_differences():
 
 def test_non_inferiority_and_equivalence():
     d = [0.02, -0.05, 0.04, 0.0, 0.01, -0.03, 0.06, -0.02, 0.03, -0.01, 0.02, 0.05, -0.04, 0.01, 0.0, 0.02]
-    found = within_margin(float(np.mean(d)), standard_error(d)[0] or 0, len(d) - 1, 0.05)
+    unbounded = paired_difference(np.zeros(len(d)), d)
+    found, turned = within_margin(unbounded, 0.05), within_margin(unbounded, 0.05, higher_is_better=False)
+    assert found
+    assert turned
     assert (found.p_not_inferior, found.p_equivalent) == close(1.4009775e-06, 3.04053548e-05)
-    assert within_margin(-0.04, 0.02, 30, 0.05).p_not_inferior > 0.3
+    assert (turned.p_not_inferior, turned.p_equivalent) == close(3.04053548e-05, 3.04053548e-05)
+    assert within_margin(paired_difference([0.5] * 9, [0.5] * 9), 0.05) is None
 
 
 @pytest.mark.parametrize(

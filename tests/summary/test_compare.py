@@ -68,7 +68,7 @@ def test_pass_rates_are_a_row_of_their_own_unless_they_are_the_scores(rows: Call
     a, b = [0.2, 0.4, 0.6, 0.9], [0.3, 0.7, 0.8, 1.0]
     found = rows(a, b, threshold=0.5)
     assert [(row.statistic, row.found.method) for row in found] == [
-        ("mean", "paired_t_sign_flip"), ("pass_rate", "newcombe_mcnemar"),
+        ("mean", "paired_t_rare_sign_flip"), ("pass_rate", "newcombe_mcnemar"),
     ]  # fmt: skip
     assert [row.statistic for row in rows([0.0, 1.0, 1.0], [1.0, 1.0, 0.0], threshold=0.5)] == ["mean"]
     assert [row.statistic for row in rows(a, b)] == ["mean"]
@@ -125,10 +125,10 @@ def test_a_group_is_the_cluster(record: Make, table: Table):
 def test_not_worse_by_more_than_a_margin(rows: Callable[..., list[ComparisonRow]]):
     base = [0.5 + 0.03 * (i % 5) for i in range(40)]
     [slightly] = rows(base, [s - 0.01 + 0.01 * (i % 2) for i, s in enumerate(base)])
-    held = [slightly.not_worse(margin) for margin in (0.05, 0.005, 0.001)]
-    assert held == [True, None, False]
+    held = [slightly.not_worse(margin) for margin in (0.1, 0.05, 0.005, 0.001)]
+    assert held == [True, None, None, False]  # 40 cases do not show that fewer than one in twenty collapses
     assert replace(slightly, higher_is_better=False).not_worse(0.001) is True
-    document = slightly.document(0.05)
+    document = slightly.document(0.1)
     assert document["not_worse"] is True
     assert document["p_not_inferior"] < 0.025 < 1
     assert "not_worse" not in slightly.document()
