@@ -61,6 +61,7 @@ class JudgeFacts(_Facts):
     calibrated: bool
     kind: str | None = None
     members: Sequence[str] = ()
+    judges_itself: bool = False  # whether it is the model of the target, or one of its members is
 
 
 class TargetFacts(_Facts):

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 Fact = tuple[str, str]
 JUDGE = "judge: "
 """What the line of a judge begins with."""
+SELF_JUDGED = "the model that it judges, and models tend to prefer their own answers"
 _NAMED = 4
 _MINUTE = 60
 _FOLDED = 34  # width of the names in a terminal's table
@@ -108,6 +109,7 @@ def judge_lines(manifest: Manifest) -> list[str]:
     lines: list[str] = []
     for name, about in manifest.judges.items():
         nature = f" ({about.nature})" if about.nature else ""
+        nature += f", {SELF_JUDGED}" if about.judges_itself else ""
         own = {metric: facts for metric, facts in manifest.metrics.items() if facts.judge == name}
         lines.append(f"{JUDGE}{name}{nature}, {'; '.join(_calibrations(own)) or 'uncalibrated'}")
         for metric, facts in own.items():

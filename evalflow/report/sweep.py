@@ -13,15 +13,13 @@ from evalflow.lazy import pl
 from evalflow.records.manifest import Manifest, SweepManifest
 from evalflow.report import svg
 from evalflow.report.charts import Picture, Rows, draw, interval_pictures, mean_point
-from evalflow.report.console import print_table
 from evalflow.report.page import INTERVAL, Cell, Fact, PageColumn, PageHead, PageTable, facts, judge_lines, write_page
+from evalflow.report.sweep_tables import metric_tables, page_table, print_tables, side_by_side
 from evalflow.report.wording import (
     ADJUSTMENTS,
-    ColumnKind,
     bracketed,
     cost,
     counted,
-    folded,
     headline_rows,
     interval,
     joined,
@@ -32,7 +30,6 @@ from evalflow.report.wording import (
     print_indented,
     rank_range,
     series_name,
-    table_of,
     unscored,
     varying,
 )
@@ -44,7 +41,6 @@ _CELL = ("dataset", "case_id", "target", "target_repeat", "metric", "repeat")
 _MIN_CORRELATION = 3
 FEW = 4  # largest number of runs that are shown in full
 _SHOWN_COLUMNS = 5
-_HEAD_WIDTH = 12
 
 
 def cost_pictures(rows: Rows, costs: Mapping[str, float | None]) -> list[Picture]:
@@ -308,15 +304,17 @@ def write_sweep_report(
         for name, _, summary in runs
         for row in summary.filter(summary["tag"].is_null()).iter_rows(named=True)
     ]
-    columns, parts = _columns(rows)
+    manifests = {name: about for name, about, _ in runs}
+    tables = metric_tables(rows, manifests)
     costs = {name: about.full_cost for name, about, _ in runs}
     judges = list(dict.fromkeys(line for _, about, _ in runs for line in judge_lines(about)))
     title = f"Sweep of {len(runs)} runs"
     head = PageHead("Sweep", title, manifest.run_id, judges, facts=_facts(manifest, runs))
     context = {
-        "columns": columns,
-        "lines": _lines(rows, columns, parts),
-        "pictures": [*interval_pictures(_numbered(rows, parts)), *cost_pictures(rows, costs)],
+        "side": side_by_side(tables),
+        "tables": [(one.title, page_table(one, manifests)) for one in tables if one.is_headline],
+        "more": [(one.title, page_table(one, manifests)) for one in tables if not one.is_headline],
+        "pictures": [*interval_pictures(_numbered(rows)), *cost_pictures(rows, costs)],
         "boards": board_lines(boards),
         "choice": choice_tables(choice["choice"]) if choice else [],
         "choice_notes": choice["notes"] if choice else [],
@@ -329,31 +327,13 @@ def write_sweep_report(
     write_page(path, "sweep.html.jinja", head, context)
 
 
-def _columns(rows: Rows) -> tuple[list[str], tuple[str, ...]]:
-    """The table's columns and their keys: what varies between runs; the runs, if that is not unique."""
-    varied = varying(rows)
-    parts = varied or ("judge",)
-    cells = [(row["metric"], row["statistic"], series_name(row, parts)) for row in rows]
-    if len(set(cells)) < len(cells):
-        parts = (*varied, "run")
-    return list(dict.fromkeys(series_name(row, parts) or "no judge" for row in rows)), parts
-
-
-def _lines(rows: Rows, columns: Sequence[str], parts: Sequence[str]) -> list[dict[str, Any]]:
-    lines: dict[tuple[str, str], dict[str, Mapping[str, Any]]] = {}
-    for row in rows:
-        lines.setdefault((row["metric"], row["statistic"]), {})[series_name(row, parts) or "no judge"] = row
-    return [
-        {"metric": metric, "statistic": statistic, "cells": [cells.get(column) for column in columns]}
-        for (metric, statistic), cells in lines.items()
-    ]
-
-
-def _numbered(rows: Rows, parts: Sequence[str]) -> list[Mapping[str, Any]]:
+def _numbered(rows: Rows) -> list[Mapping[str, Any]]:
     """The rows by metric, with the run's name instead of the target if only runs distinguish them."""
     order = list(dict.fromkeys(row["metric"] for row in rows))
     by_metric = sorted(rows, key=lambda row: order.index(row["metric"]))
-    return [{**row, "target": row["run"]} for row in by_metric] if "run" in parts else by_metric
+    parts = varying(rows)
+    cells = {(row["metric"], row["statistic"], series_name(row, parts)) for row in rows}
+    return by_metric if len(cells) == len(rows) else [{**row, "target": row["run"]} for row in by_metric]
 
 
 def _facts(manifest: SweepManifest, runs: Sequence[Run]) -> list[Fact]:
@@ -415,15 +395,11 @@ def run_line(name: str, manifest: Manifest, summary: pl.DataFrame) -> str:
     return "; ".join((f"{name}: {', '.join(found)}", *ends))
 
 
-def print_sweep(console: Console, summary: pl.DataFrame, agreement: pl.DataFrame, boards: Rows) -> None:
-    """Print the headline rows of all runs, agreement between judges, and the leaderboards."""
-    if summary["run"].n_unique() > FEW:
-        _print_grids(console, headline_rows(summary))
-    else:
-        rows = sorted(headline_rows(summary), key=lambda row: (row["metric"], row["statistic"]))
-        parts = varying(rows)
-        cells = {(row["metric"], row["statistic"], series_name(row, parts)) for row in rows}
-        print_table(console, rows, parts if len(cells) == len(rows) else (*parts, "run"))
+def print_sweep(
+    console: Console, summary: pl.DataFrame, manifests: Mapping[str, Manifest], agreement: pl.DataFrame, boards: Rows
+) -> None:
+    """Print a table of all runs for each metric, agreement between judges, and the leaderboards."""
+    print_tables(console, summary.to_dicts(), manifests)
     for row in agreement.head(FEW).iter_rows(named=True):
         facts = [f"rank correlation {number(row['correlation'], 2)}"]
         if row["agreement"] is not None:
@@ -434,22 +410,6 @@ def print_sweep(console: Console, summary: pl.DataFrame, agreement: pl.DataFrame
         rest = f"report.html has the agreement of {agreement.height - FEW} more pairs of judges"
         console.print(literal(rest, style="dim"))
     print_boards(console, boards)
-
-
-def _print_grids(console: Console, rows: Rows) -> None:
-    several = len({row["dataset"] for row in rows}) > 1
-    columns = list(dict.fromkeys(_column_key(row, several=several) for row in rows))
-    values = {(row["run"], _column_key(row, several=several)): number(row["value"]) for row in rows}
-    for start in range(0, len(columns), _SHOWN_COLUMNS):
-        shown = columns[start : start + _SHOWN_COLUMNS]
-        figures: dict[str, ColumnKind] = dict.fromkeys((folded(column, _HEAD_WIDTH) for column in shown), "figure")
-        runs = dict.fromkeys(row["run"] for row in rows)
-        lines = [[run, *(values.get((run, column), "–") for column in shown)] for run in runs]
-        console.print(table_of({"run": "name", **figures}, lines))
-
-
-def _column_key(row: Mapping[str, Any], *, several: bool) -> str:
-    return f"{row['dataset']} {_column_name(row)}" if several else _column_name(row)
 
 
 def _column_name(row: Mapping[str, Any]) -> str:

@@ -53,7 +53,27 @@ def test_a_sweep_over_judges_asks_the_target_once(program: Program) -> None:
     assert "vllm:kind and vllm:strict on 3 answers" in done.stdout
 
 
-def test_a_sweep_of_many_runs_prints_a_line_for_each_and_a_grid(program: Program) -> None:
+def test_a_judge_that_is_the_model_that_it_judges_is_named_so_everywhere(program: Program) -> None:
+    path = program.write("mine.jsonl", *ROWS)
+
+    def bot_that_judges(request: Request) -> object:
+        return {"reason": "so it seems", "score": 4} if request.schema else reply("yes")
+
+    with Endpoint(bot_that_judges) as endpoint:
+        judges = ("judge=vllm", "judge.model=bot,strict", f"judge.base_url={endpoint.url}")
+        done = program("-m", *arguments(path, endpoint.url), "metric=coherence", *judges)
+    assert done.returncode == 0, done.stderr
+    said = "judge: vllm:bot (LLM bot), the model that it judges, and models tend to prefer their own answers, "
+    assert "judges its own" in done.stdout
+    assert done.stdout.count("not calibrated") == 2
+    page = (program.latest / "report.html").read_text()
+    assert page.count("judges its own answers") == 1
+    for name in ("summary.md", "report.html"):
+        texts = [(program.latest / job / name).read_text() for job in program.manifest["jobs"]]
+        assert [said in text.replace("\\", "") for text in texts] == [True, False]
+
+
+def test_a_sweep_of_many_runs_prints_a_line_for_each_and_a_table(program: Program) -> None:
     cases = ({"question": f"{i}?", "answer": "a", "reference": "ab"[i % 2]} for i in range(12))
     path = program.write("mine.jsonl", *cases)
     seeds = ",".join(map(str, range(12)))
@@ -62,7 +82,9 @@ def test_a_sweep_of_many_runs_prints_a_line_for_each_and_a_grid(program: Program
     assert done.returncode == 0, done.stderr
     for run in range(12):
         assert re.search(rf"^{run}_seed={run}: exact_match 0\.\d{{3}}$", done.stdout, re.MULTILINE)
-        assert re.search(rf"^ *{run}_seed={run} +0\.\d{{3}} *$", done.stdout, re.MULTILINE)
+        assert re.search(
+            rf"^ *{run}_seed={run} +0\.\d{{3}} +0\.\d{{3}} to [01]\.\d{{3}} +8 +\d+ % *$", done.stdout, re.MULTILINE
+        )
     assert len(done.stdout.splitlines()) < 50
     changed = program("report", "outputs/latest/3_seed=3", "gate={exact_match: {mean: '<= 0.01'}}")
     assert "exit code: 0 → 1\n" in changed.stdout

@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -39,8 +40,8 @@ def test_metrics_by_judge_agreement_and_cost(page, make_run, make_case):
     assert "Sweep of 2 runs" in words
     assert "python -m evalflow -m judge=a,b" in words
     assert words.count("judge: a (nature of a), uncalibrated judge: b (nature of b), uncalibrated") == 1
-    assert "Metric a b faithfulness mean 0.500 0.460 to 0.540" in words
-    assert "n 3: 3 scored, 0 undefined, 0 error, 0 skipped" in words
+    assert "judge=a a not an LLM not calibrated 0.500 0.460 to 0.540 67 % 62 % to 72 % 3 " in words
+    assert "judge=b b not an LLM not calibrated 0.467 0.427 to 0.507 33 % 28 % to 38 % 3 " in words
     assert "faithfulness a and b 3 67 % 1.00" in words
     assert re.findall(r"<h3>(.*?) · faithfulness</h3>", text) == ["Same pass or fail", "Rank correlation"]
     assert "on faithfulness, and below it the number of answers. Highest: a and b (67 %)." in words
@@ -49,26 +50,46 @@ def test_metrics_by_judge_agreement_and_cost(page, make_run, make_case):
     assert 'href="0_judge%3Da/report.html"' in text
 
 
-def test_runs_that_only_their_names_tell_apart_have_columns_of_their_own(page, make_run, make_case):
+def test_runs_of_one_judge_have_rows_of_their_own(page, make_run, make_case):
     runs = [(name, run_of(make_run, make_case, "a", [0.1, 0.5])) for name in ("0_limit=1", "1_limit=2")]
     _, words = page(runs)
-    assert "Metric 0_limit=1 1_limit=2 faithfulness" in words
+    assert "limit=1 a not an LLM" in words
+    assert "limit=2 a not an LLM" in words
     assert "No two judges of this sweep scored the same answers" in words
 
 
-def test_a_metric_that_one_run_lacks_is_not_run(page, make_run, make_case):
-    first = run_of(make_run, make_case, "a", [0.1])
-    second = make_run([make_case(0)], [{"case_id": "case-0", "judge": "b", "metric": "other", "score": 0.5}])
-    _, words = page([("0", first), ("1", second)])
-    assert words.count("not run") == 2
+def two_metrics(make_run, make_case, judge, *metrics):
+    cells = [{"case_id": f"case-{i}", "judge": judge, "metric": name, "score": 0.5} for i in (0, 1) for name in metrics]
+    about = manifest_of(judges={judge: {"nature": "LLM m"}}, metrics={name: {"judge": judge} for name in metrics})
+    return make_run([make_case(0), make_case(1)], cells, manifest=about)
 
 
-def test_a_sweep_over_metrics_has_one_column(page, make_run, make_case):
-    first = run_of(make_run, make_case, "a", [0.1])
-    second = make_run([make_case(0)], [{"case_id": "case-0", "judge": "a", "metric": "other", "score": 0.5}])
-    _, words = page([("0", first), ("1", second)])
-    assert "Metric a faithfulness mean 0.100" in words
+def test_several_metrics_stand_side_by_side_with_intervals(page, make_run, make_case):
+    runs = [(name, two_metrics(make_run, make_case, name, "faithfulness", "tone")) for name in ("a", "b")]
+    _, words = page(runs)
+    assert "Run faithfulness tone a 0.500 0.460 to 0.540 0.500 0.460 to 0.540 b 0.500" in words
     assert "not run" not in words
+
+
+def test_runs_of_other_metrics_have_tables_without_gaps(page, make_run, make_case):
+    runs = [(name, two_metrics(make_run, make_case, name, f"metric_of_{name}")) for name in ("a", "b", "c", "d")]
+    _, words = page(runs)
+    assert "not run" not in words
+    assert [words.count(f"metric_of_{name} Run Judge Value") for name in "abcd"] == [1, 1, 1, 1]
+
+
+def test_a_judge_is_named_with_its_kind_and_its_calibration(page, make_run, make_case):
+    agreement = {"kappa": {"value": 0.6, "ci_low": 0.4, "ci_high": 0.8}}
+    certificate = {"stale": [], "n_labels": 40, "agreement": agreement, "dataset": "rag", "bias": {"value": None}}
+    run = run_of(make_run, make_case, "a", [0.1, 0.5])
+    judge = {"nature": "LLM m", "judges_itself": True}
+    facts = {"judge": "a", "certificate": certificate}
+    about = manifest_of(judges={"a": judge}, metrics={"faithfulness": facts})
+    _, words = page([("0", replace(run, manifest=about))])
+    assert "0 a LLM calibrated by 40 labels judges its own answers 0.300" in words
+    assert (
+        "judge: a (LLM m), the model that it judges, and models tend to prefer their own answers, calibrated" in words
+    )
 
 
 def test_names_are_escaped(page, make_run, make_case):

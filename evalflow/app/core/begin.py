@@ -20,6 +20,7 @@ from typing import Any, cast
 from evalflow import datasets
 from evalflow.app.core.assemble import Parts, settings_of, with_default_judge
 from evalflow.app.core.inspect import Inspection
+from evalflow.app.core.notices import self_judges
 from evalflow.app.core.result_rules import RunMetric
 from evalflow.calls.budget import Amount
 from evalflow.calls.cache_store import Entry
@@ -346,7 +347,7 @@ def described(
             for name, config in parts.datasets.items()
         },
         "metrics": {name: _metric_facts(inspection, name, rule) for name, rule in inspection.rules().metrics.items()},
-        "judges": {name: _judge_facts(judge) for name, judge in inspection.judges.items()},
+        "judges": {name: _judge_facts(judge, self_judges(parts)) for name, judge in inspection.judges.items()},
         "target": TargetFacts(name=parts.target.name, identity=parts.target.identity),
         "order": CaseOrder(shuffled=races or inspection.rules().looks() is not None, seed=run.seed),
         "prices": {name: price for name, price in parts.prices().items() if price},
@@ -379,12 +380,12 @@ def _metric_facts(inspection: Inspection, name: str, rule: RunMetric) -> MetricF
     )
 
 
-def _judge_facts(judge: Judge) -> JudgeFacts:
-    panel: dict[str, Any] = {}
+def _judge_facts(judge: Judge, own: Collection[str]) -> JudgeFacts:
+    more: dict[str, Any] = {"judges_itself": True} if judge.info.name in own else {}
     if isinstance(judge, Panel):
-        panel = {"kind": judge.config.kind, "members": [member.info.name for member in judge.members]}
+        more |= {"kind": judge.config.kind, "members": [member.info.name for member in judge.members]}
     info = judge.info
-    return JudgeFacts(nature=info.nature, identity=info.identity, calibrated=info.calibrated, **panel)
+    return JudgeFacts(nature=info.nature, identity=info.identity, calibrated=info.calibrated, **more)
 
 
 def _pinned(parts: Parts) -> dict[str, Any]:

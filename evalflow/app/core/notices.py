@@ -55,13 +55,21 @@ def _asked_anew(parts: Parts) -> Iterator[str]:
         yield f"{what} in earlier runs of version {version} are reused; change target.version when they may differ"
 
 
-def _self_judging(parts: Parts) -> Iterator[str]:
+def self_judges(parts: Parts) -> set[str]:
+    """The judges that are the model that they judge, and the panels that have such a member."""
     target = _model(parts.settings.run.target)
-    asked = (one for pair in parts.pairs for one in parts.asked(pair))
-    for name in sorted({judge.info.name for judge, config in asked if target and _model(config) == target}):
+    own = ((pair, judge, config) for pair in parts.pairs for judge, config in parts.asked(pair))
+    found = [(pair, judge) for pair, judge, config in own if target and _model(config) == target]
+    return {one.info.name for pair, judge in found for one in (judge, pair.judge) if one is not None}
+
+
+def _self_judging(parts: Parts) -> Iterator[str]:
+    target, own = _model(parts.settings.run.target), self_judges(parts)
+    asked = {judge.info.name for pair in parts.pairs for judge, _ in parts.asked(pair)}
+    for name in sorted(asked & own):
         yield (
             f"the judge {name} is the model that it judges ({target}), and models tend to prefer their own answers "
-            "(self-preference); hold it against a judge of another family: judge=openai judge.model=NAME"
+            "(self-preference); compare it with a judge of another family: judge=openai judge.model=NAME"
         )
 
 

@@ -157,7 +157,9 @@ class TerminalScreen:
         from evalflow.report.sweep import print_sweep
 
         self._out.print()
-        print_sweep(self._out, found.frame, agreement, found.details)
+        names: list[str] = found.frame["run"].unique(maintain_order=True).to_list()
+        manifests = {name: RunFolder(folder / name).read_manifest() for name in names}
+        print_sweep(self._out, found.frame, manifests, agreement, found.details)
         for name, why in failed.items():
             self._out.print(literal(f"{name} failed: {why}", style="red"), soft_wrap=True)
         self._line("report", shown(folder / "report.html"))
