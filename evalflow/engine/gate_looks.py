@@ -11,6 +11,7 @@ from evalflow.engine.looks import Cells, Course, Data, LookedMetric, Looks
 from evalflow.lazy import np
 from evalflow.records import Case, passes
 from evalflow.summary.gates import Gate, Looked
+from evalflow.summary.verdicts import against_limit
 
 
 class GateLooks(Looks["_GateCourse"]):
@@ -112,7 +113,7 @@ class _PlannedCourse(_GateCourse):
             self._done = due
             found = planned_interval(self._values, self._clusters, look=due, looks=looks)
             if found.low is not None and found.high is not None:
-                self._verdict = self.gate.condition.decided_by(found.low, found.high)
+                self._verdict = against_limit(self.gate.condition, found.low, found.high)
             text = f"look {due} of {looks}, {self._after()}"
             self._last = Looked(float(np.mean(self._values)), found.low, found.high, None, text, found.method)
 

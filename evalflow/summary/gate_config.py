@@ -11,7 +11,8 @@ from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.protocols import Measured
 from evalflow.records import CASES
 from evalflow.summary.figures import statistics
-from evalflow.summary.gates import BOUNDS, COLUMNS, OF_CASES, ON_SCALE, SHARES, Condition, Gate, Looks, parse_condition
+from evalflow.summary.gates import BOUNDS, COLUMNS, OF_CASES, ON_SCALE, SHARES, Gate, Looks, parse_condition
+from evalflow.summary.verdicts import Condition
 
 _TAG = "tag:"
 _POINT = "point"

@@ -11,13 +11,13 @@ from evalflow.errors import Problem, UserError
 from evalflow.lazy import pl
 from evalflow.records import CASES, passes
 from evalflow.summary.finding import RAW, is_corrected, judge_alone
+from evalflow.summary.verdicts import Condition, Operator, against_limit
 
 if TYPE_CHECKING:
     from evalflow.summary.compare import ComparisonRow
 
 
 Looks = Literal["anytime"] | int
-Operator = Literal[">=", "<=", ">", "<", "=="]
 _CONDITION = re.compile(r"\s*(>=|<=|==|>|<)\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*\Z")
 COLUMNS = (
     "mean", "std", "std_error", "median", "lowest", "bound_low", "bound_high", "ci_low", "ci_high", "pass_rate",
@@ -40,28 +40,6 @@ _WITH_ALL = (
 ON_SCALE = ("mean", "median", "lowest", "bound_low", "bound_high", "ci_low", "ci_high")
 _Key = tuple[Any, ...]
 _OFF = "judge_alone: true"
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """A comparison with a number, such as `>= 0.8`."""
-
-    operator: Operator
-    limit: float
-
-    def __str__(self) -> str:
-        return f"{self.operator} {self.limit:g}"
-
-    def holds(self, value: float) -> bool:
-        """Whether the value meets the condition; values that differ only by rounding count as equal."""
-        reaches, stays = passes(value, self.limit), passes(value, self.limit, higher_is_better=False)
-        found = {">=": reaches, "<=": stays, ">": not stays, "<": not reaches, "==": reaches and stays}
-        return bool(found[self.operator])
-
-    def decided_by(self, low: float, high: float) -> bool | None:
-        """Whether all values of an interval meet the condition (True), none does (False), or only some (None)."""
-        outcomes = {self.holds(low), self.holds(high)}
-        return outcomes.pop() if len(outcomes) == 1 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,10 +305,10 @@ def _evaluate(
         return GateRow(*key, None, None, None, None)
     condition = gate.condition
     if gate.point or ends is None or condition.operator == "==":
-        return GateRow(*key, value, None, None, condition.holds(value))
+        return GateRow(*key, value, None, None, against_limit(condition, value, value))
     low, high = ends
     if low is None or high is None:
         return GateRow(*key, value, None, None, None)
-    passed = condition.decided_by(low, high)
+    passed = against_limit(condition, low, high)
     needed = cases_needed(value, low, high, condition.limit, n) if passed is None else None
     return GateRow(*key, value, low, high, passed, needed)

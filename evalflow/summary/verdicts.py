@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 from evalflow.records import passes
@@ -15,7 +16,34 @@ from evalflow.stats.paired import (
 
 Verdict = Literal["better", "worse", "higher", "lower", "cannot_tell"]
 """Of B compared with A: higher or lower instead of better or worse if not only the answers may differ."""
+Operator = Literal[">=", "<=", ">", "<", "=="]
 LEVEL = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A comparison with a number, such as `>= 0.8`."""
+
+    operator: Operator
+    limit: float
+
+    def __str__(self) -> str:
+        return f"{self.operator} {self.limit:g}"
+
+    def holds(self, value: float) -> bool:
+        """Whether the value meets the condition; values that differ only by rounding count as equal."""
+        reaches, stays = passes(value, self.limit), passes(value, self.limit, higher_is_better=False)
+        found = {">=": reaches, "<=": stays, ">": not stays, "<": not reaches, "==": reaches and stays}
+        return bool(found[self.operator])
+
+
+def against_limit(condition: Condition, low: float, high: float) -> bool | None:
+    """Whether all values of an interval meet the condition (True), none does (False), or only some (None).
+
+    An estimate without its interval is an interval of one point.
+    """
+    outcomes = {condition.holds(low), condition.holds(high)}
+    return outcomes.pop() if len(outcomes) == 1 else None
 
 
 def of_difference(

@@ -14,7 +14,8 @@ from evalflow.engine.gate_looks import GateLooks
 from evalflow.engine.looks import LookedMetric
 from evalflow.engine.plan import Draw, shuffled
 from evalflow.records import Case
-from evalflow.summary.gates import Condition, Gate
+from evalflow.summary.gates import Gate
+from evalflow.summary.verdicts import Condition
 
 ABOVE = Gate("m", "mean", Condition(">=", 0.5), looks="anytime")
 M = LookedMetric("m", 1, ["d"])

@@ -19,8 +19,9 @@ from evalflow.summary.compare import (
     orders_used,
     pair_scores,
 )
-from evalflow.summary.gates import Condition, Gate, evaluate_gates
+from evalflow.summary.gates import Gate, evaluate_gates
 from evalflow.summary.journal import summary_schema
+from evalflow.summary.verdicts import Condition
 
 Make = Callable[..., ScoreRecord]
 Table = Callable[..., pl.LazyFrame]

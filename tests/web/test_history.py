@@ -9,7 +9,7 @@ import pytest
 from evalflow.app.studio import comparing
 from evalflow.app.studio.run_files import keep_threshold, restore_threshold
 from evalflow.app.studio.runs import get_run
-from evalflow.summary.gates import Condition
+from evalflow.summary.verdicts import Condition
 
 from .conftest import working_in
 from .finished import Finished

@@ -34,7 +34,8 @@ from evalflow.records import CASES
 from evalflow.records.manifest import Manifest
 from evalflow.report.wording import without_means_of_figures
 from evalflow.store.scores import common_cases
-from evalflow.summary.gates import Condition, parse_condition
+from evalflow.summary.gates import parse_condition
+from evalflow.summary.verdicts import Condition
 
 if TYPE_CHECKING:
     from evalflow.report.comparison import Comparison
