@@ -13,8 +13,8 @@ from rich.text import Text
 
 from evalflow.lazy import pl
 from evalflow.records.manifest import Manifest
-from evalflow.report.head import head_lines
 from evalflow.report.page import judge_lines, sample_lines
+from evalflow.report.sentences import label_lines, of_run
 from evalflow.report.wording import (
     caveat_lines,
     cost,
@@ -45,16 +45,22 @@ _TICK = 0.1
 _LINE_EVERY = 10.0
 
 
-def print_summary(console: Console, manifest: Manifest, summary: pl.DataFrame, directions: Mapping[str, str]) -> None:
-    """Print the judges and the table of a run: a line per metric, or per figure if the metric has figures."""
+def print_summary(
+    console: Console,
+    manifest: Manifest,
+    summary: pl.DataFrame,
+    directions: Mapping[str, str],
+    gates: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """Print the judges, the head and the table of a run: a line per metric, or per figure if it has figures."""
     print_lines(console, [*judge_lines(manifest), *sample_lines(manifest)], "dim")
     rows = headline_rows(summary)
-    print_lines(console, head_lines(rows), "bold")
+    print_lines(console, (str(said) for said in of_run(rows, {gate["of_metric"] for gate in gates})), "bold")
     print_table(console, rows, varying(rows))
     for metric in dict.fromkeys(row["metric"] for row in rows):
         if directions.get(metric) == "lower_is_better":
             console.print(literal(f"{metric}: lower is better", style="dim"))
-    for line in caveat_lines(rows):
+    for line in (*label_lines(rows), *caveat_lines(rows)):
         console.print(literal(line, style="dim"))
 
 

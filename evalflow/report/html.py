@@ -14,12 +14,12 @@ from evalflow.report.cases import BLOCK, ExplorerWriter, most_informative, scrip
 from evalflow.report.charts import bins_of, charts, matrix_of
 from evalflow.report.ci import write_junit
 from evalflow.report.findings import exclusion_findings, noise_findings, panel_findings, preference_findings
-from evalflow.report.head import head_lines
 from evalflow.report.markdown import write_markdown
 from evalflow.report.page import PageHead, content_policy, facts, judge_lines, sample_lines, title, write_page
 from evalflow.report.proof import proof_tables
 from evalflow.report.reported import Reported, with_title, with_titles
 from evalflow.report.results_csv import CasesWriter, MiscategorisedWriter, ResultsWriter, json_or_text, rows
+from evalflow.report.sentences import of_run
 from evalflow.report.wording import PARTS, joined, series_name, varying, without_means_of_figures
 
 _NAMES = ("metric", "statistic", "tag", *PARTS)
@@ -49,7 +49,7 @@ def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
         "manifest": manifest.text,
         "proofs": proof_tables(manifest),
         "gates": run.gates,
-        "heads": head_lines(rows),
+        "heads": [str(said) for said in of_run(rows, {gate["of_metric"] for gate in run.gates})],
         "rows": [row for row in rows if row["tag"] is None],
         "by_tag": [row for row in rows if row["tag"] is not None],
         "parts": varying(rows),

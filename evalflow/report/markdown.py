@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from evalflow.paths import replacing
 from evalflow.report.findings import exclusion_findings, preference_findings
-from evalflow.report.head import head_lines
 from evalflow.report.page import judge_lines, sample_lines, title
 from evalflow.report.reported import Reported
+from evalflow.report.sentences import label_lines, of_run
 from evalflow.report.wording import (
     caveat_lines,
     cost,
@@ -48,8 +48,8 @@ def _lines(run: Reported) -> Iterator[str]:
     yield f"## {_text(title(run.manifest))}"
     yield ""
     rows = headline_rows(run.summary)
-    for line in head_lines(rows):
-        yield f"**{_text(line)}**"
+    for said in of_run(rows, {gate["of_metric"] for gate in run.gates}):
+        yield f"**{_text(str(said))}**"
         yield ""
     yield from (f"{_text(line)}  " for line in (*judge_lines(run.manifest), *sample_lines(run.manifest)))
     if run.gates:
@@ -63,7 +63,7 @@ def _lines(run: Reported) -> Iterator[str]:
     yield "|---|--:|---|--:|--:|--:|--:|--:|"
     for row in rows:
         yield f"| {' | '.join(_cells(row, series_name(row, parts)))} |"
-    for text in [*caveat_lines(rows), *exclusion_findings(run.details), *preference_findings(run.details)]:
+    for text in [*label_lines(rows), *caveat_lines(rows), *exclusion_findings(run.details), *preference_findings(run.details)]:
         yield ""
         yield _text(text)
     if run.calibration:

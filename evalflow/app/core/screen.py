@@ -97,7 +97,7 @@ class TerminalScreen:
             return
         directions = {name: metric.config.direction for name, metric in rules.metrics.items()}
         self._out.print()
-        print_summary(self._out, manifest, derived.summary.frame, directions)
+        print_summary(self._out, manifest, derived.summary.frame, directions, derived.gates)
         if derived.calibration:
             from evalflow.report.calibration import print_corrected
 

@@ -1,0 +1,180 @@
+"""What is said of a run, in whole sentences: consoles, files and pages show them as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evalflow.records import CASES
+from evalflow.report.wording import bracketed, counted, interval, number, percent
+from evalflow.summary.finding import is_corrected, judge_alone
+
+Row = Mapping[str, Any]
+Named = Callable[[str], str]
+_NAMED = 8  # metrics to name in a sentence
+
+
+@dataclass(frozen=True, slots=True)
+class RunSentence:
+    """What heads a run, on one dataset, target and judge: its sentence, and the parts of it.
+
+    Attributes:
+        row: The row of the summary that it is about.
+        found: What was found, such as `30 % of 300 cases pass everything`.
+        ends: Its 95 % interval, such as `25 to 36 %`; empty if there is none.
+        by: Whose number it is: the judge's alone, or corrected by labels; empty if nothing judges.
+        more: What else belongs to it, such as the pass rate of each metric; no full stop at the end.
+        about: The dataset, target or judge, if the run has several; else empty.
+    """
+
+    row: Row
+    found: str
+    ends: str = ""
+    by: str = ""
+    more: str = ""
+    about: str = ""
+
+    def __str__(self) -> str:
+        ends = f" ({self.ends})" if self.ends else ""
+        said = ", ".join(part for part in (f"{self.found}{ends}", self.by) if part)
+        said = f"{self.about}: {said}" if self.about else said
+        return f"{said}. {self.more}" if self.more else said
+
+
+def of_run(rows: Sequence[Row], gated: Collection[str] = (), named: Named = str) -> list[RunSentence]:
+    """What heads a run: a sentence for each dataset, target and judge that its leading number exists for.
+
+    `rows` are those of its summary; the metrics in `gated` have a gate, and `named` gives their titles.
+    """
+    own = [row for row in rows if row["tag"] is None]
+    if not own:
+        return []
+    first = min(own, key=lambda row: leading_place(row, gated))
+    heads = [row for row in own if (row["metric"], row["statistic"]) == (first["metric"], first["statistic"])]
+    apart = [part for part in ("dataset", "target", "judge") if len({row[part] for row in heads}) > 1]
+    return [of_row(row, own, named, " · ".join(str(row[part]) for part in apart)) for row in heads]
+
+
+def leading_place(row: Row, gated: Collection[str]) -> tuple[bool, ...]:
+    """The order in which rows of a summary say how good a run is, the lowest first.
+
+    The cases that pass everything come first, then a metric with a gate, then one with pass and fail, then one with a
+    judge.
+    """
+    is_of_cases = row["metric"] == CASES
+    return not is_of_cases, row["metric"] not in gated, row["pass_rate"] is None, row["judge"] is None
+
+
+def of_row(row: Row, rows: Sequence[Row], named: Named = str, about: str = "") -> RunSentence:
+    """What one row of the summary says, of `rows`: a share that passes if it has one, else its value."""
+    if row["metric"] == CASES:
+        return _of_cases(row, rows, named, about)
+    others = [other for other in rows if other["metric"] != row["metric"] and _is_beside(other, row)]
+    which = f" {named(row['metric'])}" if any(other["metric"] != CASES for other in others) else ""
+    more = _values(others, named)
+    statistic = shown_statistic(row)
+    if statistic == "pass_rate":
+        found = f"{percent(row['pass_rate'])} of answers pass{which}"
+        ends = percent_interval(row["pass_rate_low"], row["pass_rate_high"])
+        return RunSentence(row, found, ends, said_by(row), more, about)
+    if row["value"] is None:
+        return RunSentence(row, f"{named(row['metric'])}: nothing could be scored", more=more, about=about)
+    how = "on average" if statistic == "mean" else statistic.replace("_", " ")
+    ends = "" if row["ci_low"] is None else interval(row["ci_low"], row["ci_high"], _short)
+    return RunSentence(row, f"{named(row['metric'])}: {_short(row['value'])} {how}", ends, said_by(row), more, about)
+
+
+def shown_statistic(row: Row) -> str:
+    """The statistic by which a row says how good a run is: the share that passes, if it has one, before the mean."""
+    return (
+        "pass_rate"
+        if row["pass_rate"] is not None and row["statistic"] in ("mean", "pass_rate")
+        else str(row["statistic"])
+    )
+
+
+def _of_cases(row: Row, rows: Sequence[Row], named: Named, about: str) -> RunSentence:
+    """How many cases pass everything, and the pass rate of each metric."""
+    n, n_open = row["n_scored"], row["n_error"]
+    left_open = f"{counted(n_open)} {'is' if n_open == 1 else 'are'} open because of errors" if n_open else ""
+    if not n:
+        return RunSentence(row, left_open or "No case has a score that passes or fails", about=about)
+    others = [other for other in rows if other["metric"] != CASES and _is_beside(other, row)]
+    found = f"{percent(row['pass_rate'])} of {counted(n)} pass{'es' if n == 1 else ''} everything"
+    by = "by the judge alone" if any(other["judge"] and shows_pass(other) for other in others) else ""
+    rates = _listed([f"{named(o['metric'])} {percent(o['pass_rate'])}{_mark(o)}" for o in others if shows_pass(o)])
+    more = ". ".join(part for part in (rates, left_open) if part)
+    ends = percent_interval(row["pass_rate_low"], row["pass_rate_high"])
+    return RunSentence(row, found, ends, by, more, about)
+
+
+def shows_pass(row: Row) -> bool:
+    """Whether the row has a metric's pass rate."""
+    return row["statistic"] == "mean" and row["pass_rate"] is not None
+
+
+def _values(rows: Sequence[Row], named: Named) -> str:
+    """The value of each other metric, such as `Tone 0.71 on average, topic 0.80 accuracy`."""
+    firsts: dict[tuple[str, str | None], Row] = {}
+    for row in rows:
+        if row["metric"] != CASES and row["value"] is not None:
+            firsts.setdefault((row["metric"], row["judge"]), row)
+    return _listed([f"{named(row['metric'])} {_value(row)}{_mark(row)}" for row in firsts.values()])
+
+
+def _value(row: Row) -> str:
+    if shows_pass(row):
+        return f"{percent(row['pass_rate'])} pass"
+    return (
+        f"{_short(row['value'])} {'on average' if row['statistic'] == 'mean' else row['statistic'].replace('_', ' ')}"
+    )
+
+
+def _listed(parts: Sequence[str]) -> str:
+    left = len(parts) - _NAMED
+    return ", ".join([*parts[:_NAMED], *([f"{left} more metrics"] if left > 0 else [])])
+
+
+def _mark(row: Row) -> str:
+    return f" (corrected by {counted(row['n_labels'], 'label')})" if is_corrected(row, "value") else ""
+
+
+def _is_beside(row: Row, other: Row) -> bool:
+    return all(row[part] == other[part] for part in ("dataset", "target"))
+
+
+def said_by(row: Row) -> str:
+    """Whose number a row of the summary has; empty for a metric without a judge that nobody labelled."""
+    column = "pass_rate" if shown_statistic(row) == "pass_rate" else "value"
+    if is_corrected(row, column):
+        return f"corrected by {counted(row['n_labels'], 'label')}"
+    alone = f"by the {'judge' if row['judge'] else 'metric'} alone"
+    if row["uncorrected"]:
+        return f"{alone}, since labels correct nothing: {row['uncorrected']}"
+    return alone if row["judge"] else ""
+
+
+def label_lines(rows: Sequence[Row]) -> Iterator[str]:
+    """A line for each row that has labels: how they correct it and what the judge alone says, or why they do not."""
+    for row in rows:
+        if row["n_labels"] is None:
+            continue
+        name, who = row["metric"], "judge" if row["judge"] else "metric"
+        labels = counted(row["n_labels"], "label")
+        if row["raw_value"] is None:
+            yield f"{name}: {labels}, which correct nothing: {row['uncorrected']}"
+            continue
+        alone = judge_alone(row)
+        rate = f", pass {percent(alone['pass_rate'])}" if is_corrected(row, "pass_rate") else ""
+        said = f"{number(alone['value'])}{bracketed(alone['ci_low'], alone['ci_high'])}{rate}"
+        yield f"{name}: corrected by {labels}; the {who} alone {said}"
+
+
+def percent_interval(low: float | None, high: float | None) -> str:
+    """An interval of shares, such as `25 to 36 %`; empty if there is none."""
+    return "" if low is None or high is None else f"{percent(low).removesuffix(' %')} to {percent(high)}"
+
+
+def _short(value: float | None) -> str:
+    return number(value, 2)
