@@ -83,32 +83,12 @@ class Calibration:
 
     @property
     def corrected_means(self) -> list[CorrectedRow]:
-        """The means corrected by labels; those with too few labels are left out."""
+        """The means with enough labels, and what these make of them."""
         rows = [row for row in self.rows if row.corrected.estimate is not None]
         return [
             CorrectedRow(name, row, " ".join(_sentence(row, name)), warnings_of(row))
             for row, name in zip(rows, _names(rows), strict=True)
         ]
-
-    @property
-    def corrected_table(self) -> PageTable:
-        """The same means, before and after the correction."""
-        alone = PageColumn(f"{self.who.capitalize()} alone", "num")
-        heads = [
-            PageColumn("Metric"),
-            alone,
-            INTERVAL,
-            PageColumn("Corrected by people", "num value"),
-            INTERVAL,
-            METHOD,
-        ]
-        rows = [
-            (one.name, number(c.judge_mean), interval(judged.low, judged.high), number(c.estimate),
-             interval(c.low, c.high), method(c.method))
-            for one in self.corrected_means
-            for c, judged in [(one.row.corrected, one.row.judged)]
-        ]  # fmt: skip
-        return PageTable(heads, rows)
 
     def document(self) -> dict[str, Any]:
         return {
@@ -352,7 +332,7 @@ def _tags(tags: list[CalibrationRow]) -> Table:
 
 @dataclass(frozen=True, slots=True)
 class CorrectedRow:
-    """A mean before and after the correction by human labels, its name, and the result in words."""
+    """A mean that people labelled answers of, its name, and what their labels make of it, in words."""
 
     name: str
     row: CalibrationRow
@@ -376,6 +356,9 @@ def print_corrected(console: Console, found: Calibration) -> None:
 
 def _sentence(row: CalibrationRow, name: str) -> Iterator[str]:
     c = row.corrected
+    if row.uncorrected:
+        yield f"{name}: people's labels of {counted(c.n, 'answer')} correct nothing: {row.uncorrected}."
+        return
     yield f"{name}: the {row.who} says {number(c.judge_mean)},"
     if not c.n_unlabelled:
         span = "" if c.low is None else f" ({number(c.low)} to {number(c.high)} for answers like these)"

@@ -16,10 +16,11 @@ from typing import Any, NamedTuple, TextIO
 from evalflow.lazy import pl
 from evalflow.paths import replacing
 from evalflow.records import CASES, passes
-from evalflow.records.manifest import Manifest
 from evalflow.report.page import JUDGE, judge_lines
 from evalflow.report.reported import Reported
 from evalflow.report.results_csv import iterate_rows
+from evalflow.report.sentences import label_lines, of_run
+from evalflow.report.wording import headline_rows
 
 _PLAIN = re.compile("[ !#-%'-;=?-~\u00a0-\ud7ff]*")
 """Characters that need no escape in an attribute."""
@@ -55,7 +56,7 @@ class _Decides:
 def write_junit(path: Path, run: Reported) -> None:
     """Write one test case per gate, and one per case and metric with a threshold.
 
-    The properties of each suite name the judges and their agreement with human labels.
+    The properties of each suite say what heads the run, and name the judges and their agreement with human labels.
 
     There are failures and errors only if the exit code of the run is not 0:
 
@@ -78,12 +79,13 @@ def write_junit(path: Path, run: Reported) -> None:
             gates.add("gates", gate["name"], None, _of_gate(gate))
         for cell in iterate_rows(cells.select(_SHOWN)):
             scores.add(f"{cell['dataset']}.{cell['metric']}", _name(cell), cell["latency_s"], _of_cell(cell, decides))
+        properties = _properties(run)
         file.write('<?xml version="1.0" encoding="utf-8"?>\n')
         totals = zip(gates.totals().items(), scores.totals().values(), strict=True)
         whole = {name: one + other for (name, one), other in totals if name != "skipped"}
         file.write(f"<testsuites{_attributes({'name': str(run.manifest.run_id), **whole})}>\n")
         for suite in (gates, scores):
-            file.write(f"<testsuite{_attributes({'name': suite.name, **suite.totals()})}>\n{_judges(run.manifest)}")
+            file.write(f"<testsuite{_attributes({'name': suite.name, **suite.totals()})}>\n{properties}")
             suite.body.seek(0)
             copyfileobj(suite.body, file)
             file.write("</testsuite>\n")
@@ -110,10 +112,13 @@ class _TestSuite:
         return {"tests": self.kinds.total(), **counts, "time": self.seconds}
 
 
-def _judges(manifest: Manifest) -> str:
-    """A property for each judge, with its line of the header: `embedded (...), uncalibrated`."""
-    lines = (line.removeprefix(JUDGE) for line in judge_lines(manifest))
-    found = (f"<property{_attributes({'name': 'judge', 'value': line})}/>" for line in lines)
+def _properties(run: Reported) -> str:
+    """Each judge, such as `embedded (...), uncalibrated`, what heads the run (`result`), and what labels do to it."""
+    rows = headline_rows(run.summary)
+    told = [("judge", line.removeprefix(JUDGE)) for line in judge_lines(run.manifest)]
+    told += [("result", str(said)) for said in of_run(rows, {gate["of_metric"] for gate in run.gates})]
+    told += [("labels", line) for line in label_lines(rows)]
+    found = (f"<property{_attributes({'name': name, 'value': value})}/>" for name, value in told)
     return f"<properties>{''.join(found)}</properties>\n"
 
 

@@ -55,7 +55,6 @@ def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
         "parts": varying(rows),
         "metrics": run.metrics,
         "corrected": run.calibration.corrected_means if run.calibration else [],
-        "corrected_table": run.calibration.corrected_table if run.calibration else None,
         "who": run.calibration.who if run.calibration else None,
         "pictures": charts(run.scores, run.summary, run.details, run.metrics),
         "preferences": preference_findings(run.details),

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _OUTCOMES = {True: "passed", False: "**failed**", None: "**undecided**"}
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|~#])")
 _FLIPS = 20  # cases that compare.md lists
+_LABELLED = (" judge alone | labels |", "--:|--:|")  # columns of a run with labels
 _LONGEST = 160  # characters of a text in a cell
 
 
@@ -49,7 +50,7 @@ def _lines(run: Reported) -> Iterator[str]:
     yield ""
     rows = headline_rows(run.summary)
     for said in of_run(rows, {gate["of_metric"] for gate in run.gates}):
-        yield f"**{_text(str(said))}**"
+        yield f"**{_text(said.first)}**{'. ' if said.more else ''}{_text(said.more)}"
         yield ""
     yield from (f"{_text(line)}  " for line in (*judge_lines(run.manifest), *sample_lines(run.manifest)))
     if run.gates:
@@ -57,17 +58,22 @@ def _lines(run: Reported) -> Iterator[str]:
         yield "| gate | |"
         yield "|---|---|"
         yield from (f"| {_text(gate['message'])} | {_OUTCOMES[gate['passed']]} |" for gate in run.gates)
-    parts = varying(rows)
+    parts, labelled = varying(rows), any(row["n_labels"] is not None for row in rows)
     yield ""
-    yield "| metric | value | 95 % interval | pass | scored | undefined | error | skipped |"
-    yield "|---|--:|---|--:|--:|--:|--:|--:|"
+    yield f"| metric | value | 95 % interval | pass |{_LABELLED[0] * labelled} scored | undefined | error | skipped |"
+    yield f"|---|--:|---|--:|{_LABELLED[1] * labelled}--:|--:|--:|--:|"
     for row in rows:
-        yield f"| {' | '.join(_cells(row, series_name(row, parts)))} |"
-    for text in [*label_lines(rows), *caveat_lines(rows), *exclusion_findings(run.details), *preference_findings(run.details)]:
+        yield f"| {' | '.join(_cells(row, series_name(row, parts), labelled=labelled))} |"
+    for text in [
+        *label_lines(rows),
+        *caveat_lines(rows),
+        *exclusion_findings(run.details),
+        *preference_findings(run.details),
+    ]:
         yield ""
         yield _text(text)
     if run.calibration:
-        yield from _corrected(run.calibration.corrected_means, run.calibration.who)
+        yield from _corrected(run.calibration.corrected_means)
     yield ""
     yield f"{_text(str(run.manifest.run_id))}, cost {cost(run.manifest.cost_usd)}"
 
@@ -119,29 +125,22 @@ def _flipped(flips: FlippedCases, found: Comparison) -> Iterator[str]:
     yield "\n</details>"
 
 
-def _corrected(means: Sequence[CorrectedRow], who: str) -> Iterator[str]:
-    if means:
-        yield ""
-        yield f"| compared with human labels | {who} alone | 95 % interval | corrected by labels | 95 % interval |"
-        yield "|---|--:|---|--:|---|"
-    for one in means:
-        c, judged = one.row.corrected, one.row.judged
-        alone = number(c.judge_mean), interval(judged.low, judged.high)
-        cells = (_text(one.name), *alone, f"**{number(c.estimate)}**", interval(c.low, c.high))
-        yield f"| {' | '.join(cells)} |"
+def _corrected(means: Sequence[CorrectedRow]) -> Iterator[str]:
     for one in means:
         yield ""
         yield _text(one.sentence)
         yield from (f"**Warning:** {_text(warning)}." for warning in one.warnings)
 
 
-def _cells(row: Mapping[str, Any], series: str) -> list[str]:
+def _cells(row: Mapping[str, Any], series: str, *, labelled: bool) -> list[str]:
+    beside = (number(row["raw_value"]), "–" if row["n_labels"] is None else f"{row['n_labels']:,}")
     figure = "" if row["statistic"] == "mean" else row["statistic"]
     return [
         _text(" ".join(part for part in (row["metric"], figure, series) if part)),
         number(row["value"]),
         interval(row["ci_low"], row["ci_high"]),
         percent(row["pass_rate"]),
+        *(beside if labelled else ()),
         *(str(row[f"n_{state}"]) for state in ("scored", "undefined", "error", "skipped")),
     ]
 

@@ -24,6 +24,7 @@ class RunSentence:
         found: What was found, such as `30 % of 300 cases pass everything`.
         ends: Its 95 % interval, such as `25 to 36 %`; empty if there is none.
         by: Whose number it is: the judge's alone, or corrected by labels; empty if nothing judges.
+        left: The cases that are open because of errors; empty if there are none.
         more: What else belongs to it, such as the pass rate of each metric; no full stop at the end.
         about: The dataset, target or judge, if the run has several; else empty.
     """
@@ -32,14 +33,20 @@ class RunSentence:
     found: str
     ends: str = ""
     by: str = ""
+    left: str = ""
     more: str = ""
     about: str = ""
 
-    def __str__(self) -> str:
+    @property
+    def first(self) -> str:
+        """The sentence without what else belongs to it."""
         ends = f" ({self.ends})" if self.ends else ""
         said = ", ".join(part for part in (f"{self.found}{ends}", self.by) if part)
-        said = f"{self.about}: {said}" if self.about else said
-        return f"{said}. {self.more}" if self.more else said
+        said = f"{said}; {self.left}" if self.left else said
+        return f"{self.about}: {said}" if self.about else said
+
+    def __str__(self) -> str:
+        return f"{self.first}. {self.more}" if self.more else self.first
 
 
 def of_run(rows: Sequence[Row], gated: Collection[str] = (), named: Named = str) -> list[RunSentence]:
@@ -77,12 +84,13 @@ def of_row(row: Row, rows: Sequence[Row], named: Named = str, about: str = "") -
     if statistic == "pass_rate":
         found = f"{percent(row['pass_rate'])} of answers pass{which}"
         ends = percent_interval(row["pass_rate_low"], row["pass_rate_high"])
-        return RunSentence(row, found, ends, said_by(row), more, about)
+        return RunSentence(row, found, ends, said_by(row), "", more, about)
     if row["value"] is None:
         return RunSentence(row, f"{named(row['metric'])}: nothing could be scored", more=more, about=about)
     how = "on average" if statistic == "mean" else statistic.replace("_", " ")
     ends = "" if row["ci_low"] is None else interval(row["ci_low"], row["ci_high"], _short)
-    return RunSentence(row, f"{named(row['metric'])}: {_short(row['value'])} {how}", ends, said_by(row), more, about)
+    found = f"{named(row['metric'])}: {_short(row['value'])} {how}"
+    return RunSentence(row, found, ends, said_by(row), "", more, about)
 
 
 def shown_statistic(row: Row) -> str:
@@ -104,9 +112,8 @@ def _of_cases(row: Row, rows: Sequence[Row], named: Named, about: str) -> RunSen
     found = f"{percent(row['pass_rate'])} of {counted(n)} pass{'es' if n == 1 else ''} everything"
     by = "by the judge alone" if any(other["judge"] and shows_pass(other) for other in others) else ""
     rates = _listed([f"{named(o['metric'])} {percent(o['pass_rate'])}{_mark(o)}" for o in others if shows_pass(o)])
-    more = ". ".join(part for part in (rates, left_open) if part)
     ends = percent_interval(row["pass_rate_low"], row["pass_rate_high"])
-    return RunSentence(row, found, ends, by, more, about)
+    return RunSentence(row, found, ends, by, left_open, rates, about)
 
 
 def shows_pass(row: Row) -> bool:
@@ -155,20 +162,36 @@ def said_by(row: Row) -> str:
     return alone if row["judge"] else ""
 
 
+def judge_beside(row: Row) -> str:
+    """What the judge alone says of the number that a row is headed by; empty if labels correct nothing."""
+    is_rate = shown_statistic(row) == "pass_rate"
+    if not is_corrected(row, "pass_rate" if is_rate else "value"):
+        return ""
+    alone, who = judge_alone(row), "judge" if row["judge"] else "metric"
+    if is_rate:
+        ends = percent_interval(alone["pass_rate_low"], alone["pass_rate_high"])
+        return f"The {who} alone says {percent(alone['pass_rate'])}{f' ({ends})' if ends else ''}."
+    return f"The {who} alone says {_short(alone['value'])}{bracketed(alone['ci_low'], alone['ci_high'], _short)}."
+
+
 def label_lines(rows: Sequence[Row]) -> Iterator[str]:
-    """A line for each row that has labels: how they correct it and what the judge alone says, or why they do not."""
+    """`of_labels` for each row that has labels, with its metric."""
     for row in rows:
-        if row["n_labels"] is None:
-            continue
-        name, who = row["metric"], "judge" if row["judge"] else "metric"
-        labels = counted(row["n_labels"], "label")
-        if row["raw_value"] is None:
-            yield f"{name}: {labels}, which correct nothing: {row['uncorrected']}"
-            continue
-        alone = judge_alone(row)
-        rate = f", pass {percent(alone['pass_rate'])}" if is_corrected(row, "pass_rate") else ""
-        said = f"{number(alone['value'])}{bracketed(alone['ci_low'], alone['ci_high'])}{rate}"
-        yield f"{name}: corrected by {labels}; the {who} alone {said}"
+        if said := of_labels(row):
+            yield f"{row['metric']}: {said}"
+
+
+def of_labels(row: Row) -> str:
+    """How labels correct a row's value and what the judge alone says, or why they do not; empty without labels."""
+    if row["n_labels"] is None:
+        return ""
+    labels = counted(row["n_labels"], "label")
+    if not is_corrected(row, "value"):
+        return f"{labels}, which correct nothing: {row['uncorrected']}"
+    alone, who = judge_alone(row), "judge" if row["judge"] else "metric"
+    rate = f", pass {percent(alone['pass_rate'])}" if is_corrected(row, "pass_rate") else ""
+    said = f"{number(alone['value'])}{bracketed(alone['ci_low'], alone['ci_high'])}{rate}"
+    return f"corrected by {labels}; the {who} alone {said}"
 
 
 def percent_interval(low: float | None, high: float | None) -> str:

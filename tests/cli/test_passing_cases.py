@@ -36,7 +36,7 @@ def rows_of(program: Program) -> list[dict[str, Any]]:
 def test_a_run_is_headed_by_them_and_has_their_figure(program: Program) -> None:
     done = program(*desk(program))
     assert done.returncode == 0, done.stderr
-    said = "33 % of 3 cases pass everything (6 % to 79 %)"
+    said = "33 % of 3 cases pass everything (6 to 79 %)"
     assert said in done.stdout
     assert f"**{said}**" in (program.latest / "summary.md").read_text(encoding="utf-8")
     assert said in (program.latest / "report.html").read_text(encoding="utf-8")

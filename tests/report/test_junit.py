@@ -97,7 +97,9 @@ def test_every_suite_says_who_judged_and_that_nobody_checked_it(written):
     judges = {"a": {"nature": 'an LLM, called "a"'}, "b": {}}
     for suite in written(CELLS, GATES, judges=judges):
         found = [(one.get("name"), one.get("value")) for one in suite.find("properties")]
-        assert found == [("judge", 'a (an LLM, called "a"), uncalibrated'), ("judge", "b, uncalibrated")]
+        assert found[:2] == [("judge", 'a (an LLM, called "a"), uncalibrated'), ("judge", "b, uncalibrated")]
+        said = ("result", "embedded: 50 % of answers pass (45 to 55 %), by the judge alone")
+        assert found[2] == said
     assert written(CELLS)[0][0][0].get("value") == "none (no metric needs one)"
 
 

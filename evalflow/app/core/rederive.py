@@ -31,7 +31,6 @@ from evalflow.lazy import pl
 from evalflow.records.manifest import Manifest
 from evalflow.report.calibration import Calibration, write_calibration
 from evalflow.report.page import judge_lines, sample_lines
-from evalflow.summary.agreement import NOT_AT_RANDOM
 from evalflow.summary.exclusions import ExcludedResult
 from evalflow.summary.gates import Looks
 from evalflow.summary.journal import json_line
@@ -212,7 +211,6 @@ def facts_of_run(folder: RunFolder) -> dict[str, Any]:
         "summary": [row for row in summary["rows"] if row["tag"] is None],
         "excluded": [one for one in summary["details"] if "excluded" in one and one["tag"] is None],
         "gates": json.loads(json_line(gates)),
-        "people": _said_by_people(folder),
         "datasets": {name: facts.cases for name, facts in run.manifest.datasets.items()},
         "asked": run.manifest.asked,
         "taken": asdict(taken_cases(run.manifest)),
@@ -224,23 +222,6 @@ def facts_of_run(folder: RunFolder) -> dict[str, Any]:
         "searched": searched_text(run.rules.settings.run),
         "wrote_steps": sorted({entry["metric"] for entry in PreparedFile(folder).entries() if entry.get("steps")}),
     }
-
-
-def _said_by_people(folder: RunFolder) -> list[dict[str, Any]]:
-    """What people's labels make of each mean and pass rate, as in calibration.json; nothing where they are too few.
-
-    `unusable` says why they may correct nothing; empty if they may.
-    """
-    if not folder.calibration.is_file():
-        return []
-    rows = json.loads(folder.calibration.read_bytes())["rows"]
-    kept = ("dataset", "metric", "judge", "n_labels", "n_unlabelled", "pass_rate")
-    return [
-        {name: row[name] for name in kept}
-        | {"mean": row["corrected"], "unusable": NOT_AT_RANDOM if row["at_random"] is False else ""}
-        for row in rows
-        if row["corrected"]["estimate"] is not None
-    ]
 
 
 def searched_text(run: RunConfig) -> str:

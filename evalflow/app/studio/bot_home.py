@@ -21,6 +21,7 @@ from evalflow.app.studio.runs import Run, list_runs
 from evalflow.app.studio.scores import summary
 from evalflow.app.studio.space import Workspace
 from evalflow.records import CASES
+from evalflow.report.sentences import shown_statistic
 from evalflow.report.wording import without_means_of_figures
 
 if TYPE_CHECKING:
@@ -31,21 +32,6 @@ LATEST = 5
 FEWEST = 5
 """A tag is called weak only if at least so many of its answers have a score."""
 _WEAKEST = 5
-
-
-@dataclass(frozen=True, slots=True)
-class PeopleValue:
-    """A mean or pass rate as people would give it, by their labels, with its 95 % interval.
-
-    `unusable` says why the labels may correct nothing; then the value is not to be shown.
-    """
-
-    value: float
-    low: float | None
-    high: float | None
-    n_labels: int
-    n_unlabelled: int
-    unusable: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +48,7 @@ class Headline:
         why: Why this metric is the one, of several; empty for the cases.
         is_one_of_several: Whether the run has more metrics.
         judged: The judge, and its agreement with people; empty without a judge.
-        people: What people's labels make of the number; None without labels, or with too few.
+        row: The row of the summary that has the number.
     """
 
     run: Run
@@ -76,9 +62,9 @@ class Headline:
     n: int
     n_scored: int
     why: str
+    row: Mapping[str, Any]
     is_one_of_several: bool = False
     judged: str = ""
-    people: PeopleValue | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +133,7 @@ def headline_of(run: Run) -> Headline | None:
     if whole := [row for row in run.facts["summary"] if row["metric"] == CASES]:
         row = max(whole, key=lambda row: row["n"])
         ends = interval_of(row, "pass_rate")
-        return Headline(run, CASES, row["dataset"], None, "pass_rate", *ends, row["n"], row["n_scored"], "")
+        return Headline(run, CASES, row["dataset"], None, "pass_rate", *ends, row["n"], row["n_scored"], "", row)
     rows = [row for row in without_means_of_figures(run.facts["summary"]) if row["metric"] in metrics]
     if not rows:
         return None
@@ -155,8 +141,7 @@ def headline_of(run: Run) -> Headline | None:
     why = "no metric has pass and fail" if row["pass_rate"] is None else "it is the first with pass and fail"
     if row["metric"] in gated_metrics(run):
         why = "it has a gate"
-    passes = row["pass_rate"] is not None and row["statistic"] == "mean"
-    statistic = "pass_rate" if passes else row["statistic"]
+    statistic = shown_statistic(row)
     place = (row["metric"], row["dataset"], row["judge"], statistic)
     judged = next(one["judged"] for one in run.facts["metrics"] if one["name"] == row["metric"])
     return Headline(
@@ -166,20 +151,10 @@ def headline_of(run: Run) -> Headline | None:
         row["n"],
         row["n_scored"],
         why if len(metrics) > 1 else "",
+        row,
         len(metrics) > 1,
         judged if row["judge"] else "",
-        _people_value(run, row, statistic),
     )
-
-
-def _people_value(run: Run, row: Mapping[str, Any], statistic: str) -> PeopleValue | None:
-    """What people's labels make of a row of the summary."""
-    for one in run.facts.get("people", ()) if statistic in ("mean", "pass_rate") else ():
-        found = one[statistic]
-        if all(one[name] == row[name] for name in ("dataset", "metric", "judge")) and found is not None:
-            ends = (found["estimate"], found["ci_low"], found["ci_high"])
-            return PeopleValue(*ends, one["n_labels"], one["n_unlabelled"], one.get("unusable", ""))
-    return None
 
 
 @requires("read")

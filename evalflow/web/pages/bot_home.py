@@ -14,11 +14,12 @@ from evalflow.app.studio.bots import get_bot
 from evalflow.app.studio.comparing import History, HistoryPoint, histories
 from evalflow.app.studio.runs import Run
 from evalflow.app.studio.space import Workspace
+from evalflow.report.sentences import judge_beside
 from evalflow.report.verdict import change_in_words
 from evalflow.report.wording import counted, joined, number, percent
 from evalflow.web.pages.runs import ACTIVE, in_a_sentence, name_of, state_of, when
 from evalflow.web.ui.frame import frame, guarded_page
-from evalflow.web.ui.headline import basis, heading, said_by_people
+from evalflow.web.ui.headline import basis, heading
 from evalflow.web.ui.parts import (
     across,
     address,
@@ -86,8 +87,8 @@ def _latest_state(run: Run) -> None:
 def _verdict(workspace: Workspace, headline: bot_home.Headline) -> None:
     with ui.element("section").classes("card headline").props('aria-label="Is it good?"'):
         heading(headline)
-        if people := said_by_people(headline):
-            text(people, "p", "text")
+        if alone := judge_beside(headline.row):
+            text(alone, "p", "text")
         place = ui.element("div").classes("since-before")
         basis(headline, f"run of {when(headline.run.created_at)}")
         with ui.element("div").classes("actions"):

@@ -19,6 +19,7 @@ from evalflow.app.studio.run_files import RunFile, list_files
 from evalflow.app.studio.scores import note_view, run_tags
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import UserError
+from evalflow.report.sentences import judge_beside
 from evalflow.report.wording import cost, joined, number
 from evalflow.web.pages.case_choice import choice_in_words, left_out_in_words
 from evalflow.web.pages.results import Found, ResultTable, find
@@ -28,7 +29,7 @@ from evalflow.web.pages.run_metrics import MetricCard, TagTable, overview
 from evalflow.web.pages.runs import ACTIVE, duration, name_of, seconds_in_words, state_of, when
 from evalflow.web.ui.budget import run_budget
 from evalflow.web.ui.frame import frame, guarded_page
-from evalflow.web.ui.headline import basis, gate_name, gates_in_words, heading, said_by_people
+from evalflow.web.ui.headline import basis, gate_name, gates_in_words, heading
 from evalflow.web.ui.parts import (
     ProgressBar,
     Tone,
@@ -188,8 +189,8 @@ def _verdict(run: runs.Run) -> None:
     with ui.element("section").classes("card headline").props('aria-label="In one sentence"'):
         if headline is not None:
             heading(headline)
-            if people := said_by_people(headline):
-                text(people, "p", "text")
+            if alone := judge_beside(headline.row):
+                text(alone, "p", "text")
         if gates:
             failed = any(gate["passed"] is False for gate in run.facts["gates"])
             text(gates, "p", "gates-said failed" if failed else "gates-said")

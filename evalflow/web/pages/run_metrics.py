@@ -12,6 +12,7 @@ from nicegui import ui
 from evalflow.app.studio.runs import Run
 from evalflow.app.studio.scores import Distribution, distribution, summary
 from evalflow.app.studio.space import Workspace
+from evalflow.report.sentences import of_labels
 from evalflow.report.wording import (
     caveat,
     joined,
@@ -215,6 +216,8 @@ def _figure(row: Mapping[str, Any], series: str, *, bounded: bool) -> Markup:
     if row["value"] is not None and (why := caveat(row["ci_method"])):
         reading.append(markup("span", why, cls="small muted"))
     shown.append(markup("div", *reading, cls="actions"))
+    if said := of_labels(row):
+        shown.append(markup("div", said, cls="small muted"))
     if bounded and row["value"] is not None:
         shown.append(_mark(row))
     return markup("div", *shown, cls="overall-of")

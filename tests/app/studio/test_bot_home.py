@@ -23,8 +23,9 @@ from evalflow.app.studio.comparing import ComparableRun, histories, history, rel
 from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.runs import Progress, Run
 from evalflow.app.studio.space import Workspace
+from evalflow.report.sentences import judge_beside
 from evalflow.web.pages.bot_home import since_last_time
-from evalflow.web.ui.headline import about_what, said_by_people, sentence
+from evalflow.web.ui.headline import about_what, sentence
 from evalflow.web.ui.visitor import Visitor
 from tests.finishing import finish
 from tests.web.finished import finish_runs
@@ -42,7 +43,7 @@ def test_a_home_says_how_good_the_latest_run_is_and_what_changed(space: Workspac
     assert [run.run_id for run in home.runs] == [found.other, found.better, found.worse]
     assert home.headline is not None
     assert (home.headline.run.run_id, home.headline.metric, home.headline.why) == (found.other, "exact", "")
-    assert sentence(home.headline) == "92 % of answers pass (65 % to 99 %)"
+    assert sentence(home.headline) == "92 % of answers pass (65 to 99 %)"
     unlike = change_since(space, home.headline)  # by another version of the metric
     assert since_last_time(home.headline, unlike).startswith("Not comparable with last time: ")
 
@@ -157,7 +158,8 @@ def _run(metrics: list[dict[str, Any]], rows: list[dict[str, Any]], gates: list[
 
 def _row(metric: str, *, value: float | None = 0.5, passing: float | None = None, **others: Any) -> dict[str, Any]:
     ends = {"ci_low": 0.4, "ci_high": 0.6, "pass_rate_low": 0.1, "pass_rate_high": 0.9}
-    cell = {"dataset": "d", "judge": None, "statistic": "mean", "n": 10, "n_scored": 9, "tag": None}
+    cell = {"dataset": "d", "judge": None, "statistic": "mean", "n": 10, "n_scored": 9, "tag": None, "target": "t"}
+    cell |= {"n_labels": None, "raw_value": None, "raw_pass_rate": None, "uncorrected": None}
     return {**cell, **ends, "metric": metric, "value": value, "pass_rate": passing, **others}
 
 
@@ -193,14 +195,14 @@ def test_several_metrics_are_headed_by_the_cases_that_pass_everything() -> None:
     found = headline_of(run)
     assert found is not None
     assert (found.metric, found.statistic, found.value, found.why) == ("cases", "pass_rate", 0.3, "")
-    assert sentence(found) == "30 % of 9 cases pass everything (10 % to 90 %); 1 case is open because of errors"
+    assert sentence(found) == "30 % of 9 cases pass everything (10 to 90 %); 1 case is open because of errors"
     assert about_what(found) == ("a 100 %, b 40 %", "d")
 
 
 def test_a_run_of_several_metrics_never_calls_one_of_them_the_answers() -> None:
     found = headline_of(_run([_metric("a"), _metric("b")], [_row("a"), _row("b", passing=0.4)]))
     assert found is not None
-    assert sentence(found) == "40 % of answers pass b (10 % to 90 %)"
+    assert sentence(found) == "40 % of answers pass b (10 to 90 %)"
 
 
 TWO_CHECKS: list[dict[str, Any]] = [
@@ -236,7 +238,9 @@ def test_what_cannot_be_said_is_said() -> None:
     found = headline_of(_run([_metric("a")], [_row("a")]))
     assert found is not None
     assert sentence(found) == "a: 0.50 on average (0.40 to 0.60)"
-    assert sentence(replace(found, value=None)) == "Nothing could be scored"
+    nothing = headline_of(_run([_metric("a")], [_row("a", value=None)]))
+    assert nothing is not None
+    assert sentence(nothing) == "a: nothing could be scored"
     before = ComparableRun(found.run, [])
     assert since_last_time(found, HeadlineChange(before, None)) == "Last time has no number to compare with."
     unlike = ComparableRun(found.run, [Obstacle("judge", "another judge")])
@@ -244,32 +248,29 @@ def test_what_cannot_be_said_is_said() -> None:
     assert isinstance(found, Headline)
 
 
-def test_what_people_say_stands_beside_the_judges_number() -> None:
-    corrected = {"estimate": 0.7058, "ci_low": 0.608, "ci_high": 0.79}
-    passing = {"estimate": 0.9, "ci_low": None, "ci_high": None}
-    said = {"dataset": "d", "metric": "a", "judge": "j", "n_labels": 10, "n_unlabelled": 0}
+def test_what_people_say_comes_first_and_the_judge_alone_stands_beside_it() -> None:
     run = _run([_metric("a")], [_row("a", judge="j")])
     plain = headline_of(run)
     assert plain is not None
-    assert (plain.judged, plain.people, said_by_people(plain)) == ("judge: model, uncalibrated for a", None, "")
+    assert (plain.judged, judge_beside(plain.row)) == ("judge: model, uncalibrated for a", "")
+    assert sentence(plain) == "a: 0.50 on average (0.40 to 0.60), by the judge alone"
 
-    def headline(passes: float | None, **others: Any) -> Headline:
-        people = [
-            {**said, "judge": "other", "mean": corrected, "pass_rate": passing},
-            {**said, "mean": corrected, "pass_rate": passing, **others},
-        ]
-        known = replace(run, facts={**run.facts, "summary": [_row("a", judge="j", passing=passes)], "people": people})
-        found = headline_of(known)
+    def headline(**others: Any) -> Headline:
+        found = headline_of(replace(run, facts={**run.facts, "summary": [_row("a", judge="j", **others)]}))
         assert found is not None
         return found
 
-    assert said_by_people(headline(None)) == "People, who labelled all 10 answers, say 0.71 (0.61 to 0.79)."
-    some = "People would say about 90 % pass, going by 10 of 40 answers that they labelled."
-    assert said_by_people(headline(0.5, n_unlabelled=30)) == some
-    hardly = headline(0.5, unusable="the labelled answers can hardly have been drawn at random")
-    assert said_by_people(hardly).startswith("People's labels of 10 answers correct nothing: the labelled answers can ")
-    assert headline(0.5, pass_rate=None).people is None
-    assert headline(None, metric="b").people is None
+    raw = {"raw_value": 0.6, "raw_low": 0.55, "raw_high": 0.65, "raw_method": "t", "n_labels": 60}
+    found = headline(**raw)
+    assert sentence(found) == "a: 0.50 on average (0.40 to 0.60), corrected by 60 labels"
+    assert judge_beside(found.row) == "The judge alone says 0.60 (0.55 to 0.65)."
+    rates = {"raw_pass_rate": 0.75, "raw_pass_rate_low": 0.7, "raw_pass_rate_high": 0.8}
+    found = headline(passing=0.5, **raw, **rates)
+    assert (found.statistic, found.value) == ("pass_rate", 0.5)
+    assert sentence(found) == "50 % of answers pass (10 to 90 %), corrected by 60 labels"
+    assert judge_beside(found.row) == "The judge alone says 75 % (70 to 80 %)."
+    few = headline(n_labels=10, uncorrected="fewer than 15 labels")
+    assert sentence(few).endswith(", by the judge alone, since labels correct nothing: fewer than 15 labels")
 
 
 def test_a_metric_without_a_judge_names_none() -> None:
