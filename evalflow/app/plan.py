@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from rich.console import Console
 
 from evalflow.app.core.changed import obstacles, what_changed
+from evalflow.app.core.comparison import test_orders
 from evalflow.app.core.labels import bound_labels, labels_to_compare
 from evalflow.app.core.saved import SavedRun, find_scored
 from evalflow.engine.journal import read_answers
@@ -19,19 +20,22 @@ from evalflow.lazy import pl
 from evalflow.records import NOTHING, Answer
 from evalflow.report.plan import Conversations, Goal, LabelRow, PilotCosts, PlanReport, PlanRow, print_plan
 from evalflow.report.wording import print_json
+from evalflow.stats.arrays import cluster_codes
 from evalflow.stats.labelled import widest
 from evalflow.stats.paired import standard_error
-from evalflow.stats.power import cases_for_rate_width, cases_for_width
+from evalflow.stats.power import cases_for_rate_width, cases_for_width, flips_expected
 from evalflow.stats.prediction import MOST_LABELS, Spread, assumed_spread, observed_spread
+from evalflow.stats.simulation import Population, guessed, unrelated
 from evalflow.stats.variance import Components, variance_limit
 from evalflow.summary.agreement import SERIES, labelled_scores
-from evalflow.summary.compare import pair_scores
+from evalflow.summary.compare import compare_cases, pair_scores, tests_in_order
 from evalflow.summary.details import components_of
-from evalflow.summary.plan import Basis, Level, difference_variance
+from evalflow.summary.plan import Basis, Level, Planner, difference_variance
 from evalflow.summary.slices import case_clusters, own_cells, repeats_of
 from evalflow.targets.conversation import SIMULATION
 
 _GOALS: Final = ("detect", "width", "cases")
+_WIDEST = 0.25  # variance of scores in 0..1
 _ANSWERS = (500, 2_000, 10_000, None)
 _Measured = tuple[list[LabelRow], dict[str, list[str]]]
 
@@ -40,12 +44,12 @@ def plan(options: argparse.Namespace, console: Console) -> int:
     """Print what a wanted precision needs: from pilot runs, or from the values that the options state."""
     if problems := list(_problems(options)):
         raise UserError(problems)
-    pilot = PilotCosts()
+    pilot, family = PilotCosts(), 1
     if any(value is not None for value in (options.sd, options.rate, options.flips)):
         bases = [_stated(options)]
     else:
-        bases, pilot = _pilot(options)
-    level = Level(options.alpha, options.power)
+        bases, pilot, family = _pilot(options)
+    level = Level(options.alpha, options.power, options.comparisons or family)
     goals = [Goal(kind, value) for kind in _GOALS if (value := getattr(options, kind)) is not None]
     rows = [row for basis in bases for goal in goals for row in _rows(basis, goal, level, pilot, options.assurance)]
     assumptions = {basis.name: basis.assumptions for basis in bases}
@@ -70,6 +74,8 @@ _RANGES = {
     "width": (0.0, math.inf, "a width is more than 0: --width 0.1"),
     "cases": (0, math.inf, "a number of cases is more than 0: --cases 200"),
     "sd": (0.0, math.inf, "a standard deviation is more than 0: --sd 0.3"),
+    "mean": (0.0, 1.0, "a mean score lies between 0 and 1: --sd 0.1 --mean 0.9"),
+    "comparisons": (0, math.inf, "a number of comparisons is more than 0: --comparisons 4"),
     "noise": (0.0, math.inf, "a standard deviation is more than 0: --noise 0.1"),
     "rate": (0.0, 1.0, "a pass rate lies between 0 and 1: --rate 0.8"),
     "flips": (0.0, 1.0, "a share of cases lies between 0 and 1: --flips 0.2"),
@@ -99,6 +105,9 @@ def _problems(options: argparse.Namespace) -> Iterator[Problem]:
         yield Problem(f"{named} say the same thing twice", where, "a pilot run, or one stated guess")
     if options.noise is not None and options.sd is None:
         yield Problem("--noise is about scores whose spread is stated", where, "--sd 0.3 --noise 0.1")
+    if options.mean is not None and (options.sd is None or options.sd**2 >= options.mean * (1 - options.mean)):
+        what = "--mean is about scores in 0..1 whose spread is stated, and fits their mean"
+        yield Problem(what, where, "--sd 0.1 --mean 0.9")
     stated = {"sd", "rate"} & set(sources)
     is_for_labels = options.width is not None or options.detect is not None
     if options.judge_correlation is not None and not (stated and is_for_labels):
@@ -133,29 +142,31 @@ def _contradictions(options: argparse.Namespace, sources: Sequence[str]) -> Iter
 
 def _rows(estimated: Basis, goal: Goal, level: Level, costs: PilotCosts, assurance: float | None) -> Iterator[PlanRow]:
     basis = estimated if assurance is None else estimated.assured(assurance)
+    by_estimate = Planner(estimated, level)
+    planner = by_estimate if assurance is None else Planner(basis, level)
     for answers, judgements in basis.repeats:
-        cases, least = _cases(basis, goal, level, answers, judgements), None
+        cases, least = _cases(planner, goal, answers, judgements), None
         seen = basis.difference_spread if goal.kind == "detect" else basis.scores.case_spread
         if len(basis.repeats) > 1 and goal.kind != "cases" and seen:  # repeats are known to help, and cases differ
-            least = _cases(basis, goal, level, math.inf, math.inf)
+            least = _cases(planner, goal, math.inf, math.inf)
         yield PlanRow(
             least_cases=least,
             name=basis.name,
             goal=goal,
             cases=cases,
-            cases_by_estimate=_cases(estimated, goal, level, answers, judgements),
+            cases_by_estimate=_cases(by_estimate, goal, answers, judgements),
             answers=answers,
             judgements=judgements,
-            detectable=basis.detectable(cases, answers, judgements, level),
-            width=None if basis.flips is not None else basis.width(cases, answers, judgements),
+            detectable=planner.detectable(cases, answers, judgements),
+            width=planner.width(cases, answers, judgements),
             cost_usd=costs.of_run(cases, answers, judgements),
         )
 
 
-def _cases(basis: Basis, goal: Goal, level: Level, answers: float, judgements: float) -> int:
+def _cases(planner: Planner, goal: Goal, answers: float, judgements: float) -> int:
     if goal.kind == "detect":
-        return basis.cases_to_detect(goal.value, answers, judgements, level)
-    return basis.cases_for_width(goal.value, answers, judgements) if goal.kind == "width" else int(goal.value)
+        return planner.cases_to_detect(goal.value, answers, judgements)
+    return planner.cases_for_width(goal.value, answers, judgements) if goal.kind == "width" else int(goal.value)
 
 
 def _stated(options: argparse.Namespace) -> Basis:
@@ -185,15 +196,30 @@ def _stated(options: argparse.Namespace) -> Basis:
     if options.judge_correlation is not None:
         how = f"stated: a judge's scores correlate by {options.judge_correlation:g} with people's labels; "
         assumptions.append(f"{how}assumed: they are spread as the labels are")
-    effect = 1.0
+    effect, groups = 1.0, (1.0, 0.0)
     if options.icc is not None:
+        groups = options.cluster_size, options.icc
         effect = max(1.0, 1 + (options.cluster_size - 1) * options.icc)
-        groups = f"stated: groups of {options.cluster_size:g} cases that correlate by {options.icc:g}"
-        assumptions.append(f"{groups}: {effect:.3g} times the cases")
-    scores = Components(0, spread, noise, None)
+        alike = f"stated: groups of {options.cluster_size:g} cases that correlate by {options.icc:g}"
+        assumptions.append(f"{alike}: {effect:.3g} times the cases")
+    scores, between = Components(0, spread, noise, None), difference_variance(spread, correlation)
+    if options.sd is not None:
+        sd, bounded = math.sqrt(scores.variance()), scores.variance() < _WIDEST
+        mean = options.mean or (1 - sd if bounded else 0.0)
+        if bounded and options.width is not None and options.mean is None:
+            assumptions.append(f"assumed: scores in 0..1 with a mean of {mean:.3g}, the cautious end (--mean)")
+        cases = guessed("graded" if bounded else "normal", mean, sd, *groups)
+        differences = guessed("normal", 0.0, max(sd, math.sqrt(between)), *groups)
+        cases, differences = replace(cases, bounded=bounded), replace(differences, bounded=bounded)
+    else:
+        cases, share = None, options.flips
+        if options.rate is not None:
+            cases = guessed("pass", options.rate, math.sqrt(spread), *groups)
+            share = flips_expected(options.rate, options.detect or 0.0, correlation)
+        differences = guessed("flips", 0.0, math.sqrt(share), *groups)
     return Basis(
-        "stated guesses", assumptions, scores, scores, difference_variance(spread, correlation), options.rate,
-        options.flips, correlation, effect,
+        "stated guesses", assumptions, scores, scores, between, cases, differences, options.rate, options.flips,
+        correlation, effect,
     )  # fmt: skip
 
 
@@ -203,6 +229,14 @@ class _Slice:
 
     cases: pl.DataFrame
     parts: Components
+    bounded: bool
+
+    @property
+    def population(self) -> Population:
+        """The scores that simulated runs draw from."""
+        clusters = case_clusters(self.cases)
+        codes = None if clusters is None else cluster_codes(clusters)
+        return Population(self.cases["mean"].to_numpy(), codes, self.bounded)
 
     @property
     def rate(self) -> float | None:
@@ -222,8 +256,8 @@ class _Slice:
         return self.parts.noise(answers / self.cases.height, int(self.cases["judgements"].sum()) / answers)
 
 
-def _pilot(options: argparse.Namespace) -> tuple[list[Basis], PilotCosts]:
-    """A basis for each metric of one run, or of two that can be compared; and what the last run took."""
+def _pilot(options: argparse.Namespace) -> tuple[list[Basis], PilotCosts, int]:
+    """A basis for each metric of one run, or of two to compare; what the last run took; the size of the family."""
     given, metric, correlation = options.runs, options.metric, options.correlation
     if len(given) > 2 or (len(given) == 2 and correlation is not None):
         what = "two pilot runs know their correlation" if len(given) == 2 else f"{len(given)} pilot runs"
@@ -247,7 +281,14 @@ def _pilot(options: argparse.Namespace) -> tuple[list[Basis], PilotCosts]:
         varies = f"no metric has two {cases}, or groups of them, whose scores differ"
         what = varies if metric is None else f"nothing to learn of {metric!r}"
         raise UserError(Problem(what, names, "state a guess: --sd S or --rate P"))
-    return bases, _costs(runs[-1])
+    return bases, _costs(runs[-1]), _family(runs[0], runs[-1])
+
+
+def _family(a: SavedRun, b: SavedRun) -> int:
+    """Number of tests that `compare` makes of two such runs, as of its adjustment."""
+    rows = compare_cases(pair_scores(a.scores(), b.scores()), (a.name, b.name), b.traits)
+    made = sum(row.found.p_value is not None for row in rows)
+    return max(1, made - tests_in_order(rows, test_orders([a, b])))
 
 
 def _related(correlation: float | None) -> str:
@@ -264,7 +305,8 @@ def _singles(run: SavedRun, metric: str | None, correlation: float | None, assur
         spread = difference_variance(one.parts.case_spread, correlation or 0.0)
         yield Basis(
             _name(key, slices), [measured, _related(correlation), *_unknown(one)], one.parts, one.parts, spread,
-            rate=one.rate, correlation=correlation or 0.0, sampled=one.cases.height,
+            one.population, unrelated(one.population), rate=one.rate, correlation=correlation or 0.0,
+            sampled=one.cases.height,
             scores_limit=one.limit(assurance), difference_limit=one.limit(assurance),
         )  # fmt: skip
 
@@ -289,9 +331,18 @@ def _pairs(a: SavedRun, b: SavedRun, metric: str | None, assurance: float | None
         measured += f", on {cases.height} cases of {a.name} and {b.name}"
         yield Basis(
             _name((*key, None, None), second), [measured, *_unknown(new)], new.parts, old.parts,
-            max(0.0, variance - noise), flips=flips, sampled=cases.height, scores_limit=new.limit(assurance),
+            max(0.0, variance - noise), new.population, _differences(cases, bounded=new.bounded),
+            flips=flips, sampled=cases.height, scores_limit=new.limit(assurance),
             difference_limit=1.0 if assurance is None else variance_limit(differences, clusters, assurance),
         )  # fmt: skip
+
+
+def _differences(cases: pl.DataFrame, *, bounded: bool) -> Population:
+    """The differences of two runs that simulated comparisons draw from."""
+    codes = cluster_codes(cases["cluster"].to_numpy())
+    alone = int(codes.max()) + 1 == cases.height
+    differences = (cases["score_b"] - cases["score_a"]).to_numpy()
+    return Population(differences, None if alone else codes, bounded, cases["score_a"].to_numpy())
 
 
 def _slices(run: SavedRun, metric: str | None) -> dict[tuple[Any, ...], _Slice]:
@@ -304,7 +355,7 @@ def _slices(run: SavedRun, metric: str | None) -> dict[tuple[Any, ...], _Slice]:
     for key, own in cases.group_by(SERIES, maintain_order=True):
         parts = components_of(own)
         if parts is not None and parts.variance() > 0:
-            found[key] = _Slice(own, parts)
+            found[key] = _Slice(own, parts, key[1] in run.traits and run.traits[str(key[1])].bounded)
     return found
 
 
@@ -431,7 +482,7 @@ def _label_rows(
 ) -> Iterator[LabelRow]:
     def needed(own: Spread, most: float) -> int | None:
         if goal.kind == "detect":
-            return own.labels_to_detect(goal.value, most, **asdict(level))
+            return own.labels_to_detect(goal.value, most, alpha=level.each, power=level.power)
         return own.labels_for(goal.value, most)
 
     if goal.kind == "cases":

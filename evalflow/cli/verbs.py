@@ -218,6 +218,7 @@ _PLANNED = (
     ("--detect", None, "find a true difference of X between two runs"),
     ("--width", None, "have a 95 %% interval X wide, from low to high"),
     ("--sd", None, "guess: standard deviation of the cases' scores"),
+    ("--mean", None, "guess: their mean, of scores in 0..1 (near 1)"),
     ("--noise", None, "guess: that of several answers to one case"),
     ("--rate", None, "guess: share of the cases that pass"),
     ("--flips", None, "guess: share of the cases that pass in one of two runs alone"),
@@ -238,6 +239,8 @@ def _plan(parser: VerbParser) -> Work:
     pilots = "one pilot run, or two to be compared; the latest run where nothing is stated"
     parser.add_argument("--from", dest="runs", nargs="+", default=[], metavar="RUN", help=pilots)
     parser.add_argument("--metric", help="of the pilot, only this metric")
+    tests = "tests in one table of compare, which share the level (the pilot's; 1)"
+    parser.add_argument("--comparisons", type=int, metavar="M", help=tests)
     labels = "people's labels of the pilot (with --detect of both); plans labels too"
     parser.add_argument("--labels", metavar="FILE", help=labels)
     for name, value, about in _PLANNED:

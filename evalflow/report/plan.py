@@ -9,10 +9,10 @@ from typing import Any, Literal
 from rich.console import Console
 
 from evalflow.report.wording import cost, folded, literal, number, print_indented, table_of
+from evalflow.stats.simulation import MANY
 from evalflow.summary.plan import Level
 
 _NAME = 20
-_FEW = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +116,7 @@ class PlanReport:
             "labels": [{**asdict(row), "goal": row.goal.kind, "wanted": row.goal.value} for row in self.labels],
             "assumptions": self.assumptions,
             "alpha": self.level.alpha,
+            "comparisons": self.level.comparisons,
             "power": self.level.power,
             "assurance": self.assurance,
             "conversations": None if self.costs.conversations is None else asdict(self.costs.conversations),
@@ -170,22 +171,29 @@ def print_plan(console: Console, plan: PlanReport) -> None:
         print_indented(console, line)
 
 
+def _shared(level: Level) -> str:
+    if level.comparisons == 1:
+        return "; more comparisons in one table need more cases (--comparisons)"
+    return f" / {level.comparisons}, as one of {level.comparisons} comparisons in one table (--comparisons)"
+
+
 def _common(plan: PlanReport) -> list[str]:
     level = plan.level
     said = [
         f"detects: a true difference of two such runs on the same cases, found with probability {level.power:g} by a "
-        f"test at {level.alpha:g}; more comparisons in one table need more cases",
+        f"test at {level.alpha:g}{_shared(level)}",
         "interval: from the low to the high end of one run's mean or pass rate; scored cases alone count",
+        f"cases: found by simulated runs, with the test and the interval that runs report, up to {MANY:,} cases or "
+        "groups; power within about 2 points; above, by formulas",
     ]
     if plan.assurance is not None:
         said.append(
-            f"cases: enough with a chance of {plan.assurance:g} over the cases that the pilot happened to have; by "
-            "estimate: if its variances, or its shares of passes and flips, were exact; labels are planned by estimate"
+            f"assurance: enough with a chance of {plan.assurance:g} over the cases that the pilot happened to have, "
+            "and for a width over those of the run; by estimate: if the pilot's variances, or its shares of passes and "
+            "flips, were exact; labels are planned by estimate"
         )
     if plan.labels:
         said.append("labels: of answers drawn at random; one label each, as people would give them again")
-    if min(row.cases for row in plan.rows) < _FEW:
-        said.append(f"fewer than {_FEW} cases: the normal approximation is rough there")
     if plan.costs.conversations is not None:
         said.append(plan.costs.conversations.words)
     if plan.costs.answer is not None:

@@ -118,7 +118,7 @@ def paired_difference(
         clusters: The cluster of each case; None if each stands alone.
         seed: Of the random sign flips.
         bounded: Whether scores lie in 0..1; the interval then allows for rare large changes (`rare_interval`).
-        draws: Number of random sign flips.
+        draws: Number of random sign flips; 0 for none.
     """
     x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if not x.size:
@@ -198,13 +198,13 @@ def t_test(mean: float, std_error: float, df: float) -> float:
 def sign_flip_test(sums: ArrayLike, seed: int = 0, draws: int = DRAWS) -> float:
     """Two-sided p-value of the sign-flip test on the sum of differences, by case or summed by cluster.
 
-    Exact for at most EXACT_UNITS differences that are not 0; else p is (1 + number at least as extreme) / (1 + draws),
-    which is never 0 and valid (Phipson & Smyth 2010).
+    Exact for at most EXACT_UNITS differences that are not 0, with fewer `draws` for as many as these allow; else p is
+    (1 + number at least as extreme) / (1 + draws), which is never 0 and valid (Phipson & Smyth 2010).
     """
     units = np.asarray(sums, dtype=np.float64)
     units = units[units != 0]
     limit = abs(float(units.sum())) - _TIE * float(np.abs(units).sum())
-    if units.size <= EXACT_UNITS:
+    if units.size <= (EXACT_UNITS if draws >= DRAWS else math.log2(draws)):
         totals = np.zeros(1)
         for unit in units:
             totals = np.concatenate([totals + unit, totals - unit])
@@ -227,7 +227,7 @@ def _p_value(sums: Floats, mean: float, error: float | None, df: float, seed: in
     if error is None:
         return sign_flip_test(sums, seed, draws), ""
     p = t_test(mean, error, df)
-    if np.count_nonzero(sums) > MANY_UNITS:
+    if not draws or np.count_nonzero(sums) > MANY_UNITS:
         return p, ""
     return max(p, sign_flip_test(sums, seed, draws)), "_sign_flip"
 

@@ -79,19 +79,27 @@ def components(cases: Repeated, clusters: ArrayLike | None = None) -> Components
 def variance_limit(values: ArrayLike, clusters: ArrayLike | None, chance: float) -> float:
     """Factor to the upper limit of a sample's variance: the true one is below it with probability `chance`.
 
-    That of df / chi-square quantile (Browne 1995, Statistics in Medicine 14:1933), with degrees of freedom that give
-    the variance of the sample variance, mu4 / n - sigma^4 (n - 3) / (n (n - 1)), for scores that are not normal, and
-    at most n - 1; clusters count as one each. Infinite for fewer than two cases or clusters, and if nothing varies.
+    That of df / chi-square quantile (Browne 1995, Statistics in Medicine 14:1933) with `variance_df`. Infinite for
+    fewer than two cases or clusters, and if nothing varies.
     """
     from scipy.special import chdtri  # pyright: ignore[reportMissingTypeStubs]
 
+    df = variance_df(values, clusters)
+    return df / float(chdtri(df, chance)) if df else math.inf
+
+
+def variance_df(values: ArrayLike, clusters: ArrayLike | None) -> float:
+    """The degrees of freedom of a sample's variance, also for scores that are not normal; clusters count as one each.
+
+    They give the variance of the sample variance, mu4 / n - sigma^4 (n - 3) / (n (n - 1)), and are at most n - 1; 0
+    for fewer than two cases or clusters, and if nothing varies.
+    """
     x = np.asarray(values, dtype=np.float64)
     squares = cluster_sums(x - x.mean(), clusters) ** 2
     n, level = squares.size, float(squares.mean())
     if n < 2 or not level:
-        return math.inf
-    df = min(n - 1, 2 / (float(squares.var(ddof=1)) / (n * level**2) + 2 / (n * (n - 1))))
-    return df / float(chdtri(df, chance))
+        return 0.0
+    return min(n - 1, 2 / (float(squares.var(ddof=1)) / (n * level**2) + 2 / (n * (n - 1))))
 
 
 def pass_at_k(passes: ArrayLike, answers: ArrayLike, k: int) -> Floats:

@@ -429,6 +429,11 @@ def orders_used(rows: Sequence[ComparisonRow], orders: Orders) -> Orders:
     return {name: order for name, order in orders.items() if name in later}
 
 
+def tests_in_order(rows: Sequence[ComparisonRow], orders: Orders) -> int:
+    """Number of rows that are tested after another one, and so take over its level."""
+    return len(rows) - _after(rows, orders).count(None)
+
+
 def _after(rows: Sequence[ComparisonRow], orders: Orders) -> list[int | None]:
     """For each row, the place of the row that is tested before it."""
     places = {(row.pair, row.dataset, row.metric, row.tag, row.statistic): at for at, row in enumerate(rows)}

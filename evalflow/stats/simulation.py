@@ -1,0 +1,260 @@
+"""Simulated runs: how wide the interval of a run of n cases is, and how often two such runs are told apart.
+
+A simulated run draws its cases, or whole clusters, with replacement from those of a `Population`: a pilot's, or made up
+by `guessed`. It asks the functions that reports and comparisons use, so that a plan follows their methods.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from evalflow.lazy import np
+from evalflow.stats.arrays import Floats, Ints
+from evalflow.stats.intervals import Moments, intervals, mean_error, moments, stacked
+from evalflow.stats.paired import paired_difference
+from evalflow.stats.quantiles import quantile
+from evalflow.stats.variance import variance_df
+
+RUNS = 400
+"""Simulated runs at each number of cases that is tried."""
+MANY = 1_000
+"""Clusters from which on large-sample formulas are as good as a simulation."""
+_FLIPS = 999
+_SIMILAR = 100  # cases or clusters above which sign flips give the p-value of the t-test
+_TRIES = 4
+_CLOSE = 0.01
+_SEED = 20
+_MIDDLE = 0.5
+_GUESSED = 4_000
+_STEP = 1.25
+
+
+@dataclass(frozen=True, slots=True)
+class Population:
+    """The cases that simulated runs draw from: a number each, and the cluster's number, None if each stands alone.
+
+    `bounded` scores lie between 0 and 1. Numbers that are differences of two runs have the first run's scores as
+    `base`.
+    """
+
+    values: Floats
+    clusters: Ints | None = None
+    bounded: bool = True
+    base: Floats | None = None
+
+    @property
+    def binary(self) -> bool:
+        """Whether every number is exactly 0 or 1."""
+        return bool(np.isin(self.values, (0.0, 1.0)).all())
+
+    @property
+    def variance(self) -> float:
+        """The variance of one case, times what clusters multiply it by: n times the squared standard error."""
+        return self.values.size * mean_error(self.values, self.clusters)[0] ** 2
+
+    @property
+    def units(self) -> int:
+        """Number of cases or clusters."""
+        return self.values.size if self.clusters is None else int(self.clusters.max()) + 1
+
+    def scaled(self, variance: float) -> Population:
+        """The same cases with this variance, about the same mean."""
+        factor = math.sqrt(variance / self.variance)
+        return self if abs(factor - 1) < _CLOSE / 10 else self.stretched(factor)
+
+    def stretched(self, factor: float) -> Population:
+        """The same cases, with distances to the mean times a factor."""
+        mean = self.values.mean()
+        return Population(mean + (self.values - mean) * factor, self.clusters, self.bounded, self.base)
+
+    def drawer(self) -> Callable[[np.random.Generator, int, Floats | None], tuple[Ints, Ints | None]]:
+        """A function that draws the places of n cases, and the number of each one's cluster; optionally weighted."""
+        if self.clusters is None:
+            return lambda rng, n, weights: (rng.choice(self.values.size, n, p=weights), None)
+        order = np.argsort(self.clusters, kind="stable")
+        sizes = np.bincount(self.clusters)
+        starts = np.cumsum(sizes) - sizes
+
+        def draw(rng: np.random.Generator, n: int, weights: Floats | None) -> tuple[Ints, Ints | None]:
+            picked = np.zeros(0, dtype=np.int64)
+            while sizes[picked].sum() < n:
+                more: Any = rng.choice(sizes.size, math.ceil(1.2 * n / sizes.mean()) + 2, p=weights)
+                picked = np.append(picked, more)
+            ends = np.cumsum(sizes[picked])
+            picked = picked[: int(np.searchsorted(ends, n)) + 1]
+            own = np.repeat(np.arange(picked.size), sizes[picked])
+            within = np.arange(own.size) - (ends[: picked.size] - sizes[picked])[own]
+            return order[starts[picked][own] + within][:n], own[:n]
+
+        return draw
+
+
+def guessed(
+    kind: Literal["graded", "normal", "pass", "flips"], mean: float, sd: float, size: float = 1.0, icc: float = 0.0
+) -> Population:
+    """Cases of a stated mean and standard deviation: of a beta or a normal distribution, pass or fail, or differences.
+
+    `flips` are differences of pass and fail with a mean of 0.
+
+    Cases in groups of about this `size` take over what their group has drawn, each with probability sqrt(icc), so that
+    they correlate by `icc`.
+    """
+    from scipy.special import betaincinv, ndtri  # pyright: ignore[reportMissingTypeStubs]
+
+    rng, groups = np.random.default_rng(_SEED), None
+    at = (np.arange(_GUESSED) + _MIDDLE) / _GUESSED
+    if size > 1 and icc > 0:
+        sizes = np.diff(np.floor(np.arange(_GUESSED / size + 1) * size)).astype(np.int64)
+        groups = np.repeat(np.arange(sizes.size), sizes)
+        shared = rng.permutation((np.arange(sizes.size) + _MIDDLE) / sizes.size)[groups]
+        own = rng.permutation((np.arange(groups.size) + _MIDDLE) / groups.size)
+        at = np.where(rng.random(groups.size) < math.sqrt(icc), shared, own)
+    if kind == "pass":
+        return Population((at < mean).astype(np.float64), groups)
+    if kind == "graded":
+        weight = mean * (1 - mean) / sd**2 - 1
+        values = betaincinv(mean * weight, (1 - mean) * weight, at)
+    elif kind == "flips":
+        values = (at > 1 - sd**2 / 2).astype(np.float64) - (at < sd**2 / 2)
+    else:
+        values = mean + sd * ndtri(at)
+    effect = 1 if groups is None else max(1.0, 1 + (size - 1) * icc)
+    return Population(values, groups).scaled(sd**2 * effect)
+
+
+def unrelated(population: Population) -> Population:
+    """Differences of two runs whose scores of a case are unrelated: to a case of another cluster."""
+    clusters = np.arange(population.values.size) if population.clusters is None else population.clusters
+    order, sizes = np.argsort(clusters, kind="stable"), np.bincount(clusters)
+    starts, rng = np.cumsum(sizes) - sizes, np.random.default_rng(_SEED)
+    base, values, numbers = list[Floats](), list[Floats](), list[Ints]()
+    for copy in range(math.ceil(MANY / population.values.size)):
+        partner = rng.permutation(sizes.size)[clusters]
+        other = order[starts[partner] + rng.integers(0, sizes[partner])]
+        base.append(population.values)
+        values.append(population.values[other] - population.values)
+        numbers.append(clusters + copy * sizes.size)
+    groups = None if population.clusters is None else np.concatenate(numbers)
+    return Population(np.concatenate(values), groups, population.bounded, np.concatenate(base))
+
+
+def typical_width(population: Population, n: int) -> float:
+    """The width of the interval of n cases with the population's mean and variance; NaN if there is none.
+
+    Of clusters it is the median width of simulated runs.
+    """
+    if population.clusters is not None:
+        return float(np.nanmedian(widths(population, n, runs=RUNS // 4)))
+    own = moments(population.values, bounded=population.bounded)
+    size = np.array([float(n)])
+    return float(np.diff(_ends(own._replace(n=size, clusters=size), bounded=population.bounded))[0, 0])
+
+
+def widths(population: Population, n: int, *, unknown: bool = False, runs: int = RUNS) -> Floats:
+    """The widths of the intervals of simulated runs of n cases, NaN for a run without an interval.
+
+    `unknown`: the population is a sample itself, and each run comes from another one that the sample allows for: by the
+    distribution of its variance (`variance_df`), or of its shares (Jeffreys' posterior, over clusters).
+    """
+    rng, draw = np.random.default_rng(_SEED), population.drawer()
+    binary, mean = population.binary, float(population.values.mean())
+    shapes = np.ones(population.units)
+    values = population.values
+    if unknown and binary:
+        values, draw, shapes = _with_ends(population)
+    df = variance_df(population.values, population.clusters) if unknown and not binary else math.inf
+    rows: list[Moments] = []
+    for _ in range(runs):
+        places, clusters = draw(rng, n, rng.dirichlet(shapes) if unknown and binary else None)
+        scores = values[places]
+        if df < math.inf:
+            scores = mean + (scores - mean) * math.sqrt(df / rng.chisquare(df))
+        rows.append(moments(scores, clusters, bounded=population.bounded))
+    low, high = _ends(stacked(rows), bounded=population.bounded).T
+    return high - low
+
+
+def _ends(rows: Moments, *, bounded: bool) -> Floats:
+    found = intervals(rows, bounded=bounded)
+    return np.stack([found.low, found.high], axis=1)
+
+
+def _with_ends(population: Population) -> tuple[Floats, Callable[..., tuple[Ints, Ints | None]], Floats]:
+    """The population with half a case or cluster more that passes, and half a one that fails."""
+    values, clusters = np.append(population.values, [0.0, 1.0]), None
+    if population.clusters is not None:
+        size = max(1, round(population.values.size / population.units))
+        values = np.concatenate([population.values, np.zeros(size), np.ones(size)])
+        more = np.repeat(np.arange(2), size) + population.units
+        clusters = np.concatenate([population.clusters, more])
+    whole = Population(values, clusters, population.bounded)
+    return values, whole.drawer(), np.append(np.ones(population.units), [0.5, 0.5])
+
+
+Pairs = Callable[["np.random.Generator", int], tuple[Floats, Floats, "Ints | None"]]
+"""Draws n cases: their scores in two runs, and the number of each one's cluster."""
+
+
+def shifted(population: Population, difference: float) -> Pairs:
+    """Pairs by the differences of a population, which are moved so that their mean is this difference."""
+    draw = population.drawer()
+    base = np.full(population.values.size, _MIDDLE) if population.base is None else population.base
+    other = base + population.values - population.values.mean() + difference
+
+    def pairs(rng: np.random.Generator, n: int) -> tuple[Floats, Floats, Ints | None]:
+        places, clusters = draw(rng, n, None)
+        return base[places], other[places], clusters
+
+    return pairs
+
+
+def flipping(worse: float, better: float) -> Pairs:
+    """Pairs that pass or fail; these shares pass in the first run alone, and in the second alone."""
+    shares = np.cumsum([worse, better])
+
+    def pairs(rng: np.random.Generator, n: int) -> tuple[Floats, Floats, Ints | None]:
+        drawn = np.searchsorted(shares, rng.random(n), side="right")
+        return (drawn != 1).astype(np.float64), (drawn != 0).astype(np.float64), None
+
+    return pairs
+
+
+def power(pairs: Pairs, n: int, alpha: float, *, bounded: bool, seed: int = 0) -> float:
+    """How often a comparison of n such cases at this level finds that the second run's mean is higher."""
+    rng, found = np.random.default_rng([_SEED, seed]), 0
+    for _ in range(RUNS):
+        a, b, clusters = pairs(rng, n)
+        few = (n if clusters is None else clusters[-1]) <= _SIMILAR
+        draws = max(_FLIPS, math.ceil(20 / alpha)) if few else 0
+        row = paired_difference(a, b, clusters, bounded=bounded, draws=draws)
+        found += row.p_value is not None and row.p_value < alpha and (row.low is None or row.low > 0)
+    return found / RUNS
+
+
+def fewest(enough: Callable[[int], bool], start: int) -> int:
+    """The smallest number from 2 on that is enough, assuming that every larger one is too; `start` is a guess."""
+    low = high = max(2, start)
+    while not enough(high):
+        low, high = high, math.ceil(high * _STEP) + 1
+    while low > 2 and enough(low):
+        high, low = low, max(2, int(low / _STEP))
+    return bisect_left(range(high + 1), True, lo=low, key=enough)
+
+
+def solved(power_at: Callable[[float, int], float], start: float, wanted: float, alpha: float) -> float:
+    """The effect, in units of `start`, at which the power is the wanted one; each try gets a number as its seed.
+
+    The normal quantile of the power is taken to be a line through that of alpha / 2 for no effect, which holds near the
+    solution; the mean of the later tries.
+    """
+    at, found = start, list[float]()
+    for trial in range(_TRIES):
+        reached = min(max(power_at(at, trial), 0.5 / RUNS), 1 - 0.5 / RUNS)
+        now, target = (quantile(p) + quantile(1 - alpha / 2) for p in (reached, wanted))
+        at *= min(max(target / max(now, _CLOSE), 0.5), 2.0)
+        found.append(at)
+    return float(np.mean(found[1:]))
