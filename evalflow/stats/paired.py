@@ -225,7 +225,7 @@ def _random_sums(units: Floats, seed: int, draws: int) -> Any:
 def _p_value(sums: Floats, mean: float, error: float | None, df: float, seed: int, draws: int) -> tuple[float, str]:
     """The p-value, and the suffix of the method's name if sign flips were used."""
     if error is None:
-        return sign_flip_test(sums, seed, draws), ""
+        return sign_flip_test(sums, seed, draws or DRAWS), ""
     p = t_test(mean, error, df)
     if not draws or np.count_nonzero(sums) > MANY_UNITS:
         return p, ""

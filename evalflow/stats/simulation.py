@@ -10,7 +10,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from evalflow.lazy import np
 from evalflow.stats.arrays import Floats, Ints
@@ -74,7 +74,7 @@ class Population:
     def drawer(self) -> Callable[[np.random.Generator, int, Floats | None], tuple[Ints, Ints | None]]:
         """A function that draws the places of n cases, and the number of each one's cluster; optionally weighted."""
         if self.clusters is None:
-            return lambda rng, n, weights: (rng.choice(self.values.size, n, p=weights), None)
+            return lambda rng, n, weights: (_picked(rng, self.values.size, n, weights), None)
         order = np.argsort(self.clusters, kind="stable")
         sizes = np.bincount(self.clusters)
         starts = np.cumsum(sizes) - sizes
@@ -82,7 +82,7 @@ class Population:
         def draw(rng: np.random.Generator, n: int, weights: Floats | None) -> tuple[Ints, Ints | None]:
             picked = np.zeros(0, dtype=np.int64)
             while sizes[picked].sum() < n:
-                more: Any = rng.choice(sizes.size, math.ceil(1.2 * n / sizes.mean()) + 2, p=weights)
+                more = _picked(rng, sizes.size, math.ceil(1.2 * n / sizes.mean()) + 2, weights)
                 picked = np.append(picked, more)
             ends = np.cumsum(sizes[picked])
             picked = picked[: int(np.searchsorted(ends, n)) + 1]
@@ -91,6 +91,13 @@ class Population:
             return order[starts[picked][own] + within][:n], own[:n]
 
         return draw
+
+
+def _picked(rng: np.random.Generator, size: int, n: int, weights: Floats | None) -> Ints:
+    """The places of n of so many, drawn with replacement."""
+    if weights is None:
+        return rng.integers(0, size, n, dtype=np.int64)
+    return np.minimum(np.searchsorted(np.cumsum(weights), rng.random(n)), size - 1).astype(np.int64)
 
 
 def guessed(
