@@ -10,9 +10,10 @@ The method of each row (`intervals`) is the first that applies:
     scores between fixed ends                      plus_two_t: t with a pseudo-case at each end
     others                                         t
 
-A pseudo-case scores 0 and another 1; a pseudo-cluster has as many cases as clustering makes count as one. They stand
-for outcomes that a small sample misses, such as the rare bad answer where nearly all are perfect, and their weight
-fades as cases are added. (The idea of Agresti & Coull 1998, The American Statistician 52:119, for scores between the
+A pseudo-case scores 0 and another 1; a pseudo-cluster has as many cases as clustering makes count as one, which is a
+whole cluster as far as the data do not show otherwise (`pseudo_size`). They stand for outcomes that a small sample
+misses, such as the rare bad answer, or the rare bad cluster, where nearly all are perfect; their weight fades as cases
+are added. (The idea of Agresti & Coull 1998, The American Statistician 52:119, for scores between the
 ends.) The errors of both ends are measured in bench/coverage, from two cases or clusters on.
 
 Where the data show no variation (one case, one cluster, equal scores without fixed ends) there is no interval, and the
@@ -22,7 +23,6 @@ name is a caveat: few cases, few clusters, clusters of very unequal size, or the
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -121,23 +121,25 @@ def cluster_spread(scores: Floats, clusters: ArrayLike | None, *, bounded: bool)
     codes = cluster_codes(clusters)
     sums, sizes = np.bincount(codes, scores).astype(np.float64), np.bincount(codes).astype(np.float64)
     mean = float(scores.mean())
-    error, df = cr2(sums - mean * sizes, sizes)
+    residuals = sums - mean * sizes
+    error, df = cr2(residuals, sizes)
     if not bounded:
         return float(sizes.size), error, mean, error, df
-    added = _pseudo_size(scores, error, float(sizes.mean()))
+    added = pseudo_size(residuals, sizes, float(scores.size * scores.var()))
     sums, sizes = np.append(sums, [0, added]), np.append(sizes, [added, added])
     centre = float(sums.sum() / sizes.sum())
     return float(sizes.size - 2), error, centre, *cr2(sums - centre * sizes, sizes)
 
 
-def _pseudo_size(scores: Floats, error: float, size: float) -> float:
-    """Cases in a pseudo-cluster: as many as count as one by the design effect, from 1 to an average cluster's `size`.
+def pseudo_size(sums: Floats, sizes: Floats, squares: float) -> float:
+    """Cases in a pseudo-cluster: as many as count as one by the design effect, if one more cluster were all bad.
 
-    Scores that only pass or fail tell less of it, since few clusters fail: theirs is halfway to `size`, on a log scale.
+    That cluster has the size in which the average case is. While the scores hardly vary, nothing shows how strongly the
+    cases of a cluster correlate, and a pseudo-cluster is as large as it; the more they vary, the more the data decide.
+    `sums` are of residuals by cluster, `squares` is the sum of the cases' squared residuals.
     """
-    alone = float(scores.var(ddof=1)) / scores.size if scores.size > 1 else 0.0
-    effect = min(max(error**2 / alone, 1.0), size) if alone and not math.isnan(error) else size
-    return math.sqrt(effect * size) if np.isin(scores, (0.0, 1.0)).all() else effect
+    whole = float((sizes**2).sum() / sizes.sum())
+    return min(max((float((sums**2).sum()) + whole**2) / (squares + whole), 1.0), whole)
 
 
 def moments(scores: ArrayLike, clusters: ArrayLike | None = None, *, bounded: bool = False) -> Moments:

@@ -99,10 +99,13 @@ def test_clusters_widen_the_interval():
 
 
 def test_clusters_of_scores_with_fixed_ends_have_a_cluster_more_at_each_end():
-    # Single cases that alternate: clustering makes no case count less, so that each pseudo-cluster has one case.
+    # Cases that alternate: their squares sum to 0.6, those of their clusters to 0. One more cluster of two bad cases
+    # would make (0 + 2 * 2) / (0.6 + 2) cases count as one.
     scores, clusters = [0.2, 0.8, 0.4, 0.6, 0.3, 0.7, 0.1, 0.9], [0, 0, 1, 1, 2, 2, 3, 3]
-    found, padded = interval(scores, clusters, bounded=True), interval([*scores, 0, 1], [*clusters, 4, 5])
-    assert (found.low, found.high) == pytest.approx((padded.low, padded.high), abs=1e-9)
+    found, size = interval(scores, clusters, bounded=True), 4 / 2.6
+    error, df = cr2(np.array([0, 0, 0, 0, -size / 2, size / 2]), np.array([2, 2, 2, 2, size, size]))
+    half = stats.t.ppf(0.975, df) * error
+    assert (found.low, found.high) == pytest.approx((0.5 - half, 0.5 + half), abs=1e-9)
     # Clusters of equal scores: all their cases count as one, and so do those of a pseudo-cluster.
     scores, clusters = [0.2] * 3 + [0.9] * 3 + [0.5] * 3, [0] * 3 + [1] * 3 + [2] * 3
     found, padded = (
@@ -112,6 +115,20 @@ def test_clusters_of_scores_with_fixed_ends_have_a_cluster_more_at_each_end():
     assert (found.low, found.high) == pytest.approx((max(0, padded.low or 0), min(1, padded.high or 1)), abs=1e-9)
     found = interval(CLUSTERED, CLUSTERS, bounded=True)
     assert (found.std_error, found.method) == (mean_error(CLUSTERED, CLUSTERS)[0], "plus_two_cr2_t")
+
+
+@pytest.mark.parametrize("bad", [0.05, 0.2])
+@pytest.mark.parametrize("groups", [10, 20, 50, 100])
+def test_a_gate_rarely_passes_where_groups_go_bad_as_wholes(groups: int, bad: float):
+    """Exact: the number of bad groups is binomial; their cases score 0.1, all others 0.95 or 1."""
+    clusters, good = np.repeat(np.arange(groups), 5), np.tile([0.95, 1, 1, 1, 1], groups)
+    truth, passing = (1 - bad) * 0.99 + bad * 0.1, 0.0
+    for k, chance in enumerate(stats.binom.pmf(range(groups + 1), groups, bad)):
+        if chance > 1e-7:
+            found = interval(np.where(clusters < k, 0.1, good), clusters, bounded=True)
+            assert found.low is not None
+            passing += chance * (found.low > truth)
+    assert passing <= 0.05
 
 
 def test_ten_clusters_are_not_few():
