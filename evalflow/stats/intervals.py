@@ -11,7 +11,7 @@ The method of each row (`intervals`) is the first that applies:
     others                                         t
 
 A pseudo-case scores 0 and another 1; a pseudo-cluster has as many cases as clustering makes count as one, which is a
-whole cluster as far as the data do not show otherwise (`pseudo_size`). They stand for outcomes that a small sample
+whole cluster as far as the data do not show otherwise (`pseudo_cluster_size`). They stand for outcomes that a small sample
 misses, such as the rare bad answer, or the rare bad cluster, where nearly all are perfect; their weight fades as cases
 are added. (The idea of Agresti & Coull 1998, The American Statistician 52:119, for scores between the
 ends.) The errors of both ends are measured in bench/coverage, from two cases or clusters on.
@@ -125,13 +125,13 @@ def cluster_spread(scores: Floats, clusters: ArrayLike | None, *, bounded: bool)
     error, df = cr2(residuals, sizes)
     if not bounded:
         return float(sizes.size), error, mean, error, df
-    added = pseudo_size(residuals, sizes, float(scores.size * scores.var()))
+    added = pseudo_cluster_size(residuals, sizes, float(scores.size * scores.var()))
     sums, sizes = np.append(sums, [0, added]), np.append(sizes, [added, added])
     centre = float(sums.sum() / sizes.sum())
     return float(sizes.size - 2), error, centre, *cr2(sums - centre * sizes, sizes)
 
 
-def pseudo_size(sums: Floats, sizes: Floats, squares: float) -> float:
+def pseudo_cluster_size(sums: Floats, sizes: Floats, squares: float) -> float:
     """Cases in a pseudo-cluster: as many as count as one by the design effect, if one more cluster were all bad.
 
     That cluster has the size in which the average case is. While the scores hardly vary, nothing shows how strongly the

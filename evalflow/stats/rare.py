@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from evalflow.lazy import np
 from evalflow.stats.arrays import UPPER, ArrayLike, Floats, cluster_codes
-from evalflow.stats.intervals import pseudo_size
+from evalflow.stats.intervals import pseudo_cluster_size
 from evalflow.stats.quantiles import quantile
 
 WEIGHT = 0.9  # keeps false passes of a margin at most 3.5 %; see bench/margins
@@ -40,14 +40,14 @@ NO_RARE_CHANGES = RareChanges()
 def rare_changes(d: Floats, clusters: ArrayLike | None = None) -> RareChanges:
     """The size of rare changes of these differences, which lie in -1..1; of clusters, that of a cluster's sum.
 
-    A cluster is taken to change as a whole as far as the data do not show otherwise (`pseudo_size`).
+    A cluster is taken to change as a whole as far as the data do not show otherwise (`pseudo_cluster_size`).
     """
     off = d - d.mean()
     size, sums = 1.0, off
     if clusters is not None:
         codes = cluster_codes(clusters)
         sums = np.bincount(codes, off).astype(np.float64)
-        size = pseudo_size(sums, np.bincount(codes).astype(np.float64), float((off**2).sum()))
+        size = pseudo_cluster_size(sums, np.bincount(codes).astype(np.float64), float((off**2).sum()))
     below = size**2 + float((sums**2).sum())
     drops, rises = (size**3 + float((np.maximum(side, 0) ** 3).sum()) for side in (-sums, sums))
     scale = WEIGHT / below / (d.size + 2 * size)

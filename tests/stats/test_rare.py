@@ -11,7 +11,7 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalflow.stats.intervals import pseudo_size, t_interval
+from evalflow.stats.intervals import pseudo_cluster_size, t_interval
 from evalflow.stats.paired import (
     Difference,
     cases_needed_at_margin,
@@ -129,9 +129,9 @@ def test_as_many_cases_decide_as_it_says():
 
 def test_a_pseudo_cluster_is_whole_until_the_scores_vary():
     sizes = np.full(20, 5.0)
-    assert pseudo_size(np.zeros(20), sizes, 0.0) == 5
-    assert pseudo_size(np.full(20, 1.0), sizes, 20.0) == pytest.approx(
+    assert pseudo_cluster_size(np.zeros(20), sizes, 0.0) == 5
+    assert pseudo_cluster_size(np.full(20, 1.0), sizes, 20.0) == pytest.approx(
         45 / 25
     )  # the cases vary, the clusters do not go
-    assert pseudo_size(np.full(20, 5.0), sizes, 100.0) == 5
-    assert pseudo_size(np.zeros(2), np.array([9.0, 1.0]), 0.0) == pytest.approx(82 / 10)
+    assert pseudo_cluster_size(np.full(20, 5.0), sizes, 100.0) == 5
+    assert pseudo_cluster_size(np.zeros(2), np.array([9.0, 1.0]), 0.0) == pytest.approx(82 / 10)
