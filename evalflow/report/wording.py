@@ -39,6 +39,8 @@ _METHODS = {
     "newcombe_fisher": "Newcombe and Fisher, unpaired",
     "welch_t": "Welch's t, unpaired",
     "unpaired_cr2_t": "t, unpaired and clustered",
+    "welch_t_rare": "Welch's t with rare changes, unpaired",
+    "unpaired_cr2_t_rare": "t with rare changes, unpaired and clustered",
     "unpaired_bootstrap_t": "bootstrap and t, unpaired",
     "unpaired_cluster_bootstrap_t": "bootstrap and t, unpaired and clustered",
     "paired_t": "paired t",

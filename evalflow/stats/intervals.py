@@ -11,9 +11,9 @@ The method of each row (`intervals`) is the first that applies:
     others                                         t
 
 A pseudo-case scores 0 and another 1; a pseudo-cluster has as many cases as clustering makes count as one, which is a
-whole cluster as far as the data do not show otherwise (`pseudo_cluster_size`). They stand for outcomes that a small sample
-misses, such as the rare bad answer, or the rare bad cluster, where nearly all are perfect; their weight fades as cases
-are added. (The idea of Agresti & Coull 1998, The American Statistician 52:119, for scores between the
+whole cluster as far as the data do not show otherwise (`pseudo_cluster_size`). They stand for outcomes that a small
+sample misses, such as the rare bad answer, or the rare bad cluster, where nearly all are perfect; their weight fades as
+cases are added. (The idea of Agresti & Coull 1998, The American Statistician 52:119, for scores between the
 ends.) The errors of both ends are measured in bench/coverage, from two cases or clusters on.
 
 Where the data show no variation (one case, one cluster, equal scores without fixed ends) there is no interval, and the

@@ -1,4 +1,4 @@
-"""The interval of a mean difference of scores in 0..1, if rare large changes may be missing from the sample.
+"""The interval of a mean difference of scores in 0..1, if rare large changes may be missing from a sample.
 
 Two collapsed answers of 200 are a drop of one point, but the sample that happens to hold none of them shows neither the
 drop nor its variance: the t interval is then too short towards it. Here a hypothesised difference brings the variance
@@ -37,10 +37,11 @@ class RareChanges(NamedTuple):
 NO_RARE_CHANGES = RareChanges()
 
 
-def rare_changes(d: Floats, clusters: ArrayLike | None = None) -> RareChanges:
-    """The size of rare changes of these differences, which lie in -1..1; of clusters, that of a cluster's sum.
+def rare_changes(d: Floats, clusters: ArrayLike | None = None, room: tuple[float, float] = (1.0, 1.0)) -> RareChanges:
+    """The rare changes of these differences; of clusters, those of a cluster's sum.
 
-    A cluster is taken to change as a whole as far as the data do not show otherwise (`pseudo_cluster_size`).
+    A cluster is taken to change as a whole as far as the data do not show otherwise (`pseudo_cluster_size`). `room` is
+    how far a case can change, down and up.
     """
     off = d - d.mean()
     size, sums = 1.0, off
@@ -48,10 +49,25 @@ def rare_changes(d: Floats, clusters: ArrayLike | None = None) -> RareChanges:
         codes = cluster_codes(clusters)
         sums = np.bincount(codes, off).astype(np.float64)
         size = pseudo_cluster_size(sums, np.bincount(codes).astype(np.float64), float((off**2).sum()))
-    below = size**2 + float((sums**2).sum())
-    drops, rises = (size**3 + float((np.maximum(side, 0) ** 3).sum()) for side in (-sums, sums))
-    scale = WEIGHT / below / (d.size + 2 * size)
-    return RareChanges(drops * scale, rises * scale)
+    squares, scale = float((sums**2).sum()), WEIGHT / (d.size + 2 * size)
+    down, up = (
+        scale * ((size * most) ** 3 + float((np.maximum(side, 0) ** 3).sum())) / ((size * most) ** 2 + squares)
+        if most or squares
+        else 0.0
+        for side, most in zip((-sums, sums), room, strict=True)
+    )
+    return RareChanges(down, up)
+
+
+def rare_changes_of_two(
+    a: Floats, b: Floats, clusters_a: ArrayLike | None = None, clusters_b: ArrayLike | None = None
+) -> RareChanges:
+    """Those of B minus A on different cases, of scores in 0..1: the larger of both runs'; rises of A count as down."""
+    of_a, of_b = (
+        rare_changes(side, clusters, (float(side.mean()), 1 - float(side.mean())))
+        for side, clusters in ((a, clusters_a), (b, clusters_b))
+    )
+    return RareChanges(max(of_b.down, of_a.up), max(of_b.up, of_a.down))
 
 
 def rare_interval(mean: float, error: float, df: float, rare: RareChanges) -> tuple[float, float]:

@@ -11,17 +11,24 @@ from evalflow.stats.classification import Of, Ratio
 from evalflow.stats.intervals import UNEVEN, cr2, mean_error, t_interval, wilson
 from evalflow.stats.paired import Difference, t_test
 from evalflow.stats.paired_figures import PairedClusters, resampled_difference, undefined
+from evalflow.stats.rare import NO_RARE_CHANGES, rare_changes_of_two, rare_interval
 
 # Probabilities that differ by less than this share are equal but for rounding.
 _TIE = 1e-7
 
 
 def unpaired_difference(
-    a: ArrayLike, b: ArrayLike, clusters_a: ArrayLike | None = None, clusters_b: ArrayLike | None = None
+    a: ArrayLike,
+    b: ArrayLike,
+    clusters_a: ArrayLike | None = None,
+    clusters_b: ArrayLike | None = None,
+    *,
+    bounded: bool = False,
 ) -> Difference:
     """Compare the scores of two samples of cases, by this module's rules; `n` counts the cases of both.
 
-    Clusters are None where each case stands alone and no case is in both runs; both sides use the same names.
+    Clusters are None where each case stands alone and no case is in both runs; both sides use the same names. If scores
+    lie in 0..1 (`bounded`), the interval allows for rare large changes (`rare_interval`).
     """
     x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     n = x.size + y.size
@@ -32,7 +39,7 @@ def unpaired_difference(
     error, df, fewest, groups = _spread(x, y, names)
     value_a, value_b = float(x.mean()), float(y.mean())
     difference = value_b - value_a
-    sizes = f": {x.size:,} against {y.size:,} cases"
+    sizes, rare = f": {x.size:,} against {y.size:,} cases", NO_RARE_CHANGES
     if groups == n and bool(np.isin(x, (0.0, 1.0)).all() and np.isin(y, (0.0, 1.0)).all()):
         passed, totals = (int(x.sum()), int(y.sum())), (x.size, y.size)
         low, high = newcombe_unpaired(*passed, *totals)
@@ -42,13 +49,17 @@ def unpaired_difference(
         return Difference(n, groups, value_a, value_b, difference, method=f"none: {why}")
     else:
         low, high = (float(end) for end in t_interval(difference, error, df))
-        p, method = t_test(difference, error, df), f"welch_t{sizes}"
+        if bounded:
+            rare = rare_changes_of_two(x, y, clusters_a, clusters_b)
+            low, high = rare_interval(difference, error, df, rare)
+        p, kind = t_test(difference, error, df), "_rare" if bounded else ""
+        method = f"welch_t{kind}{sizes}"
         if groups < n:
             few = small_sample_note(fewest, clustered=True)
             few = few and f"{few} in one"
             few = few or (UNEVEN if df < (fewest - 1) / 2 else "")
-            method = f"unpaired_cr2_t{sizes}{', ' if few else ''}{few}"
-    return Difference(n, groups, value_a, value_b, difference, error, df, low, high, p, method)
+            method = f"unpaired_cr2_t{kind}{sizes}{', ' if few else ''}{few}"
+    return Difference(n, groups, value_a, value_b, difference, error, df, low, high, p, method, rare=rare)
 
 
 def newcombe_unpaired(k_a: int, k_b: int, n_a: int, n_b: int) -> tuple[float, float]:

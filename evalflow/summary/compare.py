@@ -402,7 +402,7 @@ class _Comparing:
         clusters = [side["cluster"].to_numpy() for side in sides]
         if self.paired:
             return paired_difference(a, b, clusters[0], self.seed, bounded=bounded)
-        return unpaired_difference(a, b, *clusters)
+        return unpaired_difference(a, b, *clusters, bounded=bounded)
 
 
 def _same(one: Difference, other: Difference) -> bool:

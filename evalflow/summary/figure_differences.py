@@ -174,7 +174,7 @@ class _Design:
         clusters = a["cluster"].to_numpy(), b["cluster"].to_numpy()
         if self.paired:
             return paired_difference(a["value"], b["value"], clusters[0], self.seed, bounded=True)
-        return unpaired_difference(a["value"], b["value"], *clusters)
+        return unpaired_difference(a["value"], b["value"], *clusters, bounded=True)
 
     def of_cells(self, rows: pl.DataFrame, cells: int) -> Callable[[Of | Ratio], Difference]:
         """A function that compares a figure over cells, counted once for all figures; arguments as of `_clusters`."""

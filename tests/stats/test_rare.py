@@ -19,6 +19,7 @@ from evalflow.stats.paired import (
     standard_error,
     within_margin,
 )
+from evalflow.stats.unpaired import unpaired_difference
 
 
 def collapsed(k: int, n: int = 200, drop: float = 0.8) -> Difference:
@@ -135,3 +136,33 @@ def test_a_pseudo_cluster_is_whole_until_the_scores_vary():
     )  # the cases vary, the clusters do not go
     assert pseudo_cluster_size(np.full(20, 5.0), sizes, 100.0) == 5
     assert pseudo_cluster_size(np.zeros(2), np.array([9.0, 1.0]), 0.0) == pytest.approx(82 / 10)
+
+
+@pytest.mark.parametrize("n", [50, 100, 200, 500])
+@pytest.mark.parametrize("margin", [0.02, 0.05])
+def test_two_samples_rarely_pass_a_margin_that_one_misses_by_rare_drops(n: int, margin: float):
+    """Exact: A's scores are good, and so are those of B but a binomial number of them, which are 0.1."""
+    good = np.tile([0.9, 0.92, 0.94, 0.9, 0.94], n // 5)
+    drop, passing = 0.82, 0.0
+    for k, chance in enumerate(scipy.stats.binom.pmf(range(n + 1), n, margin / drop)):
+        if chance > 1e-7:
+            bad = good.copy()
+            bad[:k] = 0.1
+            found = unpaired_difference(good, bad, bounded=True)
+            assert found.low is not None
+            passing += chance * (found.low >= -margin)
+    assert passing <= 0.035
+
+
+@given(st.lists(SCORES, min_size=2, max_size=30), st.lists(SCORES, min_size=2, max_size=30), st.floats(0.001, 0.5))
+def test_two_samples_agree_with_welch_about_zero_and_with_their_p_value(a: list[float], b: list[float], margin: float):
+    found, plain = unpaired_difference(a, b, bounded=True), unpaired_difference(a, b)
+    if not any(found.rare) or found.low is None or found.high is None or plain.low is None or plain.high is None:
+        return
+    assert (found.low > 0, found.high < 0) == (plain.low > 0, plain.high < 0)
+    tested = within_margin(found, margin)
+    assert tested is not None
+    if abs(found.low + margin) > 1e-9:
+        assert (found.low > -margin) == (tested.p_not_inferior < 0.025)
+    back = unpaired_difference(b, a, bounded=True)
+    assert (found.low, found.high) == pytest.approx((-(back.high or 0), -(back.low or 0)))

@@ -38,7 +38,7 @@ def test_a_group_that_both_runs_have_is_one_cluster(record: Make, compared: Call
     a = [record(i / 40, i, group=f"g{i % 12}") for i in range(36)]
     b = [record(i / 50, i, group=f"g{i % 12}") for i in range(50, 98)]
     [row], common = compared(a, b)
-    assert (row.found.clusters, row.found.method, common) == (12, "unpaired_cr2_t: 36 against 48 cases", 0)
+    assert (row.found.clusters, row.found.method, common) == (12, "unpaired_cr2_t_rare: 36 against 48 cases", 0)
 
 
 def test_datasets_of_other_names_are_compared_where_each_run_has_one(record: Make, compared: Callable[..., Any]):
@@ -105,7 +105,7 @@ def test_figures_of_classes_labels_measures_and_sureness(record: Make, figures: 
     classes = [("x", "x", 0.9)] * 20 + [("y", "x", 0.6)] * 10 + [("z", "z", 0.7)] * 20
     spec = FigureSpec("classification", confidence=True)
     found = figures(said(record, classes), said(record, classes[:45], 100), spec, by_class=True)
-    assert found[None, "brier"].found.method == "welch_t: 50 against 45 cases"
+    assert found[None, "brier"].found.method == "welch_t_rare: 50 against 45 cases"
     assert found[None, "ece"].found.method == "unpaired_bootstrap_t: 50 against 45 cases"
     assert not found[None, "ece"].higher_is_better
     assert found[None, "recall[x]"].found.method == "newcombe_fisher: 20 against 20 cases"
