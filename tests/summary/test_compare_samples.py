@@ -118,5 +118,5 @@ def test_figures_of_classes_labels_measures_and_sureness(record: Make, figures: 
         [record(0.5, i + first, value={"mrr": 1 / (1 + i % k)}) for i in range(40)] for first, k in ((0, 4), (100, 2))
     ]
     found = figures(*measured, FigureSpec("retrieval", measures=("mrr",)))
-    assert found[None, "mrr"].found.method == "welch_t: 40 against 40 cases"
+    assert found[None, "mrr"].found.method == "welch_t_rare: 40 against 40 cases"
     assert found[None, "mrr"].found.difference > 0
