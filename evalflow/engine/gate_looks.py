@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -42,7 +43,10 @@ class GateLooks(Looks["_GateCourse"]):
 
 
 class _GateCourse(Course):
-    """The looks at one gate on one dataset; the decision stays once it is made."""
+    """The looks at one gate on one dataset; the decision stays once it is made.
+
+    Cells in state error count at either end of the scale: what is decided then holds whatever they turn out to be.
+    """
 
     def __init__(self, gate: Gate, metric: LookedMetric, cases: int, largest: int) -> None:
         super().__init__(cases, largest)
@@ -50,6 +54,8 @@ class _GateCourse(Course):
         self._metric = metric
         self._states = Counter[str]()
         self._verdict: bool | None = None
+        self._in_error = 0  # cases with a cell in error
+        self._ends: list[tuple[float, float]] = []  # of the cases of the last unit
 
     @property
     def passed(self) -> bool | None:
@@ -71,11 +77,27 @@ class _GateCourse(Course):
             return None
         own = cells.get(self._metric.name, ())
         self._states.update(status for status, _ in own)
+        errors = sum(status == "error" for status, _ in own)
         scores = [score for _, score in own if score is not None]
         if self.gate.statistic != "mean":
             higher = self._metric.direction == "higher_is_better"
             scores = [float(passes(score, self._metric.threshold, higher_is_better=higher)) for score in scores]
+        if scores or errors:
+            n = len(scores) + errors
+            self._ends.append((sum(scores) / n, (sum(scores) + errors) / n))
+            self._in_error += errors > 0
         return sum(scores) / len(scores) if scores else None
+
+    def _of_unit(self) -> tuple[Sequence[float], Sequence[float]]:
+        """The numbers of the unit's cases with their errors at the lower end of the scale, and at the upper."""
+        ends, self._ends = self._ends, []
+        return [low for low, _ in ends], [high for _, high in ends]
+
+    def _open(self, low: float | None, high: float | None) -> int:
+        """The cases in error, if they alone keep an interval from deciding the gate; else 0."""
+        if self._verdict is not None or low is None or high is None:
+            return 0
+        return 0 if against_limit(self.gate.condition, low, high) is None else self._in_error
 
 
 class _AnytimeCourse(_GateCourse):
@@ -83,28 +105,40 @@ class _AnytimeCourse(_GateCourse):
         from evalflow.stats.looks import LimitTest
 
         super().__init__(gate, metric, cases, largest)
-        self._test = LimitTest(gate.condition.limit, largest=largest)
+        self._above = LimitTest(gate.condition.limit, largest=largest, only="above")
+        self._below = LimitTest(gate.condition.limit, largest=largest, only="below")
 
     def _look(self, values: Sequence[float]) -> None:
-        if not values or self._verdict is not None:
+        lows, highs = self._of_unit()
+        if not lows or self._verdict is not None:
             return
-        self._test.add(sum(values), len(values))
-        if self._test.verdict is not None:
-            self._verdict = (self._test.verdict == "above") == (self.gate.condition.operator in (">=", ">"))
+        self._above.add(sum(lows), len(lows))
+        self._below.add(sum(highs), len(highs))
+        if self._above.verdict or self._below.verdict:
+            self._verdict = bool(self._above.verdict) == (self.gate.condition.operator in (">=", ">"))
 
     def looked(self) -> Looked:
         from evalflow.stats.looks import anytime_interval
 
         found = anytime_interval(self._values, self._clusters, largest=self._largest)
         value = float(np.mean(self._values)) if self._values else None
-        return Looked(value, found.low, found.high, self.passed, f"looks at any time, {self._after()}", found.method)
+        text, is_open = f"looks at any time, {self._after()}", self._open(found.low, found.high)
+        return Looked(value, found.low, found.high, self.passed, text, found.method, is_open)
 
 
 class _PlannedCourse(_GateCourse):
     _done = 0
     _last: Looked | None = None
 
+    def __init__(self, gate: Gate, metric: LookedMetric, cases: int, largest: int) -> None:
+        super().__init__(gate, metric, cases, largest)
+        self._lows, self._highs, self._of = array("d"), array("d"), array("q")
+
     def _look(self, values: Sequence[float]) -> None:
+        lows, highs = self._of_unit()
+        self._lows.extend(lows)
+        self._highs.extend(highs)
+        self._of.extend([self._seen] * len(lows))
         looks = int(self.gate.looks or 1)
         due = looks * self._seen // self._cases
         if due > self._done and self._verdict is None and self._values:
@@ -112,10 +146,16 @@ class _PlannedCourse(_GateCourse):
 
             self._done = due
             found = planned_interval(self._values, self._clusters, look=due, looks=looks)
-            if found.low is not None and found.high is not None:
-                self._verdict = against_limit(self.gate.condition, found.low, found.high)
-            text = f"look {due} of {looks}, {self._after()}"
-            self._last = Looked(float(np.mean(self._values)), found.low, found.high, None, text, found.method)
+            low, high = found.low, found.high
+            if self._in_error:
+                clusters = self._of if self._largest > 1 else None
+                low = planned_interval(self._lows, clusters, look=due, looks=looks).low
+                high = planned_interval(self._highs, clusters, look=due, looks=looks).high
+            if low is not None and high is not None:
+                self._verdict = against_limit(self.gate.condition, low, high)
+            text, is_open = f"look {due} of {looks}, {self._after()}", self._open(found.low, found.high)
+            value = float(np.mean(self._values))
+            self._last = Looked(value, found.low, found.high, None, text, found.method, is_open)
 
     def looked(self) -> Looked:
         if self._last is None:

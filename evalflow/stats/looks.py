@@ -32,6 +32,7 @@ from evalflow.lazy import np
 from evalflow.stats.arrays import CONFIDENCE, ArrayLike, Floats, Interval, cluster_codes, cluster_sums, no_interval
 from evalflow.stats.intervals import UNEVEN, interval, mean_error
 
+Side = Literal["above", "below"]
 # Bets are equally far apart on the logit scale, so that one of them suits any effect; finer ones gain nothing.
 _SMALLEST, _LARGEST, _STEP = -8.0, 5.0, 0.25
 # Units whose capital is computed at once. In between, capital too small to matter is dropped: subnormals are slow.
@@ -49,10 +50,14 @@ class LimitTest:
     """Whether a mean lies above or below a limit in 0..1, which may be asked after every case; None while it is open.
 
     A verdict stays once it is reached, and errs with (1 - level) / 2 at most, however often asked. `largest` is the
-    size of the largest cluster that can come, fixed beforehand; 1 if cases stand alone.
+    size of the largest cluster that can come, fixed beforehand; 1 if cases stand alone. With `only`, it looks on one
+    side, and finds nothing on the other.
     """
 
-    def __init__(self, limit: float, *, level: float = CONFIDENCE, largest: float = 1.0) -> None:
+    def __init__(
+        self, limit: float, *, level: float = CONFIDENCE, largest: float = 1.0, only: Side | None = None
+    ) -> None:
+        self._sides: tuple[Side, ...] = ("above", "below") if only is None else (only,)
         self._needed, self._largest = 2 / (1 - level), largest
         limit = _inside(limit)
         bets, self._shares = _bets()
@@ -63,7 +68,7 @@ class LimitTest:
         self._of_a_case = 1 + self._by_size
         self._capital = np.ones_like(self._by_size)
         self._peak = 1.0
-        self.verdict: Literal["above", "below"] | None = None
+        self.verdict: Side | None = None
 
     @property
     def p_value(self) -> float:
@@ -80,9 +85,11 @@ class LimitTest:
         factors += self._of_a_case if size == 1 else 1 + self._by_size * size
         self._capital *= factors
         above, below = self._capital.dot(self._shares).tolist()
-        self._peak = max(self._peak, above, below)
+        capital: dict[Side, float] = {"above": above, "below": below}
+        side = max(self._sides, key=capital.__getitem__)
+        self._peak = max(self._peak, capital[side])
         if self._peak >= self._needed:
-            self.verdict = "above" if above >= below else "below"
+            self.verdict = side
 
 
 def anytime_interval(

@@ -95,6 +95,7 @@ class GateRow:
     compared: int | None = None  # number of cases compared with the baseline; None for other gates
     undefined_in: Literal["", "this run", "the baseline"] = ""  # the run with too many undefined scores; empty if none
     method: str | None = None
+    in_error: int = 0  # cases in error that keep looks from deciding
     looked: str = ""  # which look decides, and after how many cases; empty without looks
     # Number of labelled answers, or cases of both runs, that the value is about; None if nobody labelled.
     labelled: int | None = None
@@ -113,6 +114,7 @@ class Looked:
     passed: bool | None
     text: str
     method: str = ""
+    in_error: int = 0  # cases in error that keep the gate open, which the interval would decide without them
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +192,7 @@ def _rows(
             look = looked[gate, row["dataset"]]
             key = (row["dataset"], row["target"], row["metric"], row["judge"])
             outcome = GateRow(*key, look.value, look.low, look.high, look.passed, looked=look.text, method=look.method)
+            outcome = replace(outcome, in_error=look.in_error)
         if row["n_labels"] is not None and value in RAW:
             known = labelled.get(_key(row)) or labelled.get(_key(row, tag=False))  # a tag of all answers has no row
             outcome = _by_labels(gate, row, outcome, known)

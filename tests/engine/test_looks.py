@@ -164,8 +164,42 @@ def test_a_case_without_a_score_counts_as_asked_and_as_no_number(status: str) ->
     looked = looks.results()[ABOVE, "d"]
     assert looked.value == 1.0
     assert looked.text.endswith("after 60 of 60 cases")
-    # Half of the scores are undefined, which max_undefined_rate does not allow.
-    assert looked.passed is (None if status == "undefined" else True)
+    # Half of the scores are undefined, which max_undefined_rate does not allow, or in error, which could all be 0.
+    assert looked.passed is (True if status == "skipped" else None)
+    assert looked.in_error == (30 if status == "error" else 0)
+
+
+@pytest.mark.parametrize("looks", ["anytime", 4])
+@given(data=st.data())
+def test_a_decision_holds_whatever_the_cells_in_error_turn_out_to_be(looks: Any, data: st.DataObject) -> None:
+    gate = Gate("m", "mean", Condition(">=", 0.6), looks=looks)
+    cells = [data.draw(st.sampled_from([None, 1.0, 1.0, 1.0])) for _ in range(60)]
+    found = GateLooks([gate], [M])
+    for case, cell in zip(found.follow(cases(60), 3), cells, strict=True):
+        found.add("d", case.id, "m", "error" if cell is None else "scored", cell)
+    looked = found.results()[gate, "d"]
+    if looked.passed is None:
+        assert looked.in_error in (0, cells.count(None))
+        return
+    filled = GateLooks([gate], [M])
+    for case, cell in zip(filled.follow(cases(60), 3), cells, strict=True):
+        turned = data.draw(st.sampled_from([0.0, 0.5, 1.0])) if cell is None else cell
+        filled.add("d", case.id, "m", "scored", turned)
+    assert filled.results()[gate, "d"].passed is looked.passed
+
+
+def test_a_gate_is_open_while_errors_could_turn_it_and_decided_once_they_are_asked_again() -> None:
+    """Of 78 cases 70 are in error, and the others fail."""
+    data = cases(78)
+    first = GateLooks([ABOVE], [M], stops=True)
+    order = [case.id for case in shuffled(data, 0)]
+    for i, case in enumerate(first.follow(data, 0)):
+        first.add("d", case.id, "m", *(("scored", 0.0) if i % 9 == 8 else ("error", None)))  # type: ignore[arg-type]
+    looked = first.results()[ABOVE, "d"]
+    assert (looked.passed, looked.in_error, first.stopped) == (None, 70, False)
+    again = GateLooks([ABOVE], [M])
+    asked(again, data, {name: float(i % 9 != 8) for i, name in enumerate(order)})
+    assert again.results()[ABOVE, "d"].passed is True
 
 
 def test_looks_are_the_same_from_finished_scores_and_after_an_interruption() -> None:

@@ -287,6 +287,9 @@ def _undecided(gate: Gate, row: GateRow) -> str:
         return f"more scores of {row.undefined_in} are undefined than {most} allows, and so it decides nothing"
     if row.passed is not None or row.value is None:
         return ""
+    if row.in_error:
+        errors = f"{counted(row.in_error)} in error could turn it"
+        return f"{errors}: ask again with resume RUN --retry-errors, or ask more cases"
     if row.looked:
         return "more cases may decide it"
     more = "cases" if row.judged is None else "labels"
