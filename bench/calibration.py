@@ -30,8 +30,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalflow.labels.sheet import UnlabelledAnswer, draw, score_strata
+from evalflow.stats.corrected_differences import corrected_difference
 from evalflow.stats.paired import paired_difference
-from evalflow.stats.prediction import CorrectedMean, corrected_difference, corrected_mean
+from evalflow.stats.prediction import CorrectedMean, corrected_mean
 
 Floats = NDArray[np.float64]
 Random = np.random.Generator

@@ -21,10 +21,11 @@ import numpy as np
 from _draws import Floats
 
 from evalflow.report import svg
+from evalflow.stats.corrected_differences import corrected_difference
 from evalflow.stats.intervals import interval, wilson
 from evalflow.stats.looks import anytime_interval, obrien_fleming
 from evalflow.stats.paired import paired_difference
-from evalflow.stats.prediction import corrected_difference, corrected_mean
+from evalflow.stats.prediction import corrected_mean
 
 ROOT = Path(__file__).parents[1]
 WIDTH, HEIGHT = 560.0, 230.0

@@ -18,7 +18,7 @@ from evalflow.api.results import Report, RunCalibration, RunComparison, RunResul
 from evalflow.api.tables import case_rows, label_rows
 from evalflow.app.core.begin import RunOrder, keep_cases, order_of
 from evalflow.app.core.changed import Kind
-from evalflow.app.core.comparison import ComparisonOptions, compare_by_judge, compare_labelled
+from evalflow.app.core.comparison import ComparisonOptions, compare_labelled
 from evalflow.app.core.labels import bound_labels, other_runs
 from evalflow.app.core.open_run import inspected
 from evalflow.app.core.rederive import calibrate_run
@@ -154,14 +154,9 @@ def compare(
     older, newer = (scored_run(one) for one in (a, b))
     expect_two(older, newer)
     how = ComparisonOptions(allow, adjust, margin, by_tag=tags, unpaired=unpaired, allow_option="allow=")
-    if labels is not None and (judge_alone or unpaired):
-        what = "labels correct the difference of runs that are compared case by case"
-        raise UserError(Problem(what, "compare()", "leave labels out, or else judge_alone and unpaired"))
-    pairs, by_labels = [(older, newer)], not (judge_alone or unpaired)
-    if by_labels:
-        found = compare_labelled(pairs, how, _labels(labels))
-    else:
-        found = compare_by_judge(pairs, how, is_asked=judge_alone)
+    if labels is not None and judge_alone:
+        raise UserError(Problem("judge_alone uses no labels", "compare()", "leave out labels or judge_alone"))
+    found = compare_labelled([(older, newer)], how, _labels(labels), judge_alone=judge_alone)
     page = newer.folder.path / "compare.html"
     write_comparison(page, found)
     write_comparison_markdown(page.with_suffix(".md"), found)

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 from rich.console import Console
 
-from evalflow.app.core.comparison import ComparisonOptions, compare_by_judge, compare_labelled
+from evalflow.app.core.comparison import ComparisonOptions, compare_labelled
 from evalflow.app.core.saved import (
     ANOTHER,
     SavedRun,
@@ -37,17 +37,11 @@ def compare(options: argparse.Namespace, console: Console) -> int:
     """Compare, print the table, and write compare.html and compare.md into the folder of run B or of the sweep."""
     by = {"by_tag": options.tags, "by_class": options.classes, "unpaired": options.unpaired}
     how = ComparisonOptions(options.allow, options.adjust, options.margin, **by)
-    if options.labels and (options.judge_alone or options.unpaired):
-        what = "labels correct the difference of runs that are compared case by case"
-        hint = "leave --labels out, or else --judge-alone and --unpaired"
-        raise UserError(Problem(what, "command line", hint))
+    if options.labels and options.judge_alone:
+        hint = "leave out --labels or --judge-alone"
+        raise UserError(Problem("--judge-alone uses no labels", "command line", hint))
     folder, pairs = _pairs(options.runs)
-    # A leaderboard has the judge's verdicts, which the comparison of a sweep repeats unless labels are named.
-    uses_labels = not (options.judge_alone or options.unpaired) and bool(options.labels or len(pairs) == 1)
-    if uses_labels:
-        found = compare_labelled(pairs, how, options.labels)
-    else:
-        found = compare_by_judge(pairs, how, is_asked=options.judge_alone)
+    found = compare_labelled(pairs, how, options.labels, judge_alone=options.judge_alone)
     write_comparison(folder / "compare.html", found)
     write_comparison_markdown(folder / "compare.md", found)
     if options.json:

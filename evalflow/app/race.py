@@ -32,7 +32,8 @@ from evalflow.metrics.kinds.composite import CompositeMetricConfig
 from evalflow.paths import new_run_id, shown
 from evalflow.report.comparison import Comparison, flips, print_comparison, write_comparison
 from evalflow.report.wording import counted, print_json
-from evalflow.summary.compare import ComparisonRow, adjusted, pair_scores
+from evalflow.summary.compare import ComparisonRow, pair_scores
+from evalflow.summary.families import adjusted
 
 _BOTS = "target.model=gpt-4.1,gpt-4.1-mini"
 _EXAMPLE = command("race", "dataset=rag", "metric=exact_match", "generate=true", "target=openai", _BOTS)

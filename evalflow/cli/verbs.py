@@ -132,7 +132,7 @@ def _compare(parser: VerbParser) -> Work:
     parser.add_flag("--unpaired", "the runs are samples of different cases, not to be compared case by case")
     labels = "people's labels of both runs' answers; else those of the data"
     parser.add_argument("--labels", metavar="FILE", help=labels)
-    parser.add_flag("--judge-alone", "do not correct differences of means by labels")
+    parser.add_flag("--judge-alone", "do not correct differences by labels")
     parser.add_flag("--tags", "also a row for each tag")
     parser.add_flag("--classes", "also the figures of each class or label")
     parser.add_argument("--adjust", choices=("holm", "bh", "by"), default="holm", help="for many comparisons (holm)")

@@ -41,7 +41,8 @@ from evalflow.report.wording import (
 )
 from evalflow.summary.adjusted_means import AdjustedMean
 from evalflow.summary.changed import WhatChanged
-from evalflow.summary.compare import ComparisonRow, Orders
+from evalflow.summary.compare import ComparisonRow
+from evalflow.summary.families import Orders
 
 _HALF = 0.5
 VERDICTS: Mapping[str, str] = {

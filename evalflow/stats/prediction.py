@@ -38,7 +38,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from evalflow.lazy import np
-from evalflow.stats.arrays import UPPER, Estimated, Interval, cluster_codes, constant, no_interval, undefined
+from evalflow.stats.arrays import UPPER, Estimated, Interval, constant, no_interval, undefined
 from evalflow.stats.intervals import FEW_CLUSTERS, t_interval
 from evalflow.stats.labelled import (
     Sample,
@@ -52,7 +52,7 @@ from evalflow.stats.labelled import (
     unseen_variance,
     widest,
 )
-from evalflow.stats.paired import Difference, paired_difference, standard_error, t_test
+from evalflow.stats.paired import standard_error
 from evalflow.stats.power import ALPHA, POWER, cases_for_rate_width, cases_for_width
 from evalflow.stats.quantiles import quantile
 
@@ -147,53 +147,6 @@ def _clipped(found: CorrectedMean) -> CorrectedMean:
     return replace(found, **{name: _share(end) for name, end in known.items() if end is not None})
 
 
-def corrected_difference(
-    judged: tuple[ArrayLike, ArrayLike],
-    people: tuple[ArrayLike, ArrayLike],
-    clusters: ArrayLike | None = None,
-    seed: int = 0,
-    *,
-    bounded: bool = False,
-) -> Difference | None:
-    """People's difference of two runs on the same cases: the judge's, corrected by the cases labelled in both.
-
-    Args:
-        judged: The judge's scores of A and of B, one per case.
-        people: People's, NaN without a label.
-        clusters: The cluster of each case; None if each stands alone.
-        seed: Of the folds.
-        bounded: Whether scores lie in 0..1.
-
-    Returns:
-        Both means are corrected with the same lambdas, so that they differ by the difference. None for labels of fewer
-        than MIN_LABELS cases, or of one cluster, and where neither judge nor people see any difference.
-    """
-    scores = [np.asarray(x, dtype=np.float64) for x in (*judged, *people)]
-    known = ~np.isnan(scores[2] + scores[3])
-    codes = np.arange(known.size) if clusters is None else cluster_codes(clusters)
-    step = widest(*scores[:2], *(side[known] for side in scores[2:]))
-
-    def side(labels: Floats, of_judge: Floats) -> Sample:
-        units = {"clusters": codes[known], "unlabelled_clusters": codes[~known]}
-        return sample(labels[known], of_judge[known], of_judge[~known], **units, step=step)
-
-    s = side(scores[3] - scores[2], scores[1] - scores[0])
-    differs = s.labels.any() or s.judged.any() or s.unlabelled.any()
-    if s.labels.size < MIN_LABELS or s.labelled_units < 2 or not differs:
-        return None
-    lambdas, why = _lambdas(s, seed)
-    if why:
-        sides = scores[2][known], scores[3][known]
-        found = paired_difference(*sides, s.units if s.clustered else None, seed, bounded=bounded)
-        return replace(found, method=f"{found.method}{', ' if ':' in found.method else ': '}labels alone, {why}")
-    value_a, value_b = (_centred(side(scores[2 + i], scores[i]), lambdas)[0] for i in (0, 1))
-    value, error = _centred(s, lambdas)
-    df = s.labelled_units - 1
-    low, high = (float(end) for end in t_interval(value, error, df))
-    p, groups = t_test(value, error, df), int(np.unique(codes).size)
-    return Difference(known.size, groups, value_a, value_b, value, error, df, low, high, p, _method(s))
-
-
 def rectified(s: Sample, lambdas: ArrayLike) -> tuple[float, float]:
     """The estimate and its standard error, for given lambdas; NaN if there is only one cluster.
 
@@ -241,13 +194,13 @@ def _estimate(s: Sample, mean: float | None, human: Interval, seed: int) -> tupl
         return None, no_interval(few_labels(s.labels.size)), None
     if groups < 2:
         return None, no_interval(few_labels(s.labels.size)), None
-    lambdas, why = _lambdas(s, seed)
+    lambdas, why = lambdas_of(s, seed)
     if why:
         method = human.method if human.low is None else f"{human.method.split(':')[0]}: labels alone, {why}"
         return mean, replace(human, method=method), 0.0
-    value, error = _centred(s, lambdas)
+    value, error = centred(s, lambdas)
     low, high = (float(end) for end in t_interval(value, error, groups - 1))
-    return value, Interval(low, high, error, _method(s)), s.mean(lambdas)
+    return value, Interval(low, high, error, method_of(s)), s.mean(lambdas)
 
 
 def _finite(
@@ -270,16 +223,16 @@ def _finite(
         if human.low is None or human.high is None:
             return None, None
         return mean - math.sqrt(share) * (mean - human.low), mean + math.sqrt(share) * (human.high - mean)
-    lambdas, _ = _lambdas(s, seed)
-    value, _ = _centred(s, lambdas)
+    lambdas, _ = lambdas_of(s, seed)
+    value, _ = centred(s, lambdas)
     left = s.labels - lambdas / share * (s.judged - float(s.unlabelled.mean()))
     sums = np.bincount(s.units, (left - left.mean()) / n)
-    variance = share * (cluster_variance(sums, s.units) + _unseen(s, s.mean(lambdas) / share))
+    variance = share * (cluster_variance(sums, s.units) + unseen(s, s.mean(lambdas) / share))
     low, high = t_interval(value, math.sqrt(variance), s.labelled_units - 1)
     return float(low), float(high)
 
 
-def _lambdas(s: Sample, seed: int) -> tuple[Floats, str]:
+def lambdas_of(s: Sample, seed: int) -> tuple[Floats, str]:
     """The weight of the judge at each labelled answer, and why the labels alone are used; empty if the judge helps."""
     why, n = _labels_suffice(s), s.labels.size
     if why:
@@ -315,17 +268,17 @@ def judge_helps(s: Sample, folds: Ints, lambdas: Floats) -> Bools:
     return helps
 
 
-def _centred(s: Sample, lambdas: Floats) -> tuple[float, float]:
+def centred(s: Sample, lambdas: Floats) -> tuple[float, float]:
     """`rectified` with scores about their mean, else differences of lambda between folds would count as variation.
 
     The error includes what the labels may have missed.
     """
     origin = float(s.unlabelled.mean())
     value, error = rectified(replace(s, judged=s.judged - origin, unlabelled=s.unlabelled - origin), lambdas)
-    return value, math.sqrt(error**2 + _unseen(s, s.mean(lambdas)))
+    return value, math.sqrt(error**2 + unseen(s, s.mean(lambdas)))
 
 
-def _unseen(s: Sample, level: float) -> float:
+def unseen(s: Sample, level: float) -> float:
     """The variance of what the labels may have missed, for a mean lambda."""
     errors = s.labels - s.judged
     if s.weights is not None:
@@ -345,7 +298,8 @@ def _labels_suffice(s: Sample) -> str:
     return ""
 
 
-def _method(s: Sample) -> str:
+def method_of(s: Sample) -> str:
+    """The name of the method, with what makes it less certain."""
     groups = s.labelled_units
     cross = groups >= CROSSFIT_LABELS
     name = f"ppi{'_crossfit' if cross else ''}{'_cr1' if s.clustered else ''}_t"

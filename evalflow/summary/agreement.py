@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -269,13 +269,16 @@ NOT_AT_RANDOM = "the labelled answers can hardly have been drawn at random"
 """Why labels correct nothing, if a test of how they were drawn says so."""
 
 
-def labelled_scores(scores: pl.LazyFrame, labels: pl.DataFrame, *, failed: bool = False) -> pl.DataFrame:
+def labelled_scores(
+    scores: pl.LazyFrame, labels: pl.DataFrame, *, failed: bool = False, lower: Collection[str] = ()
+) -> pl.DataFrame:
     """Every scored answer of the series that have labels, in the order of `scores`, and its labels from `label_frame`.
 
     A judge's repeats are averaged, and so are the labels of several people, unless a resolution says what is true;
     value and reason are of the first repeat. Answers with `nothing_to_score` are left out. With `failed`, the answers
-    for which the judge failed every time instead; their score is null. `human` is null without a label, `people` their
-    number, `said` their values.
+    for which the judge failed every time instead; their score is null. `human` is null without a label, `accepted` is
+    the share of the labels that reach the threshold (null without one), `people` their number, `said` their values.
+    Metrics in `lower` pass at or below their threshold.
     """
     series = labels.select("dataset", "metric", "target").unique().lazy()
     status, cell = pl.col("status"), [*ANSWER, "judge"]
@@ -292,15 +295,30 @@ def labelled_scores(scores: pl.LazyFrame, labels: pl.DataFrame, *, failed: bool 
     )  # fmt: skip
     own, resolved = pl.col("use") == "label", pl.col("use") == "resolution"
     said = pl.when(resolved).then(pl.col("value") + " (resolved)").otherwise("value")
-    human, weight = pl.col("human"), pl.col("weight")
-    people = truths(labels).lazy().group_by(ANSWER).agg(
-        pl.coalesce(human.filter(resolved).mean(), human.mean()), said=said.sort_by(resolved, "by"),
+    weight = pl.col("weight")
+    reached = pl.when(pl.col("metric").is_in(list(lower))).then(_reaches(higher_is_better=False))
+    limits = scored.join(series, on=["dataset", "metric", "target"], how="semi").group_by("dataset", "metric")
+    limits = limits.agg(usual=pl.col("threshold").drop_nulls().first())  # an answer that failed has none of its own
+    thresholds = answers.select(*ANSWER, "threshold").unique(ANSWER, keep="first")
+    given = truths(labels).lazy().join(thresholds, on=ANSWER, how="left", maintain_order="left")
+    given = given.join(limits, on=["dataset", "metric"], how="left", maintain_order="left")
+    given = given.with_columns(pl.coalesce("threshold", "usual").alias("threshold"))
+    given = given.with_columns(accepted=reached.otherwise(_reaches(higher_is_better=True)).cast(pl.Float64))
+    people = given.group_by(ANSWER).agg(
+        *(pl.coalesce(pl.col(name).filter(resolved).mean(), pl.col(name).mean()) for name in ("human", "accepted")),
+        said=said.sort_by(resolved, "by"),
         people=pl.col("by").filter(own).n_unique().clip(1),
         weight=pl.coalesce(weight.filter(own).first(), weight.first()),
         comment=pl.col("comment").drop_nulls().str.join("; "),
     )  # fmt: skip
     joined = answers.join(people, on=ANSWER, how="left").sort("place").drop("place")
     return joined.collect(engine="streaming")
+
+
+def _reaches(*, higher_is_better: bool) -> pl.Expr:
+    """Whether a label passes; null without a threshold."""
+    found: pl.Expr = passes(pl.col("human"), pl.col("threshold"), higher_is_better=higher_is_better)
+    return found
 
 
 def of_series(names: Sequence[str | None]) -> pl.Expr:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from evalflow.lazy import np, pl
-from evalflow.records import passes
 from evalflow.stats.arrays import Estimated, Interval
 from evalflow.stats.intervals import interval
 from evalflow.stats.labelled import BIAS_LEVEL, SamplingBias, sampling_bias
@@ -127,8 +126,8 @@ class CalibrationRow:
     traits: Traits
     # The means of judge and people, the bias, and the corrected estimate.
     corrected: CorrectedMean
-    # The pass rate, corrected like the mean; people pass an answer if their mean label reaches the threshold. None
-    # without a threshold.
+    # The pass rate, corrected like the mean; of an answer with several labels counts the share that reaches the
+    # threshold. None without one.
     pass_rate: CorrectedMean | None
     judged: Interval  # the interval of the judge's own mean, which ignores its bias
     agreement: Mapping[str, Estimated]
@@ -200,8 +199,9 @@ def calibrate_scores(
     """
     unscored = {row[:3]: row[3] for row in unscored_labels(scores, labels).iter_rows()}
     rows: list[CalibrationRow] = []
-    failed, sizes = labelled_scores(scores, labels, failed=True), series_sizes(scores)
-    for names, answers in labelled_scores(scores, labels).group_by(SERIES, maintain_order=True):
+    lower = [name for name, one in traits.items() if not one.higher_is_better]
+    failed, sizes = labelled_scores(scores, labels, failed=True, lower=lower), series_sizes(scores)
+    for names, answers in labelled_scores(scores, labels, lower=lower).group_by(SERIES, maintain_order=True):
         dataset, metric, target, judge = (None if name is None else str(name) for name in names)
         assert dataset is not None and metric is not None and target is not None  # noqa: PT018 - one key
         said = labels.filter(dataset=dataset, metric=metric, target=target)
@@ -249,9 +249,10 @@ def _missing(
     def at(end: float) -> tuple[CorrectedMean, CorrectedMean | None]:
         filled = lacking.with_columns(human=pl.lit(end), use=pl.lit("label"))
         table = pl.concat([said.filter(pl.col("use") != "missing"), filled])
-        parts = (labelled_scores(scores, table, failed=failed) for failed in (False, True))
+        lower = () if up else (row.metric,)
+        parts = (labelled_scores(scores, table, failed=failed, lower=lower) for failed in (False, True))
         everything = _with_failed(*(part.filter(of_series(names)) for part in parts))
-        return _corrected(everything, bounded=True, seed=seed), _pass_rate(everything, row.traits, seed=seed)
+        return _corrected(everything, bounded=True, seed=seed), _pass_rate(everything, seed=seed)
 
     worst, best = at(0.0 if up else 1.0), at(1.0 if up else 0.0)
     return replace(found, worst=worst[0], best=best[0], pass_rate_worst=worst[1], pass_rate_best=best[1])
@@ -296,7 +297,7 @@ def _row(
     return CalibrationRow(
         dataset=dataset, metric=metric, target=target, judge=judge, tag=None, traits=traits,
         corrected=corrected,
-        pass_rate=_pass_rate(everything, traits, seed=seed),
+        pass_rate=_pass_rate(everything, seed=seed),
         judged=interval(scores, clusters_of(answers), bounded=traits.bounded),
         agreement=agreed,
         people=(own["by"].n_unique(), own.height),
@@ -329,14 +330,10 @@ def _corrected(answers: pl.DataFrame, *, bounded: bool, seed: int) -> CorrectedM
     )  # fmt: skip
 
 
-def _pass_rate(answers: pl.DataFrame, traits: Traits, *, seed: int) -> CorrectedMean | None:
-    threshold = answers["threshold"].drop_nulls()
-    if threshold.is_empty() or answers["passed"].null_count():
+def _pass_rate(answers: pl.DataFrame, *, seed: int) -> CorrectedMean | None:
+    if answers["threshold"].null_count() == answers.height or answers["passed"].null_count():
         return None
-    human = answers["human"].to_numpy()
-    accepted = passes(human, float(threshold[0]), higher_is_better=traits.higher_is_better)
-    people = pl.Series("human", np.where(np.isnan(human), np.nan, accepted)).fill_nan(None)
-    return _corrected(answers.with_columns(people, score="passed"), bounded=True, seed=seed)
+    return _corrected(answers.with_columns(human="accepted", score="passed"), bounded=True, seed=seed)
 
 
 def _rate(labelled: pl.DataFrame, rest: pl.DataFrame) -> Estimated | None:

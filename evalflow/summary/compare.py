@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from evalflow.datasets import tag_levels
-from evalflow.lazy import np, pl
+from evalflow.lazy import pl
 from evalflow.records import CASES, FigureSpec
 from evalflow.stats.paired import (
-    Adjustment,
     Difference,
-    adjust,
-    adjust_in_order,
     paired_difference,
     within_margin,
 )
-from evalflow.stats.power import detectable_difference
 from evalflow.stats.unpaired import unpaired_difference
 from evalflow.summary.agreement import labelled_scores
 from evalflow.summary.changed import Attribution
@@ -31,16 +27,14 @@ from evalflow.summary.figure_differences import (
 )
 from evalflow.summary.passing_cases import passing_cases, passing_metrics
 from evalflow.summary.slices import cluster_name
-from evalflow.summary.verdicts import LEVEL, Verdict, cases_to_decide, not_worse, of_difference
+from evalflow.summary.verdicts import Verdict, cases_to_decide, not_worse, of_difference
 
 _KEY = ("dataset", "metric", "case_id")
-_SIDE = ("judge", "score", "passed", "human")
+_SIDE = ("judge", "score", "passed", "human", "accepted")
 Sides = tuple["pl.DataFrame", "pl.DataFrame"]
-"""The cases of each run: dataset, metric, case_id, cluster, tags, judge, score, passed; human if paired."""
-MEANS_ONLY = "labels correct differences of means only"
+"""The cases of each run: dataset, metric, case_id, cluster, tags, judge, score, passed, human, accepted."""
+NOT_OF_FIGURES = "labels correct means and pass rates of a metric only"
 """Why they do not correct that of another statistic."""
-Orders = Mapping[str, Sequence[str]]  # by metric, its statistics in the order in which they are tested
-UNORDERED: Orders = {}
 NONE_UNUSABLE: Mapping[tuple[str, str], str] = {}
 
 
@@ -49,20 +43,40 @@ class Pairing:
     """The common cases of two runs."""
 
     # One row per dataset, metric and case that both have scored: cluster, tags, judge_a, judge_b, score_a, score_b,
-    # passed_a, passed_b (means over the repeats; passed null if a run has no pass or fail), human_a, human_b (people's
-    # mean, null without a label).
+    # passed_a, passed_b (means over the repeats; passed null if a run has no pass or fail), human_a, human_b,
+    # accepted_a, accepted_b (of `with_labels`).
     cases: pl.DataFrame
     # Per dataset and metric: common, only_a, only_b, unscored (cases of both that one did not score).
     counts: pl.DataFrame
     sides: tuple[pl.LazyFrame, pl.LazyFrame]  # the two runs' scores, as given
 
 
+def with_labels(
+    cases: pl.DataFrame, scores: pl.LazyFrame, labels: pl.DataFrame | None, lower: Collection[str], side: str = ""
+) -> pl.DataFrame:
+    """The cases with people's mean `human`, and the share of labels that pass, `accepted`; null without a label.
+
+    `labels` are those of the answers, as of `label_frame`; names end in `side`. Metrics in `lower` pass at or below
+    their threshold.
+    """
+    names = {name: pl.col(name).mean().alias(f"{name}{side}") for name in ("human", "accepted")}
+    if labels is None:
+        return cases.with_columns(pl.lit(None, pl.Float64).alias(f"{name}{side}") for name in names)
+    labelled = scores.filter(pl.col("case_id").is_in(labels["case_id"].unique().to_list()))
+    people = labelled_scores(labelled, labels, lower=lower).group_by(_KEY).agg(*names.values())
+    return cases.join(people, on=_KEY, how="left", maintain_order="left")
+
+
+Labels = tuple["pl.DataFrame | None", "pl.DataFrame | None"]
+NO_LABELS: Labels = (None, None)
+
+
 def pair_scores(
-    a: pl.LazyFrame, b: pl.LazyFrame, *, labels: tuple[pl.DataFrame | None, pl.DataFrame | None] = (None, None)
+    a: pl.LazyFrame, b: pl.LazyFrame, *, labels: Labels = NO_LABELS, lower: Collection[str] = ()
 ) -> Pairing:
     """Join two runs case by case, repeats averaged; a case without a score in one run is left out, and counted.
 
-    `labels` are people's of each run's answers, as of `label_frame`.
+    `labels` are people's of each run's answers, as of `label_frame`; metrics in `lower` pass at or below a threshold.
     """
     joined = by_case(a).join(by_case(b), on=_KEY, how="full", coalesce=True, suffix="_b")
     sides = joined.rename({name: f"{name}_a" for name in ("judge", "score", "passed", "place", "seen")})
@@ -81,13 +95,7 @@ def pair_scores(
         "score_a", "score_b", "passed_a", "passed_b",
     )  # fmt: skip
     for side, scores, given in zip("ab", (a, b), labels, strict=True):
-        own = pl.lit(None, pl.Float64).alias(f"human_{side}")
-        if given is None:
-            cases = cases.with_columns(own)
-        else:
-            labelled = scores.filter(pl.col("case_id").is_in(given["case_id"].unique().to_list()))
-            people = labelled_scores(labelled, given).group_by(_KEY).agg(pl.col("human").mean().alias(f"human_{side}"))
-            cases = cases.join(people, on=_KEY, how="left", maintain_order="left")
+        cases = with_labels(cases, scores, given, lower, f"_{side}")
     return Pairing(cases, counts, (a, b))
 
 
@@ -101,6 +109,11 @@ def _whole_cases(
         return None
     a, b = (passing_cases(side, own).lazy() for side, own in zip(sides, counted, strict=True))
     return a, b
+
+
+def lower_is_better(metrics: Mapping[str, Traits]) -> list[str]:
+    """The names of metrics whose lower scores are better."""
+    return [name for name, traits in metrics.items() if not traits.higher_is_better]
 
 
 def tags_of(cases: pl.DataFrame) -> dict[str, list[str]]:
@@ -186,7 +199,7 @@ class ComparisonRow:
     bounded: bool = True  # whether no difference can exceed 1
     # The judge's own difference, if `found` is corrected by people's labels; else None.
     judged: Difference | None = None
-    labelled: int = 0  # number of cases that people labelled in both runs
+    labelled: int = 0  # number of cases that people labelled in both runs; if apart, in the run with fewer
     uncorrected: str = ""  # why these labels do not correct `found`; empty if they do, and if nothing differs
     also_tags: Sequence[str] = ()
     p_adjusted: float | None = None
@@ -261,12 +274,20 @@ def compare_cases(
     shared = [*_KEY, "cluster", "tags"]
     rows: list[ComparisonRow] = []
     whole = _whole_cases(pairing.sides, metrics)
-    both = [pairing.cases, *([pair_scores(*whole).cases] if whole else [])]
+    both = [pairing.cases, *([_whole_pairs(whole, pairing)] if whole else [])]
     cases = pl.concat(both).with_columns(pl.col("cluster").rank("dense"))  # many times as fast as names
     for (dataset, metric), part in cases.group_by("dataset", "metric", maintain_order=True):
         a, b = (part.select(*shared, *(pl.col(f"{name}_{side}").alias(name) for name in _SIDE)) for side in "ab")
         rows += design.rows(str(dataset), str(metric), (a, b))
     return rows
+
+
+def _whole_pairs(whole: tuple[pl.LazyFrame, pl.LazyFrame], pairing: Pairing) -> pl.DataFrame:
+    """The cases as a whole; labelled where people labelled any metric, for the number of such cases."""
+    key, people = ("dataset", "case_id"), ("human_a", "human_b")
+    labelled = pairing.cases.group_by(key).agg(pl.col(people).max())
+    cases = pair_scores(*whole).cases
+    return cases.drop(people).join(labelled, on=key, how="left", maintain_order="left").select(cases.columns)
 
 
 def compare_samples(
@@ -278,15 +299,22 @@ def compare_samples(
     by_tag: bool = False,
     by_class: bool = False,
     seed: int = 0,
+    labels: Labels = NO_LABELS,
+    unusable: Mapping[tuple[str, str], str] = NONE_UNUSABLE,
 ) -> tuple[list[ComparisonRow], int]:
     """The differences of two runs with different samples of cases, p-values not yet adjusted; and the cases in both.
 
-    Datasets are matched by name; if each run has only one, these are compared.
+    Datasets are matched by name; if each run has only one, these are compared. `unusable` is that of `compare_cases`.
     """
-    design = _Comparing((a, b), pair, metrics, by_tag, by_class, seed, paired=False)
-    sides = by_case(a).collect(engine="streaming"), by_case(b).collect(engine="streaming")
+    design = _Comparing((a, b), pair, metrics, by_tag, by_class, seed, paired=False, unusable=unusable)
+    lower = lower_is_better(metrics)
+    left, right = (
+        with_labels(by_case(scores).collect(engine="streaming"), scores, given, lower)
+        for scores, given in zip((a, b), labels, strict=True)
+    )
     if whole := _whole_cases((a, b), metrics):
-        sides = _followed_by(sides[0], whole[0]), _followed_by(sides[1], whole[1])
+        left, right = _followed_by(left, whole[0]), _followed_by(right, whole[1])
+    sides = left, right
     common = sides[0].select("dataset", "case_id").unique().join(sides[1], on=["dataset", "case_id"], how="semi").height
     case = pl.concat_str("dataset", pl.lit(":"), "case_id")
     rows: list[ComparisonRow] = []
@@ -307,12 +335,32 @@ def compare_samples(
 
 def _followed_by(side: pl.DataFrame, whole: pl.LazyFrame) -> pl.DataFrame:
     rows = by_case(whole).with_columns(pl.col("place") + side["seen"].sum()).collect(engine="streaming")
-    return pl.concat([side, rows])
+    key = ("dataset", "case_id")
+    people = side.group_by(key).agg(pl.col("human").max(), pl.lit(None, pl.Float64).alias("accepted"))
+    return pl.concat([side, rows.join(people, on=key, how="left", maintain_order="left").select(side.columns)])
 
 
 def _datasets(sides: Sides) -> list[tuple[str, str]]:
     a, b = (side["dataset"].unique(maintain_order=True).to_list() for side in sides)
     return [(a[0], b[0])] if len(a) == len(b) == 1 else [(name, name) for name in a if name in b]
+
+
+@dataclass(frozen=True, slots=True)
+class _Statistic:
+    """What `ComparisonRow` says of one statistic."""
+
+    statistic: str
+    higher_is_better: bool
+    found: Difference
+    also: Sequence[str] = ()
+    bounded: bool = True
+    judged: Difference | None = None
+    labelled: int = 0
+    uncorrected: str = ""
+
+
+def _not_of_figures(labelled: int, unusable: str = "") -> dict[str, Any]:
+    return {"labelled": labelled, "uncorrected": (unusable or NOT_OF_FIGURES) if labelled else ""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,61 +383,85 @@ class _Comparing:
             values = read_values(self.scores, sides, spec, paired=self.paired)
         judges = (side["judge"][0] for side in sides)
         judge = " → ".join(dict.fromkeys(name for name in judges if name)) or None
+        names = dataset.split(" → ")
+        unusable = next((why for name in names if (why := self.unusable.get((name, metric)))), "")
         for tag, also_tags, own in slices(sides, by_tag=self.by_tag):
-            for found in self._differences(own, traits, values, self.unusable.get((dataset, metric), "")):
-                yield ComparisonRow(self.pair, dataset, metric, judge, tag, *found, also_tags=also_tags)
+            about = (self.pair, dataset, metric, judge, tag)
+            for row in self._differences(own, traits, values, unusable):
+                yield ComparisonRow(*about, row.statistic, row.higher_is_better, row.found, row.also, row.bounded,
+                                    row.judged, row.labelled, row.uncorrected, also_tags)  # fmt: skip
 
     def _differences(
         self, sides: Sides, traits: Traits, values: ClassifiedCases | None, unusable: str
-    ) -> Iterator[tuple[str, bool, Difference, Sequence[str], bool, Difference | None, int, str]]:
-        """The mean, which labels correct, the pass rate if both runs have one, and figures unequal to the mean.
+    ) -> Iterator[_Statistic]:
+        """The mean and the pass rate, if both runs have one, which labels correct; and figures unequal to the mean.
 
         The cases as a whole have a pass rate only.
         """
         if sides[0]["metric"][0] == CASES:
-            yield "pass_rate", True, self._difference(sides, "passed", bounded=True), (), True, None, 0, ""
+            found = self._difference(sides, "passed", bounded=True)
+            yield _Statistic("pass_rate", True, found, **_not_of_figures(max(self._labelled(sides, "human"))))
             return
-        mean = self._difference(sides, "score", bounded=traits.bounded)
         judged = self._judged(sides)
         same = [
             own.height == side.height and (side["passed"] == side["score"]).all()
+            and side["human"].eq_missing(side["accepted"]).all()
             for side, own in zip(sides, judged, strict=True)
-        ]
+        ]  # fmt: skip
+        mean = self._corrected(sides, ("score", "human"), unusable, bounded=traits.bounded)
+        alone = mean.judged or mean.found
         figures = list(figure_differences(values, sides, self.seed, by_class=self.by_class)) if values else []
         also = ["pass_rate"] if traits.higher_is_better and all(same) else []
         also += same_as_mean(traits.figures) if traits.figures else ()
         if self.paired and values and values.spec.kind == "retrieval":
-            also += [name for name, found in figures if _same(found, mean)]
-        corrected, labelled, why = None, 0, ""
-        if self.paired:
-            corrected, labelled, why = self._corrected(sides, unusable, bounded=traits.bounded)
-            why = why if mean.difference else ""
-        judged_alone = mean if corrected else None
-        yield "mean", traits.higher_is_better, corrected or mean, also, traits.bounded, judged_alone, labelled, why
-        other = labelled, (unusable or MEANS_ONLY) if labelled else ""
+            also += [name for name, found in figures if _same(found, alone)]
+        yield replace(mean, statistic="mean", higher_is_better=traits.higher_is_better, also=also,
+                      bounded=traits.bounded)  # fmt: skip
         if "pass_rate" not in also and all(own.height for own in judged):
-            yield "pass_rate", True, self._difference(judged, "passed", bounded=True), (), True, None, *other
+            yield self._corrected(judged, ("passed", "accepted"), unusable, bounded=True)
         for name, found in figures:
             if name not in also:
-                yield name, name not in LOWER_IS_BETTER, found, (), True, None, *other
+                about = _not_of_figures(mean.labelled, unusable)
+                yield _Statistic(name, name not in LOWER_IS_BETTER, found, **about)
 
-    def _corrected(self, sides: Sides, unusable: str, *, bounded: bool) -> tuple[Difference | None, int, str]:
-        """The difference of the means corrected by the labels of cases labelled in both runs, and their number.
+    def _labelled(self, sides: Sides, people: str) -> tuple[int, int]:
+        """The number of cases labelled in both runs, and in the one with fewer labels."""
+        known = [side[people].is_not_null() for side in sides]
+        fewer = min(int(one.sum()) for one in known)
+        return (int((known[0] & known[1]).sum()) if self.paired else 0), fewer
 
-        None with the reason if they may not correct it (`unusable`), or are too few.
+    def _corrected(self, sides: Sides, columns: tuple[str, str], unusable: str, *, bounded: bool) -> _Statistic:
+        """The difference of a score's means or pass rates, by the labels if they may correct it; else with the reason.
+
+        By the cases labelled in both runs; each run by its own labels if these are too few, or of different cases.
         """
-        people = [side["human"].cast(pl.Float64).fill_null(math.nan).to_numpy() for side in sides]
-        labelled = int(np.count_nonzero(~np.isnan(people[0] + people[1])))
-        if not labelled or unusable:
-            return None, labelled, unusable
-        from evalflow.stats.prediction import MIN_LABELS, corrected_difference
+        score, people = columns
+        alone = self._difference(sides, score, bounded=bounded)
+        both, fewer = self._labelled(sides, people)
+        found = _Statistic("pass_rate", True, alone, labelled=both or fewer)
+        if not fewer:
+            return found
+        if unusable:
+            return replace(found, uncorrected=unusable if alone.difference else "")
+        from evalflow.stats.corrected_differences import corrected_apart, corrected_difference
+        from evalflow.stats.prediction import MIN_LABELS, few_labels
 
-        judged = [side["score"].to_numpy() for side in sides]
-        clusters = sides[0]["cluster"].to_numpy()
-        sides_of = (judged[0], judged[1]), (people[0], people[1])
-        corrected = corrected_difference(*sides_of, clusters, self.seed, bounded=bounded)
-        few = f"fewer than {MIN_LABELS} labels" if labelled < MIN_LABELS else "labels in one cluster only"
-        return corrected, labelled, "" if corrected else few
+        judged, given = (
+            [side[name].cast(pl.Float64).fill_null(math.nan).to_numpy() for side in sides] for name in columns
+        )
+        clusters = [side["cluster"].to_numpy() for side in sides]
+        scores, labels = (judged[0], judged[1]), (given[0], given[1])
+        corrected = None
+        if both >= MIN_LABELS or (self.paired and both == fewer):
+            corrected = corrected_difference(scores, labels, clusters[0], self.seed, bounded=bounded)
+        elif fewer >= MIN_LABELS:
+            corrected = corrected_apart(scores, labels, (clusters[0], clusters[1]), self.seed)
+            found = replace(found, labelled=fewer)
+            if corrected and self.paired:
+                corrected = replace(corrected, n=alone.n)
+        if corrected:
+            return replace(found, found=corrected, judged=alone)
+        return replace(found, uncorrected=few_labels(found.labelled) if alone.difference else "")
 
     def _judged(self, sides: Sides) -> Sides:
         """The cases with pass or fail; if paired, in both runs."""
@@ -409,48 +481,3 @@ def _same(one: Difference, other: Difference) -> bool:
     """Whether two differences are equal but for rounding: the score of a retrieval metric is one of its measures."""
     pairs = ((one.value_a, other.value_a), (one.value_b, other.value_b), (one.std_error, other.std_error))
     return one.n == other.n and all(x == y or math.isclose(x or 0.0, y or 0.0, abs_tol=1e-12) for x, y in pairs)
-
-
-def adjusted(rows: Sequence[ComparisonRow], method: Adjustment, orders: Orders = UNORDERED) -> list[ComparisonRow]:
-    """The rows as one family of tests: with adjusted p-values and detectable differences; Holm keeps to the orders."""
-    made = [row for row in rows if row.found.p_value is not None]
-    p = [row.found.p_value or 0.0 for row in made]
-    after = _after(made, orders) if method == "holm" else [None] * len(made)
-    found = adjust_in_order(p, after) if any(one is not None for one in after) else adjust(p, method)
-    known = {id(row): float(value) for row, value in zip(made, found, strict=True)}
-    level = LEVEL / max(1, after.count(None))
-    return [replace(row, p_adjusted=known.get(id(row)), detectable=_detectable(row, level)) for row in rows]
-
-
-def orders_used(rows: Sequence[ComparisonRow], orders: Orders) -> Orders:
-    """The orders of the metrics for which some row is tested after another one."""
-    made = [row for row in rows if row.found.p_value is not None]
-    later = {row.metric for row, before in zip(made, _after(made, orders), strict=True) if before is not None}
-    return {name: order for name, order in orders.items() if name in later}
-
-
-def tests_in_order(rows: Sequence[ComparisonRow], orders: Orders) -> int:
-    """Number of rows that are tested after another one, and so take over its level."""
-    return len(rows) - _after(rows, orders).count(None)
-
-
-def _after(rows: Sequence[ComparisonRow], orders: Orders) -> list[int | None]:
-    """For each row, the place of the row that is tested before it."""
-    places = {(row.pair, row.dataset, row.metric, row.tag, row.statistic): at for at, row in enumerate(rows)}
-
-    def before(row: ComparisonRow) -> int | None:
-        order = [*orders.get(row.metric, ())]
-        if row.statistic not in order[1:]:
-            return None
-        one = order[order.index(row.statistic) - 1]
-        return places.get((row.pair, row.dataset, row.metric, row.tag, one))
-
-    return [before(row) for row in rows]
-
-
-def _detectable(row: ComparisonRow, level: float) -> float | None:
-    error, df = row.found.std_error, row.found.df
-    if error is None or df is None:
-        return None
-    least = detectable_difference(error, df=df, alpha=level)
-    return None if row.bounded and least > 1 else least

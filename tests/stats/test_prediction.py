@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalflow.labels.sheet import UnlabelledAnswer, draw, score_strata
+from evalflow.stats.corrected_differences import corrected_difference
 from evalflow.stats.labelled import sample
 from evalflow.stats.prediction import (
     CorrectedMean,
     assumed_spread,
-    corrected_difference,
     corrected_mean,
     crossfitted,
     power_tuned,

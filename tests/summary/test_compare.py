@@ -13,12 +13,11 @@ from evalflow.records import FigureSpec, ScoreRecord
 from evalflow.summary.compare import (
     ComparisonRow,
     Traits,
-    adjusted,
     compare_cases,
     compare_samples,
-    orders_used,
     pair_scores,
 )
+from evalflow.summary.families import adjusted, orders_used
 from evalflow.summary.gates import Gate, evaluate_gates
 from evalflow.summary.journal import summary_schema
 from evalflow.summary.verdicts import Condition

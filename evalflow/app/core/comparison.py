@@ -30,21 +30,20 @@ from evalflow.stats.prediction import MIN_LABELS
 from evalflow.summary.adjusted_means import AdjustedMean, adjusted_means
 from evalflow.summary.changed import WhatChanged
 from evalflow.summary.compare import (
-    UNORDERED,
     ComparisonRow,
-    Orders,
     Pairing,
     Traits,
-    adjusted,
     compare_cases,
     compare_samples,
-    orders_used,
+    lower_is_better,
     pair_scores,
 )
+from evalflow.summary.families import UNORDERED, Orders, adjusted, orders_used
 from evalflow.summary.gates import Gate
 
 log = logging.getLogger("evalflow")
 NO_LABELS = ComparedLabels()
+JUDGE_ALONE = "by the judge alone, as asked: these labels correct nothing"
 _FLIPS = 200
 SMALLEST_MARGIN, LARGEST_MARGIN = 1e-9, 1e9
 
@@ -74,30 +73,25 @@ class ComparisonOptions:
 
 
 def compare_labelled(
-    pairs: Sequence[tuple[SavedRun, SavedRun]], how: ComparisonOptions, given: str | Rows | None
+    pairs: Sequence[tuple[SavedRun, SavedRun]],
+    how: ComparisonOptions,
+    given: str | Rows | None = None,
+    *,
+    judge_alone: bool = False,
 ) -> Comparison:
-    """Like `compare_pairs`, corrected by people's labels.
+    """Like `compare_pairs`, corrected by people's labels: `given` as for `read_labels`; without it, those of the runs.
 
-    `given` as for `read_labels`; without it, those of the runs.
+    With `judge_alone` by none, and a note says so if people labelled answers.
     """
-    labels = labels_to_compare([run for pair in pairs for run in pair], given)
-    found = compare_pairs(pairs, how, labels)
-    return replace(found, notes=[*found.notes, *labels.notes])
-
-
-def compare_by_judge(
-    pairs: Sequence[tuple[SavedRun, SavedRun]], how: ComparisonOptions, *, is_asked: bool = False
-) -> Comparison:
-    """Like `compare_pairs`, by the judge alone; with a note if people labelled answers of the runs, unless asked so."""
+    runs = [run for pair in pairs for run in pair]
+    if not judge_alone:
+        labels = labels_to_compare(runs, given)
+        found = compare_pairs(pairs, how, labels)
+        return replace(found, notes=[*found.notes, *labels.notes])
     found = compare_pairs(pairs, how)
-    if is_asked:
-        return found
-    runs, shown = {run.name: run for pair in pairs for run in pair}, {(row.dataset, row.metric) for row in found.rows}
-    several = " for two of them: compare A B" if len(pairs) > 1 else ""
-    hint = "the differences here are the judge's alone; labels correct them case by case, without --unpaired"
-    if not how.unpaired:
-        hint = f"the differences here are the judge's alone; labels correct them{several}, or with --labels FILE"
-    return replace(found, notes=[*found.notes, *unused_labels(runs.values(), shown, hint)])
+    shown_here = {(row.dataset, row.metric) for row in found.rows}
+    named = {run.name: run for run in runs}
+    return replace(found, notes=[*found.notes, *unused_labels(named.values(), shown_here, JUDGE_ALONE)])
 
 
 def compare_pairs(
@@ -105,7 +99,8 @@ def compare_pairs(
 ) -> Comparison:
     """Compare run B with run A, for each pair (A, B). P-values are adjusted over all pairs together.
 
-    Labels correct the differences of runs that measure the same; not where another judge or metric is allowed.
+    Labels correct the differences of runs that measure the same; if another judge or metric is allowed, they correct
+    nothing, with this reason.
     UserError lists every obstacle, if no pair can be compared.
     """
     rows: list[ComparisonRow] = []
@@ -129,9 +124,14 @@ def compare_pairs(
         found = [o for o in obstacles(changed) if not (how.unpaired and o.kind == "cases")]
         if not changed.only_judged or how.unpaired:
             notes += [f"{a.name} and {b.name}: {o.what}; compared all the same, as allowed" for o in found]
+        other = [o.kind for o in found if o.kind != "cases"]
+        people = labels if not other else labels.unusable_for(f"the runs have another {other[0]}")
         if how.unpaired:
             names, traits, seed = (a.name, b.name), a.traits | b.traits, b.manifest.config["seed"]
-            own, common = compare_samples(a.scores(), b.scores(), names, traits, **how.rows_by, seed=seed)
+            own, common = compare_samples(
+                a.scores(), b.scores(), names, traits, **how.rows_by, seed=seed,
+                labels=(people.of(a), people.of(b)), unusable=people.unusable_in(a, b),
+            )  # fmt: skip
             others = replace(changed, answers=None)
             rows += attributed(own, others)
             whats.append(others)
@@ -140,17 +140,16 @@ def compare_pairs(
                 shows_more = "without --unpaired they are compared case by case, which shows more"
                 notes.append(f"{cases} in both runs; {shows_more}")
             continue
-        measured_alike = all(o.kind == "cases" for o in found)
-        own, pairing = compare_two(a, b, how, labels if measured_alike else NO_LABELS)
+        own, pairing = compare_two(a, b, how, people)
         apart |= bool(pairing.counts["only_a"].sum() and pairing.counts["only_b"].sum())
         notes += notes_of(a, b, pairing, ("A", "B") if len(pairs) == 1 else (a.name, b.name))
         rows += attributed(own, changed)
         whats.append(changed)
         if _is_sample(b, of=a) and not any(o.kind == "cases" for o in found):
             adjusted_by_a += adjusted_means(pairing, (a.name, b.name), b.traits, seed=b.manifest.config["seed"])
-        lower = [name for name, traits in (a.traits | b.traits).items() if not traits.higher_is_better]
+        lower = lower_is_better(a.traits | b.traits)
         listed.append(flips((a.name, b.name), pairing.cases, b.scores(), lower, _FLIPS))
-    notes += _notes_of_rows(rows, several=len(pairs) > 1)
+    notes += _notes_of_rows(rows, several=len(pairs) > 1, paired=not how.unpaired)
     notes += [_adjusted_note(one, several=len(pairs) > 1) for one in adjusted_by_a]
     if not rows:
         raise UserError(refused or [_nothing_in_common(pairs[0], how, apart=apart)])
@@ -227,23 +226,22 @@ def _of_stopped(runs: Mapping[str, SavedRun]) -> list[str]:
     return [f"{names}: {why}"] if names else []
 
 
-def _notes_of_rows(rows: Sequence[ComparisonRow], *, several: bool) -> Iterator[str]:
+def _notes_of_rows(rows: Sequence[ComparisonRow], *, several: bool, paired: bool) -> Iterator[str]:
     """Tags of the same cases; what people's labels correct, what the judge alone says, and where there are too few."""
     for row in rows:
         if row.also_tags and row.statistic == "mean":
             same = f"the cases of {', '.join(row.also_tags)} are those of {row.tag or 'all'}, and compared once"
             yield f"{row.dataset}, {row.metric}: {same}"
-        where = f"{row.dataset}, {row.metric}" + (f", {row.tag}" if row.tag else "")
-        where += f", {row.pair[1]} against {row.pair[0]}" if several else ""
-        cases = counted(row.labelled, "case")
+        where = f"{row.dataset}, {row.metric}" + (f", {row.statistic}" if row.statistic != "mean" else "")
+        where += (f", {row.tag}" if row.tag else "") + (f", {row.pair[1]} against {row.pair[0]}" if several else "")
+        cases = f"{counted(row.labelled, 'case')} in {'both runs' if paired else 'each run'}"
         if row.judged is not None and row.judged.difference is not None:
             alone = bracketed(row.judged.low, row.judged.high, signed)
             said = f"the judge alone says {signed(row.judged.difference)}{alone}"
-            yield f"{where}: corrected by the labels of {cases} in both runs; {said}"
-        elif row.labelled and row.found.difference and not row.tag:
-            named = f"{where}, {row.statistic}" if row.statistic != "mean" else where
+            yield f"{where}: corrected by the labels of {cases}; {said}"
+        elif row.labelled and row.uncorrected and row.found.difference and not row.tag:
             more = f"; {MIN_LABELS} would do" if row.uncorrected.startswith("fewer") else ""
-            yield f"{named}: people labelled {cases} in both runs, and correct nothing: {row.uncorrected}{more}"
+            yield f"{where}: people labelled {cases}, and correct nothing: {row.uncorrected}{more}"
 
 
 def _nothing_in_common(pair: tuple[SavedRun, SavedRun], how: ComparisonOptions, *, apart: bool) -> Problem:
@@ -261,8 +259,9 @@ def compare_two(
     a: SavedRun, b: SavedRun, how: ComparisonOptions, labels: ComparedLabels = NO_LABELS
 ) -> tuple[list[ComparisonRow], Pairing]:
     """The differences of two runs case by case, with unadjusted p-values, and the cases that they share."""
-    pairing = pair_scores(a.scores(), b.scores(), labels=(labels.of(a), labels.of(b)))
     names, traits, unusable = (a.name, b.name), a.traits | b.traits, labels.unusable_in(a, b)
+    people = labels.of(a), labels.of(b)
+    pairing = pair_scores(a.scores(), b.scores(), labels=people, lower=lower_is_better(traits))
     seed = b.manifest.config["seed"]
     return compare_cases(pairing, names, traits, **how.rows_by, seed=seed, unusable=unusable), pairing
 
@@ -398,11 +397,11 @@ def differences(
         for note in labels.notes:
             log.warning("%s", note)
         people, unusable = (labels.of(baseline), labels.of(this)), labels.unusable_in(baseline, this)
-    pairing = pair_scores(baseline.scores(), scores, labels=people)
     traits = {
         name: Traits(metric.config.direction == "higher_is_better", metric.bounded, metric.figures)
         for name, metric in metrics.items()
     }
+    pairing = pair_scores(baseline.scores(), scores, labels=people, lower=lower_is_better(traits))
     by_class = any(gate.baseline and "[" in gate.statistic for gate in gates)
     how = {"by_tag": True, "by_class": by_class}
     return compare_cases(pairing, ("baseline", "this run"), traits, **how, seed=run.seed, unusable=unusable)

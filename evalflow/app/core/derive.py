@@ -235,12 +235,12 @@ def _labelled(row: GateRow) -> str:
         return ""
     from evalflow.stats.prediction import MIN_LABELS
     from evalflow.summary.agreement import NOT_AT_RANDOM
-    from evalflow.summary.compare import MEANS_ONLY
+    from evalflow.summary.compare import NOT_OF_FIGURES
 
     who, named = "judge" if row.judge else "metric", "answer" if row.compared is None else "case"
     labels = f"people's labels of {counted(row.labelled, named)}{'' if row.compared is None else ' in both runs'}"
     if row.judged is None:
-        is_settled = row.uncorrected.startswith((NOT_AT_RANDOM, MEANS_ONLY))
+        is_settled = row.uncorrected.startswith((NOT_AT_RANDOM, NOT_OF_FIGURES))
         few = f"; {MIN_LABELS} would do to correct it" if row.labelled < MIN_LABELS and not is_settled else ""
         why = f" ({row.uncorrected})" if row.uncorrected and not few else ""
         return f"the {who} alone decides, in spite of {labels}{why}{few}"

@@ -244,11 +244,19 @@ class ComparedLabels:
     def of(self, run: SavedRun) -> pl.DataFrame | None:
         return self.frames.get(str(run.folder.path))
 
+    def unusable_for(self, why: str) -> ComparedLabels:
+        """The same labels, of which none may correct anything."""
+        every = {
+            folder: dict.fromkeys(frame.select("dataset", "metric").unique().iter_rows(), why)
+            for folder, frame in self.frames.items()
+        }
+        return replace(self, unusable=every)
+
     def unusable_in(self, *runs: SavedRun) -> dict[tuple[str, str], str]:
         """The datasets and metrics whose labels in one of the runs may correct nothing, and why."""
         found: dict[tuple[str, str], str] = {}
         for run in runs:
-            found |= {key: f"{why} in {run.name}" for key, why in self.unusable.get(str(run.folder.path), {}).items()}
+            found |= self.unusable.get(str(run.folder.path), {})
         return found
 
 
@@ -280,7 +288,8 @@ def labels_to_compare(runs: Sequence[SavedRun], given: str | Rows | None) -> Com
             del frames[folder]
             notes.append(f"{run.name}: its labels carry weights, and do not correct differences")
         else:
-            unusable[folder] = unusable_labels(run.scores(), frames[folder])
+            why_not = unusable_labels(run.scores(), frames[folder])
+            unusable[folder] = {key: f"{why} in {run.name}" for key, why in why_not.items()}
     bound = [one for one in found.values() if one]
     # A label with a hash is of one run, and stale in the other.
     if len(bound) == 2 and (n := bound[0].left_out["stale"] - bound[1].frame.height) > 0:

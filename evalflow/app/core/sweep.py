@@ -21,7 +21,11 @@ from evalflow.paths import private_folder
 from evalflow.records import CASES
 from evalflow.records.manifest import SCHEMA, Manifest, SweepManifest
 from evalflow.report.sweep import agreement, write_sweep_report
-from evalflow.summary.compare import ComparisonRow, Traits, adjusted
+from evalflow.summary.compare import (
+    ComparisonRow,
+    Traits,
+)
+from evalflow.summary.families import adjusted
 from evalflow.summary.ranking import CommonCases, common_cases, rank_by_mean
 from evalflow.summary.summarise import Summary, summarise_metrics, write_summary
 from evalflow.summary.verdicts import reversed_verdict

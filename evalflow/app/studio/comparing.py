@@ -20,7 +20,7 @@ from evalflow.app.core.changed import (
     unlike_metrics,
     what_changed,
 )
-from evalflow.app.core.comparison import ComparisonOptions, compare_by_judge, compare_labelled
+from evalflow.app.core.comparison import ComparisonOptions, compare_labelled
 from evalflow.app.core.ranking import rank_runs, ranked_items
 from evalflow.app.core.saved import SavedRun, find_scored
 from evalflow.app.studio.access import requires
@@ -90,7 +90,7 @@ def compare_runs(space: Workspace, a: str, b: str, how: ComparisonOptions | None
     """Compare run B with run A as the command `compare` does, without writing files."""
     pair = _pair(space, a, b)
     how = replace(how or ComparisonOptions(), allow_option="allow=")
-    return compare_by_judge([pair], how) if how.unpaired else compare_labelled([pair], how, None)
+    return compare_labelled([pair], how)
 
 
 def passing_metrics(run: Run) -> set[str]:
