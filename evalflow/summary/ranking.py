@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from evalflow.lazy import np, pl
 from evalflow.stats.arrays import Array, Floats, Ints
 from evalflow.stats.bradley_terry import strengths
 from evalflow.stats.intervals import interval, mean_error, t_interval
 from evalflow.stats.ranks import Ranks, mean_covariance, rank_intervals
+from evalflow.summary.agreement import labelled_scores
 from evalflow.summary.compare import Traits, by_case
 from evalflow.summary.slices import cluster_name
+
+if TYPE_CHECKING:
+    from evalflow.stats.corrected_differences import CorrectedMeans
 
 Scale = Literal["mean", "pass_rate", "pairs", "verdicts"]
 """What runs are ranked by: the mean, the pass rate, or strengths (Bradley-Terry): from a win, tie or loss of every two
 runs in each case, or from the verdicts of a pairwise metric."""
 _KEY = ("dataset", "metric")
 _SENTENCES = 3
+_RAW = ("raw_value", "raw_low", "raw_high")
+NO_FRAMES: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class CommonCases:
     """The cases of one dataset and metric that all runs scored, with mean scores and passes of shape (cases, runs).
 
-    `passed` is None if a run has none for some case. `left_out` counts each run's scored cases that another run did not
-    score, `all_left_out` the cases that some of the runs scored, but not all.
+    `passed` is None if a run has none for some case. `human` and `accepted` are people's mean and the share of their
+    labels that pass, of the same shape, NaN without a label; None if no run has labels here. `left_out` counts each
+    run's scored cases that another run did not score, `all_left_out` the cases that some of the runs scored, but not
+    all.
     """
 
     dataset: str
@@ -36,6 +44,8 @@ class CommonCases:
     cases: pl.DataFrame
     scores: Floats
     passed: Floats | None
+    human: Floats | None
+    accepted: Floats | None
     left_out: Mapping[str, int]
     all_left_out: int
 
@@ -50,15 +60,28 @@ class CommonCases:
         return self.cases.height / fewest if fewest else 0.0
 
 
-def common_cases(runs: Mapping[str, pl.LazyFrame]) -> Iterator[CommonCases]:
-    """The common cases of each dataset and metric that several of the runs have scored; `runs` are scores by name."""
-    frames = [
-        by_case(scores).select(
-            *_KEY, "case_id", "group", "tags", "judge", "score", "passed", "place", run=pl.lit(place)
-        )
-        for place, scores in enumerate(runs.values())
-    ]
+def common_cases(
+    runs: Mapping[str, pl.LazyFrame],
+    labels: Mapping[str, pl.DataFrame] = NO_FRAMES,
+    lower: Collection[str] = (),
+) -> Iterator[CommonCases]:
+    """The common cases of each dataset and metric that several of the runs have scored; `runs` are scores by name.
+
+    `labels` are people's, as of `label_frame`, by the same names; metrics in `lower` pass at or below their threshold.
+    """
+    columns = (*_KEY, "case_id", "group", "tags", "judge", "score", "passed", "place")
+    frames = [by_case(scores).select(*columns, run=pl.lit(place)) for place, scores in enumerate(runs.values())]
     table = pl.concat(frames).drop_nulls("score").collect(engine="streaming")
+    people = [
+        _people(scores, labels[name], lower).with_columns(run=pl.lit(place, table.schema["run"]))
+        for place, (name, scores) in enumerate(runs.items())
+        if name in labels
+    ]
+    if people:
+        known = pl.concat(people)
+        table = table.join(known, on=(*_KEY, "case_id", "run"), how="left", maintain_order="left")
+    else:
+        table = table.with_columns(human=pl.lit(None, pl.Float64), accepted=pl.lit(None, pl.Float64))
     for (dataset, metric), part in table.sort("run", "place").group_by(*_KEY, maintain_order=True):
         places: list[int] = part["run"].unique(maintain_order=True).to_list()
         if len(places) < 2:
@@ -71,6 +94,8 @@ def common_cases(runs: Mapping[str, pl.LazyFrame]) -> Iterator[CommonCases]:
         shared = shared.join(order, on="case_id").sort("at", "run")
         shape = (first.height, len(places))
         passed = shared["passed"]
+        said = [shared[name].fill_null(np.nan).to_numpy().reshape(shape) for name in ("human", "accepted")]
+        human, accepted = said if shared["human"].count() else (None, None)
         judges = [name for name in part["judge"].unique(maintain_order=True) if name]
         yield CommonCases(
             str(dataset),
@@ -80,14 +105,25 @@ def common_cases(runs: Mapping[str, pl.LazyFrame]) -> Iterator[CommonCases]:
             first.select("case_id", cluster_name(pl.col("group"), pl.col("case_id")).alias("cluster"), "tags"),
             shared["score"].to_numpy().reshape(shape),
             None if passed.null_count() else passed.to_numpy().reshape(shape),
+            human,
+            accepted,
             {name: own[place] - first.height for name, place in zip(names, places, strict=True)},
             part["case_id"].n_unique() - first.height,
         )
 
 
+def _people(scores: pl.LazyFrame, labels: pl.DataFrame, lower: Collection[str]) -> pl.DataFrame:
+    key = (*_KEY, "case_id")
+    labelled = scores.filter(pl.col("case_id").is_in(labels["case_id"].unique().to_list()))
+    return labelled_scores(labelled, labels, lower=lower).group_by(key).agg(pl.col("human", "accepted").mean())
+
+
 @dataclass(frozen=True, slots=True)
 class RankedRun:
-    """A run with its value, the interval of the value alone, its rank, and the interval of its rank."""
+    """A run with its value, the interval of the value alone, its rank, and the interval of its rank.
+
+    `raw` is what the judge alone says, the value and its interval; None if labels do not correct it.
+    """
 
     run: str
     value: float
@@ -97,13 +133,15 @@ class RankedRun:
     rank_low: int
     rank_high: int
     left_out: int
+    raw: tuple[float, float | None, float | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
     """Runs in the order of their values, the best first; `method` is that of the ranks' intervals.
 
-    `notes` say what else the comparisons show, such as the position effect of a judge.
+    `labelled` cases of each run correct its value and its ranks, or none with the reason `uncorrected`. `notes` say
+    what else the comparisons show, such as the position effect of a judge.
     """
 
     dataset: str
@@ -116,6 +154,8 @@ class Ranking:
     method: str
     rows: Sequence[RankedRun]
     notes: Sequence[str] = ()
+    labelled: int = 0
+    uncorrected: str = ""
 
     @property
     def sentences(self) -> Iterator[str]:
@@ -135,47 +175,97 @@ class Ranking:
             "dataset": self.dataset, "metric": self.metric, "judge": self.judge, "by": self.by,
             "higher_is_better": self.higher_is_better, "n": self.cases, "clusters": self.clusters,
             "confidence": 0.95, "method": self.method, "sentences": list(self.sentences), "notes": list(self.notes),
+            "n_labels": self.labelled, "uncorrected": self.uncorrected,
             "rows": [
                 {
                     "run": row.run, "value": row.value, "ci_low": row.low, "ci_high": row.high, "rank": row.rank,
                     "rank_low": row.rank_low, "rank_high": row.rank_high, "n_left_out": row.left_out,
+                    **dict(zip(_RAW, row.raw or (None, None, None), strict=True)),
                 }
                 for row in self.rows
             ],
         }  # fmt: skip
 
 
-def rank_by_mean(common: CommonCases, traits: Traits, *, seed: int = 0) -> list[Ranking]:
-    """The ranking by mean and, if it differs from that, by pass rate."""
-    found = [_by_mean(common, "mean", common.scores, traits.higher_is_better, traits.bounded, seed)]
+def rank_by_mean(common: CommonCases, traits: Traits, *, seed: int = 0, unusable: str = "") -> list[Ranking]:
+    """The ranking by mean and, if it differs from that, by pass rate, corrected by labels; `unusable` says why not."""
+    scores = _Column("mean", common.scores, common.human, traits.higher_is_better, traits.bounded)
+    found = [_by_mean(common, scores, seed, unusable)]
     same = traits.higher_is_better and common.passed is not None and bool((common.passed == common.scores).all())
+    if common.human is not None and common.accepted is not None:
+        same &= bool(np.array_equal(common.human, common.accepted, equal_nan=True))
     if common.passed is not None and not same:
-        found.append(_by_mean(common, "pass_rate", common.passed, True, True, seed))
+        passed = _Column("pass_rate", common.passed, common.accepted, True, True)
+        found.append(_by_mean(common, passed, seed, unusable))
     return found
 
 
-def _by_mean(common: CommonCases, by: Scale, table: Floats, higher: bool, bounded: bool, seed: int) -> Ranking:
-    grouped = None if common.cases["cluster"].n_unique() == len(table) else common.clusters
-    means, covariance, df, parts = mean_covariance(table if higher else -table, grouped)
-    ranks = rank_intervals(means, covariance, df, parts, seed=seed)
-    means = table.mean(axis=0)
-    ends = [interval(column, grouped, bounded=bounded) for column in table.T]
-    method = "cr2_max_t_sign_flip" if grouped is not None else "max_t"
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """What runs are ranked by: the judge's values and people's, of the shape (cases, runs)."""
+
+    by: Scale
+    table: Floats
+    people: Floats | None
+    higher: bool
+    bounded: bool
+
+
+def _by_mean(common: CommonCases, of: _Column, seed: int, unusable: str) -> Ranking:
     clusters = common.cases["cluster"].n_unique()
+    grouped = None if clusters == len(of.table) else common.clusters
+    sign = 1 if of.higher else -1
+    about = (common.dataset, common.metric, common.judge, of.by, of.higher, len(of.table), clusters)
+    ends = [interval(column, grouped, bounded=of.bounded) for column in of.table.T]
     bounds = [(one.low, one.high) for one in ends]
-    rows = _rows(common, common.names, means, bounds, ranks)
-    about = (common.dataset, common.metric, common.judge, by, higher, len(table), clusters)
-    return Ranking(*about, method if clusters > 1 else "none: one cluster", rows)
+    alone = of.table.mean(axis=0)
+    corrected = _corrected(common, of, grouped, seed, unusable)
+    if corrected is not None and not isinstance(corrected, str):
+        parts = None if corrected.parts is None else sign * corrected.parts
+        ranks = rank_intervals(sign * corrected.values, corrected.covariance, corrected.df, parts, seed=seed)
+        raw = [(value, *end) for value, end in zip(alone.tolist(), bounds, strict=True)]
+        rows = _rows(common, common.names, corrected.values, corrected.ends, ranks, raw)
+        return Ranking(*about, f"max_t: {corrected.method}", rows, labelled=corrected.labelled)
+    means, covariance, df, parts = mean_covariance(sign * of.table, grouped)
+    ranks = rank_intervals(means, covariance, df, parts, seed=seed)
+    method = "cr2_max_t_sign_flip" if grouped is not None else "max_t"
+    rows = _rows(common, common.names, alone, bounds, ranks)
+    most = 0 if of.people is None else int(_labelled(of.people).max())
+    method = method if clusters > 1 else "none: one cluster"
+    return Ranking(*about, method, rows, labelled=most, uncorrected=corrected or "")
+
+
+def _labelled(people: Floats) -> Ints:
+    counts: Ints = (~np.isnan(people)).sum(axis=0)
+    return counts
+
+
+def _corrected(
+    common: CommonCases, of: _Column, clusters: Array | None, seed: int, unusable: str
+) -> CorrectedMeans | str | None:
+    """What people say of all runs, or why it is unknown: ranks would mix people and judge if it were of some alone."""
+    if of.people is None or not (labelled := _labelled(of.people)).any():
+        return None
+    if unusable:
+        return unusable
+    without = [name for name, n in zip(common.names, labelled.tolist(), strict=True) if not n]
+    if without:
+        return f"no label is of {', '.join(without)}"
+    from evalflow.stats.corrected_differences import corrected_means
+
+    return corrected_means(of.table, of.people, clusters, seed, bounded=of.bounded)
 
 
 def _rows(
     common: CommonCases, names: Sequence[str], values: Floats, bounds: Sequence[tuple[float | None, float | None]],
-    ranks: Ranks,
+    ranks: Ranks, raw: Sequence[tuple[float, float | None, float | None]] | None = None,
 ) -> list[RankedRun]:  # fmt: skip
     columns = (values.tolist(), bounds, ranks.rank.tolist(), ranks.low.tolist(), ranks.high.tolist())
     rows = [
-        RankedRun(name, value, low, high, rank, first, last, common.left_out.get(name, 0))
-        for name, value, (low, high), rank, first, last in zip(names, *columns, strict=True)
+        RankedRun(name, value, low, high, rank, first, last, common.left_out.get(name, 0), alone)
+        for name, value, (low, high), rank, first, last, alone in zip(
+            names, *columns, raw or [None] * len(names), strict=True
+        )
     ]
     return sorted(rows, key=lambda row: row.rank)
 

@@ -86,9 +86,9 @@ def test_labels_in_both_runs_correct_the_difference(program: Program, two: tuple
     told = " ".join(program("compare", *runs, "--labels", "later.jsonl").stdout.split())
     assert "no label is of its answers (20 labels are of other answers than the ones scored here" in told
     assert "label the same cases there: python -m evalflow calibrate" in told
-    refused = program("compare", *runs, "--labels", "labels.jsonl", "--unpaired")
+    refused = program("compare", *runs, "--labels", "labels.jsonl", "--judge-alone")
     assert refused.returncode == 2
-    assert "leave --labels out" in refused.stderr
+    assert "leave out --labels or --judge-alone" in refused.stderr
     program.write("few.jsonl", *people[::6])
     told = " ".join(program("compare", *runs, "--labels", "few.jsonl").stdout.split())
     assert "people labelled 5 cases in both runs, and correct nothing: fewer than 15 labels; 15 would do" in told
