@@ -28,15 +28,16 @@ def rank(options: argparse.Namespace, console: Console) -> int:
 
     With `--items` also items.csv, and with `--out` the YAML of a short dataset.
     """
-    if (options.out and options.short is None) or (options.labels and not options.items):
-        what = "--out names a short set: give --short N" if options.out else "--labels are for --items"
+    if (options.out and options.short is None) or (options.labels and options.judge_alone):
+        what = "--out names a short set: give --short N" if options.out else "--judge-alone uses no labels"
         raise UserError(Problem(what, "command line", "see: python -m evalflow rank --help"))
     folder, runs = _runs(options.runs)
-    found = rank_runs(runs, metric=options.metric, pairwise=options.pairwise, allow=options.allow)
-    items, notes = ranked_items(found, options.labels) if options.items else ([], [])
+    labels = {"given": options.labels, "judge_alone": options.judge_alone}
+    found = rank_runs(runs, metric=options.metric, pairwise=options.pairwise, allow=options.allow, **labels)
+    items = ranked_items(found) if options.items else []
     short = None if options.short is None else _short(found, options.short)
     files = {} if short is None or not options.out else _short_yaml(options.out, short, next(iter(found.runs.values())))
-    page = found.page(items, notes, short)
+    page = found.page(items, short)
     written = write_ranking(folder, page)
     if options.json:
         write_new(files, Console(stderr=True))

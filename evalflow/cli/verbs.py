@@ -130,7 +130,7 @@ def _compare(parser: VerbParser) -> Work:
     parser.add_argument("runs", nargs="*", metavar="RUN", help=what)
     parser.add_argument("--margin", type=float, help="also say whether B is not worse by more than this")
     parser.add_flag("--unpaired", "the runs are samples of different cases, not to be compared case by case")
-    labels = "people's labels of both runs' answers; else those of the data"
+    labels = "people's labels of the runs' answers; else those that they were calibrated with, or of the data"
     parser.add_argument("--labels", metavar="FILE", help=labels)
     parser.add_flag("--judge-alone", "do not correct differences by labels")
     parser.add_flag("--tags", "also a row for each tag")
@@ -186,7 +186,9 @@ def _rank(parser: VerbParser) -> Work:
     pairs = "also by strength (Bradley-Terry): who wins, ties or loses each case of every two runs"
     parser.add_flag("--pairwise", pairs)
     parser.add_flag("--items", "also which cases separate the runs, and suspect keys")
-    parser.add_argument("--labels", metavar="FILE", help="people's labels for --items; without it, those of the data")
+    labels = "people's labels of the runs' answers; else those that they were calibrated with, or of the data"
+    parser.add_argument("--labels", metavar="FILE", help=labels)
+    parser.add_flag("--judge-alone", "do not correct values and ranks by labels")
     short = "choose N cases that keep the ranking, and measure what that loses"
     parser.add_argument("--short", type=int, metavar="N", help=short)
     parser.add_argument("--out", metavar="NAME", help="write the short set as the dataset NAME into ./conf")

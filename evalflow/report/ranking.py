@@ -82,7 +82,13 @@ def method_line(ranking: Ranking) -> str:
     cases += f" in {counted(ranking.clusters, 'cluster')}" if ranking.clusters != ranking.cases else ""
     name, _, why = ranking.method.partition(": ")
     held = f"no ranks can be told apart: {why}" if name == "none" else "ranks hold together with 95 % confidence"
-    return f"{cases}; {held}" + ("" if name == "none" else f"; {method(ranking.method)}")
+    labels = ""
+    if ranking.labelled:
+        by_people = f"people's labels of {counted(ranking.labelled, 'case')}"
+        labels = f"; corrected by {by_people} of each run"
+        if ranking.uncorrected:
+            labels = f"; by the judge alone: {by_people} correct nothing ({ranking.uncorrected})"
+    return f"{cases}; {held}" + ("" if name == "none" else f"; {method(ranking.method)}") + labels
 
 
 def print_rankings(console: Console, found: RankingPage) -> None:
@@ -151,15 +157,18 @@ def write_ranking(folder: Path, found: RankingPage) -> list[Path]:
 def _ranks_table(ranking: Ranking) -> PageTable:
     heads = [
         PageColumn("Run"), PageColumn("Rank", "num value"), PageColumn("95 % ranks", "num"),
-        PageColumn(_BY[ranking.by].partition(",")[0].capitalize(), "num"), INTERVAL, PageColumn("Left out", "num"),
+        PageColumn(_BY[ranking.by].partition(",")[0].capitalize(), "num"), INTERVAL,
     ]  # fmt: skip
+    corrected = any(row.raw for row in ranking.rows)
+    heads += [PageColumn("Judge alone", "num")] if corrected else []
     show = signed if ranking.by in ("pairs", "verdicts") else number
     rows = [
         (row.run, str(row.rank), rank_range(row.rank_low, row.rank_high), show(row.value),
-         interval(row.low, row.high, show), f"{row.left_out:,}")
+         interval(row.low, row.high, show), *([number(row.raw and row.raw[0])] if corrected else []),
+         f"{row.left_out:,}")
         for row in ranking.rows
     ]  # fmt: skip
-    return PageTable(heads, rows)
+    return PageTable([*heads, PageColumn("Left out", "num")], rows)
 
 
 def _items_tables(table: ItemTable) -> Iterator[PageTable]:

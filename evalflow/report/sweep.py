@@ -275,14 +275,19 @@ def _cases(board: Mapping[str, Any]) -> str:
 
 
 def _labelled(board: Mapping[str, Any]) -> str:
-    who, n = "judge" if board["judge"] else "metric", board["cases_labelled"]
-    return f"by the {who} alone: people's labels of {counted(n)} not used" if n else ""
+    who, labels = "judge" if board["judge"] else "metric", f"people's labels of {counted(board['n_labels'], 'case')}"
+    if board["uncorrected"]:
+        return f"by the {who} alone: {labels} correct nothing ({board['uncorrected']})"
+    return f"corrected by {labels} of each run" if board["n_labels"] else ""
 
 
 def _line(row: Mapping[str, Any]) -> str:
     left = row["n"] - row["n_scored"]
     ranks = "" if row["rank_low"] is None else f"; rank {rank_range(row['rank_low'], row['rank_high'])}"
-    return _ranked(row, row["run"], _VERDICTS[row["verdict"]]) + ranks + (f", {left:,} not scored" if left else "")
+    alone = "" if row["raw_value"] is None else f"; by the judge alone {number(row['raw_value'])}"
+    return (
+        _ranked(row, row["run"], _VERDICTS[row["verdict"]]) + ranks + alone + (f", {left:,} not scored" if left else "")
+    )
 
 
 def write_sweep_report(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from evalflow.lazy import np, pl
+from evalflow.records import CASES
 from evalflow.stats.arrays import Array, Floats, Ints
 from evalflow.stats.bradley_terry import strengths
 from evalflow.stats.intervals import interval, mean_error, t_interval
@@ -69,6 +70,8 @@ def common_cases(
 
     `labels` are people's, as of `label_frame`, by the same names; metrics in `lower` pass at or below their threshold.
     """
+    if not runs:
+        return
     columns = (*_KEY, "case_id", "group", "tags", "judge", "score", "passed", "place")
     frames = [by_case(scores).select(*columns, run=pl.lit(place)) for place, scores in enumerate(runs.values())]
     table = pl.concat(frames).drop_nulls("score").collect(engine="streaming")
@@ -189,6 +192,8 @@ class Ranking:
 
 def rank_by_mean(common: CommonCases, traits: Traits, *, seed: int = 0, unusable: str = "") -> list[Ranking]:
     """The ranking by mean and, if it differs from that, by pass rate, corrected by labels; `unusable` says why not."""
+    if common.metric == CASES:
+        return [_by_mean(common, _Column("pass_rate", common.scores, None, True, True), seed, unusable)]
     scores = _Column("mean", common.scores, common.human, traits.higher_is_better, traits.bounded)
     found = [_by_mean(common, scores, seed, unusable)]
     same = traits.higher_is_better and common.passed is not None and bool((common.passed == common.scores).all())

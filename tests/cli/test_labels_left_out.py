@@ -1,4 +1,4 @@
-"""Labels that may correct nothing, and those that nothing uses: every output says so."""
+"""Labels in every comparison and ranking: what they correct, and why they may correct nothing."""
 
 from __future__ import annotations
 
@@ -102,24 +102,60 @@ def test_a_gate_against_a_baseline_leaves_them_out_too(desk: Desk, statistic: st
     assert "can hardly have been drawn at random" in text
 
 
-def test_what_uses_no_labels_says_that_there_are_some(desk: Desk) -> None:
+def test_the_judge_alone_says_that_there_are_labels(desk: Desk) -> None:
     desk.label(RANDOM)
-    said = "desk, grade: people labelled answers of before (60 cases), after (60 cases); "
+    said = "desk, grade: people labelled answers of before (60 cases), after (60 cases); by the judge alone, as asked"
     for words in ((), ("--unpaired",)):
-        assert f"{said}by the judge alone, as asked" in " ".join(desk.compared("--judge-alone", *words)["notes"])
-    ranked = json.loads(desk.program("rank", "before", "after", "--json").stdout)
+        assert said in " ".join(desk.compared("--judge-alone", *words)["notes"])
+    ranked = json.loads(desk.program("rank", "before", "after", "--judge-alone", "--json").stdout)
     assert [note for note in ranked["notes"] if note.startswith(said)]
+    assert [row["rank_low"] for row in ranked["rankings"][0]["rows"]] == [1, 2]  # it favours one of the runs
 
 
-def test_a_sweep_says_that_its_leaderboard_and_comparison_use_none(desk: Desk) -> None:
-    rows = [
-        {"id": f"c{i}", "question": "?", "answer": "x", "grade": grade, "labels": {"grade": true} if i % 2 else {}}
-        for i, (grade, true) in enumerate(zip(desk.grades["after"], desk.true, strict=True))
-    ]
-    path = desk.program.write("both.jsonl", *rows)
-    done = desk.program("-m", "dataset=desk", f"++dataset.desk.path={path}", "metric=grade", "seed=1,2,3")
+def test_ranks_are_corrected_or_say_why_not(desk: Desk) -> None:
+    desk.label(RANDOM)
+    [mean, rate] = json.loads(desk.program("rank", "before", "after", "--json").stdout)["rankings"]
+    differences = {row["statistic"]: row for row in desk.compared()["rows"]}
+    for ranking in (mean, rate):
+        values = {row["run"]: row for row in ranking["rows"]}
+        compared = differences[ranking["by"]]
+        assert (ranking["n_labels"], ranking["uncorrected"]) == (60, "")
+        assert [values[run]["value"] for run in ("before", "after")] == pytest.approx(
+            [compared["value_a"], compared["value_b"]]
+        )
+        assert values["after"]["raw_value"] == pytest.approx(compared["judged"]["value_b"])
+        assert {(row["rank_low"], row["rank_high"]) for row in ranking["rows"]} == {(1, 2)}
+    desk.label(lowest(desk))
+    found = json.loads(desk.program("rank", "before", "after", "--json").stdout)
+    for ranking in found["rankings"]:
+        assert ranking["uncorrected"].startswith("the labelled answers can hardly have been drawn at random in ")
+        assert all(row["raw_value"] is None for row in ranking["rows"])
+    assert any("correct nothing: the labelled answers can hardly" in note for note in found["notes"])
+
+
+def test_a_sweep_is_corrected_as_its_pairs_are(desk: Desk) -> None:
+    draw = random.Random(3)
+    grades = {name: [round(min(1.0, one + shift), 3) for one in desk.true] for name, shift in (("x", 0), ("y", 0.15))}
+    for name, own in grades.items():
+        rows = [
+            {"id": f"c{i}", "question": "?", "answer": f"{name} {i}", "grade": grade,
+             "labels": {"grade": round(min(1.0, max(0.0, desk.true[i] + draw.gauss(0, 0.03))), 3)} if i % 2 else {}}
+            for i, grade in enumerate(own)
+        ]  # fmt: skip
+        desk.program.write(f"{name}.jsonl", *rows)
+    done = desk.program("-m", "dataset=desk", "++dataset.desk.path=x.jsonl,y.jsonl", "metric=grade")
     assert done.returncode == 0, done.stderr
-    assert "by the metric alone: people's labels of 60 cases not used" in " ".join(done.stdout.split())
-    compared = desk.program("compare", str(desk.program.latest))
-    assert compared.returncode == 0, compared.stderr
-    assert "the judge alone" not in " ".join(compared.stdout.split())  # the runs differ in nothing
+    text = " ".join(done.stdout.split())
+    assert "corrected by people's labels of 60 cases of each run" in text
+    sweep = desk.program.latest
+    boards = {one["statistic"]: one for one in json.loads((sweep / "summary.json").read_text())["details"]}
+    runs = sorted(str(one) for one in sweep.iterdir() if one.is_dir())
+    both = [json.loads(desk.program("compare", *words, "--json").stdout) for words in ((str(sweep),), runs)]
+    assert both[0]["rows"] == both[1]["rows"]
+    for row in both[0]["rows"]:
+        board = {one["run"]: one for one in boards[row["statistic"]]["leaderboard"]}
+        assert row["judged"] is not None
+        assert [board[run]["value"] for run in (row["run_a"], row["run_b"])] == pytest.approx(
+            [row["value_a"], row["value_b"]]
+        )
+        assert {one["p_adjusted"] for one in board.values()} == {None, row["p_adjusted"]}

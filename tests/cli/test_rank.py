@@ -203,7 +203,7 @@ def test_short_sets_that_cannot_be(program: Program) -> None:
         (("--short", "12"), "choose from 1 to 11"),
         (("--short", "0"), "a short set of 0 out of 12 common cases"),
         (("--out", "quick"), "--out names a short set: give --short N"),
-        (("--labels", "x.jsonl"), "--labels are for --items"),
+        (("--labels", "x.jsonl", "--judge-alone"), "--judge-alone uses no labels"),
         (("--short", "5", "--out", "Quick!"), "'Quick!' cannot be a name"),
         (("--short", "5", "--out", "rag"), "there already is a dataset 'rag'"),
         (("--items", "--labels", "x.jsonl"), "x.jsonl"),

@@ -60,6 +60,7 @@ class ComparisonOptions:
     by_tag: bool = False
     by_class: bool = False
     unpaired: bool = False  # whether the runs are samples of different cases, not compared case by case
+    lists_cases: bool = True  # whether the cases that changed are listed
     allow_option: str = "--allow "  # the option that messages suggest for allowing a difference
 
     @property
@@ -148,7 +149,8 @@ def compare_pairs(
         if _is_sample(b, of=a) and not any(o.kind == "cases" for o in found):
             adjusted_by_a += adjusted_means(pairing, (a.name, b.name), b.traits, seed=b.manifest.config["seed"])
         lower = lower_is_better(a.traits | b.traits)
-        listed.append(flips((a.name, b.name), pairing.cases, b.scores(), lower, _FLIPS))
+        if how.lists_cases:
+            listed.append(flips((a.name, b.name), pairing.cases, b.scores(), lower, _FLIPS))
     notes += _notes_of_rows(rows, several=len(pairs) > 1, paired=not how.unpaired)
     notes += [_adjusted_note(one, several=len(pairs) > 1) for one in adjusted_by_a]
     if not rows:

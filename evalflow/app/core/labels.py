@@ -244,6 +244,10 @@ class ComparedLabels:
     def of(self, run: SavedRun) -> pl.DataFrame | None:
         return self.frames.get(str(run.folder.path))
 
+    def named(self, runs: Mapping[str, SavedRun]) -> dict[str, pl.DataFrame]:
+        """The labels of those of the runs that have some, by the same names."""
+        return {name: frame for name, run in runs.items() if (frame := self.of(run)) is not None}
+
     def unusable_for(self, why: str) -> ComparedLabels:
         """The same labels, of which none may correct anything."""
         every = {

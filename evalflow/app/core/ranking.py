@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from evalflow.app.core.cases import BASELINE
 from evalflow.app.core.changed import Kind, obstacles, what_changed
-from evalflow.app.core.labels import labels_to_compare, unused_labels
+from evalflow.app.core.comparison import JUDGE_ALONE, NO_LABELS
+from evalflow.app.core.labels import ComparedLabels, Rows, labels_to_compare, unused_labels
 from evalflow.app.core.saved import SavedRun
 from evalflow.errors import Problem, UserError, command, did_you_mean
+from evalflow.lazy import pl
+from evalflow.records import CASES
 from evalflow.report.ranking import RankingPage
 from evalflow.report.wording import counted, percent
 from evalflow.stats.bradley_terry import NoStrengthsError
-from evalflow.summary.compare import Traits
+from evalflow.summary.compare import NOT_OF_FIGURES, Traits, lower_is_better
 from evalflow.summary.items import ItemTable, ShortSet, item_table
+from evalflow.summary.passing_cases import passing_cases, passing_metrics
 from evalflow.summary.ranking import CommonCases, Ranking, common_cases, rank_by_mean, rank_by_pairs, rank_by_verdicts
 
 LEAST_OVERLAP = 0.5
@@ -28,29 +32,30 @@ smaller part of a run, and most likely no random one: its rank there says little
 class Standings:
     """The rankings of several runs by dataset, metric and scale, with the common cases of each and the draws' seed.
 
-    `notes` say what was left out or allowed, and why some metric has no ranking.
+    `labels` are those that correct the ranks. `notes` say what was left out or allowed, and why some metric has no
+    ranking.
     """
 
     runs: Mapping[str, SavedRun]
     rankings: Sequence[Ranking]
     tables: Sequence[CommonCases]
     seed: int
+    labels: ComparedLabels
     notes: Sequence[str]
 
-    def page(
-        self, items: Sequence[ItemTable] = (), notes: Sequence[str] = (), short: ShortSet | None = None
-    ) -> RankingPage:
-        """The rankings for people, with more notes."""
+    def page(self, items: Sequence[ItemTable] = (), short: ShortSet | None = None) -> RankingPage:
+        """The rankings for people."""
         manifests = {name: run.manifest for name, run in self.runs.items()}
-        return RankingPage(manifests, self.rankings, [*self.notes, *notes], items, short)
+        return RankingPage(manifests, self.rankings, self.notes, items, short)
 
 
 def rank_runs(
     runs: Sequence[SavedRun], *, metric: str | None = None, pairwise: bool = False, allow: Collection[Kind] = (),
-    allow_option: str = "--allow ",
+    allow_option: str = "--allow ", given: str | Rows | None = None, judge_alone: bool = False,
 ) -> Standings:  # fmt: skip
     """Rank the runs on the cases that all of them scored, by each metric or only by the one named.
 
+    Means and pass rates are corrected by people's labels (`given` as in `compare_labelled`), unless `judge_alone`.
     `pairwise` also ranks by a win, tie or loss of every two runs in each case. Metrics that compare two answers are
     always ranked by their verdicts too. `allow` and `allow_option` are as in `ComparisonOptions`. UserError if there
     are fewer than two runs, one is named twice, they measured different things, or no metric has enough common cases.
@@ -58,23 +63,29 @@ def rank_runs(
     by_name = _named(runs)
     notes = list(_differences(list(by_name.values()), allow, allow_option))
     known = dict.fromkeys(name for run in runs for name in run.manifest.metrics)
-    if metric is not None and metric not in known:
+    if metric not in (None, CASES, *known):
         raise UserError(Problem(f"no run has the metric {metric!r}", "--metric", did_you_mean(metric, known)))
-    seed = max(run.manifest.config["seed"] for run in runs)
+    seed = runs[-1].manifest.config["seed"]
     scores = {name: run.scores() for name, run in by_name.items()}
+    labels = NO_LABELS if judge_alone else labels_to_compare(list(by_name.values()), given)
+    lower = {name for run in runs for name in lower_is_better(run.traits)}
+    unusable = labels.unusable_in(*by_name.values())
     rankings: list[Ranking] = []
     tables: list[CommonCases] = []
     refused: list[str] = []
-    for common in common_cases(scores):
+    for common in (*common_cases(scores, labels.named(by_name), lower), *common_cases(_whole_cases(scores))):
         if metric not in (None, common.metric):
             continue
         where = f"{common.dataset}, {common.metric}"
         if why := _too_few(common):
             refused.append(f"{where}: {why}")
             continue
-        tables.append(common)
+        if common.metric != CASES:
+            tables.append(common)
         notes += _left_out(common, where, by_name)
-        found, why_not = _rankings(common, by_name, pairwise=pairwise, seed=seed)
+        why_not = unusable.get((common.dataset, common.metric), "")
+        found, why_not = _rankings(common, by_name, pairwise=pairwise, seed=seed, unusable=why_not)
+        notes += [f"{where}: {one}" for one in _on_labels(found)]
         rankings += found
         notes += [f"{where}: {why}" for why in why_not]
     if not rankings:
@@ -82,22 +93,22 @@ def rank_runs(
         what = [Problem(f"not ranked: {one}", "runs", hint) for one in refused]
         why = f"why cases have no score: {command('cases', runs[0].folder.path, '--failed')}"
         raise UserError(what or Problem("no metric is scored in two of the runs", "runs", why))
-    hint = "the ranks are by the judge alone; labels correct the difference of two runs: compare A B"
-    notes += unused_labels(by_name.values(), {(one.dataset, one.metric) for one in tables}, hint)
-    return Standings(by_name, rankings, tables, seed, [*notes, *(f"{one}; not ranked" for one in refused)])
+    notes += labels.notes
+    if judge_alone:
+        notes += unused_labels(by_name.values(), {(one.dataset, one.metric) for one in tables}, JUDGE_ALONE)
+    return Standings(by_name, rankings, tables, seed, labels, [*notes, *(f"{one}; not ranked" for one in refused)])
 
 
-def ranked_items(found: Standings, labels: str | None) -> tuple[list[ItemTable], list[str]]:
-    """The table of cases of each metric, and notes on labels: those of the file named, or else those of the data."""
-    given = labels_to_compare(list(found.runs.values()), labels)
-    frames = {name: frame for name, run in found.runs.items() if (frame := given.of(run)) is not None}
+def ranked_items(found: Standings) -> list[ItemTable]:
+    """The table of cases of each metric, with people's labels."""
+    frames = found.labels.named(found.runs)
     tables: list[ItemTable] = []
     for common in found.tables:
         traits = found.runs[common.names[0]].traits.get(common.metric, Traits())
         scores = {name: found.runs[name].scores() for name in common.names}
         how = {"higher_is_better": traits.higher_is_better, "bounded": traits.bounded}
         tables.append(item_table(common, scores, frames, **how))
-    return tables, list(given.notes)
+    return tables
 
 
 def _named(runs: Sequence[SavedRun]) -> dict[str, SavedRun]:
@@ -138,6 +149,23 @@ def _differences(runs: Sequence[SavedRun], allow: Collection[Kind], allow_option
         raise UserError(refused.values())
 
 
+def _whole_cases(scores: Mapping[str, pl.LazyFrame]) -> dict[str, pl.LazyFrame]:
+    """The cases as a whole of runs with the same metrics that pass or fail; none if these are fewer than two."""
+    counted_in = {name: passing_metrics(frame) for name, frame in scores.items()}
+    names = {tuple(own) for own in counted_in.values()}
+    if len(names) != 1 or len(next(iter(names))) < 2:
+        return {}
+    return {name: passing_cases(frame, counted_in[name]).lazy() for name, frame in scores.items()}
+
+
+def _on_labels(rankings: Sequence[Ranking]) -> Iterator[str]:
+    """Why people's labels correct no rank."""
+    for ranking in rankings:
+        if ranking.uncorrected:
+            of = f"people labelled {counted(ranking.labelled, 'case')} of a run"
+            yield f"{ranking.by.replace('_', ' ')} by the judge alone: {of}, and correct nothing: {ranking.uncorrected}"
+
+
 def _too_few(common: CommonCases) -> str:
     if not common.cases.height:
         return "the runs share no scored case"
@@ -159,7 +187,7 @@ def _left_out(common: CommonCases, where: str, runs: Mapping[str, SavedRun]) -> 
 
 
 def _rankings(
-    common: CommonCases, runs: Mapping[str, SavedRun], *, pairwise: bool, seed: int
+    common: CommonCases, runs: Mapping[str, SavedRun], *, pairwise: bool, seed: int, unusable: str = ""
 ) -> tuple[list[Ranking], list[str]]:
     """The rankings of one metric, and why some are missing."""
     traits = runs[common.names[0]].traits.get(common.metric, Traits())
@@ -172,7 +200,7 @@ def _rankings(
     if len(set(opponents.values())) > 1:
         why_not.append("no ranking by mean: the runs were compared with different answers")
     else:
-        found += rank_by_mean(common, traits, seed=seed)
+        found += rank_by_mean(common, traits, seed=seed, unusable=unusable)
     try:
         if opponents:
             found.append(rank_by_verdicts(common, scores, opponents, seed=seed))
@@ -183,6 +211,10 @@ def _rankings(
             found.append(rank_by_pairs(common, traits, seed=seed))
     except NoStrengthsError as error:
         why_not.append(f"no strengths from pairs of scores: {error}")
+    if common.human is not None:
+        labelled = int((common.human == common.human).sum(axis=0).max())
+        by_judge = {"labelled": labelled, "uncorrected": unusable or NOT_OF_FIGURES}
+        found = [replace(one, **by_judge) if one.by in ("pairs", "verdicts") else one for one in found]
     return found, why_not
 
 

@@ -132,7 +132,7 @@ def rank(
     """Rank runs as the command `rank` does, without writing files."""
     saved = [scored_of(get_run(space, run_id)) for run_id in runs]
     found = rank_runs(saved, metric=metric, pairwise=pairwise, allow=allow, allow_option="allow=")
-    return found.page(*(ranked_items(found, None) if items else ([], [])))
+    return found.page(ranked_items(found) if items else ())
 
 
 @requires("read")
