@@ -28,8 +28,9 @@ from evalflow.stats.prediction import MOST_LABELS, Spread, assumed_spread, obser
 from evalflow.stats.simulation import Population, guessed, unrelated
 from evalflow.stats.variance import Components, variance_limit
 from evalflow.summary.agreement import SERIES, labelled_scores
-from evalflow.summary.compare import compare_cases, pair_scores, tests_in_order
+from evalflow.summary.compare import compare_cases, pair_scores
 from evalflow.summary.details import components_of
+from evalflow.summary.families import tests_in_order
 from evalflow.summary.plan import Basis, Level, Planner, difference_variance
 from evalflow.summary.slices import case_clusters, own_cells, repeats_of
 from evalflow.targets.conversation import SIMULATION
