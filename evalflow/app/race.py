@@ -183,6 +183,8 @@ def _comparison(a: OpenRun, b: OpenRun, looks: RaceLooks, metric: str, how: Comp
     rows: list[ComparisonRow] = []
     pairing = pair_scores(runs[0].scores(), runs[1].scores())
     notes = list(notes_of(runs[0], runs[1], pairing, (A, B)))
+    by_labels = command("compare", *(shown(run.folder.path) for run in runs))
+    notes.append(f"by the {'judge' if judge else 'metric'} alone: with labels of both runs' answers, {by_labels}")
     for dataset, (difference, within) in looks.results().items():
         name = judge.info.name if judge else None
         rows.append(ComparisonRow(pair, dataset, metric, name, None, "mean", higher, difference))

@@ -101,8 +101,7 @@ def compare_pairs(
     """Compare run B with run A, for each pair (A, B). P-values are adjusted over all pairs together.
 
     Labels correct the differences of runs that measure the same; if another judge or metric is allowed, they correct
-    nothing, with this reason.
-    UserError lists every obstacle, if no pair can be compared.
+    nothing, with this reason. UserError lists every obstacle, if no pair can be compared.
     """
     rows: list[ComparisonRow] = []
     adjusted_by_a: list[AdjustedMean] = []
@@ -115,12 +114,8 @@ def compare_pairs(
     # A family is of answers or of judges: where answers can be compared, judges of the same answers are left out.
     of_answers = any(not obstacles(changed) for changed in known)
     for (a, b), changed in zip(pairs, known, strict=True):
-        if of_answers and changed.only_judged and obstacles(changed):
-            hint = f"compare the judges: {command('compare', shown(a.folder.path), shown(b.folder.path))}"
-            refused += [Problem(o.what, f"{a.name} and {b.name}", hint) for o in obstacles(changed)]
-            continue
-        if forbidden := not_allowed(changed, how.allow, unpaired=how.unpaired):
-            refused += _refusals(changed, forbidden, how)
+        if why_not := _refused((a, b), changed, how, of_answers=of_answers):
+            refused += why_not
             continue
         found = [o for o in obstacles(changed) if not (how.unpaired and o.kind == "cases")]
         if not changed.only_judged or how.unpaired:
@@ -128,18 +123,11 @@ def compare_pairs(
         other = [o.kind for o in found if o.kind != "cases"]
         people = labels if not other else labels.unusable_for(f"the runs have another {other[0]}")
         if how.unpaired:
-            names, traits, seed = (a.name, b.name), a.traits | b.traits, b.manifest.config["seed"]
-            own, common = compare_samples(
-                a.scores(), b.scores(), names, traits, **how.rows_by, seed=seed,
-                labels=(people.of(a), people.of(b)), unusable=people.unusable_in(a, b),
-            )  # fmt: skip
+            own, note = _of_samples(a, b, how, people)
             others = replace(changed, answers=None)
             rows += attributed(own, others)
             whats.append(others)
-            if common:
-                cases = "1 case is" if common == 1 else f"{common:,} cases are"
-                shows_more = "without --unpaired they are compared case by case, which shows more"
-                notes.append(f"{cases} in both runs; {shows_more}")
+            notes += note
             continue
         own, pairing = compare_two(a, b, how, people)
         apart |= bool(pairing.counts["only_a"].sum() and pairing.counts["only_b"].sum())
@@ -148,8 +136,8 @@ def compare_pairs(
         whats.append(changed)
         if _is_sample(b, of=a) and not any(o.kind == "cases" for o in found):
             adjusted_by_a += adjusted_means(pairing, (a.name, b.name), b.traits, seed=b.manifest.config["seed"])
-        lower = lower_is_better(a.traits | b.traits)
         if how.lists_cases:
+            lower = lower_is_better(a.traits | b.traits)
             listed.append(flips((a.name, b.name), pairing.cases, b.scores(), lower, _FLIPS))
     notes += _notes_of_rows(rows, several=len(pairs) > 1, paired=not how.unpaired)
     notes += [_adjusted_note(one, several=len(pairs) > 1) for one in adjusted_by_a]
@@ -159,18 +147,35 @@ def compare_pairs(
     notes += [*(f"not compared: {problem.where}: {problem.what}" for problem in refused), *_of_stopped(runs)]
     orders = orders_used(rows, test_orders(runs.values()) if how.adjust == "holm" else UNORDERED)
     return Comparison(
-        runs={name: run.manifest for name, run in runs.items()},
-        rows=adjusted(rows, how.adjust, orders),
-        adjust=how.adjust,
-        margin=how.margin,
-        notes=notes,
-        flips=listed,
-        questions=dict(questions_of(runs, listed)),
-        paired=not how.unpaired,
-        adjusted_means=adjusted_by_a,
-        orders=orders,
-        changed=whats,
-    )
+        runs={name: run.manifest for name, run in runs.items()}, rows=adjusted(rows, how.adjust, orders),
+        adjust=how.adjust, margin=how.margin, notes=notes, flips=listed, questions=dict(questions_of(runs, listed)),
+        paired=not how.unpaired, adjusted_means=adjusted_by_a, orders=orders, changed=whats,
+    )  # fmt: skip
+
+
+def _refused(
+    runs: tuple[SavedRun, SavedRun], changed: WhatChanged, how: ComparisonOptions, *, of_answers: bool
+) -> list[Problem]:
+    """Why two runs are left out; `of_answers` is whether the family is of answers."""
+    a, b = runs
+    if of_answers and changed.only_judged and obstacles(changed):
+        hint = f"compare the judges: {command('compare', shown(a.folder.path), shown(b.folder.path))}"
+        return [Problem(o.what, f"{a.name} and {b.name}", hint) for o in obstacles(changed)]
+    forbidden = not_allowed(changed, how.allow, unpaired=how.unpaired)
+    return list(_refusals(changed, forbidden, how)) if forbidden else []
+
+
+def _of_samples(
+    a: SavedRun, b: SavedRun, how: ComparisonOptions, people: ComparedLabels
+) -> tuple[list[ComparisonRow], list[str]]:
+    """The differences of two samples of cases, with unadjusted p-values, and a note on cases in both."""
+    own, common = compare_samples(
+        a.scores(), b.scores(), (a.name, b.name), a.traits | b.traits, **how.rows_by,
+        seed=b.manifest.config["seed"], labels=(people.of(a), people.of(b)), unusable=people.unusable_in(a, b),
+    )  # fmt: skip
+    cases = "1 case is" if common == 1 else f"{common:,} cases are"
+    note = f"{cases} in both runs; without --unpaired they are compared case by case, which shows more"
+    return own, [note] if common else []
 
 
 def attributed(rows: Iterable[ComparisonRow], changed: WhatChanged) -> Iterator[ComparisonRow]:
