@@ -62,8 +62,12 @@ class Population:
         return self.values.size if self.clusters is None else int(self.clusters.max()) + 1
 
     def scaled(self, variance: float) -> Population:
-        """The same cases with this variance, about the same mean."""
-        factor = math.sqrt(variance / self.variance)
+        """The same cases with this variance, about the same mean; equal cases, which show no shape, become normal."""
+        own = self.variance
+        if not own and variance:
+            normal = guessed("normal", float(self.values.mean()), math.sqrt(variance))
+            return Population(normal.values, bounded=self.bounded)
+        factor = math.sqrt(variance / own) if own else 1.0
         return self if abs(factor - 1) < _CLOSE / 10 else self.stretched(factor)
 
     def stretched(self, factor: float) -> Population:

@@ -108,6 +108,12 @@ def test_guesses_have_what_was_stated():
     assert (b - a).mean() == pytest.approx(0.1, abs=0.02)
 
 
+def test_equal_cases_become_normal_where_they_are_given_a_variance():
+    equal = Population(np.full(10, 0.5))
+    assert equal.scaled(0.04).variance == pytest.approx(0.04, rel=1e-3)
+    assert equal.scaled(0.0) is equal
+
+
 def test_the_fewest_is_found_from_any_guess():
     for start in (2, 50, 99, 100, 101, 5000):
         assert fewest(lambda n: n >= 100, start) == 100
