@@ -65,7 +65,7 @@ def test_a_judge_that_is_the_model_that_it_judges_is_named_so_everywhere(program
     assert done.returncode == 0, done.stderr
     said = "judge: vllm:bot (LLM bot), the model that it judges, and models tend to prefer their own answers, "
     assert "judges its own" in done.stdout
-    assert done.stdout.count("not calibrated") == 2
+    assert done.stdout.count("calibrated") == 2
     page = (program.latest / "report.html").read_text()
     assert page.count("judges its own answers") == 1
     for name in ("summary.md", "report.html"):
