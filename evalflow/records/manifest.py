@@ -183,6 +183,19 @@ class Manifest(Header):
         used = Counter([*found.values(), *self.metrics])
         return {name: title for name, title in found.items() if title != name and used[title] == 1}
 
+    @property
+    def bot_title(self) -> str:
+        """What people call what was evaluated."""
+        target: Mapping[str, Any] = self.config.get("target") or {}
+        recorded = "Recorded answers" if target.get("kind") == "recorded" else self.target.name
+        return str(target.get("title") or recorded)
+
+    @property
+    def dataset_titles(self) -> list[str]:
+        """What people call the datasets."""
+        own: Mapping[str, Mapping[str, Any]] = self.config.get("dataset") or {}
+        return [str(own.get(name, {}).get("title") or name) for name in self.datasets]
+
     def exported(self, facts: ExportFacts) -> Manifest:
         """The manifest with what a destination was sent, instead of what it was sent before."""
         others = [one for one in self.exports if (one.to, one.where) != (facts.to, facts.where)]

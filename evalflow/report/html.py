@@ -13,18 +13,35 @@ from evalflow.paths import replacing
 from evalflow.report.cases import BLOCK, ExplorerWriter, most_informative, script_json
 from evalflow.report.charts import bins_of, charts, matrix_of
 from evalflow.report.ci import write_junit
+from evalflow.report.console import worst_rows
 from evalflow.report.findings import exclusion_findings, noise_findings, panel_findings, preference_findings
 from evalflow.report.markdown import write_markdown
-from evalflow.report.page import PageHead, content_policy, facts, judge_lines, sample_lines, title, write_page
+from evalflow.report.numbers import numbers_table, tag_tables
+from evalflow.report.page import (
+    PageColumn,
+    PageHead,
+    PageTable,
+    content_policy,
+    facts,
+    judge_lines,
+    of_what,
+    sample_lines,
+    title,
+    write_page,
+)
 from evalflow.report.proof import proof_tables
 from evalflow.report.reported import Reported, with_title, with_titles
 from evalflow.report.results_csv import CasesWriter, MiscategorisedWriter, ResultsWriter, json_or_text, rows
-from evalflow.report.sentences import of_run
-from evalflow.report.wording import PARTS, joined, series_name, varying, without_means_of_figures
+from evalflow.report.sentences import of_gates, of_run
+from evalflow.report.wording import PARTS, cut, joined, number, series_name, varying, without_means_of_figures
 
 _NAMES = ("metric", "statistic", "tag", *PARTS)
-_STYLES = ("page.css", "tables.css", "explorer.css")
-_SCRIPTS = ("data.js", "filter.js", "list.js", "steps.js", "detail.js", "main.js")
+_STYLES = ("page.css", "tables.css", "explorer.css", "print.css")
+_SCRIPTS = ("print.js", "data.js", "filter.js", "list.js", "steps.js", "detail.js", "main.js")
+
+_WORST = [PageColumn("Case"), PageColumn("Metric"), PageColumn("Score", "num"), PageColumn("Reason")]
+_PRINTED, _LONGEST = 20, 200
+"""How many cases are printed, and how many characters of a reason."""
 
 
 def report_policy() -> str:
@@ -37,21 +54,29 @@ def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
     run = with_titles(run)
     rows = without_means_of_figures(run.summary.to_dicts())
     manifest = run.manifest
+    lower = {name: config.direction for name, config in run.metrics.items()}
+    gated = {gate["of_metric"] for gate in run.gates}
+    worst = worst_rows(run.scores, lower, _PRINTED)
     head = PageHead(
         "Evaluation run",
+        of_what(manifest),
         title(manifest),
-        manifest.run_id,
         judge_lines(manifest),
         sample_lines(manifest),
         facts(manifest),
+        said=[
+            *((one.first, one.more) for one in of_run(rows, gated)),
+            *((of_gates(run.gates), "") for _ in run.gates[:1]),
+        ],
     )
     context = {
         "manifest": manifest.text,
         "proofs": proof_tables(manifest),
         "gates": run.gates,
-        "heads": [str(said) for said in of_run(rows, {gate["of_metric"] for gate in run.gates})],
+        "numbers": numbers_table([row for row in rows if row["tag"] is None], lower),
+        "worst": PageTable(_WORST, [_worst_cells(row) for row in worst]),
         "rows": [row for row in rows if row["tag"] is None],
-        "by_tag": [row for row in rows if row["tag"] is not None],
+        "by_tag": tag_tables([row for row in rows if row["tag"] is not None]),
         "parts": varying(rows),
         "metrics": run.metrics,
         "corrected": run.calibration.corrected_means if run.calibration else [],
@@ -67,6 +92,11 @@ def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
         "wanted": explorer.cases if explorer.wanted is None else len(explorer.wanted),
     }
     write_page(path, "report.html.jinja", head, context | _data(run, explorer), styles=_STYLES, scripts=_SCRIPTS)
+
+
+def _worst_cells(row: Mapping[str, Any]) -> list[str]:
+    score = "error" if row["status"] == "error" else number(row["score"], 2)
+    return [row["case_id"], row["metric"], score, cut(row["reason"] or row["error"], _LONGEST)]
 
 
 def _data(run: Reported, explorer: ExplorerWriter) -> dict[str, Any]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from evalflow.records import CASES
 from evalflow.records.manifest import JudgeFacts, MetricFacts
-from evalflow.report.page import Bar, Cell, PageColumn
-from evalflow.report.wording import bracketed, counted, interval, number, percent
+from evalflow.report.page import Bar, Cell, PageColumn, PageTable
+from evalflow.report.wording import bracketed, counted, interval, number, percent, series_name, varying
 from evalflow.summary.finding import is_corrected, judge_alone
 
 NUMBERS = (
@@ -16,7 +18,16 @@ NUMBERS = (
     PageColumn("Pass rate", "num"),
     PageColumn("Scored", "num", "Cells with a score, of all"),
 )
+_ACROSS = 5  # metrics side by side
 _STATES = ("undefined", "error", "skipped")
+
+
+@dataclass(frozen=True, slots=True)
+class TagTables:
+    """The numbers of tags: how many tags there are, in words, and the tables, each of some of the metrics."""
+
+    n: str
+    tables: Sequence[PageTable]
 
 
 def headline_of_each(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -25,6 +36,53 @@ def headline_of_each(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any
     for row in rows:
         found.setdefault(tuple(row.get(part) for part in ("run", "metric", "dataset", "target", "judge")), row)
     return list(found.values())
+
+
+def numbers_table(rows: Sequence[Mapping[str, Any]], directions: Mapping[str, str]) -> PageTable:
+    """The numbers of a run: a row for each metric and figure over all classes, those of whole cases first."""
+    parts = varying(rows)
+    shown = [row for row in rows if "[" not in row["statistic"]]
+    cells: list[Sequence[Cell]] = []
+    for row in sorted(shown, key=lambda row: row["metric"] != CASES):
+        lower = ", lower is better" if directions.get(row["metric"]) == "lower_is_better" else ""
+        name = "cases that pass everything" if row["metric"] == CASES else row["metric"]
+        statistic = "" if row["metric"] == CASES else f"{row['statistic']}{lower}"
+        cells.append(((name, *filter(None, (statistic, series_name(row, parts)))), *number_cells(row)))
+    return PageTable([PageColumn("Metric"), *NUMBERS], cells)
+
+
+def tag_tables(rows: Sequence[Mapping[str, Any]]) -> TagTables | None:
+    """The headline numbers of each tag: a row for each tag, a column for each metric; None without tags."""
+    own = headline_of_each_tag(rows)
+    if not own:
+        return None
+    parts = varying(own)
+    names = {row["metric"]: "cases that pass everything" if row["metric"] == CASES else row["metric"] for row in own}
+    metrics = sorted(names, key=lambda name: name != CASES)
+    cells: dict[tuple[str, str], dict[str, Cell]] = {}
+    counts: dict[tuple[str, str], int] = {}
+    for row in own:
+        key = (row["tag"], series_name(row, parts))
+        cells.setdefault(key, {})[row["metric"]] = (number(row["value"]), interval(row["ci_low"], row["ci_high"]))
+        counts[key] = max(counts.get(key, 0), row["n"])
+    tables: list[PageTable] = []
+    for start in range(0, len(metrics), _ACROSS):
+        shown = metrics[start : start + _ACROSS]
+        columns = [PageColumn("Tag"), PageColumn("n", "num"), *(PageColumn(names[one], "num value") for one in shown)]
+        lines: list[Sequence[Cell]] = [
+            ((tag, series) if series else tag, f"{counts[tag, series]:,}", *(found.get(one, "–") for one in shown))
+            for (tag, series), found in cells.items()
+        ]
+        tables.append(PageTable(columns, lines))
+    return TagTables(counted(len({tag for tag, _ in cells}), "tag"), tables)
+
+
+def headline_of_each_tag(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """`headline_of_each` of the rows of each tag."""
+    by_tag: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        by_tag.setdefault(row["tag"], []).append(row)
+    return [row for tag in sorted(by_tag) for row in headline_of_each(by_tag[tag])]
 
 
 def number_cells(row: Mapping[str, Any]) -> list[Cell]:

@@ -46,6 +46,7 @@ def facts(manifest: Manifest | SweepManifest) -> list[Fact]:
     sent, received = manifest.input_tokens, manifest.output_tokens
     datasets = [f"{name} ({about.cases:,} cases)" for name, about in run.datasets.items()] if run else []
     found: list[tuple[str, str | None]] = [
+        ("Run" if run else "Sweep", manifest.run_id),
         ("Started", _moment(manifest.started_at)),
         ("Time", _duration(manifest.seconds)),
         ("Status", manifest.status),
@@ -60,6 +61,11 @@ def facts(manifest: Manifest | SweepManifest) -> list[Fact]:
         ("Command", shlex.join(["python", "-m", "evalflow", *manifest.overrides])),
     ]
     return [(label, text) for label, text in found if text]
+
+
+def of_what(manifest: Manifest) -> str:
+    """The bot and the datasets of a run by their titles, such as `Library desk on Fees`."""
+    return f"{manifest.bot_title} on {', '.join(manifest.dataset_titles)}"
 
 
 def title(manifest: Manifest) -> str:
@@ -336,7 +342,8 @@ _TEMPLATES = Path(__file__).parent / "templates"
 class PageHead:
     """What stands at the top of a page: its kind, title and subtitle, the judges, and what the means rest on.
 
-    `wide` lays the facts out in one column.
+    `said` are the sentences that it opens with, each with what else belongs to it. `facts` are in the appendix; `wide`
+    lays them out in one column.
     """
 
     kicker: str
@@ -346,6 +353,7 @@ class PageHead:
     samples: list[str] = field(default_factory=list[str])
     facts: Sequence[Fact] = ()
     wide: bool = False
+    said: Sequence[tuple[str, str]] = ()
 
     @property
     def note(self) -> list[str]:
@@ -355,8 +363,8 @@ class PageHead:
 
 
 def write_page(
-    path: Path, template: str, head: PageHead, context: Mapping[str, Any], *, scripts: Sequence[str] = (),
-    styles: Sequence[str] = ("page.css", "tables.css", "sweep.css"),
+    path: Path, template: str, head: PageHead, context: Mapping[str, Any], *, scripts: Sequence[str] = ("print.js",),
+    styles: Sequence[str] = ("page.css", "tables.css", "sweep.css", "print.css"),
 ) -> None:  # fmt: skip
     """Render a template with these files of templates/, in chunks; iterables of markup in the context are streamed."""
     style, script = _assets(styles, scripts)

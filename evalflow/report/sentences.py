@@ -63,6 +63,20 @@ def of_run(rows: Sequence[Row], gated: Collection[str] = (), named: Named = str)
     return [of_row(row, own, named, " · ".join(str(row[part]) for part in apart)) for row in heads]
 
 
+def of_gates(gates: Sequence[Row], named: Callable[[Row], str] = lambda gate: str(gate["name"])) -> str:
+    """Which gates failed or are undecided, or that all passed; empty without gates. `named` gives the name of a gate."""
+    if not gates:
+        return ""
+    is_one = len(gates) == 1
+    said: list[str] = []
+    for outcome, word in ((False, "failed"), (None, "undecided")):
+        names = [named(gate) for gate in gates if gate["passed"] is outcome]
+        if names:
+            which = "Gate" if is_one else f"{len(names):,} of {len(gates):,} gates"
+            said.append(f"{which} {word}: {', '.join(names)}.")
+    return " ".join(said) or ("The gate passed." if is_one else f"All {len(gates):,} gates passed.")
+
+
 def leading_place(row: Row, gated: Collection[str]) -> tuple[bool, ...]:
     """The order in which rows of a summary say how good a run is, the lowest first.
 

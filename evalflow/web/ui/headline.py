@@ -10,7 +10,7 @@ from nicegui import ui
 
 from evalflow.app.studio.bot_home import Headline
 from evalflow.records import CASES
-from evalflow.report.sentences import RunSentence, of_row
+from evalflow.report.sentences import RunSentence, of_gates, of_row
 from evalflow.report.wording import counted, joined, without_means_of_figures
 from evalflow.web.ui.parts import text
 from evalflow.web.ui.visitor import title_of
@@ -64,13 +64,4 @@ def gate_name(gate: Mapping[str, Any], bot: str) -> str:
 
 def gates_in_words(gates: Sequence[Mapping[str, Any]], bot: str) -> str:
     """Which gates of a bot's run failed or are undecided, or that all passed; empty without gates."""
-    if not gates:
-        return ""
-    is_one = len(gates) == 1
-    said: list[str] = []
-    for outcome, word in ((False, "failed"), (None, "undecided")):
-        names = [gate_name(gate, bot) for gate in gates if gate["passed"] is outcome]
-        if names:
-            which = "Gate" if is_one else f"{len(names):,} of {len(gates):,} gates"
-            said.append(f"{which} {word}: {', '.join(names)}.")
-    return " ".join(said) or ("The gate passed." if is_one else f"All {len(gates):,} gates passed.")
+    return of_gates(gates, partial(gate_name, bot=bot))
