@@ -76,13 +76,19 @@ def print_worst(console: Console, worst: Sequence[Mapping[str, Any]]) -> None:
 
 
 def worst_rows(scores: pl.LazyFrame, directions: Mapping[str, str], count: int = _WORST) -> list[dict[str, Any]]:
-    """The worst scored cells, one per case, ties in input order; a perfect score is never among them."""
+    """The worst scored cells, one per case, ties in input order; a perfect score is never among them.
+
+    What fails comes first, then what is worst among the scores of its metric.
+    """
     lower = [metric for metric, direction in directions.items() if direction == "lower_is_better"]
     badness = pl.when(pl.col("metric").is_in(lower)).then(pl.col("score")).otherwise(-pl.col("score"))
     perfect = pl.when(pl.col("metric").is_in(lower)).then(pl.col("score") <= 0).otherwise(pl.col("score") >= 1)
     bad = scores.filter((pl.col("status") == "scored") & pl.col("member_of").is_null() & ~perfect)
-    named = bad.select("dataset", "case_id", "metric", "status", "score", "reason", "error", badness.alias("badness"))
-    ordered = named.sort("badness", descending=True, maintain_order=True)
+    columns = ("dataset", "case_id", "metric", "status", "score", "reason", "error")
+    place = badness.rank("average").over("metric") / pl.len().over("metric")
+    fails = pl.col("passed").eq_missing(False)
+    named = bad.select(*columns, fails.alias("fails"), place.alias("place"), badness.alias("badness"))
+    ordered = named.sort("fails", "place", "badness", descending=True, maintain_order=True)
     return ordered.unique(["dataset", "case_id"], keep="first", maintain_order=True).head(count).collect().to_dicts()
 
 

@@ -26,7 +26,7 @@ from evalflow.report.page import (
     judge_lines,
     of_what,
     sample_lines,
-    title,
+    subtitle,
     write_page,
 )
 from evalflow.report.proof import proof_tables
@@ -60,7 +60,7 @@ def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
     head = PageHead(
         "Evaluation run",
         of_what(manifest),
-        title(manifest),
+        subtitle(manifest),
         judge_lines(manifest),
         sample_lines(manifest),
         facts(manifest),

@@ -9,7 +9,7 @@ from typing import Any
 from evalflow.records import CASES
 from evalflow.records.manifest import JudgeFacts, MetricFacts
 from evalflow.report.page import Bar, Cell, PageColumn, PageTable
-from evalflow.report.wording import bracketed, counted, interval, number, percent, series_name, varying
+from evalflow.report.wording import bracketed, counted, interval, joined, number, percent, series_name, varying
 from evalflow.summary.finding import is_corrected, judge_alone
 
 NUMBERS = (
@@ -44,10 +44,11 @@ def numbers_table(rows: Sequence[Mapping[str, Any]], directions: Mapping[str, st
     shown = [row for row in rows if "[" not in row["statistic"]]
     cells: list[Sequence[Cell]] = []
     for row in sorted(shown, key=lambda row: row["metric"] != CASES):
-        lower = ", lower is better" if directions.get(row["metric"]) == "lower_is_better" else ""
+        lower = "lower is better" if directions.get(row["metric"]) == "lower_is_better" else ""
         name = "cases that pass everything" if row["metric"] == CASES else row["metric"]
-        statistic = "" if row["metric"] == CASES else f"{row['statistic']}{lower}"
-        cells.append(((name, *filter(None, (statistic, series_name(row, parts)))), *number_cells(row)))
+        statistic = "" if row["metric"] == CASES or row["statistic"] == "mean" else row["statistic"]
+        below = joined(statistic.replace("_", " "), lower, series_name(row, parts))
+        cells.append(((name, below) if below else name, *number_cells(row)))
     return PageTable([PageColumn("Metric"), *NUMBERS], cells)
 
 

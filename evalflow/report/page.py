@@ -65,7 +65,15 @@ def facts(manifest: Manifest | SweepManifest) -> list[Fact]:
 
 def of_what(manifest: Manifest) -> str:
     """The bot and the datasets of a run by their titles, such as `Library desk on Fees`."""
-    return f"{manifest.bot_title} on {', '.join(manifest.dataset_titles)}"
+    datasets = ", ".join(manifest.dataset_titles)
+    return f"{manifest.bot_title} on {datasets}" if datasets else manifest.bot_title
+
+
+def subtitle(manifest: Manifest) -> str:
+    """The metrics of a run, its cases and its day."""
+    metrics = [manifest.titles.get(name, name) for name in manifest.metrics]
+    cases = sum(about.cases for about in manifest.datasets.values())
+    return wording.joined(", ".join(metrics), counted(cases), manifest.started_at[:10])
 
 
 def title(manifest: Manifest) -> str:

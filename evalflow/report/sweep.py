@@ -13,7 +13,19 @@ from evalflow.lazy import pl
 from evalflow.records.manifest import Manifest, SweepManifest
 from evalflow.report import svg
 from evalflow.report.charts import Picture, Rows, draw, interval_pictures, mean_point
-from evalflow.report.page import INTERVAL, Cell, Fact, PageColumn, PageHead, PageTable, facts, judge_lines, write_page
+from evalflow.report.page import (
+    INTERVAL,
+    Cell,
+    Fact,
+    PageColumn,
+    PageHead,
+    PageTable,
+    facts,
+    judge_lines,
+    of_what,
+    write_page,
+)
+from evalflow.report.sentences import of_board
 from evalflow.report.sweep_tables import metric_tables, page_table, print_tables, side_by_side
 from evalflow.report.wording import (
     ADJUSTMENTS,
@@ -39,6 +51,7 @@ _SHARED = ("Dataset", "Target", "Metrics", "Versions")
 Run = tuple[str, "Manifest", "pl.DataFrame"]
 _CELL = ("dataset", "case_id", "target", "target_repeat", "metric", "repeat")
 _MIN_CORRELATION = 3
+_SAID = 3  # sentences that the page opens with
 FEW = 4  # largest number of runs that are shown in full
 _SHOWN_COLUMNS = 5
 
@@ -313,8 +326,8 @@ def write_sweep_report(
     tables = metric_tables(rows, manifests)
     costs = {name: about.full_cost for name, about, _ in runs}
     judges = list(dict.fromkeys(line for _, about, _ in runs for line in judge_lines(about)))
-    title = f"Sweep of {len(runs)} runs"
-    head = PageHead("Sweep", title, manifest.run_id, judges, facts=_facts(manifest, runs))
+    said = [(line, "") for board in boards if (line := of_board(board))]
+    head = PageHead("Sweep", _title_of(manifests), "", judges, facts=_facts(manifest, runs), said=said[:_SAID])
     context = {
         "side": side_by_side(tables),
         "tables": [(one.title, page_table(one, manifests)) for one in tables if one.is_headline],
@@ -330,6 +343,11 @@ def write_sweep_report(
         "runs": [_cost(name, about) for name, about, _ in runs],
     }
     write_page(path, "sweep.html.jinja", head, context)
+
+
+def _title_of(manifests: Mapping[str, Manifest]) -> str:
+    whole = dict.fromkeys(of_what(about) for about in manifests.values())
+    return f"{counted(len(manifests), 'run')}: {next(iter(whole))}{' and others' if len(whole) > 1 else ''}"
 
 
 def _numbered(rows: Rows) -> list[Mapping[str, Any]]:

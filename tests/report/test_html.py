@@ -2,9 +2,11 @@ import base64
 import hashlib
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
+import polars as pl
 import pytest
 
 from evalflow.config.schema import MetricConfig
@@ -133,8 +135,8 @@ def test_the_page_says_who_judged_and_shows_all_four_counts(make_run, make_case,
     write_reports(tmp_path, make_run([make_case(i) for i in range(4)], cells))
     page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
     text = re.sub(r"\s+", " ", " ".join(page.text))
-    # Over the page, the summary, the pictures and the cases.
-    assert text.count("judge: embedded (text overlap, not an LLM), uncalibrated") == 4
+    # Over the page, the pictures and the cases.
+    assert text.count("judge: embedded (text overlap, not an LLM), uncalibrated") == 3
     assert re.search(r"0\.500 .{0,40}0\.460 to 0\.540 4 1 1 1 1 – t", text)
     assert "3 not scored (1 undefined, 1 error, 1 skipped)" in text
     pictures = [attrs for tag, attrs in page.elements if tag == "svg" and attrs.get("role") == "img"]
@@ -150,7 +152,7 @@ def test_several_judges_are_told_once_and_what_means_rest_on_over_each_table(mak
     text = re.sub(r"\s+", " ", " ".join(Page((tmp_path / "report.html").read_text(encoding="utf-8")).text))
     assert text.count("judge: a (an LLM), uncalibrated judge: b (text overlap), uncalibrated") == 1
     assert text.count("judge: ") == 2
-    assert text.count("not asked: 2 of 3 cases") == 4
+    assert text.count("not asked: 2 of 3 cases") == 3
 
 
 def test_people_read_the_title_of_a_metric_and_files_have_its_name(make_run, make_case, tmp_path):
@@ -249,6 +251,7 @@ def test_the_header_says_what_the_manifest_knows():
         git_commit="0123456789abcdef+",
     )
     assert facts(manifest) == [
+        ("Run", "r"),
         ("Started", "2026-11-21 14:03:22 UTC"),
         ("Time", "1 min 15 s"),
         ("Status", "done"),
@@ -354,3 +357,39 @@ def test_gates_are_shown_with_what_became_of_them(make_run, make_case, tmp_path)
 def test_a_run_without_gates_has_no_section_for_them(make_run, make_case, tmp_path):
     write_reports(tmp_path, make_run([make_case(0)], []))
     assert 'id="gates"' not in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_the_page_opens_with_its_sentence_and_its_numbers_and_ends_with_an_appendix(make_run, make_case, tmp_path):
+    cells = [{"case_id": f"case-{i}", "score": i / 4, "passed": i > 1, "reason": f"reason {i}"} for i in range(4)]
+    target = {"kind": "http", "title": "Library desk"}
+    config = {"target": target, "dataset": {"rag": {"title": "Fees"}}}
+    manifest = manifest_of(datasets={"rag": {"cases": 4}}, metrics={"faithfulness": {}}, config=config, run_id="the-id")
+    gate = {
+        "name": "faithfulness pass_rate >= 0.9", "of": "rag", "of_metric": "faithfulness", "passed": False,
+        "value": 0.5,
+        "ci_low": 0.3, "ci_high": 0.7, "limit": 0.9, "basis": "", "note": "", "message": "", "condition": ">= 0.9",
+    }  # fmt: skip
+    run = make_run([make_case(i) for i in range(4)], cells, manifest=manifest, gates=[gate])
+    write_reports(tmp_path, run)
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    body = text[text.index("<body>") :]
+    parts = [
+        "<h1>Library desk on Fees</h1>", "faithfulness · 4 cases", "50 % of answers pass", "Gate failed: faithfulness",
+        'aria-label="Numbers"', 'id="gates"', 'id="explorer"', "<h2>Appendix</h2>", "All statistics", "the-id",
+        "run.json",
+    ]  # fmt: skip
+    assert [body.index(part) for part in parts] == sorted(body.index(part) for part in parts)
+    printed = body[body.index("Worst cases") : body.index('id="explorer"')]
+    assert [printed.index(f"reason {i}") for i in range(3)] == sorted(printed.index(f"reason {i}") for i in range(3))
+    assert "The 4 worst of 4 cases." in printed
+
+
+def test_tags_have_a_row_each_and_metrics_a_column_each(make_run, make_case, tmp_path):
+    cells = [{"case_id": "case-0", "metric": name, "score": 0.5} for name in ("tone", "facts")]
+    run = make_run([make_case(0)], cells)
+    tagged = run.summary.with_columns(tag=pl.lit("Fees"))
+    write_reports(tmp_path, replace(run, summary=pl.concat([run.summary, tagged])))
+    page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
+    text = re.sub(r"\s+", " ", " ".join(page.text))
+    assert "By tag" in text
+    assert "1 tag Tag n tone facts Fees 1 0.500 0.460 to 0.540 0.500 0.460 to 0.540 With 95 % intervals" in text

@@ -37,7 +37,7 @@ def test_metrics_by_judge_agreement_and_cost(page, make_run, make_case):
         ("1_judge=b", run_of(make_run, make_case, "b", [0.2, 0.4, 0.8], requests=6, cost_usd=None)),
     ]
     text, words = page(runs)
-    assert "Sweep of 2 runs" in words
+    assert "2 runs: recorded" in words
     assert "python -m evalflow -m judge=a,b" in words
     assert words.count("judge: a (nature of a), uncalibrated judge: b (nature of b), uncalibrated") == 1
     assert "judge=a a not an LLM not calibrated 0.500 0.460 to 0.540 67 % 62 % to 72 % 3 " in words
