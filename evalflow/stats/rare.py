@@ -24,7 +24,7 @@ from evalflow.stats.arrays import UPPER, ArrayLike, Floats, cluster_codes
 from evalflow.stats.intervals import pseudo_cluster_size
 from evalflow.stats.quantiles import quantile
 
-WEIGHT = 0.9  # keeps false passes of a margin at most 3.5 %; see bench/margins
+WEIGHT = 0.9  # keeps false passes of a margin at most 3.5 %; see bench/false_passes
 
 
 class RareChanges(NamedTuple):
