@@ -243,8 +243,8 @@ class ComparisonRow:
         return not_worse(self.found, margin, higher_is_better=self.higher_is_better)
 
     def cases_to_decide(self, margin: float) -> int | None:
-        """The number of cases that would decide `not_worse`; None if it is decided, or none would."""
-        if self.attribution != "answers":
+        """The number of cases that would decide `not_worse`; None if it is decided, or none or only labels would."""
+        if self.attribution != "answers" or self.judged is not None:
             return None
         return cases_to_decide(self.found, margin, higher_is_better=self.higher_is_better)
 
