@@ -217,7 +217,7 @@ def _stated(options: argparse.Namespace) -> Basis:
         if options.rate is not None:
             cases = guessed("pass", options.rate, math.sqrt(spread), *groups)
             share = flips_expected(options.rate, options.detect or 0.0, correlation)
-        differences = guessed("flips", 0.0, math.sqrt(share), *groups)
+        differences = guessed("flips", 0.0, math.sqrt(share or 0.0), *groups)
     return Basis(
         "stated guesses", assumptions, scores, scores, between, cases, differences, options.rate, options.flips,
         correlation, effect,
