@@ -85,7 +85,7 @@ def of_board(board: Mapping[str, Any], named: Named = str) -> str:
     first, others = rows[0], rows[1:]
     verdicts = [row["verdict"] for row in others]
     unclear, left = verdicts.count("cannot_tell"), len(others)
-    by = f"by {named(board['metric'])}{_called(board)}"
+    by = f"by {_called(board, named)} on {board['dataset']}"
     value = f"{_short(first['value'])}{bracketed(first['ci_low'], first['ci_high'], _short)}"
     if first["verdict"] != "best" or unclear == left:
         return f"No run is clearly the best {by}: {first['run']} has {value}, {_runs(unclear)} may be as good"
@@ -93,9 +93,11 @@ def of_board(board: Mapping[str, Any], named: Named = str) -> str:
     return f"{better}; {_runs(unclear)} may be as good" if unclear else better
 
 
-def _called(board: Mapping[str, Any]) -> str:
+def _called(board: Mapping[str, Any], named: Named) -> str:
+    if board["metric"] == CASES:
+        return "cases that pass everything"
     statistic = "" if board["statistic"] == "mean" else f" {board['statistic'].replace('_', ' ')}"
-    return f"{statistic} on {board['dataset']}"
+    return f"{named(board['metric'])}{statistic}"
 
 
 def _runs(n: int, of: int | None = None) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from evalflow.lazy import pl
+from evalflow.records import CASES
 from evalflow.records.manifest import Manifest, SweepManifest
 from evalflow.report import svg
 from evalflow.report.charts import Picture, Rows, draw, interval_pictures, mean_point
@@ -326,7 +327,9 @@ def write_sweep_report(
     tables = metric_tables(rows, manifests)
     costs = {name: about.full_cost for name, about, _ in runs}
     judges = list(dict.fromkeys(line for _, about, _ in runs for line in judge_lines(about)))
-    said = [(line, "") for board in boards if (line := of_board(board))]
+    first = {board["metric"]: board for board in reversed(boards) if board["statistic"] in _SHOWN}
+    ordered = sorted(first.values(), key=lambda board: (board["metric"] != CASES, boards.index(board)))
+    said = [(line, "") for board in ordered if (line := of_board(board))]
     head = PageHead("Sweep", _title_of(manifests), "", judges, facts=_facts(manifest, runs), said=said[:_SAID])
     context = {
         "side": side_by_side(tables),

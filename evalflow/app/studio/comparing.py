@@ -67,6 +67,7 @@ def candidates(space: Workspace, run_id: str) -> list[ComparableRun]:
     return sorted(found, key=lambda candidate: bool(candidate.obstacles))
 
 
+@requires("read")
 def whole_runs(space: Workspace, bot: str) -> list[Run]:
     """The latest runs of a bot with results of all cases or of a random sample, newest first."""
     return [run for run in scored_runs(space) if run.bot == bot and not run.taken.is_part]

@@ -116,6 +116,7 @@ class RunView:
             state = _about(run, self._left_out)
             if run.facts:
                 _verdict(run)
+                overview(run)
             if run.state in ACTIVE:
                 self._progress = ProgressCard(run, state)
                 run_budget(self._workspace, run.run_id)
@@ -346,7 +347,6 @@ class Results:
                 self._build(run, tags)
 
     def _build(self, run: runs.Run, tags: Tags) -> None:
-        overview(run)
         about = "Each metric over all cases, with its 95 % interval. Trying a threshold is free; nothing is re-run."
         with section("Overall", about), ui.element("div").classes("metrics"):
             metrics: Sequence[Mapping[str, Any]] = run.facts.get("metrics", [])

@@ -12,6 +12,7 @@ from nicegui import ui
 from evalflow.app.studio.runs import Run
 from evalflow.app.studio.scores import Distribution, distribution, summary
 from evalflow.app.studio.space import Workspace
+from evalflow.records import CASES
 from evalflow.report.sentences import of_labels
 from evalflow.report.wording import (
     caveat,
@@ -36,22 +37,27 @@ from evalflow.web.ui.parts import (
 )
 from evalflow.web.ui.visitor import root_path, title_of
 
-FEWEST = 3
+FEWEST = 2
 """Smallest number of figures for an overview; below it, the cards are enough."""
+_OF_CASES: Mapping[str, Any] = {"direction": "higher_is_better", "bounded": True}
 _MIDDLE = 11
 """Distance in pixels from the top to the line of an interval."""
 _ABOUT = "A dot is a metric's value from 0 to 1; its line is the 95 % interval. Click a name for details."
 
 
 def overview(run: Run) -> None:
-    """All figures on one scale; nothing if there are few."""
+    """All numbers on one scale, those of whole cases first; nothing if there are few."""
     metrics: Mapping[str, Mapping[str, Any]] = {one["name"]: one for one in run.facts.get("metrics", [])}
-    rows = [row for row in without_means_of_figures(run.facts["summary"]) if row["metric"] in metrics]
+    rows = [row for row in without_means_of_figures(run.facts["summary"]) if row["metric"] in {*metrics, CASES}]
+    rows.sort(key=lambda row: row["metric"] != CASES)
     if len(rows) < FEWEST:
         return
     apart = varying(rows)
     gates = run.facts.get("gates", [])
-    lines = [_overview_row(run.bot, row, metrics[row["metric"]], series_name(row, apart), gates) for row in rows]
+    lines = [
+        _overview_row(run.bot, row, metrics.get(row["metric"], _OF_CASES), series_name(row, apart), gates)
+        for row in rows
+    ]
     with section("At a glance", _ABOUT):
         filled("ul", *lines, classes="card glance")
 
@@ -60,6 +66,8 @@ def _overview_row(
     bot: str, row: Mapping[str, Any], metric: Mapping[str, Any], series: str, gates: Sequence[Mapping[str, Any]]
 ) -> Markup:
     name = markup("a", title_of("metric", row["metric"], bot), href=f"#{anchor(row['metric'])}", dir="auto")
+    if row["metric"] == CASES:
+        name = markup("strong", "Cases that pass everything")
     direction = "" if metric["direction"] == "higher_is_better" else "lower is better"
     about = markup("span", joined(series, _statistic(row), direction), cls="small muted", dir="auto")
     is_drawn = metric["bounded"] and row["value"] is not None
@@ -67,6 +75,8 @@ def _overview_row(
     notes: list[Markup] = []
     if row["pass_rate"] is not None and row["statistic"] == "mean":
         notes.append(markup("span", f"{percent(row['pass_rate'])} pass"))
+    if said := of_labels(row):
+        notes.append(markup("span", said))
     unscored = row["n"] - row["n_scored"]
     if unscored:
         notes.append(markup("span", f"{unscored:,} unscored", cls="unscored"))
@@ -101,7 +111,7 @@ def _within(value: float) -> float:
 
 
 def _gate_badges(row: Mapping[str, Any], gates: Sequence[Mapping[str, Any]]) -> list[tuple[str, Tone]]:
-    if row["statistic"] != "mean":
+    if row["statistic"] != "mean" and row["metric"] != CASES:
         return []
     own = [gate["passed"] for gate in gates if gate.get("metric") == row["metric"] and _is_of(gate, row)]
     if not own:

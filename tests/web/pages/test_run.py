@@ -40,7 +40,7 @@ def test_a_run_leads_to_its_bot_its_cases_its_history_and_the_run_before(visit: 
 
 def test_a_run_opens_with_its_result_and_leads_to_a_review(visit: Visit, finished: Finished) -> None:
     page = visit(f"/runs/{finished.better}")
-    page.locator("main h2").first.get_by_text("92 % of answers pass (65 % to 9").wait_for()
+    page.locator("main h2").first.get_by_text("92 % of answers pass (65 to 9").wait_for()
     page.locator(".result-rows tbody tr").first.wait_for()
     order = page.locator("main h2").all_inner_texts()
     assert order.index("Results") < order.index("Overall") < order.index("Files")
