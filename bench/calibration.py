@@ -11,8 +11,9 @@ hold is listed at the end.
 10,000 answers without a label: alone, in groups of five of which the judge mistakes all or none, and the corrected
 difference of two runs that are equal in truth, where the judge mistakes only the second one's answers.
 
-`--differences` compares two runs that are equal in truth, with a judge that favours one, and says how often the
-corrected difference, and that of the judge alone, is significant.
+`--differences` compares runs that are equal in truth, with a judge that favours one, and says how often the corrected
+difference, and in brackets that of the judge alone, is significant: of means and pass rates, of the same cases and of
+other ones, and in the ranks of five runs. With a margin, the second run is worse by as much, and must not pass.
 
 `--these` draws labels out of 1,000 answers, and says how often the interval for exactly these answers holds their mean,
 and how wide it is against that for answers like them.
@@ -30,9 +31,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalflow.labels.sheet import UnlabelledAnswer, draw, score_strata
-from evalflow.stats.corrected_differences import corrected_difference
+from evalflow.stats.corrected_differences import corrected_apart, corrected_difference, corrected_means
 from evalflow.stats.paired import paired_difference
 from evalflow.stats.prediction import CorrectedMean, corrected_mean
+from evalflow.stats.ranks import mean_covariance, rank_intervals
+from evalflow.stats.unpaired import unpaired_difference
+from evalflow.summary.verdicts import not_worse
 
 Floats = NDArray[np.float64]
 Random = np.random.Generator
@@ -246,19 +250,66 @@ FAVOURS = (0.0, 0.03, 0.06, 0.1)
 LEVEL = 0.05
 
 
-def differences(favour: float, n: int, runs: int) -> str:
-    """How often runs that are equal in truth differ significantly: corrected by n labels, and by the judge alone."""
-    rng, corrected, alone = np.random.default_rng([n, runs]), 0, 0
+COMPARED = (
+    "means",
+    "pass rates",
+    "pass rates, margin",
+    "means, other cases",
+    "pass rates, other cases",
+    "ranks of five",
+)
+"""What of two runs is compared; `margin` asks how often `not_worse_by: 0.02` passes a run that is worse by as much."""
+MARGIN, THRESHOLD, RANKED = 0.02, 0.6, 5
+
+
+def differences(what: str, favour: float, n: int, runs: int) -> str:
+    """How often equal runs differ significantly, or a worse one passes: by n labels, and by the judge alone."""
+    rng, found = np.random.default_rng([n, runs]), np.zeros(2)
     for _ in range(runs):
-        level = rng.beta(4, 2, UNLABELLED)
-        truth = np.clip(level + rng.normal(0, 0.15, (2, UNLABELLED)), 0, 1)
-        judged = np.clip(0.15 + 0.7 * truth + [[0.0], [favour]] + rng.normal(0, 0.12, truth.shape), 0, 1)
-        seen = np.where(np.arange(UNLABELLED) < n, truth, np.nan)
-        found = corrected_difference((judged[0], judged[1]), (seen[0], seen[1]))
-        assert found is not None
-        corrected += (found.p_value or 0.0) < LEVEL
-        alone += (paired_difference(judged[0], judged[1]).p_value or 0.0) < LEVEL
-    return f"{corrected / runs:.1%} ({alone / runs:.1%})"
+        found += _false(what, *_drawn(what, favour, rng), n)
+    shares = found / runs
+    error = np.sqrt(shares[0] * (1 - shares[0]) / runs)
+    return f"{shares[0]:.1%} ± {error:.1%} ({shares[1]:.1%})"
+
+
+def _drawn(what: str, favour: float, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """What people and the judge say, by run and case."""
+    size = RANKED if what.startswith("ranks") else 2
+    level = rng.beta(4, 2, (1 if "other" not in what else size, UNLABELLED))
+    truth = np.clip(level + rng.normal(0, 0.15, (size, UNLABELLED)), 0, 1)
+    judged = 0.15 + 0.7 * truth + rng.normal(0, 0.12, truth.shape)
+    judged[-1] += favour
+    judged = np.clip(judged, 0, 1)
+    if what.startswith("pass"):
+        levels = (truth, THRESHOLD), (judged, 0.15 + 0.7 * THRESHOLD)
+        truth, judged = (np.asarray(side >= level, dtype=np.float64) for side, level in levels)
+    if "margin" in what:  # people fail some more of the second run's answers, and the judge sees it
+        fail = (truth[1] == 1) & (rng.random(UNLABELLED) < MARGIN / truth[1].mean())
+        truth[1, fail] = judged[1, fail] = 0
+    return truth, judged
+
+
+def _false(what: str, truth: Floats, judged: Floats, n: int) -> tuple[bool, bool]:
+    seen = np.where(np.arange(UNLABELLED) < n, truth, np.nan)
+    if what.startswith("ranks"):
+        means = corrected_means(judged.T, seen.T, bounded=True)
+        assert not isinstance(means, str)
+        ranks = rank_intervals(means.values, means.covariance, means.df, means.parts)
+        alone = rank_intervals(*mean_covariance(judged.T))
+        return bool(ranks.better.any()), bool(alone.better.any())
+    sides, labels, names = (judged[0], judged[1]), (seen[0], seen[1]), np.arange(UNLABELLED)
+    if "other" in what:
+        found = corrected_apart(sides, labels, (names, names + UNLABELLED))
+        judge = unpaired_difference(*sides)
+    else:
+        found = corrected_difference(sides, labels, bounded=True)
+        judge = paired_difference(*sides, bounded=True, draws=999)
+    assert found is not None
+    if "margin" in what:
+        both = [not_worse(one, MARGIN, higher_is_better=True) is True for one in (found, judge)]
+    else:
+        both = [one.p_value is not None and one.p_value < LEVEL for one in (found, judge)]
+    return both[0], both[1]
 
 
 def print_rare(runs: int) -> None:
@@ -307,10 +358,12 @@ def main() -> None:
         print_rare(runs)
         return
     if options.differences:
-        sizes = (20, 40, 60, 100)
-        print(f"{runs} simulations a cell\n\n| favours B by | {' | '.join(map(str, sizes))} |\n|---|---|---|---|---|")
-        for favour in FAVOURS:
-            print(f"| {favour} | " + " | ".join(differences(favour, n, runs) for n in sizes) + " |", flush=True)
+        sizes = (30, 100)
+        print(f"{runs} simulations a cell\n\n| compared | favours | {' | '.join(map(str, sizes))} |\n|---|---|---|---|")
+        for what in COMPARED:
+            for favour in FAVOURS:
+                cells = (differences(what, favour, n, runs) for n in sizes)
+                print(f"| {what} | {favour} | " + " | ".join(cells) + " |", flush=True)
         return
     if options.these:
         print_these(runs)
