@@ -140,12 +140,25 @@ class RunComparison:
         return _frame(row for flips in self.found.flips for row in flips.rows)
 
     @property
+    def sentence(self) -> str:
+        """What the comparison says, such as `B is better: 8 points more answers pass exact (2 to 14).`."""
+        return self.found.sentence
+
+    @property
+    def changed(self) -> Sequence[str]:
+        """What differs between the runs: bot, prompts, judges, metrics, data; a line for each."""
+        return self.found.changes
+
+    @property
     def notes(self) -> Sequence[str]:
         """What to know before the differences are relied on."""
         return self.found.notes
 
     def verdict(self, metric: str) -> Verdict:
-        """Whether B is better, worse, or cannot_tell, by the metric's mean over all cases; KeyError if it has none."""
+        """Whether B is better, worse, or cannot_tell, by the metric's mean over all cases; KeyError if it has none.
+
+        It is higher or lower, instead of better or worse, if not only the answers may differ.
+        """
         for row in self.found.rows:
             if row.metric == metric and row.tag is None and row.statistic == "mean":
                 return row.verdict
@@ -153,7 +166,7 @@ class RunComparison:
 
     def __repr__(self) -> str:
         verdicts = (f"{row.metric} {row.statistic}: {row.verdict}" for row in self.found.rows if row.tag is None)
-        return f"RunComparison({', '.join(verdicts)})"
+        return f"RunComparison({self.sentence!r}, {', '.join(verdicts)})"
 
 
 @dataclass(frozen=True)

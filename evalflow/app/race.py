@@ -15,7 +15,7 @@ from rich.console import Console
 
 from evalflow.app.core.assemble import batched_keys, settings_of
 from evalflow.app.core.begin import RunOrder, described
-from evalflow.app.core.changed import unlike_metrics
+from evalflow.app.core.changed import unlike_metrics, what_changed
 from evalflow.app.core.comparison import ComparisonOptions, notes_of, questions_of
 from evalflow.app.core.inspect import Inspection
 from evalflow.app.core.open_run import OpenRun, inspected, opened
@@ -203,6 +203,7 @@ def _comparison(a: OpenRun, b: OpenRun, looks: RaceLooks, metric: str, how: Comp
         notes=notes,
         flips=[listed],
         questions=dict(questions_of({run.name: run for run in runs}, [listed])),
+        changed=[what_changed(*runs)],
     )
 
 

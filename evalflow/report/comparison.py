@@ -6,6 +6,7 @@ import json
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,24 @@ from evalflow.lazy import pl
 from evalflow.records import numbered, texts_of
 from evalflow.records.manifest import Manifest
 from evalflow.report.charts import Picture, draw
+from evalflow.report.comparison_sentences import (
+    SIDES,
+    ComparisonSentence,
+    agreement_verdict,
+    bot_title,
+    change_lines,
+    gated_metrics,
+    in_words,
+    measure_in_words,
+    of_comparison,
+)
 from evalflow.report.page import INTERVAL, METHOD, Cell, PageColumn, PageHead, PageTable, judge_lines, write_page
 from evalflow.report.svg import IntervalPoint, interval_chart
 from evalflow.report.wording import (
     ADJUSTMENTS,
     SHORT_ADJUSTMENTS,
     ColumnKind,
+    bracketed,
     counted,
     cut,
     folded,
@@ -39,10 +52,12 @@ from evalflow.report.wording import (
     signed,
     table_of,
 )
+from evalflow.stats.arrays import Estimated
 from evalflow.summary.adjusted_means import AdjustedMean
 from evalflow.summary.changed import WhatChanged
 from evalflow.summary.compare import ComparisonRow
 from evalflow.summary.families import Orders
+from evalflow.summary.judge_change import JudgeChange
 
 _HALF = 0.5
 VERDICTS: Mapping[str, str] = {
@@ -51,6 +66,7 @@ VERDICTS: Mapping[str, str] = {
 _VERDICT_STYLES: Mapping[str, str] = {"better": "green", "worse": "bold red"}
 _WORST = 5
 _NAME = 18
+_SIDE = 60  # characters of a run's or bot's title in a sentence
 _LINES = 200  # characters of a text that a cell shows
 
 
@@ -91,7 +107,7 @@ def flips(
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Comparison:
     """A comparison of runs, with its results: `rows` are one family of differences."""
 
@@ -107,6 +123,10 @@ class Comparison:
     # By metric, the statistics that were tested in a declared order.
     orders: Orders = field(default_factory=dict[str, Sequence[str]])
     changed: Sequence[WhatChanged] = ()  # what differs between the runs of each pair
+    # By pair, how far the judges of the same answers agree with people.
+    judge_changes: Mapping[tuple[str, str], Sequence[JudgeChange]] = field(default_factory=dict[Any, Any])
+    titles: Mapping[str, str] = field(default_factory=dict[str, str])  # of runs, by name; empty where nobody gave any
+    metric_titles: Mapping[str, str] = field(default_factory=dict[str, str])  # instead of those in the manifests
 
     @property
     def family(self) -> str:
@@ -133,6 +153,50 @@ class Comparison:
     def several(self) -> bool:
         return len(self.runs) > 2
 
+    @cached_property
+    def sentences(self) -> Mapping[tuple[str, str], ComparisonSentence]:
+        """What each pair of runs says."""
+        known = {one.pair: one for one in self.changed}
+        return {
+            pair: of_comparison(
+                [row for row in self.rows if row.pair == pair],
+                known.get(pair, WhatChanged(pair)),
+                self.judge_changes.get(pair, ()),
+                gated=gated_metrics(self.runs[pair[1]]),
+                sides=pair if self.several else self.sides,
+                named=self.named,
+            )
+            for pair in dict.fromkeys(row.pair for row in self.rows)
+        }
+
+    @property
+    def sentence(self) -> str:
+        """What the comparison says; of several pairs, how many differences are clear."""
+        if self.several:
+            return in_words(self.rows)
+        return " ".join(str(one) for one in self.sentences.values())
+
+    @property
+    def changes(self) -> list[str]:
+        """What was changed between the two runs: a line for each thing, with the settings that differ."""
+        return [line for one in self.changed[:1] for line in change_lines(one)]
+
+    @cached_property
+    def sides(self) -> tuple[str, str]:
+        """What the two runs are called: by their titles, else by those of their bots, if these differ; else A and B."""
+        a, b = self.runs
+        bots = (bot_title(manifest) for manifest in self.runs.values())
+        for one, other in ((self.titles.get(a, ""), self.titles.get(b, "")), tuple(bots)):
+            if one and other and one != other:
+                return cut(plain_line(one), _SIDE), cut(plain_line(other), _SIDE)
+        return SIDES
+
+    def named(self, metric: str) -> str:
+        """A metric's title in a sentence, in quotes if it is more than a word."""
+        own = {name: title for manifest in self.runs.values() for name, title in manifest.titles.items()}
+        title = plain_line({**own, **self.metric_titles}.get(metric, metric))
+        return f"“{title}”" if " " in title else title
+
     def document(self) -> dict[str, Any]:
         return {
             "runs": {
@@ -155,6 +219,17 @@ class Comparison:
                     "cases": f.rows,
                 }
                 for f in self.flips
+            ],
+            "sentence": self.sentence,
+            "changed": [
+                {
+                    "run_a": one.pair[0],
+                    "run_b": one.pair[1],
+                    "sentence": str(self.sentences.get(one.pair, "")),
+                    **one.document(),
+                    "agreement": [change.document() for change in self.judge_changes.get(one.pair, ())],
+                }
+                for one in self.changed
             ],
             "adjusted_means": [one.document() for one in self.adjusted_means],
             "notes": list(self.notes),
@@ -245,18 +320,6 @@ def difference_pictures(rows: Sequence[ComparisonRow], *, paired: bool = True) -
     return pictures
 
 
-def in_words(rows: Sequence[ComparisonRow]) -> str:
-    """The result of the table in a sentence."""
-    counts = {verdict: sum(row.verdict == verdict for row in rows) for verdict in VERDICTS}
-    clear = [f"{n} {VERDICTS[verdict]}" for verdict, n in counts.items() if n and verdict != "cannot_tell"]
-    if not clear:
-        return "No clear difference" + (f" in any of {len(rows)} comparisons." if len(rows) > 1 else ".")
-    if len(rows) == 1:
-        return f"Run B is {VERDICTS[rows[0].verdict]}."
-    unclear = counts["cannot_tell"]
-    return f"Of {len(rows)}: {', '.join(clear)}" + (f"; {unclear} without a clear difference." if unclear else ".")
-
-
 def _point(row: ComparisonRow, *, with_dataset: bool) -> IntervalPoint:
     label = joined(row.dataset if with_dataset else "", row.metric, row.called, row.tag)
     label += "" if row.higher_is_better else " (lower is better)"
@@ -274,11 +337,16 @@ def _facts(manifest: Manifest) -> str:
 
 
 def print_comparison(console: Console, found: Comparison) -> None:
-    """Print the runs, the table of differences, the family of tests, what was left out, and the worst flips."""
-    print_lines(console, found.judges, "dim")
+    """Print what the comparison says, what was changed, the differences, what was left out, and the worst flips."""
+    console.print(literal(found.sentence, style="bold"), soft_wrap=True)
+    print_lines(console, (one.beside for one in found.sentences.values() if one.beside and not found.several))
     if not found.several:
         for label, name in zip("AB", found.runs, strict=True):
-            console.print(literal(f"{label}  {name}", style="dim"), soft_wrap=True)
+            title = found.titles.get(name) or bot_title(found.runs[name])
+            console.print(literal(f"{label}  {plain_line(title)}, {name}", style="dim"), soft_wrap=True)
+        print_lines(console, (f"changed: {line}" for line in found.changes))
+        print_lines(console, judge_change_lines(found))
+    print_lines(console, found.judges, "dim")
     _print_rows(console, found)
     console.print(literal(found.family, style="dim"), soft_wrap=True)
     if found.margin is not None:
@@ -345,6 +413,26 @@ def _print_flips(console: Console, found: Comparison) -> None:
         for row in worst:
             name = f"  {signed(row['change'])}  {plain_line(row['case_id'])}  {row['metric']}"
             print_cut(console, name, row["reason"] or "no reason given")
+
+
+def judge_change_lines(found: Comparison) -> Iterator[str]:
+    """How far the judges of the same answers agree with people: a line for each metric and measure."""
+    for changes in found.judge_changes.values():
+        for one in changes:
+            before, after = (name or "no judge" for name in one.judges)
+            judges = before if before == after else f"{before} → {after}"
+            for change in one.changes:
+                labels = counted(one.n_labels, "label")
+                yield (
+                    f"agreement with people, {found.named(one.metric)} on {one.dataset} ({judges}, {labels}): "
+                    f"{measure_in_words(change)} {_estimated(change.before)} before, "
+                    f"{_estimated(change.after)} now, difference {signed(change.difference.difference)}"
+                    f"{bracketed(change.difference.low, change.difference.high, signed)}: {agreement_verdict(change)}"
+                )
+
+
+def _estimated(one: Estimated) -> str:
+    return f"{number(one.value, 2)}{bracketed(one.low, one.high, partial(number, digits=2))}"
 
 
 def native_means(scores: pl.LazyFrame) -> pl.DataFrame:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalflow.paths import replacing
+from evalflow.report.comparison_sentences import change_lines
 from evalflow.report.findings import exclusion_findings, preference_findings
 from evalflow.report.page import judge_lines, sample_lines, title
 from evalflow.report.reported import Reported
@@ -88,9 +89,17 @@ def write_comparison_markdown(path: Path, found: Comparison) -> None:
 def _compared(found: Comparison) -> Iterator[str]:
     from evalflow.report.comparison import VERDICTS
 
-    for pair in dict.fromkeys(row.pair for row in found.rows):
+    for pair, sentence in found.sentences.items():
         yield f"### {_text(pair[1])} against {_text(pair[0])}"
         yield ""
+        yield f"**{_text(str(sentence))}**"
+        yield ""
+        if sentence.beside:
+            yield f"{_text(sentence.beside)}\n"
+        changed = next((one for one in found.changed if one.pair == pair), None)
+        if lines := change_lines(changed) if changed else []:
+            yield from (f"- {_text(line)}" for line in lines)
+            yield ""
         yield f"| metric | before | now | difference | 95 % interval | {found.p_name} | |"
         yield "|---|--:|--:|--:|---|--:|---|"
         for row in (row for row in found.rows if row.pair == pair):

@@ -40,6 +40,7 @@ from evalflow.summary.compare import (
 )
 from evalflow.summary.families import UNORDERED, Orders, adjusted, orders_used
 from evalflow.summary.gates import Gate
+from evalflow.summary.judge_change import JudgeChange, judge_changes
 
 log = logging.getLogger("evalflow")
 NO_LABELS = ComparedLabels()
@@ -88,6 +89,9 @@ def compare_labelled(
     if not judge_alone:
         labels = labels_to_compare(runs, given)
         found = compare_pairs(pairs, how, labels)
+        # Where only judges differ, labels correct no difference, and need not be of both runs.
+        if all(one.only_judged for one in found.changed):
+            return found
         return replace(found, notes=[*found.notes, *labels.notes])
     found = compare_pairs(pairs, how)
     shown_here = {(row.dataset, row.metric) for row in found.rows}
@@ -109,6 +113,7 @@ def compare_pairs(
     listed: list[FlippedCases] = []
     refused: list[Problem] = []
     whats: list[WhatChanged] = []
+    agreed: dict[tuple[str, str], Sequence[JudgeChange]] = {}
     apart = False
     known = [what_changed(a, b) for a, b in pairs]
     # A family is of answers or of judges: where answers can be compared, judges of the same answers are left out.
@@ -134,6 +139,10 @@ def compare_pairs(
         notes += notes_of(a, b, pairing, ("A", "B") if len(pairs) == 1 else (a.name, b.name))
         rows += attributed(own, changed)
         whats.append(changed)
+        if changed.only_judged and (people := [one for one in (labels.of(a), labels.of(b)) if one is not None]):
+            seed = b.manifest.config["seed"]
+            changes = judge_changes(a.scores(), b.scores(), pl.concat(people).unique(), b.traits, seed=seed)
+            agreed[a.name, b.name] = changes
         if _is_sample(b, of=a) and not any(o.kind == "cases" for o in found):
             adjusted_by_a += adjusted_means(pairing, (a.name, b.name), b.traits, seed=b.manifest.config["seed"])
         if how.lists_cases:
@@ -150,6 +159,7 @@ def compare_pairs(
         runs={name: run.manifest for name, run in runs.items()}, rows=adjusted(rows, how.adjust, orders),
         adjust=how.adjust, margin=how.margin, notes=notes, flips=listed, questions=dict(questions_of(runs, listed)),
         paired=not how.unpaired, adjusted_means=adjusted_by_a, orders=orders, changed=whats,
+        judge_changes=agreed,
     )  # fmt: skip
 
 

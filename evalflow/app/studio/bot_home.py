@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from evalflow.app.studio.access import requires
@@ -20,12 +20,15 @@ from evalflow.app.studio.comparing import (
 from evalflow.app.studio.runs import Run, list_runs
 from evalflow.app.studio.scores import summary
 from evalflow.app.studio.space import Workspace
+from evalflow.errors import UserError
 from evalflow.records import CASES
 from evalflow.report.sentences import shown_statistic
 from evalflow.report.wording import without_means_of_figures
 
 if TYPE_CHECKING:
-    from evalflow.summary.compare import ComparisonRow
+    from evalflow.report.comparison_sentences import ComparisonSentence
+
+    pass
 
 LATEST = 5
 """The number of runs that a home lists."""
@@ -73,11 +76,11 @@ class HeadlineChange:
 
     Attributes:
         before: None if no earlier run shares a dataset and a metric.
-        row: The paired difference; None if the runs cannot be compared, or the metric is not in both.
+        sentence: What the comparison with it says; None if the runs cannot be compared.
     """
 
     before: ComparableRun | None
-    row: ComparisonRow | None
+    sentence: ComparisonSentence | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,17 +164,14 @@ def headline_of(run: Run) -> Headline | None:
 def change_since(space: Workspace, headline: Headline) -> HeadlineChange:
     """How the headline changed since the run before; reads both runs' folders."""
     before = related(space, headline.run.run_id).before
-    if before is None or before.obstacles:
+    if before is None:
+        return HeadlineChange(None, None)
+    try:
+        found = compare_runs(space, before.run.run_id, headline.run.run_id)
+    except UserError:  # obstacles say why
         return HeadlineChange(before, None)
-    rows = compare_runs(space, before.run.run_id, headline.run.run_id).rows
-    return HeadlineChange(before, next(_matching(rows, headline), None))
-
-
-def _matching(rows: Sequence[ComparisonRow], headline: Headline) -> Iterator[ComparisonRow]:
-    for row in rows:
-        is_same = (row.dataset, row.metric, row.tag) == (headline.dataset, headline.metric, None)
-        if is_same and headline.statistic in (row.statistic, *row.also):
-            yield row
+    # The same answers may be compared although their judges differ.
+    return HeadlineChange(replace(before, obstacles=[]), next(iter(found.sentences.values()), None))
 
 
 @requires("read")

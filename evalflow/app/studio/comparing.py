@@ -28,6 +28,7 @@ from evalflow.app.studio.bots import get_bot
 from evalflow.app.studio.datasets import list_datasets
 from evalflow.app.studio.runs import MAX_PAGE, Run, get_run, list_runs, run_row
 from evalflow.app.studio.space import NotFoundError, TakenError, Workspace
+from evalflow.app.studio.titles import titles_of
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import EvalflowError, Problem, UserError
 from evalflow.records import CASES
@@ -40,7 +41,6 @@ from evalflow.summary.verdicts import Condition
 if TYPE_CHECKING:
     from evalflow.report.comparison import Comparison
     from evalflow.report.ranking import RankingPage
-    from evalflow.summary.compare import ComparisonRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,10 @@ def compare_runs(space: Workspace, a: str, b: str, how: ComparisonOptions | None
     """Compare run B with run A as the command `compare` does, without writing files."""
     pair = _pair(space, a, b)
     how = replace(how or ComparisonOptions(), allow_option="allow=")
-    return compare_labelled([pair], how)
+    found = compare_labelled([pair], how)
+    titles, runs = titles_of(space), [get_run(space, run_id) for run_id in (a, b)]
+    metrics = {name: titles.of("metric", name, runs[1].bot) for name in pair[1].manifest.metrics}
+    return replace(found, titles={run.run_id: run.title for run in runs}, metric_titles=metrics)
 
 
 def passing_metrics(run: Run) -> set[str]:
@@ -111,19 +114,6 @@ def leading(run: Run, metric: str, judge: str | None, n: int) -> tuple[bool, boo
     judge, then that with more answers.
     """
     return metric != CASES, metric not in gated_metrics(run), metric not in passing_metrics(run), judge is None, -n
-
-
-def leading_row(rows: Sequence[ComparisonRow], run: Run) -> ComparisonRow:
-    """The row that says whether a run is better; see `leading`.
-
-    Of a metric's rows that is the mean if people's labels correct it, else what passes, else the mean.
-    """
-
-    def place(row: ComparisonRow) -> tuple[int, ...]:
-        passes = "pass_rate" in (row.statistic, *row.also)
-        return row.tag is not None, *leading(run, row.metric, row.judge, row.found.n), row.judged is None, not passes
-
-    return min(rows, key=place)
 
 
 @requires("read")

@@ -12,6 +12,8 @@ from evalflow.app.core.changed import Kind, Obstacle
 from evalflow.app.core.comparison import LARGEST_MARGIN, SMALLEST_MARGIN, ComparisonOptions
 from evalflow.app.studio import comparing
 from evalflow.app.studio.space import Page
+from evalflow.summary.changed import Attribution
+from evalflow.summary.verdicts import Verdict
 from evalflow.web.api.deps import Space
 
 router = APIRouter(prefix="/compare", tags=["compare"])
@@ -42,7 +44,8 @@ class DifferenceOut(BaseModel):
     detectable_difference: float | None = Field(
         description="The true difference that this many cases find with a power of 80 %."
     )
-    verdict: Literal["better", "worse", "cannot_tell"]
+    verdict: Verdict = Field(description="higher or lower, not better or worse, if not only the answers may differ.")
+    attribution: Attribution = Field(description="What the difference speaks of; see `changed`.")
     n_labels: int = Field(description="Cases that people labelled in both runs.")
     uncorrected: str = Field(
         default="", description="Why these labels do not correct the difference; empty if they do."
@@ -68,6 +71,10 @@ class ComparisonOut(BaseModel):
     family: dict[str, Any] = Field(description="The tests that were adjusted together.")
     rows: Sequence[DifferenceOut]
     flips: Sequence[FlipsOut]
+    sentence: str = Field(description="What the comparison says.")
+    changed: Sequence[dict[str, Any]] = Field(
+        description="What differs between the runs, and how far the judges of the same answers agree with people."
+    )
     adjusted_means: Sequence[dict[str, Any]] = Field(description="B's means, adjusted by A's scores of more cases.")
     notes: Sequence[str] = Field(description="What was left out or allowed.")
 

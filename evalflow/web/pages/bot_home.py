@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 
 from anyio import to_thread
@@ -15,9 +14,8 @@ from evalflow.app.studio.comparing import History, HistoryPoint, histories
 from evalflow.app.studio.runs import Run
 from evalflow.app.studio.space import Workspace
 from evalflow.report.sentences import judge_beside
-from evalflow.report.verdict import change_in_words
 from evalflow.report.wording import counted, joined, number, percent
-from evalflow.web.pages.runs import ACTIVE, in_a_sentence, name_of, state_of, when
+from evalflow.web.pages.runs import ACTIVE, name_of, state_of, when
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.headline import basis, heading
 from evalflow.web.ui.parts import (
@@ -95,7 +93,7 @@ def _verdict(workspace: Workspace, headline: bot_home.Headline) -> None:
             link_button("See each case", f"/runs/{headline.run.run_id}")
 
     def show(change: bot_home.HeadlineChange) -> None:
-        text(since_last_time(headline, change), "p", "text")
+        text(since_last_time(change), "p", "text")
         if change.before is not None and not change.before.obstacles:
             pair = {"a": change.before.run.run_id, "b": headline.run.run_id}
             ui.link("Compare with last time", address("/compare", pair)).classes("small")
@@ -104,21 +102,15 @@ def _verdict(workspace: Workspace, headline: bot_home.Headline) -> None:
     later(place, "Comparing with last time …", read, show, "It cannot be compared.")
 
 
-def since_last_time(headline: bot_home.Headline, change: bot_home.HeadlineChange) -> str:
-    """How the headline changed, such as `Since last time 8 points more answers pass exact (2 to 14): better.`."""
+def since_last_time(change: bot_home.HeadlineChange) -> str:
+    """What a comparison with the run before says."""
     if change.before is None:
         return "There is no earlier run of all cases to compare with."
     if change.before.obstacles:
         return f"Not comparable with last time: {change.before.obstacles[0].what}."
-    row = change.row
-    if row is None or row.found.difference is None:
+    if change.sentence is None:
         return "Last time has no number to compare with."
-    if not row.found.difference:
-        return "The same as last time."
-    verdict = "too few cases to be sure" if row.verdict == "cannot_tell" else row.verdict
-    metric = in_a_sentence(row.metric, headline.run)
-    difference = change_in_words(replace(row, metric=metric))
-    return f"Since last time {difference}: {verdict}."
+    return f"Compared with last time: {change.sentence}"
 
 
 def _trends(workspace: Workspace, bot: str) -> None:

@@ -15,15 +15,14 @@ from evalflow.app.core.changed import KINDS, Kind, Obstacle
 from evalflow.app.core.comparison import ComparisonOptions
 from evalflow.app.studio import comparing
 from evalflow.app.studio.bots import Bot
-from evalflow.app.studio.comparing import leading_row, passing_metrics
+from evalflow.app.studio.comparing import passing_metrics
 from evalflow.app.studio.reruns import bot_with_prompt, run_with_prompt
 from evalflow.app.studio.runs import Run, get_run
 from evalflow.app.studio.space import Workspace
 from evalflow.report.comparison import VERDICTS, Comparison
-from evalflow.report.verdict import verdict_in_words
 from evalflow.report.wording import counted, joined, method, number, p_value, signed
 from evalflow.web.pages.compare_cases import ChangeQuery, changed_cases
-from evalflow.web.pages.runs import ACTIVE, in_a_sentence, name_of, when
+from evalflow.web.pages.runs import ACTIVE, name_of, when
 from evalflow.web.ui import forms
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import (
@@ -245,7 +244,7 @@ def _prompt_form(workspace: Workspace, run: Run, bot: Bot) -> None:
             text(about, "span", "small muted")
 
 
-_TONES: dict[str, Tone] = {"better": "pass", "worse": "fail", "cannot_tell": ""}
+_TONES: dict[str, Tone] = {"better": "pass", "worse": "fail"}
 _HEADS = ("Metric", "A", "B", "B minus A, with its 95 % interval", "Verdict")
 _MARGIN_VERDICTS: dict[bool | None, tuple[str, Tone]] = {
     True: ("not worse", "pass"),
@@ -258,18 +257,18 @@ _LEGEND = (
     "A difference is clear if its adjusted p-value is below 0.05 and its interval excludes 0. “Could detect” is the "
     "true difference that this many cases would find four times in five."
 )
-_SIGNS = {"better": "▲", "worse": "▼", "cannot_tell": "="}
+_SIGNS = {"better": "▲", "worse": "▼", "higher": "↑", "lower": "↓", "cannot_tell": "="}
 
 
 def verdict(found: Comparison, runs: tuple[Run, Run]) -> None:
     """The verdict in a sentence, the two runs, and a line for each metric."""
     rows = [replace(one, metric=title_of("metric", one.metric, runs[1].bot)) for one in found.rows]
-    row, passing = leading_row(found.rows, runs[1]), passing_metrics(runs[1])
-    [flips] = found.flips
+    passing = passing_metrics(runs[1])
+    [flips], [sentence] = found.flips, found.sentences.values()
     with ui.element("section").classes("verdict-first"):
-        said = [replace(one, metric=in_a_sentence(one.metric, runs[1])) for one in found.rows if one is not row]
-        first = replace(row, metric=in_a_sentence(row.metric, runs[1]))
-        text(verdict_in_words(first, said), "h2", f"verdict-in-words {row.verdict}")
+        text(str(sentence), "h2", f"verdict-in-words {sentence.verdict}")
+        if sentence.beside:
+            text(sentence.beside, "p", "muted")
         if passing:
             better, worse = flips.improved, flips.worsened
             what, several = ("result", " over all metrics") if len(passing) > 1 else ("case", "")
@@ -325,7 +324,7 @@ def _row(one: ComparisonRow, span: float, several: bool) -> None:
                 text(signed(found.difference), "strong")
                 text(ends, "span", "small muted")
         with cell("Verdict", classes=""):
-            badge(f"{_SIGNS[one.verdict]} {VERDICTS[one.verdict]}", _TONES[one.verdict])
+            badge(f"{_SIGNS[one.verdict]} {VERDICTS[one.verdict]}", _TONES.get(one.verdict, ""))
 
 
 def _statistics(found: Comparison) -> None:

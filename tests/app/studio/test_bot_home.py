@@ -45,15 +45,17 @@ def test_a_home_says_how_good_the_latest_run_is_and_what_changed(space: Workspac
     assert (home.headline.run.run_id, home.headline.metric, home.headline.why) == (found.other, "exact", "")
     assert sentence(home.headline) == "92 % of answers pass (65 to 99 %)"
     unlike = change_since(space, home.headline)  # by another version of the metric
-    assert since_last_time(home.headline, unlike).startswith("Not comparable with last time: ")
+    said = since_last_time(unlike)  # the answers are the same, so only the judging can differ
+    assert said.startswith("Compared with last time: Same answers, a changed metric: ")
 
     better = headline_of(home.runs[1])
     assert better is not None
-    words = since_last_time(better, change_since(space, better))
-    assert words == "Since last time 83 points more answers pass exact (29 to 97): better."
+    words = since_last_time(change_since(space, better))
+    said = "New prompt is better than As it was: 83 points more answers pass exact (29 to 97)."
+    assert words == f"Compared with last time: {said}"
     worse = headline_of(home.runs[2])
     assert worse is not None
-    assert since_last_time(worse, change_since(space, worse)) == "There is no earlier run of all cases to compare with."
+    assert since_last_time(change_since(space, worse)) == "There is no earlier run of all cases to compare with."
 
     assert headlines(space) == {"fees": home.headline}
     assert weak_tags(space, home.headline) == []
@@ -228,8 +230,8 @@ def test_the_home_of_a_bot_with_checks_follows_the_cases_that_pass_all(space: Wo
     assert sentence(before).startswith("50 % of 6 cases pass everything (")
     assert about_what(before)[0] == "string_matching 83 %, regex_matching 50 %"
     assert sentence(home.headline).startswith("100 % of 6 cases pass everything (")
-    words = since_last_time(home.headline, change_since(space, home.headline))
-    assert words.startswith("Since last time 50 points more cases pass everything (")
+    words = since_last_time(change_since(space, home.headline))
+    assert "50 points more cases pass everything (" in words
     known = {metric: [point.value for point in one.points] for _, metric, _, one in histories(space, "desk", 5)}
     assert known == {"string_matching": [pytest.approx(5 / 6), 1.0], "regex_matching": [0.5, 1.0], "cases": [0.5, 1.0]}
 
@@ -242,9 +244,9 @@ def test_what_cannot_be_said_is_said() -> None:
     assert nothing is not None
     assert sentence(nothing) == "a: nothing could be scored"
     before = ComparableRun(found.run, [])
-    assert since_last_time(found, HeadlineChange(before, None)) == "Last time has no number to compare with."
+    assert since_last_time(HeadlineChange(before, None)) == "Last time has no number to compare with."
     unlike = ComparableRun(found.run, [Obstacle("judge", "another judge")])
-    assert since_last_time(found, HeadlineChange(unlike, None)) == "Not comparable with last time: another judge."
+    assert since_last_time(HeadlineChange(unlike, None)) == "Not comparable with last time: another judge."
     assert isinstance(found, Headline)
 
 

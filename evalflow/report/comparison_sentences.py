@@ -1,0 +1,252 @@
+"""What a comparison says, in whole sentences: consoles, files and pages show them as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from evalflow.records import CASES
+from evalflow.records.manifest import Manifest
+from evalflow.report.wording import counted, cut, number, plain_line
+from evalflow.summary.changed import ChangedPart, WhatChanged
+from evalflow.summary.compare import ComparisonRow
+from evalflow.summary.judge_change import AgreementChange, JudgeChange
+from evalflow.summary.verdicts import Verdict, of_difference
+
+SIDES = ("A", "B")
+"""What runs are called that have no titles, or the same ones."""
+NOT_LABELLED = "Nobody has labelled these answers, so this does not show which judge is right."
+_DETAIL = 0.005
+_VALUE = 40  # characters of a setting in a line
+_CHANGES: Mapping[str, str] = {
+    "judge": "another judge", "prompt": "another prompt of the judge", "metric": "a changed metric",
+    "threshold": "another threshold",
+}  # fmt: skip
+_NOUNS: Mapping[str, str] = {
+    "judge": "the judge", "prompt": "the judge's prompt", "metric": "the metric", "threshold": "the threshold",
+    "cases": "the test cases",
+}  # fmt: skip
+_MEASURES = {"kappa": "kappa", "kappa_weighted": "weighted kappa", "spearman": "Spearman", "accuracy": "same verdicts"}
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonSentence:
+    """What two runs compared say.
+
+    Attributes:
+        row: The row that it is about; None if there is none.
+        first: What that row says, such as `B is better: 8 points more answers pass exact (2 to 14).`
+        more: Other rows that say the opposite or cannot be attributed, and what is not known; may be empty.
+        beside: What the judge alone says, if the number is corrected by labels; else empty.
+    """
+
+    row: ComparisonRow | None
+    first: str
+    more: str = ""
+    beside: str = ""
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.row.verdict if self.row else "cannot_tell"
+
+    def __str__(self) -> str:
+        return f"{self.first} {self.more}" if self.more else self.first
+
+
+def of_comparison(
+    rows: Sequence[ComparisonRow],
+    changed: WhatChanged,
+    judges: Sequence[JudgeChange] = (),
+    *,
+    gated: Collection[str] = (),
+    sides: tuple[str, str] = SIDES,
+    named: Callable[[str], str] = str,
+) -> ComparisonSentence:
+    """Whether B is better, or how its judge differs, by the leading row; and where other rows say the opposite.
+
+    `gated` are the metrics with a gate, `sides` what the runs are called, and `named` gives the titles of metrics.
+    """
+    if not rows:
+        return ComparisonSentence(None, "The runs have no scored case in common.")
+    row = leading_row(rows, gated)
+    others = [one for one in rows if one is not row]
+    beside = ""
+    if row.judged is not None and row.judged.difference is not None:
+        beside = f"The judge alone says: {change_in_words(row, named, alone=True)}."
+    if row.attribution == "judge":
+        return ComparisonSentence(row, *_of_judges(row, changed, judges, named))
+    if row.attribution == "data":
+        return ComparisonSentence(row, f"Same answers, other test cases: {change_in_words(row, named)}.")
+    if row.attribution == "unclear":
+        said = f"The difference cannot be attributed to one change, since {_differing(row, changed)} differ"
+        return ComparisonSentence(row, f"{said}: {change_in_words(row, named)}.", beside=beside)
+    change = change_in_words(row, named)
+    better = [one for one in others if one.verdict == "better"]
+    worse = [one for one in others if one.verdict == "worse"]
+    if row.verdict == "cannot_tell":
+        between = "" if sides == SIDES else f" between {sides[0]} and {sides[1]}"
+        said = f"No {'clear ' if row.found.difference else ''}difference{between}: {change}."
+    else:
+        better, worse = ([], worse) if row.verdict == "better" else (better, [])
+        said = f"{sides[1]} is {row.verdict}{'' if sides == SIDES else f' than {sides[0]}'}: {change}."
+    unclear = [one for one in others if one.attribution == "unclear"]
+    exceptions = [_exception(own, end, named) for own, end in ((better, "better"), (worse, "worse")) if own]
+    exceptions += [_exception(unclear, "not attributable to one change", named)] if unclear else []
+    return ComparisonSentence(row, said, f"But {' and '.join(exceptions)}." if exceptions else "", beside)
+
+
+def _exception(rows: Sequence[ComparisonRow], said: str, named: Callable[[str], str]) -> str:
+    names = list(dict.fromkeys(_named(one, named) for one in rows))
+    return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} {said}"
+
+
+def leading_row(rows: Sequence[ComparisonRow], gated: Collection[str]) -> ComparisonRow:
+    """The row that says whether a run is better.
+
+    Rows of all cases come first, then what can be attributed, the cases that pass everything, a metric with a gate, one
+    with pass and fail, one with a judge, and that with more answers. Of a metric's rows the one that labels correct
+    comes first, then what passes.
+    """
+    passing = {row.metric for row in rows if "pass_rate" in (row.statistic, *row.also)}
+
+    def place(row: ComparisonRow) -> tuple[int, ...]:
+        metric = row.metric != CASES, row.metric not in gated, row.metric not in passing, row.judge is None
+        passes = "pass_rate" in (row.statistic, *row.also)
+        return row.tag is not None, row.attribution == "unclear", *metric, -row.found.n, row.judged is None, not passes
+
+    return min(rows, key=place)
+
+
+def _of_judges(
+    row: ComparisonRow, changed: WhatChanged, judges: Sequence[JudgeChange], named: Callable[[str], str]
+) -> tuple[str, str]:
+    """What another judge says of the same answers, and what is not known of it."""
+    parts = changed.judged(row.metric, row.statistic) or changed.judged(CASES)
+    what = " and ".join(_CHANGES[kind] for kind in dict.fromkeys(part.kind for part in parts) if kind in _CHANGES)
+    clear = "" if row.verdict != "cannot_tell" else "no clear change in its scores, "
+    change = f"{clear}{change_in_words(row, named, than=' than before')}"
+    agreed = [said for one in judges if one.metric in (row.metric, CASES) and (said := agreement_in_words(one))]
+    if not agreed and row.metric == CASES:
+        agreed = [f"{named(one.metric)}: {said}" for one in judges if (said := agreement_in_words(one))]
+    first = f"Same answers, {what}: {'; '.join([*agreed, change])}."
+    asks = row.judge is not None or any(part.kind in ("judge", "prompt") for part in parts)
+    return first, "" if agreed or not asks else NOT_LABELLED
+
+
+def agreement_in_words(change: JudgeChange) -> str:
+    """Agreement with people before and after, such as `agreement with people .44 before, .46 now, no clear change`."""
+    for one in change.changes[:1]:
+        if one.before.value is not None and one.after.value is not None:
+            ends = f"{number(one.before.value, 2)} before, {number(one.after.value, 2)} now"
+            labels = counted(change.n_labels, "label")
+            return f"agreement with people {ends} ({measure_in_words(one)}, {labels}; {agreement_verdict(one)})"
+    return ""
+
+
+def measure_in_words(change: AgreementChange) -> str:
+    """The measure's name for people."""
+    return _MEASURES[change.measure]
+
+
+def agreement_verdict(change: AgreementChange) -> str:
+    """Whether agreement with people rose or fell."""
+    verdict = of_difference(change.difference, change.difference.p_value, higher_is_better=True, of_answers=False)
+    return {"higher": "clearly higher", "lower": "clearly lower"}.get(verdict, "no clear change")
+
+
+def _differing(row: ComparisonRow, changed: WhatChanged) -> str:
+    """What differs besides the bot, such as `the answers and the judge`."""
+    own: list[ChangedPart] = [*changed.judged(row.metric, row.statistic)]
+    own += [part for part in changed.parts if part.kind == "cases"]
+    nouns = dict.fromkeys(_NOUNS[part.kind] for part in own)
+    answers = [] if changed.same_answers else ["the answers" if changed.other_answers else "perhaps the answers"]
+    *most, last = [*answers, *nouns]
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def change_lines(changed: WhatChanged) -> list[str]:
+    """What differs between two runs: a line for each thing, with its settings; texts are only named."""
+    lines: list[str] = []
+    for part in changed.parts:
+        values = [f"{one.name} {_shown(one.before)} → {_shown(one.after)}" for one in part.values]
+        lines.append(f"{part.what}: {', '.join(values)}" if values else part.what)
+    if changed.other_answers:
+        lines.append(f"{changed.other_answers:,} of {counted(changed.answers or 0)} have another answer")
+    elif lines and changed.answers:
+        lines.append(f"the answers of all {counted(changed.answers)} are the same")
+    return lines
+
+
+def _shown(value: str | None) -> str:
+    return "none" if value is None else cut(plain_line(value), _VALUE)
+
+
+def gated_metrics(manifest: Manifest) -> set[str]:
+    """The metrics of a run that have a gate of their own."""
+    gates: Mapping[str, object] = manifest.config.get("gate") or {}
+    own = {name for name in manifest.metrics if manifest.metric_config(name).get("gate")}
+    return own | {name for about in gates if (name := about.split("@")[0]) in {*manifest.metrics, CASES}}
+
+
+def bot_title(manifest: Manifest) -> str:
+    """What people call the bot of a run."""
+    target: Mapping[str, object] = manifest.config.get("target") or {}
+    return str(target.get("title") or manifest.target.name)
+
+
+def in_words(rows: Sequence[ComparisonRow]) -> str:
+    """How many of several differences are clear, in a sentence."""
+    counts = {
+        verdict: sum(row.verdict == verdict for row in rows) for verdict in ("better", "worse", "higher", "lower")
+    }
+    clear = [f"{n} {verdict}" for verdict, n in counts.items() if n]
+    if not clear:
+        return "No clear difference" + (f" in any of {len(rows)} comparisons." if len(rows) > 1 else ".")
+    unclear = len(rows) - sum(counts.values())
+    return f"Of {len(rows)}: {', '.join(clear)}" + (f"; {unclear} without a clear difference." if unclear else ".")
+
+
+def change_in_words(
+    row: ComparisonRow, named: Callable[[str], str] = str, *, than: str = "", alone: bool = False
+) -> str:
+    """The difference of a row with its interval, such as `8 points more answers pass exact (2 to 14)`.
+
+    With `alone` the judge's own difference. `than` follows the comparative, such as ` than before`.
+    """
+    found = row.judged if alone and row.judged is not None else row.found
+    name = _named(row, named)
+    if found.difference is None:
+        return f"{name} has no difference to show"
+    rate = "pass_rate" in (row.statistic, *row.also) and (alone or row.judged is None or row.statistic == "pass_rate")
+    passing = "cases pass everything" if row.metric == CASES else f"answers pass {named(row.metric)}"
+    more, fewer = ("more", "fewer") if rate else ("higher", "lower")
+    rises = found.difference >= 0
+    here, there = (more, fewer) if rises else (fewer, more)
+    ends = ""
+    if found.low is not None and found.high is not None:
+        low, high = (found.low, found.high) if rises else (-found.high, -found.low)
+        if low < 0:
+            ends = f" ({_amount(-low, row, short=True)} {there} to {_amount(high, row, short=True)} {here})"
+        else:
+            ends = f" ({_amount(low, row, short=True)} to {_amount(high, row, short=True)})"
+    if not found.difference:
+        as_many = f"as many {passing}{' as before' if than else ' in both'}"
+        return f"{as_many}{ends}" if rate else f"{name} is the same{' as before' if than else ' in both'}{ends}"
+    size = _amount(abs(found.difference), row)
+    about = "" if row.higher_is_better else ", lower is better"
+    return f"{size} {here} {passing}{than}{ends}" if rate else f"{name} is {size} {here}{than}{ends}{about}"
+
+
+def _named(row: ComparisonRow, named: Callable[[str], str]) -> str:
+    if row.metric == CASES:
+        return "the share of cases that pass everything"
+    return f"{row.called} of {named(row.metric)}" if row.called else named(row.metric)
+
+
+def _amount(value: float, row: ComparisonRow, *, short: bool = False) -> str:
+    """A size in points of a hundred where no difference exceeds 1, else as a number."""
+    if not row.bounded:
+        return number(value)
+    digits = 1 if 0 < value < _DETAIL * 2 else 0
+    points = f"{100 * value:.{digits}f}"
+    return points if short else f"{points} point{'' if points == '1' else 's'}"

@@ -1,0 +1,139 @@
+"""What a comparison says, in sentences."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalflow.report.comparison_sentences import NOT_LABELLED, SIDES, of_comparison
+from evalflow.stats.arrays import Estimated
+from evalflow.stats.paired import Difference
+from evalflow.summary.changed import ChangedPart, Part, WhatChanged
+from evalflow.summary.compare import ComparisonRow
+from evalflow.summary.judge_change import AgreementChange, JudgeChange
+
+PAIR = ("a", "b")
+TITLES = ("Old prompt", "New prompt")
+UNCHANGED = WhatChanged(PAIR)
+
+
+def _row(difference: float | None, low: float | None, high: float | None, p: float = 0.5) -> ComparisonRow:
+    found = Difference(50, 50, 0.5, 0.5, difference, 0.1, 49, low, high, p, "newcombe_mcnemar")
+    also = ("pass_rate",)
+    return ComparisonRow(PAIR, "set", "exact", None, None, "mean", True, found, also, p_adjusted=p)
+
+
+RISE, FALL = _row(0.08, 0.02, 0.14, 0.01), _row(-0.08, -0.14, -0.02, 0.01)
+TONE = replace(FALL, metric="tone", also=(), found=replace(FALL.found, method="paired_t", n=40, clusters=40))
+
+
+def _attributed(row: ComparisonRow, changed: WhatChanged) -> ComparisonRow:
+    return replace(row, attribution=changed.attribution(row.metric, row.statistic))
+
+
+@pytest.mark.parametrize(
+    ("row", "others", "said"),
+    [
+        (RISE, [], "B is better: 8 points more answers pass exact (2 to 14)."),
+        (FALL, [], "B is worse: 8 points fewer answers pass exact (2 to 14)."),
+        (_row(0.03, -0.04, 0.1), [], "No clear difference: 3 points more answers pass exact (4 fewer to 10 more)."),
+        (_row(-0.03, -0.1, 0.04), [], "No clear difference: 3 points fewer answers pass exact (4 more to 10 fewer)."),
+        (_row(0.0, -0.04, 0.04), [], "No difference: as many answers pass exact in both (4 fewer to 4 more)."),
+        (_row(0.01, None, None), [], "No clear difference: 1 point more answers pass exact."),
+        (_row(None, None, None), [], "No difference: exact has no difference to show."),
+        (TONE, [], "B is worse: tone is 8 points lower (2 to 14)."),
+        (
+            replace(TONE, higher_is_better=False),
+            [],
+            "B is better: tone is 8 points lower (2 to 14), lower is better.",
+        ),
+        (
+            replace(RISE, bounded=False, metric="steps", also=()),
+            [],
+            "B is better: steps is 0.080 higher (0.020 to 0.140).",
+        ),
+        (replace(RISE, judged=FALL.found), [], "B is better: exact is 8 points higher (2 to 14)."),
+        (RISE, [TONE], "B is better: 8 points more answers pass exact (2 to 14). But tone is worse."),
+        (
+            _row(0.0, -0.04, 0.04),
+            [TONE],
+            "No difference: as many answers pass exact in both (4 fewer to 4 more). But tone is worse.",
+        ),
+    ],
+)
+def test_the_sentence_says_how_much_how_sure_and_what_speaks_against_it(
+    row: ComparisonRow, others: list[ComparisonRow], said: str
+) -> None:
+    assert str(of_comparison([row, *others], UNCHANGED)) == said
+
+
+def test_runs_are_called_by_their_titles() -> None:
+    said = "New prompt is better than Old prompt: 8 points more answers pass exact (2 to 14)."
+    assert str(of_comparison([RISE], UNCHANGED, sides=TITLES)) == said
+    unclear = str(of_comparison([_row(0.03, -0.04, 0.1)], UNCHANGED, sides=TITLES))
+    assert unclear.startswith("No clear difference between Old prompt and New prompt: 3 points more")
+
+
+def test_what_the_judge_alone_says_stands_beside_a_corrected_number() -> None:
+    found = of_comparison([replace(_row(-0.05, -0.12, 0.02), judged=RISE.found)], UNCHANGED)
+    assert found.verdict == "cannot_tell"
+    assert found.first == "No clear difference: exact is 5 points lower (2 higher to 12 lower)."
+    assert found.beside == "The judge alone says: 8 points more answers pass exact (2 to 14)."
+
+
+def test_another_judge_of_the_same_answers_is_not_better_but_measured_by_people() -> None:
+    changed = WhatChanged(PAIR, [ChangedPart("judge", "other", "exact")], 50, 0)
+    row = _attributed(replace(RISE, judge="old → new"), changed)
+    assert row.verdict == "higher"
+    alone = str(of_comparison([row], changed))
+    expected = "Same answers, another judge: 8 points more answers pass exact than before (2 to 14)."
+    assert alone == f"{expected} {NOT_LABELLED}"
+    before, after = (Estimated(value, value - 0.1, value + 0.1, 0.05, 40, "bootstrap") for value in (0.44, 0.46))
+    kappa = AgreementChange("kappa", before, after, _row(0.02, -0.1, 0.14).found)
+    people = JudgeChange("set", "exact", ("old", "new"), 40, [kappa])
+    said = str(of_comparison([row], changed, [people], sides=TITLES))
+    agreed = "agreement with people 0.44 before, 0.46 now (kappa, 40 labels; no clear change)"
+    assert said == f"Same answers, another judge: {agreed}; 8 points more answers pass exact than before (2 to 14)."
+
+
+def test_what_cannot_be_attributed_says_so() -> None:
+    changed = WhatChanged(PAIR, [ChangedPart("judge", "other", "exact"), ChangedPart("prompt", "p", "exact")], 50, 3)
+    said = str(of_comparison([_attributed(RISE, changed)], changed, sides=TITLES))
+    differing = "the answers, the judge and the judge's prompt differ"
+    assert said == (
+        f"The difference cannot be attributed to one change, since {differing}: "
+        "8 points more answers pass exact (2 to 14)."
+    )
+    both = [_attributed(RISE, changed), _attributed(TONE, changed)]
+    assert str(of_comparison(both, changed)) == (
+        "B is worse: tone is 8 points lower (2 to 14). But exact is not attributable to one change."
+    )
+
+
+KINDS: list[Part] = ["target", "metric", "prompt", "judge", "threshold", "cases"]
+PARTS = st.builds(
+    lambda kind: ChangedPart(kind, "x", "" if kind in ("target", "cases") else "exact"), st.sampled_from(KINDS)
+)
+
+
+@given(
+    st.lists(PARTS, max_size=4),
+    st.sampled_from([(None, 0), (0, 0), (50, 0), (50, 7)]),
+    st.sampled_from([RISE, FALL, replace(RISE, metric="cases", statistic="pass_rate", also=())]),
+    st.sampled_from([SIDES, TITLES]),
+)
+def test_better_and_worse_are_said_only_where_nothing_but_the_answers_may_differ(
+    parts: list[ChangedPart], answers: tuple[int | None, int], row: ComparisonRow, sides: tuple[str, str]
+) -> None:
+    changed = WhatChanged(PAIR, parts, *answers)
+    found = _attributed(row, changed)
+    said = str(of_comparison([found], changed, sides=sides))
+    relevant = {part.kind for part in parts} - {"target"}
+    if row.statistic != "pass_rate" and not changed.same_answers:
+        relevant -= {"threshold"}
+    assert (found.verdict in ("better", "worse")) == (not relevant)
+    assert (" is better" in said or " is worse" in said) == (not relevant)
+    assert found.document(0.1)["not_worse"] is None or not relevant
