@@ -252,7 +252,7 @@ def write_comparison(path: Path, found: Comparison) -> None:
         "differences": _differences_table(found),
         "changes": [(changed, _flips_table(changed, found)) for changed in found.flips],
         "pictures": difference_pictures(found.rows, paired=found.paired),
-        "summary": in_words(found.rows),
+        "summary": found.sentence,
     }
     write_page(path, "comparison.html.jinja", head, context)
 

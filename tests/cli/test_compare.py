@@ -237,3 +237,43 @@ def test_every_pair_of_a_sweep(program: Program) -> None:
     for job in list(program.latest.glob("[12]_*")):
         (job / "scores.parquet").unlink()
     assert "fewer than two runs" in program("compare").stderr
+
+
+def test_judges_of_the_same_answers_are_compared_unasked_and_neither_is_better(program: Program) -> None:
+    grades = {f"A{i}.": 1 + i % 5 for i in range(40)}
+    rows = [
+        {"id": f"c{i}", "question": "Q?", "answer": f"A{i}.", "labels": {"coherence": [{"value": grade, "by": "ann"}]}}
+        for i, grade in enumerate(grades.values())
+    ]
+    path = program.write("mine.jsonl", *rows)
+    data = ("dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "metric=coherence",
+            "dataset.rag.labels_of=answer")  # fmt: skip
+
+    def answer(prompt: str, *, kind: bool) -> str:
+        grade = next(grade for text, grade in grades.items() if text in prompt)
+        return json.dumps({"reason": "r", "score": max(grade, 4) if kind else grade})
+
+    runs: list[str] = []
+    for kind, model in ((False, "strict"), (True, "kind")):
+        with Endpoint(lambda request, kind=kind: answer(request.text, kind=kind)) as endpoint:
+            done = program(*data, *judge_arguments(endpoint.url), f"judge.model={model}")
+            assert done.returncode == 0, done.stderr
+            runs.append(str(program.latest))
+    done = program("compare", *runs)
+    assert done.returncode == 0, done.stderr
+    said = " ".join(done.stdout.split())
+    assert said.startswith("Same answers, another judge: agreement with people 1.00 before, 0.")
+    assert "coherence than before" in said
+    assert "better" not in said
+    document = json.loads(program("compare", *runs, "--margin", "0.1", "--json").stdout)
+    assert {row["verdict"] for row in document["rows"]} == {"higher"}
+    assert {row["attribution"] for row in document["rows"]} == {"judge"}
+    assert {row["not_worse"] for row in document["rows"]} == {None}
+    [changed] = document["changed"]
+    [judge] = changed["parts"]
+    assert {"name": "model", "before": "strict", "after": "kind"} in judge["values"]
+    assert (changed["answers"], changed["other_answers"], changed["agreement"][0]["n_labels"]) == (40, 0, 40)
+    for file in ("compare.md", "compare.html"):
+        page = (Path(runs[1]) / file).read_text(encoding="utf-8")
+        assert "Same answers, another judge: agreement with people" in page
+        assert "B is better" not in page
