@@ -139,9 +139,9 @@ def compare_pairs(
         notes += notes_of(a, b, pairing, ("A", "B") if len(pairs) == 1 else (a.name, b.name))
         rows += attributed(own, changed)
         whats.append(changed)
-        if changed.only_judged and (people := [one for one in (labels.of(a), labels.of(b)) if one is not None]):
+        if changed.only_judged and (frames := [one for one in (labels.of(a), labels.of(b)) if one is not None]):
             seed = b.manifest.config["seed"]
-            changes = judge_changes(a.scores(), b.scores(), pl.concat(people).unique(), b.traits, seed=seed)
+            changes = judge_changes(a.scores(), b.scores(), pl.concat(frames).unique(), b.traits, seed=seed)
             agreed[a.name, b.name] = changes
         if _is_sample(b, of=a) and not any(o.kind == "cases" for o in found):
             adjusted_by_a += adjusted_means(pairing, (a.name, b.name), b.traits, seed=b.manifest.config["seed"])

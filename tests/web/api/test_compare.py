@@ -28,7 +28,7 @@ def test_two_runs_are_compared_as_the_command_does(api: Api, finished: Finished)
 
 
 def test_what_cannot_be_compared_is_refused_unless_allowed(api: Api, finished: Finished) -> None:
-    pair = f"/compare?a={finished.better}&b={finished.other}"
+    pair = f"/compare?a={finished.worse}&b={finished.other}"
     refused = api("GET", pair)
     assert refused.status == 422
     [fault] = refused.json["errors"]
@@ -36,8 +36,16 @@ def test_what_cannot_be_compared_is_refused_unless_allowed(api: Api, finished: F
     assert fault["hint"].endswith("allow=metric")
     allowed = api("GET", f"{pair}&allow=metric")
     assert allowed.status == 200
-    assert allowed.json["rows"][0]["verdict"] == "cannot_tell"
+    assert (allowed.json["rows"][0]["verdict"], allowed.json["rows"][0]["attribution"]) == ("higher", "unclear")
+    assert allowed.json["sentence"].startswith("The difference cannot be attributed to one change, since the answers")
     assert any("as allowed" in note for note in allowed.json["notes"])
+
+
+def test_other_versions_of_a_metric_are_compared_on_the_same_answers(api: Api, finished: Finished) -> None:
+    answer = api("GET", f"/compare?a={finished.better}&b={finished.other}")
+    assert answer.status == 200, answer.body
+    assert (answer.json["rows"][0]["verdict"], answer.json["rows"][0]["attribution"]) == ("cannot_tell", "judge")
+    assert answer.json["sentence"].startswith("Same answers, a changed metric: no clear change in its scores")
 
 
 def test_those_that_can_be_compared_come_first(api: Api, finished: Finished) -> None:
