@@ -254,7 +254,7 @@ def board_lines(boards: Rows) -> list[tuple[str, list[str]]]:
             joined(
                 board["metric"], _statistic(board), board["dataset"], board["judge"], _cases(board), _labelled(board)
             ),
-            [_line(row) for row in board["leaderboard"]],
+            [_line(row, board) for row in board["leaderboard"]],
         )
         for board in boards
     ]
@@ -295,13 +295,14 @@ def _labelled(board: Mapping[str, Any]) -> str:
     return f"corrected by {labels} of each run" if board["n_labels"] else ""
 
 
-def _line(row: Mapping[str, Any]) -> str:
+def _line(row: Mapping[str, Any], board: Mapping[str, Any]) -> str:
+    verdict = _VERDICTS[row["verdict"]]
+    if row["verdict"] == "best" and not any(one["verdict"] == "worse" for one in board["leaderboard"]):
+        verdict = "first, without a clear difference to any other"
     left = row["n"] - row["n_scored"]
     ranks = "" if row["rank_low"] is None else f"; rank {rank_range(row['rank_low'], row['rank_high'])}"
     alone = "" if row["raw_value"] is None else f"; by the judge alone {number(row['raw_value'])}"
-    return (
-        _ranked(row, row["run"], _VERDICTS[row["verdict"]]) + ranks + alone + (f", {left:,} not scored" if left else "")
-    )
+    return _ranked(row, row["run"], verdict) + ranks + alone + (f", {left:,} not scored" if left else "")
 
 
 def write_sweep_report(
@@ -329,8 +330,9 @@ def write_sweep_report(
     judges = list(dict.fromkeys(line for _, about, _ in runs for line in judge_lines(about)))
     first = {board["metric"]: board for board in reversed(boards) if board["statistic"] in _SHOWN}
     ordered = sorted(first.values(), key=lambda board: (board["metric"] != CASES, boards.index(board)))
-    said = [(line, "") for board in ordered if (line := of_board(board))]
-    head = PageHead("Sweep", _title_of(manifests), "", judges, facts=_facts(manifest, runs), said=said[:_SAID])
+    lines = [line for board in ordered if (line := of_board(board))][:_SAID]
+    said = [(line, ". ".join(lines[1:])) for line in lines[:1]]
+    head = PageHead("Sweep", _title_of(manifests), "", judges, facts=_facts(manifest, runs), said=said)
     context = {
         "side": side_by_side(tables),
         "tables": [(one.title, page_table(one, manifests)) for one in tables if one.is_headline],

@@ -85,6 +85,8 @@ def page_table(found: MetricTable, manifests: Mapping[str, Manifest]) -> PageTab
 
 def _judge(row: Mapping[str, Any], manifests: Mapping[str, Manifest]) -> tuple[str, ...]:
     about = manifests[row["run"]]
+    if row["metric"] == CASES:
+        return ("those of its metrics",)
     return judge_cell(row["judge"], about.judges.get(row["judge"] or ""), about.metrics.get(row["metric"]))
 
 
