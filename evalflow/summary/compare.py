@@ -433,7 +433,8 @@ class _Comparing:
     def _corrected(self, sides: Sides, columns: tuple[str, str], unusable: str, *, bounded: bool) -> _Statistic:
         """The difference of a score's means or pass rates, by the labels if they may correct it; else with the reason.
 
-        By the cases labelled in both runs; each run by its own labels if these are too few, or of different cases.
+        By the cases labelled in both runs; each run by its own labels if those in both are too few, or fewer than half
+        of them.
         """
         score, people = columns
         alone = self._difference(sides, score, bounded=bounded)
@@ -452,7 +453,7 @@ class _Comparing:
         clusters = [side["cluster"].to_numpy() for side in sides]
         scores, labels = (judged[0], judged[1]), (given[0], given[1])
         corrected = None
-        if both >= MIN_LABELS or (self.paired and both == fewer):
+        if (both >= MIN_LABELS and 2 * both >= fewer) or (self.paired and both == fewer):
             corrected = corrected_difference(scores, labels, clusters[0], self.seed, bounded=bounded)
         elif fewer >= MIN_LABELS:
             corrected = corrected_apart(scores, labels, (clusters[0], clusters[1]), self.seed)

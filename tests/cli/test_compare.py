@@ -74,7 +74,7 @@ def test_labels_in_both_runs_correct_the_difference(program: Program, two: tuple
     assert (row["n"], row["n_labels"], row["verdict"]) == (30, 30, "cannot_tell")
     assert row["judged"]["difference"] == pytest.approx(0.75)
     text = program("compare", *runs, "--labels", "labels.jsonl").stdout
-    assert "corrected by the labels of 30 cases in both runs; the judge alone says +0.750" in " ".join(text.split())
+    assert "corrected by the labels of 30 cases in each run; the judge alone says +0.750" in " ".join(text.split())
     [alone] = json.loads(program("compare", *runs, "--judge-alone", "--json").stdout)["rows"]
     assert (alone["verdict"], alone["judged"], alone["n_labels"]) == ("better", None, 0)
     yes = hashlib.sha256(b"yes").hexdigest()[:16]
@@ -91,7 +91,7 @@ def test_labels_in_both_runs_correct_the_difference(program: Program, two: tuple
     assert "leave out --labels or --judge-alone" in refused.stderr
     program.write("few.jsonl", *people[::6])
     told = " ".join(program("compare", *runs, "--labels", "few.jsonl").stdout.split())
-    assert "people labelled 5 cases in both runs, and correct nothing: fewer than 15 labels; 15 would do" in told
+    assert "people labelled 5 cases in each run, and correct nothing: fewer than 15 labels; 15 would do" in told
 
 
 def test_a_sample_is_adjusted_by_the_scores_of_a_full_run(program: Program) -> None:

@@ -104,7 +104,7 @@ def test_a_difference_from_the_baseline_is_people_s(lab: Lab) -> None:
     done = lab(*words, "gate={likes: {mean: {not_worse_by: 0.1}}}")
     said = " ".join(done.stdout.split())
     assert done.returncode == 0, said + done.stderr
-    assert "labels of 120 cases in both runs; by the metric alone it fails: -0.3" in said
+    assert "labels of 120 cases in each run; by the metric alone it fails: -0.3" in said
     assert lab(*words, "gate={likes: {mean: {not_worse_by: 0.1}, judge_alone: true}}").returncode == 1
 
 

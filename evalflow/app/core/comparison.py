@@ -148,7 +148,7 @@ def compare_pairs(
         if how.lists_cases:
             lower = lower_is_better(a.traits | b.traits)
             listed.append(flips((a.name, b.name), pairing.cases, b.scores(), lower, _FLIPS))
-    notes += _notes_of_rows(rows, several=len(pairs) > 1, paired=not how.unpaired)
+    notes += _notes_of_rows(rows, several=len(pairs) > 1)
     notes += [_adjusted_note(one, several=len(pairs) > 1) for one in adjusted_by_a]
     if not rows:
         raise UserError(refused or [_nothing_in_common(pairs[0], how, apart=apart)])
@@ -243,7 +243,7 @@ def _of_stopped(runs: Mapping[str, SavedRun]) -> list[str]:
     return [f"{names}: {why}"] if names else []
 
 
-def _notes_of_rows(rows: Sequence[ComparisonRow], *, several: bool, paired: bool) -> Iterator[str]:
+def _notes_of_rows(rows: Sequence[ComparisonRow], *, several: bool) -> Iterator[str]:
     """Tags of the same cases; what people's labels correct, what the judge alone says, and where there are too few."""
     for row in rows:
         if row.also_tags and row.statistic == "mean":
@@ -251,7 +251,7 @@ def _notes_of_rows(rows: Sequence[ComparisonRow], *, several: bool, paired: bool
             yield f"{row.dataset}, {row.metric}: {same}"
         where = f"{row.dataset}, {row.metric}" + (f", {row.statistic}" if row.statistic != "mean" else "")
         where += (f", {row.tag}" if row.tag else "") + (f", {row.pair[1]} against {row.pair[0]}" if several else "")
-        cases = f"{counted(row.labelled, 'case')} in {'both runs' if paired else 'each run'}"
+        cases = f"{counted(row.labelled, 'case')} in each run"
         if row.judged is not None and row.judged.difference is not None:
             alone = bracketed(row.judged.low, row.judged.high, signed)
             said = f"the judge alone says {signed(row.judged.difference)}{alone}"

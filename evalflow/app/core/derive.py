@@ -238,7 +238,7 @@ def _labelled(row: GateRow) -> str:
     from evalflow.summary.compare import NOT_OF_FIGURES
 
     who, named = "judge" if row.judge else "metric", "answer" if row.compared is None else "case"
-    labels = f"people's labels of {counted(row.labelled, named)}{'' if row.compared is None else ' in both runs'}"
+    labels = f"people's labels of {counted(row.labelled, named)}{'' if row.compared is None else ' in each run'}"
     if row.judged is None:
         is_settled = row.uncorrected.startswith((NOT_AT_RANDOM, NOT_OF_FIGURES))
         few = f"; {MIN_LABELS} would do to correct it" if row.labelled < MIN_LABELS and not is_settled else ""

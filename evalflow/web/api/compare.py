@@ -46,7 +46,7 @@ class DifferenceOut(BaseModel):
     )
     verdict: Verdict = Field(description="higher or lower, not better or worse, if not only the answers may differ.")
     attribution: Attribution = Field(description="What the difference speaks of; see `changed`.")
-    n_labels: int = Field(description="Cases that people labelled in both runs.")
+    n_labels: int = Field(description="Cases that people labelled in each run; in the one with fewer.")
     uncorrected: str = Field(
         default="", description="Why these labels do not correct the difference; empty if they do."
     )
