@@ -99,7 +99,7 @@ def pair_scores(
     return Pairing(cases, counts, (a, b))
 
 
-def _whole_cases(
+def whole_cases(
     sides: tuple[pl.LazyFrame, pl.LazyFrame], metrics: Mapping[str, Traits]
 ) -> tuple[pl.LazyFrame, pl.LazyFrame] | None:
     """The scores of `passing_cases` of two runs; None if their metrics with pass and fail differ, or are just one."""
@@ -273,7 +273,7 @@ def compare_cases(
     design = _Comparing(pairing.sides, pair, metrics, by_tag, by_class, seed, paired=True, unusable=unusable)
     shared = [*_KEY, "cluster", "tags"]
     rows: list[ComparisonRow] = []
-    whole = _whole_cases(pairing.sides, metrics)
+    whole = whole_cases(pairing.sides, metrics)
     both = [pairing.cases, *([_whole_pairs(whole, pairing)] if whole else [])]
     cases = pl.concat(both).with_columns(pl.col("cluster").rank("dense"))  # many times as fast as names
     for (dataset, metric), part in cases.group_by("dataset", "metric", maintain_order=True):
@@ -312,7 +312,7 @@ def compare_samples(
         with_labels(by_case(scores).collect(engine="streaming"), scores, given, lower)
         for scores, given in zip((a, b), labels, strict=True)
     )
-    if whole := _whole_cases((a, b), metrics):
+    if whole := whole_cases((a, b), metrics):
         left, right = _followed_by(left, whole[0]), _followed_by(right, whole[1])
     sides = left, right
     common = sides[0].select("dataset", "case_id").unique().join(sides[1], on=["dataset", "case_id"], how="semi").height

@@ -10,7 +10,7 @@ from itertools import groupby
 from anyio import to_thread
 from nicegui import ui
 
-from evalflow.app.compare import SORTS, Change, Changes, Sort
+from evalflow.app.compare import SORTS, Change, Changes, MetricChange, Sort
 from evalflow.app.studio import comparing
 from evalflow.app.studio.runs import Run
 from evalflow.app.studio.scores import Score, case_scores
@@ -36,7 +36,7 @@ from evalflow.web.ui.visitor import title_of
 from evalflow.web.ui.word_changes import Stretch, marked, word_changes
 
 PAGE_SIZE = 20
-_ABOUT = "The worst first, each with the metric that changed most. Press j and k to read one after the other."
+_ABOUT = "The worst first, each by its worst drop, else its largest rise. Press j and k to read one after the other."
 _NAMES: dict[Sort, str] = {
     "all": "All that differ",
     "flipped": "Flipped",
@@ -189,9 +189,13 @@ class ChangeList:
             with head:
                 badge(label, tone)
                 text(change.question or change.case_id, "span", "line question")
-                more = f" and {change.others:,} more" if change.others else ""
-                text(f"{title_of('metric', change.metric, self._runs[1].bot)}{more}", "span", "small muted line")
+                text(title_of("metric", change.metric, self._runs[1].bot), "span", "small muted line")
                 text(figures, "span", "num")
+                if change.chips:
+                    with ui.element("span").classes("chips"):
+                        for other in change.chips:
+                            became, other_tone, _ = _became(other)
+                            badge(f"{title_of('metric', other.metric, self._runs[1].bot)} {became}", other_tone)
             return head, ui.element("div").classes("stack")
 
     async def _pick(self, i: int) -> None:
@@ -268,7 +272,7 @@ def _instead(changes: Changes) -> str:
     return f"; {', '.join(parts)}."
 
 
-def _became(change: Change) -> tuple[str, Tone, str]:
+def _became(change: MetricChange) -> tuple[str, Tone, str]:
     """The change in one or two words, its colour, and both scores."""
     scores = f"{number(change.score_a, 2)} → {number(change.score_b, 2)}"
     before, after = change.passed_a, change.passed_b
