@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from evalflow.datasets import tag_levels
 from evalflow.engine.looks import Cells, Course, Data, LookedMetric, Looks
@@ -13,6 +15,9 @@ from evalflow.lazy import np
 from evalflow.records import Case, passes
 from evalflow.summary.gates import Gate, Looked
 from evalflow.summary.verdicts import against_limit
+
+if TYPE_CHECKING:
+    from evalflow.stats.stopping import Rule
 
 
 class GateLooks(Looks["_GateCourse"]):
@@ -27,9 +32,13 @@ class GateLooks(Looks["_GateCourse"]):
         """Whether every gate is decided, on all of its datasets; a gate that concerns no case is not."""
         return super().decided and len({course.gate for _, course in self._all()}) == len(self._gates)
 
-    def results(self) -> dict[tuple[Gate, str], Looked]:
-        """The last look at each gate, by gate and dataset."""
-        return {(course.gate, dataset): course.looked() for dataset, course in self._all()}
+    def results(self, *, stopped: bool = False) -> dict[tuple[Gate, str], Looked]:
+        """The last look at each gate, by gate and dataset; of a run that they `stopped`, means without that bias."""
+        found = {(course.gate, dataset): (course, course.looked()) for dataset, course in self._all()}
+        return {
+            key: replace(look, value=course.adjusted(look)) if stopped else look
+            for key, (course, look) in found.items()
+        }
 
     def _begin(self, data: Data) -> Mapping[str, Sequence[_GateCourse]]:
         courses: defaultdict[str, list[_GateCourse]] = defaultdict(list)
@@ -56,6 +65,7 @@ class _GateCourse(Course):
         self._verdict: bool | None = None
         self._in_error = 0  # cases with a cell in error
         self._ends: list[tuple[float, float]] = []  # of the cases of the last unit
+        self._deciding: int | None = None  # number of values at the decision
 
     @property
     def passed(self) -> bool | None:
@@ -70,6 +80,28 @@ class _GateCourse(Course):
 
     def looked(self) -> Looked:
         raise NotImplementedError
+
+    def adjusted(self, look: Looked) -> float | None:
+        """The mean without the bias of a stop at the decision, within the look's interval; later scores have none."""
+        if self._deciding is None or look.low is None or look.high is None:
+            return look.value
+        from evalflow.stats.stopping import adjusted_mean
+
+        until, clusters = self._deciding, self._clusters
+        expected = math.ceil(self._cases * len(self._values) / self._seen)
+        mean = adjusted_mean(
+            self._values[:until], None if clusters is None else clusters[:until], expected, self._rule(expected)
+        )
+        later = self._later(self._values[until:])
+        value = (until * mean + sum(later)) / (until + len(later))
+        return min(max(value, look.low), look.high)
+
+    def _rule(self, expected: int) -> Rule:
+        raise NotImplementedError
+
+    def _later(self, values: Sequence[float]) -> Sequence[float]:
+        """The values after the decision that count in the look's mean."""
+        return values
 
     def _value(self, case: Case, cells: Cells) -> float | None:
         """The mean of a case's repeats; None if it has no score or lacks the gate's tag."""
@@ -116,6 +148,12 @@ class _AnytimeCourse(_GateCourse):
         self._below.add(sum(highs), len(highs))
         if self._above.verdict or self._below.verdict:
             self._verdict = bool(self._above.verdict) == (self.gate.condition.operator in (">=", ">"))
+            self._deciding = len(self._values)
+
+    def _rule(self, expected: int) -> Rule:
+        from evalflow.stats.stopping import by_bets
+
+        return by_bets(self.gate.condition.limit, largest=self._largest)
 
     def looked(self) -> Looked:
         from evalflow.stats.looks import anytime_interval
@@ -153,9 +191,18 @@ class _PlannedCourse(_GateCourse):
                 high = planned_interval(self._highs, clusters, look=due, looks=looks).high
             if low is not None and high is not None:
                 self._verdict = against_limit(self.gate.condition, low, high)
+            self._deciding = None if self._verdict is None else len(self._values)
             text, is_open = f"look {due} of {looks}, {self._after()}", self._open(found.low, found.high)
             value = float(np.mean(self._values))
             self._last = Looked(value, found.low, found.high, None, text, found.method, is_open)
+
+    def _rule(self, expected: int) -> Rule:
+        from evalflow.stats.stopping import by_plan
+
+        return by_plan(self.gate.condition.limit, expected, int(self.gate.looks or 1))
+
+    def _later(self, values: Sequence[float]) -> Sequence[float]:
+        return ()
 
     def looked(self) -> Looked:
         if self._last is None:

@@ -158,9 +158,9 @@ def sample_lines(manifest: Manifest) -> list[str]:
         why = stops[manifest.stopped] if manifest.stopped else f"the run ended early, {manifest.status}"
         lines.append(f"not asked: {of - asked:,} of {of:,} cases, as {why}; means are over the {asked:,} asked {drawn}")
         if manifest.stopped:
-            by_gates = manifest.stopped == "decided"
-            allowing = "the gates' intervals allow" if by_gates else "the race's interval allows"
-            lines.append(f"stopped by looks: only {allowing} for it; all others are too narrow")
+            lines.append(
+                "stopped by looks: intervals allow for it; means that gates looked at are adjusted for its bias"
+            )
         elif not order.shuffled:
             lines.append("they are no random sample of all cases")
     elif order.shuffled:

@@ -60,7 +60,7 @@ class LimitTest:
         self._sides: tuple[Side, ...] = ("above", "below") if only is None else (only,)
         self._needed, self._largest = 2 / (1 - level), largest
         limit = _inside(limit)
-        bets, self._shares = _bets()
+        bets, self._shares = bet_grid()
         bets = bets / largest
         # What a bet's capital is multiplied by is linear in a cluster's sum and size; above the limit, then below.
         self._by_total = np.array([bets / limit, -bets / (1 - limit)])
@@ -108,7 +108,7 @@ def anytime_interval(
         return no_interval("no scores")
     if not ((x >= 0) & (x <= 1)).all():
         raise ValueError("a score is outside 0..1")
-    sums, sizes = _units(x, clusters)
+    sums, sizes = units_of(x, clusters)
     most = float(sizes.max())
     if largest is not None and most > largest:
         raise ValueError(f"a cluster has {most:.0f} scores, more than the largest of {largest}")
@@ -117,13 +117,18 @@ def anytime_interval(
     high = 1 - _lower_end(sizes - sums, sizes, bound, 2 / (1 - level))
     if low > high:
         return no_interval("early and late scores contradict each other, so their order is not random")
-    method = "beta_mixture" if np.isin(x, (0.0, 1.0)).all() else "betting"
-    if bound > 1:
-        cautions = [] if largest else ["size of the largest cluster from the data"]
-        cautions += [UNEVEN] if bound > 2 * sizes.mean() else []
-        method = ": ".join(["cluster_betting", ", ".join(cautions)] if cautions else ["cluster_betting"])
+    method = betting_method(x, sizes, bound, given=largest is not None)
     error = mean_error(x, clusters)[0]
     return Interval(low, high, None if math.isnan(error) else error, method)
+
+
+def betting_method(values: Floats, sizes: Floats, largest: float, *, given: bool) -> str:
+    """The name of the method of scores in clusters of these sizes; `given`: the largest size was known beforehand."""
+    if largest <= 1:
+        return "beta_mixture" if np.isin(values, (0.0, 1.0)).all() else "betting"
+    cautions = [] if given else ["size of the largest cluster from the data"]
+    cautions += [UNEVEN] if largest > 2 * sizes.mean() else []
+    return ": ".join(["cluster_betting", ", ".join(cautions)] if cautions else ["cluster_betting"])
 
 
 def planned_interval(
@@ -162,7 +167,7 @@ def obrien_fleming(looks: int, level: float = CONFIDENCE) -> float:
     single = NormalDist().inv_cdf(1 - tail)
     reach = 9 * math.sqrt(looks)
     grid = np.polynomial.legendre.leggauss(40 + 4 * math.ceil(reach))
-    return _root(
+    return root_below(
         lambda bound: _crossing(bound * math.sqrt(looks), looks, reach, *grid) > tail, single, 2 * single, 1e-8
     )
 
@@ -181,7 +186,7 @@ def _crossing(bound: float, looks: int, reach: float, nodes: Floats, weights: Fl
     return 1 - half * float(weights @ density)
 
 
-def _root(is_below: Callable[[float], bool], low: float, high: float, accuracy: float) -> float:
+def root_below(is_below: Callable[[float], bool], low: float, high: float, accuracy: float) -> float:
     """The last point from `low` on that is below the root, to this accuracy."""
     while high - low > accuracy:
         middle = (low + high) / 2
@@ -191,12 +196,12 @@ def _root(is_below: Callable[[float], bool], low: float, high: float, accuracy: 
 
 def _lower_end(sums: Floats, sizes: Floats, largest: float, needed: float) -> float:
     """The largest limit above which the mean has been shown to lie at some time: the capital falls with the limit."""
-    return _root(lambda limit: _reaches(needed, sums, sizes, largest, limit), 0.0, 1.0, _ACCURACY)
+    return root_below(lambda limit: _reaches(needed, sums, sizes, largest, limit), 0.0, 1.0, _ACCURACY)
 
 
 def _reaches(needed: float, sums: Floats, sizes: Floats, largest: float, limit: float) -> bool:
     """Whether the capital of bets that the mean lies above the limit reaches what is needed after any of the units."""
-    bets, shares = _bets()
+    bets, shares = bet_grid()
     gains, bets = sums / _inside(limit) - sizes, bets / largest
     capital = np.ones(bets.size)
     with np.errstate(over="ignore", under="ignore"):
@@ -214,7 +219,7 @@ def _inside(limit: float) -> float:
     return min(max(limit, _EDGE), 1 - _EDGE)
 
 
-def _units(values: Floats, clusters: ArrayLike | None) -> tuple[Floats, Floats]:
+def units_of(values: Floats, clusters: ArrayLike | None) -> tuple[Floats, Floats]:
     """The sums and sizes of what is bet on as one, in the order in which each was completed."""
     if clusters is None:
         return values, np.ones(values.size)
@@ -226,7 +231,7 @@ def _units(values: Floats, clusters: ArrayLike | None) -> tuple[Floats, Floats]:
 
 
 @cache
-def _bets() -> tuple[Floats, Floats]:
+def bet_grid() -> tuple[Floats, Floats]:
     """The bets and the share of the capital on each: a uniform distribution on 0..1 in pieces."""
     at = np.arange(_SMALLEST, _LARGEST, _STEP)
     ends = 1 / (1 + np.exp(-at[1:]))

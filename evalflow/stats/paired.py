@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any, Literal, NamedTuple
 
@@ -144,6 +144,11 @@ def paired_difference(
     bounds = (None, None) if method.startswith("none") or low != low else (low, high)
     means = float(x.mean()), float(y.mean()), mean
     return Difference(n, groups, *means, error, df if error else None, *bounds, p, method, rare=rare)
+
+
+def untold(found: Difference, why: str) -> Difference:
+    """The difference without interval and test, for this reason."""
+    return replace(found, std_error=None, df=None, low=None, high=None, p_value=None, method=f"none: {why}")
 
 
 def max_share_changed(n: int) -> float:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from evalflow.lazy import pl
+from evalflow.lazy import np, pl
+from evalflow.records import CASES
 from evalflow.summary.journal import SLICE, summary_schema
+from evalflow.summary.passing_cases import passing_cases, passing_metrics
+from evalflow.summary.slices import cluster_numbers, clusters_in, find_units, own_cells, repeats_of
 from evalflow.summary.summarise import Summary
 
 if TYPE_CHECKING:
     from evalflow.stats.prediction import CorrectedMean
     from evalflow.summary.calibration import CalibrationRow
+    from evalflow.summary.gates import Gate, Looked
 
+_STOPPED = "none: stopped by looks"
 _MEAN = ("value", "ci_low", "ci_high", "ci_method")
 _PASS_RATE = ("pass_rate", "pass_rate_low", "pass_rate_high")
 RAW = {
@@ -22,13 +27,14 @@ RAW = {
 """The columns that labels can correct, and those for what the judge alone says: null where labels correct nothing."""
 
 
-def with_labels(summary: Summary, calibration: Sequence[CalibrationRow]) -> Summary:
+def with_labels(summary: Summary, calibration: Sequence[CalibrationRow], refused: str = "") -> Summary:
     """The summary of a run with the means and pass rates that hold, by the labels that it was compared with.
 
     `value`, `std_error`, `ci_low`, `ci_high` and `ci_method`, `pass_rate`, `pass_rate_low` and `pass_rate_high` become
     the corrected ones, and the columns of RAW keep the judge's; `n_labels` is the number of labelled answers, and
     `uncorrected` says why they correct nothing (`CalibrationRow.uncorrected`). All else is from the judge's scores:
-    counts, spread, median, bounds, and statistics in rows of their own. Without labels nothing changes.
+    counts, spread, median, bounds, and statistics in rows of their own. Without labels nothing changes. `refused` is a
+    reason why labels correct nothing in this run.
     """
     found = {_key(row): row for one in calibration for row in (one, *one.tags)}
     rows = summary.frame.with_row_index("place")
@@ -41,11 +47,60 @@ def with_labels(summary: Summary, calibration: Sequence[CalibrationRow]) -> Summ
     for row in own.iter_rows(named=True):
         of_all = row["n"] == sizes[_series(row)]  # a tag of all answers has no row of its own
         calibrated = found.get((*_series(row), None if of_all else row["tag"]))
-        changed.append({**row, **_corrections(row, calibrated, found[*_series(row), None])})
+        changed.append({**row, **_corrections(row, calibrated, found[*_series(row), None], refused)})
     touched = pl.DataFrame(changed, schema=rows.schema, orient="row")
     others = rows.join(touched, on="place", how="anti")
     frame = pl.concat([others, touched]).sort("place").select(list(summary_schema()))
     return Summary(frame, summary.details)
+
+
+def with_stop(
+    summary: Summary, scores: pl.LazyFrame, bounded: Collection[str], looked: Mapping[tuple[Gate, str], Looked]
+) -> Summary:
+    """The summary of a run that its looks stopped early, with numbers that hold although it stopped.
+
+    What gates looked at has their mean, which is adjusted for the stop, and their interval. Other means of metrics in
+    0..1, and pass rates, have a confidence sequence (`stopped_interval`); all else has no interval, and `ci_method`
+    says so.
+    """
+    found = _ends_after_stop(scores, {*bounded, CASES})
+    counted = passing_metrics(scores)
+    if summary.frame["metric"].is_in([CASES]).any():
+        found |= _ends_after_stop(passing_cases(scores, counted).lazy(), set())
+    rows = summary.frame.to_dicts()
+    for row in rows:
+        if row["ci_low"] is not None:
+            row["ci_method"] = _STOPPED
+        row.update(dict.fromkeys((*_MEAN[1:3], *_PASS_RATE[1:])))
+        if row["statistic"] == "mean" or row["metric"] == CASES:
+            row.update(found.get(tuple(row[name] for name in (*SLICE, "tag")), {}))
+            for (gate, dataset), look in looked.items():
+                same = (row["dataset"], row["metric"], row["tag"]) == (dataset, gate.metric, gate.tag)
+                if same and look.low is not None:
+                    both = row["value"] == row["pass_rate"]  # scores of 0 and 1
+                    ends = (look.value, look.low, look.high, look.method)
+                    row.update(dict(zip(_MEAN, ends, strict=False)) if both or gate.statistic == "mean" else {})
+                    row.update(dict(zip(_PASS_RATE, ends, strict=False)) if both or gate.statistic != "mean" else {})
+    return Summary(pl.DataFrame(rows, schema=summary.frame.schema, orient="row"), summary.details)
+
+
+def _ends_after_stop(scores: pl.LazyFrame, bounded: Collection[str]) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """The ends of the intervals of means and pass rates by dataset, target, metric, judge and tag."""
+    from evalflow.stats.stopping import stopped_interval
+
+    cells = own_cells(scores)
+    units, cases = find_units(cells), repeats_of(cells).collect(engine="streaming")
+    keys, found = units.keys, dict[tuple[Any, ...], dict[str, Any]]()
+    for unit, own in units.arrays(cases.select("part", "score", "passed", *cluster_numbers(cases))):
+        groups, ends = clusters_in(own), dict[str, Any]()
+        for column, names in (("score", _MEAN[1:3]), ("passed", _PASS_RATE[1:])):
+            known = ~np.isnan(own[column])
+            if known.any() and (column == "passed" or keys[unit]["metric"] in bounded):
+                one = stopped_interval(own[column][known], None if groups is None else groups[known])
+                ends |= dict(zip(names, (one.low, one.high), strict=True))
+                ends |= {"ci_method": one.method} if column == "score" else {}
+        found[tuple(keys[unit][name] for name in (*SLICE, "tag"))] = ends
+    return found
 
 
 def is_corrected(row: Mapping[str, Any], column: str) -> bool:
@@ -66,12 +121,14 @@ def _series(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(row[name] for name in SLICE)
 
 
-def _corrections(row: Mapping[str, Any], own: CalibrationRow | None, whole: CalibrationRow) -> dict[str, Any]:
+def _corrections(
+    row: Mapping[str, Any], own: CalibrationRow | None, whole: CalibrationRow, refused: str
+) -> dict[str, Any]:
     """The columns that labels change of a row; labels that are no random sample of all correct no tag either."""
     from evalflow.stats.prediction import few_labels
 
     known = {"n_labels": own.corrected.n if own else 0}
-    if why := whole.unusable or (own.uncorrected if own else few_labels(0)):
+    if why := refused or whole.unusable or (own.uncorrected if own else few_labels(0)):
         return {**known, "uncorrected": why}
     assert own is not None  # or there was a reason
     found = {**_of(row, _MEAN, own.corrected), **_of(row, _PASS_RATE, own.pass_rate)}

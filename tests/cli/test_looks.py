@@ -244,3 +244,21 @@ def test_groups_count_whole_in_a_run_that_stops(program: Program) -> None:
     (gate_row,) = facts_of_run(RunFolder(program.latest))["gates"]
     assert gate_row["method"] == "cluster_betting"
     assert program.manifest["asked"]["rag"] < 400
+
+
+def test_the_summary_of_a_stopped_run_has_the_numbers_of_its_looks(program: Program) -> None:
+    with Endpoint(right(97)) as endpoint:
+        done = program(*words(program), *live(endpoint.url), ANYTIME, STOP)
+    assert done.returncode == 0, done.stderr
+    assert "means that gates looked at are adjusted for its bias" in done.stdout
+    summary = json.loads((program.latest / "summary.json").read_text(encoding="utf-8"))
+    [row] = [row for row in summary["rows"] if row["tag"] is None]
+    assert row["ci_method"] == "beta_mixture"
+    assert (row["value"], row["ci_low"]) == (row["pass_rate"], row["pass_rate_low"])
+    assert row["ci_low"] < row["value"] < row["ci_high"]
+    assert f"{row['value']:.4g} [{row['ci_low']:.4g}, {row['ci_high']:.4g}]" in done.stdout
+    assert program("report").returncode == 0
+    again = json.loads((program.latest / "summary.json").read_text(encoding="utf-8"))
+    assert again["rows"] == summary["rows"]
+    compared = program("compare", str(program.latest), str(program.latest))
+    assert "better" not in compared.stdout.replace("lower is better", "")

@@ -25,7 +25,7 @@ from evalflow.records.manifest import Manifest
 from evalflow.report.comparison import Comparison, FlippedCases, flips
 from evalflow.report.page import answer_lines
 from evalflow.report.wording import bracketed, counted, method, number, signed
-from evalflow.stats.paired import Adjustment
+from evalflow.stats.paired import Adjustment, untold
 from evalflow.stats.prediction import MIN_LABELS
 from evalflow.summary.adjusted_means import AdjustedMean, adjusted_means
 from evalflow.summary.changed import WhatChanged
@@ -185,7 +185,7 @@ def _of_samples(
     )  # fmt: skip
     cases = "1 case is" if common == 1 else f"{common:,} cases are"
     note = f"{cases} in both runs; without --unpaired they are compared case by case, which shows more"
-    return own, [note] if common else []
+    return _of_whole_runs(own, a, b), [note] if common else []
 
 
 def attributed(rows: Iterable[ComparisonRow], changed: WhatChanged) -> Iterator[ComparisonRow]:
@@ -239,7 +239,7 @@ def _adjusted_note(one: AdjustedMean, *, several: bool) -> str:
 
 def _of_stopped(runs: Mapping[str, SavedRun]) -> list[str]:
     names = ", ".join(name for name, run in runs.items() if run.manifest.stopped)
-    why = "stopped by looks, which the intervals here do not allow for: they are too narrow"
+    why = "stopped by looks, which differences do not allow for: their intervals are left out, and nothing can be told"
     return [f"{names}: {why}"] if names else []
 
 
@@ -280,7 +280,15 @@ def compare_two(
     people = labels.of(a), labels.of(b)
     pairing = pair_scores(a.scores(), b.scores(), labels=people, lower=lower_is_better(traits))
     seed = b.manifest.config["seed"]
-    return compare_cases(pairing, names, traits, **how.rows_by, seed=seed, unusable=unusable), pairing
+    rows = compare_cases(pairing, names, traits, **how.rows_by, seed=seed, unusable=unusable)
+    return _of_whole_runs(rows, a, b), pairing
+
+
+def _of_whole_runs(rows: list[ComparisonRow], *runs: SavedRun) -> list[ComparisonRow]:
+    """The rows; without intervals and tests if looks stopped a run, as both hold for runs of a fixed size only."""
+    if not any(run.manifest.stopped for run in runs):
+        return rows
+    return [replace(row, found=untold(row.found, "stopped by looks"), judged=None) for row in rows]
 
 
 def notes_of(a: SavedRun, b: SavedRun, pairing: Pairing, names: tuple[str, str]) -> Iterator[str]:

@@ -18,7 +18,7 @@ from evalflow.records.manifest import AnswerFault, Manifest
 from evalflow.report.findings import excluded_by, excluded_words
 from evalflow.report.wording import caveat, counted, method
 from evalflow.summary.exclusions import with_exclusions
-from evalflow.summary.finding import with_labels
+from evalflow.summary.finding import with_labels, with_stop
 from evalflow.summary.gates import BOUNDS, COLUMNS, SHARES, Gate, GateResult, GateRow, evaluate_gates
 from evalflow.summary.scan import InputOrder, scan_journal
 from evalflow.summary.summarise import Summary, score_table, summarise, write_scores, write_summary
@@ -74,8 +74,14 @@ def decide(
     gates are looked at again.
     """
     labelled = derived.calibration is not None
+    if run.manifest.stopped:
+        looks = looks or looks_again(rules, derived.scores, cases)
+        looked = {} if looks is None else looks.results(stopped=run.manifest.stopped == "decided")
+        bounded = [name for name, metric in rules.metrics.items() if metric.bounded]
+        derived = replace(derived, summary=with_stop(derived.summary, derived.scores, bounded, looked))
+    refused = "stopped by looks" if run.manifest.stopped else ""
     if derived.calibration is not None:
-        derived = replace(derived, summary=with_labels(derived.summary, derived.calibration.rows))
+        derived = replace(derived, summary=with_labels(derived.summary, derived.calibration.rows, refused))
     write_summary(derived.summary, run.folder.path)
     results, rows = evaluate_run_gates(
         run, rules, derived.summary, derived.scores, cases, labelled=labelled, looks=looks
@@ -147,6 +153,15 @@ def _errors(scores: pl.LazyFrame) -> tuple[tuple[str, ...], str | None]:
     return types, " ".join(example.split()) if example else None
 
 
+def looks_again(rules: ResultRules, scores: pl.LazyFrame, cases: Cases) -> GateLooks | None:
+    """The looks at finished scores, in the order in which the cases were drawn; None for gates without looks."""
+    looks = rules.looks()
+    if looks is not None:
+        looks.note_all(scores)
+        looks.look_again(cases(), rules.settings.run.seed)
+    return looks
+
+
 def evaluate_run_gates(
     run: SavedRun,
     rules: ResultRules,
@@ -175,11 +190,8 @@ def evaluate_run_gates(
             compared |= {"differences": rows, "baseline": baseline_summary(config)}
         except UserError as error:
             why = error.problems[0].what
-    if looks is None and (looks := rules.looks()) is not None:
-        looks.note_all(scores)
-        looks.look_again(cases(), config.seed)
-    if looks is not None:
-        compared["looked"] = looks.results()
+    if (looks := looks or looks_again(rules, scores, cases)) is not None:
+        compared["looked"] = looks.results(stopped=run.manifest.stopped == "decided")
     results = evaluate_gates(rules.gates, summary.frame, **compared)
     excluded = [detail for detail in summary.details if "excluded" in detail]
     return results, [row for result in results for row in _gate_rows(result, why, excluded)]
