@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from evalflow.lazy import np, pl
-from evalflow.records import CASES
+from evalflow.lazy import pl
 from evalflow.summary.journal import SLICE, summary_schema
-from evalflow.summary.passing_cases import passing_cases, passing_metrics
-from evalflow.summary.slices import cluster_numbers, clusters_in, find_units, own_cells, repeats_of
 from evalflow.summary.summarise import Summary
 
 if TYPE_CHECKING:
     from evalflow.stats.prediction import CorrectedMean
     from evalflow.summary.calibration import CalibrationRow
-    from evalflow.summary.gates import Gate, Looked
 
-_STOPPED = "none: stopped by looks"
 _MEAN = ("value", "ci_low", "ci_high", "ci_method")
 _PASS_RATE = ("pass_rate", "pass_rate_low", "pass_rate_high")
 RAW = {
@@ -52,55 +47,6 @@ def with_labels(summary: Summary, calibration: Sequence[CalibrationRow], refused
     others = rows.join(touched, on="place", how="anti")
     frame = pl.concat([others, touched]).sort("place").select(list(summary_schema()))
     return Summary(frame, summary.details)
-
-
-def with_stop(
-    summary: Summary, scores: pl.LazyFrame, bounded: Collection[str], looked: Mapping[tuple[Gate, str], Looked]
-) -> Summary:
-    """The summary of a run that its looks stopped early, with numbers that hold although it stopped.
-
-    What gates looked at has their mean, which is adjusted for the stop, and their interval. Other means of metrics in
-    0..1, and pass rates, have a confidence sequence (`stopped_interval`); all else has no interval, and `ci_method`
-    says so.
-    """
-    found = _ends_after_stop(scores, {*bounded, CASES})
-    counted = passing_metrics(scores)
-    if summary.frame["metric"].is_in([CASES]).any():
-        found |= _ends_after_stop(passing_cases(scores, counted).lazy(), set())
-    rows = summary.frame.to_dicts()
-    for row in rows:
-        if row["ci_low"] is not None:
-            row["ci_method"] = _STOPPED
-        row.update(dict.fromkeys((*_MEAN[1:3], *_PASS_RATE[1:])))
-        if row["statistic"] == "mean" or row["metric"] == CASES:
-            row.update(found.get(tuple(row[name] for name in (*SLICE, "tag")), {}))
-            for (gate, dataset), look in looked.items():
-                same = (row["dataset"], row["metric"], row["tag"]) == (dataset, gate.metric, gate.tag)
-                if same and look.low is not None:
-                    both = row["value"] == row["pass_rate"]  # scores of 0 and 1
-                    ends = (look.value, look.low, look.high, look.method)
-                    row.update(dict(zip(_MEAN, ends, strict=False)) if both or gate.statistic == "mean" else {})
-                    row.update(dict(zip(_PASS_RATE, ends, strict=False)) if both or gate.statistic != "mean" else {})
-    return Summary(pl.DataFrame(rows, schema=summary.frame.schema, orient="row"), summary.details)
-
-
-def _ends_after_stop(scores: pl.LazyFrame, bounded: Collection[str]) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """The ends of the intervals of means and pass rates by dataset, target, metric, judge and tag."""
-    from evalflow.stats.stopping import stopped_interval
-
-    cells = own_cells(scores)
-    units, cases = find_units(cells), repeats_of(cells).collect(engine="streaming")
-    keys, found = units.keys, dict[tuple[Any, ...], dict[str, Any]]()
-    for unit, own in units.arrays(cases.select("part", "score", "passed", *cluster_numbers(cases))):
-        groups, ends = clusters_in(own), dict[str, Any]()
-        for column, names in (("score", _MEAN[1:3]), ("passed", _PASS_RATE[1:])):
-            known = ~np.isnan(own[column])
-            if known.any() and (column == "passed" or keys[unit]["metric"] in bounded):
-                one = stopped_interval(own[column][known], None if groups is None else groups[known])
-                ends |= dict(zip(names, (one.low, one.high), strict=True))
-                ends |= {"ci_method": one.method} if column == "score" else {}
-        found[tuple(keys[unit][name] for name in (*SLICE, "tag"))] = ends
-    return found
 
 
 def is_corrected(row: Mapping[str, Any], column: str) -> bool:

@@ -18,7 +18,7 @@ from evalflow.records.manifest import AnswerFault, Manifest
 from evalflow.report.findings import excluded_by, excluded_words
 from evalflow.report.wording import caveat, counted, method
 from evalflow.summary.exclusions import with_exclusions
-from evalflow.summary.finding import with_labels, with_stop
+from evalflow.summary.finding import with_labels
 from evalflow.summary.gates import BOUNDS, COLUMNS, SHARES, Gate, GateResult, GateRow, evaluate_gates
 from evalflow.summary.scan import InputOrder, scan_journal
 from evalflow.summary.summarise import Summary, score_table, summarise, write_scores, write_summary
@@ -75,6 +75,8 @@ def decide(
     """
     labelled = derived.calibration is not None
     if run.manifest.stopped:
+        from evalflow.summary.stopped import with_stop
+
         looks = looks or looks_again(rules, derived.scores, cases)
         looked = {} if looks is None else looks.results(stopped=run.manifest.stopped == "decided")
         bounded = [name for name, metric in rules.metrics.items() if metric.bounded]
