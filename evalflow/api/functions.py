@@ -30,7 +30,7 @@ from evalflow.engine.deadline import Interrupter
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import EvalflowError, Problem, UserError, command
 from evalflow.paths import shown
-from evalflow.report.comparison import write_comparison
+from evalflow.report.comparison_page import write_comparison
 from evalflow.report.markdown import write_comparison_markdown
 
 if TYPE_CHECKING:

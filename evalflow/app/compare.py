@@ -28,7 +28,8 @@ from evalflow.lazy import pl
 from evalflow.paths import shown
 from evalflow.records import CASES
 from evalflow.records.manifest import Manifest
-from evalflow.report.comparison import print_comparison, write_comparison
+from evalflow.report.comparison import print_comparison
+from evalflow.report.comparison_page import write_comparison
 from evalflow.report.markdown import write_comparison_markdown
 from evalflow.report.wording import print_json
 from evalflow.summary.compare import by_case, whole_cases

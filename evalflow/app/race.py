@@ -30,7 +30,8 @@ from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.lazy import pl
 from evalflow.metrics.kinds.composite import CompositeMetricConfig
 from evalflow.paths import new_run_id, shown
-from evalflow.report.comparison import Comparison, flips, print_comparison, write_comparison
+from evalflow.report.comparison import Comparison, flips, print_comparison
+from evalflow.report.comparison_page import write_comparison
 from evalflow.report.wording import counted, print_json
 from evalflow.summary.compare import ComparisonRow, pair_scores
 from evalflow.summary.families import adjusted

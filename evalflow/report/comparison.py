@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any
 
 from rich import box
@@ -18,20 +16,19 @@ from rich.text import Text
 from evalflow.lazy import pl
 from evalflow.records import numbered, texts_of
 from evalflow.records.manifest import Manifest
-from evalflow.report.charts import Picture, draw
 from evalflow.report.comparison_sentences import (
     SIDES,
     ComparisonSentence,
     agreement_verdict,
-    bot_title,
     change_lines,
     gated_metrics,
     in_words,
     measure_in_words,
     of_comparison,
 )
-from evalflow.report.page import INTERVAL, METHOD, Cell, PageColumn, PageHead, PageTable, judge_lines, write_page
-from evalflow.report.svg import IntervalPoint, interval_chart
+from evalflow.report.page import (
+    judge_lines,
+)
 from evalflow.report.wording import (
     ADJUSTMENTS,
     SHORT_ADJUSTMENTS,
@@ -41,7 +38,6 @@ from evalflow.report.wording import (
     cut,
     folded,
     interval,
-    joined,
     literal,
     method,
     number,
@@ -185,7 +181,7 @@ class Comparison:
     def sides(self) -> tuple[str, str]:
         """What the two runs are called: by their titles, else by those of their bots, if these differ; else A and B."""
         a, b = self.runs
-        bots = (bot_title(manifest) for manifest in self.runs.values())
+        bots = (manifest.bot_title for manifest in self.runs.values())
         for one, other in ((self.titles.get(a, ""), self.titles.get(b, "")), tuple(bots)):
             if one and other and one != other:
                 return cut(plain_line(one), _SIDE), cut(plain_line(other), _SIDE)
@@ -236,104 +232,9 @@ class Comparison:
         }
 
 
-def write_comparison(path: Path, found: Comparison) -> None:
-    """Write one self-contained page; replaces the one before."""
-    labels = found.runs if found.several else ("A", "B")
-    head = PageHead(
-        "Comparison",
-        f"All pairs of {len(found.runs)} runs" if found.several else "Run B against run A",
-        "B minus A, case by case" if found.paired else "B minus A, two samples of different cases",
-        found.judges,
-        facts=[(label, _facts(manifest)) for label, manifest in zip(labels, found.runs.values(), strict=True)],
-        wide=True,
-    )
-    context = {
-        "found": found,
-        "differences": _differences_table(found),
-        "changes": [(changed, _flips_table(changed, found)) for changed in found.flips],
-        "pictures": difference_pictures(found.rows, paired=found.paired),
-        "summary": found.sentence,
-    }
-    write_page(path, "comparison.html.jinja", head, context)
-
-
-def _differences_table(found: Comparison) -> PageTable:
-    columns = [
-        PageColumn("Metric"), PageColumn("A", "num"), PageColumn("B", "num"), PageColumn("B minus A", "num value"),
-        INTERVAL, PageColumn("p", "num"), PageColumn(found.p_name, "num"), PageColumn("Verdict", "strong"),
-        PageColumn("Cases", "num"), PageColumn("Could detect", "num"), METHOD,
-    ]  # fmt: skip
-    cells: list[Sequence[Cell]] = []
-    for row in found.rows:
-        one, tag = row.found, f", {row.tag}" if row.tag else ""
-        lower = "" if row.higher_is_better else ", lower is better"
-        pair = f" · {row.pair[1]} against {row.pair[0]}" if found.several else ""
-        clusters = f"{one.clusters:,} clusters" if one.clusters != one.n else ""
-        verdict = VERDICTS[row.verdict]
-        cells.append((
-            (row.metric, f"{row.called or 'mean'}{tag}{lower} · {row.dataset}{pair}"),
-            number(one.value_a), number(one.value_b), signed(one.difference), interval(one.low, one.high, signed),
-            p_value(one.p_value), p_value(row.p_adjusted),
-            verdict if found.margin is None else (verdict, _not_worse(row, found.margin)),
-            (f"{one.n:,}", clusters), number(row.detectable), method(one.method),
-        ))  # fmt: skip
-    return PageTable(columns, cells)
-
-
-def _not_worse(row: ComparisonRow, margin: float) -> str:
-    """Whether B is not worse than A by more than the margin, and how many cases would decide it."""
-    words = {True: "not worse", False: "worse", None: "cannot tell whether worse"}
-    needed = row.cases_to_decide(margin)
-    more = f"; about {needed:,} cases would decide at the same difference" if needed else ""
-    return f"{words[row.not_worse(margin)]} by more than {margin:g}{more}"
-
-
-def _flips_table(changed: FlippedCases, found: Comparison) -> PageTable:
-    columns = [
-        PageColumn("Case"), PageColumn("Metric"), PageColumn("A", "num"), PageColumn("B", "num"),
-        PageColumn("Change", "num value", "Below 0 is worse"), PageColumn("Reason in B"),
-    ]  # fmt: skip
-    passes = {True: "pass", False: "fail", None: ""}
-    cells = [
-        ((row["case_id"], cut(found.questions.get((row["dataset"], row["case_id"])), 160)), row["metric"],
-         *((number(row[f"score_{side}"]), passes[row[f"passed_{side}"]]) for side in "ab"),
-         signed(row["change"]), cut(row["reason"] or "–", 300))
-        for row in changed.rows
-    ]  # fmt: skip
-    return PageTable(columns, cells)
-
-
-def difference_pictures(rows: Sequence[ComparisonRow], *, paired: bool = True) -> list[Picture]:
-    """Differences as points on their intervals, about 0; one picture for each pair of runs."""
-    pictures: list[Picture] = []
-    pairs = dict.fromkeys(row.pair for row in rows)
-    for pair in pairs:
-        own = [row for row in rows if row.pair == pair and row.found.difference is not None]
-        if own:
-            title = f"{pair[1]} minus {pair[0]}" if len(pairs) > 1 else "B minus A"
-            over = "the cases that both scored" if paired else "the cases of each run"
-            sentence = f"Each dot is the difference over {over}, with its 95 % interval. An interval that includes 0 "
-            sentence += f"shows no clear difference. {in_words(own)}"
-            several = len({row.dataset for row in own}) > 1
-            points = [_point(row, with_dataset=several) for row in own]
-            pictures.append(draw(title, sentence, interval_chart(points, None, "difference", reference=0)))
-    return pictures
-
-
-def _point(row: ComparisonRow, *, with_dataset: bool) -> IntervalPoint:
-    label = joined(row.dataset if with_dataset else "", row.metric, row.called, row.tag)
-    label += "" if row.higher_is_better else " (lower is better)"
-    return IntervalPoint(label, row.found.difference, row.found.low, row.found.high)
-
-
 def _about(manifest: Manifest) -> dict[str, Any]:
     keys = ("run_id", "started_at", "status", "overrides", "git_commit")
     return {key: getattr(manifest, key) for key in keys} | {"target": manifest.target.name}
-
-
-def _facts(manifest: Manifest) -> str:
-    about = _about(manifest)
-    return f"{about['run_id']}; target {about['target']}; {shlex.join(about['overrides'])}"
 
 
 def print_comparison(console: Console, found: Comparison) -> None:
@@ -342,7 +243,7 @@ def print_comparison(console: Console, found: Comparison) -> None:
     print_lines(console, (one.beside for one in found.sentences.values() if one.beside and not found.several))
     if not found.several:
         for label, name in zip("AB", found.runs, strict=True):
-            title = found.titles.get(name) or bot_title(found.runs[name])
+            title = found.titles.get(name) or found.runs[name].bot_title
             console.print(literal(f"{label}  {plain_line(title)}, {name}", style="dim"), soft_wrap=True)
         print_lines(console, (f"changed: {line}" for line in found.changes))
         print_lines(console, judge_change_lines(found))
@@ -400,7 +301,15 @@ def _details(row: ComparisonRow) -> str:
 
 
 def _print_margin(console: Console, found: Comparison, margin: float) -> None:
-    print_lines(console, (f"{_name(row)}: {_not_worse(row, margin)}" for row in found.rows))
+    print_lines(console, (f"{_name(row)}: {not_worse_in_words(row, margin)}" for row in found.rows))
+
+
+def not_worse_in_words(row: ComparisonRow, margin: float) -> str:
+    """Whether B is not worse than A by more than the margin, and how many cases would decide it."""
+    words = {True: "not worse", False: "worse", None: "cannot tell whether worse"}
+    needed = row.cases_to_decide(margin)
+    more = f"; about {needed:,} cases would decide at the same difference" if needed else ""
+    return f"{words[row.not_worse(margin)]} by more than {margin:g}{more}"
 
 
 def _print_flips(console: Console, found: Comparison) -> None:

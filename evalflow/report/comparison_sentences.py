@@ -188,12 +188,6 @@ def gated_metrics(manifest: Manifest) -> set[str]:
     return own | {name for about in gates if (name := about.split("@")[0]) in {*manifest.metrics, CASES}}
 
 
-def bot_title(manifest: Manifest) -> str:
-    """What people call the bot of a run."""
-    target: Mapping[str, object] = manifest.config.get("target") or {}
-    return str(target.get("title") or manifest.target.name)
-
-
 def in_words(rows: Sequence[ComparisonRow]) -> str:
     """How many of several differences are clear, in a sentence."""
     counts = {

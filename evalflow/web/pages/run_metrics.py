@@ -294,4 +294,4 @@ def _tag_cell(row: Mapping[str, Any] | None) -> Markup:
 
 
 def _statistic(row: Mapping[str, Any]) -> str:
-    return "" if row["statistic"] == "mean" else str(row["statistic"])
+    return "" if row["statistic"] == "mean" or row["metric"] == CASES else str(row["statistic"])

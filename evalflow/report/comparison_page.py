@@ -1,0 +1,151 @@
+"""compare.html: a comparison as one page that opens with what it says."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+
+from evalflow.records.manifest import Manifest
+from evalflow.report.charts import Picture, draw
+from evalflow.report.comparison import VERDICTS, Comparison, FlippedCases, judge_change_lines, not_worse_in_words
+from evalflow.report.comparison_sentences import (
+    SIDES,
+    in_words,
+)
+from evalflow.report.page import (
+    INTERVAL,
+    METHOD,
+    Cell,
+    PageColumn,
+    PageHead,
+    PageTable,
+    of_what,
+    write_page,
+)
+from evalflow.report.svg import IntervalPoint, interval_chart
+from evalflow.report.wording import (
+    cut,
+    interval,
+    joined,
+    method,
+    number,
+    p_value,
+    plain_line,
+    signed,
+)
+from evalflow.summary.compare import ComparisonRow
+
+
+def write_comparison(path: Path, found: Comparison) -> None:
+    """Write one self-contained page; replaces the one before."""
+    labels = found.runs if found.several else ("A", "B")
+    beside = "" if found.several else " ".join(one.beside for one in found.sentences.values())
+    how = "case by case" if found.paired else "two samples of different cases"
+    head = PageHead(
+        "Comparison",
+        _title(found),
+        how if found.several else joined(*_named_sides(found), how),
+        found.judges,
+        facts=[(label, _facts(manifest)) for label, manifest in zip(labels, found.runs.values(), strict=True)],
+        wide=True,
+        said=[(found.sentence, beside)],
+    )
+    every = _differences_table(found)
+    context = {
+        "found": found,
+        "differences": _without(every, _DETAILS),
+        "every": every,
+        "what": [] if found.several else [*found.changes, *judge_change_lines(found)],
+        "changes": [(changed, _flips_table(changed, found)) for changed in found.flips],
+        "pictures": difference_pictures(found.rows, paired=found.paired),
+    }
+    write_page(path, "comparison.html.jinja", head, context)
+
+
+_DETAILS = ("p", "Could detect", METHOD.name)
+"""Columns that only the appendix has."""
+
+
+def _without(table: PageTable, names: Collection[str]) -> PageTable:
+    kept = [place for place, column in enumerate(table.columns) if column.name not in names]
+    rows = [[row[place] for place in kept] for row in table.rows]
+    return PageTable([table.columns[place] for place in kept], rows, table.caption)
+
+
+def _title(found: Comparison) -> str:
+    """The two runs by their titles, or those of their bots; by their letters if both are the same."""
+    if found.several:
+        return f"All pairs of {len(found.runs)} runs"
+    a, b = ("run A", "run B") if found.sides == SIDES else found.sides
+    return f"{b[:1].upper()}{b[1:]} against {a}" if found.sides == SIDES else f"{b} against {a}"
+
+
+def _named_sides(found: Comparison) -> Iterator[str]:
+    for label, (name, manifest) in zip("AB", found.runs.items(), strict=True):
+        yield f"{label}: {plain_line(found.titles.get(name) or of_what(manifest))}, {manifest.started_at[:10]}"
+
+
+def _differences_table(found: Comparison) -> PageTable:
+    columns = [
+        PageColumn("Metric"), PageColumn("A", "num"), PageColumn("B", "num"), PageColumn("B minus A", "num value"),
+        INTERVAL, PageColumn("p", "num"), PageColumn(found.p_name, "num"), PageColumn("Verdict", "strong"),
+        PageColumn("Cases", "num"), PageColumn("Could detect", "num"), METHOD,
+    ]  # fmt: skip
+    cells: list[Sequence[Cell]] = []
+    for row in found.rows:
+        one, tag = row.found, f", {row.tag}" if row.tag else ""
+        lower = "" if row.higher_is_better else ", lower is better"
+        pair = f" · {row.pair[1]} against {row.pair[0]}" if found.several else ""
+        clusters = f"{one.clusters:,} clusters" if one.clusters != one.n else ""
+        verdict = VERDICTS[row.verdict]
+        cells.append((
+            (row.metric, f"{row.called or 'mean'}{tag}{lower} · {row.dataset}{pair}"),
+            number(one.value_a), number(one.value_b), signed(one.difference), interval(one.low, one.high, signed),
+            p_value(one.p_value), p_value(row.p_adjusted),
+            verdict if found.margin is None else (verdict, not_worse_in_words(row, found.margin)),
+            (f"{one.n:,}", clusters), number(row.detectable), method(one.method),
+        ))  # fmt: skip
+    return PageTable(columns, cells)
+
+
+def _flips_table(changed: FlippedCases, found: Comparison) -> PageTable:
+    columns = [
+        PageColumn("Case"), PageColumn("Metric"), PageColumn("A", "num"), PageColumn("B", "num"),
+        PageColumn("Change", "num value", "Below 0 is worse"), PageColumn("Reason in B"),
+    ]  # fmt: skip
+    passes = {True: "pass", False: "fail", None: ""}
+    cells = [
+        ((row["case_id"], cut(found.questions.get((row["dataset"], row["case_id"])), 160)), row["metric"],
+         *((number(row[f"score_{side}"]), passes[row[f"passed_{side}"]]) for side in "ab"),
+         signed(row["change"]), cut(row["reason"] or "–", 300))
+        for row in changed.rows
+    ]  # fmt: skip
+    return PageTable(columns, cells)
+
+
+def difference_pictures(rows: Sequence[ComparisonRow], *, paired: bool = True) -> list[Picture]:
+    """Differences as points on their intervals, about 0; one picture for each pair of runs."""
+    pictures: list[Picture] = []
+    pairs = dict.fromkeys(row.pair for row in rows)
+    for pair in pairs:
+        own = [row for row in rows if row.pair == pair and row.found.difference is not None]
+        if own:
+            title = f"{pair[1]} minus {pair[0]}" if len(pairs) > 1 else "B minus A"
+            over = "the cases that both scored" if paired else "the cases of each run"
+            sentence = f"Each dot is the difference over {over}, with its 95 % interval. An interval that includes 0 "
+            sentence += f"shows no clear difference. {in_words(own)}"
+            several = len({row.dataset for row in own}) > 1
+            points = [_point(row, with_dataset=several) for row in own]
+            pictures.append(draw(title, sentence, interval_chart(points, None, "difference", reference=0)))
+    return pictures
+
+
+def _point(row: ComparisonRow, *, with_dataset: bool) -> IntervalPoint:
+    label = joined(row.dataset if with_dataset else "", row.metric, row.called, row.tag)
+    label += "" if row.higher_is_better else " (lower is better)"
+    return IntervalPoint(label, row.found.difference, row.found.low, row.found.high)
+
+
+def _facts(manifest: Manifest) -> str:
+    return f"{manifest.run_id}; target {manifest.target.name}; {shlex.join(manifest.overrides)}"
