@@ -108,9 +108,8 @@ def compare_pairs(
     nothing, with this reason. UserError lists every obstacle, if no pair can be compared.
     """
     rows: list[ComparisonRow] = []
-    adjusted_by_a: list[AdjustedMean] = []
+    adjusted_by_a, listed = list[AdjustedMean](), list[FlippedCases]()
     notes: list[str] = []
-    listed: list[FlippedCases] = []
     refused: list[Problem] = []
     whats: list[WhatChanged] = []
     agreed: dict[tuple[str, str], Sequence[JudgeChange]] = {}
@@ -129,9 +128,8 @@ def compare_pairs(
         people = labels if not other else labels.unusable_for(f"the runs have another {other[0]}")
         if how.unpaired:
             own, note = _of_samples(a, b, how, people)
-            others = replace(changed, answers=None)
-            rows += attributed(own, others)
-            whats.append(others)
+            whats.append(replace(changed, answers=None))
+            rows += attributed(own, whats[-1])
             notes += note
             continue
         own, pairing = compare_two(a, b, how, people)
