@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalflow.paths import replacing
-from evalflow.report.comparison_sentences import change_lines
 from evalflow.report.findings import exclusion_findings, preference_findings
 from evalflow.report.page import judge_lines, sample_lines, title
 from evalflow.report.reported import Reported
@@ -88,6 +87,7 @@ def write_comparison_markdown(path: Path, found: Comparison) -> None:
 
 def _compared(found: Comparison) -> Iterator[str]:
     from evalflow.report.comparison import VERDICTS
+    from evalflow.report.comparison_sentences import change_lines
 
     for pair, sentence in found.sentences.items():
         yield f"### {_text(pair[1])} against {_text(pair[0])}"
