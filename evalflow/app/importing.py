@@ -41,7 +41,7 @@ from evalflow.importers.tiamat import read_test
 from evalflow.importers.traces import read_traces
 from evalflow.paths import private_folder, shown, write_atomically
 from evalflow.records.manifest import Manifest
-from evalflow.report.comparison import native_means, print_pairs
+from evalflow.report.case_pairs import native_means, print_pairs
 from evalflow.report.wording import ColumnKind, literal, print_lines, table_of
 
 Importer = Callable[[ImportSource], ImportedConfig]

@@ -24,6 +24,7 @@ from evalflow.report.page import (
     write_page,
 )
 from evalflow.report.svg import IntervalPoint, interval_chart
+from evalflow.report.word_changes import Stretch, word_changes
 from evalflow.report.wording import (
     cut,
     interval,
@@ -34,6 +35,7 @@ from evalflow.report.wording import (
     plain_line,
     signed,
 )
+from evalflow.summary.changed import ChangedValue, WhatChanged
 from evalflow.summary.compare import ComparisonRow
 
 
@@ -57,10 +59,22 @@ def write_comparison(path: Path, found: Comparison) -> None:
         "differences": _without(every, _DETAILS),
         "every": every,
         "what": [] if found.several else [*found.changes, *judge_change_lines(found)],
+        "words": [one for one in changed_values(found.changed[0]) if one[1]]
+        if found.changed and not found.several
+        else [],
         "changes": [(changed, _flips_table(changed, found)) for changed in found.flips],
         "pictures": difference_pictures(found.rows, paired=found.paired),
     }
     write_page(path, "comparison.html.jinja", head, context)
+
+
+def changed_values(changed: WhatChanged) -> list[tuple[str, str, Sequence[Stretch], Sequence[Stretch]]]:
+    """Each thing that differs, and each of its settings with the words that differ."""
+    return [
+        (part.what, one.name, *word_changes(one.before or "", one.after or ""))
+        for part in changed.parts
+        for one in (part.values or [ChangedValue("", None, None)])
+    ]
 
 
 _DETAILS = ("p", "Could detect", METHOD.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evalflow.web.ui.word_changes import Stretch, word_changes
+from evalflow.report.word_changes import Stretch, word_changes
 
 
 def _changed(stretches: list[Stretch]) -> list[str]:

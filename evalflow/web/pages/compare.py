@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+import tempfile
 import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyio import to_thread
@@ -19,7 +23,13 @@ from evalflow.app.studio.comparing import passing_metrics
 from evalflow.app.studio.reruns import bot_with_prompt, run_with_prompt
 from evalflow.app.studio.runs import Run, get_run
 from evalflow.app.studio.space import Workspace
-from evalflow.report.comparison import VERDICTS, Comparison
+from evalflow.report.comparison import (
+    VERDICTS,
+    Comparison,
+    judge_change_lines,
+)
+from evalflow.report.comparison_page import changed_values, write_comparison
+from evalflow.report.word_changes import Stretch
 from evalflow.report.wording import counted, joined, method, number, p_value, signed
 from evalflow.web.pages.compare_cases import ChangeQuery, changed_cases
 from evalflow.web.pages.runs import ACTIVE, name_of, when
@@ -47,6 +57,7 @@ from evalflow.web.ui.parts import (
     text,
 )
 from evalflow.web.ui.visitor import may, title_of
+from evalflow.web.ui.word_changes import marked
 
 if TYPE_CHECKING:
     from evalflow.summary.compare import ComparisonRow
@@ -279,12 +290,42 @@ def verdict(found: Comparison, runs: tuple[Run, Run]) -> None:
                 _side(side, run)
         for note in found.notes:
             message(_with_titles(note, found.rows, runs[1].bot))
+        button("Download as one page", lambda: _download(found), icon="download")
+    _what_changed(found)
+    if agreement := list(judge_change_lines(found)):
+        with section("Agreement with people, before and after"), ui.element("ul").classes("card"):
+            for line in agreement:
+                text(line, "li", "text")
     with section("Metric by metric", "B minus A, over the cases scored in both runs."):
         _table(rows)
         if found.margin is not None:
             _against(rows, found.margin)
         with fold("How this was tested").classes("tested"):
             _statistics(replace(found, rows=rows))
+
+
+def _download(found: Comparison) -> None:
+    """The same document as compare.html of the command."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "compare.html")
+        write_comparison(path, found)
+        ui.download.content(path.read_bytes(), "compare.html", "text/html")
+
+
+def _what_changed(found: Comparison) -> None:
+    if not found.changes:
+        return
+    with section("What you changed"), ui.element("div").classes("card"):
+        for what, own in groupby(changed_values(found.changed[0]), key=itemgetter(0)):
+            text(what, "h3")
+            for _, name, before, after in own:
+                if name:
+                    text(name, "p", "small muted")
+                    with ui.element("div").classes("split"):
+                        marked(before or [Stretch("none", is_changed=False)], "del")
+                        marked(after or [Stretch("none", is_changed=False)], "ins")
+        if found.changed[0].answers:
+            text(found.changes[-1], "p", "small muted")
 
 
 def _with_titles(note: str, rows: Sequence[ComparisonRow], bot: str) -> str:

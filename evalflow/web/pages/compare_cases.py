@@ -16,6 +16,7 @@ from evalflow.app.studio.runs import Run
 from evalflow.app.studio.scores import Score, case_scores
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import EvalflowError
+from evalflow.report.word_changes import Stretch, word_changes
 from evalflow.report.wording import number, signed
 from evalflow.web.pages.runs import name_of
 from evalflow.web.ui.parts import (
@@ -33,7 +34,7 @@ from evalflow.web.ui.parts import (
 )
 from evalflow.web.ui.score import why
 from evalflow.web.ui.visitor import title_of
-from evalflow.web.ui.word_changes import Stretch, marked, word_changes
+from evalflow.web.ui.word_changes import marked
 
 PAGE_SIZE = 20
 _ABOUT = "The worst first, each by its worst drop, else its largest rise. Press j and k to read one after the other."

@@ -1,69 +1,13 @@
-"""The differences between two texts, word by word."""
+"""Two texts with what differs marked, word by word."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
 
 from nicegui import ui
 
+from evalflow.report.word_changes import Stretch
 from evalflow.web.ui.parts import text
-
-# A word or a sign with the space before it. Scripts without spaces between words are taken sign by sign.
-_WORD = re.compile(r"\s*(?:[\u3040-\u30ff\u3400-\u9fff]|(?:(?![\u3040-\u30ff\u3400-\u9fff])\w)+|[^\w\s])|\s+$")
-_LARGEST = 4_000_000
-"""Pairs of words up to which two texts are compared word by word; beyond, what lies between common ends is marked."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """A part of a text, and whether the other text lacks it."""
-
-    content: str
-    is_changed: bool
-
-
-def word_changes(before: str, after: str) -> tuple[Sequence[Stretch], Sequence[Stretch]]:
-    """Both texts in stretches; what differs only in spaces is the same."""
-    words = [_WORD.findall(content) for content in (before, after)]
-    a, b = ([word.strip() for word in one] for one in words)
-    start = 0
-    while start < min(len(a), len(b)) and a[start] == b[start]:
-        start += 1
-    end = 0
-    while end < min(len(a), len(b)) - start and a[-1 - end] == b[-1 - end]:
-        end += 1
-    middle = (a[start : len(a) - end], b[start : len(b) - end])
-    same = ([True] * start, [True] * start)
-    if len(middle[0]) * len(middle[1]) > _LARGEST:
-        blocks = []
-    else:
-        blocks = SequenceMatcher(None, *middle, autojunk=False).get_matching_blocks()
-    for side in (0, 1):
-        kept = [False] * len(middle[side])
-        for block in blocks:
-            first = block[side]
-            kept[first : first + block.size] = [True] * block.size
-        same[side].extend(kept + [True] * end)
-    return _stretches(words[0], same[0]), _stretches(words[1], same[1])
-
-
-def _stretches(words: Sequence[str], same: Sequence[bool]) -> list[Stretch]:
-    found: list[Stretch] = []
-    for token, is_same in zip(words, same, strict=True):
-        word = token
-        if found and found[-1].is_changed != is_same:
-            found[-1] = replace(found[-1], content=found[-1].content + word)
-            continue
-        if found and not found[-1].is_changed:  # the space between belongs to what both texts have
-            space = word[: len(word) - len(word.lstrip())]
-            found[-1] = replace(found[-1], content=found[-1].content + space)
-            word = word.lstrip()
-        if word:
-            found.append(Stretch(word, not is_same))
-    return found
 
 
 def marked(stretches: Sequence[Stretch], tag: str, classes: str = "") -> None:
