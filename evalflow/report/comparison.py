@@ -49,7 +49,7 @@ from evalflow.summary.adjusted_means import AdjustedMean
 from evalflow.summary.changed import WhatChanged
 from evalflow.summary.compare import ComparisonRow
 from evalflow.summary.families import Orders
-from evalflow.summary.judge_change import JudgeChange
+from evalflow.summary.judge_change import JudgeAgreementChange
 
 _HALF = 0.5
 VERDICTS: Mapping[str, str] = {
@@ -116,7 +116,7 @@ class Comparison:
     orders: Orders = field(default_factory=dict[str, Sequence[str]])
     changed: Sequence[WhatChanged] = ()  # what differs between the runs of each pair
     # By pair, how far the judges of the same answers agree with people.
-    judge_changes: Mapping[tuple[str, str], Sequence[JudgeChange]] = field(default_factory=dict[Any, Any])
+    judge_changes: Mapping[tuple[str, str], Sequence[JudgeAgreementChange]] = field(default_factory=dict[Any, Any])
     titles: Mapping[str, str] = field(default_factory=dict[str, str])  # of runs, by name; empty where nobody gave any
     metric_titles: Mapping[str, str] = field(default_factory=dict[str, str])  # instead of those in the manifests
 

@@ -10,7 +10,7 @@ from evalflow.records.manifest import Manifest
 from evalflow.report.wording import counted, cut, number, plain_line
 from evalflow.summary.changed import ChangedPart, WhatChanged
 from evalflow.summary.compare import ComparisonRow
-from evalflow.summary.judge_change import AgreementChange, JudgeChange
+from evalflow.summary.judge_change import AgreementChange, JudgeAgreementChange
 from evalflow.summary.verdicts import Verdict, of_difference
 
 SIDES = ("A", "B")
@@ -56,7 +56,7 @@ class ComparisonSentence:
 def of_comparison(
     rows: Sequence[ComparisonRow],
     changed: WhatChanged,
-    judges: Sequence[JudgeChange] = (),
+    judges: Sequence[JudgeAgreementChange] = (),
     *,
     gated: Collection[str] = (),
     sides: tuple[str, str] = SIDES,
@@ -118,7 +118,7 @@ def leading_row(rows: Sequence[ComparisonRow], gated: Collection[str]) -> Compar
 
 
 def _of_judges(
-    row: ComparisonRow, changed: WhatChanged, judges: Sequence[JudgeChange], named: Callable[[str], str]
+    row: ComparisonRow, changed: WhatChanged, judges: Sequence[JudgeAgreementChange], named: Callable[[str], str]
 ) -> tuple[str, str]:
     """What another judge says of the same answers, and what is not known of it."""
     parts = changed.judged(row.metric, row.statistic) or changed.judged(CASES)
@@ -133,7 +133,7 @@ def _of_judges(
     return first, "" if agreed or not asks else NOT_LABELLED
 
 
-def agreement_in_words(change: JudgeChange) -> str:
+def agreement_in_words(change: JudgeAgreementChange) -> str:
     """Agreement with people before and after, such as `agreement with people .44 before, .46 now, no clear change`."""
     for one in change.changes[:1]:
         if one.before.value is not None and one.after.value is not None:

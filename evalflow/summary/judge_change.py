@@ -44,7 +44,7 @@ class AgreementChange:
 
 
 @dataclass(frozen=True, slots=True)
-class JudgeChange:
+class JudgeAgreementChange:
     """How far a changed judge agrees with people, on the labelled answers that it scored before and after.
 
     `changes` has the measure of agreement beyond chance that a calibration reports first, and the share of equal
@@ -66,7 +66,7 @@ class JudgeChange:
 
 def judge_changes(
     before: pl.LazyFrame, after: pl.LazyFrame, labels: pl.DataFrame, traits: Mapping[str, Traits], *, seed: int = 0
-) -> list[JudgeChange]:
+) -> list[JudgeAgreementChange]:
     """The change of agreement for each dataset and metric, of two runs that scored the same answers.
 
     `labels` are those of either run, or of both, from `label_frame`. Each answer that both judges scored counts once,
@@ -76,10 +76,10 @@ def judge_changes(
     sides = [_labelled(scores, labels) for scores in (before, after)]
     second = sides[1].select(*_ANSWERS, judge_after="judge", score_after="score", threshold_after="threshold")
     both = sides[0].join(second, on=_ANSWERS, how="inner", maintain_order="left")
-    found: list[JudgeChange] = []
+    found: list[JudgeAgreementChange] = []
     for (dataset, metric, old, new), rows in both.group_by(_SERIES, maintain_order=True):
         changes = _changes(rows, traits.get(str(metric), Traits()), seed)
-        found.append(JudgeChange(str(dataset), str(metric), (_name(old), _name(new)), rows.height, changes))
+        found.append(JudgeAgreementChange(str(dataset), str(metric), (_name(old), _name(new)), rows.height, changes))
     return found
 
 

@@ -13,7 +13,7 @@ from evalflow.stats.arrays import Estimated
 from evalflow.stats.paired import Difference
 from evalflow.summary.changed import ChangedPart, Part, WhatChanged
 from evalflow.summary.compare import ComparisonRow
-from evalflow.summary.judge_change import AgreementChange, JudgeChange
+from evalflow.summary.judge_change import AgreementChange, JudgeAgreementChange
 
 PAIR = ("a", "b")
 TITLES = ("Old prompt", "New prompt")
@@ -93,7 +93,7 @@ def test_another_judge_of_the_same_answers_is_not_better_but_measured_by_people(
     assert alone == f"{expected} {NOT_LABELLED}"
     before, after = (Estimated(value, value - 0.1, value + 0.1, 0.05, 40, "bootstrap") for value in (0.44, 0.46))
     kappa = AgreementChange("kappa", before, after, _row(0.02, -0.1, 0.14).found)
-    people = JudgeChange("set", "exact", ("old", "new"), 40, [kappa])
+    people = JudgeAgreementChange("set", "exact", ("old", "new"), 40, [kappa])
     said = str(of_comparison([row], changed, [people], sides=TITLES))
     agreed = "agreement with people 0.44 before, 0.46 now (kappa, 40 labels; no clear change)"
     assert said == f"Same answers, another judge: {agreed}; 8 points more answers pass exact than before (2 to 14)."

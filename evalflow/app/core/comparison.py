@@ -40,7 +40,7 @@ from evalflow.summary.compare import (
 )
 from evalflow.summary.families import UNORDERED, Orders, adjusted, orders_used
 from evalflow.summary.gates import Gate
-from evalflow.summary.judge_change import JudgeChange, judge_changes
+from evalflow.summary.judge_change import JudgeAgreementChange, judge_changes
 
 log = logging.getLogger("evalflow")
 NO_LABELS = ComparedLabels()
@@ -112,7 +112,7 @@ def compare_pairs(
     notes: list[str] = []
     refused: list[Problem] = []
     whats: list[WhatChanged] = []
-    agreed: dict[tuple[str, str], Sequence[JudgeChange]] = {}
+    agreed: dict[tuple[str, str], Sequence[JudgeAgreementChange]] = {}
     apart = False
     known = [what_changed(a, b) for a, b in pairs]
     # A family is of answers or of judges: where answers can be compared, judges of the same answers are left out.
