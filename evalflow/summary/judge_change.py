@@ -102,7 +102,9 @@ def _changes(rows: pl.DataFrame, traits: Traits, seed: int) -> list[AgreementCha
     measured = [agreement(side, own, seed=seed) for side, own in zip(sides, classes, strict=True)]
     documents = [{name: one.document() for name, one in found.items()} for found in measured]
     headline = next((name for one in documents if (name := headline_measure(one)) in _HEADLINES), None)
-    names = [_HEADLINES[headline]] if headline else []
+    names: list[Measure] = []
+    if headline:
+        names.append(_HEADLINES[headline])
     if classes[0] is not None:
         names.append("accuracy")
     clusters, weights = clusters_of(rows), weights_of(rows)
