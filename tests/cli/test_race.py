@@ -50,7 +50,7 @@ def test_a_race_stops_once_one_side_is_better(program: Program, models: str, ver
     assert again.returncode == 0, again.stderr
     assert f"it was decided after {count // 2} of 1,000 cases" in again.stderr
     compared = program("compare", *(str(program.latest.parent / name) for name in found["runs"]))
-    assert "stopped by looks, which the intervals here do not allow for" in " ".join(compared.stdout.split())
+    assert "stopped by looks, which differences do not allow for" in " ".join(compared.stdout.split())
 
 
 def test_equal_sides_are_told_apart_by_nothing_and_stop_by_a_margin_only(program: Program) -> None:

@@ -132,7 +132,7 @@ class Story:
     def compare(self) -> None:
         self.go("/compare")
         self.page.get_by_role("button", name="Compare", exact=True).click()
-        self.page.get_by_role("heading", name=re.compile("B is better")).wait_for()
+        self.page.get_by_role("heading", name=re.compile("is better")).wait_for()
         seen(self.page, f"{CASES - 1} cases flipped to pass, 1 to fail.")
         self.page.locator(".flip").first.click()
         halves = self.page.locator(".half")

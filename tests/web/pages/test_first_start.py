@@ -33,7 +33,7 @@ def test_few_clicks_lead_from_nothing_to_a_scored_case(visit: Callable[..., Any]
     click(page.get_by_role("button", name="Try the sample bot"))
     page.wait_for_url("**/runs/*")
     page.get_by_text("60 results, page").wait_for(timeout=120_000)
-    page.get_by_text("People, who labelled all 60 answers, say ").wait_for()
+    page.get_by_text("corrected by 60 labels").first.wait_for()
     click(page.locator(".result-rows tbody tr").first)
     panel = page.get_by_role("complementary", name="Case")
     panel.get_by_role("heading", level=2).wait_for()

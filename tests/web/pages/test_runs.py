@@ -115,7 +115,7 @@ def test_a_run_is_started_watched_and_read(visit: Visit, bot: Bot, pages: Server
     page.wait_for_url(re.compile("/runs/20"))
     wait(page, "3 scored")
     wait(page, "The run is inconclusive: errors at 1 of 4 scores.")
-    seen(page, "judge: target:m (LLM m), uncalibrated")
+    seen(page, "judge: target:m (LLM m), the model that it judges")
     seen(page, "4 results")
     read_a_case(page, bot)
 
