@@ -47,7 +47,7 @@ def test_each_gate_is_a_test_of_one_run(options: tuple[str, ...], tmp_path: Path
     assert re.search(r"2 failed, 2 passed, 1 skipped, 2 errors in ", said), said
     for name in ("recall >= 0.65", "precision >= 0.55"):
         assert f"PASSED test_bot.py::test_guardrails::jailbreak_guardrails {name}" in said
-    assert "\nexact_match mean >= 0.8: 0 [0, 0.118] (rag · recorded); rests on 60 of 60 scores" in said
+    assert "\nexact_match mean >= 0.8: 0 [0, 0.1252] (rag · recorded); rests on 60 of 60 scores" in said
     assert "\nundecided: exact_match mean >= 0.1: " in said
     assert "did you mean 'rag'?" in said
     assert "this run has no gate, so that it could not fail" in said

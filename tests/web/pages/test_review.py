@@ -96,7 +96,7 @@ def _at_the_desk(browser: Any, url: str, name: str) -> Any:
 
 
 def _case(i: int) -> dict[str, Any]:
-    answer = f"It costs {i} pounds." if i % 3 == 0 else "It is free."
+    answer = f"It costs {i} pounds." if i % 2 else "It is free."
     return {"id": f"c{i}", "question": f"What is fee {i}?", "reference": f"It costs {i} pounds.", "answer": answer}
 
 
@@ -135,7 +135,7 @@ def test_an_editor_resolves_and_reads_the_corrected_mean(
     page.get_by_role("heading", name="As on the list: judge against people").wait_for()
     page.get_by_role("link", name="Judge wrong").first.wait_for()
     shown = page.locator("main").inner_text()
-    assert "As on the list: people's labels of 60 answers correct nothing" in shown  # they were drawn one-sidedly
+    assert "As on the list: the metric says" in shown
     page.get_by_role("button", name="Save the calibration").click()
     page.get_by_text("The run's gates and reports count these labels.").wait_for()
     assert (labelled[1] / "calibration.json").is_file()
