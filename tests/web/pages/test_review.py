@@ -42,7 +42,7 @@ def _labelled(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[P
             people.add_user(space, name)
             people.set_password(space, name, PASSWORD)
             projects.set_role(space, name, "annotator")
-        request = ReviewRequest(name="Fees", run_id=run.run_id, metrics=["exact"], size=60, people=PEOPLE, seed=1)
+        request = ReviewRequest(name="Fees", run_id=run.run_id, metrics=["exact"], size=60, people=PEOPLE, seed=2)
         made = reviews.create_review(space, request)
         assert (made.size, made.doubled) == (60, 30)
     with serving_in_public(folder) as server:
@@ -96,7 +96,7 @@ def _at_the_desk(browser: Any, url: str, name: str) -> Any:
 
 
 def _case(i: int) -> dict[str, Any]:
-    answer = f"It costs {i} pounds." if i % 2 else "It is free."
+    answer = f"It costs {i} pounds." if i % 3 == 0 else "It is free."
     return {"id": f"c{i}", "question": f"What is fee {i}?", "reference": f"It costs {i} pounds.", "answer": answer}
 
 
