@@ -322,8 +322,8 @@ def _what_changed(found: Comparison) -> None:
                 if name:
                     text(name, "p", "small muted")
                     with ui.element("div").classes("split"):
-                        marked(before or [Stretch("none", is_changed=False)], "del")
-                        marked(after or [Stretch("none", is_changed=False)], "ins")
+                        marked(before or [Stretch("none", is_changed=False)], "del", f"{what}, {name}: A")
+                        marked(after or [Stretch("none", is_changed=False)], "ins", f"{what}, {name}: B")
         if found.changed[0].answers:
             text(found.changes[-1], "p", "small muted")
 

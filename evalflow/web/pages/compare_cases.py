@@ -306,7 +306,7 @@ def _side_by_side(change: Change, runs: tuple[Run, Run], sides: Sequence[tuple[S
                     badge(side, "accent")
                     ui.link(name_of(run), f"/runs/{run.run_id}" + (f"/cases/{scores[0].position}" if scores else ""))
                 for position, own in groupby(scores, lambda score: score.position):
-                    _answer(next(own), stretches.get(position), tag)
+                    _answer(next(own), stretches.get(position), tag, side)
     if first.reference:
         text("Expected", "h3")
         text(first.reference, "p", "text muted")
@@ -331,11 +331,16 @@ def _metrics(found: Sequence[Sequence[Score]]) -> list[str]:
     return sorted({**a, **b}, key=lambda name: a.get(name) == b.get(name))
 
 
-def _answer(score: Score, stretches: Sequence[Stretch] | None, tag: str) -> None:
+def _label(score: Score, side: str) -> str:
+    again = f" {score.target_repeat + 1}" if score.target_repeat else ""
+    return f"Answer{again} of {side}"
+
+
+def _answer(score: Score, stretches: Sequence[Stretch] | None, tag: str, side: str) -> None:
     if score.answer_error:
         message("The bot gave no answer", score.answer_error, "fail")
     else:
-        marked(stretches or [Stretch(score.answer or "(nothing)", is_changed=False)], tag, "said")
+        marked(stretches or [Stretch(score.answer or "(nothing)", is_changed=False)], tag, _label(score, side), "said")
 
 
 def _score(side: str, score: Score) -> None:
