@@ -93,6 +93,11 @@ def key_of(base_url: str, path: str, body: bytes, *repeats: int) -> bytes:
     return hashlib.sha256(_place(base_url, path, *repeats) + body).digest()
 
 
+def short(key: bytes) -> int:
+    """A 64-bit signed digest of a key, for columns of journals."""
+    return int.from_bytes(key[:8], "big", signed=True)
+
+
 @lru_cache(maxsize=64)
 def _place(*parts: str | int) -> bytes:
     return json.dumps(parts).encode() + b"\n"

@@ -14,12 +14,12 @@ from typing import Protocol, TypeVar
 from evalflow.calls import faults
 from evalflow.calls.batches import BatchDesk
 from evalflow.calls.budget import Account, Amount, Budget
-from evalflow.calls.cache import SingleFlight
 from evalflow.calls.connections import Connections
 from evalflow.calls.faults import CHAT, RETRIED, CallFault, Dialect, excerpt
 from evalflow.calls.http import HttpRequest, Response, Transport, TransportError
 from evalflow.calls.limiter import Limiter, Limiters, rest_s
 from evalflow.calls.refusals import RefusedSettings
+from evalflow.calls.single_flight import SingleFlight
 from evalflow.calls.waits import LONGEST_WAIT_S, Waits, asked_wait_s, in_words, moment
 from evalflow.errors import CallError, InfrastructureError
 from evalflow.jsonvalues import mended

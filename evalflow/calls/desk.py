@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from evalflow.calls.budget import Amount, Budget
-from evalflow.calls.cache import Cache, short
-from evalflow.calls.cache_store import Entry
+from evalflow.calls.cache import Cache
+from evalflow.calls.cache_store import Entry, short
 from evalflow.calls.desk_budget import BudgetLeases
 from evalflow.calls.desk_limits import LimiterKey, SlotShares
 from evalflow.calls.desk_messages import OWED, DeskMessage, DeskReply, Payment

@@ -15,10 +15,10 @@ from pydantic_core import PydanticSerializationError, core_schema, to_json
 from typing_extensions import TypedDict
 
 from evalflow.calls.batch_gateway import UNKNOWN_S
-from evalflow.calls.cache import UnreadableEntry
 from evalflow.calls.cache_store import Entry, key_of
 from evalflow.calls.client import PROBE_PATH, CallSession, MalformedReply, RetryPolicy
 from evalflow.calls.http import HttpRequest, Response, Transport
+from evalflow.calls.single_flight import UnreadableEntry
 from evalflow.config.judges import EndpointConfig, Price, RemoteModelConfig
 from evalflow.config.parameters import LIMIT
 from evalflow.errors import CallError, InfrastructureError

@@ -18,10 +18,10 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 from pydantic_core import from_json
 
-from evalflow.calls.cache import UnreadableEntry
 from evalflow.calls.cache_store import Entry, key_of
 from evalflow.calls.client import CallSession, MalformedReply, RetryPolicy
 from evalflow.calls.http import HttpRequest, Response, Transport
+from evalflow.calls.single_flight import UnreadableEntry
 from evalflow.config.judges import EmbeddedEmbedderConfig, OpenAIEmbedderConfig
 from evalflow.errors import CallError, first_of
 from evalflow.jsonvalues import as_list, as_map

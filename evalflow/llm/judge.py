@@ -15,10 +15,10 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
-from evalflow.calls.cache import UnreadableEntry, short
-from evalflow.calls.cache_store import Entry
+from evalflow.calls.cache_store import Entry, short
 from evalflow.calls.client import CallSession
 from evalflow.calls.http import HttpRequest
+from evalflow.calls.single_flight import UnreadableEntry
 from evalflow.config.judges import OpenAIJudgeConfig
 from evalflow.errors import CallError, InfrastructureError, JudgeError, Problem, UserError, first_of
 from evalflow.llm import logprobs, reply_hints

@@ -40,7 +40,7 @@ class Spend:
     # Calls that the cache replaced, and their original cost.
     cached: int = 0
     saved_usd: float | None = 0.0
-    paid: tuple[int, ...] = ()  # short digests of the calls that were paid for and cached; see `calls.cache.short`
+    paid: tuple[int, ...] = ()  # `calls.cache_store.short` of the calls that were paid for and cached
 
     @property
     def full_cost_usd(self) -> float | None:

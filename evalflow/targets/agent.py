@@ -7,8 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from evalflow.calls.cache import short
-from evalflow.calls.cache_store import Entry
+from evalflow.calls.cache_store import Entry, short
 from evalflow.calls.client import CallSession
 from evalflow.calls.http import HttpRequest
 from evalflow.config.targets import AgentLimits, AgentTargetConfig

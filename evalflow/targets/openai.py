@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
-from evalflow.calls.cache import short
-from evalflow.calls.cache_store import Entry
+from evalflow.calls.cache_store import Entry, short
 from evalflow.calls.client import CallSession
 from evalflow.calls.faults import excerpt
 from evalflow.calls.http import HttpRequest

@@ -15,10 +15,10 @@ from typing import Any
 
 from evalflow.apart import apart
 from evalflow.calls.budget import Account
-from evalflow.calls.cache import SingleFlight, UnreadableEntry, short
-from evalflow.calls.cache_store import Entry, key_of
+from evalflow.calls.cache_store import Entry, key_of, short
 from evalflow.calls.client import CallSession
 from evalflow.calls.http import HttpRequest
+from evalflow.calls.single_flight import SingleFlight, UnreadableEntry
 from evalflow.config.targets import ReplyConfig
 from evalflow.errors import CallError, TargetError, UserError
 from evalflow.llm.chat import canonical

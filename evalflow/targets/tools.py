@@ -13,8 +13,7 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_json
 
-from evalflow.calls.cache import short
-from evalflow.calls.cache_store import Entry, key_of
+from evalflow.calls.cache_store import Entry, key_of, short
 from evalflow.calls.client import CallSession
 from evalflow.calls.program import NO_SHELL, run_program, stderr_in_words
 from evalflow.config.targets import AgentTargetConfig, ToolConfig

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalflow.calls.budget import UNITS, Amount, Budget, Lease
-from evalflow.calls.cache import Cache, short
-from evalflow.calls.cache_store import Entry
+from evalflow.calls.cache import Cache
+from evalflow.calls.cache_store import Entry, short
 from evalflow.calls.client import CallSession
 from evalflow.calls.desk import RunDesk
 from evalflow.calls.desk_budget import BudgetLeases, LeaseUse

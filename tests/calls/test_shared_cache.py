@@ -13,9 +13,10 @@ import pytest
 from pydantic import ValidationError
 
 from evalflow.calls import shared_cache
-from evalflow.calls.cache import Cache, SingleFlight
+from evalflow.calls.cache import Cache
 from evalflow.calls.cache_store import Entry
 from evalflow.calls.shared_cache import SharedCache
+from evalflow.calls.single_flight import SingleFlight
 from evalflow.config.schema import CacheConfig
 from evalflow.errors import UserError
 from evalflow.records import Usage

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from evalflow.calls.cache import Cache, SingleFlight, UnreadableEntry
+from evalflow.calls.cache import Cache
 from evalflow.calls.cache_store import Entry
+from evalflow.calls.single_flight import SingleFlight, UnreadableEntry
 from evalflow.errors import InfrastructureError, JudgeError
 from evalflow.records import Spend, Usage
 

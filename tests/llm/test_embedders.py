@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from evalflow.calls.budget import Budget
-from evalflow.calls.cache import Cache, SingleFlight
+from evalflow.calls.cache import Cache
 from evalflow.calls.client import CallSession
+from evalflow.calls.single_flight import SingleFlight
 from evalflow.config.judges import EmbeddedEmbedderConfig, OpenAIEmbedderConfig
 from evalflow.config.schema import BudgetConfig
 from evalflow.errors import BudgetError, CallError, InfrastructureError, JudgeError

@@ -12,8 +12,9 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 
 from evalflow.calls.budget import Budget
-from evalflow.calls.cache import Cache, Mode, SingleFlight
+from evalflow.calls.cache import Cache, Mode
 from evalflow.calls.client import CallSession, RetryPolicy
+from evalflow.calls.single_flight import SingleFlight
 from evalflow.config.judges import OpenAIJudgeConfig
 from evalflow.config.schema import BudgetConfig
 from evalflow.config.targets import OpenAITargetConfig

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from evalflow.calls.cache import Cache, SingleFlight
+from evalflow.calls.cache import Cache
 from evalflow.calls.client import CallSession, RetryPolicy
+from evalflow.calls.single_flight import SingleFlight
 from evalflow.config.targets import AgentTargetConfig
 from evalflow.errors import UserError
 from evalflow.llm.chat import ChatClient

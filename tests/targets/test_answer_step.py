@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from evalflow.calls.cache import Cache, SingleFlight
+from evalflow.calls.cache import Cache
 from evalflow.calls.client import CallSession, RetryPolicy
+from evalflow.calls.single_flight import SingleFlight
 from evalflow.config.extraction import Extraction
 from evalflow.config.targets import AgentTargetConfig, HttpTargetConfig, OpenAITargetConfig
 from evalflow.llm.chat import ChatClient

@@ -15,8 +15,9 @@ import pytest
 
 from evalflow.calls import program
 from evalflow.calls.budget import Budget
-from evalflow.calls.cache import Cache, SingleFlight
+from evalflow.calls.cache import Cache
 from evalflow.calls.client import CallSession
+from evalflow.calls.single_flight import SingleFlight
 from evalflow.config.schema import BudgetConfig
 from evalflow.config.targets import CommandTargetConfig
 from evalflow.errors import BudgetError, UserError

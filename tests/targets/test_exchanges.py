@@ -11,8 +11,9 @@ import pytest
 from aiohttp import web
 from pydantic import ValidationError
 
-from evalflow.calls.cache import Cache, SingleFlight
+from evalflow.calls.cache import Cache
 from evalflow.calls.client import CallSession, RetryPolicy
+from evalflow.calls.single_flight import SingleFlight
 from evalflow.config.targets import HttpTargetConfig
 from evalflow.errors import UserError
 from evalflow.prompts import Prompts

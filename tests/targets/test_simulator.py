@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from evalflow.calls.cache import Cache, SingleFlight
+from evalflow.calls.cache import Cache
 from evalflow.calls.client import CallSession
+from evalflow.calls.single_flight import SingleFlight
 from evalflow.config.simulators import OpenAISimulatorConfig
 from evalflow.errors import CallError, UserError
 from evalflow.paths import prompt_dirs

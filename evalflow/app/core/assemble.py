@@ -13,11 +13,12 @@ from evalflow.app.core.cases import offered
 from evalflow.app.core.connections import connection_problems
 from evalflow.calls.batches import WAITING_CASES, BatchDesk
 from evalflow.calls.budget import UNITS, Budget, Lease
-from evalflow.calls.cache import Cache, SingleFlight
+from evalflow.calls.cache import Cache
 from evalflow.calls.client import CallSession
 from evalflow.calls.connections import Connections
 from evalflow.calls.limiter import Limiters
 from evalflow.calls.shared_cache import SharedCache
+from evalflow.calls.single_flight import SingleFlight
 from evalflow.config.engines import engine_config
 from evalflow.config.judges import Concurrency, each_judge, single_judges
 from evalflow.config.kinds import Kinds

@@ -16,8 +16,9 @@ from evalflow.app.studio.metric_trial import SentPrompt, keyless, sent_prompt
 from evalflow.app.studio.runs import run_row
 from evalflow.app.studio.scores import Score, answer_scores, get_score
 from evalflow.app.studio.space import Workspace, not_found
-from evalflow.calls.cache import Cache, SingleFlight
+from evalflow.calls.cache import Cache
 from evalflow.calls.client import CallSession
+from evalflow.calls.single_flight import SingleFlight
 from evalflow.engine.folder import RunFolder
 from evalflow.engine.plan import PreparedFile
 from evalflow.engine.scoring import Pair
