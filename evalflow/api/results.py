@@ -136,8 +136,11 @@ class RunComparison:
 
     @property
     def flips(self) -> polars.DataFrame:
-        """The cases that passed in one run only, the worst changes first."""
-        return _frame(row for flips in self.found.flips for row in flips.rows)
+        """The cases that flipped between pass and fail, or changed in a metric without pass or fail, the worst first.
+
+        Each once, by its worst drop, else its largest rise; `others` are its other metrics that changed.
+        """
+        return _frame(one.document() for flips in self.found.flips for one in flips.first(flips.listed))
 
     @property
     def sentence(self) -> str:

@@ -16,7 +16,7 @@ from rich.console import Console
 from evalflow.app.core.assemble import batched_keys, settings_of
 from evalflow.app.core.begin import RunOrder, described
 from evalflow.app.core.changed import unlike_metrics, what_changed
-from evalflow.app.core.comparison import ComparisonOptions, notes_of, questions_of
+from evalflow.app.core.comparison import ComparisonOptions, attributed, notes_of, questions_of
 from evalflow.app.core.inspect import Inspection
 from evalflow.app.core.open_run import OpenRun, inspected, opened
 from evalflow.app.core.saved import open_run
@@ -30,15 +30,15 @@ from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.lazy import pl
 from evalflow.metrics.kinds.composite import CompositeMetricConfig
 from evalflow.paths import new_run_id, shown
-from evalflow.report.comparison import Comparison, flips, print_comparison
+from evalflow.report.comparison import Comparison, print_comparison
 from evalflow.report.comparison_page import write_comparison
 from evalflow.report.wording import counted, print_json
+from evalflow.summary.case_changes import CaseChanges, changed_cells
 from evalflow.summary.compare import ComparisonRow, pair_scores
 from evalflow.summary.families import adjusted
 
 _BOTS = "target.model=gpt-4.1,gpt-4.1-mini"
 _EXAMPLE = command("race", "dataset=rag", "metric=exact_match", "generate=true", "target=openai", _BOTS)
-_FLIPS = 200
 
 
 def race(options: argparse.Namespace, console: Console, err: Console) -> int:
@@ -191,20 +191,21 @@ def _comparison(a: OpenRun, b: OpenRun, looks: RaceLooks, metric: str, how: Comp
         rows.append(ComparisonRow(pair, dataset, metric, name, None, "mean", higher, difference))
         if within:
             notes.append(f"{dataset}: the difference is at most {how.margin:g}, in either direction")
+    changed = what_changed(*runs)
     others = [name for name in a.inspection.scored if name != metric]
     if others and looks.stopped:
         notes.append(f"{', '.join(others)}: not compared, as intervals of other metrics do not allow for the stop")
-    raced = pairing.cases.filter(pl.col("metric") == metric)
-    listed = flips(pair, raced, runs[1].scores(), [] if higher else [metric], _FLIPS)
+    left, right = (run.scores().filter(pl.col("metric") == metric) for run in runs)
+    listed = CaseChanges(pair, changed_cells((left, right), runs[1].traits), right)
     return Comparison(
         runs={run.name: run.manifest for run in runs},
-        rows=adjusted(rows, "holm"),
+        rows=adjusted(list(attributed(rows, changed)), "holm"),
         adjust="holm",
         margin=how.margin,
         notes=notes,
         flips=[listed],
         questions=dict(questions_of({run.name: run for run in runs}, [listed])),
-        changed=[what_changed(*runs)],
+        changed=[changed],
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -10,7 +10,6 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from evalflow.lazy import pl
 from evalflow.records.manifest import Manifest
 from evalflow.report.comparison_sentences import (
     SIDES,
@@ -46,12 +45,12 @@ from evalflow.report.wording import (
 )
 from evalflow.stats.arrays import Estimated
 from evalflow.summary.adjusted_means import AdjustedMean
+from evalflow.summary.case_changes import CaseChange, CaseChanges, MetricChange
 from evalflow.summary.changed import WhatChanged
 from evalflow.summary.compare import ComparisonRow
 from evalflow.summary.families import Orders
 from evalflow.summary.judge_change import JudgeAgreementChange
 
-_HALF = 0.5
 VERDICTS: Mapping[str, str] = {
     "better": "better", "worse": "worse", "higher": "higher", "lower": "lower", "cannot_tell": "cannot tell",
 }  # fmt: skip
@@ -60,43 +59,6 @@ _WORST = 5
 _NAME = 18
 _SIDE = 60  # characters of a run's or bot's title in a sentence
 _LINES = 200  # characters of a text that a cell shows
-
-
-@dataclass(frozen=True, slots=True)
-class FlippedCases:
-    """Cases that changed between two runs."""
-
-    pair: tuple[str, str]
-    # Number of cases that passed in A and fail in B, and the reverse, over all metrics.
-    worsened: int
-    improved: int
-    # dataset, metric, case_id, score_a, score_b, change (below 0 is worse, also if lower scores are better), passed_a,
-    # passed_b (null without a threshold) and reason (B's), the worst first: the flips and, for metrics without pass or
-    # fail, the changed scores.
-    rows: Sequence[dict[str, Any]]
-
-
-def flips(
-    pair: tuple[str, str], cases: pl.DataFrame, scores: pl.LazyFrame, lower: Collection[str], most: int
-) -> FlippedCases:
-    """List the cases of a pairing that changed; `scores` are B's, and `lower` names metrics where lower is better."""
-    change = pl.col("score_b") - pl.col("score_a")
-    # A case that was judged repeatedly passes if most of its repeats do.
-    passed = {f"passed_{side}": pl.col(f"passed_{side}") >= _HALF for side in "ab"}
-    rows = cases.with_columns(change=pl.when(pl.col("metric").is_in(lower)).then(-change).otherwise(change), **passed)
-    flipped = pl.col("passed_a") != pl.col("passed_b")
-    unjudged = pl.col("passed_a").is_null() | pl.col("passed_b").is_null()
-    changed = rows.filter(flipped | (unjudged & (pl.col("change") != 0))).sort("change", maintain_order=True)
-    shown = changed.head(most).drop("cluster", "tags", "judge_a", "judge_b", "human_a", "human_b")
-    key = ["dataset", "metric", "case_id"]
-    own = scores.filter(pl.col("member_of").is_null()).join(shown.lazy().select(key), on=key, how="semi")
-    reasons = own.sort("score").group_by(key, maintain_order=True).agg(pl.col("reason").first()).collect()
-    return FlippedCases(
-        pair,
-        worsened=rows.filter(pl.col("passed_a") & ~pl.col("passed_b")).height,
-        improved=rows.filter(~pl.col("passed_a") & pl.col("passed_b")).height,
-        rows=shown.join(reasons, on=key, how="left", maintain_order="left").to_dicts(),
-    )
 
 
 @dataclass(frozen=True)
@@ -108,8 +70,8 @@ class Comparison:
     adjust: str
     margin: float | None  # the non-inferiority margin: how much worse is acceptable; None if not requested
     notes: Sequence[str]
-    flips: Sequence[FlippedCases]
-    questions: Mapping[tuple[str, str], str]  # the questions of the cases that changed, by dataset and id
+    flips: Sequence[CaseChanges]
+    questions: Mapping[tuple[str, str], str]  # the questions of the cases that are listed, by dataset and id
     paired: bool = True
     adjusted_means: Sequence[AdjustedMean] = ()  # B's means that A's scores of more cases make narrower
     # By metric, the statistics that were tested in a declared order.
@@ -208,7 +170,8 @@ class Comparison:
                     "run_b": f.pair[1],
                     "worsened": f.worsened,
                     "improved": f.improved,
-                    "cases": f.rows,
+                    "rescored": f.rescored,
+                    "cases": [one.document() for one in f.cases],
                 }
                 for f in self.flips
             ],
@@ -311,13 +274,44 @@ def not_worse_in_words(row: ComparisonRow, margin: float) -> str:
 def _print_flips(console: Console, found: Comparison) -> None:
     for changed in found.flips:
         pair = f" ({changed.pair[1]} against {changed.pair[0]})" if found.several else ""
-        worst = [row for row in changed.rows if row["change"] < 0][:_WORST]
-        flips = f"{changed.worsened} from pass to fail, {changed.improved} from fail to pass"
-        head = f"{flips}; {'got worse most' if worst else 'no case got worse'}{pair}"
+        worst = [one for one in changed.cases if (one.change or 0) < 0][:_WORST]
+        head = f"{flipped_in_words(changed)}; {'got worse most' if worst else 'no case got worse'}{pair}"
         console.print(literal(head, style="bold"), soft_wrap=True)
-        for row in worst:
-            name = f"  {signed(row['change'])}  {plain_line(row['case_id'])}  {row['metric']}"
-            print_cut(console, name, row["reason"] or "no reason given")
+        for one in worst:
+            others = also_changed(one)
+            name = f"  {signed(one.change)}  {plain_line(one.case_id)}  {one.metric}"
+            print_cut(console, f"{name} (also {others})" if others else name, one.reason or "no reason given")
+
+
+def flipped_in_words(changed: CaseChanges) -> str:
+    """How many of the listed cases flipped between pass and fail, and how many have another score only."""
+    if not changed.listed:
+        return "no case flipped between pass and fail"
+    cases = counted(changed.listed, "case")
+    if changed.rescored == changed.listed:
+        return f"{cases} changed, in metrics without pass or fail"
+    flips = f"{changed.worsened:,} from pass to fail, {changed.improved:,} from fail to pass"
+    rescored = f", {changed.rescored:,} only in metrics without pass or fail" if changed.rescored else ""
+    return f"{cases} changed: {flips}{rescored}"
+
+
+def also_changed(one: CaseChange) -> str:
+    """A case's other metrics that changed, and how; empty if there are none."""
+    return ", ".join(f"{plain_line(other.metric)} {became(other)}" for other in one.others)
+
+
+def became(change: MetricChange) -> str:
+    """How a case changed in a metric, in one or two words."""
+    if change.change is None:
+        return (
+            "not scored"
+            if change.score_a is change.score_b
+            else f"only {'A' if change.score_b is None else 'B'} scored"
+        )
+    before, after = change.passed_a, change.passed_b
+    if before is not None and after is not None and before != after:
+        return "pass → fail" if before else "fail → pass"
+    return signed(change.change)
 
 
 def judge_change_lines(found: Comparison) -> Iterator[str]:

@@ -8,7 +8,14 @@ from pathlib import Path
 
 from evalflow.records.manifest import Manifest
 from evalflow.report.charts import Picture, draw
-from evalflow.report.comparison import VERDICTS, Comparison, FlippedCases, judge_change_lines, not_worse_in_words
+from evalflow.report.comparison import (
+    VERDICTS,
+    Comparison,
+    also_changed,
+    flipped_in_words,
+    judge_change_lines,
+    not_worse_in_words,
+)
 from evalflow.report.comparison_sentences import (
     SIDES,
     in_words,
@@ -35,6 +42,7 @@ from evalflow.report.wording import (
     plain_line,
     signed,
 )
+from evalflow.summary.case_changes import CaseChanges
 from evalflow.summary.changed import ChangedValue, WhatChanged
 from evalflow.summary.compare import ComparisonRow
 
@@ -62,7 +70,7 @@ def write_comparison(path: Path, found: Comparison) -> None:
         "words": [one for one in changed_values(found.changed[0]) if one[1]]
         if found.changed and not found.several
         else [],
-        "changes": [(changed, _flips_table(changed, found)) for changed in found.flips],
+        "changes": [(changed, flipped_in_words(changed), _flips_table(changed, found)) for changed in found.flips],
         "pictures": difference_pictures(found.rows, paired=found.paired),
     }
     write_page(path, "comparison.html.jinja", head, context)
@@ -77,6 +85,8 @@ def changed_values(changed: WhatChanged) -> list[tuple[str, str, Sequence[Stretc
     ]
 
 
+_LISTED = 50
+"""Changed cases that the page lists; `compare --json` has more."""
 _DETAILS = ("p", "Could detect", METHOD.name)
 """Columns that only the appendix has."""
 
@@ -123,17 +133,17 @@ def _differences_table(found: Comparison) -> PageTable:
     return PageTable(columns, cells)
 
 
-def _flips_table(changed: FlippedCases, found: Comparison) -> PageTable:
+def _flips_table(changed: CaseChanges, found: Comparison) -> PageTable:
     columns = [
-        PageColumn("Case"), PageColumn("Metric"), PageColumn("A", "num"), PageColumn("B", "num"),
-        PageColumn("Change", "num value", "Below 0 is worse"), PageColumn("Reason in B"),
+        PageColumn("Case"), PageColumn("Metric", about="Below it, other metrics that changed"), PageColumn("A", "num"),
+        PageColumn("B", "num"), PageColumn("Change", "num value", "Below 0 is worse"), PageColumn("Reason in B"),
     ]  # fmt: skip
     passes = {True: "pass", False: "fail", None: ""}
     cells = [
-        ((row["case_id"], cut(found.questions.get((row["dataset"], row["case_id"])), 160)), row["metric"],
-         *((number(row[f"score_{side}"]), passes[row[f"passed_{side}"]]) for side in "ab"),
-         signed(row["change"]), cut(row["reason"] or "–", 300))
-        for row in changed.rows
+        ((one.case_id, cut(found.questions.get((one.dataset, one.case_id)), 160)), (one.metric, also_changed(one)),
+         (number(one.score_a), passes[one.passed_a]), (number(one.score_b), passes[one.passed_b]),
+         signed(one.change), cut(one.reason or "–", 300))
+        for one in changed.cases[:_LISTED]
     ]  # fmt: skip
     return PageTable(columns, cells)
 

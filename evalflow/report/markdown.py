@@ -29,7 +29,8 @@ from evalflow.report.wording import (
 
 if TYPE_CHECKING:
     from evalflow.report.calibration import CorrectedRow
-    from evalflow.report.comparison import Comparison, FlippedCases
+    from evalflow.report.comparison import Comparison
+    from evalflow.summary.case_changes import CaseChanges
 
 _OUTCOMES = {True: "passed", False: "**failed**", None: "**undecided**"}
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|~#])")
@@ -111,24 +112,24 @@ def _compared(found: Comparison) -> Iterator[str]:
         yield ""
     yield _text(found.family)
     yield from (f"\n{_text(note)}" for note in found.notes)
-    for flips in found.flips:
-        yield from _flipped(flips, found)
+    for changed in found.flips:
+        yield from _flipped(changed, found)
 
 
-def _flipped(flips: FlippedCases, found: Comparison) -> Iterator[str]:
-    rows = [row for row in flips.rows if row["passed_a"] != row["passed_b"]][:_FLIPS]
-    left = flips.worsened + flips.improved - len(rows)
-    counts = f"{flips.worsened} from pass to fail, {flips.improved} from fail to pass"
-    yield f"\n<details><summary>{counts}</summary>\n"
-    if rows:
-        yield "| | case | metric | question | before | now | reason |"
-        yield "|---|---|---|---|--:|--:|---|"
-    for row in rows:
-        asked = cut(found.questions.get((row["dataset"], row["case_id"])), _LONGEST)
-        texts = (row["case_id"], row["metric"], asked)
-        scores = (number(row["score_a"], 2), number(row["score_b"], 2))
-        way = "fails now" if row["passed_a"] else "passes now"
-        yield f"| {' | '.join((way, *map(_text, texts), *scores, _text(cut(row['reason'], _LONGEST))))} |"
+def _flipped(changed: CaseChanges, found: Comparison) -> Iterator[str]:
+    from evalflow.report.comparison import also_changed, became, flipped_in_words
+
+    listed = changed.cases[:_FLIPS]
+    left = changed.listed - len(listed)
+    yield f"\n<details><summary>{flipped_in_words(changed)}</summary>\n"
+    if listed:
+        yield "| | case | metric | also changed | question | before | now | reason |"
+        yield "|---|---|---|---|---|--:|--:|---|"
+    for one in listed:
+        asked = cut(found.questions.get((one.dataset, one.case_id)), _LONGEST)
+        texts = (became(one), one.case_id, one.metric, also_changed(one), asked)
+        scores = (number(one.score_a, 2), number(one.score_b, 2))
+        yield f"| {' | '.join((*map(_text, texts), *scores, _text(cut(one.reason, _LONGEST))))} |"
     if left > 0:
         yield f"\n{left} more in compare.html"
     yield "\n</details>"

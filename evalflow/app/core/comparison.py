@@ -22,12 +22,13 @@ from evalflow.paths import shown
 from evalflow.protocols import Measured
 from evalflow.records import Case
 from evalflow.records.manifest import Manifest
-from evalflow.report.comparison import Comparison, FlippedCases, flips
+from evalflow.report.comparison import Comparison
 from evalflow.report.page import answer_lines
 from evalflow.report.wording import bracketed, counted, method, number, signed
 from evalflow.stats.paired import Adjustment, untold
 from evalflow.stats.prediction import MIN_LABELS
 from evalflow.summary.adjusted_means import AdjustedMean, adjusted_means
+from evalflow.summary.case_changes import CaseChanges, changed_cells
 from evalflow.summary.changed import WhatChanged
 from evalflow.summary.compare import (
     ComparisonRow,
@@ -45,7 +46,6 @@ from evalflow.summary.judge_change import JudgeAgreementChange, judge_changes
 log = logging.getLogger("evalflow")
 NO_LABELS = ComparedLabels()
 JUDGE_ALONE = "by the judge alone, as asked: these labels correct nothing"
-_FLIPS = 200
 SMALLEST_MARGIN, LARGEST_MARGIN = 1e-9, 1e9
 
 
@@ -108,7 +108,7 @@ def compare_pairs(
     nothing, with this reason. UserError lists every obstacle, if no pair can be compared.
     """
     rows: list[ComparisonRow] = []
-    adjusted_by_a, listed = list[AdjustedMean](), list[FlippedCases]()
+    adjusted_by_a, listed = list[AdjustedMean](), list[CaseChanges]()
     notes: list[str] = []
     refused: list[Problem] = []
     whats: list[WhatChanged] = []
@@ -144,8 +144,8 @@ def compare_pairs(
         if _is_sample(b, of=a) and not any(o.kind == "cases" for o in found):
             adjusted_by_a += adjusted_means(pairing, (a.name, b.name), b.traits, seed=b.manifest.config["seed"])
         if how.lists_cases:
-            lower = lower_is_better(a.traits | b.traits)
-            listed.append(flips((a.name, b.name), pairing.cases, b.scores(), lower, _FLIPS))
+            cells = changed_cells((a.scores(), b.scores()), a.traits | b.traits)
+            listed.append(CaseChanges((a.name, b.name), cells, b.scores()))
     notes += _notes_of_rows(rows, several=len(pairs) > 1)
     notes += [_adjusted_note(one, several=len(pairs) > 1) for one in adjusted_by_a]
     if not rows:
@@ -309,10 +309,10 @@ def notes_of(a: SavedRun, b: SavedRun, pairing: Pairing, names: tuple[str, str])
             yield f"{name} ended early ({run.manifest.status}); what it finished is compared"
 
 
-def questions_of(runs: dict[str, SavedRun], listed: Sequence[FlippedCases]) -> Iterator[tuple[tuple[str, str], str]]:
+def questions_of(runs: dict[str, SavedRun], listed: Sequence[CaseChanges]) -> Iterator[tuple[tuple[str, str], str]]:
     """The questions of the cases that are listed, by dataset and id."""
     for found in listed:
-        wanted = {(row["dataset"], row["case_id"]) for row in found.rows}
+        wanted = {(one.dataset, one.case_id) for one in found.cases}
         for case in runs[found.pair[1]].cases(wanted) if wanted else ():
             yield (case.dataset, case.id), case.question or ""
 

@@ -9,7 +9,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from evalflow.app.compare import Changes, cells_between
 from evalflow.app.core.changed import (
     KINDS,
     Kind,
@@ -35,6 +34,7 @@ from evalflow.records import CASES
 from evalflow.records.manifest import Manifest
 from evalflow.report.wording import without_means_of_figures
 from evalflow.store.scores import common_cases
+from evalflow.summary.case_changes import CaseChanges, changed_cells
 from evalflow.summary.gates import parse_condition
 from evalflow.summary.verdicts import Condition
 
@@ -127,11 +127,12 @@ def rank(
 
 
 @requires("read")
-def changed_cases(space: Workspace, a: str, b: str) -> Changes:
+def changed_cases(space: Workspace, a: str, b: str) -> CaseChanges:
     """The cases whose answer or score differs between two runs, for reading in pages."""
     pair = _pair(space, a, b)
     known = space.read(common_cases, run_row(space, a)["id"], run_row(space, b)["id"])
-    return Changes(cells_between(*pair, known))
+    one, other = pair
+    return CaseChanges((a, b), changed_cells((one.scores(), other.scores()), one.traits | other.traits, known))
 
 
 @requires("read")

@@ -57,11 +57,12 @@ class DifferenceOut(BaseModel):
 
 
 class FlipsOut(BaseModel):
-    """The cases that changed between pass and fail, the worst first."""
+    """The cases that changed, each once by its worst drop, else its largest rise; the worst first, at most 200."""
 
-    worsened: int = Field(description="Passed in A and fail in B.")
-    improved: int
-    cases: Sequence[dict[str, Any]]
+    worsened: int = Field(description="Cases that passed in A and fail in B, in any metric.")
+    improved: int = Field(description="Cases that failed in A and pass in B, in any metric; none to fail.")
+    rescored: int = Field(description="Cases with another score of a metric without pass or fail, and no flip.")
+    cases: Sequence[dict[str, Any]] = Field(description="`others` are a case's other metrics that changed.")
 
 
 class ComparisonOut(BaseModel):

@@ -282,8 +282,7 @@ def verdict(found: Comparison, runs: tuple[Run, Run]) -> None:
             text(sentence.beside, "p", "muted")
         if passing:
             better, worse = flips.improved, flips.worsened
-            what, several = ("result", " over all metrics") if len(passing) > 1 else ("case", "")
-            said = f"{counted(better, what)} flipped to pass, {worse:,} to fail{several}."
+            said = f"{counted(better, 'case')} flipped to pass, {worse:,} to fail."
             text(said if better or worse else "No case flipped between pass and fail.", "p", "flips-in-words")
         with ui.element("div").classes("sides"):
             for side, run in zip("AB", runs, strict=True):

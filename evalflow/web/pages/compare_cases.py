@@ -10,14 +10,15 @@ from itertools import groupby
 from anyio import to_thread
 from nicegui import ui
 
-from evalflow.app.compare import SORTS, Change, Changes, MetricChange, Sort
 from evalflow.app.studio import comparing
 from evalflow.app.studio.runs import Run
 from evalflow.app.studio.scores import Score, case_scores
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import EvalflowError
+from evalflow.report.comparison import became
 from evalflow.report.word_changes import Stretch, word_changes
-from evalflow.report.wording import number, signed
+from evalflow.report.wording import number
+from evalflow.summary.case_changes import SORTS, CaseChange, CaseChanges, MetricChange, Sort
 from evalflow.web.pages.runs import name_of
 from evalflow.web.ui.parts import (
     AddressQuery,
@@ -82,10 +83,10 @@ def changed_cases(
     with section("Cases that changed", _ABOUT):
         place = ui.element("div")
 
-    def read_first() -> Changes:
+    def read_first() -> CaseChanges:
         return comparing.changed_cases(workspace, runs[0].run_id, runs[1].run_id)
 
-    async def read() -> Changes:
+    async def read() -> CaseChanges:
         return await to_thread.run_sync(read_first)
 
     async def load() -> None:
@@ -108,12 +109,12 @@ class ChangeList:
     """The list: one case is open at a time."""
 
     def __init__(
-        self, workspace: Workspace, changes: Changes, runs: tuple[Run, Run], path_of: Callable[[ChangeQuery], str]
+        self, workspace: Workspace, changes: CaseChanges, runs: tuple[Run, Run], path_of: Callable[[ChangeQuery], str]
     ) -> None:
         self._workspace, self._changes, self._runs, self._path_of = workspace, changes, runs, path_of
         self._sort: Sort = "all"
         self._first = 0
-        self._page: Sequence[Change] = ()
+        self._page: Sequence[CaseChange] = ()
         self._open: int | None = None
         self._latest, self._latest_case = Latest(), Latest()
         self._choices: dict[Sort, ui.element] = {}
@@ -164,7 +165,7 @@ class ChangeList:
         )
         ui.navigate.history.replace(self._path_of(shown))
 
-    def _show(self, page: Sequence[Change]) -> None:
+    def _show(self, page: Sequence[CaseChange]) -> None:
         total = self._changes.counts[self._sort]
         self._page, self._open, self._rows = page, None, []
         for sort, choice in self._choices.items():
@@ -182,7 +183,7 @@ class ChangeList:
         self._before.set_enabled(self._first > 0)
         self._after.set_enabled(self._first + PAGE_SIZE < total)
 
-    def _row(self, i: int, change: Change) -> tuple[ui.element, ui.element]:
+    def _row(self, i: int, change: CaseChange) -> tuple[ui.element, ui.element]:
         label, tone, figures = _became(change)
         with ui.element("li").classes("flip"):
             head = ui.element("button").props("type=button aria-expanded=false")
@@ -192,11 +193,11 @@ class ChangeList:
                 text(change.question or change.case_id, "span", "line question")
                 text(title_of("metric", change.metric, self._runs[1].bot), "span", "small muted line")
                 text(figures, "span", "num")
-                if change.chips:
+                if change.others:
                     with ui.element("span").classes("chips"):
-                        for other in change.chips:
-                            became, other_tone, _ = _became(other)
-                            badge(f"{title_of('metric', other.metric, self._runs[1].bot)} {became}", other_tone)
+                        for other in change.others:
+                            said, other_tone, _ = _became(other)
+                            badge(f"{title_of('metric', other.metric, self._runs[1].bot)} {said}", other_tone)
             return head, ui.element("div").classes("stack")
 
     async def _pick(self, i: int) -> None:
@@ -249,7 +250,9 @@ Marked = Mapping[int, Sequence[Stretch]]
 """The stretches of a side's answers, by their position."""
 
 
-def _sides_of(workspace: Workspace, change: Change, runs: tuple[Run, Run]) -> Sequence[tuple[Sequence[Score], Marked]]:
+def _sides_of(
+    workspace: Workspace, change: CaseChange, runs: tuple[Run, Run]
+) -> Sequence[tuple[Sequence[Score], Marked]]:
     """The scores of both runs, with what differs between the answers of the same repeat."""
     a, b = (case_scores(workspace, run.run_id, change.dataset, change.case_id) for run in runs)
     left, right = ({score.target_repeat: score for score in scores if score.answer} for scores in (a, b))
@@ -262,7 +265,7 @@ def _sides_of(workspace: Workspace, change: Change, runs: tuple[Run, Run]) -> Se
     return [(a, found[0]), (b, found[1])]
 
 
-def _instead(changes: Changes) -> str:
+def _instead(changes: CaseChanges) -> str:
     counts = changes.counts
     if not counts["all"]:
         return f": the {changes.common:,} cases of both runs have the same answers and scores."
@@ -276,20 +279,18 @@ def _instead(changes: Changes) -> str:
 def _became(change: MetricChange) -> tuple[str, Tone, str]:
     """The change in one or two words, its colour, and both scores."""
     scores = f"{number(change.score_a, 2)} → {number(change.score_b, 2)}"
-    before, after = change.passed_a, change.passed_b
+    if change.change is None and change.score_a is change.score_b:
+        return "answer changed", "", "not scored"
     if change.change is None:
-        if change.score_a is None and change.score_b is None:
-            return "answer changed", "", "not scored"
-        one = "A" if change.score_b is None else "B"
-        return f"only {one} scored", "warn", scores
-    if before is not None and after is not None and before != after:
-        return ("pass → fail", "fail", scores) if before else ("fail → pass", "pass", scores)
+        return became(change), "warn", scores
+    if change.passed_a is not None and change.passed_b is not None and change.passed_a != change.passed_b:
+        return became(change), "fail" if change.passed_a else "pass", scores
     if not change.change:
         return "answer changed", "", f"{number(change.score_b, 2)} in both"
-    return signed(change.change), "fail" if change.change < 0 else "pass", scores
+    return became(change), "fail" if change.change < 0 else "pass", scores
 
 
-def _side_by_side(change: Change, runs: tuple[Run, Run], sides: Sequence[tuple[Sequence[Score], Marked]]) -> None:
+def _side_by_side(change: CaseChange, runs: tuple[Run, Run], sides: Sequence[tuple[Sequence[Score], Marked]]) -> None:
     found = [scores for scores, _ in sides]
     first = next((score for scores in found for score in scores), None)
     if first is None:
