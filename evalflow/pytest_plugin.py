@@ -28,6 +28,7 @@ import pytest
 from evalflow.api.functions import gates_of, load, run
 from evalflow.api.results import RunResult
 from evalflow.errors import EvalflowError, Problem, UserError
+from evalflow.summary.verdicts import overall
 
 Ended = tuple[RunResult, Sequence[Mapping[str, Any]]]
 """A run, and what its gates say."""
@@ -247,9 +248,10 @@ class GateTest(pytest.Item):
         result, gates = self._evaluated.result()
         rows = [row for row in gates if row["name"] == self.name]
         said = "\n".join(row["message"] for row in rows)
-        if not rows or any(row["passed"] is False for row in rows):
+        passed = overall(row["passed"] for row in rows)
+        if not rows or passed is False:
             raise GateError(f"{said or f'{self.name}: the run has no such gate'}\nreport {result.report.path}")
-        if any(row["passed"] is None for row in rows):
+        if passed is None:
             if self._evaluated.undecided == "skip":
                 pytest.skip(f"undecided: {said}")
             raise GateError(f"undecided: {said}\nreport {result.report.path}")

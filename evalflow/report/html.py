@@ -15,6 +15,7 @@ from evalflow.report.charts import bins_of, charts, matrix_of
 from evalflow.report.ci import write_junit
 from evalflow.report.console import worst_rows
 from evalflow.report.findings import exclusion_findings, noise_findings, panel_findings, preference_findings
+from evalflow.report.gate_sentences import of_gates
 from evalflow.report.markdown import write_markdown
 from evalflow.report.numbers import numbers_table, tag_tables
 from evalflow.report.page import (
@@ -32,7 +33,7 @@ from evalflow.report.page import (
 from evalflow.report.proof import proof_tables
 from evalflow.report.reported import Reported, with_title, with_titles
 from evalflow.report.results_csv import CasesWriter, MiscategorisedWriter, ResultsWriter, json_or_text, rows
-from evalflow.report.sentences import of_gates, of_run
+from evalflow.report.sentences import of_run
 from evalflow.report.wording import PARTS, cut, joined, number, series_name, varying, without_means_of_figures
 
 _NAMES = ("metric", "statistic", "tag", *PARTS)

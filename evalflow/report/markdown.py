@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalflow.paths import replacing
 from evalflow.report.findings import exclusion_findings, preference_findings
+from evalflow.report.gate_sentences import OUTCOMES
 from evalflow.report.page import judge_lines, sample_lines, title
 from evalflow.report.reported import Reported
 from evalflow.report.sentences import label_lines, of_run
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from evalflow.report.comparison import Comparison
     from evalflow.summary.case_changes import CaseChanges
 
-_OUTCOMES = {True: "passed", False: "**failed**", None: "**undecided**"}
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|~#])")
 _FLIPS = 20  # cases that compare.md lists
 _LABELLED = (" judge alone | labels |", "--:|--:|")  # columns of a run with labels
@@ -58,7 +58,9 @@ def _lines(run: Reported) -> Iterator[str]:
         yield ""
         yield "| gate | |"
         yield "|---|---|"
-        yield from (f"| {_text(gate['message'])} | {_OUTCOMES[gate['passed']]} |" for gate in run.gates)
+        for gate in run.gates:
+            said = OUTCOMES[gate["passed"]]
+            yield f"| {_text(gate['message'])} | {said if gate['passed'] else f'**{said}**'} |"
     parts, labelled = varying(rows), any(row["n_labels"] is not None for row in rows)
     yield ""
     yield f"| metric | value | 95 % interval | pass |{_LABELLED[0] * labelled} scored | undefined | error | skipped |"

@@ -63,20 +63,6 @@ def of_run(rows: Sequence[Row], gated: Collection[str] = (), named: Named = str)
     return [of_row(row, own, named, " · ".join(str(row[part]) for part in apart)) for row in heads]
 
 
-def of_gates(gates: Sequence[Row], named: Callable[[Row], str] = lambda gate: str(gate["name"])) -> str:
-    """Which gates failed or are undecided, or that all passed; empty without gates. `named` gives a gate's name."""
-    if not gates:
-        return ""
-    is_one = len(gates) == 1
-    said: list[str] = []
-    for outcome, word in ((False, "failed"), (None, "undecided")):
-        names = [named(gate) for gate in gates if gate["passed"] is outcome]
-        if names:
-            which = "Gate" if is_one else f"{len(names):,} of {len(gates):,} gates"
-            said.append(f"{which} {word}: {', '.join(names)}.")
-    return " ".join(said) or ("The gate passed." if is_one else f"All {len(gates):,} gates passed.")
-
-
 def of_board(board: Mapping[str, Any], named: Named = str) -> str:
     """Which run of a sweep leads by a leaderboard, and how many may be as good; empty if none can be compared."""
     rows: Sequence[Row] = [row for row in board["leaderboard"] if row["verdict"] != "not_comparable"]

@@ -11,7 +11,7 @@ from evalflow.errors import Problem, UserError
 from evalflow.lazy import pl
 from evalflow.records import CASES, passes
 from evalflow.summary.finding import RAW, is_corrected, judge_alone
-from evalflow.summary.verdicts import Condition, Operator, against_limit
+from evalflow.summary.verdicts import Condition, Operator, against_limit, overall
 
 if TYPE_CHECKING:
     from evalflow.summary.compare import ComparisonRow
@@ -127,10 +127,7 @@ class GateResult:
     @property
     def passed(self) -> bool | None:
         """True, False, or None if the data cannot decide."""
-        outcomes = {row.passed for row in self.rows}
-        if False in outcomes:
-            return False
-        return None if None in outcomes or not outcomes else True
+        return overall(row.passed for row in self.rows)
 
 
 def parse_condition(text: str, where: str) -> Condition:

@@ -12,10 +12,11 @@ from evalflow.summary.journal import SLICE
 from evalflow.summary.passing_cases import passing_cases, passing_metrics
 from evalflow.summary.slices import cluster_numbers, clusters_in, find_units, own_cells, repeats_of
 from evalflow.summary.summarise import Summary
+from evalflow.summary.verdicts import STOPPED_BY_LOOKS
 
 _MEAN = ("value", "ci_low", "ci_high", "ci_method")
 _PASS_RATE = ("pass_rate", "pass_rate_low", "pass_rate_high")
-_STOPPED = "none: stopped by looks"
+_STOPPED = f"none: {STOPPED_BY_LOOKS}"
 
 
 def with_stop(

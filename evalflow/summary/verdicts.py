@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,6 +19,8 @@ Verdict = Literal["better", "worse", "higher", "lower", "cannot_tell"]
 """Of B compared with A: higher or lower instead of better or worse if not only the answers may differ."""
 Operator = Literal[">=", "<=", ">", "<", "=="]
 LEVEL = 0.05
+STOPPED_BY_LOOKS = "stopped by looks"
+"""Why a run that its looks stopped has no intervals, of differences or after people's labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,12 @@ def against_limit(condition: Condition, low: float, high: float) -> bool | None:
     """
     outcomes = {condition.holds(low), condition.holds(high)}
     return outcomes.pop() if len(outcomes) == 1 else None
+
+
+def overall(outcomes: Iterable[bool | None]) -> bool | None:
+    """One outcome of several: False if one is, else None, which is undecided, if one is or there are none."""
+    known = set(outcomes)
+    return False if False in known else None if None in known or not known else True
 
 
 def of_difference(

@@ -200,7 +200,7 @@ def test_a_gate_is_undecided_while_errors_could_turn_it(program: Program) -> Non
         done = program(*words(program), *live(endpoint.url), ANYTIME, STOP, "max_error_rate=0.5")
         assert done.returncode == 3, done.stdout + done.stderr
         said = " ".join(done.stdout.split())
-        assert "111 cases in error could turn it: ask again with resume RUN --retry-errors" in said
+        assert "111 cases in error could turn it; ask them again: python -m evalflow resume outputs/" in said
         failing[0] = False
         assert program("resume", "--retry-errors").returncode == 0
     assert program.manifest["scores"] == {"scored": 1000, "undefined": 0, "error": 0, "skipped": 0}
@@ -262,3 +262,18 @@ def test_the_summary_of_a_stopped_run_has_the_numbers_of_its_looks(program: Prog
     assert again["rows"] == summary["rows"]
     compared = program("compare", str(program.latest), str(program.latest))
     assert "better" not in compared.stdout.replace("lower is better", "")
+
+
+def test_a_stopped_baseline_shows_no_more_than_its_comparison(program: Program) -> None:
+    given = words(program, 200, answer="yes")
+    assert program(*given, "gate={exact_match: {pass_rate: '>= 0.8', looks: anytime}}", STOP).returncode == 0
+    before = program.latest.resolve()
+    assert program.manifest["stopped"] == "decided"
+    done = program(*given, f"baseline={before}", "gate={exact_match: {mean: {not_worse_by: 0.02}}}")
+    assert done.returncode == 3, done.stderr
+    (row,) = facts_of_run(RunFolder(program.latest))["gates"]
+    assert (row["value"], row["ci_low"], row["passed"]) == (0, None, None)
+    assert "no interval, stopped by looks; it decides nothing: run all cases, without a stop" in row["message"]
+    compared = program("compare", str(before), str(program.latest.resolve()), "--json")
+    (found,) = json.loads(compared.stdout)["rows"]
+    assert (found["difference"], found["ci_low"], found["verdict"]) == (0, None, "cannot_tell")

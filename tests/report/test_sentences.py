@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evalflow.report.sentences import label_lines, of_board, of_gates, of_run
+from evalflow.report.sentences import label_lines, of_board, of_run
 
 Row = dict[str, Any]
 
@@ -84,14 +84,3 @@ def test_a_leaderboard_says_who_leads_only_if_somebody_is_worse() -> None:
     beaten = board(("a", 0.9, "cannot_tell"), ("b", 0.8, "better"))
     assert of_board(beaten).startswith("No run is clearly the best by tone on d: ")
     assert of_board(board(("a", 0.9, "not_comparable"), ("b", 0.8, "not_comparable"))) == ""
-
-
-def test_gates_in_words() -> None:
-    def gate(name: str, passed: bool | None) -> dict[str, Any]:
-        return {"name": name, "passed": passed}
-
-    assert of_gates([]) == ""
-    assert of_gates([gate("a", True)]) == "The gate passed."
-    assert of_gates([gate("a", True), gate("b", True)]) == "All 2 gates passed."
-    several = [gate("a", False), gate("b", None), gate("c", True)]
-    assert of_gates(several) == "1 of 3 gates failed: a. 1 of 3 gates undecided: b."

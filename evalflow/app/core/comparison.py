@@ -42,6 +42,7 @@ from evalflow.summary.compare import (
 from evalflow.summary.families import UNORDERED, Orders, adjusted, orders_used
 from evalflow.summary.gates import Gate
 from evalflow.summary.judge_change import JudgeAgreementChange, judge_changes
+from evalflow.summary.verdicts import STOPPED_BY_LOOKS
 
 log = logging.getLogger("evalflow")
 NO_LABELS = ComparedLabels()
@@ -237,8 +238,13 @@ def _adjusted_note(one: AdjustedMean, *, several: bool) -> str:
 
 def _of_stopped(runs: Mapping[str, SavedRun]) -> list[str]:
     names = ", ".join(name for name, run in runs.items() if run.manifest.stopped)
-    why = "stopped by looks, which differences do not allow for: their intervals are left out, and nothing can be told"
-    return [f"{names}: {why}"] if names else []
+    why = "which differences do not allow for: their intervals are left out, and nothing can be told"
+    return [f"{names}: {STOPPED_BY_LOOKS}, {why}"] if names else []
+
+
+def _of_ended_early(run: SavedRun, name: str) -> list[str]:
+    status = run.manifest.status
+    return [] if status == "done" else [f"{name} ended early ({status}); what it finished is compared"]
 
 
 def _notes_of_rows(rows: Sequence[ComparisonRow], *, several: bool) -> Iterator[str]:
@@ -286,7 +292,7 @@ def _of_whole_runs(rows: list[ComparisonRow], *runs: SavedRun) -> list[Compariso
     """The rows; without intervals and tests if looks stopped a run, as both hold for runs of a fixed size only."""
     if not any(run.manifest.stopped for run in runs):
         return rows
-    return [replace(row, found=untold(row.found, "stopped by looks"), judged=None) for row in rows]
+    return [replace(row, found=untold(row.found, STOPPED_BY_LOOKS), judged=None) for row in rows]
 
 
 def notes_of(a: SavedRun, b: SavedRun, pairing: Pairing, names: tuple[str, str]) -> Iterator[str]:
@@ -305,8 +311,7 @@ def notes_of(a: SavedRun, b: SavedRun, pairing: Pairing, names: tuple[str, str])
     for run, name in zip((a, b), names, strict=True):
         yield from (f"{name}: {note}; the comparison counts them" for note in notes_on_exclusions(run.folder))
         yield from (f"{name}: {line}" for line in answer_lines(run.manifest, shown(run.folder.path)))
-        if run.manifest.status != "done":
-            yield f"{name} ended early ({run.manifest.status}); what it finished is compared"
+        yield from _of_ended_early(run, name)
 
 
 def questions_of(runs: dict[str, SavedRun], listed: Sequence[CaseChanges]) -> Iterator[tuple[tuple[str, str], str]]:
@@ -402,20 +407,22 @@ def baseline_summary(run: RunConfig) -> pl.DataFrame:
 
 def differences(
     gates: Sequence[Gate],
-    run: RunConfig,
+    run: SavedRun,
+    config: RunConfig,
     scores: pl.LazyFrame,
     metrics: Mapping[str, Measured],
-    labelled: SavedRun | None = None,
-) -> list[ComparisonRow]:
-    """The differences of this run from its baseline: overall and by tag, and by class if a gate needs it.
+    *,
+    labelled: bool = False,
+) -> tuple[list[ComparisonRow], list[str]]:
+    """The differences of a run from its baseline: overall and by tag, and by class if a gate needs it; and a note.
 
-    They are corrected by people's labels of the baseline's answers and of those of `labelled`, which is this run.
+    If people `labelled` this run, their labels of it and of the baseline correct the differences. As in `compare`,
+    they have no interval if looks stopped one of the runs, and a note says that the baseline ended early.
     """
-    baseline = open_baseline(run)
+    baseline, this = open_baseline(config), replace(run, name="this run")
     people: tuple[pl.DataFrame | None, pl.DataFrame | None] = (None, None)
     unusable: Mapping[tuple[str, str], str] = {}
     if labelled:
-        this = replace(labelled, name="this run")
         labels = labels_to_compare([baseline, this], None)
         for note in labels.notes:
             log.warning("%s", note)
@@ -427,4 +434,5 @@ def differences(
     pairing = pair_scores(baseline.scores(), scores, labels=people, lower=lower_is_better(traits))
     by_class = any(gate.baseline and "[" in gate.statistic for gate in gates)
     how = {"by_tag": True, "by_class": by_class}
-    return compare_cases(pairing, ("baseline", "this run"), traits, **how, seed=run.seed, unusable=unusable)
+    rows = compare_cases(pairing, ("baseline", "this run"), traits, **how, seed=config.seed, unusable=unusable)
+    return _of_whole_runs(rows, baseline, this), _of_ended_early(baseline, "the baseline")

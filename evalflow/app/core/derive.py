@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +13,15 @@ from evalflow.app.core.saved import SavedRun, read_exclusions
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import UserError
 from evalflow.lazy import pl
-from evalflow.records import CASES, CUT_OFF, FILTERED, Case, passes
+from evalflow.records import CUT_OFF, FILTERED, Case, passes
 from evalflow.records.manifest import AnswerFault, Manifest
-from evalflow.report.findings import excluded_by, excluded_words
-from evalflow.report.wording import caveat, counted, method
+from evalflow.report.gate_sentences import AboutGates, of_gate, without_value
 from evalflow.summary.exclusions import with_exclusions
 from evalflow.summary.finding import with_labels
-from evalflow.summary.gates import BOUNDS, COLUMNS, SHARES, Gate, GateResult, GateRow, evaluate_gates
+from evalflow.summary.gates import GateResult, evaluate_gates
 from evalflow.summary.scan import InputOrder, scan_journal
 from evalflow.summary.summarise import Summary, score_table, summarise, write_scores, write_summary
+from evalflow.summary.verdicts import STOPPED_BY_LOOKS, overall
 
 if TYPE_CHECKING:
     from evalflow.engine.gate_looks import GateLooks
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 Cases = Callable[[], Iterable[Case]]  # reads the cases of a run in any order; called only if gates have looks
 _NAMED = 5  # cases that are named with a fault of their answers
-OUTCOMES = {True: "passes", False: "fails", None: "is undecided"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,7 @@ def decide(
         looked = {} if looks is None else looks.results(stopped=run.manifest.stopped == "decided")
         bounded = [name for name, metric in rules.metrics.items() if metric.bounded]
         derived = replace(derived, summary=with_stop(derived.summary, derived.scores, bounded, looked))
-    refused = "stopped by looks" if run.manifest.stopped else ""
+    refused = STOPPED_BY_LOOKS if run.manifest.stopped else ""
     if derived.calibration is not None:
         derived = replace(derived, summary=with_labels(derived.summary, derived.calibration.rows, refused))
     write_summary(derived.summary, run.folder.path)
@@ -137,9 +136,7 @@ def _exit_code(results: Iterable[GateResult], scores: Mapping[str, int], max_err
     if total and not passes(scores["error"] / total, max_error_rate, higher_is_better=False):
         return 3
     outcomes = [result.passed for result in results]
-    if False in outcomes:
-        return 1
-    return 3 if None in outcomes else 0
+    return 0 if not outcomes else {True: 0, False: 1, None: 3}[overall(outcomes)]
 
 
 def _errors(scores: pl.LazyFrame) -> tuple[tuple[str, ...], str | None]:
@@ -180,7 +177,7 @@ def evaluate_run_gates(
     rates, and the labels of both runs the differences from a baseline. Returns the outcomes, and a row for each gate,
     dataset, target and judge.
     """
-    config, why = rules.settings.run, ""
+    config, why, notes = rules.settings.run, "", list[str]()
     compared: dict[str, Any] = {}
     if labelled:
         compared["calibration"] = json.loads(run.folder.calibration.read_bytes())["rows"]
@@ -188,37 +185,28 @@ def evaluate_run_gates(
         from evalflow.app.core.comparison import baseline_summary, differences
 
         try:
-            rows = differences(rules.gates, config, scores, rules.metrics, run if labelled else None)
+            rows, notes = differences(rules.gates, run, config, scores, rules.metrics, labelled=labelled)
             compared |= {"differences": rows, "baseline": baseline_summary(config)}
         except UserError as error:
             why = error.problems[0].what
     if (looks := looks or looks_again(rules, scores, cases)) is not None:
         compared["looked"] = looks.results(stopped=run.manifest.stopped == "decided")
     results = evaluate_gates(rules.gates, summary.frame, **compared)
-    excluded = [detail for detail in summary.details if "excluded" in detail]
-    return results, [row for result in results for row in _gate_rows(result, why, excluded)]
+    beside = AboutGates([detail for detail in summary.details if "excluded" in detail], notes, run.folder.path)
+    return results, [row for result in results for row in _gate_rows(result, why, beside)]
 
 
-def _gate_rows(result: GateResult, why: str, excluded: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+def _gate_rows(result: GateResult, why: str, beside: AboutGates) -> Iterator[dict[str, Any]]:
     gate = result.gate
     about = {"metric": gate.about, "statistic": gate.statistic, "condition": str(gate.condition)}
     about |= {"limit": gate.condition.limit, "name": str(gate), "looks": gate.looks}
     if not result.rows:
-        note = _missing(gate, why)
         nothing = dict.fromkeys(
             ("value", "ci_low", "ci_high", "dataset", "passed", "cases_needed", "n_labels", "judged", "method")
         )
-        texts = {"of": "", "note": note, "message": f"{gate}: {note}"}
-        yield {**about, **nothing, "basis": "", "of_metric": gate.metric, **texts}
+        yield {**about, **nothing, "of_metric": gate.metric, **without_value(gate, why).document()}
     for row in result.rows:
-        # A gate on a tag is about several metrics.
-        names = (row.metric if gate.metric is None else "", row.dataset, row.target, row.judge)
-        of = " · ".join(name for name in names if name)
-        rough = caveat(row.method) if row.low is not None and row.judged is None else ""
-        looked = f"{row.looked}, by {method(row.method)}" if row.looked and row.method else row.looked
-        parts = (looked, _labelled(row), _basis(row), _excluded(gate, row, excluded), rough)
-        basis = "; ".join(part for part in parts if part)
-        note, value, judged = _undecided(gate, row), _value(row), row.judged
+        judged = row.judged
         yield {
             **about,
             "value": row.value,
@@ -231,88 +219,6 @@ def _gate_rows(result: GateResult, why: str, excluded: Sequence[Mapping[str, Any
             "n_labels": row.labelled,
             "judged": judged
             and {"value": judged.value, "ci_low": judged.low, "ci_high": judged.high, "passed": judged.passed},
-            "basis": basis,
             "of_metric": row.metric,
-            "of": of,
-            "note": note,
-            "message": "; ".join(text for text in (f"{gate}: {value} ({of})", basis, note) if text),
+            **of_gate(gate, row, beside).document(),
         }
-
-
-def _value(row: GateRow) -> str:
-    interval = "" if row.value is None or row.low is None else f" [{row.low:.4g}, {row.high:.4g}]"
-    return "no value" if row.value is None else f"{row.value:.4g}{interval}"
-
-
-def _labelled(row: GateRow) -> str:
-    if row.labelled is None:
-        return ""
-    from evalflow.stats.prediction import MIN_LABELS
-    from evalflow.summary.agreement import NOT_AT_RANDOM
-    from evalflow.summary.compare import NOT_OF_FIGURES
-
-    who, named = "judge" if row.judge else "metric", "answer" if row.compared is None else "case"
-    labels = f"people's labels of {counted(row.labelled, named)}{'' if row.compared is None else ' in each run'}"
-    if row.judged is None:
-        is_settled = row.uncorrected.startswith((NOT_AT_RANDOM, NOT_OF_FIGURES))
-        few = f"; {MIN_LABELS} would do to correct it" if row.labelled < MIN_LABELS and not is_settled else ""
-        why = f" ({row.uncorrected})" if row.uncorrected and not few else ""
-        return f"the {who} alone decides, in spite of {labels}{why}{few}"
-    return f"corrected by {labels}; by the {who} alone it {OUTCOMES[row.judged.passed]}: {_value(row.judged)}"
-
-
-def _missing(gate: Gate, why: str) -> str:
-    if gate.baseline and why:
-        return why
-    where = " in common with the baseline" if gate.baseline else ""
-    of_class = " of this class or label" if "[" in gate.statistic else ""
-    tagged = f" with the tag {gate.tag!r}" if gate.tag else ""
-    return f"no scored case{of_class}{tagged}{where}"
-
-
-def _basis(row: GateRow) -> str:
-    """The number of scores that the value is based on, and of all; empty if no score is omitted."""
-    if not row.n:
-        return ""
-    states = {"undefined": row.n_undefined, "skipped": row.n_skipped}
-    states["in error"] = row.n - row.n_scored - row.n_undefined - row.n_skipped
-    left = ", ".join(f"{count:,} {state}" for state, count in states.items() if count)
-    counted_are = "cases" if row.metric == CASES else "scores"
-    scores = f"{row.n_scored:,} of {row.n:,} {counted_are}" + (f" ({left})" if left else "")
-    if row.compared is None:
-        return f"rests on {scores}"
-    return f"rests on {counted(row.compared, 'case')} of both runs; this run has {scores}"
-
-
-def _excluded(gate: Gate, row: GateRow, details: Sequence[Mapping[str, Any]]) -> str:
-    """The excluded results that a gate's value counts, and the value without them."""
-    statistic = "mean" if gate.statistic in COLUMNS else gate.statistic
-    key = {"dataset": row.dataset, "metric": row.metric, "judge": row.judge, "tag": gate.tag, "statistic": statistic}
-    own = [one for one in details if all(one[name] == value for name, value in key.items())]
-    parts = [one["excluded"] for one in own if row.compared is not None or one["target"] == row.target]
-    if row.compared is None and row.judged is None and gate.statistic in (*BOUNDS, *SHARES, *BOUNDS["mean"], statistic):
-        return "; ".join(excluded_words(one, passing=gate.statistic in SHARES) for one in parts)
-    return "; ".join(f"{excluded_by(one)}, and counted here" for one in parts)
-
-
-def _undecided(gate: Gate, row: GateRow) -> str:
-    if row.undefined_in:
-        most = f"max_undefined_rate: {gate.max_undefined_rate:g}"
-        return f"more scores of {row.undefined_in} are undefined than {most} allows, and so it decides nothing"
-    if row.passed is not None or row.value is None:
-        return ""
-    if row.in_error:
-        errors = f"{counted(row.in_error)} in error could turn it"
-        return f"{errors}: ask again with resume RUN --retry-errors, or ask more cases"
-    if row.looked:
-        return "more cases may decide it"
-    more = "cases" if row.judged is None else "labels"
-    if row.low is None:
-        return f"it has no interval, and so decides nothing: more {more}, or point: true"
-    if row.judged is not None and row.compared is None:
-        if row.cases_needed is None:
-            return "labels of all these answers would not decide, if it stayed as it is: more answers, and labels"
-        return f"about {row.cases_needed:,} labels of these answers would decide, if it stayed as it is"
-    if row.cases_needed is None:
-        return "it lies on the limit, which no number of cases decides"
-    return f"about {row.cases_needed:,} cases would decide, if it stayed as it is"

@@ -19,7 +19,7 @@ from evalflow.app.core.calibration import (
     saved_calibration,
 )
 from evalflow.app.core.certificates import with_certificates
-from evalflow.app.core.derive import OUTCOMES, Derived, decide, derive, evaluate_run_gates, report
+from evalflow.app.core.derive import Derived, decide, derive, evaluate_run_gates, report
 from evalflow.app.core.labels import RunLabels
 from evalflow.app.core.saved import SavedRun, open_run, open_scored, write_exclusions
 from evalflow.app.core.selection import taken_cases
@@ -30,6 +30,7 @@ from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.lazy import pl
 from evalflow.records.manifest import Manifest
 from evalflow.report.calibration import Calibration, write_calibration
+from evalflow.report.gate_sentences import of_outcome
 from evalflow.report.page import judge_lines, sample_lines
 from evalflow.summary.exclusions import ExcludedResult
 from evalflow.summary.gates import Looks
@@ -91,7 +92,7 @@ def _gates_changed(run: SavedRun, derived: Derived) -> Iterator[str]:
     """The gates that people's labels decide otherwise than the judge alone, and the exit code if it changed."""
     changed = [gate for gate in derived.gates if gate["judged"] and gate["judged"]["passed"] != gate["passed"]]
     for gate in changed:
-        yield f"gate {OUTCOMES[gate['passed']]}: {gate['message']}"
+        yield of_outcome(gate)
     before = run.manifest.exit_code
     if before is not None and derived.exit_code != before:
         yield f"exit code of the run: {before} → {derived.exit_code}"

@@ -15,8 +15,8 @@ from evalflow.report.wording import counted, joined, number
 from evalflow.web.pages.runs import when
 from evalflow.web.ui import forms
 from evalflow.web.ui.frame import frame, guarded_page
+from evalflow.web.ui.headline import outcome_badge
 from evalflow.web.ui.parts import (
-    Tone,
     across,
     address,
     badge,
@@ -158,11 +158,6 @@ def _picture(found: History, chosen: TrackedMetric, statistic: str) -> None:
 
 
 _HEADS = ("Run", "Value", "95 % interval", "Scored", "Threshold", "Gate", "Since the run before")
-_OUTCOMES: dict[bool | None, tuple[str, Tone]] = {
-    True: ("held", "pass"),
-    False: ("failed", "fail"),
-    None: ("undecided", "warn"),
-}
 
 
 def _table(points: Sequence[HistoryPoint]) -> None:
@@ -179,7 +174,7 @@ def _row(point: HistoryPoint) -> None:
         cell("Threshold", "–" if point.threshold is None else number(point.threshold, 2))
         with cell("Gate", classes=""), ui.element("div").classes("gates"):
             for gate in point.gates:
-                outcome, tone = _OUTCOMES[gate.passed]
+                outcome, tone = outcome_badge(gate.passed)
                 badge(f"{gate.condition} {outcome}", tone)
             if not point.gates:
                 text("–", "span", "muted")

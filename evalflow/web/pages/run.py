@@ -29,10 +29,9 @@ from evalflow.web.pages.run_metrics import MetricCard, TagTable, overview
 from evalflow.web.pages.runs import ACTIVE, duration, name_of, seconds_in_words, state_of, when
 from evalflow.web.ui.budget import run_budget
 from evalflow.web.ui.frame import frame, guarded_page
-from evalflow.web.ui.headline import basis, gate_name, gates_in_words, heading
+from evalflow.web.ui.headline import basis, gate_name, gates_in_words, heading, outcome_badge
 from evalflow.web.ui.parts import (
     ProgressBar,
-    Tone,
     address,
     badge,
     copyable,
@@ -377,18 +376,11 @@ class Results:
         await self.table.bar.set(**values)
 
 
-_OUTCOMES: dict[bool | None, tuple[str, Tone]] = {
-    True: ("passed", "pass"),
-    False: ("failed", "fail"),
-    None: ("undecided", "warn"),
-}
-
-
 def _gates(bot: str, gates: Sequence[Mapping[str, Any]]) -> None:
     with section("Gates", "The conditions that this run had to meet."), ui.element("ul").classes("gate-list card"):
         for gate in gates:
             with ui.element("li"):
-                badge(*_OUTCOMES[gate["passed"]])
+                badge(*outcome_badge(gate["passed"]))
                 text(gate_name(gate, bot), "span")
                 if gate["value"] is not None:
                     ends = "" if gate["ci_low"] is None else f" ({interval(gate['ci_low'], gate['ci_high'])})"

@@ -24,8 +24,10 @@ from evalflow.report.wording import (
     varying,
     without_means_of_figures,
 )
+from evalflow.summary.verdicts import overall
 from evalflow.web.pages.run_threshold import ThresholdBar, bars
 from evalflow.web.pages.runs import history_path
+from evalflow.web.ui.headline import outcome_badge
 from evalflow.web.ui.parts import (
     Tone,
     across,
@@ -116,9 +118,8 @@ def _gate_badges(row: Mapping[str, Any], gates: Sequence[Mapping[str, Any]]) -> 
     own = [gate["passed"] for gate in gates if gate.get("metric") == row["metric"] and _is_of(gate, row)]
     if not own:
         return []
-    if False in own:
-        return [("gate failed", "fail")]
-    return [("gate undecided", "warn")] if None in own else [("gate passed", "pass")]
+    said, tone = outcome_badge(overall(own))
+    return [(f"gate {said}", tone)]
 
 
 def _is_of(gate: Mapping[str, Any], row: Mapping[str, Any]) -> bool:

@@ -10,10 +10,13 @@ from nicegui import ui
 
 from evalflow.app.studio.bot_home import Headline
 from evalflow.records import CASES
-from evalflow.report.sentences import RunSentence, of_gates, of_row
+from evalflow.report.gate_sentences import OUTCOMES, of_gates
+from evalflow.report.sentences import RunSentence, of_row
 from evalflow.report.wording import counted, joined, without_means_of_figures
-from evalflow.web.ui.parts import text
+from evalflow.web.ui.parts import Tone, text
 from evalflow.web.ui.visitor import title_of
+
+_TONES: Mapping[bool | None, Tone] = {True: "pass", False: "fail", None: "warn"}
 
 
 def said_of(headline: Headline) -> RunSentence:
@@ -60,6 +63,11 @@ def gate_name(gate: Mapping[str, Any], bot: str) -> str:
     name, metric = str(gate["name"]), str(gate.get("of_metric") or "")
     is_of_it = bool(metric) and name.startswith((f"{metric} ", f"{metric}@"))
     return f"{title_of('metric', metric, bot)}{name.removeprefix(metric)}" if is_of_it else name
+
+
+def outcome_badge(passed: bool | None) -> tuple[str, Tone]:
+    """A gate's outcome and its tone."""
+    return OUTCOMES[passed], _TONES[passed]
 
 
 def gates_in_words(gates: Sequence[Mapping[str, Any]], bot: str) -> str:

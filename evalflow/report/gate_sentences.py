@@ -1,0 +1,188 @@
+"""What gates say: their outcomes in words, the sentence of each, and what heads all gates of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from evalflow.errors import command
+from evalflow.paths import shown
+from evalflow.records import CASES
+from evalflow.report.findings import excluded_by, excluded_words
+from evalflow.report.wording import caveat, counted, method
+from evalflow.summary.gates import BOUNDS, COLUMNS, SHARES, Gate, GateRow
+from evalflow.summary.verdicts import STOPPED_BY_LOOKS
+
+OUTCOMES: Mapping[bool | None, str] = {True: "passed", False: "failed", None: "undecided"}
+"""The outcome of a gate; all places show these words."""
+_VERBS: Mapping[bool | None, str] = {True: "passes", False: "fails", None: "is undecided"}
+
+
+@dataclass(frozen=True, slots=True)
+class AboutGates:
+    """What the gates of a run rest on besides its numbers.
+
+    Attributes:
+        excluded: Details of the summary with the results that people took out.
+        of_baseline: What to know of the baseline, such as that it ended early.
+        run: The run's folder.
+    """
+
+    excluded: Sequence[Mapping[str, Any]]
+    of_baseline: Sequence[str]
+    run: Path
+
+
+@dataclass(frozen=True, slots=True)
+class GateSentence:
+    """What a gate says of one dataset, target and judge.
+
+    Attributes:
+        basis: What its value rests on: scores, labels, looks, excluded results, a rough interval; may be empty.
+        of: Its dataset, target and judge; of a gate on a tag the metric too.
+        note: Why it is undecided, and what would decide it; may be empty.
+        message: All of it, with the value and its interval.
+    """
+
+    basis: str
+    of: str
+    note: str
+    message: str
+
+    def document(self) -> dict[str, str]:
+        return asdict(self)
+
+
+def of_gate(gate: Gate, row: GateRow, about: AboutGates) -> GateSentence:
+    """What a gate says by one row."""
+    # A gate on a tag is about several metrics.
+    names = (row.metric if gate.metric is None else "", row.dataset, row.target, row.judge)
+    of = " · ".join(name for name in names if name)
+    has_ends = row.low is not None or row.method == f"none: {STOPPED_BY_LOOKS}"
+    rough = caveat(row.method) if has_ends and row.judged is None else ""
+    looked = f"{row.looked}, by {method(row.method)}" if row.looked and row.method else row.looked
+    early = about.of_baseline if gate.baseline else ()
+    basis = _together(looked, _labelled(row), _basis(row), *early, _excluded(gate, row, about.excluded), rough)
+    note = _undecided(gate, row, about.run)
+    return GateSentence(basis, of, note, _together(f"{gate}: {_value(row)} ({of})", basis, note))
+
+
+def without_value(gate: Gate, why: str) -> GateSentence:
+    """What a gate without a row says; `why` is what keeps it from the baseline."""
+    note = _missing(gate, why)
+    return GateSentence("", "", note, f"{gate}: {note}")
+
+
+def of_gates(
+    gates: Sequence[Mapping[str, Any]], named: Callable[[Mapping[str, Any]], str] = lambda gate: str(gate["name"])
+) -> str:
+    """Which gates failed or are undecided, or that all passed; empty without gates. `named` gives a gate's name."""
+    if not gates:
+        return ""
+    is_one = len(gates) == 1
+    said: list[str] = []
+    for outcome in (False, None):
+        names = [named(gate) for gate in gates if gate["passed"] is outcome]
+        if names:
+            which = "Gate" if is_one else f"{len(names):,} of {len(gates):,} gates"
+            said.append(f"{which} {OUTCOMES[outcome]}: {', '.join(names)}.")
+    return " ".join(said) or ("The gate passed." if is_one else f"All {len(gates):,} gates passed.")
+
+
+def of_outcome(gate: Mapping[str, Any]) -> str:
+    """A gate's outcome before its message, such as `gate fails: ...`."""
+    return f"gate {_VERBS[gate['passed']]}: {gate['message']}"
+
+
+def _together(*parts: str) -> str:
+    return "; ".join(part for part in parts if part)
+
+
+def _value(row: GateRow) -> str:
+    interval = "" if row.value is None or row.low is None else f" [{row.low:.4g}, {row.high:.4g}]"
+    return "no value" if row.value is None else f"{row.value:.4g}{interval}"
+
+
+def _labelled(row: GateRow) -> str:
+    if row.labelled is None:
+        return ""
+    from evalflow.stats.prediction import MIN_LABELS
+    from evalflow.summary.agreement import NOT_AT_RANDOM
+    from evalflow.summary.compare import NOT_OF_FIGURES
+
+    who, named = "judge" if row.judge else "metric", "answer" if row.compared is None else "case"
+    labels = f"people's labels of {counted(row.labelled, named)}{'' if row.compared is None else ' in each run'}"
+    if row.judged is None:
+        is_settled = row.uncorrected.startswith((NOT_AT_RANDOM, NOT_OF_FIGURES))
+        few = f"; {MIN_LABELS} would do to correct it" if row.labelled < MIN_LABELS and not is_settled else ""
+        why = f" ({row.uncorrected})" if row.uncorrected and not few else ""
+        return f"the {who} alone decides, in spite of {labels}{why}{few}"
+    return f"corrected by {labels}; by the {who} alone it {_VERBS[row.judged.passed]}: {_value(row.judged)}"
+
+
+def _missing(gate: Gate, why: str) -> str:
+    if gate.baseline and why:
+        return why
+    where = " in common with the baseline" if gate.baseline else ""
+    of_class = " of this class or label" if "[" in gate.statistic else ""
+    tagged = f" with the tag {gate.tag!r}" if gate.tag else ""
+    return f"no scored case{of_class}{tagged}{where}"
+
+
+def _basis(row: GateRow) -> str:
+    """The number of scores that the value is based on, and of all; empty if no score is omitted."""
+    if not row.n:
+        return ""
+    left = ", ".join(f"{count:,} {state}" for state, count in _states(row).items() if count)
+    counted_are = "cases" if row.metric == CASES else "scores"
+    scores = f"{row.n_scored:,} of {row.n:,} {counted_are}" + (f" ({left})" if left else "")
+    if row.compared is None:
+        return f"rests on {scores}"
+    return f"rests on {counted(row.compared, 'case')} of both runs; this run has {scores}"
+
+
+def _states(row: GateRow) -> Mapping[str, int]:
+    """The numbers of scores without a value."""
+    states = {"undefined": row.n_undefined, "skipped": row.n_skipped}
+    return {**states, "in error": row.n - row.n_scored - sum(states.values())}
+
+
+def _excluded(gate: Gate, row: GateRow, details: Sequence[Mapping[str, Any]]) -> str:
+    """The excluded results that a gate's value counts, and the value without them."""
+    statistic = "mean" if gate.statistic in COLUMNS else gate.statistic
+    key = {"dataset": row.dataset, "metric": row.metric, "judge": row.judge, "tag": gate.tag, "statistic": statistic}
+    own = [one for one in details if all(one[name] == value for name, value in key.items())]
+    parts = [one["excluded"] for one in own if row.compared is not None or one["target"] == row.target]
+    if row.compared is None and row.judged is None and gate.statistic in (*BOUNDS, *SHARES, *BOUNDS["mean"], statistic):
+        return "; ".join(excluded_words(one, passing=gate.statistic in SHARES) for one in parts)
+    return "; ".join(f"{excluded_by(one)}, and counted here" for one in parts)
+
+
+def _undecided(gate: Gate, row: GateRow, run: Path) -> str:
+    if row.undefined_in:
+        most = f"max_undefined_rate: {gate.max_undefined_rate:g}"
+        return f"more scores of {row.undefined_in} are undefined than {most} allows, and so it decides nothing"
+    if row.passed is not None:
+        return ""
+    again = f"ask them again: {command('resume', shown(run), '--retry-errors')}"
+    if row.value is None:
+        errors = _states(row)["in error"]
+        return f"nothing is scored, and so it decides nothing{f'; {again}' if errors else ''}"
+    if row.in_error:
+        return f"{counted(row.in_error)} in error could turn it; {again}"
+    if row.looked:
+        return "more cases may decide it"
+    more = "cases" if row.judged is None else "labels"
+    if row.method == f"none: {STOPPED_BY_LOOKS}":
+        return "it decides nothing: run all cases, without a stop"
+    if row.low is None:
+        return f"it has no interval, and so decides nothing: more {more}, or point: true"
+    if row.judged is not None and row.compared is None:
+        if row.cases_needed is None:
+            return "labels of all these answers would not decide, if it stayed as it is: more answers, and labels"
+        return f"about {row.cases_needed:,} labels of these answers would decide, if it stayed as it is"
+    if row.cases_needed is None:
+        return "it lies on the limit, which no number of cases decides"
+    return f"about {row.cases_needed:,} cases would decide, if it stayed as it is"

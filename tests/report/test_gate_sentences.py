@@ -1,0 +1,116 @@
+"""What gates say, of every kind, with and without labels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalflow.report.gate_sentences import AboutGates, of_gate, of_gates, without_value
+from evalflow.summary.gates import Gate, GateRow
+from evalflow.summary.verdicts import Condition
+
+ABOUT = AboutGates([], (), Path("outputs/x"))
+AT_LEAST = Condition(">=", 0.8)
+ROW = GateRow("desk", "bot", "tone", "j", 0.75, 0.7, 0.79, False, n=100, n_scored=100)
+OPEN = replace(ROW, high=0.82, passed=None, cases_needed=300)
+
+
+def said(gate: Gate, row: GateRow, about: AboutGates = ABOUT) -> str:
+    return of_gate(gate, row, about).message
+
+
+@pytest.mark.parametrize(
+    ("metric", "statistic", "tag", "name"),
+    [
+        ("tone", "mean", None, "tone mean >= 0.8"), ("tone", "pass_rate", "fees", "tone@fees pass_rate >= 0.8"),
+        ("cases", "pass_rate", None, "cases pass_rate >= 0.8"), ("tone", "median", None, "tone median >= 0.8"),
+        ("tone", "latency_p95", None, "tone latency_p95 >= 0.8"), (None, "mean", "fees", "tag:fees mean >= 0.8"),
+        ("tone", "recall[yes]", None, "tone recall[yes] >= 0.8"),
+    ],
+)  # fmt: skip
+def test_a_gate_of_any_kind(metric: str | None, statistic: str, tag: str | None, name: str) -> None:
+    row = replace(ROW, metric=metric or "tone")
+    of = "desk · bot · j" if metric else "tone · desk · bot · j"
+    cases = "cases" if metric == "cases" else "scores"
+    expected = f"{name}: 0.75 [0.7, 0.79] ({of}); rests on 100 of 100 {cases}"
+    assert said(Gate(metric, statistic, AT_LEAST, tag), row) == expected
+    more = "about 300 cases would decide, if it stayed as it is"
+    assert said(Gate(metric, statistic, AT_LEAST, tag), replace(row, passed=None, cases_needed=300)).endswith(more)
+
+
+GATE = Gate("tone", "mean", AT_LEAST)
+JUDGED = replace(ROW, value=0.9, low=0.85, high=0.95, passed=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        (
+            {"judged": JUDGED},
+            "corrected by people's labels of 40 answers; by the judge alone it passes: 0.9 [0.85, 0.95",
+        ),
+        (
+            {"judged": JUDGED, "compared": 90},
+            "corrected by people's labels of 40 cases in each run; by the judge alone",
+        ),
+        ({"judged": JUDGED, "judge": None}, "by the metric alone it passes: 0.9"),
+        (
+            {"uncorrected": "the labelled answers can hardly have been drawn at random"},
+            "the judge alone decides, in spite of people's labels of 40 answers (the labelled answers can hardly",
+        ),
+        ({"labelled": 5, "uncorrected": "fewer than 15"}, "people's labels of 5 answers; 15 would do to correct it"),
+    ],
+)
+def test_labels(changes: dict[str, Any], expected: str) -> None:
+    assert expected in said(GATE, replace(ROW, **{"labelled": 40, **changes}))
+
+
+AGAIN = "ask them again: python -m evalflow resume outputs/x --retry-errors"
+
+
+@pytest.mark.parametrize(
+    ("row", "note"),
+    [
+        (ROW, ""),
+        (OPEN, "about 300 cases would decide, if it stayed as it is"),
+        (replace(OPEN, cases_needed=None), "it lies on the limit, which no number of cases decides"),
+        (replace(OPEN, low=None, high=None), "it has no interval, and so decides nothing: more cases, or point: true"),
+        (replace(OPEN, looked="look 1 of 5"), "more cases may decide it"),
+        (replace(OPEN, looked="look 1 of 5", in_error=7), f"7 cases in error could turn it; {AGAIN}"),
+        (replace(OPEN, undefined_in="this run"), "more scores of this run are undefined than max_undefined_rate: 0.1 "),
+        (replace(OPEN, value=None, n_scored=0, n_undefined=100), "nothing is scored, and so it decides nothing"),
+        (replace(OPEN, value=None, n_scored=0), f"nothing is scored, and so it decides nothing; {AGAIN}"),
+        (replace(OPEN, low=None, method="none: stopped by looks"), "it decides nothing: run all cases, without a stop"),
+        (replace(OPEN, judged=JUDGED), "about 300 labels of these answers would decide, if it stayed as it is"),
+    ],
+)
+def test_an_undecided_gate_says_what_would_decide_it(row: GateRow, note: str) -> None:
+    found = of_gate(GATE, row, ABOUT)
+    assert found.note.startswith(note) if note else not found.note
+    assert found.message.endswith(found.note)
+
+
+def test_a_baseline_that_ended_early_is_named() -> None:
+    gate = Gate("tone", "mean", Condition(">=", -0.02), baseline=True)
+    early = "the baseline ended early (interrupted); what it finished is compared"
+    row = replace(ROW, compared=90)
+    expected = "tone mean not worse than the baseline by 0.02: 0.75 [0.7, 0.79] (desk · bot · j); rests on 90 cases of"
+    assert said(gate, row, replace(ABOUT, of_baseline=[early])).startswith(expected)
+    assert early in said(gate, row, replace(ABOUT, of_baseline=[early]))
+    assert early not in said(GATE, row, replace(ABOUT, of_baseline=[early]))
+    assert without_value(gate, "").note == "no scored case in common with the baseline"
+    assert without_value(gate, "the baseline is gone").note == "the baseline is gone"
+
+
+def test_gates_in_words() -> None:
+    def gate(name: str, passed: bool | None) -> dict[str, Any]:
+        return {"name": name, "passed": passed}
+
+    assert of_gates([]) == ""
+    assert of_gates([gate("a", True)]) == "The gate passed."
+    assert of_gates([gate("a", True), gate("b", True)]) == "All 2 gates passed."
+    several = [gate("a", False), gate("b", None), gate("c", True)]
+    assert of_gates(several) == "1 of 3 gates failed: a. 1 of 3 gates undecided: b."
