@@ -1,8 +1,7 @@
-"""The transport over plain HTTP: aiohttp's connections, kept alive, and one try each.
+"""The transport over plain HTTP: one aiohttp session, kept-alive connections, one try each.
 
 aiohttp was chosen by measurement: a client in Rust took a fifth more CPU in a run, since its thread competes with ours
-for the interpreter's lock. Its pool, proxies, TLS and parser are used without its session, which builds and checks anew
-for each request what is the same for all of one path: that costs as much as the rest of a call.
+for the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import socket
 import ssl
 import time
 from collections.abc import AsyncIterable, Mapping
+from io import BytesIO
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from evalflow.calls.networks import ForbiddenAddressError, Networks
@@ -21,16 +21,18 @@ from evalflow.records import Usage
 from evalflow.version import __version__
 
 if TYPE_CHECKING:
-    from aiohttp import ClientConnectorError, ClientRequest, ClientTimeout, TCPConnector
+    from aiohttp import ClientConnectorError, ClientHandlerType, ClientRequest, ClientResponse, ClientSession
     from multidict import CIMultiDict
     from yarl import URL
 
 CONNECT_S = 5.0
 """Seconds to open one connection, including DNS and TLS."""
 
-_MAX_ROUTES = 256
 MAX_REPLY = 32 * 1024**2
 """Maximum size of a decompressed reply in bytes; little more than this is ever read."""
+
+_WHOLE = 2**20
+"""Bytes of a body up to which aiohttp writes it whole; it warns of a longer one that is not a file."""
 
 JSON = "application/json"
 TransportFault = Literal["unreachable", "forbidden", "certificate", "broken", "timeout"]
@@ -112,31 +114,6 @@ KEEP_ALIVE_S = 4.0
 that is closed just as a request is sent costs a try."""
 
 
-class _Route:
-    """What requests of one method, path and content type share: what aiohttp connects by, and the head's bytes."""
-
-    def __init__(self, draft: ClientRequest, timeout: ClientTimeout) -> None:
-        self.draft = draft
-        self.timeout = timeout
-        self._head: bytes | None = None
-
-    def message(self, body: bytes | None) -> bytes:
-        """The bytes of a request, once a connection is there: connecting may add a proxy's header to the draft."""
-        if self._head is None:
-            self._head = self._written()
-        if body is None:
-            return self._head + b"\r\n"
-        return b"%bContent-Length: %d\r\n\r\n%b" % (self._head, len(body), body)
-
-    def _written(self) -> bytes:
-        draft = self.draft
-        target = str(draft.url) if draft.proxy and not draft.is_ssl() else draft.url.raw_path_qs
-        lines = [f"{draft.method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in draft.headers.items())]
-        if any(character in line for line in lines for character in "\r\n\0"):
-            raise ValueError("a header has a line break")
-        return "".join(f"{line}\r\n" for line in lines).encode()
-
-
 class HttpTransport:
     """Connections to one endpoint, for requests that are encoded already.
 
@@ -167,8 +144,7 @@ class HttpTransport:
         self._first_byte_s = first_byte_s
         self._own_headers = headers or {}
         self._networks = networks
-        self._connector: TCPConnector | None = None
-        self._routes: dict[tuple[str, str, str], _Route] = {}
+        self._session: ClientSession | None = None
 
     async def send(self, request: HttpRequest) -> Response:
         import aiohttp
@@ -176,52 +152,38 @@ class HttpTransport:
         try:
             async with asyncio.timeout(request.timeout_s):
                 return await self._exchange(request)
+        except aiohttp.ConnectionTimeoutError:
+            raise TransportError("unreachable", f"no connection within {CONNECT_S:g} s") from None
         except aiohttp.SocketTimeoutError:
             raise TransportError("timeout", f"nothing came for {self._first_byte_s:g} s") from None
         except TimeoutError:
             raise TransportError("timeout", f"no whole response within {request.timeout_s:g} s") from None
         except aiohttp.ClientConnectorError as error:
             raise _connect_error(error) from None
-        except ValueError as error:
-            raise TransportError("unreachable", f"the address or the proxy cannot be used: {error}") from None
-        except (aiohttp.ClientError, aiohttp.http.HttpProcessingError, OSError) as error:
-            raise TransportError("broken", f"the connection was lost: {error or type(error).__name__}") from None
+        except (ValueError, aiohttp.NonHttpUrlClientError) as error:
+            raise TransportError("unreachable", f"the address, a header or the proxy cannot be used: {error}") from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise _lost(error) from None
 
     async def close(self) -> None:
-        connector, self._connector = self._connector, None
-        self._routes.clear()
-        if connector is not None:
-            await connector.close()
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
 
     async def _exchange(self, request: HttpRequest) -> Response:
-        begun = time.monotonic()
-        connector = self._connector or self._connect()
-        route = self._routes.get((request.method, request.path, request.content_type)) or self._route(request)
-        try:
-            connection = await connector.connect(route.draft, [], route.timeout)
-        except TimeoutError:
-            raise TransportError("unreachable", f"no connection within {CONNECT_S:g} s") from None
-        try:
-            protocol = connection.protocol
-            assert protocol is not None
-            assert protocol.transport is not None
-            protocol.set_response_params(read_until_eof=True, read_timeout=self._first_byte_s)
-            protocol.transport.write(route.message(request.body))
-            protocol.start_timeout()
-            head, content = await protocol.read()
-            while 100 <= head.code < 200:  # an interim response, such as 103 Early Hints
-                head, content = await protocol.read()
-            if content.is_eof():  # a short reply, which came with its head
-                body = content.read_nowait()
-            else:
-                body = await beginning(content.iter_any(), request.longest)
-        except BaseException:
-            connection.close()
-            raise
-        connection.release()  # which closes it if the reply was not read to its end
-        return Response(head.code, head.headers, body, time.monotonic() - begun)
+        begun, body = time.monotonic(), request.body
+        session = self._session or self._connect()
+        async with session.request(
+            request.method,
+            self._url(request.path),
+            data=body if body is None or len(body) <= _WHOLE else BytesIO(body),
+            headers=None if request.content_type == JSON else {"Content-Type": request.content_type},
+            allow_redirects=False,
+        ) as response:
+            reply = await beginning(response.content.iter_any(), request.longest)
+        return Response(response.status, response.headers, reply, time.monotonic() - begun)
 
-    def _connect(self) -> TCPConnector:
+    def _connect(self) -> ClientSession:
         import aiohttp
 
         # One more connection than the limiter lets calls through, for the watchdog's probe. So nothing ever waits for
@@ -232,34 +194,23 @@ class HttpTransport:
 
             trust = httpx2.create_ssl_context()
         networks = self._networks
-        self._connector = aiohttp.TCPConnector(
+        connector = aiohttp.TCPConnector(
             limit=self._max_connections + 1,
             keepalive_timeout=KEEP_ALIVE_S,
             ssl=trust,
             socket_factory=networks and networks.open,
         )
-        return self._connector
-
-    def _route(self, request: HttpRequest) -> _Route:
-        import aiohttp
-        from yarl import URL
-
-        url = self._url(request.path)
-        proxy = None if self._networks else _proxy(self._base_url)
-        draft = aiohttp.ClientRequest(
-            request.method,
-            url,
-            headers=self._headers(request.content_type),
-            proxy=None if proxy is None else URL(proxy),
-            loop=asyncio.get_running_loop(),
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            headers=self._headers(),
+            proxy=None if networks else _proxy(self._base_url),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(connect=CONNECT_S, sock_read=self._first_byte_s),
+            middlewares=[_one_try],
         )
-        draft.headers.pop("Content-Length", None)  # of no body; each has its own
-        route = _Route(draft, aiohttp.ClientTimeout(connect=CONNECT_S))
-        if len(self._routes) >= _MAX_ROUTES:  # paths with the ids of conversations
-            self._routes.clear()
-        return self._routes.setdefault((request.method, request.path, request.content_type), route)
+        return self._session
 
-    def _headers(self, content_type: str) -> CIMultiDict[str]:
+    def _headers(self) -> CIMultiDict[str]:
         import aiohttp
         from multidict import CIMultiDict
         from yarl import URL
@@ -267,9 +218,9 @@ class HttpTransport:
         # Replies are short, so that compressing them costs more than it saves. Compressed replies are still unpacked.
         headers = CIMultiDict(
             {
-                "Accept": "application/json",
+                "Accept": JSON,
                 "Accept-Encoding": "identity",
-                "Content-Type": content_type,
+                "Content-Type": JSON,
                 "User-Agent": f"evalflow/{__version__}",
             }
         )
@@ -279,8 +230,6 @@ class HttpTransport:
         elif self._api_key is not None:
             headers["Authorization"] = f"Bearer {self._api_key}"
         headers.update(self._own_headers)
-        if content_type != JSON:
-            headers["Content-Type"] = content_type
         return headers
 
     def _url(self, path: str) -> URL:
@@ -293,6 +242,29 @@ class HttpTransport:
         queries = "&".join(filter(None, (query, base.raw_query_string)))
         origin = str(base.origin())
         return URL(f"{origin}{whole}?{queries}" if queries else f"{origin}{whole}", encoded=True)
+
+
+async def _one_try(request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
+    """Keep the session from sending a GET or PUT again by itself once its connection is lost."""
+    import aiohttp
+
+    try:
+        return await handler(request)
+    except aiohttp.ClientConnectorError:
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        raise _lost(error) from None
+
+
+def _lost(error: Exception) -> TransportError:
+    import aiohttp
+
+    # What aiohttp says of these two has the whole address, perhaps with a secret in its query.
+    if isinstance(error, aiohttp.ClientResponseError):
+        why = error.message
+    else:
+        why = error.__cause__ if isinstance(error, aiohttp.ClientOSError) and error.__cause__ else error
+    return TransportError("broken", f"the connection was lost: {why or type(error).__name__}")
 
 
 def _proxy(base_url: str) -> str | None:

@@ -12,7 +12,7 @@ from base64 import b64encode
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -98,6 +98,15 @@ async def test_the_very_bytes_are_sent_and_what_came_is_given(make: Make, server
     assert response.elapsed_s > 0
 
 
+async def test_a_long_body_is_sent_as_it_is(make: Make, server: Server) -> None:
+    body = bytes(range(256)) * 8192 + b"odd"
+    await make().send(HttpRequest("POST", "/x", body, 5.0))
+    assert server.bodies == [body]
+    assert server.header("content-type") == "application/json"
+    assert server.header("content-length") == str(len(body))
+    assert server.header("content-disposition") is None
+
+
 async def test_a_get_has_no_body(make: Make, server: Server) -> None:
     await make().send(HttpRequest("GET", "/models", None, 5.0))
     assert server.heads[0].startswith("GET /v1/models HTTP/1.1")
@@ -142,7 +151,7 @@ async def test_an_interim_response_is_passed_over(make: Make, server: Server) ->
 
 async def test_no_header_can_begin_another_one(server: Server) -> None:
     transport = HttpTransport(f"http://127.0.0.1:{server.port}", "key\r\nX-Other: 1", 1)
-    with pytest.raises(TransportError, match="line break"):
+    with pytest.raises(TransportError, match=r"a header .* control character"):
         await transport.send(POST)
     await transport.close()
     assert server.heads == []
@@ -190,6 +199,63 @@ async def test_what_cannot_be_read_is_a_broken_connection(answer: bytes, make: M
         await make().send(HttpRequest("POST", "/x", b"{}", 0.5))
     assert failed.value.fault in {"broken", "timeout"}
     assert str(failed.value)
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "POST"])
+async def test_a_request_is_sent_once_though_its_connection_is_lost(method: Literal["GET", "PUT", "POST"]) -> None:
+    heads: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as listening:
+        transport = HttpTransport(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/?key=hush", None, 1)
+        with pytest.raises(TransportError, match="the connection was lost: ") as failed:
+            await transport.send(HttpRequest(method, "/x", None, 5.0))
+        await transport.close()
+    assert failed.value.fault == "broken"
+    assert "hush" not in str(failed.value)
+    assert len(heads) == 1
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", b"", b"HTTP/9.9 200 OK\r\n\r\n"])
+async def test_what_is_said_of_a_lost_connection_has_no_address(answer: bytes, server: Server) -> None:
+    server.answer = answer
+    transport = HttpTransport(f"http://127.0.0.1:{server.port}/?key=hush", None, 1, first_byte_s=0.1)
+    for _ in range(2):
+        with pytest.raises(TransportError) as failed:
+            await transport.send(POST)
+        assert "hush" not in str(failed.value)
+    await transport.close()
+
+
+async def test_a_reply_that_comes_before_the_whole_body_was_read_is_taken() -> None:
+    taken, gone = asyncio.Event(), asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\nConnection: close\r\n\r\nbig")
+        await taken.wait()
+        writer.close()
+        gone.set()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as listening:
+        transport = HttpTransport(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}", None, 1)
+        response = await transport.send(HttpRequest("POST", "/x", bytes(20_000_000), 5.0))
+        taken.set()
+        await gone.wait()
+        await transport.close()
+    assert (response.status, response.body) == (413, b"big")
+
+
+async def test_a_cookie_is_not_sent_back(server: Server) -> None:
+    server.answer = GOOD.replace(b"\r\n\r\n", b"\r\nSet-Cookie: a=b\r\nSet-Cookie: \x01;;=\r\n\r\n")
+    transport = HttpTransport(f"http://localhost:{server.port}", None, 1)
+    for _ in range(2):
+        assert (await transport.send(POST)).status == 200
+    await transport.close()
+    assert server.header("cookie") is None
 
 
 async def test_the_whole_exchange_and_the_first_byte_are_timed(make: Make, server: Server) -> None:
