@@ -44,6 +44,7 @@ MEANINGS: Mapping[str, str] = {
     "input_per_million": "US dollars for a million tokens of prompts.",
     "output_per_million": "US dollars for a million tokens of replies.",
     "Repeats.judge": "How often each answer is judged.",
+    "Repeats.pass_share": "The share of its repeats that a case must pass to count in `repeat_pass_share`.",
     "Repeats.target": "How often each case is answered.",
     "description": "What it holds or measures, in one sentence.",
 }
@@ -109,6 +110,7 @@ EXAMPLES: Mapping[str, Any] = {
     "MetricConfig.gate": {"mean": ">= 0.8"},
     "GEvalMetricConfig.steps": ["Check that the answer has no contradiction.", "Check that it is complete."],
     "Repeats.judge": 2,
+    "Repeats.pass_share": 0.8,
     "Repeats.target": 3,
     "limit": 20,
     "matches": "[0-9]+",

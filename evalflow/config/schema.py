@@ -328,10 +328,14 @@ class MetricConfig(Strict):
 
 
 class Repeats(Strict):
-    """Number of repeats: `target` repeats measure generator noise, `judge` repeats measure judge noise."""
+    """Number of repeats: `target` repeats measure generator noise, `judge` repeats measure judge noise.
+
+    `pass_share` is the share of its repeats that a case must pass for the statistic `repeat_pass_share`.
+    """
 
     target: int = Field(default=1, ge=1)
     judge: int = Field(default=1, ge=1)
+    pass_share: float = Field(default=0.5, gt=0, le=1)
 
 
 _A_DATABASE = matching(

@@ -131,6 +131,10 @@ def _noise(noise: Mapping[str, Any]) -> Iterator[str]:
                 for mean in (draw["pass_at_k"], draw["pass_all_k"])
             )
             yield f"of {k} answers at least one passes in {one} (pass@{k}), all pass in {every} (pass^{k})"
+    if rates := noise["repeats"]:
+        enough = rates["repeat_pass_share"]
+        said = percent(enough["value"]) + bracketed(enough["ci_low"], enough["ci_high"], percent)
+        yield f"{said} of cases pass at least {percent(rates['pass_share'])} of their repeats"
 
 
 def _noise_by_tag(details: Details) -> Iterator[str]:

@@ -12,7 +12,8 @@ from evalflow.paths import shown
 from evalflow.records import CASES
 from evalflow.report.findings import excluded_by, excluded_words
 from evalflow.report.wording import caveat, counted, method
-from evalflow.summary.gates import BOUNDS, COLUMNS, SHARES, Gate, GateRow
+from evalflow.summary.finding import RAW
+from evalflow.summary.gates import COLUMNS, OF_REPEATS, Gate, GateRow
 from evalflow.summary.verdicts import STOPPED_BY_LOOKS
 
 OUTCOMES: Mapping[bool | None, str] = {True: "passed", False: "failed", None: "undecided"}
@@ -155,8 +156,8 @@ def _excluded(gate: Gate, row: GateRow, details: Sequence[Mapping[str, Any]]) ->
     key = {"dataset": row.dataset, "metric": row.metric, "judge": row.judge, "tag": gate.tag, "statistic": statistic}
     own = [one for one in details if all(one[name] == value for name, value in key.items())]
     parts = [one["excluded"] for one in own if row.compared is not None or one["target"] == row.target]
-    if row.compared is None and row.judged is None and gate.statistic in (*BOUNDS, *SHARES, *BOUNDS["mean"], statistic):
-        return "; ".join(excluded_words(one, passing=gate.statistic in SHARES) for one in parts)
+    if row.compared is None and row.judged is None and gate.statistic in (*RAW, "mean", statistic):
+        return "; ".join(excluded_words(one, passing=gate.statistic.startswith("pass_rate")) for one in parts)
     return "; ".join(f"{excluded_by(one)}, and counted here" for one in parts)
 
 
@@ -164,6 +165,8 @@ def _undecided(gate: Gate, row: GateRow, run: Path) -> str:
     if row.undefined_in:
         most = f"max_undefined_rate: {gate.max_undefined_rate:g}"
         return f"more scores of {row.undefined_in} are undefined than {most} allows, and so it decides nothing"
+    if row.value is None and gate.statistic in OF_REPEATS:
+        return "no case passed or failed twice, so that nothing is known of repeats"
     if row.passed is not None:
         return ""
     again = f"ask them again: {command('resume', shown(run), '--retry-errors')}"

@@ -7,15 +7,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from evalflow.lazy import np, pl
+from evalflow.records import passes
 from evalflow.stats.arrays import Floats
 from evalflow.stats.intervals import mean_estimate
 from evalflow.stats.variance import Components, Repeated, components, pass_all_k, pass_at_k
 from evalflow.summary.journal import SLICE
-from evalflow.summary.slices import Units, case_clusters, cluster_name, cluster_numbers, clusters_in
+from evalflow.summary.slices import Units, case_clusters, cluster, cluster_name, cluster_numbers, clusters_in
 
 _DRAWS = (1, 2, 3, 5, 10, 20, 50, 100)
 _LISTED = 50
 _HALF = 0.5
+PASS_SHARE = 0.5
+"""The share of its repeats that a case must pass, unless the run says otherwise."""
 _REPEATED = ("mean", "answers", "answer_variance", "per_judgement", "judge_variance")
 _COUNTED = ("judgements", "verdicts", "passes", "judged", "passing")
 Columns = Mapping[str, Floats]
@@ -25,23 +28,34 @@ _UNPARSABLE = ("schema", "malformed", "truncated")
 _ANSWER_KEY = ("case_id", "target", "target_repeat")
 
 
-def noise(cases: pl.DataFrame, units: Units) -> list[dict[str, Any]]:
+def noise(cases: pl.DataFrame, units: Units, pass_share: float) -> list[dict[str, Any]]:
     """Details of all slices in which some case has several scores.
 
     `noise` has answers_per_case and judgements_per_answer (means), case_spread, generator_noise and judge_noise
     (variances, null if unknown), std_error, lowest_std_error (of these cases with unlimited repeats), one_more (answer,
-    judgement, case: the resulting std_error, and the number of additional cases with the same effect), stability and
-    draws (null without pass or fail).
+    judgement, case: the resulting std_error, and the number of additional cases with the same effect), stability,
+    draws and repeats (`repeat_rates`; null without pass or fail).
     """
     keys = units.keys
     scored = cases.filter(pl.col("judgements") > 0)
     row = pl.int_range(pl.len()).alias("row")
     table = scored.select("part", *_REPEATED, *_COUNTED, row, *cluster_numbers(scored))
     return [
-        {**keys[unit], "statistic": "mean", "n": own["mean"].size, "noise": _noise(own, scored["case_id"])}
+        {**keys[unit], "statistic": "mean", "n": own["mean"].size, "noise": _noise(own, scored["case_id"], pass_share)}
         for unit, own in units.arrays(table)
         if (own["judgements"] > 1).any()
     ]
+
+
+def draws_of_cases(cells: pl.LazyFrame, units: Units, pass_share: float) -> list[dict[str, Any]]:
+    """What `noise` has under `repeats`, from the table of `passing_cases`, which counts the repeats of each case."""
+    columns = ("judged", "passing", "verdicts", "passes")
+    if not set(columns) <= set(cells.collect_schema().names()):
+        return []
+    table = cells.filter(pl.col("verdicts") > 0).select("part", *columns, cluster()).collect(engine="streaming")
+    keys = units.keys
+    sides = units.arrays(table.select("part", *columns, *cluster_numbers(table)))
+    return [{**keys[unit], "noise": {"repeats": repeat_rates(own, pass_share)}} for unit, own in sides]
 
 
 def components_of(cases: pl.DataFrame) -> Components | None:
@@ -50,7 +64,7 @@ def components_of(cases: pl.DataFrame) -> Components | None:
     return components(Repeated(*columns), case_clusters(cases))
 
 
-def _noise(cases: Columns, ids: pl.Series) -> dict[str, Any]:
+def _noise(cases: Columns, ids: pl.Series, pass_share: float) -> dict[str, Any]:
     n, total = cases["mean"].size, cases["answers"].sum()
     answers, judgements = float(total / n), float(cases["judgements"].sum() / total)
     found: dict[str, Any] = {"answers_per_case": answers, "judgements_per_answer": judgements}
@@ -60,6 +74,30 @@ def _noise(cases: Columns, ids: pl.Series) -> dict[str, Any]:
     return found | {
         "stability": _stability(judged, ids) if judged["mean"].size else None,
         "draws": list(_draws(judged)) or None,
+        "repeats": repeat_rates(judged, pass_share),
+    }
+
+
+def repeat_rates(cases: Columns, pass_share: float) -> dict[str, Any] | None:
+    """How reliably cases pass when they are repeated, with intervals over cases; None if no case has two verdicts.
+
+    Repeats are the answers to a case, by the majority of their verdicts, or the verdicts if no case has two answers.
+    `repeats` is their largest number k, `pass_hat_k` the probability that all k pass (pass^k, over the cases with k),
+    and `repeat_pass_share` the share of cases that pass at least the share `pass_share` of their repeats.
+    """
+    answered = bool((cases["judged"] > 1).any())
+    n, passed = (cases[name] for name in (("judged", "passing") if answered else ("verdicts", "passes")))
+    k = int(n.max(initial=0))
+    if k < 2:
+        return None
+    known, whole, clusters = n > 0, n >= k, clusters_in(cases)
+    of = (None, None) if clusters is None else (clusters[whole], clusters[known])
+    enough = passes(passed[known] / n[known], pass_share).astype(np.float64)
+    return {
+        "repeats": k,
+        "pass_hat_k": _mean(pass_all_k(passed[whole], n[whole], k), of[0]),
+        "pass_share": pass_share,
+        "repeat_pass_share": _mean(enough, of[1]),
     }
 
 

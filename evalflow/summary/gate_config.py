@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from evalflow.config.schema import GateValue, NotWorse
+from evalflow.config.schema import GateValue, NotWorse, Repeats
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.protocols import Measured
 from evalflow.records import CASES
 from evalflow.summary.figures import statistics
-from evalflow.summary.gates import BOUNDS, COLUMNS, OF_CASES, ON_SCALE, SHARES, Gate, Looks, parse_condition
+from evalflow.summary.gates import BOUNDS, COLUMNS, OF_CASES, OF_REPEATS, ON_SCALE, SHARES, Gate, Looks, parse_condition
 from evalflow.summary.verdicts import Condition
 
 _TAG = "tag:"
@@ -27,7 +27,10 @@ PLANNED_LOOKS = (2, 20)  # the fewest and the most planned looks
 
 
 def parse_gates(
-    gates: Mapping[str, Mapping[str, GateValue]] | None, metrics: Mapping[str, Measured], baseline: str | None = None
+    gates: Mapping[str, Mapping[str, GateValue]] | None,
+    metrics: Mapping[str, Measured],
+    baseline: str | None = None,
+    repeats: Repeats | None = None,
 ) -> list[Gate]:
     """All gates of a run: those in the metrics' files and those of the run, which take precedence.
 
@@ -35,7 +38,7 @@ def parse_gates(
     of its interval, with `judge_alone: true` the judge's value instead of the one that labels correct. Above the share
     `max_undefined_rate` of undefined scores a gate is undecided. With `looks: anytime` or a number of planned looks,
     its interval holds however often the run is looked at before its end, and labels correct nothing. UserError lists
-    every unknown name, limit out of range and missing baseline.
+    every unknown name, limit out of range and missing baseline, and statistics of repeats in a run without `repeats`.
     """
     merged = {name: dict(metric.config.gate or {}) for name, metric in metrics.items()}
     for name, conditions in (gates or {}).items():
@@ -51,6 +54,9 @@ def parse_gates(
                 if statistic in _SETTINGS:
                     _check_setting(statistic, value, conditions, where)
                     continue
+                if statistic in OF_REPEATS and (repeats is None or repeats.target == repeats.judge == 1):
+                    what = f"{statistic} is about repeats, and each case of this run is answered and judged once"
+                    raise UserError(Problem(what, where, "ask each case several times, such as repeats.target=3"))
                 gate = _gate(about, statistic, value, where, metrics, baseline, point=point)
                 if _LOOKS in conditions:
                     _check_looks(gate, where, metrics)

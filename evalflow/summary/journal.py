@@ -131,7 +131,11 @@ def _plain_type(hint: Any) -> Any:
 
 
 def summary_schema() -> pl.Schema:
-    """Columns of summary.parquet, in order; those from `raw_value` are from `summary.finding`, null without labels."""
+    """Columns of summary.parquet, in order.
+
+    Those from `raw_value` to `uncorrected` are from `summary.finding`, and null without labels; the last ones are from
+    `summary.details.repeat_rates`, and null without repeats.
+    """
     text, number, count = pl.String, pl.Float64, pl.Int64
     return pl.Schema({
         "dataset": text, "target": text, "metric": text, "statistic": text, "judge": text, "tag": text, "n": count,
@@ -142,4 +146,6 @@ def summary_schema() -> pl.Schema:
         "output_tokens": count, "latency_p50": number, "latency_p95": number, "n_cut_off": count, "raw_value": number,
         "raw_low": number, "raw_high": number, "raw_method": text, "raw_pass_rate": number,
         "raw_pass_rate_low": number, "raw_pass_rate_high": number, "n_labels": count, "uncorrected": text,
+        "repeats": count, "pass_hat_k": number, "pass_hat_k_low": number, "pass_hat_k_high": number,
+        "repeat_pass_share": number, "repeat_pass_share_low": number, "repeat_pass_share_high": number,
     })  # fmt: skip

@@ -8,6 +8,7 @@ from evalflow.lazy import pl
 from evalflow.records import CASES, CUT_OFF
 
 _CASE = ("dataset", "target", "case_id")
+_HALF = 0.5
 _FLAGS = ("fails", "passes", "errs", "undefined", "cut_off")
 
 
@@ -23,6 +24,8 @@ def passing_cases(scores: pl.LazyFrame, metrics: Mapping[str, bool]) -> pl.DataF
     Only metrics with a threshold count. A case without a failing score is in state error if one of its scores is; it is
     undefined or skipped if none of its scores passes. With repeats the score is the share that passes: of each answer
     with each judgement, where a metric judged once counts in all of them. `metrics` are as of `passing_metrics`.
+    Columns count a case's repeats: `verdicts` are all of these, `passes` those that pass, `judged` its answers with a
+    verdict, and `passing` the answers that pass by majority.
     """
     status, passed = pl.col("status"), pl.col("passed")
     flags = [
@@ -43,10 +46,21 @@ def passing_cases(scores: pl.LazyFrame, metrics: Mapping[str, bool]) -> pl.DataF
         draws = both.with_columns(*either, place=pl.min_horizontal("place", "place_right"))
     decided = pl.when("fails").then(0.0).when("errs").then(None).when("passes").then(1.0)
     score = pl.col("score")
+    verdicts, passed_draws, states = pl.col("verdicts"), pl.col("passes"), pl.col("errs", "undefined", "cut_off")
+    draws = draws.with_columns(decided.alias("score"), errs=pl.col("errs") & ~pl.col("fails"))
+    if again:
+        answers = draws.group_by(answer).agg(
+            states.any(), pl.col("place").min(), verdicts=score.count(), passes=score.sum()
+        )
+    else:  # each answer has one draw
+        answers = draws.with_columns(verdicts=score.is_not_null().cast(pl.UInt32), passes=score.fill_null(0.0))
     cases = (
-        draws.with_columns(decided.alias("score"), errs=pl.col("errs") & ~pl.col("fails"))
-        .group_by(_CASE)
-        .agg(score.mean(), pl.col("errs", "undefined", "cut_off").any(), pl.col("place").min())
+        answers.group_by(_CASE)
+        .agg(
+            states.any(), pl.col("place").min(), verdicts.sum(), passed_draws.sum(),
+            judged=(verdicts > 0).sum(), passing=(passed_draws > _HALF * verdicts).sum(),
+        )
+        .with_columns(score=pl.when(verdicts > 0).then(passed_draws / verdicts))
         .with_columns(
             pl.lit(CASES).alias("metric"), pl.lit(None, pl.String).alias("judge"),
             pl.lit(None, pl.String).alias("member_of"), pl.lit(0, pl.Int64).alias("repeat"),

@@ -14,7 +14,7 @@ from evalflow.paths import completed, safe_text, write_atomically
 from evalflow.protocols import Measured
 from evalflow.records import CASES, Direction, FigureSpec, passes
 from evalflow.stats.intervals import Moments, intervals
-from evalflow.summary.details import member_key, noise, panel_details
+from evalflow.summary.details import PASS_SHARE, draws_of_cases, member_key, noise, panel_details
 from evalflow.summary.figures import Slice, figures
 from evalflow.summary.journal import SLICE, scores_schema, summary_schema
 from evalflow.summary.passing_cases import passing_cases, passing_metrics
@@ -34,18 +34,21 @@ class Summary:
     details: list[dict[str, Any]]
 
 
-def summarise(scores: pl.LazyFrame, metrics: Mapping[str, Measured], seed: int = 0) -> Summary:
+def summarise(
+    scores: pl.LazyFrame, metrics: Mapping[str, Measured], seed: int = 0, *, pass_share: float = PASS_SHARE
+) -> Summary:
     """Summarise a run's scores, as of `summarise_metrics`.
 
     If several metrics have pass and fail, or cases bring checks, the metric `cases` follows: the pass rate is the share
     of cases that pass everything (`passing_cases`).
     """
-    found = summarise_metrics(scores, metrics, seed)
+    found = summarise_metrics(scores, metrics, seed, pass_share=pass_share)
     counted = passing_metrics(scores) if found.frame.height else {}
     checks = {name for name, metric in metrics.items() if metric.config.kind == "checks"}
     if len(counted) < 2 and checks.isdisjoint(counted):
         return found
-    rates = summarise_metrics(passing_cases(scores, counted).lazy(), {CASES: _OfCases()}, seed).frame.with_columns(
+    cases = passing_cases(scores, counted).lazy()
+    rates = summarise_metrics(cases, {CASES: _OfCases()}, seed, pass_share=pass_share).frame.with_columns(
         *(pl.lit(None, pl.Float64).alias(name) for name in ("std", "median", "lowest")), statistic=pl.lit("pass_rate")
     )
     places = {name: place for place, name in enumerate(found.frame["dataset"].unique(maintain_order=True))}
@@ -63,13 +66,16 @@ class _OfCases:
     figures: FigureSpec | None = None
 
 
-def summarise_metrics(scores: pl.LazyFrame, metrics: Mapping[str, Measured], seed: int = 0) -> Summary:
+def summarise_metrics(
+    scores: pl.LazyFrame, metrics: Mapping[str, Measured], seed: int = 0, *, pass_share: float = PASS_SHARE
+) -> Summary:
     """Summarise a table of scores, of the metrics by name in the order composed; `seed` is for bootstrap intervals.
 
     Counts are of cells. Values, intervals and pass rates are over cases: the repeats of a case are averaged first. Only
     cells in state `scored` are included; `bound_low` and `bound_high` are the value with those in state `undefined` or
     `error` at either end of the scale, `lowest` is that of the lowest case. A panel's members are left out. Metrics
-    that only scores have (the checks of a case) follow by name, count as unbounded, and have no figures.
+    that only scores have (the checks of a case) follow by name, count as unbounded, and have no figures. For
+    `pass_share` see `repeat_rates`.
     """
     cells = own_cells(scores)
     units = find_units(cells)
@@ -83,11 +89,33 @@ def summarise_metrics(scores: pl.LazyFrame, metrics: Mapping[str, Measured], see
     ordered = rows.sort(
         "dataset", "target", rank("metric", list(metrics)), "metric", "judge", "tag", "place", nulls_last=False
     )
-    repeats = [] if cases is None else noise(cases, units)
-    schema = summary_schema()
-    of_labels = (pl.lit(None, dtype).alias(name) for name, dtype in schema.items() if name not in ordered.columns)
-    table = ordered.with_columns(of_labels).select(list(schema))
+    repeats = [] if cases is None else noise(cases, units, pass_share)
+    table = _with_repeats(ordered, repeats if cases is not None else draws_of_cases(cells, units, pass_share))
     return Summary(table, details + repeats + _panels(scores, metrics, seed))
+
+
+def _with_repeats(rows: pl.DataFrame, details: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    """The rows in the columns of a summary, with the statistics of repeats of the units that have some."""
+    schema = summary_schema()
+    found = [
+        {**{name: one[name] for name in (*SLICE, "tag")}, "statistic": "mean", **_repeat_columns(rates)}
+        for one in details
+        if (rates := one["noise"]["repeats"])
+    ]
+    if found:
+        own = pl.DataFrame(found, schema={name: dtype for name, dtype in schema.items() if name in found[0]})
+        keys = [*SLICE, "tag", "statistic"]
+        rows = rows.join(own, on=keys, how="left", nulls_equal=True, maintain_order="left")
+    missing = (pl.lit(None, dtype).alias(name) for name, dtype in schema.items() if name not in rows.columns)
+    return rows.with_columns(missing).select(list(schema))
+
+
+def _repeat_columns(rates: Mapping[str, Any]) -> dict[str, Any]:
+    columns: dict[str, Any] = {"repeats": rates["repeats"]}
+    for name in ("pass_hat_k", "repeat_pass_share"):
+        columns |= {name: rates[name]["value"], f"{name}_low": rates[name]["ci_low"]}
+        columns[f"{name}_high"] = rates[name]["ci_high"]
+    return columns
 
 
 def _panels(scores: pl.LazyFrame, metrics: Mapping[str, Measured], seed: int) -> list[dict[str, Any]]:

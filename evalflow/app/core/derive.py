@@ -54,7 +54,7 @@ def derive(folder: RunFolder, rules: ResultRules) -> Derived:
     composites, journal = rules.composites(), scan_journal(folder.journal, rules.bounded)
     write_scores(score_table(journal, rules.thresholds(), order, composites), folder.scores)
     scores = pl.scan_parquet(folder.scores)
-    summary = summarise(scores, rules.metrics, run.seed)
+    summary = summarise(scores, rules.metrics, run.seed, pass_share=run.repeats.pass_share)
     summary = with_exclusions(summary, scores, rules.metrics, read_exclusions(folder), run.seed)
     own = scores.filter(pl.col("member_of").is_null()).select("status").collect(engine="streaming")["status"]
     counted = dict(own.value_counts().iter_rows())

@@ -146,7 +146,7 @@ def inspect(parts: Parts) -> Inspection:
     measured = {name: one.metric for name, one in found.scored.items()}
     problems += _wrong_thresholds(parts.settings, measured)
     try:
-        found.gates = parse_gates(run.gate, measured, run.baseline)
+        found.gates = parse_gates(run.gate, measured, run.baseline, run.repeats)
     except UserError as error:
         problems += error.problems
     problems += [*found.rules().undecided(), *found.rules().unlookable()]

@@ -83,7 +83,8 @@ class SavedRun:
         }
         if wrong := unusable_parts(settings, metrics):
             raise UserError([problem for problems in wrong.values() for problem in problems])
-        return ResultRules(settings, metrics, parse_gates(settings.run.gate, metrics, settings.run.baseline))
+        run = settings.run
+        return ResultRules(settings, metrics, parse_gates(run.gate, metrics, run.baseline, run.repeats))
 
     @property
     def traits(self) -> dict[str, Traits]:
