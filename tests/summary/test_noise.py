@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -109,3 +110,22 @@ def test_each_tag_has_its_own(record, table, declare):
     assert {tag: detail["n"] for tag, detail in found.items()} == {None: 6, "Easy": 2, "Hard": 2, "Hard > Very": 1}
     assert found["Easy"]["noise"]["generator_noise"] == pytest.approx(1 / 6)
     assert found["Hard > Very"]["noise"]["std_error"] is None
+
+
+def test_repeats_have_pass_hat_k_and_the_share_of_cases_that_pass_most_of_them(
+    record: Callable[..., Any], table: Callable[..., Any], declare: Callable[..., Any]
+) -> None:
+    """Four cases pass 3, 3, 2 and 1 of three answers."""
+    passing = [3, 3, 2, 1]
+    cells = [record(float(r < n), i, target_repeat=r) for i, n in enumerate(passing) for r in range(3)]
+    [row] = summarise(table(cells, 0.5), {"m": declare()}).frame.to_dicts()
+    assert (row["repeats"], row["pass_hat_k"], row["repeat_pass_share"]) == (3, 0.5, 0.75)
+    assert row["pass_hat_k_low"] < 0.5 < row["pass_hat_k_high"]
+    [strict] = summarise(table(cells, 0.5), {"m": declare()}, pass_share=1.0).frame.to_dicts()
+    assert strict["repeat_pass_share"] == 0.5
+    other = [record(1.0, i, metric="n", target_repeat=r) for i in range(4) for r in range(3)]
+    both = summarise(table([*cells, *other], 0.5), {"m": declare(), "n": declare("n")}).frame
+    [whole] = both.filter(metric="cases").to_dicts()
+    assert (whole["repeats"], whole["pass_hat_k"], whole["repeat_pass_share"]) == (3, 0.5, 0.75)
+    [once] = summarise(table(cells[::3], 0.5), {"m": declare()}).frame.to_dicts()
+    assert (once["repeats"], once["pass_hat_k"]) == (None, None)
