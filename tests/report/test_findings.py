@@ -25,6 +25,7 @@ NOISE = {
         "judged_once": 0,
         "flaky_cases": [{"case_id": "c1", "passes": 1, "verdicts": 3}],
     },
+    "repeats": None,
     "draws": [{"k": k, "cases": 6, "pass_at_k": MEAN, "pass_all_k": MEAN} for k in (1, 3)],
 }
 
