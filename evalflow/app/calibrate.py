@@ -48,7 +48,7 @@ OTHER_HALF = "the half of the labels that did not choose the judge"
 def calibrate(options: argparse.Namespace, console: Console) -> int:
     """Calibrate, issue certificates, rewrite the reports of the run or sweep, and print; or sample answers to label.
 
-    Returns 0, or 2 if there are too few labels for any estimate. UserError if there is no such run or no label, or some
+    Returns 0, or 2 if the labels correct nothing. UserError if there is no such run or no label, or some
     are invalid.
     """
     if options.sample is not None:

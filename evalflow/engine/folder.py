@@ -51,6 +51,7 @@ class RunFolder:
     results = _File("results.csv")
     report = _File("report.html")
     junit = _File("junit.xml")
+    labels = _File("labels.jsonl")  # people's labels of its answers, if it was calibrated
     calibration = _File("calibration.json")  # the judge's agreement with labels, if there are any
     calibration_page = _File("calibration.html")  # the same, if `calibrate` was called
     exclusions = _File("exclusions.json")  # results that people took out of a metric, if there are any

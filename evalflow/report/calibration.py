@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +60,8 @@ class Calibration:
     """A run's judges compared with people: a row for each dataset, metric, target and judge that has labels.
 
     `left_out` counts the labels left out, by reason, and `rests_on` says which were used. `disagreements` are the
-    answers on which judge and people differ most, the largest difference first.
+    answers on which judge and people differ most, the largest difference first. `followed` names the run whose equal
+    answers people labelled, by dataset and metric.
     """
 
     manifest: Manifest
@@ -71,6 +72,7 @@ class Calibration:
     rests_on: str
     disagreements: Sequence[Mapping[str, Any]]
     advice: Mapping[Series, MemberAdvice]
+    followed: Mapping[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
 
     def advice_on(self, row: CalibrationRow) -> MemberAdvice | None:
         """The advice on the members of a row's judge; None if it has none."""
@@ -84,9 +86,14 @@ class Calibration:
     @property
     def corrected_means(self) -> list[CorrectedRow]:
         """The means with enough labels, and what these make of them."""
-        rows = [row for row in self.rows if row.corrected.estimate is not None]
+        rows = [row for row in self.rows if row.corrected.estimate is not None or (row.unusable and row.corrected.n)]
         return [
-            CorrectedRow(name, row, " ".join(_sentence(row, name)), warnings_of(row))
+            CorrectedRow(
+                name,
+                row,
+                " ".join(_sentence(row, name, self.followed.get((row.dataset, row.metric), ""))),
+                warnings_of(row),
+            )
             for row, name in zip(rows, _names(rows), strict=True)
         ]
 
@@ -95,6 +102,7 @@ class Calibration:
             "run_id": self.manifest.run_id,
             "labels": self.source,
             "left_out": dict(self.left_out),
+            "followed": [{"dataset": one[0], "metric": one[1], "run": run} for one, run in self.followed.items()],
             "rows": [
                 {
                     **document_of(row),
@@ -137,7 +145,7 @@ def document_of(row: CalibrationRow) -> dict[str, Any]:
             "agreement": {name: one.document() for name, one in row.apart.agreement.items()},
         },
         "undefined": None if row.undefined is None else asdict(row.undefined),
-        "at_random": row.at_random,
+        "at_random": row.at_random, "uncorrected": row.uncorrected,
         "warnings": warnings_of(row),
     }  # fmt: skip
     return document if row.tag else document | {"tags": [document_of(one) for one in row.tags]}
@@ -354,19 +362,19 @@ def print_corrected(console: Console, found: Calibration) -> None:
             console.print(literal(f"warning: {warning}", style="yellow"))
 
 
-def _sentence(row: CalibrationRow, name: str) -> Iterator[str]:
-    c = row.corrected
+def _sentence(row: CalibrationRow, name: str, followed: str) -> Iterator[str]:
+    c, where = row.corrected, f" in run {followed}, of equal answers" if followed else ""
     if row.uncorrected:
         yield f"{name}: people's labels of {counted(c.n, 'answer')} correct nothing: {row.uncorrected}."
         return
     yield f"{name}: the {row.who} says {number(c.judge_mean)},"
     if not c.n_unlabelled:
         span = "" if c.low is None else f" ({number(c.low)} to {number(c.high)} for answers like these)"
-        yield f"and people, who labelled all {c.n:,} {row.named}, say {number(c.estimate)}{span}."
+        yield f"and people, who labelled all {c.n:,} {row.named}{where}, say {number(c.estimate)}{span}."
         return
     like = "" if c.finite_low is None else " for answers like these"
     yield f"and people would say about {number(c.estimate)}"
     if c.low is not None and c.high is not None:
         these = f"; {number(c.finite_low)} to {number(c.finite_high)} for exactly these" if like else ""
         yield f"(most likely {number(c.low)} to {number(c.high)}{like}{these}),"
-    yield f"going by {c.n:,} of {c.n + c.n_unlabelled:,} {row.named} that they labelled."
+    yield f"going by {c.n:,} of {c.n + c.n_unlabelled:,} {row.named} that they labelled{where}."

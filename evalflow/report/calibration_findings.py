@@ -160,7 +160,9 @@ def _many_missing(row: CalibrationRow) -> Iterator[str]:
     if found is None or found.share <= MOST_MISSING:
         return
     text = _share_missing(found)
-    if found.worst is None or found.best is None:
+    if row.unusable:
+        yield text
+    elif found.worst is None or found.best is None:
         yield f"{text}; the scale has no ends, so nothing shows how far these could move the corrected mean"
     elif found.worst.estimate is None or found.best.estimate is None:
         yield text
@@ -238,13 +240,15 @@ def _poor_labels(row: CalibrationRow) -> Iterator[str]:
 
 
 def _biased_sample(row: CalibrationRow) -> Iterator[str]:
+    if row.declared_unusable and row.tag is None:
+        yield f"the labels correct nothing: {row.declared_unusable}; label answers of this run: calibrate --sample 50"
     found = row.sampling_bias
     where = "" if row.tag is None else f" of {row.tag}"
     if found is not None and found.biased:
         yield (
             f"the {row.who}'s mean is {number(found.labelled)} on the labelled answers{where} and {number(found.rest)} "
-            f"on the others (p {_p(found.p_value)}), so they are hardly a random sample, and the corrected estimate "
-            f"does not hold; draw them with calibrate --sample{_by_class(row)}"
+            f"on the others (p {_p(found.p_value)}), so they are hardly a random sample, and correct nothing; draw "
+            f"them with calibrate --sample{_by_class(row)}"
         )
     if found is not None and row.at_random is None and row.tag is None:
         yield (
@@ -254,7 +258,8 @@ def _biased_sample(row: CalibrationRow) -> Iterator[str]:
     for one in row.uneven:
         yield (
             f"{percent(one.labelled)} of the answers tagged {one.tag} are labelled and {percent(one.elsewhere)} of the "
-            f"others (p {_p(one.p_value)}, {ADJUSTMENTS['holm']}), so they are hardly a random sample of all"
+            f"others (p {_p(one.p_value)}, {ADJUSTMENTS['holm']}), so they are hardly a random sample of all, and "
+            "correct nothing"
         )
 
 

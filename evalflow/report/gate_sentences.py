@@ -110,14 +110,11 @@ def _labelled(row: GateRow) -> str:
     if row.labelled is None:
         return ""
     from evalflow.stats.prediction import MIN_LABELS
-    from evalflow.summary.agreement import NOT_AT_RANDOM
-    from evalflow.summary.compare import NOT_OF_FIGURES
 
     who, named = "judge" if row.judge else "metric", "answer" if row.compared is None else "case"
     labels = f"people's labels of {counted(row.labelled, named)}{'' if row.compared is None else ' in each run'}"
     if row.judged is None:
-        is_settled = row.uncorrected.startswith((NOT_AT_RANDOM, NOT_OF_FIGURES))
-        few = f"; {MIN_LABELS} would do to correct it" if row.labelled < MIN_LABELS and not is_settled else ""
+        few = f"; {MIN_LABELS} would do to correct it" if row.uncorrected.startswith("fewer") else ""
         why = f" ({row.uncorrected})" if row.uncorrected and not few else ""
         return f"the {who} alone decides, in spite of {labels}{why}{few}"
     return f"corrected by {labels}; by the {who} alone it {_VERBS[row.judged.passed]}: {_value(row.judged)}"

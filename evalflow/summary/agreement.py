@@ -216,10 +216,10 @@ def label_frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
     """Labels as a table: `human` is the label as a score, `value` the same on the metric's own scale.
 
     `use` is that of `Label`; `human` and `value` are null if the label is missing. Only `human` is where a person found
-    nothing to score.
+    nothing to score. `unusable` is why the labels on a dataset and metric may correct nothing; null if they may.
     """
     text, number = pl.String(), pl.Float64()
-    texts = ("dataset", "case_id", "target", "metric", "answer_hash", "by", "value", "comment", "use")
+    texts = ("dataset", "case_id", "target", "metric", "answer_hash", "by", "value", "comment", "use", "unusable")
     schema = dict.fromkeys(texts, text) | {"target_repeat": pl.Int64(), "human": number, "weight": number}
     return pl.DataFrame(list(rows), schema).with_columns(pl.col("use").fill_null("label"))
 

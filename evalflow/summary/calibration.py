@@ -63,18 +63,29 @@ def uneven_tags(answers: pl.DataFrame) -> list[TagShare]:
 
 
 def unusable_labels(scores: pl.LazyFrame, labels: pl.DataFrame) -> dict[tuple[str, str], str]:
-    """The datasets and metrics whose labels may correct nothing, each with the reason; see `may_correct`."""
+    """The datasets and metrics whose labels may correct nothing, each with the reason; see `why_unusable`."""
     found: dict[tuple[str, str], str] = {}
     for (dataset, metric, *_), answers in labelled_scores(scores, labels).group_by(SERIES, maintain_order=True):
         weighted = weights_of(answers.filter(pl.col("human").is_not_null())) is not None
-        if not weighted and not may_correct(_bias_of(answers), uneven_tags(answers)):
-            found[str(dataset), str(metric)] = NOT_AT_RANDOM
+        own = _declared_unusable(labels, str(dataset), str(metric))
+        tests = (None, ()) if weighted else (_bias_of(answers), uneven_tags(answers))
+        if why := why_unusable(own, *tests):
+            found[str(dataset), str(metric)] = why
     return found
 
 
-def may_correct(bias: SamplingBias | None, uneven: Sequence[TagShare]) -> bool:
-    """Whether labelled answers may be a random sample, by both tests; otherwise they correct nothing anywhere."""
-    return not uneven and (bias is None or not bias.biased)
+def why_unusable(declared: str, bias: SamplingBias | None, uneven: Sequence[TagShare]) -> str:
+    """Why labels correct nothing anywhere, of whatever number; empty if they may correct.
+
+    `declared` is what is known of how they came here, as `unusable` of `label_frame`; otherwise both tests say whether
+    the labelled answers may be a random sample.
+    """
+    return declared or (NOT_AT_RANDOM if uneven or (bias is not None and bias.biased) else "")
+
+
+def _declared_unusable(labels: pl.DataFrame, dataset: str, metric: str) -> str:
+    known = labels.filter(dataset=dataset, metric=metric)["unusable"].drop_nulls()
+    return "" if known.is_empty() else str(known[0])
 
 
 def _bias_of(answers: pl.DataFrame) -> SamplingBias:
@@ -94,7 +105,8 @@ class MissingLabels:
     """Answers that people were served and gave no label: their number, and their share of all served.
 
     `worst` and `best` are the corrected mean with every missing label at either end of the scale, and
-    `pass_rate_worst` and `pass_rate_best` the pass rate; None up to MOST_MISSING, and without ends or a threshold.
+    `pass_rate_worst` and `pass_rate_best` the pass rate; None up to MOST_MISSING, without ends or a threshold, and if
+    labels correct nothing.
     """
 
     n: int
@@ -153,6 +165,7 @@ class CalibrationRow:
     missing: MissingLabels | None = None  # None if every label that was asked for was given
     apart: LabelsApart | None = None
     undefined: UndefinedAgreement | None = None  # None if neither people nor the judge found nothing to score
+    declared_unusable: str = ""  # why its labels may correct nothing, as `unusable` of `label_frame`
 
     @property
     def who(self) -> str:
@@ -169,12 +182,12 @@ class CalibrationRow:
     @property
     def biased_sample(self) -> bool:
         """Whether the labelled answers are unlikely to be a random sample."""
-        return not may_correct(self.sampling_bias, self.uneven)
+        return bool(why_unusable("", self.sampling_bias, self.uneven))
 
     @property
     def unusable(self) -> str:
         """Why the labels may correct nothing, of whatever number; empty if they may."""
-        return NOT_AT_RANDOM if self.biased_sample else ""
+        return why_unusable(self.declared_unusable, self.sampling_bias, self.uneven)
 
     @property
     def uncorrected(self) -> str:
@@ -217,12 +230,24 @@ def calibrate_scores(
         left_out = sizes[key] - row.corrected.n - row.corrected.n_unlabelled
         missing = unscored.get((dataset, metric, target), 0) - row.failed[1]
         uneven = [] if row.weighted else uneven_tags(answers)
-        row = replace(row, tags=tags, unscored=missing, left_out=left_out, uneven=uneven)
+        declared = _declared_unusable(said, dataset, metric)
+        row = replace(row, unscored=missing, left_out=left_out, uneven=uneven, declared_unusable=declared)
+        if row.unusable:
+            row, *tags = (_without_correction(one, row.unusable) for one in (row, *tags))
+        row = replace(row, tags=tags)
         lacking = _missing(scores, pl.concat([answers, gaps]), said, row, seed)
         undefined = undefined_agreement(_cells(scores, key), said)
         apart = _apart(answers, said, traits[metric], seed)
         rows.append(replace(row, missing=lacking, apart=apart, undefined=undefined))
     return rows
+
+
+def _without_correction(row: CalibrationRow, why: str) -> CalibrationRow:
+    """The row with the means of judge and people, but without a corrected one."""
+    names = ("estimate", "low", "high", "std_error", "lambda_", "labels_saved", "finite_low", "finite_high")
+    nothing = {**dict.fromkeys(names), "method": f"none: {why}"}
+    rate = None if row.pass_rate is None else replace(row.pass_rate, **nothing)
+    return replace(row, corrected=replace(row.corrected, **nothing), pass_rate=rate)
 
 
 def _cells(scores: pl.LazyFrame, key: tuple[str | None, ...]) -> pl.DataFrame:
@@ -241,7 +266,7 @@ def _missing(
     if not n:
         return None
     found = MissingLabels(n, n / (n + known))
-    if found.share <= MOST_MISSING or not row.traits.bounded:
+    if found.share <= MOST_MISSING or not row.traits.bounded or row.unusable:
         return found
     up = row.traits.higher_is_better
     names = (row.dataset, row.metric, row.target, row.judge)

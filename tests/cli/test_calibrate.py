@@ -128,10 +128,10 @@ def label(number: int, value: Any = None, **fields: Any) -> dict[str, Any]:
     return {"case_id": f"c{number}", "metric": "likes", "value": said, "by": "ana", **fields}
 
 
-def calibrated(lab: Lab, *labels: dict[str, Any]) -> dict[str, Any]:
+def calibrated(lab: Lab, *labels: dict[str, Any], code: int = 0) -> dict[str, Any]:
     lab.write("l.jsonl", *labels)
     done = lab("calibrate", "--labels", "l.jsonl", "--json")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == code, done.stderr
     return json.loads(done.stdout)
 
 
@@ -377,8 +377,11 @@ def test_labels_chosen_because_the_judge_failed_are_warned_of(lab: Lab) -> None:
     said = " ".join(lab("calibrate", "--labels", "l.jsonl").stdout.split())
     assert "they are hardly a random sample" in said
     assert "Rogan-Gladen" in said
-    [row] = calibrated(lab, *map(label, chosen))["rows"]
+    [row] = calibrated(lab, *map(label, chosen), code=2)["rows"]
     assert row["at_random"] is False
+    assert (row["corrected"]["estimate"], row["pass_rate"]["estimate"]) == (None, None)
+    assert row["corrected"]["method"] == f"none: {row['uncorrected']}"
+    assert row["uncorrected"] == "the labelled answers can hardly have been drawn at random"
     assert row["rogan_gladen"]["estimate"] is not None
 
 
@@ -395,7 +398,7 @@ def test_labels_drawn_by_class_have_rogan_and_gladen_s_estimate(lab: Lab) -> Non
 
 
 def test_labels_of_one_tag_alone_are_warned_of(lab: Lab) -> None:
-    [row] = calibrated(lab, *map(label, range(0, 60, 2)))["rows"]
+    [row] = calibrated(lab, *map(label, range(0, 60, 2)), code=2)["rows"]
     [warning] = [text for text in row["warnings"] if "tagged" in text and "even" in text]
     assert "38 % of the answers tagged even are labelled and 0 % of the others" in warning
 
@@ -531,9 +534,12 @@ def test_a_report_written_again_keeps_to_the_labels_of_the_calibration(lab: Lab)
     assert lab("report").returncode == 0
     assert (lab.latest / "calibration.json").read_bytes() == before
     assert "60 of 160 answers that they labelled" in (lab.latest / "summary.md").read_text(encoding="utf-8")
-    (lab.latest / "calibration.json").write_text("{}", encoding="utf-8")
+    (lab.latest / "labels.jsonl").write_text("{}", encoding="utf-8")
     done = lab("report")
-    assert (done.returncode, "this is no calibration" in done.stderr) == (2, True)
+    assert (done.returncode, "these are no labels of a run" in done.stderr) == (2, True)
+    (lab.latest / "labels.jsonl").unlink()
+    done = lab("report")
+    assert (done.returncode, "the labels of this calibration are gone" in done.stderr) == (2, True)
 
 
 def test_one_run_has_no_labels_to_split(lab: Lab) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from evalflow.app.core.certificates import Certificate, key_of, save_certificate
-from evalflow.app.core.labels import RunLabels, labels_of_run
+from evalflow.app.core.kept_labels import RunLabels, save_labels
+from evalflow.app.core.labels import labels_of_run
 from evalflow.app.core.saved import SavedRun, answered_rows, open_scored, without_unanswered
 from evalflow.config.judges import CascadeConfig, MembersConfig
 from evalflow.engine.folder import RunFolder
@@ -27,7 +28,7 @@ from evalflow.report.page import verdict_of
 from evalflow.report.results_csv import as_answered
 from evalflow.report.wording import counted
 from evalflow.stats.prediction import MIN_LABELS
-from evalflow.summary.agreement import NOT_AT_RANDOM, SERIES, label_frame, labelled_scores
+from evalflow.summary.agreement import SERIES, label_frame, labelled_scores
 from evalflow.summary.calibration import CalibrationRow, calibrate_scores, disagreements
 from evalflow.summary.details import consistency, replies
 from evalflow.summary.judge_choice import JudgeInRun, choose, chooses
@@ -55,7 +56,10 @@ def calibration_of(run: SavedRun, labels: RunLabels) -> Calibration | None:
         for row in rows
         if row.judge in judges and (members := judges[row.judge or ""].members)
     }
-    return Calibration(run.manifest, rows, labels.source, labels.left_out, notes, labels.rests_on, texts, advice)
+    return Calibration(
+        run.manifest, rows, labels.source, labels.left_out, notes, labels.rests_on, texts, advice,
+        {(one.dataset, one.metric): one.run for one in labels.followed},
+    )  # fmt: skip
 
 
 def _advice_on(names: Sequence[str], run: SavedRun, row: CalibrationRow, scores: pl.LazyFrame) -> MemberAdvice:
@@ -79,10 +83,10 @@ def _advice_on(names: Sequence[str], run: SavedRun, row: CalibrationRow, scores:
     return advice(found, "" if found else too_few(int(members.known().sum())))
 
 
-def save_calibration(folder: RunFolder, found: Calibration, labels: RunLabels) -> None:
-    """Write calibration.json: the calibration, and under `given` the labels, for deriving it again."""
-    given = {"notes": list(labels.notes), "rests_on": labels.rests_on, "labels": labels.frame.to_dicts()}
-    _write(folder.calibration, {**found.document(), "given": given})
+def save_calibration(run: SavedRun, found: Calibration, labels: RunLabels) -> None:
+    """Write calibration.json, and the labels for deriving it again, which stay with the run."""
+    save_labels(run, labels)
+    _write(run.folder.calibration, found.document())
 
 
 def _write(path: Path, document: Mapping[str, Any]) -> None:
@@ -105,7 +109,7 @@ def saved_calibration(run: SavedRun) -> Calibration | None:
             log.warning(f"{what} (all: evalflow calibrate)", len(error.problems), error.problems[0])
     found = calibration_of(run, labels) if labels else None
     if found is not None and labels is not None:
-        save_calibration(run.folder, found, labels)
+        save_calibration(run, found, labels)
     return found
 
 
@@ -180,8 +184,8 @@ def no_certificate(row: CalibrationRow) -> str:
         return f"{counted(n, 'labelled answer')}, and it takes {MIN_LABELS}"
     if row.constant[0]:
         return "all labels say the same, so that nothing shows whether judge and people agree"
-    if row.biased_sample:
-        return NOT_AT_RANDOM
+    if row.unusable:
+        return row.unusable
     if row.weighted:
         return "the labels carry weights, and nothing shows whether such labels were drawn at random"
     return ""

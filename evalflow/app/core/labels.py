@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evalflow import datasets, paths
+from evalflow.app.core.kept_labels import LabelSources, RunLabels, follow, read_kept
 from evalflow.app.core.saved import SavedRun, answered_rows, scored_runs
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError, command
@@ -30,20 +30,6 @@ MOST = 50
 """The most problems of labels that are told at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunLabels:
-    """Labels of a run's answers: `frame` as of `label_frame`, their `source` in words, and which of all these are.
-
-    `left_out` counts those that do not count here, by reason; `notes` say it to people.
-    """
-
-    frame: pl.DataFrame
-    source: str
-    left_out: Mapping[str, int]
-    notes: Sequence[str]
-    rests_on: str = "all labels"
-
-
 Rows = Sequence[Mapping[str, Any]]  # labels with the columns of `evalflow.labels.columns`
 
 
@@ -58,13 +44,16 @@ def bound_labels(run: SavedRun, given: str | Rows | None, elsewhere: Elsewhere =
 
 
 def read_labels(run: SavedRun, given: str | Rows | None, elsewhere: Elsewhere = HERE) -> RunLabels:
-    """Read labels from a file or from rows, else those in the data, and match them with the run's answers.
+    """Read labels from a file or from rows, and match them with the run's answers.
 
+    Without either, those in the data, those that the run keeps, and those that follow equal answers of other runs.
     UserError if there are no labels, or some are invalid; it lists every problem.
     """
     path = paths.resolve(given) if isinstance(given, str) else None
     source = shown(path) if path else OF_DATA if given is None else OF_REVIEW
     if given is None:
+        if kept := _found_again(run):
+            return kept
         found = _of_data(run)
     else:
         rows, broken = _placed_rows(given)
@@ -86,6 +75,21 @@ def read_labels(run: SavedRun, given: str | Rows | None, elsewhere: Elsewhere = 
     return _bound(run, found, source, replace(elsewhere, metrics=known))
 
 
+def _found_again(run: SavedRun) -> RunLabels | None:
+    """The labels in a run's data, if valid; on other datasets and metrics those given to it, else those that follow."""
+    data = _of_data(run)
+    if data.problems:
+        return None
+    kept, own = read_kept(run.folder), _bound(run, data, OF_DATA, HERE)
+    if kept is not None:
+        old = {(one.dataset, one.metric) for one in kept.followed} | own.series
+        keys = pl.struct("dataset", "metric").is_in([{"dataset": d, "metric": m} for d, m in old])
+        given = replace(kept, frame=kept.frame.filter(~keys), followed=())
+        own = own.with_followed(given) if own.frame.height else given
+    own = own.with_followed(follow(run, own.series, LabelSources()))
+    return own if own.frame.height else None
+
+
 def _placed_rows(given: str | Rows) -> tuple[list[tuple[str, Any]], list[Problem]]:
     """Labels, each with its place, and those that cannot be read."""
     if isinstance(given, str):
@@ -93,21 +97,18 @@ def _placed_rows(given: str | Rows) -> tuple[list[tuple[str, Any]], list[Problem
     return [(f"label {number}", row) for number, row in enumerate(given, 1)], []
 
 
-def labels_of_run(run: SavedRun) -> RunLabels | None:
-    """The labels that a run was calibrated with, else those in its data; None if there are none of its answers."""
-    path = run.folder.calibration
-    if not path.is_file():
-        if not any(facts.labelled for facts in run.manifest.datasets.values()):
-            return None
-        bound = _bound(run, _of_data(run), OF_DATA, HERE)
-        return bound if bound.frame.height else None
-    try:
-        saved: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        given = saved["given"]
-        labels = label_frame(given["labels"])
-        return RunLabels(labels, saved["labels"], saved["left_out"], given["notes"], given["rests_on"])
-    except (ValueError, KeyError, TypeError):
-        raise UserError(Problem("this is no calibration", str(path), "remove it, and calibrate again")) from None
+def labels_of_run(run: SavedRun, sources: LabelSources | None = None) -> RunLabels | None:
+    """The labels of a run's answers; None if there are none.
+
+    On each dataset and metric the labels that the run keeps, which it was calibrated with, or else those in its data;
+    without any, those of other runs that gave equal answers (`follow`).
+    """
+    own = read_kept(run.folder)
+    if own is None and any(facts.labelled for facts in run.manifest.datasets.values()):
+        own = _bound(run, _of_data(run), OF_DATA, HERE)
+        own = own if own.frame.height else None
+    followed = follow(run, own.series if own else (), sources or LabelSources())
+    return own.with_followed(followed) if own else followed
 
 
 def _bound(run: SavedRun, found: Parsed, source: str, elsewhere: Elsewhere) -> RunLabels:
@@ -273,10 +274,11 @@ def labels_to_compare(runs: Sequence[SavedRun], given: str | Rows | None) -> Com
     from evalflow.summary.calibration import unusable_labels  # late: few comparisons have labels
 
     by_folder = {str(run.folder.path): run for run in runs}
+    sources = LabelSources(run.folder.path for run in by_folder.values())
     if given is not None:
         found: dict[str, RunLabels | None] = dict(labels_of_sweep(by_folder, given))
     else:
-        found = {name: labels_of_run(run) for name, run in by_folder.items()}
+        found = {name: labels_of_run(run, sources) for name, run in by_folder.items()}
     frames = {name: one.frame for name, one in found.items() if one is not None and truths(one.frame).height}
     notes: list[str] = []
     unusable: dict[str, Mapping[tuple[str, str], str]] = {}
@@ -304,9 +306,10 @@ def labels_to_compare(runs: Sequence[SavedRun], given: str | Rows | None) -> Com
 def labelled_cases(runs: Iterable[SavedRun]) -> dict[tuple[str, str], dict[str, int]]:
     """How many cases people labelled, by dataset and metric, and by run."""
     found: dict[tuple[str, str], dict[str, int]] = {}
+    sources = LabelSources()
     for run in runs:
         with suppress(UserError):  # labels that are wrong are reported by what uses them
-            own = labels_of_run(run)
+            own = labels_of_run(run, sources)
             rows = truths(own.frame).group_by("dataset", "metric").agg(pl.col("case_id").n_unique()) if own else None
             for dataset, metric, n in rows.iter_rows() if rows is not None else ():
                 found.setdefault((dataset, metric), {})[run.name] = n

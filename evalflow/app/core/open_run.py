@@ -27,6 +27,7 @@ from evalflow.app.core.certificates import with_certificates
 from evalflow.app.core.cluster.joining import join_cluster
 from evalflow.app.core.derive import Derived, answer_faults, decide, derive, report
 from evalflow.app.core.inspect import Inspection, inspect
+from evalflow.app.core.kept_labels import has_sources
 from evalflow.app.core.outgoing import OutgoingScores
 from evalflow.app.core.saved import SavedRun, agree
 from evalflow.app.core.stored_runs import OutgoingCopy, begin_copy
@@ -324,8 +325,8 @@ def _tell_exports(one: OpenRun) -> None:
 
 
 def _calibrated(run: SavedRun, derived: Derived, *, in_data: bool) -> Derived:
-    """Compare a finished run's judges with human labels, if it was calibrated before, or some are in its data."""
-    if run.manifest.status != "done" or not (in_data or run.folder.calibration.is_file()):
+    """Compare a finished run's judges with human labels: its own, those in its data, or those of equal answers."""
+    if run.manifest.status != "done" or not (in_data or run.folder.calibration.is_file() or has_sources(run)):
         return derived
     from evalflow.app.core.calibration import certify, saved_calibration
 

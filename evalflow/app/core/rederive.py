@@ -20,7 +20,7 @@ from evalflow.app.core.calibration import (
 )
 from evalflow.app.core.certificates import with_certificates
 from evalflow.app.core.derive import Derived, decide, derive, evaluate_run_gates, report
-from evalflow.app.core.labels import RunLabels
+from evalflow.app.core.kept_labels import RunLabels
 from evalflow.app.core.saved import SavedRun, open_run, open_scored, write_exclusions
 from evalflow.app.core.selection import taken_cases
 from evalflow.config.schema import RunConfig
@@ -80,7 +80,7 @@ def calibrate_run(folder: RunFolder, people: RunLabels) -> Calibrated | None:
     found = calibration_of(run, people)
     if found is None:
         return None
-    save_calibration(folder, found, people)
+    save_calibration(run, found, people)
     results = certify(found, run.scores(), folder)
     manifest, derived = rewrite(folder, calibration=found)
     found = replace(found, manifest=manifest)

@@ -31,6 +31,7 @@ RECORDS: Mapping[str, str] = {
     "prepared.json": "What was made once for the run, such as steps that a judge wrote",
     "answers.jsonl": "Every answer as it came",
     "exclusions.json": "Results that people took out",
+    "labels.jsonl": "People's labels of its answers",
     "calibration.json": "The judge's agreement with people's labels",
     "calibration.html": "The same, as a page",
 }

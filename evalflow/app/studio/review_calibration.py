@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from evalflow.app.core.calibration import calibration_of, no_certificate
 from evalflow.app.core.certificates import Certificate, saved_certificates
-from evalflow.app.core.labels import RunLabels, bound_labels
+from evalflow.app.core.kept_labels import RunLabels, read_kept
+from evalflow.app.core.labels import bound_labels
 from evalflow.app.core.saved import SavedRun
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.review_desk import is_reserved
@@ -26,7 +27,7 @@ from evalflow.app.studio.review_results import (
 from evalflow.app.studio.reviews import REVIEWS, scored_run
 from evalflow.app.studio.run_files import apply_labels
 from evalflow.app.studio.space import TakenError, Workspace
-from evalflow.errors import Problem
+from evalflow.errors import Problem, UserError
 from evalflow.report.calibration import Calibration
 from evalflow.report.page import verdict_of
 from evalflow.store import reviews as stored
@@ -137,12 +138,11 @@ def save_calibration(space: Workspace, name: str) -> SavedCalibration:
 
 
 def _is_saved(run: SavedRun, people: RunLabels) -> bool:
-    """Whether the run's calibration.json is by the same labels."""
-    try:
-        saved = json.loads(run.folder.calibration.read_text(encoding="utf-8"))["given"]["labels"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return False  # there is none, or one that `calibrate` would refuse
-    return saved == json.loads(json.dumps(people.frame.to_dicts()))
+    """Whether the run was calibrated with the same labels."""
+    with suppress(UserError):  # damaged labels, which `calibrate` would refuse
+        kept = read_kept(run.folder)
+        return kept is not None and kept.frame.equals(people.frame)
+    return False
 
 
 def _certificates(found: Calibration, known: Sequence[Certificate]) -> list[IssuedCertificate]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, get_args
 
-from evalflow.app.core.labels import RunLabels
+from evalflow.app.core.kept_labels import RunLabels
 from evalflow.app.core.process import working_on
 from evalflow.app.core.rederive import (
     Calibrated,
