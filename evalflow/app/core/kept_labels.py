@@ -24,7 +24,6 @@ from evalflow.lazy import pl
 from evalflow.metrics.scale import label_scale
 from evalflow.paths import write_atomically
 from evalflow.report.wording import counted
-from evalflow.summary.agreement import label_frame
 
 Series = tuple[str, str]  # dataset and metric
 _KINDS = ("runs", "sweeps")  # folders of an outputs folder
@@ -101,6 +100,8 @@ def save_labels(run: SavedRun, labels: RunLabels) -> None:
 
 def read_kept(folder: RunFolder) -> RunLabels | None:
     """The labels that a run keeps; None if it has none, UserError if labels.jsonl is damaged."""
+    from evalflow.summary.agreement import label_frame  # late: few runs have labels
+
     try:
         head, *rows = map(json.loads, folder.labels.read_text(encoding="utf-8").splitlines())
         followed = [FollowedLabels(**one["followed"]) for one in head["series"] if one["followed"]]
@@ -154,6 +155,8 @@ class LabelSources:
         return self._found[base]
 
     def labels(self, source: _Source) -> pl.DataFrame:
+        from evalflow.summary.agreement import label_frame
+
         if source.folder not in self._rows:
             kept = read_kept(RunFolder(source.folder))
             self._rows[source.folder] = label_frame(()) if kept is None else kept.frame
@@ -265,6 +268,8 @@ def _follow(
     run: SavedRun, series: Series, source: _Source, labels: pl.DataFrame, answers: _Answers
 ) -> tuple[pl.DataFrame, FollowedLabels] | None:
     """The labels of a source that are of equal answers, with this run's target and repeat."""
+    from evalflow.summary.agreement import label_frame
+
     dataset, metric = series
     own = labels.filter(dataset=dataset, metric=metric)
     taken: set[tuple[str, str, int]] = set()
