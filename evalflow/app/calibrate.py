@@ -40,6 +40,7 @@ from evalflow.report.calibration import Calibration, print_calibration, print_co
 from evalflow.report.results_csv import as_answered
 from evalflow.report.sweep import print_choice
 from evalflow.report.wording import literal, print_json, print_lines
+from evalflow.stats.prediction import MIN_LABELS
 
 _SHEET = Path("labels.csv")
 OTHER_HALF = "the half of the labels that did not choose the judge"
@@ -48,7 +49,7 @@ OTHER_HALF = "the half of the labels that did not choose the judge"
 def calibrate(options: argparse.Namespace, console: Console) -> int:
     """Calibrate, issue certificates, rewrite the reports of the run or sweep, and print; or sample answers to label.
 
-    Returns 0, or 2 if the labels correct nothing. UserError if there is no such run or no label, or some
+    Returns 0, or 2 if there are too few labels for any estimate. UserError if there is no such run or no label, or some
     are invalid.
     """
     if options.sample is not None:
@@ -84,7 +85,7 @@ def calibrate(options: argparse.Namespace, console: Console) -> int:
         _print_certificates(console, results)
         console.print(literal(f"report       {shown(folder.report)}"), soft_wrap=True)
         console.print(literal(f"page         {shown(folder.calibration_page)}"), soft_wrap=True)
-    return 0 if _is_estimated([found]) else UserError.exit_code
+    return 0 if _has_enough([found]) else UserError.exit_code
 
 
 def _calibrate_sweep(folder: Path, jobs: Sequence[Path], options: argparse.Namespace, console: Console) -> int:
@@ -133,7 +134,7 @@ def _calibrate_sweep(folder: Path, jobs: Sequence[Path], options: argparse.Names
         _print_notes(console, notes)
         _print_certificates(console, dict.fromkeys(results))
         console.print(literal(f"report       {shown(page)}"), soft_wrap=True)
-    return 0 if boards or _is_estimated(calibrations.values()) else UserError.exit_code
+    return 0 if boards or _has_enough(calibrations.values()) else UserError.exit_code
 
 
 def _nothing_scored(run: Path, where: str) -> UserError:
@@ -141,8 +142,9 @@ def _nothing_scored(run: Path, where: str) -> UserError:
     return UserError(Problem("none of the labelled answers was scored", where, hint))
 
 
-def _is_estimated(calibrations: Iterable[Calibration]) -> bool:
-    return any(row.corrected.estimate is not None for found in calibrations for row in found.rows)
+def _has_enough(calibrations: Iterable[Calibration]) -> bool:
+    rows = [row for found in calibrations for row in found.rows]
+    return any(row.corrected.estimate is not None or (row.unusable and row.corrected.n >= MIN_LABELS) for row in rows)
 
 
 def _print_notes(console: Console, notes: Sequence[str]) -> None:

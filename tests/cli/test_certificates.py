@@ -112,8 +112,11 @@ def test_it_is_stale_once_the_judge_is_asked_otherwise(program: Program) -> None
         assert ", uncalibrated" in program(*words).stdout
         assert "calibrated for polite: kappa" in " ".join(program("calibrate", "--labels", "l.jsonl").stdout.split())
         assert "calibrated for polite: kappa" in " ".join(program(*words).stdout.split())
-        said = " ".join(program(*words, "judge.temperature=0.7").stdout.split())
+        for change in ("judge.temperature=0.7", "judge.model=other"):  # equal answers, so the labels follow
+            assert "calibrated for polite: kappa" in " ".join(program(*words, change).stdout.split())
+        program.write("a.jsonl", *({"id": f"c{i}", "question": "Q?", "answer": f"Other {i}."} for i in range(24)))
+        said = " ".join(program(*words, "judge.temperature=0.9").stdout.split())
         assert "uncalibrated for polite (changed since it was labelled: the judge's settings)" in said
-        said = program(*words, "judge.model=other").stdout
+        said = program(*words, "judge.model=third").stdout
         assert ", uncalibrated" in said
         assert "changed since it was labelled" not in said
