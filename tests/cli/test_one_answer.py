@@ -158,6 +158,7 @@ def test_gates_against_the_baseline(sweep: Sweep, rows: list[dict[str, Any]]) ->
 
 def test_files_say_what_the_rows_say(sweep: Sweep, rows: list[dict[str, Any]]) -> None:
     said = {"better": "better", "worse": "worse", "cannot_tell": "cannot tell"}
+    sweep.asked("compare", str(sweep.folder))
     text = Path(sweep.folder, "compare.md").read_text(encoding="utf-8")
     told = [said[row["verdict"]] for row in rows]
     assert [cell for cell in told if f"**{cell}**" not in text] == []
