@@ -141,9 +141,10 @@ MANUALS: dict[str, Manual] = {
     ),
     "calibrate": Manual(
         "Compare the judge with people's labels, and correct its mean by them; or draw answers for people to label.",
-        "With labels: writes labels.jsonl, calibration.json, calibration.html, certificates into certificates/, and the "
-        "run's reports again, whose gates follow the corrected means. Without --labels it takes those in the data, those "
-        "given to the run before, or those of equal answers in other runs. With --sample: writes a sheet to label.\n\n"
+        "With labels: writes labels.jsonl, calibration.json, calibration.html, certificates into certificates/, and "
+        "the run's reports again, whose gates follow the corrected means. Without --labels it takes those in the data, "
+        "those given to the run before, or those of equal answers in other runs. With --sample: writes a sheet to "
+        "label.\n\n"
         "exit codes: 0 done, 2 too few labels for an estimate, or a mistake",
         (
             ("calibrate --sample 60", "draw 60 answers of the latest run into labels.csv"),
