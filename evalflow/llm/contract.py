@@ -1,4 +1,4 @@
-"""Prompts and schemas for typed replies, cached on disk. The only file that uses Instructor's internals."""
+"""Prompts and schemas for typed replies: made by Instructor, and kept on disk, since its import takes half a second."""
 
 from __future__ import annotations
 
@@ -18,39 +18,36 @@ from evalflow.paths import private_folder, write_atomically
 from evalflow.records import Message
 
 if TYPE_CHECKING:
-    from instructor import Mode
-
     from evalflow.llm.chat import Completion
 
 
 ReplyMode = Literal["json_schema", "tools", "json", "md_json"]
-MARK = "\x00prompt\x00"
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedContract:
-    """Instructor's output for a reply model, made once for all calls: the text around the prompt, and the schema."""
+    """Instructor's request for a reply model without any message of ours, made once for all calls.
 
-    before: str
-    after: str
+    Attributes:
+        system: Ends the system message; may be empty.
+        last: Ends the last message; may be empty.
+        schema: The other keys of the request.
+    """
+
     system: str
+    last: str
     schema: dict[str, Any]
 
 
 def prepare(reply_model: type[BaseModel], mode: ReplyMode, strict: bool) -> PreparedContract:
-    """Make Instructor's prompt and schema for a reply model. See `Contract` for the arguments."""
-    from instructor.processing.response import handle_response_model
-
-    _, schema = handle_response_model(
-        reply_model, mode=_instructor_mode(mode), messages=[{"role": "user", "content": MARK}]
-    )
-    *system, user = schema.pop("messages")
-    before, after = user["content"].split(MARK)
+    """Have Instructor make the request for a reply model. See `Contract` for the arguments."""
+    _, schema = _handlers(mode).request_handler(reply_model, {"messages": []})
+    added: dict[str, str] = {message["role"]: message["content"] for message in schema.pop("messages")}
     if strict and mode == "json_schema":
         schema["response_format"]["json_schema"]["strict"] = True
     elif strict and mode == "tools":
         schema["tools"][0]["function"]["strict"] = True
-    return PreparedContract(before, after, "\n\n".join(message["content"] for message in system), schema)
+    return PreparedContract(added.get("system", ""), added.get("user", ""), schema)
 
 
 class Contract:
@@ -73,14 +70,15 @@ class Contract:
 
     def request(self, messages: Sequence[Message]) -> dict[str, Any]:
         """The contract's part of a request: the messages and the reply's format."""
-        made = self._prepared
-        *before, last = [{"role": message.role, "content": message.content} for message in messages]
-        last["content"] = f"{made.before}{last['content']}{made.after}"
-        if made.system and before and before[0]["role"] == "system":
-            before[0]["content"] += f"\n\n{made.system}"
-        elif made.system:
-            before.insert(0, {"role": "system", "content": made.system})
-        return {"messages": [*before, last], **made.schema}
+        added = self._prepared
+        made = [{"role": message.role, "content": message.content} for message in messages]
+        if added.last:
+            made[-1]["content"] += f"\n\n{added.last}"
+        if added.system and made[0]["role"] == "system":
+            made[0]["content"] += f"\n\n{added.system}"
+        elif added.system:
+            made.insert(0, {"role": "system", "content": added.system})
+        return {"messages": made, **added.schema}
 
     def parse(self, completion: Completion, items: Sequence[Any] | None = None) -> ReadReply:
         """The valid reply; InvalidReply also for the wrong number of results."""
@@ -89,17 +87,15 @@ class Contract:
 
     def reask(self, request: Mapping[str, Any], completion: Completion, error: InvalidReply) -> dict[str, Any]:
         """The request that shows the model its reply and the errors in it. `request` is not changed."""
-        from instructor.processing.response import handle_reask_kwargs
-
         again: dict[str, Any] = {**request, "messages": list(request["messages"])}
-        response = _as_sdk(completion)
-        return dict(handle_reask_kwargs(again, mode=_instructor_mode(self._mode), response=response, exception=error))
+        return _handlers(self._mode).reask_handler(again, _as_sdk(completion), error)
 
 
-def _instructor_mode(mode: ReplyMode) -> Mode:
-    from instructor import Mode
+def _handlers(mode: ReplyMode) -> Any:
+    """What Instructor makes requests and re-asks with in a mode, its `ModeHandlers`."""
+    from instructor.v2 import Mode, Provider, mode_registry
 
-    return Mode[mode.upper()]
+    return mode_registry.get_handlers(Provider.OPENAI, Mode[mode.upper()])
 
 
 def _as_sdk(completion: Completion) -> Any:
@@ -117,7 +113,7 @@ def _as_sdk(completion: Completion) -> Any:
 
 log = logging.getLogger("evalflow")
 
-FORMAT = 1  # raise it when the output of `prepare` changes
+FORMAT = 2  # raise it when the output of `prepare` changes
 
 Prepare = Callable[[type[BaseModel], ReplyMode, bool], PreparedContract]
 

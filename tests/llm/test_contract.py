@@ -1,16 +1,16 @@
-"""What `evalflow.llm.contract` relies on in Instructor. When an upgrade breaks this, that file is the one to change."""
+"""Contracts send what Instructor sends. If an upgrade breaks this, change `evalflow.llm.contract`."""
 
 from __future__ import annotations
 
 from typing import Any, Literal, get_args
 
+import instructor
 import pytest
-from instructor import Mode
-from instructor.processing.response import handle_response_model
+from openai.types.chat import ChatCompletion
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from evalflow.llm.chat import ChatToolCall, Completion
-from evalflow.llm.contract import MARK, Contract, ReplyMode
+from evalflow.llm.contract import Contract, ReplyMode
 from evalflow.llm.reader import InvalidReply
 from evalflow.records import Message
 
@@ -22,7 +22,7 @@ PROMPTS = {
         Message("system", "You judge."),
         Message("user", "Hello"),
         Message("assistant", "Hello!"),
-        Message("user", f"{{}} %s \\ {MARK} ```json"),
+        Message("user", "{} %s \\ \x00 ```json"),
     ),
 }
 
@@ -34,18 +34,60 @@ class Verdict(BaseModel):
     grade: int = Field(ge=1, le=5)
 
 
-def _said(mode: ReplyMode, text: str) -> Completion:
+GOOD = '{"reason": "r", "verdict": "no", "grade": 4}'
+
+
+def a_reply(mode: ReplyMode, text: str) -> Completion:
     if mode == "tools":
         return Completion(text=None, tool_calls=(ChatToolCall("call_1", "Verdict", text),))
     return Completion(text=f"Here you are:\n```json\n{text}\n```" if mode == "md_json" else text)
 
 
+def sent_by_instructor(mode: ReplyMode, prompt: str, *replies: Completion) -> list[dict[str, Any]]:
+    """The requests that Instructor's client sends to a model that gives these replies."""
+    requests: list[dict[str, Any]] = []
+
+    def create(**request: Any) -> ChatCompletion:
+        requests.append({**request, "messages": list(request["messages"])})
+        said = replies[len(requests) - 1]
+        calls = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in said.tool_calls
+        ]
+        message = {"role": "assistant", "content": said.text, "tool_calls": calls or None}
+        choice = {"index": 0, "finish_reason": "stop", "message": message, "logprobs": None}
+        return ChatCompletion.model_validate(
+            {"id": "", "object": "chat.completion", "created": 0, "model": "", "choices": [choice]}
+        )
+
+    ask: Any = instructor.patch(create=create, mode=instructor.Mode[mode.upper()])
+    messages = [{"role": message.role, "content": message.content} for message in PROMPTS[prompt]]
+    ask(response_model=Verdict, messages=messages, max_retries=len(replies))
+    return requests
+
+
 @pytest.mark.parametrize("prompt", PROMPTS)
 @pytest.mark.parametrize("mode", MODES)
-def test_a_prepared_request_is_the_one_that_instructor_makes_of_the_same_messages(mode: ReplyMode, prompt: str) -> None:
-    messages = [{"role": m.role, "content": m.content} for m in PROMPTS[prompt]]
-    _, expected = handle_response_model(Verdict, mode=Mode[mode.upper()], messages=messages)
+def test_a_request_is_the_one_that_instructor_sends_of_the_same_messages(mode: ReplyMode, prompt: str) -> None:
+    (expected,) = sent_by_instructor(mode, prompt, a_reply(mode, GOOD))
     assert Contract(Verdict, mode).request(PROMPTS[prompt]) == expected
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_reask_is_the_one_that_instructor_sends(mode: ReplyMode) -> None:
+    wrong = a_reply(mode, GOOD.replace("no", "maybe"))
+    _, expected = sent_by_instructor(mode, "conversation", wrong, a_reply(mode, GOOD))
+    contract = Contract(Verdict, mode)
+    again = contract.reask(contract.request(PROMPTS["conversation"]), wrong, InvalidReply("verdict: wrong label", ""))
+    *before, complaint = again["messages"]
+    *expected_before, expected_complaint = expected["messages"]
+    assert before == expected_before
+    begin, _, end = complaint["content"].partition("verdict: wrong label")
+    assert begin
+    assert expected_complaint["content"].startswith(begin)
+    assert expected_complaint["content"].endswith(end)
+    rest = {key: value for key, value in complaint.items() if key != "content"}
+    assert rest == {key: value for key, value in expected_complaint.items() if key != "content"}
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -62,14 +104,14 @@ def test_a_contract_is_not_changed_by_its_use(mode: ReplyMode) -> None:
     first = contract.request(PROMPTS["system, user"])
     for prompt in PROMPTS.values():
         request = contract.request(prompt)
-        contract.reask(request, _said(mode, "{}"), InvalidReply("wrong", "{}"))
+        contract.reask(request, a_reply(mode, "{}"), InvalidReply("wrong", "{}"))
     assert contract.request(PROMPTS["system, user"]) == first
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_good_reply_is_parsed(mode: ReplyMode) -> None:
     text = '{"reason": "r", "verdict": "no", "grade": 4}'
-    found = Contract(Verdict, mode).parse(_said(mode, text))
+    found = Contract(Verdict, mode).parse(a_reply(mode, text))
     assert found.parsed == Verdict(reason="r", verdict="no", grade=4)
     assert text in found.raw
 
@@ -87,7 +129,7 @@ def test_a_good_reply_is_parsed(mode: ReplyMode) -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_a_bad_reply_says_what_is_wrong_and_no_more(mode: ReplyMode, text: str, complaint: str) -> None:
     with pytest.raises(InvalidReply) as invalid:
-        Contract(Verdict, mode).parse(_said(mode, text))
+        Contract(Verdict, mode).parse(a_reply(mode, text))
     assert complaint in str(invalid.value)
     assert "pydantic.dev" not in str(invalid.value)
     assert text in invalid.value.raw
@@ -98,7 +140,7 @@ def test_a_reask_shows_the_reply_and_the_complaint_and_keeps_the_rest(mode: Repl
     contract = Contract(Verdict, mode)
     request = {**contract.request(PROMPTS["user"]), "logprobs": True}
     before = len(request["messages"])
-    again = contract.reask(request, _said(mode, '{"verdict": "maybe"}'), InvalidReply("verdict: wrong label", ""))
+    again = contract.reask(request, a_reply(mode, '{"verdict": "maybe"}'), InvalidReply("verdict: wrong label", ""))
     assert len(request["messages"]) == before
     assert again["messages"][:before] == request["messages"]
     assert again["logprobs"] is True
