@@ -5,8 +5,6 @@ Both packages serve only as data: their files are found through the packages' me
 
 from __future__ import annotations
 
-import ctypes
-import sys
 import threading
 from collections import OrderedDict
 from functools import cache
@@ -15,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalflow.errors import InfrastructureError
-from evalflow.llm.onnx_file import gathered_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -149,17 +146,6 @@ def _open() -> tuple[Any, Any]:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1  # a sentence is too small to parallelise; callers use several threads
     options.inter_op_num_threads = 1
-    model = gathered_first(data_file(*MODEL).read_bytes())  # saves 85 MiB at the peak
-    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    del model
-    session._model_bytes = None  # 22 MiB, kept for a fallback to other providers
-    _give_back()
+    # By its path: of bytes Python would keep a copy of 22 MiB.
+    session = onnxruntime.InferenceSession(str(data_file(*MODEL)), options, providers=["CPUExecutionProvider"])
     return tokenizer, session
-
-
-def _give_back() -> None:
-    """Return freed memory to the system; glibc keeps 60 MiB that loading the model took for a moment."""
-    if sys.platform == "linux":
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-        if trim is not None:
-            trim(0)
