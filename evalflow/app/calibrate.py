@@ -174,11 +174,11 @@ def _write_sample(options: argparse.Namespace, console: Console) -> int:
     for name, scale in sample.metrics.items():
         about = sample.run.rules.metrics[name].config.description
         console.print(literal(f"{name}: {about} Write {scale}, or undefined where there is nothing to score."))
-    order = "Rows are in random order: whoever stops early has labelled answers at random too."
+    order = "Rows are in random order: if you stop early, delete the rows that nobody has read."
     if options.by_group:
-        order = "Groups are in random order: whoever stops early should do so at the end of a group."
+        order = "Groups are in random order: if you stop early, do so at the end of a group, and delete the rest."
     fill = "Fill the columns value and by, without a look at the judge's scores."
-    console.print(literal(f"{fill} {order} Rows left empty do not count.", style="dim"))
+    console.print(literal(f"{fill} {order} Other rows without a value count as missing labels.", style="dim"))
     console.print(literal(f"sheet  {shown(sample.path)}"), soft_wrap=True)
     console.print(literal(f"then   {command('calibrate', '--labels', shown(sample.path))}"), soft_wrap=True)
     return 0

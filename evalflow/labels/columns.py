@@ -120,7 +120,9 @@ LABEL_COLUMNS: Mapping[str, LabelColumn] = MappingProxyType(
         "blind": LabelColumn(_truth, "false if the person saw the judge's score; empty: true"),
         "seen_before": LabelColumn(_truth, "true if the person had opened the run's results before; empty: false"),
         "rubric": LabelColumn(_count, "version of the guidelines"),
-        "missing": LabelColumn(_one_of(get_args(Missing)), "why there is no value: cannot_tell, declined, unfinished"),
+        "missing": LabelColumn(
+            _one_of(get_args(Missing)), "why there is no value: cannot_tell, declined, unfinished; blank: the row was left empty"
+        ),
     }
 )
 REQUIRED_COLUMNS = ("case_id", "metric", "value")

@@ -20,17 +20,36 @@ _DIGITS = 16
 
 @dataclass(slots=True)
 class Parsed:
-    """The labels of a file: how many rows have an empty value, and the problems of the others."""
+    """The labels of a file, its rows without a value, and the problems of the others.
+
+    The `last` of the rows without a value are below all others, so people may not have reached them.
+    """
 
     given: list[Label] = field(default_factory=list[Label])
-    blank: int = 0
+    blank: list[Label] = field(default_factory=list[Label])
     problems: list[Problem] = field(default_factory=list[Problem])
+    last: list[Label] = field(default_factory=list[Label])
+
+    @property
+    def asked(self) -> list[Label]:
+        """The labels, and the missing ones of the metrics that people labelled: nobody was asked about the others."""
+        named = self.named
+        return [*self.given, *(one for one in self.blank if one.metric in named)]
+
+    @property
+    def named(self) -> set[str]:
+        """The metrics that people labelled."""
+        return {one.metric for one in self.given}
 
     def add(self, where: str, row: Mapping[str, Any]) -> None:
         is_missing = not _is_blank(row.get("missing"))
-        if _is_blank(row.get("value")) and not is_missing:
-            self.blank += 1
-            return
+        is_blank = _is_blank(row.get("value")) and not is_missing
+        if is_blank and (_is_blank(row.get("case_id")) or _is_blank(row.get("metric"))):
+            return  # an empty row of a spreadsheet
+        if is_blank:
+            row, is_missing = {**row, "missing": "blank"}, True
+        if not is_blank:
+            self.last.clear()
         fields: dict[str, Any] = {"value": None, "by": UNNAMED, "where": where}
         problems: list[Problem] = []
         for name, column in LABEL_COLUMNS.items():
@@ -50,7 +69,8 @@ class Parsed:
             problems.append(Problem(what, where, "give a value, or leave it empty and say why in `missing`"))
         self.problems += problems
         if not problems:
-            self.given.append(Label(**fields))
+            (self.blank if is_blank else self.given).append(label := Label(**fields))
+            self.last += [label] * is_blank
 
 
 def parse(rows: Iterable[tuple[str, Mapping[str, Any]]], file: str) -> Parsed:
@@ -66,12 +86,12 @@ def parse(rows: Iterable[tuple[str, Mapping[str, Any]]], file: str) -> Parsed:
     if missing and seen:
         hint = "; ".join(f"{name}: {did_you_mean(name, seen)}" for name in missing)
         what = f"the file has no column {' and no column '.join(missing)}"
-        return Parsed([], found.blank, [Problem(what, file, hint)])
+        return Parsed(problems=[Problem(what, file, hint)])
     return found
 
 
 def parse_case(case: Case) -> Parsed:
-    """Read the labels of a case of a dataset; those without a value do not count as blank.
+    """Read the labels of a case of a dataset; people were not asked for those without a value.
 
     Either `{metric: value}` or `{metric: [...]}` with one value per person. A value can be an object (value, by, ...).
     """
@@ -83,7 +103,7 @@ def parse_case(case: Case) -> Parsed:
             where = f"dataset {case.dataset}, case {case.id}, labels.{metric}{f'[{number - 1}]' if several else ''}"
             by = f"person {number}" if several else UNNAMED
             found.add(where, {"by": by, **fields, "case_id": case.id, "dataset": case.dataset, "metric": metric})
-    found.blank = 0
+    found.blank.clear()
     return found
 
 

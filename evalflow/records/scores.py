@@ -14,7 +14,7 @@ Direction = Literal["higher_is_better", "lower_is_better"]
 LabelKind = Literal["label", "resolution"]
 LabelUse = Literal["label", "resolution", "apart", "missing"]
 Draw = Literal["random", "strata", "groups", "hand"]
-Missing = Literal["cannot_tell", "declined", "unfinished"]
+Missing = Literal["cannot_tell", "declined", "unfinished", "blank"]
 CASES = "cases"
 """The metric of a run's cases as a whole, whose pass rate is the share of cases that pass everything."""
 TOLERANCE = 1e-9  # how far a number may miss a threshold or a limit and still count as equal to it

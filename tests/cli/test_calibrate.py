@@ -25,6 +25,7 @@ from evalflow.labels.columns import LABEL_COLUMNS
 from evalflow.llm.embedded import NATURE
 from evalflow.testing import Endpoint, Request
 from tests.cli.conftest import Program
+from tests.datasets.workbooks import workbook
 
 pytestmark = pytest.mark.slow
 
@@ -67,6 +68,20 @@ def cases(**fields: Any) -> list[dict[str, Any]]:
         row = {"id": f"c{i}", "question": f"Q{i}?", "answer": f"=A{i}", "tags": ["odd" if i % 2 else "even"]}
         made.append(row | {"likes": likes, "grade": grade, "same": 0.5, **fields})
     return made
+
+
+def write_table(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Write rows as CSV, as JSON lines, with null for an empty cell, or as a workbook."""
+    if path.suffix == ".jsonl":
+        lines = ({key: None if cell == "" else cell for key, cell in row.items()} for row in rows)
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    elif path.suffix == ".xlsx":
+        workbook(path, {"labels": [list(rows[0]), *([cell or None for cell in row.values()] for row in rows)]})
+    else:
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
 
 
 @dataclass(frozen=True)
@@ -253,6 +268,43 @@ def test_answers_that_the_judge_failed_at_are_drawn_and_others_are_counted(
     [row] = json.loads(lab("calibrate", "--labels", "l.jsonl", "--json").stdout)["rows"]
     assert (row["n_labels"], row["n_unlabelled"], row["n_failed"], row["n_failed_labelled"]) == (36, 0, 12, 12)
     assert row["human_mean"] == pytest.approx(24 / 36)
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "xlsx"])
+def test_rows_left_blank_are_missing_labels(lab: Lab, kind: str) -> None:
+    """People skip what is hard for them: every third row; and of the last 12 rows nobody has read one."""
+    said = lab("calibrate", "--sample", "60", "--metric", "likes", "--out", "l.csv").stdout
+    assert "Other rows without a value count as missing labels." in " ".join(said.split())
+    with (lab.folder / "l.csv").open(newline="", encoding="utf-8-sig") as file:
+        rows: list[dict[str, Any]] = list(csv.DictReader(file))
+    for place, row in enumerate(rows):
+        is_read = place < 48 and place % 3
+        row |= {"value": ("yes" if truth(int(row["case_id"][1:])) else "no") if is_read else "", "by": "ana"}
+    rows[0]["by"] = ""
+    rows.append({**rows[1], "by": "ben", "value": ""})  # somebody else labelled the answer
+    write_table(lab.folder / f"sheet.{kind}", [*rows[:50], rows[-1], *rows[50:-1]])
+    found = json.loads(lab("calibrate", "--labels", f"sheet.{kind}", "--json").stdout)
+    [row] = found["rows"]
+    assert (row["n_labels"], row["missing"]["n"], row["missing"]["share"]) == (32, 28, pytest.approx(28 / 60))
+    assert row["missing"]["worst"]["estimate"] < row["corrected"]["estimate"] < row["missing"]["best"]["estimate"]
+    assert (found["left_out"]["blank"], found["left_out"]["missing"]) == (29, 0)
+    assert "29 rows have no value: 29 labels are missing" in found["notes"]
+    assert any(note.startswith("the last 13 rows are empty: if nobody has read") for note in found["notes"])
+    said = " ".join(lab("calibrate", "--labels", f"sheet.{kind}").stdout.split())
+    told = "47 % of the answers that people were asked about have no label (28 of 60). If all of these were as bad as can"
+    assert told in said
+    for name in ("calibration.html", "report.html", "summary.md"):
+        assert told in (lab.latest / name).read_text(encoding="utf-8"), name
+
+
+def test_a_metric_that_nobody_labelled_has_no_missing_labels(lab: Lab) -> None:
+    rows = [label(i) for i in range(30)] + [label(i, "", metric="same") for i in range(30)]
+    found = calibrated(lab, *rows)
+    assert [(row["metric"], row["missing"]) for row in found["rows"]] == [("likes", None)]
+    assert "same: none of 30 rows has a value, so people were not asked about it" in found["notes"]
+    lab.write("l.jsonl", *(label(i, "") for i in range(30)))
+    done = lab("calibrate", "--labels", "l.jsonl")
+    assert (done.returncode, "nobody has filled in a value yet, in 30 rows" in done.stderr) == (2, True)
 
 
 def test_whole_groups_may_be_drawn(lab: Lab) -> None:

@@ -22,9 +22,19 @@ def test_cells_of_text_become_a_label():
     assert one.where == "labels.csv:2"
 
 
-def test_what_is_not_filled_in_yet_is_counted_and_no_label():
-    found = read({"case_id": "a", "metric": "m", "value": ""}, {"case_id": "b", "metric": "m", "value": None})
-    assert (found.given, found.blank, found.problems) == ([], 2, [])
+def test_a_row_left_blank_is_a_missing_label_of_a_metric_that_people_labelled():
+    blank = [{"case_id": "a", "metric": "m", "value": ""}, {"case_id": "b", "metric": "m", "value": None}]
+    found = read(*blank, {"case_id": "", "metric": None, "value": ""})
+    assert (found.given, found.asked, found.problems) == ([], [], [])
+    assert [(one.case_id, one.missing, one.use) for one in found.blank] == [
+        ("a", "blank", "missing"), ("b", "blank", "missing"),
+    ]  # fmt: skip
+    found = read(blank[0], {"case_id": "c", "metric": "m", "value": "1"}, {**blank[1], "by": "ben"}, {**blank[0], "metric": "k"})
+    assert [(one.case_id, one.by, one.missing) for one in found.asked] == [
+        ("c", "unnamed", None), ("a", "unnamed", "blank"), ("b", "ben", "blank"),
+    ]  # fmt: skip
+    assert [(one.case_id, one.metric) for one in found.last] == [("b", "m"), ("a", "k")]
+    assert found.named == {"m"}
 
 
 def test_who_said_it_may_be_left_out():
@@ -88,11 +98,11 @@ def test_the_columns_of_a_review_are_read():
 def test_a_missing_label_has_a_reason_and_no_value():
     row = {"case_id": "a", "metric": "m", "value": "", "missing": "cannot_tell"}
     found = read(row, {**row, "value": "1"}, {**row, "kind": "resolution"}, {**row, "missing": "lazy"})
-    assert ([one.use for one in found.given], found.blank) == (["missing"], 0)
+    assert ([one.use for one in found.given], found.blank) == (["missing"], [])
     assert [(one.where, one.what) for one in found.problems] == [
         ("labels.csv:3", "a value, and a reason why there is none"),
         ("labels.csv:4", "a resolution is missing"),
-        ("labels.csv:5", "missing: 'lazy' is none of cannot_tell, declined, unfinished"),
+        ("labels.csv:5", "missing: 'lazy' is none of cannot_tell, declined, unfinished, blank"),
     ]
     [problem] = read({"case_id": "a", "metric": "m", "value": "1", "pi": "1.5"}).problems
     assert problem.what == "pi: '1.5' is not a probability above 0"

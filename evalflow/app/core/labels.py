@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -63,7 +64,7 @@ def read_labels(run: SavedRun, given: str | Rows | None, elsewhere: Elsewhere = 
         what = "there are no labels by people"
         hint = "draw answers to label: python -m evalflow calibrate --sample 50; then: calibrate --labels labels.csv"
         if found.blank:
-            what = f"nobody has filled in a value yet, in {found.blank} rows"
+            what = f"nobody has filled in a value yet, in {counted(len(found.blank), 'row')}"
             hint = "fill the columns value and by, then calibrate again"
         raise UserError(Problem(what, source, hint))
     known: set[str] = set()
@@ -118,20 +119,21 @@ def _bound(run: SavedRun, found: Parsed, source: str, elsewhere: Elsewhere) -> R
     }
     config = run.rules.settings.run
     partly = config.limit is not None or config.sample is not None
-    bound, left, problems = bind(found.given, _answered(run, found.given), scales, replace(elsewhere, partial=partly))
+    asked = found.asked
+    bound, left, problems = bind(asked, _answered(run, asked), scales, replace(elsewhere, partial=partly))
     if problems := [*found.problems, *problems]:
         more = len(problems) - MOST
         shortened = [Problem(f"and {more} more like these", source)] if more > 0 else []
         raise UserError([*problems[:MOST], *shortened])
     left_out = {"stale": left.stale, "without_hash": left.unbound, "not_in_run": left.absent}
-    left_out |= {"other_metrics": sum(left.other_metrics.values()), "blank": found.blank}
+    left_out |= {"other_metrics": sum(left.other_metrics.values()), "blank": len(found.blank)}
     left_out |= {"older_rubric": left.older_rubric, "unblinded": left.unblinded, "by_hand": left.by_hand}
-    left_out |= {"missing": left.missing.total()}
-    notes = [*_notes(left, found.blank), *_notes_on_reviews(left, [one.label for one in bound])]
+    left_out |= {"missing": left.missing.total() - left.missing["blank"]}
+    notes = [*_notes(left), *_notes_on_blank_rows(found, left.missing.pop("blank", 0)), *_notes_on_reviews(left, [one.label for one in bound])]
     return RunLabels(label_frame(one.row for one in bound), source, left_out, notes)
 
 
-def _notes(left: LeftOut, blank: int) -> Iterator[str]:
+def _notes(left: LeftOut) -> Iterator[str]:
     if left.stale:
         yield (
             f"{_labels(left.stale)} of other answers than the ones scored here, and left out (the first: "
@@ -144,9 +146,21 @@ def _notes(left: LeftOut, blank: int) -> Iterator[str]:
         yield f"{_labels(left.absent)} of cases that this run does not have: {how}"
     for metric, n in left.other_metrics.items():
         yield f"{_labels(n)} of {metric}, which this run did not score"
-    if blank:
-        rows = "1 row has" if blank == 1 else f"{blank:,} rows have"
-        yield f"{rows} no value yet, which counts for nothing"
+
+
+def _notes_on_blank_rows(found: Parsed, missing: int) -> Iterator[str]:
+    named = found.named
+    if missing:
+        yield f"{'1 row has' if missing == 1 else f'{missing:,} rows have'} no value: {_labels(missing)} missing"
+    if missing and (n := sum(one.metric in named for one in found.last)):
+        last = "the last row is" if n == 1 else f"the last {n:,} rows are"
+        yield (
+            f"{last} empty: if nobody has read these answers yet, and the rows are in the order in which they were "
+            "drawn, delete these rows; those above are a random sample too"
+        )
+    others = Counter(one.metric for one in found.blank if one.metric not in named)
+    for metric, n in others.items():
+        yield f"{metric}: none of {counted(n, 'row')} has a value, so people were not asked about it"
 
 
 _WHY_MISSING = {"cannot_tell": "could not tell", "declined": "declined", "unfinished": "not finished"}
@@ -216,7 +230,7 @@ def finished_runs(folder: Path, jobs: Sequence[Path]) -> tuple[dict[str, SavedRu
 
 def labels_of_sweep(runs: Mapping[str, SavedRun], given: str | Rows | None) -> dict[str, RunLabels]:
     """The labels of each run, possibly none for some; `given` as for `read_labels`. UserError if none has any."""
-    named = None if given is None else parse(_placed_rows(given)[0], "labels").given
+    named = None if given is None else parse(_placed_rows(given)[0], "labels").asked
     elsewhere = _everything(runs.values(), None if named is None else {one.case_id for one in named})
     found = {name: read_labels(run, given, elsewhere) for name, run in runs.items()}
     if not any(one.frame.height for one in found.values()):
