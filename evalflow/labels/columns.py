@@ -121,7 +121,8 @@ LABEL_COLUMNS: Mapping[str, LabelColumn] = MappingProxyType(
         "seen_before": LabelColumn(_truth, "true if the person had opened the run's results before; empty: false"),
         "rubric": LabelColumn(_count, "version of the guidelines"),
         "missing": LabelColumn(
-            _one_of(get_args(Missing)), "why there is no value: cannot_tell, declined, unfinished; blank: the row was left empty"
+            _one_of(get_args(Missing)),
+            "why there is no value: cannot_tell, declined, unfinished; blank: the row was left empty",
         ),
     }
 )

@@ -167,7 +167,9 @@ def _missing(found: MissingLabels) -> dict[str, Any]:
 
 def _raters(found: Raters) -> dict[str, Any]:
     return {
-        "krippendorff_alpha": found.alpha.document(), "krippendorff_alpha_ordinal": found.alpha_ordinal.document(),
+        "n_answers": found.alpha.n, "krippendorff_alpha": found.alpha.document(),
+        "judge_krippendorff_alpha": found.alphas.judge.document(), "difference": found.alphas.difference.document(),
+        "krippendorff_alpha_ordinal": found.alpha_ordinal.document(),
         "fleiss_kappa": found.fleiss_kappa, "gwet_ac1": found.gwet_ac1,
         "reliability": found.reliability, "ceiling": found.ceiling,
         "alt_test": found.alt_test.document(),
@@ -229,7 +231,10 @@ def _means_table(row: CalibrationRow) -> PageTable:
 def _measures_table(row: CalibrationRow, measures: Sequence[tuple[str, str, Estimated]]) -> PageTable:
     shown = [((words, measured(name)), one) for name, words, one in measures if one.value is not None]
     if row.raters is not None:
-        shown.append((("people with each other (Krippendorff's alpha)", "the ceiling"), row.raters.alpha))
+        alphas = row.raters.alphas
+        on = f"Krippendorff's alpha, on {counted(alphas.people.n, 'answer')} with several labels"
+        shown.append(((f"a person with another ({on})", measured("")), alphas.people))
+        shown.append(((f"the {row.who} with a person (on the same)", measured("")), alphas.judge))
     rows = [(name, number(one.value), interval(one.low, one.high), method(one.method)) for name, one in shown]
     return PageTable([PageColumn("Measure"), PageColumn("Value", "num value"), INTERVAL, METHOD], rows)
 

@@ -14,7 +14,7 @@ from evalflow.report.wording import ADJUSTMENTS, bracketed, counted, interval, n
 from evalflow.stats.arrays import Estimated
 from evalflow.stats.intervals import interval as mean_interval
 from evalflow.stats.prediction import MIN_LABELS, CorrectedMean
-from evalflow.stats.raters import EPSILON
+from evalflow.stats.raters import EPSILON, NO_AGREEMENT, AlphaComparison, AltTest
 from evalflow.summary.calibration import MOST_MISSING, CalibrationRow, MissingLabels
 
 KEYS: Mapping[str, str] = MappingProxyType(
@@ -197,24 +197,52 @@ def _value(one: Estimated) -> str:
 
 
 def _raters(row: CalibrationRow) -> Iterator[str]:
-    found, alpha = row.raters, row.agreement["krippendorff_alpha"]
+    found = row.raters
     if found is None or found.alpha.value is None:
         return
-    of_judge = "" if alpha.value is None else f", that of the {row.who} with people {number(alpha.value)}"
-    yield (
-        f"The agreement of people with each other is {number(found.alpha.value)}{of_judge} (Krippendorff's alpha); "
-        f"a {row.who} cannot be expected to do better than people."
-    )
+    yield " ".join(_alphas(found.alphas, row.who))
     if found.ceiling is not None:
-        yield f"With labels as noisy as these, no {row.who} can correlate better than {number(found.ceiling)}."
-    test = found.alt_test
-    if test.passes is not None and test.winning_rate is not None:
-        notes = test.method.partition(": ")[2]
-        how = f"alternative annotator test with epsilon {EPSILON:g}, p-values adjusted by {ADJUSTMENTS['by']}"
+        yield f"With labels as noisy as these, a {row.who} can hardly correlate better than {number(found.ceiling)}."
+    if found.alt_test.passes is not None:
+        yield " ".join(_alt_test(found.alt_test, row.who))
+
+
+def _alphas(found: AlphaComparison, who: str) -> Iterator[str]:
+    on = f"On the {counted(found.people.n, 'answer')} with several labels"
+    if found.judge.value is None:
+        yield f"{on}, the agreement of two people is {_value(found.people)} (Krippendorff's alpha)."
+        return
+    yield (
+        f"{on}, the agreement of two people is {_value(found.people)}, and that of a person and the {who} "
+        f"{_value(found.judge)} (Krippendorff's alpha)."
+    )
+    d = found.difference
+    if found.judge_is:
+        than = f"The {who} agrees with people {found.judge_is} than they do with each other"
+        yield f"{than} (difference {signed(d.value)}, {interval(d.low, d.high, signed)})."
+    elif d.low is not None and d.high is not None:
+        yield f"Which is higher is not clear (difference {signed(d.value)}, {interval(d.low, d.high, signed)})."
+
+
+def _alt_test(test: AltTest, who: str) -> Iterator[str]:
+    """What the test shows, and no more: the judge is behind a person by less than the allowance."""
+    notes = test.method.partition(": ")[2].removesuffix(NO_AGREEMENT).removesuffix(", ")
+    allowed = f"{percent(EPSILON).removesuffix(' %')} points"
+    won = round((test.winning_rate or 0.0) * test.people)
+    how = f"{f'with {notes}; ' if notes else ''}the test allows {allowed}; p-values adjusted by {ADJUSTMENTS['by']}"
+    yield f"Alternative annotator test: less than {allowed} behind {won} of {test.people} people ({how})."
+    if test.advantage is not None and test.behind is not None:
+        person, judge = 1 - test.advantage, 1 - test.advantage - test.behind
         yield (
-            f"The {row.who} {'can' if test.passes else 'cannot'} replace a person: it does as well as "
-            f"{percent(test.winning_rate)} of them{f', with {notes}' if notes else ''} ({how})."
+            f"The {who} is closer than the person left out to the labels of the others on {percent(judge)} of the "
+            f"answers, and less close on {percent(person)}."
         )
+    if test.passes:
+        yield f"The {who} may replace a person if being {allowed} behind is acceptable."
+    elif test.method.endswith(NO_AGREEMENT):
+        yield f"But it agrees with people no more than by chance, so this does not show that the {who} can replace one."
+    else:
+        yield f"That is less than half of them, so this does not show that the {who} can replace a person."
 
 
 def warnings_of(row: CalibrationRow) -> list[str]:

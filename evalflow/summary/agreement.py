@@ -12,8 +12,10 @@ from evalflow.stats.agreement import accuracy, auroc, class_rates, cohen_kappa
 from evalflow.stats.arrays import Array, Estimated, Floats, undefined
 from evalflow.stats.rank import Correlation, correlation, grouped_spearman
 from evalflow.stats.raters import (
+    AlphaComparison,
     AltTest,
     alt_test,
+    compare_alphas,
     fleiss_kappa,
     gwet_ac1,
     krippendorff_alpha,
@@ -156,8 +158,9 @@ def clusters_of(answers: pl.DataFrame) -> Array | None:
 class Raters:
     """Agreement among people on the answers that several of them labelled."""
 
-    # Krippendorff's alpha (interval), and by the order of labels, for unevenly spaced grades.
-    alpha: Estimated
+    # Krippendorff's alpha (interval) of people and of the judge with them, on the same answers.
+    alphas: AlphaComparison
+    # Alpha of people by the order of labels, for unevenly spaced grades.
     alpha_ordinal: Estimated
     # Agreement on classes beyond chance; None if labels are not classes, or answers differ in their number of labels.
     # If one class is rare, use AC1.
@@ -168,24 +171,36 @@ class Raters:
     ceiling: float | None  # the highest correlation that a judge can have with that mean
     alt_test: AltTest
 
+    @property
+    def alpha(self) -> Estimated:
+        """Krippendorff's alpha (interval) of people with each other."""
+        return self.alphas.people
 
-def raters_of(labels: pl.DataFrame, answers: pl.DataFrame, *, seed: int, agrees: bool = True) -> Raters | None:
+
+def raters_of(
+    labels: pl.DataFrame, answers: pl.DataFrame, *, seed: int, agrees: bool = True, higher_is_better: bool = True
+) -> Raters | None:
     """Agreement among people; None if no answer has two labels. `agrees`: the judge does with them, beyond chance."""
-    known = labels.join(answers.select(*ANSWER_KEY, "cluster", "score"), on=ANSWER_KEY, how="inner")
-    table = known.sort("by").pivot("by", index=[*ANSWER_KEY, "cluster", "score"], values="human").sort(*ANSWER_KEY)
-    ratings = table.drop(*ANSWER_KEY, "cluster", "score").cast(pl.Float64).to_numpy()
+    about = [*ANSWER_KEY, "cluster", "score", "threshold"]
+    known = labels.join(answers.select(about), on=ANSWER_KEY, how="inner")
+    table = known.sort("by").pivot("by", index=about, values="human").sort(*ANSWER_KEY)
+    ratings = table.drop(about).cast(pl.Float64).to_numpy()
     several = (~np.isnan(ratings)).sum(axis=1) > 1 if table.height else np.zeros(0, dtype=bool)
     if not several.any():
         return None
     clusters = clusters_of(table)
-    alpha, ordinal = (krippendorff_alpha(ratings.T, level, clusters, seed=seed) for level in ("interval", "ordinal"))
+    judge, threshold = table["score"].to_numpy(), table["threshold"].drop_nulls()
+    same_scale = judge
+    if not threshold.is_empty() and set(np.unique(ratings[~np.isnan(ratings)]).tolist()) == {0.0, 1.0}:
+        passed = passes(judge, float(threshold[0]), higher_is_better=higher_is_better)
+        same_scale = (passed == higher_is_better).astype(np.float64)  # people said yes or no, so the judge's verdict
+    alphas = compare_alphas(ratings.T, same_scale, clusters, seed=seed)
     counts = _counts(ratings[several])
-    reliability = _reliability(ratings[several], alpha.value)
-    judge = table["score"].to_numpy()
+    reliability = _reliability(ratings[several], alphas.people.value)
     as_classes = counts is not None and set(judge.tolist()) <= set(ratings.ravel().tolist())
     return Raters(
-        alpha=alpha,
-        alpha_ordinal=ordinal,
+        alphas=alphas,
+        alpha_ordinal=krippendorff_alpha(ratings.T, "ordinal", clusters, seed=seed),
         fleiss_kappa=None if counts is None else fleiss_kappa(counts),
         gwet_ac1=None if counts is None else gwet_ac1(counts),
         reliability=reliability,

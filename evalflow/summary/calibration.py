@@ -326,7 +326,9 @@ def _row(
         judged=interval(scores, clusters_of(answers), bounded=traits.bounded),
         agreement=agreed,
         people=(own["by"].n_unique(), own.height),
-        raters=raters_of(own, labelled, seed=seed, agrees=beyond_chance(documents)),
+        raters=raters_of(
+            own, labelled, seed=seed, agrees=beyond_chance(documents), higher_is_better=traits.higher_is_better
+        ),
         classes=classes,
         by_class=_rate(labelled, rest),
         sampling_bias=None if weighted else _bias_of(answers),

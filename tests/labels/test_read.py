@@ -29,7 +29,9 @@ def test_a_row_left_blank_is_a_missing_label_of_a_metric_that_people_labelled():
     assert [(one.case_id, one.missing, one.use) for one in found.blank] == [
         ("a", "blank", "missing"), ("b", "blank", "missing"),
     ]  # fmt: skip
-    found = read(blank[0], {"case_id": "c", "metric": "m", "value": "1"}, {**blank[1], "by": "ben"}, {**blank[0], "metric": "k"})
+    found = read(
+        blank[0], {"case_id": "c", "metric": "m", "value": "1"}, {**blank[1], "by": "ben"}, {**blank[0], "metric": "k"}
+    )
     assert [(one.case_id, one.by, one.missing) for one in found.asked] == [
         ("c", "unnamed", None), ("a", "unnamed", "blank"), ("b", "ben", "blank"),
     ]  # fmt: skip

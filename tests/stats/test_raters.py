@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hypothesis.strategies as st
 import numpy as np
 import pytest
+from hypothesis import given, settings
 
 from evalflow.stats.raters import (
     Nearness,
     alt_test,
+    compare_alphas,
     fleiss_kappa,
     gwet_ac1,
+    krippendorff_alpha,
     mean_reliability,
     noise_ceiling,
     spearman_brown,
@@ -62,6 +66,46 @@ def test_a_good_judge_may_take_any_person_s_place(nearness: Nearness, p_values: 
     assert found.advantages == pytest.approx(advantages)
     assert (found.passes, found.winning_rate, found.method) == (True, 1.0, "alt_test_by")
     assert found.advantage == pytest.approx(np.mean(advantages))
+    assert found.people == 3
+    assert found.behind is not None
+    assert found.behind < 0
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.tuples(*[st.sampled_from([0.0, 0.5, 1.0, np.nan])] * 3, st.sampled_from([0.0, 0.3, 1.0])), min_size=1)
+)
+def test_both_alphas_are_krippendorffs_of_pairs_of_ratings(rows: list[tuple[float, ...]]):
+    table = np.array(rows).T
+    people, judge = table[:3], table[3]
+    found = compare_alphas(people, judge)
+    alone = krippendorff_alpha(people)
+    assert (found.people.value, found.people.n) == (pytest.approx(alone.value, abs=1e-9), alone.n)
+    if found.judge.value is not None:
+        several = (~np.isnan(people)).sum(axis=0) > 1
+        pairs = [(h, j) for column, j in zip(people.T[several], judge[several], strict=True) for h in column]
+        by_pairs = krippendorff_alpha(np.array([pair for pair in pairs if pair[0] == pair[0]]).T)
+        assert found.judge.value == pytest.approx(by_pairs.value, abs=1e-9)
+        if found.people.value is not None:
+            assert found.difference.value == pytest.approx(found.judge.value - found.people.value, abs=1e-9)
+
+
+def test_a_judge_is_said_to_agree_more_or_less_than_people_only_if_that_is_clear():
+    rng = np.random.default_rng(3)
+    truth = rng.random(200) < 0.6
+
+    def rated(n: int, wrong: float) -> np.ndarray:
+        return np.where(rng.random(n) < wrong, ~truth[:n], truth[:n]).astype(float)
+
+    people = np.stack([rated(200, 0.2), rated(200, 0.2)])
+    assert compare_alphas(people, rated(200, 0.2)).judge_is is None
+    assert compare_alphas(people, rated(200, 0.0)).judge_is == "more"
+    assert compare_alphas(people, rated(200, 0.45)).judge_is == "less"
+    few = compare_alphas(people[:, :20], 1 - truth[:20].astype(float))
+    assert few.difference.high is not None
+    assert (few.difference.high < 0, few.judge_is) == (True, None)
+    assert compare_alphas(people[:, :1], [1.0]).judge_is is None
+    assert compare_alphas(np.ones((2, 40)), np.ones(40)).difference.value is None
 
 
 def test_a_judge_that_says_one_thing_may_not():

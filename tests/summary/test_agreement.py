@@ -10,9 +10,12 @@ WEIGHTED = "kappa_weighted"
 PEOPLE = ("ana", "ben", "cy")
 
 
-def answers(scores):
-    rows = [{"case_id": f"c{i:02}", "target_repeat": 0, "cluster": i, "score": s} for i, s in enumerate(scores)]
-    return pl.DataFrame(rows)
+def answers(scores, threshold=None):
+    rows = [
+        {"case_id": f"c{i:02}", "target_repeat": 0, "cluster": i, "score": s, "threshold": threshold}
+        for i, s in enumerate(scores)
+    ]
+    return pl.DataFrame(rows, schema_overrides={"threshold": pl.Float64})
 
 
 def labels(*by_person):
@@ -47,6 +50,24 @@ def test_three_people_and_a_judge_that_is_as_good_as_any():
     worse = raters_of(labels(*off), answers([1 - v for v in truth]), seed=0)
     assert worse is not None
     assert worse.alt_test.passes is False
+
+
+def test_the_judge_is_compared_with_people_on_their_scale_and_answers():
+    """People say yes or no, the judge grades: its verdicts are compared, where several people labelled."""
+    truth = [float(i % 2) for i in range(60)]
+    off = [[1 - v if i % 10 == who else v for i, v in enumerate(truth)] for who in range(2)]
+    off[1][40:] = [None] * 20  # the other 20 do not count
+    for up in (True, False):
+        grades = [0.3 + 0.4 * v if i < 40 else 1 - v for i, v in enumerate(truth)]
+        found = raters_of(labels(*off), answers(grades, 0.5), seed=0, higher_is_better=up)
+        assert found is not None
+        assert (found.alphas.judge.n, found.alphas.judge.value) == (40, pytest.approx(0.8, abs=0.02))
+        assert found.alphas.people.value == pytest.approx(0.6, abs=0.02)
+        assert found.alphas.judge_is == "more"
+    raw = raters_of(labels(*off), answers(grades), seed=0)
+    assert raw is not None
+    assert raw.alphas.judge.value is not None
+    assert raw.alphas.judge.value < 0.7
 
 
 def test_gaps_and_labels_that_are_no_classes():

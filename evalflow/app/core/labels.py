@@ -129,7 +129,11 @@ def _bound(run: SavedRun, found: Parsed, source: str, elsewhere: Elsewhere) -> R
     left_out |= {"other_metrics": sum(left.other_metrics.values()), "blank": len(found.blank)}
     left_out |= {"older_rubric": left.older_rubric, "unblinded": left.unblinded, "by_hand": left.by_hand}
     left_out |= {"missing": left.missing.total() - left.missing["blank"]}
-    notes = [*_notes(left), *_notes_on_blank_rows(found, left.missing.pop("blank", 0)), *_notes_on_reviews(left, [one.label for one in bound])]
+    notes = [
+        *_notes(left),
+        *_notes_on_blank_rows(found, left.missing.pop("blank", 0)),
+        *_notes_on_reviews(left, [one.label for one in bound]),
+    ]
     return RunLabels(label_frame(one.row for one in bound), source, left_out, notes)
 
 
