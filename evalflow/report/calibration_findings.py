@@ -15,6 +15,7 @@ from evalflow.stats.arrays import Estimated
 from evalflow.stats.intervals import interval as mean_interval
 from evalflow.stats.prediction import MIN_LABELS, CorrectedMean
 from evalflow.stats.raters import EPSILON, NO_AGREEMENT, AlphaComparison, AltTest
+from evalflow.summary.agreement import Classes
 from evalflow.summary.calibration import MOST_MISSING, CalibrationRow, MissingLabels
 
 KEYS: Mapping[str, str] = MappingProxyType(
@@ -406,11 +407,21 @@ def _matrix_picture(row: CalibrationRow) -> Picture | None:
     if classes is None:
         return None
     counts = classes.matrix()
-    total, same = sum(map(sum, counts)), sum(counts[i][i] for i in range(len(counts)))
+    total, same = round(sum(map(sum, counts))), sum(counts[i][i] for i in range(len(counts)))
     names = ["fail", "pass"] if classes.by_threshold else [f"{level:g}" for level in classes.levels]
     how = " Pass and fail are those of the metric's threshold." if classes.by_threshold else ""
-    sentence = f"{row.who.capitalize()} and people agree on {same:,} of {total:,} labelled answers.{how}"
+    sentence = (
+        f"{row.who.capitalize()} and people agree on {same:,.10g} of {total:,} labelled answers.{how}{_tied(classes)}"
+    )
     return draw("Who says what", sentence, svg.confusion_chart(names, counts, down="people", across=row.who))
+
+
+def _tied(classes: Classes) -> str:
+    """How answers on which people are tied count; empty if they are not."""
+    if not classes.tied:
+        return ""
+    count = "counts" if classes.tied == 1 else "count"
+    return f" {counted(classes.tied, 'answer')} on which people are tied {count} half."
 
 
 def _intervals(points: list[svg.IntervalPoint], row: CalibrationRow) -> svg.Drawing:

@@ -307,9 +307,9 @@ def matrix_chart(
     return drawing
 
 
-def confusion_chart(labels: Sequence[str], counts: Sequence[Sequence[int]], *, down: str, across: str) -> Drawing:
+def confusion_chart(labels: Sequence[str], counts: Sequence[Sequence[float]], *, down: str, across: str) -> Drawing:
     """A square matrix of counts, row by row; `down` and `across` name rows and columns."""
     most = max((n for row in counts for n in row), default=0) or 1
-    cells = [[Tile(f"{n:,}", n / most) for n in row] for row in counts]
+    cells = [[Tile(f"{n:,.10g}", n / most) for n in row] for row in counts]
     width, height = max(36, min(96, 300 // max(1, len(labels)))), 52 if len(labels) < 6 else 32
     return matrix_chart(labels, cells, width, height, down=down, across=across)

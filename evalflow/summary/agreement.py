@@ -8,8 +8,10 @@ from typing import Any
 
 from evalflow.lazy import np, pl
 from evalflow.records import passes
+from evalflow.records.scores import TOLERANCE
 from evalflow.stats.agreement import accuracy, auroc, class_rates, cohen_kappa
-from evalflow.stats.arrays import Array, Estimated, Floats, undefined
+from evalflow.stats.arrays import Array, Estimated, Floats, Ints, undefined
+from evalflow.stats.intervals import mean_estimate
 from evalflow.stats.rank import Correlation, correlation, grouped_spearman
 from evalflow.stats.raters import (
     AlphaComparison,
@@ -43,46 +45,87 @@ SERIES = ("dataset", "metric", "target", "judge")  # the key of a judge's mean s
 
 @dataclass(frozen=True, slots=True)
 class Classes:
-    """Judge's scores and people's labels as classes: their levels in order, and whether these are pass and fail."""
+    """Judge's scores and people's labels as classes: their levels in order, and whether these are pass and fail.
+
+    An answer on which people are tied between two classes counts half in each: it has two entries. `rows` has the
+    answer of each entry, and `share` how much of it the entry stands for.
+    """
 
     levels: Sequence[float]
     judge: Floats
     human: Floats
     by_threshold: bool
+    rows: Ints
+    share: Floats
 
     @property
     def binary(self) -> bool:
         """Whether there are two classes, 0 and 1."""
         return list(self.levels) == [0.0, 1.0]
 
-    def matrix(self) -> list[list[int]]:
+    @property
+    def agreed(self) -> Floats:
+        """Of each answer the share of people's class that the judge puts it in: 1, 0, or half if people are tied."""
+        return np.bincount(self.rows, self.share * (self.human == self.judge))
+
+    @property
+    def tied(self) -> int:
+        """The number of answers on which people are tied."""
+        return int((self.share < 1).sum()) // 2
+
+    def matrix(self) -> list[list[float]]:
         """Counts of answers: people's level down, the judge's across."""
         return [
-            [int(((self.human == down) & (self.judge == across)).sum()) for across in self.levels]
+            [float(self.share[(self.human == down) & (self.judge == across)].sum()) for across in self.levels]
             for down in self.levels
         ]
+
+    def clusters(self, labelled: pl.DataFrame) -> Array | None:
+        """The cluster of each entry; None if each stands alone."""
+        own = clusters_of(labelled)
+        return own if not self.tied else (np.arange(labelled.height) if own is None else own)[self.rows]
+
+    def weights(self, labelled: pl.DataFrame) -> Floats | None:
+        """Number of answers that each entry represents; None if it is the same for all."""
+        own = weights_of(labelled)
+        return own if not self.tied else (1.0 if own is None else own[self.rows]) * self.share
 
 
 def classes_of(labelled: pl.DataFrame, *, higher_is_better: bool) -> Classes | None:
     """The classes of judge and people: the scale's values if there are few, else pass and fail by the threshold.
 
-    A mean of several people's labels is rounded to the nearest value, half up. None for many values and no threshold.
+    Several people's labels of an answer are rounded: to the value nearest to their mean, or to pass or fail, whichever
+    more of them reach. None for many values and no threshold. `labelled` is of `labelled_scores`.
     """
     judge, human = labelled["score"].to_numpy(), labelled["human"].to_numpy()
-    alone = labelled.filter(labelled["people"] == 1)["human"].to_numpy() if labelled.height else human
-    found = np.unique(np.concatenate([judge, alone if alone.size else human]))
+    marks = labelled["marks"].explode().drop_nulls().to_numpy()
+    found = np.unique(np.concatenate([judge, marks]))
     if found.size <= 2 and set(found.tolist()) <= {0.0, 1.0}:
-        return Classes([0.0, 1.0], judge, (human >= _HALF).astype(np.float64), by_threshold=False)
+        return _classes(np.array([0.0, 1.0]), judge, human, by_threshold=False)
     if found.size <= min(_MAX_CLASSES, max(3, judge.size // 3)):
-        levels = found[::-1]  # in descending order, so that ties round up
-        nearest = levels[np.abs(human[:, None] - levels).argmin(axis=1)]
-        return Classes(found.tolist(), judge, nearest, by_threshold=False)
+        return _classes(found, judge, human, by_threshold=False)
     threshold = labelled["threshold"].drop_nulls()
     if threshold.is_empty():
         return None
-    limit = float(threshold[0])
-    passed = (passes(side, limit, higher_is_better=higher_is_better).astype(np.float64) for side in (judge, human))
-    return Classes([0.0, 1.0], *passed, by_threshold=True)
+    passed = passes(judge, float(threshold[0]), higher_is_better=higher_is_better).astype(np.float64)
+    return _classes(np.array([0.0, 1.0]), passed, labelled["accepted"].to_numpy(), by_threshold=True)
+
+
+def _classes(levels: Floats, judge: Floats, human: Floats, *, by_threshold: bool) -> Classes:
+    """The level nearest to people's mean; both of two that are equally near, which share the answer."""
+    low, high = nearest_levels(human, levels)
+    tied = np.flatnonzero(low != high)
+    rows = np.sort(np.concatenate([np.arange(human.size), tied]), kind="stable")
+    second = np.concatenate([[False], rows[1:] == rows[:-1]])
+    share = np.where(np.isin(rows, tied), _HALF, 1.0)
+    return Classes(levels.tolist(), judge[rows], np.where(second, high[rows], low[rows]), by_threshold, rows, share)
+
+
+def nearest_levels(values: Floats, levels: Floats) -> tuple[Floats, Floats]:
+    """The lowest and the highest of the levels, ascending, that are nearest to each value; two if it is a tie."""
+    distance = np.abs(values[:, None] - levels)
+    nearest = distance <= distance.min(axis=1, keepdims=True) + TOLERANCE
+    return levels[nearest.argmax(axis=1)], levels[levels.size - 1 - nearest[:, ::-1].argmax(axis=1)]
 
 
 def agreement(labelled: pl.DataFrame, classes: Classes | None, *, seed: int) -> dict[str, Estimated]:
@@ -100,9 +143,13 @@ def agreement(labelled: pl.DataFrame, classes: Classes | None, *, seed: int) -> 
     )
     if classes is None:
         return found
-    pair = classes.human, classes.judge
+    found["accuracy"] = (
+        mean_estimate(classes.agreed, clusters, bounded=True)
+        if weights is None
+        else accuracy(classes.human, classes.judge, classes.clusters(labelled), classes.weights(labelled))
+    )
+    pair, clusters, weights = (classes.human, classes.judge), classes.clusters(labelled), classes.weights(labelled)
     found["kappa"] = cohen_kappa(*pair, "plain", clusters, weights)
-    found["accuracy"] = accuracy(*pair, clusters, weights)
     found["kappa_weighted"] = cohen_kappa(*pair, "quadratic", clusters, weights)
     rates: Mapping[Any, Estimated] = class_rates(*pair, clusters, weights) if classes.binary else {}
     missing = undefined(n, "no answer has this label" if classes.binary else "there are more than two classes")
@@ -292,7 +339,8 @@ def labelled_scores(
     A judge's repeats are averaged, and so are the labels of several people, unless a resolution says what is true;
     value and reason are of the first repeat. Answers with `nothing_to_score` are left out. With `failed`, the answers
     for which the judge failed every time instead; their score is null. `human` is null without a label, `accepted` is
-    the share of the labels that reach the threshold (null without one), `people` their number, `said` their values.
+    the share of the labels that reach the threshold (null without one), `people` their number, `said` their values,
+    `marks` the labels as scores.
     Metrics in `lower` pass at or below their threshold.
     """
     series = labels.select("dataset", "metric", "target").unique().lazy()
@@ -322,6 +370,7 @@ def labelled_scores(
     people = given.group_by(ANSWER).agg(
         *(pl.coalesce(pl.col(name).filter(resolved).mean(), pl.col(name).mean()) for name in ("human", "accepted")),
         said=said.sort_by(resolved, "by"),
+        marks=pl.col("human").unique(),
         people=pl.col("by").filter(own).n_unique().clip(1),
         weight=pl.coalesce(weight.filter(own).first(), weight.first()),
         comment=pl.col("comment").drop_nulls().str.join("; "),

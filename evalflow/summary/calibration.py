@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from evalflow.lazy import np, pl
+from evalflow.records import passes
 from evalflow.stats.arrays import Estimated, Interval
 from evalflow.stats.intervals import interval
 from evalflow.stats.labelled import BIAS_LEVEL, SamplingBias, sampling_bias
@@ -288,8 +289,14 @@ def _apart(answers: pl.DataFrame, said: pl.DataFrame, traits: Traits, seed: int)
     own = said.filter(use="apart").drop_nulls("human").join(answers, on=ANSWER, how="semi")
     if not own.height:
         return None
-    means = own.group_by(ANSWER).agg(pl.col("human").mean(), people=pl.col("by").n_unique())
-    labelled = answers.drop("human", "people", "weight").join(means, on=ANSWER, how="inner", maintain_order="left")
+    limits = own.join(answers.select(*ANSWER, "threshold"), on=ANSWER, how="left")
+    passed = passes(pl.col("human"), pl.col("threshold"), higher_is_better=traits.higher_is_better).cast(pl.Float64)
+    means = limits.group_by(ANSWER).agg(
+        pl.col("human").mean(), accepted=passed.mean(), people=pl.col("by").n_unique(), marks=pl.col("human").unique()
+    )
+    labelled = answers.drop("human", "accepted", "people", "marks", "weight").join(
+        means, on=ANSWER, how="inner", maintain_order="left"
+    )
     labelled = labelled.with_columns(weight=pl.lit(1.0))
     agreed = agreement(labelled, classes_of(labelled, higher_is_better=traits.higher_is_better), seed=seed)
     by = {str(name): n for name, n in own["by"].value_counts().sort("by").iter_rows()}

@@ -127,10 +127,14 @@ def _kinds(common: CommonCases, spread: Floats, high: Floats, p: Floats) -> Sequ
 
 
 def _labelled(common: CommonCases, scores: pl.LazyFrame, labels: pl.DataFrame) -> pl.DataFrame:
-    """The labelled answers of a run: case_id, and whether score and label are half the scale or more apart."""
+    """The labelled answers of a run: case_id, and whether score and label are half the scale or more apart.
+
+    People who are tied between the ends contradict no score.
+    """
     of_metric = {"dataset": common.dataset, "metric": common.metric}
     found = labelled_scores(scores.filter(**of_metric), labels.filter(**of_metric)).drop_nulls("human")
-    return found.select("case_id", apart=(pl.col("score") - pl.col("human")).abs() >= _HALF)
+    distance = (pl.col("score") - pl.col("human")).abs()
+    return found.select("case_id", apart=(distance > _HALF) | ((distance == _HALF) & (pl.col("people") == 1)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from evalflow.lazy import np, pl
@@ -20,7 +20,7 @@ from evalflow.summary.agreement import (
     labelled_scores,
     weights_of,
 )
-from evalflow.summary.compare import Traits
+from evalflow.summary.compare import Traits, lower_is_better
 
 _ANSWERS = ("dataset", "metric", *ANSWER_KEY)
 _SERIES = ("dataset", "metric", "judge", "judge_after")
@@ -73,7 +73,8 @@ def judge_changes(
     with the mean of its labels. The interval of a difference is a paired bootstrap over answers, or over groups of
     them; that of accuracy is Newcombe's, tested by McNemar, if answers stand alone and labels carry no weights.
     """
-    sides = [_labelled(scores, labels) for scores in (before, after)]
+    lower = lower_is_better(traits)
+    sides = [_labelled(scores, labels, lower) for scores in (before, after)]
     second = sides[1].select(*_ANSWERS, judge_after="judge", score_after="score", threshold_after="threshold")
     both = sides[0].join(second, on=_ANSWERS, how="inner", maintain_order="left")
     found: list[JudgeAgreementChange] = []
@@ -87,12 +88,12 @@ def _name(judge: object) -> str | None:
     return None if judge is None else str(judge)
 
 
-def _labelled(scores: pl.LazyFrame, labels: pl.DataFrame) -> pl.DataFrame:
+def _labelled(scores: pl.LazyFrame, labels: pl.DataFrame, lower: Collection[str]) -> pl.DataFrame:
     """The labelled answers that a run scored, whatever the target is called there."""
     given = labels.drop("target").unique([*_ANSWERS, "by", "use"], keep="first", maintain_order=True)
     targets = scores.select(*_ANSWERS, "target").with_columns(pl.col("target_repeat").cast(pl.Int64)).unique()
     known = given.join(targets.collect(), on=_ANSWERS, how="inner", maintain_order="left")
-    return labelled_scores(scores, known.select(labels.columns)).filter(pl.col("human").is_not_null())
+    return labelled_scores(scores, known.select(labels.columns), lower=lower).filter(pl.col("human").is_not_null())
 
 
 def _changes(rows: pl.DataFrame, traits: Traits, seed: int) -> list[AgreementChange]:
@@ -107,17 +108,19 @@ def _changes(rows: pl.DataFrame, traits: Traits, seed: int) -> list[AgreementCha
         names.append(_HEADLINES[headline])
     if classes[0] is not None:
         names.append("accuracy")
-    clusters, weights = clusters_of(rows), weights_of(rows)
     found: list[AgreementChange] = []
     for name in names:
+        clusters, weights = clusters_of(rows), weights_of(rows)
         human, judges = rows["human"].to_numpy(), np.stack([side["score"].to_numpy() for side in sides])
-        if name != "spearman" and classes[0] is not None and classes[1] is not None:
-            human, judges = classes[0].human, np.stack([classes[0].judge, classes[1].judge])
-        if name == "accuracy" and weights is None:
-            same = (judges == human).astype(np.float64)
-            difference = paired_difference(same[0], same[1], clusters, seed, bounded=True)
+        old, new = classes
+        if name == "accuracy" and weights is None and old is not None and new is not None:
+            difference = paired_difference(old.agreed, new.agreed, clusters, seed, bounded=True)
         else:
-            difference = agreements(human, judges, name, clusters, weights, seed=seed).difference(0, 1)
+            if name != "spearman" and old is not None and new is not None:
+                human, judges = old.human, np.stack([old.judge, new.judge])
+                clusters, weights = old.clusters(rows), old.weights(rows)
+            both = agreements(human, judges, name, clusters, weights, seed=seed)
+            difference = replace(both, n=rows.height).difference(0, 1)
         found.append(AgreementChange(name, measured[0][name], measured[1][name], difference))
     return found
 
@@ -128,5 +131,8 @@ def _classes(sides: Sequence[pl.DataFrame], traits: Traits) -> Sequence[Classes 
     if both is None or (both.by_threshold and sides[0]["threshold"].to_list() != sides[1]["threshold"].to_list()):
         return None, None
     cut = sides[0].height
-    halves = slice(cut), slice(cut, None)
-    return [Classes(both.levels, both.judge[own], both.human[own], both.by_threshold) for own in halves]
+    halves = [both.rows < cut, both.rows >= cut]
+    return [
+        replace(both, judge=both.judge[own], human=both.human[own], rows=both.rows[own] % cut, share=both.share[own])
+        for own in halves
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from evalflow.lazy import np, pl
@@ -41,8 +41,8 @@ def choose(candidates: Sequence[JudgeInRun], seed: int, *, fewest: int = 1) -> d
     sides = _common([one.labelled for one in candidates])
     if sides[0].height < fewest:
         return {"measure": None, "n": sides[0].height, "ranking": []}
-    measure, human, judges = _as_measured(sides, [one.higher_is_better for one in candidates])
-    found = agreements(human, judges, measure, clusters_of(sides[0]), weights_of(sides[0]), seed=seed)
+    measure, human, judges, clusters, weights = _as_measured(sides, [one.higher_is_better for one in candidates])
+    found = replace(agreements(human, judges, measure, clusters, weights, seed=seed), n=sides[0].height)
     ranked = [place for place in range(len(candidates)) if found.values[place] == found.values[place]]
     ranked.sort(key=lambda place: -found.values[place])
     verdicts = _verdicts(found, ranked)
@@ -59,13 +59,16 @@ def _common(sides: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
     return [side.join(shared, on=ANSWER_KEY, how="semi").sort(ANSWER_KEY) for side in sides]
 
 
-def _as_measured(sides: Sequence[pl.DataFrame], higher: Sequence[bool]) -> tuple[Measure, Any, Any]:
-    """Measure, people's values, and the judges' of shape (judges, answers)."""
+def _as_measured(sides: Sequence[pl.DataFrame], higher: Sequence[bool]) -> tuple[Measure, Any, Any, Any, Any]:
+    """Measure, people's values, the judges' of shape (judges, answers), clusters and weights."""
     found = [classes_of(side, higher_is_better=up) for side, up in zip(sides, higher, strict=True)]
     classes = [one for one in found if one is not None]
     if len(classes) == len(sides) and all(np.array_equal(one.human, classes[0].human) for one in classes):
-        return "kappa", classes[0].human, np.stack([one.judge for one in classes])
-    return "spearman", sides[0]["human"].to_numpy(), np.stack([side["score"].to_numpy() for side in sides])
+        first = classes[0]
+        judges = np.stack([one.judge for one in classes])
+        return "kappa", first.human, judges, first.clusters(sides[0]), first.weights(sides[0])
+    scores = np.stack([side["score"].to_numpy() for side in sides])
+    return "spearman", sides[0]["human"].to_numpy(), scores, clusters_of(sides[0]), weights_of(sides[0])
 
 
 def _verdicts(found: Agreements, ranked: Sequence[int]) -> Mapping[int, tuple[float | None, str]]:

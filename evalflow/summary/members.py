@@ -16,6 +16,7 @@ from evalflow.stats.dawid_skene import MISSING, dawid_skene, shared_errors
 from evalflow.stats.intervals import mean_estimate
 from evalflow.stats.paired import Difference, paired_difference, standard_error
 from evalflow.stats.prediction import FOLDS, MIN_LABELS
+from evalflow.summary.agreement import nearest_levels
 from evalflow.summary.calibration import CalibrationRow
 
 _MAX_CLASSES = 5
@@ -29,7 +30,8 @@ class MemberScores:
     """Scores of each member on each scored answer, in the order in which members are declared or asked.
 
     Scores, costs and confidence have the shape (answers, members), NaN where a member was not asked, or had none;
-    `human` is NaN without a label. `levels` are the classes, ascending: fail and pass, 0 and 1, with a `threshold`.
+    `human` is NaN without a label, and if people are tied between two classes. `levels` are the classes, ascending:
+    fail and pass, 0 and 1, with a `threshold`.
     """
 
     names: Sequence[str]
@@ -132,7 +134,7 @@ def member_scores(
         table.select(f"{what}:{at}" for at in range(len(names))).cast(pl.Float64).fill_null(math.nan).to_numpy()
         for what in ("score", "cost_usd")
     ]
-    human = table["human"].cast(pl.Float64).fill_null(math.nan).to_numpy()
+    human = table["human"].cast(pl.Float64).fill_null(math.nan).to_numpy().copy()
     values = np.unique(columns[0][~np.isnan(columns[0])])
     threshold = table["threshold"].drop_nulls()
     limit = float(threshold[0]) if threshold.len() else None
@@ -140,11 +142,18 @@ def member_scores(
         values = np.array([0.0, 1.0])
     elif values.size > _MAX_CLASSES:
         return None
+    low, high = nearest_levels(human, values) if limit is None else nearest_levels(_accepted(table), values)
+    human[low != high] = math.nan
     return MemberScores(
         names=names, scores=columns[0], costs=columns[1], confidence=sure, human=human,
         units=cluster_codes(table["cluster"].to_numpy()), levels=values, threshold=limit,
         higher_is_better=row.traits.higher_is_better,
     )  # fmt: skip
+
+
+def _accepted(table: pl.DataFrame) -> Floats:
+    """The share of an answer's labels that pass; NaN without one."""
+    return table["accepted"].fill_null(math.nan).to_numpy()
 
 
 def _confidences(steps: str | None) -> dict[str, Any]:

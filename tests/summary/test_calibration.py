@@ -105,7 +105,8 @@ def test_where_scores_have_bounds_so_have_the_means():
 @pytest.mark.parametrize("higher", [True, False])
 def test_classes_are_pass_and_fail_where_scores_are_graded(higher):
     scores = table(*({"score": i / 40, "threshold": 0.5} for i in range(40)))
-    known = labelled_scores(scores, labels(*({"human": i / 40} for i in range(40))))
+    lower = [] if higher else ["m"]
+    known = labelled_scores(scores, labels(*({"human": i / 40} for i in range(40))), lower=lower)
     classes = classes_of(known, higher_is_better=higher)
     assert classes is not None
     assert classes.by_threshold

@@ -30,6 +30,7 @@ from evalflow.report.wording import counted
 from evalflow.stats.prediction import MIN_LABELS
 from evalflow.summary.agreement import SERIES, label_frame, labelled_scores
 from evalflow.summary.calibration import CalibrationRow, calibrate_scores, disagreements
+from evalflow.summary.compare import lower_is_better
 from evalflow.summary.details import consistency, replies
 from evalflow.summary.judge_choice import JudgeInRun, choose, chooses
 from evalflow.summary.members import cascade_advice, member_scores, panel_advice
@@ -236,7 +237,8 @@ def _judges_to_rank(
     found: dict[tuple[str, str, str], list[JudgeInRun]] = {}
     identities: dict[tuple[str, str, str], set[str]] = {}
     for name, run in runs.items():
-        labelled = labelled_scores(run.scores(), labels[name]).filter(pl.col("human").is_not_null())
+        lower = lower_is_better(run.traits)
+        labelled = labelled_scores(run.scores(), labels[name], lower=lower).filter(pl.col("human").is_not_null())
         for (dataset, metric, target, judge), rows in labelled.group_by(SERIES, maintain_order=True):
             if judge is None:
                 continue
