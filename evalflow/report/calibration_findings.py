@@ -273,11 +273,11 @@ def _biased_sample(row: CalibrationRow) -> Iterator[str]:
         yield f"the labels correct nothing: {row.declared_unusable}; label answers of this run: calibrate --sample 50"
     found = row.sampling_bias
     where = "" if row.tag is None else f" of {row.tag}"
+    more = "" if row.tag else ": only labels of a random sample correct a mean"
     if found is not None and found.biased:
         yield (
             f"the {row.who}'s mean is {number(found.labelled)} on the labelled answers{where} and {number(found.rest)} "
-            f"on the others (p {_p(found.p_value)}), so they are hardly a random sample, and correct nothing; draw "
-            f"them with calibrate --sample{_by_class(row)}"
+            f"on the others (p {_p(found.p_value)}){more}{_by_class(row)}"
         )
     if found is not None and row.at_random is None and row.tag is None:
         yield (
@@ -287,8 +287,7 @@ def _biased_sample(row: CalibrationRow) -> Iterator[str]:
     for one in row.uneven:
         yield (
             f"{percent(one.labelled)} of the answers tagged {one.tag} are labelled and {percent(one.elsewhere)} of the "
-            f"others (p {_p(one.p_value)}, {ADJUSTMENTS['holm']}), so they are hardly a random sample of all, and "
-            "correct nothing"
+            f"others (p {_p(one.p_value)}, {ADJUSTMENTS['holm']})"
         )
 
 

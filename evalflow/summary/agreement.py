@@ -327,7 +327,7 @@ def undefined_agreement(cells: pl.DataFrame, labels: pl.DataFrame) -> UndefinedA
     return UndefinedAgreement(every.height, n_both, n_alone, judged - n_both) if n_alone or judged else None
 
 
-NOT_AT_RANDOM = "the labelled answers can hardly have been drawn at random"
+NOT_AT_RANDOM = "the labelled answers are hardly a random sample"
 """Why labels correct nothing, if a test of how they were drawn says so."""
 
 

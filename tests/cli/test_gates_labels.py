@@ -83,7 +83,7 @@ def test_labels_that_cannot_be_a_random_sample_correct_no_gate(lab: Lab) -> None
     likes = [i for i, row in enumerate(rows) if row["likes"]]
     calibrated(lab, *map(label, likes[:40]))
     text = (lab.latest / "summary.md").read_text(encoding="utf-8")
-    assert "labels of 40 answers (the labelled answers can hardly have been drawn at random)" in text
+    assert "labels of 40 answers (the labelled answers are hardly a random sample)" in text
     assert exit_code(lab) == 3
 
 

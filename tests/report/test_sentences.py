@@ -61,11 +61,11 @@ def test_a_metric_with_a_gate_leads_and_each_dataset_has_its_sentence():
 
 
 def test_labels_are_told_beside_the_table():
-    hardly = row("fit", n_labels=40, uncorrected="the labelled answers can hardly have been drawn at random")
+    hardly = row("fit", n_labels=40, uncorrected="the labelled answers are hardly a random sample")
     rows = [row("tone", judge="j", passing=0.5, **CORRECTED), row("fee"), hardly]
     assert list(label_lines(rows)) == [
         "tone: corrected by 60 labels; the judge alone 0.600 (0.550 to 0.650), pass 75 %",
-        "fit: 40 labels, which correct nothing: the labelled answers can hardly have been drawn at random",
+        "fit: 40 labels, which correct nothing: the labelled answers are hardly a random sample",
     ]
 
 

@@ -85,7 +85,7 @@ def test_labels_that_are_no_random_sample_correct_neither_the_whole_nor_a_tag(
     before, after, [found] = compared(record, table, declare, range(1, N, 2))
     assert found.biased_sample
     for tag, row in rows_of(after).items():
-        assert row["uncorrected"] == "the labelled answers can hardly have been drawn at random"
+        assert row["uncorrected"] == "the labelled answers are hardly a random sample"
         assert (row["value"], row["raw_value"]) == (rows_of(before)[tag]["value"], None)
 
 

@@ -70,6 +70,7 @@ class ReviewProgress:
         labels: Submitted answers of all people, of those that are `wanted`.
         rubrics: By metric and version of its guidelines: the number of values that people gave by them.
         outdated: The number of answers that somebody submitted by older guidelines and has not labelled by newer ones.
+        ties: The number of answers and metrics on which people are tied, to be decided before the review closes.
     """
 
     labels: int
@@ -78,6 +79,7 @@ class ReviewProgress:
     agreement: Sequence[HumanAgreement]
     rubrics: Mapping[str, Mapping[int, int]]
     outdated: int
+    ties: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +93,17 @@ class ShownLabel:
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """An answer to which people gave different labels on a metric, in random order; `resolved` is the value decided."""
+    """An answer to which people gave different labels on a metric, in random order; `resolved` is the value decided.
+
+    `is_tied`: no value has more labels than another, and nobody has decided.
+    """
 
     item: int
     position: int | None
     metric: str
     content: Mapping[str, Any]
     labels: Sequence[ShownLabel]
+    is_tied: bool
     is_resolved: bool
     resolved: Any
     reason: str
@@ -118,26 +124,24 @@ def progress(space: Workspace, name: str) -> ReviewProgress:
     wanted = sum(row["wanted"] for row in items)
     older = submitted_by_older(held, labels, newest_rubrics(review))
     outdated = len({item for item, _ in older})
-    return ReviewProgress(sum(one.done for one in people), wanted, people, agreement, rubrics, outdated)
+    ties = len(ties_of(review, labels))
+    return ReviewProgress(sum(one.done for one in people), wanted, people, agreement, rubrics, outdated, ties)
 
 
 @requires("edit")
 def disagreements(space: Workspace, name: str) -> list[Disagreement]:
-    """The answers with labels that differ, without names: those that nobody has resolved first."""
+    """The answers with labels that differ, without names: those that nobody has resolved first, ties before others."""
     review = REVIEWS.get(space, name)
     with space.database.reading() as connection:
         rows, held, labels = stored.all_rows(connection, review["id"])
-        grouped: dict[tuple[int, str], list[Row]] = defaultdict(list)
-        for row in current_labels(review, labels):
-            grouped[row["item"], row["metric"]].append(row)
-        found = {key: own for key, own in grouped.items() if _differ(own)}
+        found = {key: own for key, own in _by_answer(review, labels).items() if _differ(own)}
         contents = stored.contents(connection, review["id"], [item for item, _ in found])
     items, flags = {row["item"]: row for row in rows}, flags_of(held)
     shown = [
         _disagreement(review, items[item], metric, contents[item], rows, flags)
         for (item, metric), rows in found.items()
     ]
-    return sorted(shown, key=lambda one: (one.is_resolved, one.item))
+    return sorted(shown, key=lambda one: (one.is_resolved, not one.is_tied, one.item, one.metric))
 
 
 @requires("edit")
@@ -232,9 +236,34 @@ def is_given(row: Row) -> bool:
     return row["kind"] == "label" and row["missing"] != "declined"
 
 
+def _by_answer(review: Mapping[str, Any], labels: Sequence[Row]) -> dict[tuple[int, str], list[Row]]:
+    """The labels by the newest guidelines, by answer and metric."""
+    grouped: dict[tuple[int, str], list[Row]] = defaultdict(list)
+    for row in current_labels(review, labels):
+        grouped[row["item"], row["metric"]].append(row)
+    return grouped
+
+
+def ties_of(review: Mapping[str, Any], labels: Sequence[Row]) -> list[tuple[int, str]]:
+    """The answers and metrics on which people are tied."""
+    return [key for key, own in _by_answer(review, labels).items() if _is_tied(own)]
+
+
+def _is_tied(labels: Sequence[Row]) -> bool:
+    """Whether no value has more labels than another, and nobody has decided."""
+    counts = Counter(_given_value(row) for row in labels if is_given(row) and row["value"] is not None)
+    most = sorted(counts.values(), reverse=True)
+    return len(most) > 1 and most[0] == most[1] and all(row["kind"] != "resolution" for row in labels)
+
+
+def _given_value(row: Row) -> Any:
+    value = row["value"]
+    return float(value) if isinstance(value, bool | int | float) else value
+
+
 def _differ(labels: Sequence[Row]) -> bool:
     """Whether people gave different values."""
-    return len({repr(row["value"]) for row in labels if is_given(row)}) > 1
+    return len({_given_value(row) for row in labels if is_given(row)}) > 1
 
 
 def flags_of(held: Sequence[Row]) -> dict[tuple[int, str], bool]:
@@ -259,7 +288,8 @@ def _disagreement(
     random.Random(f"{review['id']} {item['item']} {metric}").shuffle(labels)  # noqa: S311 - hides who was first
     decided = next((row for row in rows if row["kind"] == "resolution"), None)
     value, reason = (decided["value"], decided["comment"] or "") if decided else (None, "")
-    return Disagreement(item["item"], item["position"], metric, content, labels, decided is not None, value, reason)
+    state = _is_tied(rows), decided is not None
+    return Disagreement(item["item"], item["position"], metric, content, labels, *state, value, reason)
 
 
 def item_key(row: Mapping[str, Any]) -> tuple[str, str, str, int]:

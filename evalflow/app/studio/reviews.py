@@ -279,12 +279,6 @@ def get_review(space: Workspace, name: str) -> Review:
 
 
 @requires("edit")
-def close_review(space: Workspace, name: str, expected: int) -> Review:
-    """End the labelling: nothing more is served, and what people have begun they may submit while it is reserved."""
-    return change_review(space, name, expected, {"state": "closed"})
-
-
-@requires("edit")
 def reopen_review(space: Workspace, name: str, expected: int) -> Review:
     """Let people go on with a closed review."""
     return change_review(space, name, expected, {"state": "open"})

@@ -8,7 +8,14 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, Field
 
-from evalflow.app.studio import review_calibration, review_desk, review_guidelines, review_results, reviews
+from evalflow.app.studio import (
+    review_calibration,
+    review_closing,
+    review_desk,
+    review_guidelines,
+    review_results,
+    reviews,
+)
 from evalflow.app.studio.review_desk import CANNOT_TELL, DeskItem, OwnProgress
 from evalflow.app.studio.space import Page
 from evalflow.web.api.deps import Cursor, Expected, Limit, Name, RequestBody, Space, created, page_of, tagged
@@ -44,6 +51,9 @@ class ReviewChange(RequestBody):
     people: _Names | None = None
     guidelines: dict[str, str] | None = Field(default=None, description="By metric; those left out are unchanged.")
     state: Literal["open", "closed"] | None = None
+    allow_ties: bool = Field(
+        default=False, description="Close it although people are tied; a tie then counts as the mean of its labels."
+    )
     again: Literal[True] | None = Field(
         default=None, description="Give answers that were labelled by older guidelines out again; opens the review."
     )
@@ -122,7 +132,7 @@ def patch_review(
     elif change.again:
         found = review_guidelines.give_out_again(space, review, expected)
     elif change.state == "closed":
-        found = reviews.close_review(space, review, expected)
+        found = review_closing.close_review(space, review, expected, allow_ties=change.allow_ties)
     else:
         found = reviews.reopen_review(space, review, expected)
     return tagged(response, found)
@@ -183,9 +193,9 @@ def read_progress(space: Space, review: Name) -> review_results.ReviewProgress:
 def read_disagreements(
     space: Space, review: Name, cursor: Cursor = None, limit: Limit = 50
 ) -> Page[review_results.Disagreement]:
-    """The answers with labels that differ, unresolved ones first."""
+    """The answers with labels that differ: ties first, then others that are not resolved."""
     found = review_results.disagreements(space, review)
-    return page_of(found, lambda one: (one.is_resolved, one.item, one.metric), cursor, limit)
+    return page_of(found, lambda one: (one.is_resolved, not one.is_tied, one.item, one.metric), cursor, limit)
 
 
 @router.put("/{review}/items/{item}/resolution", status_code=204)

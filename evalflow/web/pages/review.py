@@ -10,7 +10,7 @@ from urllib.parse import quote
 from anyio import to_thread
 from nicegui import ui
 
-from evalflow.app.studio import review_calibration, review_results, reviews
+from evalflow.app.studio import review_calibration, review_closing, review_results, reviews
 from evalflow.app.studio.review_calibration import IssuedCertificate, JudgedCase, ReviewResult
 from evalflow.app.studio.review_results import Disagreement, HumanAgreement, ReviewProgress
 from evalflow.app.studio.reviews import Review, ReviewMetric
@@ -21,7 +21,7 @@ from evalflow.report.wording import counted, joined, number
 from evalflow.web.pages.review_setup import guidelines_section, people_section
 from evalflow.web.pages.reviews import desk_address
 from evalflow.web.ui import forms
-from evalflow.web.ui.dialogs import Deleting, Edited
+from evalflow.web.ui.dialogs import Deleting, Edited, open_once, question
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.grading import grades_of, named
 from evalflow.web.ui.parts import (
@@ -46,6 +46,8 @@ from evalflow.web.ui.verdict import CAUSES
 from evalflow.web.ui.visitor import title_of, visitor
 
 _REASON = forms.About("Why", "For those who read it later.", "The fee is on the page that it quotes.", required=True)
+_DISAGREEMENTS = "disagreements"
+"""The anchor of the section."""
 _AGREES = (
     (0.8, "People agree well"),
     (0.667, "People agree enough for tentative conclusions"),
@@ -65,14 +67,16 @@ def add() -> None:
         about = joined(", ".join(one.title for one in found.metrics), found.run_title or found.run_id)
         with frame(found.name, place="Reviews", about=about, trail=[("Reviews", "/reviews")]) as actions:
             with actions:
-                _actions(workspace, found)
+                _actions(workspace, found, progress)
             _progress(found, progress)
             people_section(workspace, found, progress, may_label)
             build = partial(show_result, workspace, found)
             _later(lambda: review_calibration.review_result(workspace, review), build, "Result")
             about = "Decide what is true and why. It replaces the labels there; how far people agree stays as it is."
             differing = partial(_disagreements, workspace, found)
-            _later(lambda: review_results.disagreements(workspace, review), differing, "Disagreements", about)
+            with ui.element("div") as place:
+                place.props["id"] = _DISAGREEMENTS
+                _later(lambda: review_results.disagreements(workspace, review), differing, "Disagreements", about)
             guidelines_section(workspace, found, progress)
 
 
@@ -82,7 +86,7 @@ def _later(read: Callable[[], object], build: Callable[..., object], title: str,
         later(ui.element("div").classes("stack"), "Reading …", read, build, f"{title}: not there yet.")
 
 
-def _actions(workspace: Workspace, review: Review) -> None:
+def _actions(workspace: Workspace, review: Review, found: ReviewProgress) -> None:
     me = visitor().actor
     if review.state == "open" and me is not None and me.name in review.people:
         link_button("Label", desk_address(review.name), primary=True)
@@ -92,7 +96,10 @@ def _actions(workspace: Workspace, review: Review) -> None:
         made.props["download"] = f"labels.{form}"
 
     async def change() -> None:
-        work = reviews.close_review if review.state == "open" else reviews.reopen_review
+        if review.state == "open" and found.ties:
+            open_once(_deciding_first(workspace, review, found.ties))
+            return
+        work = review_closing.close_review if review.state == "open" else reviews.reopen_review
         if await forms.succeeds(partial(work, workspace, review.name, review.version), by=changing):
             ui.navigate.reload()
 
@@ -109,6 +116,20 @@ def _actions(workspace: Workspace, review: Review) -> None:
     button("Delete", Deleting(edited, f"Delete {review.name}?", about, delete, "/reviews").open, kind="danger")
 
 
+def _deciding_first(workspace: Workspace, review: Review, ties: int) -> ui.dialog:
+    async def close(closing: ui.button) -> None:
+        work = partial(review_closing.close_review, workspace, review.name, review.version, allow_ties=True)
+        if await forms.succeeds(work, by=closing):
+            ui.navigate.reload()
+
+    are = "is" if ties == 1 else "are"
+    title = f"{counted(ties, 'tie')} between people {are} to be decided"
+    about = "No value has more labels than another there. Undecided, a tie counts as the mean of its labels."
+    with question(title, about, "Close anyway", close, kind="danger") as asked:
+        ui.link("Decide them", f"#{_DISAGREEMENTS}").on("click", asked.close)
+    return asked
+
+
 def _progress(review: Review, found: ReviewProgress) -> None:
     with ui.element("section").classes("card headline").props('aria-label="Progress"'):
         with ui.element("h2"):
@@ -116,6 +137,8 @@ def _progress(review: Review, found: ReviewProgress) -> None:
         text(joined(f"{found.labels:,} of {found.wanted:,} labels", _drawn(review)), "p", "muted")
         if review.state == "closed":
             badge("closed")
+        if found.ties:
+            ui.link(f"{counted(found.ties, 'tie')} between people to decide", f"#{_DISAGREEMENTS}").classes("small")
         for one in found.agreement:
             text(_agreement(review, one), "p", "text")
 
@@ -146,7 +169,9 @@ def _disagreements(workspace: Workspace, review: Review, found: Sequence[Disagre
     metrics = {metric.name: metric for metric in review.metrics}
     waiting = [one for one in found if not one.is_resolved]
     if found:
-        text(f"{len(waiting):,} of {len(found):,} are to be decided.", "p", "muted")
+        ties = sum(one.is_tied for one in waiting)
+        first = f", {ties:,} of them ties" if ties else ""
+        text(f"{len(waiting):,} of {len(found):,} are to be decided{first}.", "p", "muted")
     for one in found:
         _disagreement(workspace, review, metrics[one.metric], one)
 
@@ -155,7 +180,10 @@ def _disagreement(workspace: Workspace, review: Review, metric: ReviewMetric, on
     with ui.element("article").classes("card stack"):
         with ui.element("div").classes("actions"):
             text(f"{metric.title} of answer {one.item + 1}", "h3")
-            badge("decided", "pass") if one.is_resolved else badge("to be decided", "warn")
+            if one.is_resolved:
+                badge("decided", "pass")
+            else:
+                badge("tie, to be decided" if one.is_tied else "to be decided", "warn")
         for turn in one.content.get("messages", ()):
             text(f"{turn['role']}: {turn['content']}", "p", "text small muted")
         text(str(one.content.get("answer") or ""), "p", "text")

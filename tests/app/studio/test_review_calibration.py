@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evalflow.app.core.certificates import CERTIFICATES
-from evalflow.app.studio import review_calibration, review_guidelines, review_results, reviews
+from evalflow.app.studio import review_calibration, review_closing, review_guidelines, review_results, reviews
 from evalflow.app.studio.review_desk import next_item, submit_item
 from evalflow.app.studio.reviews import ReviewRequest
 from evalflow.app.studio.space import TakenError, Workspace
@@ -52,7 +52,7 @@ def test_a_closed_review_is_saved_as_the_command_does(space: Workspace, tmp_path
     label_all(space, "r", "ann", "ben")
     with pytest.raises(TakenError, match="provisional"):
         review_calibration.save_calibration(eve, "r")
-    closed = reviews.close_review(eve, "r", 1)
+    closed = review_closing.close_review(eve, "r", 1)
     before = review_calibration.review_result(eve, "r")
     assert not before.is_saved
     assert [(one.judge, one.issued_at, one.why_not) for one in before.certificates] == [(JUDGE, "", "")]
@@ -90,7 +90,7 @@ def test_too_few_labels_give_no_certificate_and_say_why(space: Workspace) -> Non
         eve, ReviewRequest(name="r", run_id=run.run_id, metrics=["right"], size=6, people=["ann"], seed=3)
     )
     label_all(space, "r", "ann")
-    reviews.close_review(eve, "r", 1)
+    review_closing.close_review(eve, "r", 1)
     [one] = review_calibration.review_result(eve, "r").certificates
     assert "it takes 15" in one.why_not
     [saved] = review_calibration.save_calibration(eve, "r").certificates

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evalflow.app.studio import review_desk, review_guidelines, review_results, reviews
+from evalflow.app.studio import review_closing, review_desk, review_guidelines, review_results, reviews
 from evalflow.app.studio.access import Actor, ForbiddenError, Role
 from evalflow.app.studio.review_desk import (
     CANNOT_TELL,
@@ -303,7 +303,7 @@ def test_a_review_of_a_run_is_drawn_and_read_blind(finished: tuple[Workspace, Fi
     again = next_item(person(space, "ben"), made.name)
     assert again is not None
     assert again.item == found.item
-    closed = reviews.close_review(eve, made.name, moved.version)
+    closed = review_closing.close_review(eve, made.name, moved.version)
     ben = person(space, "ben")
     begun = next_item(ben, made.name)  # what was begun may still be submitted, and nothing more is given out
     assert begun is not None

@@ -73,6 +73,11 @@ def test_an_annotator_labels_blind_and_an_editor_reads_the_labels(served: tuple[
     assert "What is fee" in text
     assert all(word not in text for word in (runs.worse, "As it was", "fees", "recorded", "ben", '"score"', "judge"))
     [apart] = ask("eve", "GET", "/march/disagreements").json()["items"]
+    assert (apart["is_tied"], ask("eve", "GET", "/march/progress").json()["ties"]) == (True, 1)
+    refused = ask("eve", "PATCH", "/march", {"state": "closed"}, **{"If-Match": '"1"'})
+    assert refused.status_code == 409
+    assert "1 tie between people is to be decided first" in refused.text
+    assert "/reviews/march#disagreements" in refused.text
     decided = {"metric": "exact", "value": 1, "reason": "It is."}
     assert apart["item"] == item
     assert ask("eve", "PUT", f"/march/items/{item}/resolution", decided).status_code == 204

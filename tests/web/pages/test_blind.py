@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from evalflow.app.studio import people, projects, review_desk, review_guidelines, reviews
+from evalflow.app.studio import people, projects, review_closing, review_desk, review_guidelines, reviews
 from evalflow.app.studio.review_desk import next_item
 from evalflow.app.studio.reviews import ReviewRequest
 from evalflow.app.studio.space import Workspace
@@ -261,7 +261,7 @@ def test_what_happens_while_an_answer_is_open(place: Place, arrive: Callable[...
     assert page.get_by_label("Comment").input_value() == "Typed in a tunnel"
     submit(page, page.get_by_role("button", name="Submit").click)
 
-    space_of(place, lambda space: reviews.close_review(space, "Later", 2))
+    space_of(place, lambda space: review_closing.close_review(space, "Later", 2))
     page.goto("/reviews")
     page.get_by_role("link", name="Finish Later").click()
     page.wait_for_url("**/reviews/Later/label*")
