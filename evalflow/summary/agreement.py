@@ -66,7 +66,8 @@ class Classes:
     @property
     def agreed(self) -> Floats:
         """Of each answer the share of people's class that the judge puts it in: 1, 0, or half if people are tied."""
-        return np.bincount(self.rows, self.share * (self.human == self.judge))
+        shares: Floats = self.share * (self.human == self.judge)
+        return np.bincount(self.rows, shares).astype(np.float64)
 
     @property
     def tied(self) -> int:

@@ -55,8 +55,9 @@ def test_three_people_and_a_judge_that_is_as_good_as_any():
 def test_the_judge_is_compared_with_people_on_their_scale_and_answers():
     """People say yes or no, the judge grades: its verdicts are compared, where several people labelled."""
     truth = [float(i % 2) for i in range(60)]
-    off = [[1 - v if i % 10 == who else v for i, v in enumerate(truth)] for who in range(2)]
-    off[1][40:] = [None] * 20  # the other 20 do not count
+    off = [
+        [None if who and i >= 40 else 1 - v if i % 10 == who else v for i, v in enumerate(truth)] for who in range(2)
+    ]  # the last 20, with one label, do not count
     for up in (True, False):
         grades = [0.3 + 0.4 * v if i < 40 else 1 - v for i, v in enumerate(truth)]
         found = raters_of(labels(*off), answers(grades, 0.5), seed=0, higher_is_better=up)

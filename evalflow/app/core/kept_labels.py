@@ -84,7 +84,8 @@ class RunLabels:
 def save_labels(run: SavedRun, labels: RunLabels) -> None:
     """Write labels.jsonl."""
     followed = {(one.dataset, one.metric): one for one in labels.followed}
-    counts = labels.frame.group_by("dataset", "metric", maintain_order=True).len()
+    given = (pl.col("use") != "missing").sum()
+    counts = labels.frame.group_by("dataset", "metric", maintain_order=True).agg(given)
     series = [
         {"dataset": dataset, "metric": metric, "n": n, "asked": _asked(run, metric), "followed": None}
         | ({"followed": asdict(one)} if (one := followed.get((dataset, metric))) else {})
@@ -279,13 +280,13 @@ def _follow(
         "case_id", "target_repeat", "answer_hash", "target", maintain_order=True
     ):
         there = answers.get((dataset, str(case_id)), ())
-        is_drawn = bool((given["use"] != "apart").any())
-        labelled += bool(there) and is_drawn
+        is_labelled = bool(given["use"].is_in(["label", "resolution"]).any())
+        labelled += bool(there) and is_labelled
         same = [(one[1] != repeat, str(case_id), one[0], one[1]) for one in there if one[2] == digest]
         free = next((one[1:] for one in sorted(same) if one[1:] not in taken), None)
         if free is not None:
             taken.add(free)
-            equal += is_drawn
+            equal += is_labelled
             rows += [{**row, "target": free[1], "target_repeat": free[2]} for row in given.iter_rows(named=True)]
     if not rows:
         return None

@@ -202,7 +202,7 @@ def _of_data(run: SavedRun) -> Parsed:
     parsed = [parse_case(case) for case in run.cases() if case.labels]
     # The data may contain labels for metrics that are not part of this run.
     given = [one for part in parsed for one in part.given if one.metric in run.rules.metrics]
-    return Parsed(given, 0, [problem for part in parsed for problem in part.problems])
+    return Parsed(given, problems=[problem for part in parsed for problem in part.problems])
 
 
 def _answered(run: SavedRun, given: Sequence[Label]) -> Iterator[LabelledAnswer]:
