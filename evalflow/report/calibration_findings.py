@@ -230,8 +230,11 @@ def _alt_test(test: AltTest, who: str) -> Iterator[str]:
     notes = test.method.partition(": ")[2].removesuffix(NO_AGREEMENT).removesuffix(", ")
     allowed = f"{percent(EPSILON).removesuffix(' %')} points"
     won = round((test.winning_rate or 0.0) * test.people)
-    how = f"{f'with {notes}; ' if notes else ''}the test allows {allowed}; p-values adjusted by {ADJUSTMENTS['by']}"
-    yield f"Alternative annotator test: less than {allowed} behind {won} of {test.people} people ({how})."
+    how = f"{f'with {notes}; ' if notes else ''}p-values adjusted by {ADJUSTMENTS['by']}"
+    yield (
+        f"Alternative annotator test: the {who} is shown to be less than {allowed} behind {won} of {test.people} "
+        f"people; {allowed} are the test's allowance ({how})."
+    )
     if test.advantage is not None and test.behind is not None:
         person, judge = 1 - test.advantage, 1 - test.advantage - test.behind
         yield (
