@@ -139,7 +139,7 @@ def _forest(title: str, whole: Mapping[str, Any], tags: Rows) -> Picture:
     ]
     without = sum(row["ci_low"] is None for row in most)
     if without:
-        sentences.append(f"{without} {'has' if without == 1 else 'have'} no interval, for want of cases that vary.")
+        sentences.append(f"{without} {'has' if without == 1 else 'have'} no interval.")
     if len(most) < len(tags):
         sentences.append(f"Shown are the {len(most)} tags with the most scores, of {len(tags)}.")
     return draw(title, f"{' '.join(sentences)} {unscored([whole])}.", drawing)

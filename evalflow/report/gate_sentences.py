@@ -12,6 +12,7 @@ from evalflow.paths import shown
 from evalflow.records import CASES
 from evalflow.report.findings import excluded_by, excluded_words
 from evalflow.report.wording import caveat, counted, method
+from evalflow.stats.skewness import TOO_SKEWED
 from evalflow.summary.finding import RAW
 from evalflow.summary.gates import COLUMNS, OF_REPEATS, Gate, GateRow
 from evalflow.summary.verdicts import STOPPED_BY_LOOKS
@@ -178,7 +179,10 @@ def _undecided(gate: Gate, row: GateRow, run: Path) -> str:
     if row.method == f"none: {STOPPED_BY_LOOKS}":
         return "it decides nothing: run all cases, without a stop"
     if row.low is None:
-        return f"it has no interval, and so decides nothing: more {more}, or point: true"
+        name, _, why = (row.method or "").partition(": ")
+        rate = "a gate on the pass rate of a threshold, " if why.startswith(TOO_SKEWED) else ""
+        known = f" ({why})" if name == "none" else ""
+        return f"it has no interval{known}, and so decides nothing: more {more}, {rate}or point: true"
     if row.judged is not None and row.compared is None:
         if row.cases_needed is None:
             return "labels of all these answers would not decide, if it stayed as it is: more answers, and labels"

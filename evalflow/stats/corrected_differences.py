@@ -18,12 +18,13 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from evalflow.lazy import np
-from evalflow.stats.arrays import ArrayLike, Bools, Floats, Ints, cluster_codes
+from evalflow.stats.arrays import ArrayLike, Bools, Floats, Ints, cluster_codes, cluster_sums
 from evalflow.stats.intervals import interval, t_interval
 from evalflow.stats.labelled import Sample, sample, widest
 from evalflow.stats.paired import Difference, paired_difference, t_test
-from evalflow.stats.prediction import MIN_LABELS, centred, few_labels, lambdas_of, method_of, unseen
-from evalflow.stats.ranks import mean_covariance
+from evalflow.stats.prediction import MIN_LABELS, centred, few_labels, lambdas_of, method_of, unseen, unsure
+from evalflow.stats.ranks import mean_covariance, unsure_pairs
+from evalflow.stats.skewness import mean_skewness, unreliable
 from evalflow.stats.unpaired import unpaired_difference
 
 _APART = "each run by its own labels"
@@ -63,9 +64,12 @@ def corrected_difference(
         return _by_labels(paired_difference(*sides, s.units if s.clustered else None, seed, bounded=bounded), why)
     value_a, value_b = (centred(cases.run(known, one), lambdas)[0] for one in (0, 1))
     value, error = centred(s, lambdas)
+    groups = int(np.unique(cases.codes).size)
+    if not bounded and (why := unsure(s, lambdas)):
+        return Difference(known.size, groups, value_a, value_b, value, method=f"none: {why}")
     df = s.labelled_units - 1
     low, high = (float(end) for end in t_interval(value, error, df))
-    p, groups = t_test(value, error, df), int(np.unique(cases.codes).size)
+    p = t_test(value, error, df)
     return Difference(known.size, groups, value_a, value_b, value, error, df, low, high, p, method_of(s))
 
 
@@ -74,6 +78,8 @@ def corrected_apart(
     people: tuple[ArrayLike, ArrayLike],
     clusters: tuple[ArrayLike, ArrayLike],
     seed: int = 0,
+    *,
+    bounded: bool = False,
 ) -> Difference | None:
     """People's difference of two runs, each corrected by its own labels; the runs may have different cases.
 
@@ -93,13 +99,18 @@ def corrected_apart(
     found = [lambdas_of(s, seed) for s in samples]
     if all(why for _, why in found):
         units = [side.codes[own] for side, own in zip(sides, known, strict=True)]
-        return _by_labels(unpaired_difference(*(s.labels for s in samples), *units), found[0][1])
+        return _by_labels(unpaired_difference(*(s.labels for s in samples), *units, bounded=bounded), found[0][1])
     groups = int(codes.max()) + 1
     parts = [
         side.influences(own, 0, lambdas, groups) for side, own, (lambdas, _) in zip(sides, known, found, strict=True)
     ]
     unseen_of = [unseen(s, s.mean(lambdas)) for s, (lambdas, _) in zip(samples, found, strict=True)]
     (value_a, of_a), (value_b, of_b) = parts
+    if not bounded and (
+        why := unreliable(mean_skewness(of_b - of_a), min(s.labelled_units for s in samples), "labels")
+    ):
+        n = table[0].size + table[1].size
+        return Difference(n, groups, value_a, value_b, value_b - value_a, method=f"none: {why}")
     variances = [float((of**2).sum()) + more for (_, of), more in zip(parts, unseen_of, strict=True)]
     freedoms = [s.labelled_units - 1 for s in samples]
     if bool((of_a * of_b).any()):
@@ -129,6 +140,7 @@ class CorrectedMeans:
     parts: Floats | None
     labelled: int
     method: str
+    unsure: Bools | None = None  # pairs of runs that cannot be told apart, of scores without fixed ends
 
 
 def corrected_means(
@@ -172,11 +184,15 @@ def corrected_means(
     ]
     values = np.array([value for value, _ in parts])
     low, high = t_interval(values, errors, np.full(len(parts), units - 1.0))
-    ends = list(zip(low.tolist(), high.tolist(), strict=True))
+    ends = [
+        (None, None) if not bounded and unreliable(mean_skewness(of), units) else (one_low, one_high)
+        for (_, of), one_low, one_high in zip(parts, low.tolist(), high.tolist(), strict=True)
+    ]
     method = method_of(samples[0]) if together else f"{method_of(samples[0]).partition(':')[0]}: {_APART}"
     covariance = spread.T @ spread + np.diag(missed)
     labelled = int(known[:, 0].sum()) if together else own
-    return CorrectedMeans(values, ends, covariance, units - 1, None, labelled, method)
+    pairs_unsure = None if bounded else unsure_pairs(spread)
+    return CorrectedMeans(values, ends, covariance, units - 1, None, labelled, method, pairs_unsure)
 
 
 def _means_of_labels(labels: Floats, codes: Ints, *, bounded: bool) -> CorrectedMeans:
@@ -186,7 +202,9 @@ def _means_of_labels(labels: Floats, codes: Ints, *, bounded: bool) -> Corrected
     found = [interval(column, grouped, bounded=bounded) for column in labels.T]
     ends = [(one.low, one.high) for one in found]
     method = f"{found[0].method.partition(':')[0]}: labels alone"
-    return CorrectedMeans(values, ends, covariance, df, parts, len(labels), method)
+    off = np.column_stack([cluster_sums(column - column.mean(), grouped) for column in labels.T])
+    pairs_unsure = None if bounded else unsure_pairs(off)
+    return CorrectedMeans(values, ends, covariance, df, parts, len(labels), method, pairs_unsure)
 
 
 def _by_labels(found: Difference, why: str) -> Difference:

@@ -5,9 +5,11 @@ The method of each row (`intervals`) is the first that applies:
     no case                                        none
     some cluster holds several cases
       scores between fixed ends                    plus_two_cr2_t: cr2_t with a pseudo-cluster at each end
-      others                                       cr2_t: cluster-robust, t with the clusters' own degrees of freedom
+      others                                       cr2_t: cluster-robust, t with the clusters' own degrees of freedom;
+                                                   none as for t
     every score is exactly 0 or 1                  wilson
     scores between fixed ends                      plus_two_t: t with a pseudo-case at each end
+    fewer than 10 cases or clusters, or too skewed none (`evalflow.stats.skewness`)
     others                                         t
 
 A pseudo-case scores 0 and another 1; a pseudo-cluster has as many cases as clustering makes count as one, which is a
@@ -28,9 +30,20 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from evalflow.lazy import np
-from evalflow.stats.arrays import UPPER, Array, ArrayLike, Bools, Estimated, Floats, Interval, cluster_codes
+from evalflow.stats.arrays import (
+    UPPER,
+    Array,
+    ArrayLike,
+    Bools,
+    Estimated,
+    Floats,
+    Interval,
+    cluster_codes,
+    cluster_sums,
+)
 from evalflow.stats.bootstrap import FEW_CASES, FEW_CLUSTERS
 from evalflow.stats.quantiles import normal_quantile, student_quantile
+from evalflow.stats.skewness import FEWEST, MOST, mean_skewness, unreliable, unseen_outliers
 
 # A spread below this, relative to the scores' own size, is rounding, not variation.
 _ROUNDING = 1e-12
@@ -68,6 +81,7 @@ class Moments(NamedTuple):
     centre: Floats
     spread: Floats
     df: Floats
+    skewness: Floats  # of the mean of scores without fixed ends (`mean_skewness`); 0 for others
 
 
 def wilson(k: ArrayLike, n: ArrayLike, upper: float = UPPER) -> tuple[Floats, Floats]:
@@ -148,10 +162,12 @@ def moments(scores: ArrayLike, clusters: ArrayLike | None = None, *, bounded: bo
     std = s.std(ddof=1) if s.size > 1 else np.nan
     mean, low, high = (s.mean(), s.min(), s.max()) if s.size else (np.nan, np.nan, np.nan)
     binary = s.size > 0 and bool(np.isin(s, (0.0, 1.0)).all())
-    n, mean, std, low, high, groups, error, centre, spread, df = (
-        np.array([float(x)]) for x in (s.size, mean, std, low, high, *cluster_spread(s, clusters, bounded=bounded))
+    skewness = 0.0 if bounded or binary else mean_skewness(cluster_sums(s - mean, clusters))
+    n, mean, std, low, high, groups, error, centre, spread, df, skewness = (
+        np.array([float(x)])
+        for x in (s.size, mean, std, low, high, *cluster_spread(s, clusters, bounded=bounded), skewness)
     )
-    return Moments(n, mean, std, low, high, np.array([binary]), groups, error, centre, spread, df)
+    return Moments(n, mean, std, low, high, np.array([binary]), groups, error, centre, spread, df, skewness)
 
 
 def stacked(rows: Iterable[Moments]) -> Moments:
@@ -227,6 +243,7 @@ def _methods(m: Moments, clustered: Bools, ends: Bools) -> Array:
     few = f"cr2_t: fewer than {FEW_CLUSTERS} clusters"
     # Degrees of freedom as of half as many clusters of one size.
     uneven = m.df < (m.clusters - 1) / 2
+    unsure = ~m.binary & ((m.clusters < FEWEST) | (m.skewness > MOST))
     rules = [
         (m.n == 0, "none: no scores"),
         (clustered & (m.clusters == 1), "none: one cluster"),
@@ -237,12 +254,19 @@ def _methods(m: Moments, clustered: Bools, ends: Bools) -> Array:
         (ends, "plus_two_t"),
         (m.low == m.high, "none: all scores equal"),
         (clustered & _negligible(m.std_error, m), "none: clusters do not differ"),
+        (unsure, "none: "),
         (clustered & (m.clusters < FEW_CLUSTERS), few),
         (clustered & uneven, f"cr2_t: {UNEVEN}"),
         (clustered, "cr2_t"),
         (m.n < FEW_CASES, f"t: fewer than {FEW_CASES} cases"),
     ]
     chosen = np.select([when for when, _ in rules], [np.array(name, dtype=object) for _, name in rules], default="t")
+    for row in np.flatnonzero(np.isin(chosen, ("none: ", "t", "cr2_t"))):
+        units = "clusters" if clustered[row] else "cases"
+        if chosen[row] == "none: ":
+            chosen[row] += unreliable(m.skewness[row], m.clusters[row], units)
+        elif missing := unseen_outliers(m.clusters[row], units):
+            chosen[row] += f": {missing}"
     return np.asarray(chosen, dtype=object)
 
 

@@ -10,6 +10,7 @@ from evalflow.lazy import np
 from evalflow.stats.arrays import ROUNDING, Interval, cluster_codes, constant, mean_ranks, no_interval
 from evalflow.stats.intervals import interval, t_interval, wilson
 from evalflow.stats.paired import newcombe, paired_table, t_test
+from evalflow.stats.skewness import mean_skewness, unreliable
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -87,12 +88,18 @@ def human_interval(s: Sample, binary: bool, *, bounded: bool = False) -> Interva
         trials = mean * (1 - mean) / error**2 if error else 1 / float((s.weights**2).sum())
         low, high = wilson(mean * trials, trials)
         return Interval(float(low), float(high), error or None, "wilson_weighted")
+    units = "clusters" if s.clustered else "labels"
+    if not (bounded or binary) and (why := unreliable(mean_skewness(sums), s.labelled_units, units)):
+        return no_interval(why)
     low, high = t_interval(mean, error, s.labelled_units - 1)
     return Interval(float(low), float(high), error, "cr1_t_weighted" if s.clustered else "t_weighted")
 
 
-def bias_interval(s: Sample) -> tuple[float | None, float | None]:
-    """The interval of the judge's mean minus the labels' mean: Newcombe's for paired pass rates, otherwise t."""
+def bias_interval(s: Sample, *, has_ends: bool = True) -> tuple[float | None, float | None]:
+    """The interval of the judge's mean minus the labels' mean: Newcombe's for paired pass rates, otherwise t.
+
+    `has_ends`: scores lie between fixed ends; else there is none where t cannot be trusted (`evalflow.stats.skewness`).
+    """
     off = s.judged - s.labels
     shares = bool(np.isin(s.labels, (0.0, 1.0)).all() and np.isin(s.judged, (0.0, 1.0)).all())
     if off.size and shares and s.weights is None and not s.clustered:
@@ -100,7 +107,10 @@ def bias_interval(s: Sample) -> tuple[float | None, float | None]:
     if s.labelled_units < 2 or constant(off):
         return None, None
     share = np.full(off.size, 1 / off.size) if s.weights is None else s.weights
-    seen = cluster_variance(np.bincount(s.units, share * (off - s.mean(off))), s.units)
+    sums = np.bincount(s.units, share * (off - s.mean(off)))
+    if not has_ends and unreliable(mean_skewness(sums), s.labelled_units):
+        return None, None
+    seen = cluster_variance(sums, s.units)
     error = float(np.sqrt(seen + unseen_variance(off, s.weights, s.units, s.step)))
     low, high = t_interval(s.mean(off), error, s.labelled_units - 1)
     return float(low), float(high)

@@ -15,6 +15,7 @@ from evalflow.stats.arrays import CONFIDENCE, UPPER, ArrayLike, Floats, cluster_
 from evalflow.stats.intervals import FEW_CLUSTERS, UNEVEN, mean_error, t_interval, wilson
 from evalflow.stats.quantiles import quantile
 from evalflow.stats.rare import NO_RARE_CHANGES, RareChanges, rare_changes, rare_interval, rare_t
+from evalflow.stats.skewness import mean_skewness, unreliable, unseen_outliers
 
 _Z2 = NormalDist().inv_cdf(0.975) ** 2
 _CLOSE = 1e-6
@@ -126,13 +127,18 @@ def paired_difference(
     d = y - x
     sums = cluster_sums(d, clusters)
     n, groups, mean = int(x.size), int(sums.size), float(d.mean())
+    units = "cases" if groups == n else "clusters"
     (error, df), rare = standard_error(d, clusters), NO_RARE_CHANGES
     if bounded and not d.any():
         return no_difference(n, groups, (float(x.mean()), float(y.mean())), groups)
-    if groups == n and bool(np.isin(x, (0.0, 1.0)).all() and np.isin(y, (0.0, 1.0)).all()):
+    binary = bool(np.isin(x, (0.0, 1.0)).all() and np.isin(y, (0.0, 1.0)).all())
+    has_ends = bounded or binary or not error
+    if groups == n and binary:
         table = paired_table(x, y)
         low, high = newcombe(*table)
         p, method = mcnemar(table.only_a, table.only_b), "newcombe_mcnemar"
+    elif not has_ends and (why := unreliable(mean_skewness(cluster_sums(d - mean, clusters)), groups, units)):
+        return Difference(n, groups, float(x.mean()), float(y.mean()), mean, method=f"none: {why}")
     else:
         if bounded and error:
             rare = rare_changes(d, clusters)
@@ -141,6 +147,8 @@ def paired_difference(
             low, high = (float(end) for end in t_interval(mean, error or np.nan, df))
         p, flips = _p_value(sums, mean, error, df, seed, draws)
         method = _method(n, groups, error, df, f"{'_rare' if bounded else ''}{flips}")
+        if not has_ends and ":" not in method and (missing := unseen_outliers(groups, units)):
+            method = f"{method}: {missing}"
     bounds = (None, None) if method.startswith("none") or low != low else (low, high)
     means = float(x.mean()), float(y.mean()), mean
     return Difference(n, groups, *means, error, df if error else None, *bounds, p, method, rare=rare)

@@ -55,6 +55,7 @@ from evalflow.stats.labelled import (
 from evalflow.stats.paired import standard_error
 from evalflow.stats.power import ALPHA, POWER, cases_for_rate_width, cases_for_width
 from evalflow.stats.quantiles import quantile
+from evalflow.stats.skewness import mean_skewness, unreliable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,15 +123,16 @@ def corrected_mean(
     )  # fmt: skip
     binary = bool(np.isin(s.labels, (0.0, 1.0)).all())
     human = human_interval(s, binary, bounded=bounded)
-    bias_low, bias_high = bias_interval(s)
+    bias_low, bias_high = bias_interval(s, has_ends=bounded or binary)
     mean, off = (s.mean(s.labels), s.mean(s.judged - s.labels)) if s.labels.size else (None, None)
     everything = np.concatenate([s.judged, s.unlabelled])
     raw = float(everything.mean()) if everything.size else None
-    estimate, found, lambda_ = _estimate(s, mean, human, seed)
+    estimate, found, lambda_ = _estimate(s, mean, human, seed, has_ends=bounded or binary)
     saved = _saved(s, human, found, binary) if lambda_ else (None if lambda_ is None else 0)
     corrected = CorrectedMean(
         estimate, found.low, found.high, found.std_error, found.method, lambda_, raw, mean, human.low, human.high,
-        off, bias_low, bias_high, s.labels.size, s.unlabelled.size, saved, *_finite(s, mean, human, lambda_, seed),
+        off, bias_low, bias_high, s.labels.size, s.unlabelled.size, saved,
+        *_finite(s, mean, human, found, lambda_, seed),
         observed_spread(s.labels, s.judged, s.units, s.step) if s.weights is None else None,
     )  # fmt: skip
     return _clipped(corrected) if bounded else corrected
@@ -155,6 +157,12 @@ def rectified(s: Sample, lambdas: ArrayLike) -> tuple[float, float]:
     of Hajek's ratio is linearised (Sarndal, Swensson & Wretman 1992, sec. 5.7) as for independent draws, which is
     conservative for stratified samples.
     """
+    value, a, b, units = _influences(s, lambdas)
+    return value, float(np.sqrt(cluster_variance(a, units) + cluster_variance(b, s.units) + 2 * float(a @ b)))
+
+
+def _influences(s: Sample, lambdas: ArrayLike) -> tuple[float, Floats, Floats, Ints]:
+    """The estimate, what clusters add to it by the judge's scores and by labels, and the clusters of the scores."""
     lam = np.broadcast_to(np.asarray(lambdas, dtype=np.float64), s.labels.shape)
     r, level = s.labels - lam * s.judged, s.mean(lam)
     whole, units = s.unlabelled, s.unlabelled_units
@@ -164,8 +172,13 @@ def rectified(s: Sample, lambdas: ArrayLike) -> tuple[float, float]:
     of_judge, of_labels = level * (whole - whole.mean()) / whole.size, share * (r - s.mean(r))
     size = int(max(s.units.max(), s.unlabelled_units.max())) + 1
     a, b = np.bincount(units, of_judge, size), np.bincount(s.units, of_labels, size)
-    variance = cluster_variance(a, units) + cluster_variance(b, s.units) + 2 * float(a @ b)
-    return level * float(whole.mean()) + s.mean(r), float(np.sqrt(variance))
+    return level * float(whole.mean()) + s.mean(r), a, b, units
+
+
+def unsure(s: Sample, lambdas: Floats) -> str:
+    """Why t cannot be trusted with labels without fixed ends; empty if it can (`evalflow.stats.skewness`)."""
+    _, a, b, _ = _influences(_about_mean(s), lambdas)
+    return unreliable(mean_skewness(a + b), s.labelled_units, "clusters" if s.clustered else "labels")
 
 
 def power_tuned(labels: Floats, judged: Floats, unlabelled: Floats, weights: Floats | None = None) -> float:
@@ -188,7 +201,9 @@ def crossfitted(s: Sample, folds: Ints) -> Floats:
     return lambdas
 
 
-def _estimate(s: Sample, mean: float | None, human: Interval, seed: int) -> tuple[float | None, Interval, float | None]:
+def _estimate(
+    s: Sample, mean: float | None, human: Interval, seed: int, *, has_ends: bool
+) -> tuple[float | None, Interval, float | None]:
     n, groups = s.labels.size, s.labelled_units
     if n < MIN_LABELS:
         return None, no_interval(few_labels(s.labels.size)), None
@@ -199,12 +214,14 @@ def _estimate(s: Sample, mean: float | None, human: Interval, seed: int) -> tupl
         method = human.method if human.low is None else f"{human.method.split(':')[0]}: labels alone, {why}"
         return mean, replace(human, method=method), 0.0
     value, error = centred(s, lambdas)
+    if not has_ends and (why := unsure(s, lambdas)):
+        return value, no_interval(why), s.mean(lambdas)
     low, high = (float(end) for end in t_interval(value, error, groups - 1))
     return value, Interval(low, high, error, method_of(s)), s.mean(lambdas)
 
 
 def _finite(
-    s: Sample, mean: float | None, human: Interval, lambda_: float | None, seed: int
+    s: Sample, mean: float | None, human: Interval, found: Interval, lambda_: float | None, seed: int
 ) -> tuple[float | None, float | None]:
     """The interval of people's mean over exactly these answers, as of a simple random sample without replacement.
 
@@ -216,7 +233,7 @@ def _finite(
         return None, None
     if not rest:
         return mean, mean
-    if s.labelled_units < CROSSFIT_LABELS:
+    if s.labelled_units < CROSSFIT_LABELS or found.low is None:
         return None, None
     share = rest / (rest + n)
     if not lambda_:
@@ -273,9 +290,13 @@ def centred(s: Sample, lambdas: Floats) -> tuple[float, float]:
 
     The error includes what the labels may have missed.
     """
-    origin = float(s.unlabelled.mean())
-    value, error = rectified(replace(s, judged=s.judged - origin, unlabelled=s.unlabelled - origin), lambdas)
+    value, error = rectified(_about_mean(s), lambdas)
     return value, math.sqrt(error**2 + unseen(s, s.mean(lambdas)))
+
+
+def _about_mean(s: Sample) -> Sample:
+    origin = float(s.unlabelled.mean())
+    return replace(s, judged=s.judged - origin, unlabelled=s.unlabelled - origin)
 
 
 def unseen(s: Sample, level: float) -> float:

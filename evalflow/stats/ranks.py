@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from evalflow.lazy import np
 from evalflow.stats.arrays import CONFIDENCE, ROUNDING, ArrayLike, Bools, Floats, Ints, cluster_codes, cluster_sums
 from evalflow.stats.intervals import cr2
+from evalflow.stats.skewness import mean_skewness, unreliable
 
 DRAWS = 10_000
 _CHUNK = 4_000_000
@@ -70,11 +71,18 @@ def _usual_square(parts: Floats) -> float:
 
 
 def rank_intervals(
-    values: ArrayLike, covariance: ArrayLike, df: float, parts: Floats | None = None, *, seed: int = 0
+    values: ArrayLike,
+    covariance: ArrayLike,
+    df: float,
+    parts: Floats | None = None,
+    *,
+    seed: int = 0,
+    unsure: Bools | None = None,
 ) -> Ranks:
     """Ranks of estimates, higher as better, with joint intervals; those of an unknown covariance span all ranks.
 
     `parts` of clusters, of shape (clusters, systems), add up to the values; None: without the test by random signs.
+    Pairs that are `unsure` (`unsure_pairs`) are not told apart.
     """
     estimates, spread = np.asarray(values, dtype=np.float64), np.asarray(covariance, dtype=np.float64)
     systems = estimates.size
@@ -82,15 +90,33 @@ def rank_intervals(
     tie = ROUNDING * max(1.0, float(np.abs(estimates).max()))
     rank = (estimates[None, :] > estimates[:, None] + tie).sum(axis=1) + 1
     if not np.isnan(spread).any() and systems > 1:
-        better = _shown(estimates, spread, df, parts, seed)
+        better = _shown(estimates, spread, df, parts, seed, unsure)
     return Ranks(rank, 1 + better.sum(axis=0), systems - better.sum(axis=1), better)
 
 
-def _shown(values: Floats, covariance: Floats, df: float, parts: Floats | None, seed: int) -> Bools:
+def unsure_pairs(influences: Floats) -> Bools:
+    """Pairs of systems whose scores have no fixed ends, and whose difference t cannot be trusted with.
+
+    `influences`, of shape (clusters, systems), are the centred parts of each case or cluster in the means.
+    """
+    units, systems = influences.shape
+    found = np.zeros((systems, systems), dtype=bool)
+    for j in range(systems):
+        for k in range(j):
+            why = unreliable(mean_skewness(influences[:, j] - influences[:, k]), units)
+            found[j, k] = found[k, j] = bool(why)
+    return found
+
+
+def _shown(
+    values: Floats, covariance: Floats, df: float, parts: Floats | None, seed: int, unsure: Bools | None
+) -> Bools:
     """For each ordered pair, whether the first is better than the second, with a joint error of at most 5 %."""
     variance = np.diag(covariance)
     error = np.sqrt(np.maximum(variance[:, None] + variance[None, :] - 2 * covariance, 0))
     known = error > ROUNDING * max(1.0, float(np.abs(values).max()))
+    if unsure is not None:
+        known &= ~unsure
     apart = values[:, None] - values[None, :]
     rng = np.random.default_rng(seed)
     drawn = rng.multivariate_normal(np.zeros(values.size), covariance, DRAWS, method="eigh", check_valid="ignore")

@@ -154,15 +154,18 @@ def unrelated(population: Population) -> Population:
 
 
 def typical_width(population: Population, n: int) -> float:
-    """The width of the interval of n cases with the population's mean and variance; NaN if there is none.
+    """The width of the interval of n cases with the population's mean and variance; NaN or infinite if there is none.
 
     Of clusters it is the median width of simulated runs.
     """
     if population.clusters is not None:
-        return float(np.nanmedian(widths(population, n, runs=RUNS // 4)))
+        every = widths(population, n, runs=RUNS // 4)
+        return float(np.median(np.where(np.isnan(every), np.inf, every)))
     own = moments(population.values, bounded=population.bounded)
     size = np.array([float(n)])
-    return float(np.diff(_ends(own._replace(n=size, clusters=size), bounded=population.bounded))[0, 0])
+    skewness = own.skewness * np.sqrt(own.n / size)
+    drawn = own._replace(n=size, clusters=size, skewness=skewness)
+    return float(np.diff(_ends(drawn, bounded=population.bounded))[0, 0])
 
 
 def widths(population: Population, n: int, *, unknown: bool = False, runs: int = RUNS) -> Floats:

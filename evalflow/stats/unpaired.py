@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evalflow.lazy import np
-from evalflow.stats.arrays import Array, ArrayLike, Floats, no_interval
+from evalflow.stats.arrays import Array, ArrayLike, Floats, cluster_sums, no_interval
 from evalflow.stats.bootstrap import few_resampled, small_sample_note
 from evalflow.stats.classification import Of, Ratio
 from evalflow.stats.intervals import UNEVEN, cr2, mean_error, t_interval, wilson
 from evalflow.stats.paired import Difference, t_test
 from evalflow.stats.paired_figures import PairedClusters, resampled_difference, undefined
 from evalflow.stats.rare import NO_RARE_CHANGES, rare_changes_of_two, rare_interval
+from evalflow.stats.skewness import mean_skewness, unreliable, unseen_outliers
 
 # Probabilities that differ by less than this share are equal but for rounding.
 _TIE = 1e-7
@@ -40,12 +41,16 @@ def unpaired_difference(
     value_a, value_b = float(x.mean()), float(y.mean())
     difference = value_b - value_a
     sizes, rare = f": {x.size:,} against {y.size:,} cases", NO_RARE_CHANGES
-    if groups == n and bool(np.isin(x, (0.0, 1.0)).all() and np.isin(y, (0.0, 1.0)).all()):
+    binary = bool(np.isin(x, (0.0, 1.0)).all() and np.isin(y, (0.0, 1.0)).all())
+    units, has_ends = "cases" if groups == n else "clusters", bounded or binary or error is None
+    if groups == n and binary:
         passed, totals = (int(x.sum()), int(y.sum())), (x.size, y.size)
         low, high = newcombe_unpaired(*passed, *totals)
         p, method = fisher(*passed, *totals), f"newcombe_fisher{sizes}"
     elif error is None or df is None:
         why = "all scores of a run equal" if fewest > 1 else f"one {'case' if groups == n else 'cluster'} in a run"
+        return Difference(n, groups, value_a, value_b, difference, method=f"none: {why}")
+    elif not has_ends and (why := unreliable(_skewness(x, y, names), fewest, f"{units} in a run")):
         return Difference(n, groups, value_a, value_b, difference, method=f"none: {why}")
     else:
         low, high = (float(end) for end in t_interval(difference, error, df))
@@ -59,6 +64,8 @@ def unpaired_difference(
             few = few and f"{few} in one"
             few = few or (UNEVEN if df < (fewest - 1) / 2 else "")
             method = f"unpaired_cr2_t{kind}{sizes}{', ' if few else ''}{few}"
+        if not has_ends and (missing := unseen_outliers(fewest, units)):
+            method = f"{method}, {missing}"
     return Difference(n, groups, value_a, value_b, difference, error, df, low, high, p, method, rare=rare)
 
 
@@ -86,6 +93,12 @@ def fisher(k_a: int, k_b: int, n_a: int, n_b: int) -> float:
     chances: Floats = hypergeom.pmf(possible, n, passed, n_a)  # pyright: ignore[reportUnknownMemberType]
     observed = chances[k_a - possible[0]]
     return min(1.0, float(chances[chances <= observed * (1 + _TIE)].sum()))
+
+
+def _skewness(x: Floats, y: Floats, names: Sequence[Array]) -> float:
+    """That of the difference of means, by the parts of cases or clusters in it."""
+    parts = np.concatenate([-(x - x.mean()) / x.size, (y - y.mean()) / y.size])
+    return mean_skewness(cluster_sums(parts, np.concatenate(names)))
 
 
 def _spread(x: Floats, y: Floats, names: Sequence[Array]) -> tuple[float | None, float | None, int, int]:

@@ -456,7 +456,7 @@ class _Comparing:
         if (both >= MIN_LABELS and 2 * both >= fewer) or (self.paired and both == fewer):
             corrected = corrected_difference(scores, labels, clusters[0], self.seed, bounded=bounded)
         elif fewer >= MIN_LABELS:
-            corrected = corrected_apart(scores, labels, (clusters[0], clusters[1]), self.seed)
+            corrected = corrected_apart(scores, labels, (clusters[0], clusters[1]), self.seed, bounded=bounded)
             found = replace(found, labelled=fewer)
             if corrected and self.paired:
                 corrected = replace(corrected, n=alone.n)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from evalflow.lazy import np, pl
 from evalflow.records import CASES
-from evalflow.stats.arrays import Array, Floats, Ints
+from evalflow.stats.arrays import Array, Floats, Ints, cluster_sums
 from evalflow.stats.bradley_terry import strengths
 from evalflow.stats.intervals import interval, mean_error, t_interval
-from evalflow.stats.ranks import Ranks, mean_covariance, rank_intervals
+from evalflow.stats.ranks import Ranks, mean_covariance, rank_intervals, unsure_pairs
 from evalflow.summary.agreement import labelled_scores
 from evalflow.summary.compare import Traits, by_case
 from evalflow.summary.slices import cluster_name
@@ -227,12 +227,16 @@ def _by_mean(common: CommonCases, of: _Column, seed: int, unusable: str) -> Rank
     corrected = _corrected(common, of, grouped, seed, unusable)
     if corrected is not None and not isinstance(corrected, str):
         parts = None if corrected.parts is None else sign * corrected.parts
-        ranks = rank_intervals(sign * corrected.values, corrected.covariance, corrected.df, parts, seed=seed)
+        known = sign * corrected.values, corrected.covariance, corrected.df, parts
+        ranks = rank_intervals(*known, seed=seed, unsure=corrected.unsure)
         raw = [(value, *end) for value, end in zip(alone.tolist(), bounds, strict=True)]
         rows = _rows(common, common.names, corrected.values, corrected.ends, ranks, raw)
         return Ranking(*about, f"max_t: {corrected.method}", rows, labelled=corrected.labelled)
     means, covariance, df, parts = mean_covariance(sign * of.table, grouped)
-    ranks = rank_intervals(means, covariance, df, parts, seed=seed)
+    unsure = None
+    if not of.bounded:
+        unsure = unsure_pairs(np.column_stack([cluster_sums(one - one.mean(), grouped) for one in of.table.T]))
+    ranks = rank_intervals(means, covariance, df, parts, seed=seed, unsure=unsure)
     method = "cr2_max_t_sign_flip" if grouped is not None else "max_t"
     rows = _rows(common, common.names, alone, bounds, ranks)
     most = 0 if of.people is None else int(_labelled(of.people).max())

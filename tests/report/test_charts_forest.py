@@ -31,7 +31,7 @@ def test_tags_stand_below_all_cases_the_lowest_last():
 
 def test_a_tag_without_an_interval_is_a_dot():
     [picture] = forests([row(None, 0.6, 30), row("A", 0.3, 1, ci_low=None, ci_high=None), row("B", 0.65, 20)])
-    assert ": every interval includes it. 1 has no interval, for want of cases that vary. All cases" in picture.sentence
+    assert ": every interval includes it. 1 has no interval. All cases" in picture.sentence
 
 
 def test_many_tags_and_few():

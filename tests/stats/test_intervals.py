@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from evalflow.stats.intervals import cr2, interval, intervals, mean_error, moments, stacked, wilson
+from evalflow.stats.intervals import UNEVEN, cr2, interval, intervals, mean_error, moments, stacked, wilson
 
 SCORES = [1.0, 0.0, 0.5, 1.0, 0.75, 0.25, 1.0, 0.0, 0.5, 1.0]
 CLUSTERED = [1.0, 1, 1, 0, 1, 1, 0, 0, 0, 0, 0, 1, 1, 1, 1, 0]
@@ -44,7 +44,8 @@ def test_mean_of_graded_scores_has_a_t_interval():
     assert (found.low, found.high) == pytest.approx((0.3055331292, 0.8944668708), abs=1e-9)
     assert found.std_error == pytest.approx(0.1301708279, abs=1e-9)
     assert found.method == "t: fewer than 30 cases"
-    assert interval(SCORES * 3).method == "t"
+    assert interval(SCORES * 3).method == "t: outliers in up to 10 % of cases may be missing"
+    assert interval(SCORES * 30).method == "t"
 
 
 def test_scores_with_fixed_ends_have_a_t_interval_with_a_case_more_at_each_end():
@@ -133,8 +134,11 @@ def test_a_gate_rarely_passes_where_groups_go_bad_as_wholes(groups: int, bad: fl
 
 def test_ten_clusters_are_not_few():
     scores = [0.1 * (i % 7) for i in range(30)]
-    assert interval(scores, [i // 3 for i in range(30)]).method == "cr2_t"
-    assert interval(scores, [i // 4 for i in range(30)]).method == "cr2_t: fewer than 10 clusters"
+    assert interval(scores, [i // 3 for i in range(30)]).low is not None
+    none = "none: fewer than 10 clusters of a score without fixed ends"
+    assert interval(scores, [i // 4 for i in range(30)]).method == none
+    passes = [i % 3 > 0 for i in range(30)]
+    assert interval(passes, [i // 4 for i in range(30)]).method == "cr2_t: fewer than 10 clusters"
 
 
 @pytest.mark.parametrize(
@@ -230,6 +234,7 @@ def test_clusters_of_very_unequal_size_are_said():
     sizes = [60, *[2] * 20]
     clusters = np.repeat(np.arange(len(sizes)), sizes)
     scores = np.random.default_rng(4).random(clusters.size)
+    scores[clusters == 0] = np.linspace(0, 1, 60)  # its sum is as the average, so that the mean is not skewed
     for bounded, method in ((True, "plus_two_cr2_t"), (False, "cr2_t")):
         assert interval(scores, clusters, bounded=bounded).method == f"{method}: clusters of very unequal size"
-        assert interval(scores, np.arange(clusters.size) // 2, bounded=bounded).method == method
+        assert UNEVEN not in interval(scores, np.arange(clusters.size) // 2, bounded=bounded).method

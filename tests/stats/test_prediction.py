@@ -174,7 +174,8 @@ def test_a_judge_that_sees_no_difference_leaves_it_to_the_labels():
     people = np.where(np.arange(40) < 15, np.linspace(0, 1, 40), np.nan)
     found = corrected_difference((np.ones(40), np.ones(40)), (people, people**2))
     assert found is not None
-    assert (found.n, found.method.split(": ")[1]) == (15, "labels alone, the judge gives all answers one score")
+    assert found.n == 15
+    assert found.method.endswith(", labels alone, the judge gives all answers one score")
 
 
 def test_fewer_than_fifteen_labels_give_no_estimate_but_their_own_mean():
@@ -265,7 +266,10 @@ def test_clusters_widen_the_interval_also_where_they_hold_labelled_and_unlabelle
     assert alone.std_error is not None
     assert by_group.std_error is not None
     assert by_group.std_error > 1.5 * alone.std_error
-    few = corrected_mean(*(x[:20] for x in parts), clusters=group[chosen][:20])
+    first = [x[:20] for x in parts]
+    few = corrected_mean(*first, clusters=group[chosen][:20])
+    assert few.method == "none: fewer than 10 clusters of a score without fixed ends"
+    few = corrected_mean(*(np.clip(x, 0, 1) for x in first), clusters=group[chosen][:20], bounded=True)
     assert few.method == "ppi_cr1_t: fewer than 10 clusters"
 
 
@@ -341,14 +345,13 @@ def test_of_clusters_labels_are_saved_exactly_where_the_interval_is_narrower():
         rng = np.random.default_rng(seed)
         level = np.repeat(rng.normal(size=60), 5)
         labels, judged = (level + rng.normal(scale=noise, size=300) for noise in (1, 0.5 + seed / 5))
-        groups, n = np.repeat(np.arange(60), 5), 45
+        groups, n = np.repeat(np.arange(60), 5), 100
         found = corrected_mean(
             labels[:n], judged[:n], judged[n:], clusters=groups[:n], unlabelled_clusters=groups[n:]
         )  # fmt: skip
-        assert found.low is not None
-        assert found.high is not None
-        assert found.human_low is not None
-        assert found.human_high is not None
+        if found.low is None or found.high is None or found.human_low is None or found.human_high is None:
+            assert found.labels_saved is None  # too skewed, in one or two of the seeds
+            continue
         share = (found.human_high - found.human_low) / (found.high - found.low)
         assert found.labels_saved == pytest.approx(n * share**2 - n, abs=0.5)
 
@@ -376,16 +379,18 @@ def test_a_scale_that_is_moved_or_stretched_moves_and_stretches_the_estimate(
     found, moved = corrected_mean(*parts), corrected_mean(*(by + times * x for x in parts))
     assert moved.lambda_ == pytest.approx(found.lambda_)
     for name in ("estimate", "low", "high", "judge_mean", "human_mean", "human_low", "human_high"):
-        assert getattr(moved, name) == pytest.approx(by + times * getattr(found, name))
+        own = getattr(found, name)
+        assert getattr(moved, name) == (own and pytest.approx(by + times * own))
     for name in ("std_error", "bias", "bias_low", "bias_high"):
-        assert getattr(moved, name) == pytest.approx(times * getattr(found, name), abs=1e-9)
+        own = getattr(found, name)
+        assert getattr(moved, name) == (own and pytest.approx(times * own, abs=1e-9))
     assert moved.labels_saved == found.labels_saved
 
 
 @given(st.integers(0, 10_000), st.integers(15, 90), st.floats(0, 1), st.booleans())
 def test_a_constant_judge_leaves_the_labels(seed: int, n: int, score: float, binary: bool):
     labels, _, _ = drawn(seed, n, 60, binary=binary)
-    found = corrected_mean(labels, np.full(n, score), np.full(60, score))
+    found = corrected_mean(labels, np.full(n, score), np.full(60, score), bounded=True)
     assert found.method.endswith("labels alone, the judge gives all answers one score")
     assert (found.estimate, found.low, found.high) == (found.human_mean, found.human_low, found.human_high)
     assert found.labels_saved == 0

@@ -97,8 +97,7 @@ def test_where_scores_have_bounds_so_have_the_means():
     [within] = calibrate_scores(scores, said, TRAITS)
     [beyond] = calibrate_scores(scores, said, {"m": Traits()})
     assert within.corrected.high == 1.0
-    assert beyond.corrected.high is not None
-    assert beyond.corrected.high > 1.0
+    assert beyond.corrected.method == "none: too skewed for 20 cases"
     assert within.corrected.method.startswith("plus_two_t: labels alone")
 
 

@@ -99,9 +99,10 @@ def test_a_tag_of_cases_that_have_a_row_already_is_no_test_of_its_own(record: Ma
     tags = [("All", "Safety > Jailbreak"), ("All", "Safety > Jailbreak"), ("All",), ("All",)]
     sides = [[record(s, i, tags=tags[i]) for i, s in enumerate(side)] for side in ([0.1] * 4, [0.2, 0.3, 0.4, 0.5])]
     a, b = (frame(table, side) for side in sides)
-    found = compare_cases(pair_scores(a, b), ("a", "b"), {}, by_tag=True)
+    metrics = {"m": Traits(bounded=True)}
+    found = compare_cases(pair_scores(a, b), ("a", "b"), metrics, by_tag=True)
     assert [(row.tag, row.also_tags) for row in found] == [(None, ["All"]), ("Safety", ["Safety > Jailbreak"])]
-    samples, _ = compare_samples(a, b, ("a", "b"), {}, by_tag=True)
+    samples, _ = compare_samples(a, b, ("a", "b"), metrics, by_tag=True)
     assert [(row.tag, row.also_tags) for row in samples] == [(row.tag, row.also_tags) for row in found]
     assert adjusted(found, "holm")[0].p_adjusted == pytest.approx(2 * (found[0].found.p_value or 0))
     for tag in (None, "All", "Safety > Jailbreak"):
