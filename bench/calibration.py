@@ -126,11 +126,12 @@ def simulated(rng: Random, people: People, judge: Judge, n: int, clusters: str) 
     order = rng.permutation(size) if clusters == "cut" else np.arange(size)
     labelled, rest = order[:n], order[n:]
     if clusters == "alone":
-        return corrected_mean(truth[labelled], judged[labelled], judged[rest])
+        return corrected_mean(truth[labelled], judged[labelled], judged[rest], bounded=True)
     group = np.arange(size) // GROUP
     return corrected_mean(
-        truth[labelled], judged[labelled], judged[rest], clusters=group[labelled], unlabelled_clusters=group[rest]
-    )
+        truth[labelled], judged[labelled], judged[rest], clusters=group[labelled], unlabelled_clusters=group[rest],
+        bounded=True,
+    )  # fmt: skip
 
 
 def cell(people: People, judge: Judge, p: float, n: int, clusters: str, runs: int) -> tuple[str, bool]:
@@ -181,7 +182,7 @@ def rare(how: str, p: float, rates: tuple[float, float], n: int, runs: int) -> s
             first = np.where(rng.random(size) < _SAME, truth, passes(p)(rng, size))
             seen = np.where(np.arange(size) < n, (first, truth), np.nan)
             found, human = (
-                corrected_difference((first, judged), (seen[0], seen[1])),
+                corrected_difference((first, judged), (seen[0], seen[1]), bounded=True),
                 paired_difference(first[:n], truth[:n]),
             )
             assert found is not None
@@ -189,7 +190,7 @@ def rare(how: str, p: float, rates: tuple[float, float], n: int, runs: int) -> s
         else:
             units = (group[:n], group[n:]) if how == "groups" else (None, None)
             scores = truth[:n], judged[:n], judged[n:]
-            mean = corrected_mean(*scores, clusters=units[0], unlabelled_clusters=units[1])
+            mean = corrected_mean(*scores, clusters=units[0], unlabelled_clusters=units[1], bounded=True)
             ends, alone, true = (mean.low, mean.high), (mean.human_low, mean.human_high), p
         if ends[0] is not None and ends[1] is not None:
             held += ends[0] <= true <= ends[1]
@@ -215,7 +216,7 @@ def by_score(rates: tuple[float, float, float], n: int, runs: int) -> str:
         drawn = draw(answers, n, seed, stratum=score_strata(answers)).weights
         chosen = np.array([int(key[1]) for key in drawn])
         rest = np.setdiff1d(np.arange(UNLABELLED), chosen)
-        found = corrected_mean(truth[chosen], judged[chosen], judged[rest], weights=list(drawn.values()))
+        found = corrected_mean(truth[chosen], judged[chosen], judged[rest], weights=list(drawn.values()), bounded=True)
         if found.low is not None and found.high is not None:
             own, like = own + (found.low <= truth.mean() <= found.high), like + (found.low <= p <= found.high)
             widths.append(found.high - found.low)
@@ -238,7 +239,7 @@ def these(people: People, judge: Judge, n: int, how: str, runs: int) -> str:
         own, rest = order[:n], order[n:]
         units = (None, None) if how == "alone" else (group[own], group[rest])
         scores = (truth[own], judged[own], judged[rest])
-        found = corrected_mean(*scores, clusters=units[0], unlabelled_clusters=units[1])
+        found = corrected_mean(*scores, clusters=units[0], unlabelled_clusters=units[1], bounded=True)
         if found.finite_low is None or found.finite_high is None or found.low is None or found.high is None:
             continue
         held += found.finite_low <= truth.mean() <= found.finite_high
@@ -299,7 +300,7 @@ def _false(what: str, truth: Floats, judged: Floats, n: int) -> tuple[bool, bool
         return bool(ranks.better.any()), bool(alone.better.any())
     sides, labels, names = (judged[0], judged[1]), (seen[0], seen[1]), np.arange(UNLABELLED)
     if "other" in what:
-        found = corrected_apart(sides, labels, (names, names + UNLABELLED))
+        found = corrected_apart(sides, labels, (names, names + UNLABELLED), bounded=True)
         judge = unpaired_difference(*sides)
     else:
         found = corrected_difference(sides, labels, bounded=True)

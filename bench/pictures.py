@@ -199,7 +199,7 @@ def labels(folder: Path) -> None:
     for n in (25, 50, 100, 200):
         order = np.random.default_rng(n).permutation(answers)
         by_people = interval(people[order[:n]], bounded=True)
-        found = corrected_mean(people[order[:n]], judged[order[:n]], judged[order[n:]])
+        found = corrected_mean(people[order[:n]], judged[order[:n]], judged[order[n:]], bounded=True)
         pair = [
             svg.IntervalPoint(f"{n} labels alone", float(people[order[:n]].mean()), by_people.low, by_people.high),
             svg.IntervalPoint(f"judge and {n} labels", found.estimate, found.low, found.high),
@@ -209,7 +209,10 @@ def labels(folder: Path) -> None:
     held = {"judge": 0, "corrected": 0}
     for seed in range(RUNS):
         said, score = drawn(np.random.default_rng([1, seed]))
-        found, by_judge = corrected_mean(said[:100], score[:100], score[100:]), interval(score, bounded=True)
+        found, by_judge = (
+            corrected_mean(said[:100], score[:100], score[100:], bounded=True),
+            interval(score, bounded=True),
+        )
         held["judge"] += (by_judge.low or 0) <= truth <= (by_judge.high or 1)
         held["corrected"] += (found.low or 0) <= truth <= (found.high or 1)
     drawing = svg.interval_chart(points, [0.5, 0.9], "pass rate; dashed: what people say of all", float(people.mean()))
