@@ -305,8 +305,9 @@ def coverage(y: np.ndarray, f: np.ndarray, clusters: np.ndarray, n: int) -> floa
     for _ in range(RUNS):
         order = rng.permutation(y.size)
         a, b = order[:n], order[n:]
-        units = {"clusters": clusters[a], "unlabelled_clusters": clusters[b]}
-        found = corrected_mean(y[a], f[a], f[b], **units, bounded=True)
+        found = corrected_mean(
+            y[a], f[a], f[b], clusters=clusters[a], unlabelled_clusters=clusters[b], bounded=True
+        )  # fmt: skip
         held += found.low is not None and found.high is not None and found.low <= y.mean() <= found.high
     return held / RUNS
 

@@ -236,7 +236,7 @@ def favours(folder: Path) -> None:
             truth = np.clip(rng.beta(4, 2, 300) + rng.normal(0, 0.15, (2, 300)), 0, 1)
             judged = np.clip(0.1 + 0.8 * truth + [[0.0], [favour]] + rng.normal(0, 0.15, truth.shape), 0, 1)
             seen = np.where(np.arange(300) < 100, truth, np.nan)
-            corrected = corrected_difference((judged[0], judged[1]), (seen[0], seen[1]))
+            corrected = corrected_difference((judged[0], judged[1]), (seen[0], seen[1]), bounded=True)
             assert corrected is not None
             hits["with 100 labels"] += (corrected.p_value or 0) < 0.05
             hits["the judge alone"] += (paired_difference(judged[0], judged[1]).p_value or 0) < 0.05

@@ -144,7 +144,7 @@ def cells() -> Iterator[tuple[str, float, Drawn]]:
 def line(name: str, truth: float, drawn: list[tuple[Ends, Ends]]) -> str:
     """A row of the table, from all runs."""
     runs, before = len(drawn), [one for one, _ in drawn]
-    now = [(low, high) for _, (low, high) in drawn if low is not None and high is not None]
+    now: list[Ends] = [(low, high) for _, (low, high) in drawn if low is not None and high is not None]
     held, passed, other = _shares(before, truth, runs)
     _, passes_now, other_now = _shares(now, truth, runs)
     error = (passes_now * (1 - passes_now) / runs) ** 0.5

@@ -82,7 +82,7 @@ def human_interval(s: Sample, binary: bool, *, bounded: bool = False) -> Interva
     if not binary and constant(s.labels):
         return no_interval("all labels equal")
     mean = s.mean(s.labels)
-    sums = np.bincount(s.units, s.weights * (s.labels - mean))
+    sums = np.bincount(s.units, s.weights * (s.labels - mean)).astype(np.float64)
     error = float(np.sqrt(cluster_variance(sums, s.units) + unseen_variance(s.labels, s.weights, s.units, s.step)))
     if binary and not s.clustered:
         trials = mean * (1 - mean) / error**2 if error else 1 / float((s.weights**2).sum())
@@ -107,7 +107,7 @@ def bias_interval(s: Sample, *, has_ends: bool = True) -> tuple[float | None, fl
     if s.labelled_units < 2 or constant(off):
         return None, None
     share = np.full(off.size, 1 / off.size) if s.weights is None else s.weights
-    sums = np.bincount(s.units, share * (off - s.mean(off)))
+    sums = np.bincount(s.units, share * (off - s.mean(off))).astype(np.float64)
     if not has_ends and unreliable(mean_skewness(sums), s.labelled_units):
         return None, None
     seen = cluster_variance(sums, s.units)

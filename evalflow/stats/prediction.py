@@ -171,7 +171,7 @@ def _influences(s: Sample, lambdas: ArrayLike) -> tuple[float, Floats, Floats, I
     share = np.full(r.size, 1 / r.size) if s.weights is None else s.weights
     of_judge, of_labels = level * (whole - whole.mean()) / whole.size, share * (r - s.mean(r))
     size = int(max(s.units.max(), s.unlabelled_units.max())) + 1
-    a, b = np.bincount(units, of_judge, size), np.bincount(s.units, of_labels, size)
+    a, b = (np.bincount(*one, size).astype(np.float64) for one in ((units, of_judge), (s.units, of_labels)))
     return level * float(whole.mean()) + s.mean(r), a, b, units
 
 

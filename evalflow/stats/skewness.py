@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 
+from evalflow.lazy import np
 from evalflow.stats.arrays import Floats
 
 FEWEST = 10
@@ -24,8 +25,11 @@ MANY = 300
 
 def mean_skewness(parts: Floats) -> float:
     """Skewness of a mean, regardless of its sign, by the centred part of each case or cluster in it; 0 if all are 0."""
-    squares = float((parts * parts).sum())
-    return abs(float((parts * parts * parts).sum())) / squares**1.5 if squares > 0 else 0.0
+    most = float(np.abs(parts).max(initial=0.0))
+    if not most:
+        return 0.0
+    scaled = parts / most  # powers of tiny parts are 0
+    return abs(float((scaled**3).sum())) / float((scaled**2).sum()) ** 1.5
 
 
 def unreliable(skewness: float, n: float, units: str = "cases") -> str:
