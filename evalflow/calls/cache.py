@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+import threading
 import time
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Literal
 
-from evalflow.calls.cache_store import Corrupt, Entry, Foreign, Slot, Store, is_busy, unpack
-from evalflow.calls.write_buffer import Committer, abandoned_logs, replace_corrupt
+from evalflow.calls.cache_store import Corrupt, Entry, Foreign, Slot, Store, is_busy, set_aside
 
 log = logging.getLogger("evalflow")
 
 Mode = Literal["on", "off", "read", "refresh"]
 MAX_BYTES = 1024**3
+GATHER_S = 0.005
+"""How long replies gather before they are stored together."""
 SHARED = ""  # the scope that every run may read; other scopes are run ids
 
 
 class Cache:
-    """Stores replies in one file, shared by all runs and processes that name it.
+    """Stores replies in one SQLite file, shared by all runs and processes that name it.
 
     Problems with the file never end a run: a damaged one is set aside, one that cannot be written is only read, and if
     it cannot be opened, nothing is cached; each is logged once. `mode` is on (read and store), read (store for this run
@@ -32,16 +35,15 @@ class Cache:
         self._mode: Mode = mode
         self.run_id = run_id
         self._scope = run_id if mode in {"off", "read"} else SHARED
-        self._store: Store | None = None
         self._max_bytes = max_bytes
-        self._committer = Committer(path, max_bytes)
+        self._writer = CacheWriter(path, max_bytes)
+        self._store: Store | None = None
         self._opened = False
-        self._seen = 0
+        self._files_seen = 0
 
     def get(self, key: bytes) -> Entry | None:
         slot = (key, self._scope)
-        committer = self._committer
-        entry = committer.gathered.get(slot) or committer.under_way.get(slot) or self._look_up(slot)
+        entry = self._writer.waiting.get(slot) or self._look_up(slot)
         if entry is None and self._mode == "read":
             return self._look_up((key, SHARED))
         if entry is None or (self._mode == "refresh" and entry.run_id != self.run_id):
@@ -51,10 +53,9 @@ class Cache:
     def put(self, key: bytes, entry: Entry) -> Entry:
         """Store the reply to a request, and return it as stored.
 
-        It can be read at once, and survives this process when this returns.
+        It can be read at once. It is in the file some milliseconds later: a process that is killed loses the replies
+        of its last moment.
         """
-        if not self._opened:
-            self._open()
         stored = Entry(
             body=entry.body,
             requests=entry.requests,
@@ -63,25 +64,26 @@ class Cache:
             run_id=self.run_id,
             made_at=time.time(),
         )
-        self._committer.add((key, self._scope), stored)
+        self._writer.add((key, self._scope), stored)
         return stored
 
     def close(self) -> None:
         """Write what is not in the file yet and close it; a later call opens it again."""
-        self._committer.close()
-        self._committer = Committer(self._path, self._max_bytes)
+        self._writer.close()
+        self._writer = CacheWriter(self._path, self._max_bytes)
         self._drop()
         self._opened = False
 
     def _look_up(self, slot: Slot) -> Entry | None:
-        if not self._opened or self._committer.opened > self._seen:
+        if not self._opened or self._writer.files > self._files_seen:
             self._open()
         if self._store is None:
             return None
         try:
             found = self._store.get(slot)
         except Corrupt as error:
-            self._replace(error)
+            self._drop()
+            self._open(error)
             return None
         except sqlite3.OperationalError as error:
             if not is_busy(error):
@@ -91,29 +93,18 @@ class Cache:
             return None
         entry, note = found
         if note:
-            self._committer.touch(slot)
+            self._writer.touch(slot)
         return entry
 
-    def _open(self) -> None:
-        """Open the file for reading, adopt entries of killed processes, and note the attempt."""
+    def _open(self, corrupt: Corrupt | None = None) -> None:
+        """Open the file for reading, a new one if it is corrupt; once, whether or not it succeeds."""
         self._opened = True
-        self._seen = self._committer.opened
+        self._files_seen = self._writer.files
         self._drop()
         try:
-            self._store = Store(self._path)
-            _adopt(self._path, self._store)
-        except Corrupt as error:
-            self._replace(error)
-        except (Foreign, OSError, sqlite3.Error) as error:
+            self._store = open_store(self._path, corrupt)
+        except (Corrupt, Foreign, OSError, sqlite3.Error) as error:
             self._do_without(error)
-
-    def _replace(self, error: Corrupt) -> None:
-        self._drop()
-        try:
-            replace_corrupt(self._path, error)
-            self._store = Store(self._path)
-        except (Corrupt, Foreign, OSError, sqlite3.Error) as failed:
-            self._do_without(failed)
 
     def _do_without(self, error: Exception) -> None:
         self._drop()
@@ -125,12 +116,138 @@ class Cache:
             self._store = None
 
 
-def _adopt(path: Path, store: Store) -> None:
-    """Store what killed processes had not committed; if that is impossible now, leave it for later."""
-    try:
-        with abandoned_logs(path) as logs:
-            entries = {(key, scope): entry for data in logs for key, scope, entry in unpack(data)}
-            if entries:
-                store.write(entries, ())
-    except sqlite3.OperationalError as error:
-        log.warning("the cache %s cannot take over what a killed process left (%s)", path, error)
+class CacheWriter:
+    """Stores entries from a thread of its own, those of a few milliseconds in one transaction.
+
+    `waiting` are the entries that may not be in the file yet; `files` counts the files that were opened: more than one
+    if the first was removed or set aside.
+    """
+
+    def __init__(self, path: Path, max_bytes: int) -> None:
+        self._path = path
+        self._max_bytes = max_bytes
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._store: Store | None = None
+        self._touched: set[Slot] = set()
+        self._failed = False
+        self._busy = False
+        self.waiting: dict[Slot, Entry] = {}
+        self.files = 0
+
+    def add(self, slot: Slot, entry: Entry) -> None:
+        """Store an entry soon. Does nothing if it is too large, or after storing has failed once."""
+        if self._failed or len(entry.body) > self._max_bytes // 2:
+            return
+        with self._lock:
+            self.waiting[slot] = entry
+        self._awaken()
+
+    def touch(self, slot: Slot) -> None:
+        """Note soon that an entry was used."""
+        if not self._failed:
+            with self._lock:
+                self._touched.add(slot)
+            self._awaken()
+
+    def close(self) -> None:
+        """Store what waits, and end the thread for good."""
+        self._closing.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _awaken(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="evalflow.cache", daemon=True)
+            self._thread.start()
+        if not self._wake.is_set():
+            self._wake.set()
+
+    def _run(self) -> None:
+        while self.waiting or self._touched or not self._closing.is_set():
+            self._wake.wait()
+            self._closing.wait(GATHER_S)
+            if not self._closing.is_set():
+                self._wake.clear()  # before looking: what comes later wakes the thread again
+            batch, touched = self._taken()
+            try:
+                if batch or touched:
+                    self._write(batch, touched)
+            except (sqlite3.Error, OSError, Corrupt, Foreign) as error:
+                self._note(error)
+            else:
+                self._busy = False
+                self._forget(batch)
+        self._drop()
+
+    def _taken(self) -> tuple[dict[Slot, Entry], set[Slot]]:
+        """What to write next: not too much at once, so that room for it is made before it is stored."""
+        batch: dict[Slot, Entry] = {}
+        size = 0
+        with self._lock:
+            touched, self._touched = self._touched, set()
+            for slot, entry in self.waiting.items():
+                batch[slot] = entry
+                size += len(entry.body)
+                if size > self._max_bytes // 8:
+                    self._wake.set()
+                    break
+        return batch, touched
+
+    def _forget(self, batch: Mapping[Slot, Entry]) -> None:
+        """Let go of entries that are in the file now."""
+        with self._lock:
+            for slot, entry in batch.items():
+                if self.waiting.get(slot) is entry:
+                    del self.waiting[slot]
+
+    def _write(self, batch: Mapping[Slot, Entry], touched: Collection[Slot]) -> None:
+        try:
+            self._current().write(batch, touched, self._max_bytes)
+        except Corrupt as error:
+            self._drop()
+            self._current(error).write(batch, touched, self._max_bytes)
+
+    def _current(self, corrupt: Corrupt | None = None) -> Store:
+        """The database, opened again if its file has been replaced or is corrupt."""
+        if self._store is not None and not self._store.is_in_place():
+            self._drop()
+        if self._store is None:
+            self._store = open_store(self._path, corrupt)
+            self.files += 1
+        return self._store
+
+    def _drop(self) -> None:
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+
+    def _note(self, error: Exception) -> None:
+        """Try again if another process was only too slow, unless the run ends; else store nothing any more."""
+        if is_busy(error) and not self._closing.is_set():
+            self._wake.set()
+            if not self._busy:
+                self._busy = True
+                log.warning("the cache %s is held by another process; this one waits", self._path)
+            return
+        self._failed = True
+        with self._lock:
+            self.waiting.clear()
+            self._touched.clear()
+        log.warning("the cache %s cannot be written (%s); the run goes on without storing replies", self._path, error)
+
+
+def open_store(path: Path, corrupt: Corrupt | None = None) -> Store:
+    """Open the file; a corrupt one, if it is known to be or turns out so, is set aside with a warning for a new one."""
+    if corrupt is None:
+        try:
+            return Store(path)
+        except Corrupt as error:
+            corrupt = error
+    aside = set_aside(path, corrupt.inode)
+    if aside is not None:
+        log.warning("the cache %s is damaged (%s); it is now %s, and a new one begins", path, corrupt, aside.name)
+    return Store(path)

@@ -9,19 +9,46 @@ import sqlite3
 import struct
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from evalflow.frozen import record
 from evalflow.paths import private_database
 from evalflow.records import Usage
 
-_FRAME = struct.Struct("<II")  # length and CRC-32 of what follows
-_HEAD = struct.Struct("<32sdHH")  # key, made_at, lengths of scope and run_id
+APPLICATION_ID = 0x65_76_66_63  # "evfc"
+VERSION = 1
+PAGE_BYTES = 8192  # fits three usual replies; SQLite's own 4096 fits one and leaves half of the file empty
+BUSY_S = 10.0  # seconds to wait for another process that writes
+TOUCH_S = 3600.0  # seconds before an entry's last use is noted again: noting every use would make every hit a write
+ROOM = 0.9  # fill level of the file after eviction
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS entries (
+    key BLOB NOT NULL, scope TEXT NOT NULL, run_id TEXT NOT NULL, made_at REAL NOT NULL, used_at REAL NOT NULL,
+    requests INTEGER NOT NULL, input_tokens INTEGER, output_tokens INTEGER, latency_s REAL NOT NULL,
+    checksum INTEGER NOT NULL, body BLOB NOT NULL, PRIMARY KEY (key, scope)
+)"""
+_GET = """
+SELECT used_at, made_at, run_id, requests, input_tokens, output_tokens, latency_s, checksum, body
+FROM entries WHERE key = ? AND scope = ?"""
+_PUT = """
+INSERT OR REPLACE INTO entries
+    (key, scope, made_at, used_at, run_id, requests, input_tokens, output_tokens, latency_s, checksum, body)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_TOUCH = "UPDATE entries SET used_at = ? WHERE key = ? AND scope = ?"
+_OLDEST = "DELETE FROM entries WHERE rowid IN (SELECT rowid FROM entries ORDER BY used_at LIMIT ?)"
+_STATS = """
+SELECT COUNT(*), COALESCE(SUM(LENGTH(body)), 0), COUNT(DISTINCT run_id), COALESCE(SUM(scope <> ''), 0),
+       MIN(made_at), MAX(made_at) FROM entries"""
+
 _FACTS = struct.Struct("<Iqqd")  # requests, input and output tokens or -1, latency_s
+
+Slot = tuple[bytes, str]  # key and scope
 
 
 class Corrupt(Exception):
@@ -103,41 +130,21 @@ def _place(*parts: str | int) -> bytes:
     return json.dumps(parts).encode() + b"\n"
 
 
-def pack(key: bytes, scope: str, entry: Entry) -> bytes:
-    """Encode an entry as one record; `unpack` is the inverse."""
-    names = scope.encode(), entry.run_id.encode()
-    head = _HEAD.pack(key, entry.made_at, *map(len, names))
-    payload = b"".join((head, _facts(entry), *names, entry.body))
-    return _FRAME.pack(len(payload), zlib.crc32(payload)) + payload
+def values_of(entry: Entry) -> tuple[object, ...]:
+    """The columns of an entry in a table, run_id to body, its times apart."""
+    tokens = (entry.usage.input_tokens, entry.usage.output_tokens) if entry.usage else (None, None)
+    return (entry.run_id, entry.requests, *tokens, entry.latency_s, entry.checksum, entry.body)
 
 
-def unpack(data: bytes) -> Iterator[tuple[bytes, str, Entry]]:
-    """Key, scope and entry of each record, up to the first that is torn or damaged."""
-    at = 0
-    while at + _FRAME.size <= len(data):
-        size, checksum = _FRAME.unpack_from(data, at)
-        at += _FRAME.size
-        payload = data[at : at + size]
-        if len(payload) < size or zlib.crc32(payload) != checksum:
-            return
-        at += size
-        key, made_at, *lengths = _HEAD.unpack_from(payload)
-        requests, input_tokens, output_tokens, latency_s = _FACTS.unpack_from(payload, _HEAD.size)
-        scope_at = _HEAD.size + _FACTS.size
-        run_at = scope_at + lengths[0]
-        body_at = run_at + lengths[1]
-        yield (
-            key,
-            payload[scope_at:run_at].decode(),
-            Entry(
-                body=payload[body_at:],
-                requests=requests,
-                usage=Usage(input_tokens, output_tokens) if input_tokens >= 0 else None,
-                latency_s=latency_s,
-                run_id=payload[run_at:body_at].decode(),
-                made_at=made_at,
-            ),
-        )
+def entry_of(made_at: float, values: Sequence[Any]) -> Entry | None:
+    """The inverse of `values_of`; None if the values are not those that were stored."""
+    run_id, requests, input_tokens, output_tokens, latency_s, checksum, body = values
+    usage = None if input_tokens is None else Usage(input_tokens, output_tokens)
+    entry = Entry(body=body, requests=requests, usage=usage, latency_s=latency_s, run_id=run_id, made_at=made_at)
+    with contextlib.suppress(TypeError, struct.error):  # damage may have changed the type of a column
+        if entry.checksum == checksum:
+            return entry
+    return None
 
 
 def _facts(entry: Entry) -> bytes:
@@ -145,31 +152,6 @@ def _facts(entry: Entry) -> bytes:
     if usage is None:
         return _FACTS.pack(entry.requests, -1, -1, entry.latency_s)
     return _FACTS.pack(entry.requests, usage.input_tokens, usage.output_tokens, entry.latency_s)
-
-
-APPLICATION_ID = 0x65_76_66_63  # "evfc"
-VERSION = 1
-PAGE_BYTES = 8192  # fits three usual replies; SQLite's own 4096 fits one and leaves half of the file empty
-BUSY_S = 10.0  # seconds to wait for another process that writes
-TOUCH_S = 3600.0  # seconds before an entry's last use is noted again: noting every use would make every hit a write
-ROOM = 0.9  # fill level of the file after eviction
-
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS entries (
-    key BLOB NOT NULL, scope TEXT NOT NULL, run_id TEXT NOT NULL, made_at REAL NOT NULL, used_at REAL NOT NULL,
-    requests INTEGER NOT NULL, input_tokens INTEGER, output_tokens INTEGER, latency_s REAL NOT NULL,
-    checksum INTEGER NOT NULL, body BLOB NOT NULL, PRIMARY KEY (key, scope)
-)"""
-_GET = """
-SELECT body, requests, input_tokens, output_tokens, latency_s, run_id, made_at, checksum, used_at
-FROM entries WHERE key = ? AND scope = ?"""
-_PUT = "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_OLDEST = "DELETE FROM entries WHERE rowid IN (SELECT rowid FROM entries ORDER BY used_at LIMIT ?)"
-_STATS = """
-SELECT COUNT(*), COALESCE(SUM(LENGTH(body)), 0), COUNT(DISTINCT run_id), COALESCE(SUM(scope <> ''), 0),
-       MIN(made_at), MAX(made_at) FROM entries"""
-
-Slot = tuple[bytes, str]  # key and scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,33 +222,23 @@ class Store:
             raise as_corrupt(error, self.inode) from None
         if row is None:
             return None
-        body, requests, input_tokens, output_tokens, latency_s, run_id, made_at, checksum, used_at = row
-        entry = Entry(
-            body=body,
-            requests=requests,
-            usage=None if input_tokens is None else Usage(input_tokens, output_tokens),
-            latency_s=latency_s,
-            run_id=run_id,
-            made_at=made_at,
-        )
-        with contextlib.suppress(TypeError, struct.error):  # damage may have changed the type of a column
-            if entry.checksum == checksum:
-                return entry, time.time() - used_at > TOUCH_S
-        raise Corrupt("an entry is not what was stored", self.inode)
+        used_at, made_at, *values = row
+        entry = entry_of(made_at, values)
+        if entry is None:
+            raise Corrupt("an entry is not what was stored", self.inode)
+        return entry, time.time() - used_at > TOUCH_S
 
-    def write(self, entries: Mapping[Slot, Entry], touched: Iterable[Slot], max_bytes: int | None = None) -> None:
+    def write(self, entries: Mapping[Slot, Entry], touched: Collection[Slot], max_bytes: int) -> None:
         """Store entries, note uses, and evict the least recently used entries, in one transaction."""
         now = time.time()
         try:
             self._db.execute("BEGIN IMMEDIATE")
             try:
-                self._db.executemany(
-                    "UPDATE entries SET used_at = ? WHERE key = ? AND scope = ?", [(now, *slot) for slot in touched]
-                )
-                if max_bytes is not None:
-                    # A page that holds one reply may be half empty, hence the factor 2.
-                    self._make_room(max_bytes, 2 * sum(len(entry.body) for entry in entries.values()))
-                self._db.executemany(_PUT, [_row(slot, entry, now) for slot, entry in entries.items()])
+                self._db.executemany(_TOUCH, [(now, *slot) for slot in touched])
+                # A page that holds one reply may be half empty, hence the factor 2.
+                self._make_room(max_bytes, 2 * sum(len(entry.body) for entry in entries.values()))
+                rows = [(*slot, entry.made_at, now, *values_of(entry)) for slot, entry in entries.items()]
+                self._db.executemany(_PUT, rows)
                 self._db.execute("COMMIT")
             except BaseException:
                 if self._db.in_transaction:
@@ -296,6 +268,13 @@ class Store:
         size = sum(file.stat().st_size for file in files_of(self.path)[:2] if file.exists())
         return Stats(entries, private, body_bytes, size, runs, oldest, newest)
 
+    def is_in_place(self) -> bool:
+        """Whether the path still leads to this file."""
+        try:
+            return self.path.stat().st_ino == self.inode
+        except FileNotFoundError:
+            return False
+
     def close(self) -> None:
         self._db.close()
 
@@ -317,13 +296,6 @@ class Store:
 
     def _pragma(self, name: str) -> int:
         return self._db.execute(f"PRAGMA {name}").fetchone()[0]
-
-
-def _row(slot: Slot, entry: Entry, now: float) -> tuple[object, ...]:
-    usage = entry.usage
-    tokens = (usage.input_tokens, usage.output_tokens) if usage else (None, None)
-    spent = (entry.requests, *tokens, entry.latency_s)
-    return (*slot, entry.run_id, entry.made_at, now, *spent, entry.checksum, entry.body)
 
 
 def _patiently(db: sqlite3.Connection, statement: str) -> None:

@@ -11,7 +11,7 @@ from contextlib import closing, suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from evalflow.calls.cache_store import Entry, pack, unpack
+from evalflow.calls.cache_store import Entry, entry_of, values_of
 from evalflow.errors import Problem, UserError
 from evalflow.extras import packages_of
 
@@ -28,10 +28,19 @@ _CONNECT_S = 10
 PATIENCE_S = 30.0
 """How long a caller waits, and the end of a run: the server's own limit ends nothing on a line that is cut."""
 _CREATE = """
-CREATE TABLE IF NOT EXISTS evalflow_replies
-(key bytea PRIMARY KEY, entry bytea NOT NULL, made_at timestamptz NOT NULL DEFAULT now())"""
-_GET = "SELECT key, entry FROM evalflow_replies WHERE key = ANY(%s)"
-_PUT = "INSERT INTO evalflow_replies (key, entry) VALUES (%s, %s) ON CONFLICT DO NOTHING"
+CREATE TABLE IF NOT EXISTS evalflow_replies (
+    key bytea PRIMARY KEY, made_at timestamptz NOT NULL DEFAULT now(), run_id text NOT NULL,
+    requests bigint NOT NULL, input_tokens bigint, output_tokens bigint, latency_s float8 NOT NULL,
+    checksum bigint NOT NULL, body bytea NOT NULL
+)"""
+_GET = """
+SELECT key, extract(epoch FROM made_at)::float8,
+       run_id, requests, input_tokens, output_tokens, latency_s, checksum, body
+FROM evalflow_replies WHERE key = ANY(%s)"""
+_PUT = """
+INSERT INTO evalflow_replies
+    (key, run_id, requests, input_tokens, output_tokens, latency_s, checksum, body)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"""
 
 Answered = asyncio.Future[Entry | None]
 
@@ -117,11 +126,11 @@ class SharedCache:
         waiting = iter(asked)
         while part := list(islice(waiting, BATCH)):
             rows = database.execute(_GET, (part,)).fetchall()
-            found = {key: entry for _, record in rows for key, _, entry in unpack(record)}
+            found = {key: entry for key, made_at, *values in rows if (entry := entry_of(made_at, values))}
             _tell({key: asked[key] for key in part}, found)
         if made:
             with database.cursor() as cursor:
-                cursor.executemany(_PUT, [(key, pack(key, "", entry)) for key, entry in made.items()])
+                cursor.executemany(_PUT, [(key, *values_of(entry)) for key, entry in made.items()])
 
     def _stop(self, why: str) -> None:
         with self._lock:

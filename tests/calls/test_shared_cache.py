@@ -115,7 +115,7 @@ async def test_a_damaged_entry_is_asked_again(postgres_url: str, tmp_path: Path)
     with machine(postgres_url, tmp_path / "a") as once:
         assert await said(once) == "fresh"
     with psycopg.connect(postgres_url) as database:
-        database.execute("UPDATE evalflow_replies SET entry = set_byte(entry, 60, 255 - get_byte(entry, 60))")
+        database.execute("UPDATE evalflow_replies SET body = set_byte(body, 0, 255 - get_byte(body, 0))")
     with machine(postgres_url, tmp_path / "b") as once:
         assert await said(once) == "fresh"
 
