@@ -1,9 +1,10 @@
 """What a reply from the cache costs: the key, a miss, a hit and a put, in microseconds of CPU.
 
-python -m bench cache [ENTRIES]
+python -m bench cache [ENTRIES] [PROCESSES]
 
 Requests and replies have 2 kB, as judges' have. `put` is what the event loop pays; `stored` is the whole of it, the
-background thread's commits included. Figures are the best of three rounds.
+background thread's commits included. Several processes share one file at the same time; their figures are averaged.
+Figures are the best of three rounds.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
+from statistics import fmean
 
 from evalflow.calls.cache import Cache
 from evalflow.calls.cache_store import Entry, key_of
@@ -31,9 +35,9 @@ def cost(clock: Callable[[], float], count: int, act: Callable[[int], object], a
     return (clock() - began) / count * 1e6
 
 
-def measure(folder: Path, count: int) -> dict[str, float]:
+def measure(folder: Path, count: int, process: int) -> dict[str, float]:
     request, body = os.urandom(1000).hex().encode(), os.urandom(1000).hex().encode()
-    keys = [key_of("http://h/v1", "/p", b"%d" % number) for number in range(count)]
+    keys = [key_of("http://h/v1", "/p", b"%d %d" % (process, number)) for number in range(count)]
     entry = Entry(body=body, usage=Usage(500, 50), latency_s=1.0)
     cache = Cache(folder / "cache.db", run_id="bench")
     nothing = lambda: None  # noqa: E731
@@ -58,15 +62,18 @@ def measure(folder: Path, count: int) -> dict[str, float]:
     return found
 
 
-def main(count: int) -> None:
+def main(count: int, processes: int) -> None:
     rounds: list[dict[str, float]] = []
-    for _ in range(ROUNDS):
-        with tempfile.TemporaryDirectory() as folder:
-            rounds.append(measure(Path(folder), count))
-    print(f"{count:,} entries, microseconds of CPU each")
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        for _ in range(ROUNDS):
+            with tempfile.TemporaryDirectory() as folder:
+                work = [pool.submit(measure, Path(folder), count, process) for process in range(processes)]
+                costs = [task.result() for task in work]
+            rounds.append({name: fmean(cost[name] for cost in costs) for name in costs[0]})
+    print(f"{count:,} entries by each of {processes} processes, microseconds of CPU each")
     for name in rounds[0]:
         print(f"  {name:8}{min(found[name] for found in rounds):8.1f}")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000)
+    main(*map(int, [*sys.argv[1:], *("10000", "1")[len(sys.argv) - 1 :]]))

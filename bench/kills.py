@@ -5,9 +5,8 @@
 A cycle starts a run of a metric of two calls a case (20 ms each), kills it with SIGKILL at a random moment, be it in
 its start, among its calls or in its reports, resumes it, perhaps kills it again, and so on until it is done. Then its
 scores are held against those of a run that was left alone: same cells, same scores. Calls beyond those of that run were
-paid twice. They are held against the calls that were in flight at the kills: those that came in the last quarter of a
-second, whose replies may have been under way or unread, but never more than the run may have in flight. The exit code
-is 1 where scores differ or more was paid twice.
+paid twice. They are compared with the calls of the last quarter of a second before each kill, whose replies may have
+been under way, unread, or not yet in the cache's file. The exit code is 1 if scores differ or more was paid twice.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ class Cycle:
 
     Attributes:
         kills: How often it was killed.
-        in_flight: Calls in flight at these moments, together.
+        recent: Calls of the last quarter of a second before these moments, together.
         paid_twice: Calls beyond those of an undisturbed run.
         same: Whether the scores are those of an undisturbed run.
     """
 
     kills: int = 0
-    in_flight: int = 0
+    recent: int = 0
     paid_twice: int = 0
     same: bool = False
 
@@ -72,9 +71,9 @@ class Lab:
         """One run, killed until it gets through."""
         found, before = Cycle(), len(self._arrivals)
         process = self._start(self._next_run())
-        while (in_flight := self._kill(process, before, chance)) is not None:
+        while (recent := self._kill(process, before, chance)) is not None:
             found.kills += 1
-            found.in_flight += in_flight
+            found.recent += recent
             begun = (self._run / "run.json").exists()
             process = self._spawn("resume", str(self._run)) if begun else self._start(self._run)
         if process.returncode:
@@ -90,7 +89,7 @@ class Lab:
         return auto(length=2, values={"verdict": verdict}).after(LATENCY_S)
 
     def _kill(self, process: subprocess.Popen[bytes], before: int, chance: random.Random) -> int | None:
-        """Kill the process at a random moment of its life, and give the calls then in flight; None where it ended."""
+        """Kill the process at a random moment of its life, and give its last calls; None if it ended."""
         share = chance.uniform(-0.1, 1.4)  # of the calls; below 0 it dies in its start, above 1 in its reports or never
         wait_s = chance.uniform(0.0, LATENCY_S if 0 < share < 1 else 1.0)
         due = before + min(share, 1.0) * self._calls
@@ -101,7 +100,7 @@ class Lab:
                 died_at = time.monotonic()
                 process.wait()
                 time.sleep(LATENCY_S)  # what it had sent may still stand in a socket
-                return min(self._in_flight, sum(arrival > died_at - RECENT_S for arrival in self._arrivals))
+                return sum(arrival > died_at - RECENT_S for arrival in self._arrivals[before:])
             time.sleep(0.001)
         return None
 
@@ -134,15 +133,15 @@ class Lab:
 def report(cycles: Sequence[Cycle], calls: int) -> int:
     """Print what came of all cycles; the exit code."""
     kills = sum(cycle.kills for cycle in cycles)
-    twice, in_flight = (sum(getattr(cycle, name) for cycle in cycles) for name in ("paid_twice", "in_flight"))
+    twice, recent = (sum(getattr(cycle, name) for cycle in cycles) for name in ("paid_twice", "recent"))
     differ = sum(not cycle.same for cycle in cycles)
-    over = sum(cycle.paid_twice > cycle.in_flight for cycle in cycles)
+    over = sum(cycle.paid_twice > cycle.recent for cycle in cycles)
     rows = [
         ("cycles, and kills in them", f"{len(cycles)}, {kills}"),
         ("cycles whose scores differ from an undisturbed run's", differ),
         ("calls paid twice, of all calls", f"{twice} of {calls * len(cycles)}"),
-        ("calls in flight when killed", in_flight),
-        ("cycles in which more was paid twice than was in flight", over),
+        ("calls of the last quarter of a second before a kill", recent),
+        ("cycles in which more was paid twice than these", over),
     ]
     print_table(("", ""), rows)
     return int(differ > 0 or over > 0)

@@ -83,7 +83,7 @@ def cache_prune(
 @contextmanager
 def _opened(path: Path, *, reading: bool) -> Generator[Store]:
     """Open a cache. Its errors become UserErrors."""
-    from evalflow.calls.cache_store import Corrupt, Foreign, Store
+    from evalflow.calls.cache_store import Corrupt, Foreign, Store, is_busy
 
     try:
         with closing(Store(path, reading=reading)) as store:
@@ -94,7 +94,8 @@ def _opened(path: Path, *, reading: bool) -> Generator[Store]:
     except Foreign as error:
         raise UserError(Problem(str(error), "cache")) from None
     except (OSError, sqlite3.Error) as error:
-        raise InfrastructureError(f"{path} cannot be used: {error}", "is a run writing to it just now?") from None
+        hint = "a run is writing to it: try again" if is_busy(error) else "its folder must be writable, with space left"
+        raise InfrastructureError(f"{path} cannot be used: {error}", hint) from None
 
 
 def _size(text: str) -> int:

@@ -16,7 +16,7 @@ log = logging.getLogger("evalflow")
 
 Mode = Literal["on", "off", "read", "refresh"]
 MAX_BYTES = 1024**3
-GATHER_S = 0.005
+GATHER_S = 0.02
 """How long replies gather before they are stored together."""
 SHARED = ""  # the scope that every run may read; other scopes are run ids
 

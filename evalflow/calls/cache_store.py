@@ -190,13 +190,14 @@ class Store:
             raise
 
     def _prepare(self, reading: bool) -> None:
-        owner, version = (
-            self._db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
-        )
+        self._db.execute("BEGIN")  # one view of all three: another process may be creating the tables
+        owner, version = self._pragma("application_id"), self._pragma("user_version")
         tables = self._db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
+        self._db.execute("COMMIT")
         ours = (owner, version) == (APPLICATION_ID, VERSION)
         if (tables or owner) and not ours:
-            raise Foreign(f"{self.path} is a database of another program, or of another version of evalflow")
+            what = "is a database of another program, or of another version of evalflow"
+            raise Foreign(f"{self.path} {what}: name another file in cache.path")
         self._db.execute("PRAGMA synchronous = NORMAL")
         if reading:
             self._db.execute("PRAGMA query_only = 1")

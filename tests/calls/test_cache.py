@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -138,6 +139,20 @@ def test_closing_in_the_moment_of_a_commit_ends(path: Path, monkeypatch: pytest.
     worker.start()
     worker.join(60)
     assert not worker.is_alive()
+
+
+def test_a_new_file_may_be_opened_by_several_at_once(tmp_path: Path) -> None:
+    for number in range(20):
+        path = tmp_path / f"{number}.db"
+        start = threading.Barrier(6)
+
+        def opened(path: Path = path, start: threading.Barrier = start) -> None:
+            start.wait()
+            Store(path).close()
+
+        with ThreadPoolExecutor(6) as pool:
+            for task in [pool.submit(opened) for _ in range(6)]:
+                task.result()
 
 
 def test_nothing_is_made_before_the_first_call(path: Path) -> None:
@@ -407,7 +422,7 @@ def test_somebody_elses_database_is_left_alone(path: Path, warnings: list[str]) 
     cache.put(KEY, ENTRY)
     cache.close()
     assert path.read_bytes() == before
-    assert any("another program" in text for text in warnings)
+    assert [text for text in warnings if "another program" in text and "name another file in cache.path" in text]
 
 
 def test_a_file_that_is_removed_meanwhile_is_made_again(path: Path) -> None:
