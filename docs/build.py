@@ -21,8 +21,8 @@ from typing import Any
 
 import evalflow
 from evalflow.app.core.json_schema import group_schema
-from evalflow.cli import help_text, run_command
-from evalflow.cli.manual import MANUALS
+from evalflow.cli import run_command
+from evalflow.cli.verbs import VERBS, overview
 from evalflow.paths import GROUPS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -168,8 +168,8 @@ permalink = true
 def commands() -> Iterator[str]:
     """The help of the program and of each verb."""
     yield "# Commands\n"
-    yield f"```text\n{help_text().rstrip()}\n```\n"
-    for verb in MANUALS:
+    yield f"```text\n{overview().rstrip()}\n```\n"
+    for verb in VERBS.names():
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
             run_command([verb, "--help"])

@@ -7,11 +7,9 @@ import io
 import sys
 import traceback
 from collections.abc import Sequence
-from pathlib import Path
 
 from evalflow.cli.completion import ASK, print_candidates
-from evalflow.cli.parsing import declared
-from evalflow.cli.verbs import VERBS
+from evalflow.cli.verbs import VERBS, overview
 from evalflow.config.env_file import load_env_file
 from evalflow.errors import EvalflowError, Problem, UserError, did_you_mean
 from evalflow.paths import GROUPS
@@ -39,7 +37,7 @@ def run_command(arguments: Sequence[str]) -> int:
     words = list(arguments)
     try:
         if _wants_overview(words):
-            sys.stdout.write(help_text())
+            sys.stdout.write(overview())
             return 0
         if words == ["--version"]:
             sys.stdout.write(f"evalflow {__version__}\n")
@@ -48,7 +46,7 @@ def run_command(arguments: Sequence[str]) -> int:
             return print_candidates(words[1:], VERBS)
         load_env_file()
         verb, words = _verb_of(words)
-        parser, work = declared(verb, VERBS)
+        parser, work = VERBS.get(verb).declared(verb)
         return work(parser.read(words))
     except EvalflowError as error:
         _complain(error)
@@ -72,11 +70,6 @@ def _tell_unexpected(error: BaseException) -> None:
         return
     traceback.print_exc()
     sys.stderr.write("\nThis is a bug in evalflow, not your mistake. What was finished is kept.\n")
-
-
-def help_text() -> str:
-    """The text of `--help`; needs no import of Hydra."""
-    return Path(__file__).with_name("help.txt").read_text(encoding="utf-8")
 
 
 def _wants_overview(words: list[str]) -> bool:

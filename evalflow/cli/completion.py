@@ -8,7 +8,8 @@ from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from evalflow.cli.parsing import Verb, VerbParser, Work, declared
+from evalflow.cli.parsing import Verb, VerbParser, Work
+from evalflow.doors import Door
 from evalflow.paths import GROUPS, conf_dirs
 
 ASK = "--complete"
@@ -68,14 +69,14 @@ def print_completion(parser: VerbParser) -> Work:
     return work
 
 
-def print_candidates(words: Sequence[str], verbs: Mapping[str, Verb]) -> int:
+def print_candidates(words: Sequence[str], verbs: Door[Verb]) -> int:
     """Print what the last word may become, one a line; nothing where a file may stand."""
     for one in candidates(words, verbs):
         sys.stdout.write(f"{one}\n")
     return 0
 
 
-def candidates(words: Sequence[str], verbs: Mapping[str, Verb]) -> list[str]:
+def candidates(words: Sequence[str], verbs: Door[Verb]) -> list[str]:
     """What the last word may become. Groups are completed with the names in conf/, also after a comma or a bracket."""
     *before, word = words or [""]
     verb = next((one for one in before if one in verbs), None)
@@ -95,9 +96,9 @@ def candidates(words: Sequence[str], verbs: Mapping[str, Verb]) -> list[str]:
     return [one for one in dict.fromkeys(found) if one.startswith(word)]
 
 
-def _parser(before: Sequence[str], verb: str, verbs: Mapping[str, Verb]) -> VerbParser:
+def _parser(before: Sequence[str], verb: str, verbs: Door[Verb]) -> VerbParser:
     """The parser of a verb, or of its action that is named already, such as `cache stats`."""
-    parser, _ = declared(verb, verbs)
+    parser, _ = verbs.get(verb).declared(verb)
     return next((parser.actions[one] for one in before if one in parser.actions), parser)
 
 

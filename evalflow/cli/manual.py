@@ -10,12 +10,21 @@ PROGRAM = "python -m evalflow"
 
 @dataclass(frozen=True, slots=True)
 class Manual:
-    """What a verb's help says: what it does; and after the options paragraphs, examples (words and effect), a page."""
+    """What a verb's help says.
+
+    Attributes:
+        about: What it does.
+        text: The paragraphs after the options: files and exit codes.
+        examples: Words, and their effect.
+        page: A page of docs/ with more.
+        overview: Its lines in the overview of `--help`; empty for a verb that the overview has elsewhere.
+    """
 
     about: str
     text: str
     examples: tuple[tuple[str, str], ...]
     page: str = ""
+    overview: str = ""
 
     def __str__(self) -> str:
         lines = [line for part in self.text.split("\n\n") for line in (*textwrap.wrap(part, WIDTH), "")]
@@ -26,11 +35,38 @@ class Manual:
 
 
 WIDTH = 80
-_RUN_CODES = (
+OVERVIEW = """\
+evalflow: evaluate LLM applications from YAML, with numbers that can be defended
+
+usage: python -m evalflow [run] [OVERRIDES] [-m] [--config-dir DIR]
+       python -m evalflow VERB ...
+
+run it
+  python -m evalflow dataset=rag metric=faithfulness                  one metric, no key needed
+  python -m evalflow dataset=rag 'metric=[faithfulness,relevance]'    several together, one run
+  python -m evalflow -m dataset=rag metric=faithfulness judge=a,b     a sweep, one run per judge
+  python -m evalflow ... metric.faithfulness.threshold=0.9            change a value
+  Brackets mean together, commas mean one after another. --fill-demo keeps the
+  answers as the example answers that are missing, in a new file beside the
+  data; --replace-demo as all of them.
+
+verbs (RUN is a run's folder; without it, the latest)
+"""
+"""What the overview begins with; the lines of the verbs follow."""
+OVERVIEW_END = """\
+
+exit codes
+  0 done   1 a gate failed   2 configuration or data error   3 inconclusive
+  4 budget ran out   5 infrastructure error, or a bug in evalflow
+  6 waiting for batches: resume collects   130 interrupted
+
+Hydra's own flags work too: --cfg job, --info defaults, --hydra-help.
+"""
+RUN_CODES = (
     "exit codes: 0 done, 1 a gate failed, 2 a mistake in configuration or data (nothing was sent), 3 inconclusive, "
     "4 the budget ran out, 5 an endpoint refuses every call, or a bug, 6 waiting for batches, 130 interrupted"
 )
-_DONE_CODES = "exit codes: 0 done, 2 it could not be done, and the message says why"
+DONE_CODES = "exit codes: 0 done, 2 it could not be done, and the message says why"
 
 _OVERRIDES = (
     "Overrides are GROUP=NAME, which chooses a file of conf/, and KEY=VALUE. Brackets mean together, as in "
@@ -43,7 +79,7 @@ MANUALS: dict[str, Manual] = {
         "done without a verb.",
         f"{_OVERRIDES} With -m, commas mean one run after another. The demo flags write the answers into a new file "
         "beside the data. Hydra's own flags work too: "
-        f"--cfg job, --info defaults, --hydra-help.\n\n{_RUN_CODES}",
+        f"--cfg job, --info defaults, --hydra-help.\n\n{RUN_CODES}",
         (
             ("run dataset=rag metric=faithfulness", "one metric, no key needed"),
             ("run -m dataset=rag metric=faithfulness judge=a,b", "a sweep, one run for each judge"),
@@ -59,85 +95,98 @@ MANUALS: dict[str, Manual] = {
             ("check dataset=rag metric=faithfulness --json", "as one JSON document"),
         ),
         "tutorial.md",
-    ),
-    "tiamat": Manual(
-        "Run a Tiamat test file, unchanged: each of its datasets with each of its metrics.",
-        f"By default the target's own model is the judge; overrides change what the file says.\n\n{_RUN_CODES}",
-        (("tiamat TEST.json", "all pairs in one run"), ("tiamat TEST.json limit=5", "of each dataset five cases")),
-        "tiamat.md",
+        overview="  check [OVERRIDES]                 everything short of the first request, with an estimate",
     ),
     "resume": Manual(
         "Finish a run; nothing that is finished is asked again. budget.usd=5 raises its budget, and engine=ray goes on "
         "in a cluster.",
         "Reads run.json and the journals of the folder, asks what is missing, and writes all files again.\n\n"
-        + _RUN_CODES,
+        + RUN_CODES,
         (
             ("resume", "the latest run"),
             ("resume outputs/latest --retry-errors", "ask again what ended in error"),
             ("resume outputs/latest budget.usd=5", "with more to spend"),
         ),
+        overview="  resume [RUN] [--retry-errors]     finish a run; nothing finished is asked again",
     ),
     "cases": Manual(
         "Show cases: question, answer, score, reason and the judge's steps.",
-        f"Prints to standard output; nothing is written or sent.\n\n{_DONE_CODES}",
+        f"Prints to standard output; nothing is written or sent.\n\n{DONE_CODES}",
         (
             ("cases --failed", "what did not pass in the latest run"),
             ("cases outputs/latest --metric exact_match --limit 3", "three cases, with reasons"),
             ("cases --failed --json", "as one JSON document"),
         ),
+        overview=(
+            "  cases [RUN] [--failed] [--metric M] [--tag T] [--id ID]\n"
+            "                                    question, answer, score, reason and steps"
+        ),
     ),
     "report": Manual(
         "Write the reports of runs or sweeps again, from what they recorded; nothing is asked.",
         "Reads the journals and writes the reports again; nothing is sent. Other thresholds are kept with the run.\n\n"
-        f"{_DONE_CODES}; what changed of the run's own exit code is printed",
+        f"{DONE_CODES}; what changed of the run's own exit code is printed",
         (
             ("report", "the latest run"),
             ("report metric.exact_match.threshold=0.5", "with another threshold"),
         ),
+        overview=(
+            "  report [DIR ...] [metric.M.threshold=X]\n"
+            "                                    write reports again, for free, with other thresholds"
+        ),
     ),
     "open": Manual(
         "Show a report in the browser.",
-        f"Opens report.html in the browser, or prints where it is if there is none.\n\n{_DONE_CODES}",
+        f"Opens report.html in the browser, or prints where it is if there is none.\n\n{DONE_CODES}",
         (("open outputs/latest", "the latest report"),),
+        overview="  open [RUN]                        show the report in a browser",
     ),
     "compare": Manual(
         "Hold run B against run A, case by case: better, worse, or cannot tell.",
         "Pairs the cases of both runs, tests each difference, adjusts for their number, and writes compare.html and "
-        f"compare.md into the folder of B.\n\n{_DONE_CODES}",
+        f"compare.md into the folder of B.\n\n{DONE_CODES}",
         (
             ("compare RUN_A RUN_B", "what became better or worse"),
             ("compare RUN_A RUN_B --margin 0.05", "whether B is not worse by more than 0.05"),
             ("compare RUN_A RUN_B --json", "as one JSON document"),
         ),
         "statistics.md",
+        overview="  compare RUN_A [RUN_B]             better, worse or cannot tell; a sweep: every pair",
     ),
     "race": Manual(
         "Ask two configurations the same cases turn by turn, until one is shown to be better.",
-        f"Both sides are runs with folders of their own; compare.html is in that of B.\n\n{_RUN_CODES}",
+        f"Both sides are runs with folders of their own; compare.html is in that of B.\n\n{RUN_CODES}",
         (("race dataset=rag metric=exact_match generate=demo target.name=a,b", "until one is shown to be better"),),
         "statistics.md",
+        overview="  race OVERRIDES target=A,B         both on the same cases, until one is better",
     ),
     "prove": Manual(
         "Compare a judge's scores with those of people on a metric's fixture, and say which faults it sees.",
         "Runs the metric over its fixture, cases with the scores that people would give; over answers that are good "
         "(people's references), and over the same answers with a fault put in: another number or name, a negation, a "
         "sentence too many or too few; and with changes that should not matter: spaces, order, paraphrase, padding. "
-        "Writes proof.html and proof.json into the folder of that run.\n\n" + _RUN_CODES,
+        "Writes proof.html and proof.json into the folder of that run.\n\n" + RUN_CODES,
         (
             ("prove faithfulness", "what the default judge sees, on its fixture and the sample data"),
             ("prove faithfulness --base none", "on its fixture alone"),
             ("prove exact_match --base answer --calls 10", "with the recorded answers as the good ones"),
         ),
         "prove.md",
+        overview="  prove METRIC [OVERRIDES]          which faults in good answers it sees, without labels",
     ),
     "rank": Manual(
         "Rank several runs on the cases that all of them scored, with joint confidence in their ranks.",
-        f"Writes rank.html, and with --items items.csv, into the folder of the last run.\n\n{_DONE_CODES}",
+        f"Writes rank.html, and with --items items.csv, into the folder of the last run.\n\n{DONE_CODES}",
         (
             ("rank 'outputs/runs/*'", "all runs of this folder"),
             ("rank 'outputs/runs/*' --items", "and which cases separate them"),
         ),
         "ranking.md",
+        overview=(
+            "  rank [RUN ...] [--items] [--short N --out NAME]\n"
+            "                                    several runs in order, and how sure their ranks are;\n"
+            "                                    which cases separate them; a short set of cases"
+        ),
     ),
     "calibrate": Manual(
         "Compare the judge with people's labels, and correct its mean by them; or draw answers for people to label.",
@@ -152,144 +201,92 @@ MANUALS: dict[str, Manual] = {
             ("calibrate", "with the labels in the data, or given before"),
         ),
         "calibration.md",
+        overview=(
+            "  calibrate [RUN] --sample N        a sheet of answers for people to label\n"
+            "  calibrate [RUN] [--labels FILE]   judge against people; the corrected estimate;\n"
+            "                                    of a sweep: which judge agrees most"
+        ),
     ),
     "plan": Manual(
         "Cases, repeats and labels that a wanted precision needs, and their cost: from pilot runs, or from guesses.",
-        f"Computes; nothing is sent, and nothing written.\n\n{_DONE_CODES}",
+        f"Computes; nothing is sent, and nothing written.\n\n{DONE_CODES}",
         (
             ("plan --width 0.1 --rate 0.8", "cases for a pass rate known to 0.1"),
             ("plan --detect 0.05 --from outputs/latest", "cases that would show a difference of 0.05"),
         ),
         "statistics.md#planning",
+        overview=(
+            "  plan --detect D | --width W [--from RUN]\n"
+            "                                    cases, repeats and cost that a wanted precision needs"
+        ),
     ),
     "list": Manual(
         "List what can be chosen.",
-        f"Reads conf/ of this folder and of the package.\n\n{_DONE_CODES}",
+        f"Reads conf/ of this folder and of the package.\n\n{DONE_CODES}",
         (
             ("list metric", "all metrics, by family"),
             ("list certificates", "judges that were checked against people"),
             ("list judge --json", "as one JSON document"),
         ),
         "metrics.md",
+        overview=(
+            "  list [GROUP]                      dataset, metric, judge, target, experiment,\n"
+            "                                    certificates"
+        ),
     ),
     "show": Manual(
         "Show the YAML and the prompts of a metric, dataset, judge or target; or a kind's keys.",
-        f"Prints to standard output.\n\n{_DONE_CODES}",
+        f"Prints to standard output.\n\n{DONE_CODES}",
         (
             ("show faithfulness", "the YAML and the prompts of a metric"),
             ("show judge/openai", "a name that stands in two groups"),
             ("show rubric", "every key of a kind"),
         ),
         "metrics.md",
+        overview="  show NAME                         YAML, prompts and an example",
     ),
     "new": Manual(
         "Write the files of a new metric or dataset into ./conf and ./prompts.",
-        f"Writes into ./conf and ./prompts, and never over a file that is there.\n\n{_DONE_CODES}",
+        f"Writes into ./conf and ./prompts, and never over a file that is there.\n\n{DONE_CODES}",
         (
             ("new metric politeness", "a rubric to fill in"),
             ("new metric my_faithfulness --from faithfulness", "a copy to change"),
             ("new dataset mine --path 'data/*.jsonl'", "a dataset of these files"),
         ),
         "metrics.md",
-    ),
-    "import": Manual(
-        "Write what another tool's files declare into ./conf, ./data and ./prompts, to run and to change.",
-        "Writes conf/, data/ and prompts/, and never over a file that is there; then prints what was taken, and each "
-        f"thing that was not, with its place and what to do.\n\n{_DONE_CODES}",
-        (
-            ("import tiamat TEST.json", "a Tiamat test as YAML"),
-            ("import langfuse traces.csv --name desk", "cases, and old scores beside new ones"),
-            ("import traces traces.jsonl --name live", "a case for each trace of OTLP JSON"),
+        overview=(
+            "  new metric NAME [--from METRIC]   a metric of your own: YAML and prompts\n"
+            "  new dataset NAME --path FILE      a dataset of your own"
         ),
-        "import.md",
-    ),
-    "export": Manual(
-        "Send a finished run to another tool; what it has already is not sent again.",
-        "Sends scores, and notes in the run's folder what the other side took, so that nothing is sent twice. Keys "
-        "come from environment variables.\n\n"
-        "exit codes: 0 done, 2 a mistake (nothing was sent), 5 some scores could not be sent",
-        (
-            ("export otel --to http://127.0.0.1:4318", "the latest run, as OpenTelemetry log records"),
-            ("export storage outputs/latest --to s3://bucket/runs/first", "a copy of its folder in object storage"),
-            ("export otel outputs/latest --text reasons", "with the reasons, to the receiver that the run names"),
-            ("export mlflow --to http://127.0.0.1:5000", "the latest run, into the experiment evalflow"),
-            ("export weave --project team/desk", "into a project of W&B Weave, by the key in WANDB_API_KEY"),
-        ),
-        "export.md",
     ),
     "schema": Manual(
         "JSON Schema of the configuration files, by which editors complete and check them.",
-        f"Prints JSON Schema, or writes a file for each group.\n\n{_DONE_CODES}",
+        f"Prints JSON Schema, or writes a file for each group.\n\n{DONE_CODES}",
         (("schema metric", "of metric files"), ("schema --vscode", "completion and checks in VS Code")),
+        overview=(
+            "  schema [GROUP] [--out DIR] [--vscode]\n"
+            "                                    JSON Schema of the YAML files, for editors"
+        ),
     ),
     "cache": Manual(
         "Look at the replies that need not be paid for again, or remove some.",
-        f"The cache is .evalflow/cache.db, unless cache.path names another.\n\n{_DONE_CODES}",
+        f"The cache is .evalflow/cache.db, unless cache.path names another.\n\n{DONE_CODES}",
         (("cache stats", "how many replies it holds"), ("cache prune --to-size 500MB", "the oldest go")),
-    ),
-    "worker": Manual(
-        "Carry out the runs that the application has queued, until it is stopped.",
-        "Takes runs from the queue of the workspace in this folder, one process for each.\n\n"
-        "exit codes: 0 stopped, 2 the database cannot be used",
-        (("worker --at-once 2", "two runs at the same time"),),
-        "deploy.md",
-    ),
-    "serve": Manual(
-        "Serve the application: pages, and a REST API under /api/v1.",
-        "Data is in .evalflow/ of the working directory, unless --database-url names a server.\n\n"
-        "exit codes: 0 stopped, 2 it could not start",
-        (
-            ("serve --open", "the application on this machine"),
-            ("serve --public https://NAME --proxy 127.0.0.1/32", "for people who sign in"),
+        overview=(
+            "  cache stats                       replies that need not be paid for again\n"
+            "  cache prune --older-than DAYS | --to-size 500MB | --all"
         ),
-        "application.md",
-    ),
-    "users": Manual(
-        "The people who may sign in to `serve --public`.",
-        f"Changes the workspace in this folder; `users ACTION --help` has the options.\n\n{_DONE_CODES}",
-        (
-            ("users add ana --owner", "the first account"),
-            ("users list", "all accounts"),
-            ("users disable ana", "end her sessions, and refuse her"),
-        ),
-        "deploy.md",
-    ),
-    "connections": Manual(
-        "The addresses that bots and judges may call where people sign in.",
-        f"Changes the workspace in this folder; `connections ACTION --help` has the options.\n\n{_DONE_CODES}",
-        (
-            ("connections add openai https://api.openai.com/v1 --key OPENAI_API_KEY", "an address with its key"),
-            ("connections list", "all of them"),
-        ),
-        "connections.md",
-    ),
-    "backup": Manual(
-        "Write the workspace (database, runs, tokens, paid replies) into one file, also while it is used.",
-        f"Works while the application is used.\n\n{_DONE_CODES}",
-        (("backup workspace.tar.gz", "everything, in one file"),),
-        "deploy.md",
-    ),
-    "restore": Manual(
-        "Restore a backup into the working directory and its database, both empty.",
-        f"Refuses a folder or database that holds something.\n\n{_DONE_CODES}",
-        (("restore workspace.tar.gz", "in an empty folder"),),
-        "deploy.md",
-    ),
-    "mcp": Manual(
-        "Serve evalflow to an assistant: tools over standard input and output (MCP).",
-        f"An assistant starts this program itself; docs/assistants.md says how.\n\n{_DONE_CODES}",
-        (("mcp", "tools that send nothing"), ("mcp --allow-run", "and one that evaluates, within a budget")),
-        "assistants.md",
     ),
     "completion": Manual(
         "Complete verbs, options and names in your shell, for the command `evalflow`.",
         "Prints a script for the shell, which completes verbs, options, groups and the names in "
-        f"conf/ of the working directory.\n\n{_DONE_CODES}",
+        f"conf/ of the working directory.\n\n{DONE_CODES}",
         (
             ("completion bash >> ~/.bashrc", "for `evalflow` in bash"),
             ("completion zsh >> ~/.zshrc", "in zsh, after compinit"),
             ("completion fish > ~/.config/fish/completions/evalflow.fish", "in fish"),
         ),
         "install.md",
+        overview="  completion bash|zsh|fish          complete verbs, options and names in your shell",
     ),
 }

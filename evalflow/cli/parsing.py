@@ -6,10 +6,11 @@ import argparse
 import textwrap
 from argparse import Namespace
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from evalflow.cli.manual import MANUALS, PROGRAM, WIDTH
+from evalflow.cli.manual import PROGRAM, WIDTH, Manual
 from evalflow.errors import Problem, UserError
 
 if TYPE_CHECKING:
@@ -26,9 +27,8 @@ class VerbParser(argparse.ArgumentParser):
     takes_overrides = False
 
     @classmethod
-    def of(cls, verb: str) -> VerbParser:
+    def of(cls, verb: str, manual: Manual) -> VerbParser:
         """A parser whose help has the manual of the verb."""
-        manual = MANUALS[verb]
         return cls(
             prog=f"{PROGRAM} {verb}",
             description="\n".join(textwrap.wrap(manual.about, WIDTH)),
@@ -91,20 +91,47 @@ class VerbParser(argparse.ArgumentParser):
         self.add_argument("--database-url", metavar="URL", help=about)
 
 
-Verb = Callable[[VerbParser], Work]
-"""Declares the arguments of a verb, and returns what carries it out."""
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """A verb of the command line, as an entry point of `evalflow.verbs` names it.
 
+    Attributes:
+        manual: What its help says.
+        declare: Declares its arguments, and returns what carries it out.
+    """
 
-def declared(verb: str, verbs: Mapping[str, Verb]) -> tuple[VerbParser, Work]:
-    """The parser of a verb with its arguments, and what carries it out."""
-    parser = VerbParser.of(verb)
-    return parser, verbs[verb](parser)
+    manual: Manual
+    declare: Callable[[VerbParser], Work]
+
+    def declared(self, name: str) -> tuple[VerbParser, Work]:
+        """Its parser with its arguments, and what carries it out."""
+        parser = VerbParser.of(name, self.manual)
+        return parser, self.declare(parser)
 
 
 def is_override(word: str) -> bool:
     """Whether a word is KEY=VALUE and no folder: folders of a sweep's runs, and addresses, have `=` in their names."""
     key, equals, _ = word.partition("=")
     return bool(equals) and "://" not in key and not word.startswith("-") and not Path(word).exists()
+
+
+def config_dir_of(words: Sequence[str]) -> tuple[Path | None, list[str]]:
+    """Take `--config-dir DIR`, `--config-dir=DIR` or `-cd DIR` from the words; packaged files win over Hydra's flag.
+
+    Not with argparse, which would take Hydra's `-c job` for an abbreviation of `-cd`.
+    """
+    found: str | None = None
+    rest: list[str] = []
+    following = iter(words)
+    for word in following:
+        name, _, value = word.partition("=")
+        if name == "--config-dir" or word == "-cd":
+            found = value or next(following, "")
+            if not found:
+                raise UserError(Problem(f"{name} needs a folder", "command line", f"{name} DIR"))
+        else:
+            rest.append(word)
+    return (Path(found).absolute() if found else None), rest
 
 
 def _folder(name: str) -> Path:

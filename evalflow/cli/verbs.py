@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import sys
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import get_args
 
-from evalflow.cli import server
 from evalflow.cli.completion import print_completion
-from evalflow.cli.parsing import Verb, VerbParser, Work, console
+from evalflow.cli.manual import MANUALS, OVERVIEW, OVERVIEW_END
+from evalflow.cli.parsing import Verb, VerbParser, Work, config_dir_of, console
+from evalflow.doors import Door
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.paths import GROUPS
 
@@ -28,7 +28,7 @@ def _run(parser: VerbParser) -> Work:
         from evalflow.app.core.screen import TerminalScreen
         from evalflow.app.run import execute
 
-        config_dir, words = _config_dir_of(options.words)
+        config_dir, words = config_dir_of(options.words)
         run_id, words = _run_id_of(words)
         out, err = console(), console(stderr=True)
         if demo := {"--fill-demo", "--replace-demo"}.intersection(words):
@@ -66,7 +66,7 @@ def _check(parser: VerbParser) -> Work:
     def work(options: Namespace) -> int:
         from evalflow.app.check import check
 
-        config_dir, words = _config_dir_of([word for word in options.words if word != "--json"])
+        config_dir, words = config_dir_of([word for word in options.words if word != "--json"])
         return check(words, config_dir, console(), as_json="--json" in options.words)
 
     return work
@@ -298,57 +298,6 @@ def _new(parser: VerbParser) -> Work:
     return work
 
 
-def _tiamat(parser: VerbParser) -> Work:
-    parser.passes_words = True
-    parser.add_argument("test", metavar="TEST.json", help="the test file")
-    parser.add_argument(
-        "output", nargs="?", metavar="OUTPUT.json", help="where Tiamat's own form of results is written"
-    )
-    parser.add_argument("overrides", nargs="*", metavar="OVERRIDE", help="GROUP=NAME, or KEY=VALUE")
-
-    def work(options: Namespace) -> int:
-        from evalflow.app.importing import run_tiamat
-
-        files = [word for word in options.words if "=" not in word and not word.startswith("-")]
-        overrides = [word for word in options.words if word not in files]
-        config_dir, _ = _config_dir_of(overrides)
-        if config_dir or not 1 <= len(files) <= 2:
-            hint = "python -m evalflow tiamat TEST.json [OUTPUT.json] [OVERRIDES]; own options stand in ./conf"
-            raise UserError(
-                Problem("tiamat takes a test file, a file for results, and overrides", "command line", hint)
-            )
-        return run_tiamat(files[0], overrides, console(), console(stderr=True), files[1] if len(files) > 1 else None)
-
-    return work
-
-
-def _import(parser: VerbParser) -> Work:
-    from evalflow.app.importing import FORMATS, import_files
-
-    parser.add_word("format", FORMATS)
-    parser.add_argument("path", help="the tool's file; docs/import.md says which")
-    parser.add_argument("--name", help="the name of what is written; that of the file without it")
-    root = "files that it names are read below this folder only; its own folder without it"
-    parser.add_argument("--root", metavar="FOLDER", help=root)
-    return lambda options: import_files(options.format, options.path, console(), options.name, options.root)
-
-
-def _export(parser: VerbParser) -> Work:
-    from evalflow.app.exporting import DESTINATIONS, export
-    from evalflow.config.schema import TextToSend
-
-    parser.add_word("destination", DESTINATIONS)
-    parser.add_run()
-    where = "the receiver of otel, without it the run's own; else the server's address, without it the client's setting"
-    parser.add_argument("--to", metavar="WHERE", help=where)
-    parser.add_argument("--project", metavar="NAME", help="the experiment of mlflow, the project of weave (evalflow)")
-    texts = get_args(TextToSend)
-    what = "the texts to send too: reasons, which may quote answers; all: questions, answers and the report"
-    parser.add_argument("--text", choices=texts, metavar="|".join(texts), help=what)
-    parser.add_flag("--again", "send everything once more")
-    return lambda options: export(options, console())
-
-
 def _schema(parser: VerbParser) -> Work:
     from evalflow.app.schema import print_schema
 
@@ -383,33 +332,6 @@ def _cache(parser: VerbParser) -> Work:
     return work
 
 
-def _mcp(parser: VerbParser) -> Work:
-    from evalflow.cli.mcp_server import run_mcp
-
-    paid = "also offer the tool `run`, which needs a budget; without it nothing is sent and nothing written"
-    parser.add_flag("--allow-run", paid)
-    return lambda options: run_mcp(allow_run=options.allow_run)
-
-
-def _config_dir_of(words: Sequence[str]) -> tuple[Path | None, list[str]]:
-    """Take `--config-dir DIR`, `--config-dir=DIR` or `-cd DIR` from the words; packaged files win over Hydra's flag.
-
-    Not with argparse, which would take Hydra's `-c job` for an abbreviation of `-cd`.
-    """
-    found: str | None = None
-    rest: list[str] = []
-    following = iter(words)
-    for word in following:
-        name, _, value = word.partition("=")
-        if name == "--config-dir" or word == "-cd":
-            found = value or next(following, "")
-            if not found:
-                raise UserError(Problem(f"{name} needs a folder", "command line", f"{name} DIR"))
-        else:
-            rest.append(word)
-    return (Path(found).absolute() if found else None), rest
-
-
 def _run_id_of(words: list[str]) -> tuple[str | None, list[str]]:
     """Take `--run-id ID` out of the words. A worker sets it to find the run that it starts."""
     if "--run-id" not in words:
@@ -432,7 +354,7 @@ def _confirmed(question: str) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-VERBS: Mapping[str, Verb] = {
+_DECLARED: Mapping[str, Callable[[VerbParser], Work]] = {
     "run": _run,
     "check": _check,
     "resume": _resume,
@@ -440,25 +362,25 @@ VERBS: Mapping[str, Verb] = {
     "report": _report,
     "open": _open,
     "compare": _compare,
+    "rank": _rank,
     "race": _race,
     "prove": _prove,
-    "rank": _rank,
     "calibrate": _calibrate,
     "plan": _plan,
     "list": _list,
     "show": _show,
     "new": _new,
-    "tiamat": _tiamat,
-    "import": _import,
-    "export": _export,
+    "completion": print_completion,
     "schema": _schema,
     "cache": _cache,
-    "worker": server.run_worker,
-    "serve": server.run_server,
-    "users": server.manage_users,
-    "connections": server.manage_connections,
-    "backup": server.back_up_workspace,
-    "restore": server.restore_workspace,
-    "mcp": _mcp,
-    "completion": print_completion,
 }
+VERBS: Door[Verb] = Door(
+    "verb", {name: Verb(MANUALS[name], declare) for name, declare in _DECLARED.items()}, where="command line"
+)
+
+
+def overview() -> str:
+    """The text of `--help`; needs no import of Hydra."""
+    manuals = (VERBS.get(name).manual for name in VERBS.names())
+    lines = "\n".join(manual.overview for manual in manuals if manual.overview)
+    return f"{OVERVIEW}{lines}\n{OVERVIEW_END}"

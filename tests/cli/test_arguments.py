@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from evalflow.cli import help_text, run_command
-from evalflow.cli.parsing import Work, declared
-from evalflow.cli.verbs import VERBS
+from evalflow.cli import run_command
+from evalflow.cli.manual import MANUALS
+from evalflow.cli.parsing import Verb, VerbParser, Work
+from evalflow.cli.verbs import VERBS, overview
+
+
+def replace(monkeypatch: pytest.MonkeyPatch, name: str, declare: Callable[[VerbParser], Work]) -> None:
+    monkeypatch.setattr(VERBS, "own", {**VERBS.own, name: Verb(MANUALS[name], declare)})
 
 
 @pytest.mark.parametrize("words", [["--help"], ["-h"], ["help"], ["dataset=rag", "--help"]], ids=" ".join)
 def test_whoever_asks_for_help_gets_the_overview(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(words) == 0
-    assert capsys.readouterr().out == help_text()
+    assert capsys.readouterr().out == overview()
 
 
 @pytest.mark.parametrize(
@@ -48,7 +54,7 @@ def test_whatever_goes_wrong_the_exit_code_does_not_say_that_a_gate_failed(
     def fail(_: object) -> Work:
         raise error
 
-    monkeypatch.setitem(VERBS, "list", fail)
+    replace(monkeypatch, "list", fail)
     assert run_command(["list"]) == 5
 
 
@@ -96,7 +102,7 @@ def test_every_form_of_the_config_folder_is_read(
 
 
 def test_the_config_folder_may_stand_on_either_side_of_an_action() -> None:
-    parser, _ = declared("cache", VERBS)
+    parser, _ = VERBS.get("cache").declared("cache")
     for words in (["--config-dir", "/conf", "stats"], ["stats", "-cd", "/conf"]):
         assert parser.read(words).config_dir == Path("/conf")
 
@@ -140,7 +146,7 @@ def test_a_place_that_is_not_ours_to_use_is_no_bug(
     def refused(_: object) -> Work:
         raise PermissionError(errno.EACCES, "Permission denied", "outputs/runs")
 
-    monkeypatch.setitem(VERBS, "schema", refused)
+    replace(monkeypatch, "schema", refused)
     assert run_command(["schema"]) == 5
     hint = "allow it to you (chmod, chown), or work in another folder"
     assert capsys.readouterr().err == f"error: outputs/runs: Permission denied\n  hint: {hint}\n"
@@ -152,10 +158,10 @@ def test_a_bug_of_our_own_says_so_and_blames_no_endpoint(
     def broken(_: object) -> Work:
         raise RuntimeError("it went wrong")
 
-    monkeypatch.setitem(VERBS, "schema", broken)
+    replace(monkeypatch, "schema", broken)
     assert run_command(["schema"]) == 5
     assert "This is a bug in evalflow, not your mistake." in capsys.readouterr().err
-    assert "or a bug in evalflow" in help_text()
+    assert "or a bug in evalflow" in overview()
     readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     [row] = [line for line in readme.splitlines() if line.startswith("| 5 |")]
     assert "or a bug in evalflow, which then says so" in row

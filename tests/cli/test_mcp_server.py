@@ -14,7 +14,7 @@ pytest.importorskip("mcp", reason="NO MCP: its tools are not tried; pip install 
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from evalflow.cli.mcp_server import READING, tools
+from evalflow.addons.interop.mcp_server import READING, tools
 from tests.cli.conftest import Program
 
 pytestmark = pytest.mark.anyio

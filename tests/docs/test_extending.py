@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from evalflow.config import kinds
+from evalflow import doors
 from tests.docs.test_readme import ROOT, blocks, named_files, run
 
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
@@ -40,9 +40,9 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     for name, text in modules.items():
         (site / f"{name}.py").write_text(text, encoding="utf-8")
     monkeypatch.syspath_prepend(str(site))
-    kinds.installed_points.cache_clear()
+    doors.installed_points.cache_clear()
     yield site
-    kinds.installed_points.cache_clear()
+    doors.installed_points.cache_clear()
     for name in modules:
         sys.modules.pop(name, None)
 

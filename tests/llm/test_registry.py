@@ -21,7 +21,7 @@ KEYLESS = {"kind": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1", 
 def plugins(monkeypatch: pytest.MonkeyPatch) -> list[EntryPoint]:
     """What installed packages claim to bring along; a test fills it."""
     claimed: list[EntryPoint] = []
-    monkeypatch.setattr("evalflow.config.kinds.installed_points", lambda: EntryPoints(claimed))
+    monkeypatch.setattr("evalflow.doors.installed_points", lambda: EntryPoints(claimed))
     return claimed
 
 
@@ -55,7 +55,7 @@ def test_an_unknown_kind_names_the_nearest() -> None:
 
 def test_a_package_may_bring_a_kind_along(plugins: list[EntryPoint]) -> None:
     plugins.append(EntryPoint("oracle", "decimal:Decimal", "evalflow.judges"))
-    assert JUDGE_KINDS.names() == ["cascade", "embedded", "openai", "oracle", "panel"]
+    assert JUDGE_KINDS.names() == ["embedded", "openai", "panel", "cascade", "oracle"]
     assert JUDGE_KINDS.get("oracle") is Decimal
 
 

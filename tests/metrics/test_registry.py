@@ -6,7 +6,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from evalflow.config import kinds
+from evalflow import doors
 from evalflow.errors import UserError
 from evalflow.metrics.registry import METRIC_KINDS, build_metric
 from evalflow.prompts import Prompts
@@ -160,7 +160,7 @@ def entry(name, value):
 
 
 def plugged(monkeypatch, *entries):
-    monkeypatch.setattr(kinds, "installed_points", lambda: EntryPoints(entries))
+    monkeypatch.setattr(doors, "installed_points", lambda: EntryPoints(entries))
 
 
 def test_other_packages_add_kinds_through_the_same_door(monkeypatch):

@@ -129,4 +129,4 @@ async def test_a_prompt_can_use_what_a_user_knows_and_nothing_else(build: Build,
 
 
 def test_kinds() -> None:
-    assert SIMULATOR_KINDS.names() == ["none", "openai", "scripted"]
+    assert SIMULATOR_KINDS.names() == ["none", "scripted", "openai"]

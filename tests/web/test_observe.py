@@ -16,10 +16,10 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import Mount
 
+from evalflow.addons.studio.verbs import JsonLines
 from evalflow.app.studio.access import Actor, nobody
 from evalflow.app.studio.server import server_figures
 from evalflow.app.studio.space import open_workspace
-from evalflow.cli.server import JsonLines
 from evalflow.store import runs
 from evalflow.web.address import Address
 from evalflow.web.application import API, rest_api, security_middleware

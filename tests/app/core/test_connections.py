@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from evalflow import doors
 from evalflow.app.core.assemble import assemble, composed_settings
 from evalflow.app.core.connections import NEVER, OWNERS, PARTS, PUBLIC_OPTIONS, refuse_owners_options
 from evalflow.calls.connections import VARIABLE, Connection, Connections
-from evalflow.config import kinds
 from evalflow.config.kinds import Kind
 from evalflow.config.schema import JudgeConfig, MetricConfig, RunConfig
 from evalflow.errors import UserError
@@ -103,7 +103,7 @@ def test_each_part_calls_a_connection(
 ) -> None:
     monkeypatch.setenv(KEY, "sk-own")
     oracles = [EntryPoint("oracle", f"{__name__}:Packaged.{role}", f"evalflow.{role}s") for role in ("judge", "metric")]
-    monkeypatch.setattr(kinds, "installed_points", lambda: EntryPoints(oracles))
+    monkeypatch.setattr(doors, "installed_points", lambda: EntryPoints(oracles))
     settings = composed_settings(["dataset=rag", "metric=coherence", *words], None)
     if not refused:
         judge = assemble(settings, connections=KNOWN).pairs[0].judge

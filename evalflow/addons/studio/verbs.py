@@ -15,8 +15,9 @@ from getpass import getpass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evalflow.cli.parsing import VerbParser, Work, console
-from evalflow.cli.public import add_public_options, expect_no_public_options, public_settings
+from evalflow.addons.studio.public import add_public_options, expect_no_public_options, public_settings
+from evalflow.cli.manual import DONE_CODES, Manual
+from evalflow.cli.parsing import Verb, VerbParser, Work, console
 from evalflow.errors import Problem, UserError
 
 if TYPE_CHECKING:
@@ -26,8 +27,69 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("evalflow")
 
+_WORKER = Manual(
+    "Carry out the runs that the application has queued, until it is stopped.",
+    "Takes runs from the queue of the workspace in this folder, one process for each.\n\n"
+    "exit codes: 0 stopped, 2 the database cannot be used",
+    (("worker --at-once 2", "two runs at the same time"),),
+    "deploy.md",
+    overview="  worker [--database-url URL]       carry out the runs that the application has queued",
+)
+_SERVE = Manual(
+    "Serve the application: pages, and a REST API under /api/v1.",
+    "Data is in .evalflow/ of the working directory, unless --database-url names a server.\n\n"
+    "exit codes: 0 stopped, 2 it could not start",
+    (
+        ("serve --open", "the application on this machine"),
+        ("serve --public https://NAME --proxy 127.0.0.1/32", "for people who sign in"),
+    ),
+    "application.md",
+    overview=(
+        "  serve [--port P] [--open]         the application, on this machine only\n"
+        "  serve --public https://NAME ...   the same for several people, who sign in"
+    ),
+)
+_USERS = Manual(
+    "The people who may sign in to `serve --public`.",
+    f"Changes the workspace in this folder; `users ACTION --help` has the options.\n\n{DONE_CODES}",
+    (
+        ("users add ana --owner", "the first account"),
+        ("users list", "all accounts"),
+        ("users disable ana", "end her sessions, and refuse her"),
+    ),
+    "deploy.md",
+    overview="  users add NAME [--owner]          who may sign in; also list, link, disable, delete",
+)
+_CONNECTIONS = Manual(
+    "The addresses that bots and judges may call where people sign in.",
+    f"Changes the workspace in this folder; `connections ACTION --help` has the options.\n\n{DONE_CODES}",
+    (
+        ("connections add openai https://api.openai.com/v1 --key OPENAI_API_KEY", "an address with its key"),
+        ("connections list", "all of them"),
+    ),
+    "connections.md",
+    overview=(
+        "  connections add NAME URL --key VARIABLE\n"
+        "                                    what bots and judges may call then; also list, delete"
+    ),
+)
+_BACKUP = Manual(
+    "Write the workspace (database, runs, tokens, paid replies) into one file, also while it is used.",
+    f"Works while the application is used.\n\n{DONE_CODES}",
+    (("backup workspace.tar.gz", "everything, in one file"),),
+    "deploy.md",
+    overview="  backup FILE                       the whole workspace in one file, also while it is used",
+)
+_RESTORE = Manual(
+    "Restore a backup into the working directory and its database, both empty.",
+    f"Refuses a folder or database that holds something.\n\n{DONE_CODES}",
+    (("restore workspace.tar.gz", "in an empty folder"),),
+    "deploy.md",
+    overview="  restore FILE                      a backup, into an empty folder",
+)
 
-def run_worker(parser: VerbParser) -> Work:
+
+def _worker(parser: VerbParser) -> Work:
     """Carry out queued runs."""
     from evalflow.app.worker import work
 
@@ -45,7 +107,7 @@ def run_worker(parser: VerbParser) -> Work:
     return carry_out
 
 
-def run_server(parser: VerbParser) -> Work:
+def _server(parser: VerbParser) -> Work:
     """Serve the application, on loopback or in public."""
     parser.add_argument("--host", metavar="H", help="the address to listen on; a loopback one (127.0.0.1) or --public")
     port = "the port (8000; with a certificate, the one of --public); 0 for any free one"
@@ -79,7 +141,7 @@ def _add_log(parser: VerbParser) -> None:
     parser.add_argument("--log", choices=("text", "json"), default="text", help=about)
 
 
-def manage_users(parser: VerbParser) -> Work:
+def _users(parser: VerbParser) -> Work:
     """Add, list and change the people who may sign in."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="list|add|link|disable|enable|delete")
     listing = actions.add_parser("list", help="all of them")
@@ -109,7 +171,7 @@ def manage_users(parser: VerbParser) -> Work:
     return _in_workspace
 
 
-def manage_connections(parser: VerbParser) -> Work:
+def _connections(parser: VerbParser) -> Work:
     """Add, list and delete the addresses that bots and judges may call once there are accounts."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="list|add|delete")
     listing = actions.add_parser("list", help="all of them")
@@ -138,7 +200,7 @@ def _in_workspace(options: Namespace) -> int:
     return 0
 
 
-def back_up_workspace(parser: VerbParser) -> Work:
+def _back_up(parser: VerbParser) -> Work:
     """Write an archive of the workspace."""
     from evalflow.app.backup import back_up
 
@@ -154,7 +216,7 @@ def back_up_workspace(parser: VerbParser) -> Work:
     return work
 
 
-def restore_workspace(parser: VerbParser) -> Work:
+def _restore(parser: VerbParser) -> Work:
     """Restore an archive."""
     from evalflow.app.backup import restore
 
@@ -276,3 +338,11 @@ def log_json_lines() -> None:
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     logging.getLogger("evalflow").setLevel(logging.INFO)
     logging.getLogger("nicegui").propagate = True
+
+
+WORKER = Verb(_WORKER, _worker)
+SERVE = Verb(_SERVE, _server)
+USERS = Verb(_USERS, _users)
+CONNECTIONS = Verb(_CONNECTIONS, _connections)
+BACKUP = Verb(_BACKUP, _back_up)
+RESTORE = Verb(_RESTORE, _restore)

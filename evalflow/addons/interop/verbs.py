@@ -1,0 +1,129 @@
+"""The verbs of other tools' files and programs."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import get_args
+
+from evalflow.cli.manual import DONE_CODES, RUN_CODES, Manual
+from evalflow.cli.parsing import Verb, VerbParser, Work, config_dir_of, console
+from evalflow.errors import Problem, UserError
+
+_TIAMAT = Manual(
+    "Run a Tiamat test file, unchanged: each of its datasets with each of its metrics.",
+    f"By default the target's own model is the judge; overrides change what the file says.\n\n{RUN_CODES}",
+    (("tiamat TEST.json", "all pairs in one run"), ("tiamat TEST.json limit=5", "of each dataset five cases")),
+    "tiamat.md",
+    overview="  tiamat TEST.json [OVERRIDES]      a Tiamat test file, unchanged: all pairs in one run",
+)
+_IMPORT = Manual(
+    "Write what another tool's files declare into ./conf, ./data and ./prompts, to run and to change.",
+    "Writes conf/, data/ and prompts/, and never over a file that is there; then prints what was taken, and each "
+    f"thing that was not, with its place and what to do.\n\n{DONE_CODES}",
+    (
+        ("import tiamat TEST.json", "a Tiamat test as YAML"),
+        ("import langfuse traces.csv --name desk", "cases, and old scores beside new ones"),
+        ("import traces traces.jsonl --name live", "a case for each trace of OTLP JSON"),
+    ),
+    "import.md",
+    overview=(
+        "  import FORMAT PATH [--name NAME]  other tools' files as conf/, data/ and prompts/ that run\n"
+        "                                    at once: promptfoo, openai-evals, deepeval, ragas,\n"
+        "                                    inspect, langfuse, langsmith, braintrust, phoenix,\n"
+        "                                    azure-ai, mlflow, giskard, lm-eval, traces\n"
+        "  import tiamat TEST.json           the same as YAML in ./conf, to run and to change\n"
+        "  import govuk CONFIG.yaml          a config of GOV.UK Chat Evaluation as YAML in ./conf"
+    ),
+)
+_EXPORT = Manual(
+    "Send a finished run to another tool; what it has already is not sent again.",
+    "Sends scores, and notes in the run's folder what the other side took, so that nothing is sent twice. Keys "
+    "come from environment variables.\n\n"
+    "exit codes: 0 done, 2 a mistake (nothing was sent), 5 some scores could not be sent",
+    (
+        ("export otel --to http://127.0.0.1:4318", "the latest run, as OpenTelemetry log records"),
+        ("export storage outputs/latest --to s3://bucket/runs/first", "a copy of its folder in object storage"),
+        ("export otel outputs/latest --text reasons", "with the reasons, to the receiver that the run names"),
+        ("export mlflow --to http://127.0.0.1:5000", "the latest run, into the experiment evalflow"),
+        ("export weave --project team/desk", "into a project of W&B Weave, by the key in WANDB_API_KEY"),
+    ),
+    "export.md",
+    overview=(
+        "  export otel [RUN] --to URL        each score as an OpenTelemetry log record; also during\n"
+        "                                    a run: otel.endpoint=URL\n"
+        "  export mlflow|weave [RUN] [--to URI]\n"
+        "                                    params, metrics with bounds, report and feedback"
+    ),
+)
+_MCP = Manual(
+    "Serve evalflow to an assistant: tools over standard input and output (MCP).",
+    f"An assistant starts this program itself; docs/assistants.md says how.\n\n{DONE_CODES}",
+    (("mcp", "tools that send nothing"), ("mcp --allow-run", "and one that evaluates, within a budget")),
+    "assistants.md",
+    overview="  mcp [--allow-run]                 tools for an assistant (Model Context Protocol)",
+)
+
+
+def _tiamat(parser: VerbParser) -> Work:
+    parser.passes_words = True
+    parser.add_argument("test", metavar="TEST.json", help="the test file")
+    parser.add_argument(
+        "output", nargs="?", metavar="OUTPUT.json", help="where Tiamat's own form of results is written"
+    )
+    parser.add_argument("overrides", nargs="*", metavar="OVERRIDE", help="GROUP=NAME, or KEY=VALUE")
+
+    def work(options: Namespace) -> int:
+        from evalflow.app.importing import run_tiamat
+
+        files = [word for word in options.words if "=" not in word and not word.startswith("-")]
+        overrides = [word for word in options.words if word not in files]
+        config_dir, _ = config_dir_of(overrides)
+        if config_dir or not 1 <= len(files) <= 2:
+            hint = "python -m evalflow tiamat TEST.json [OUTPUT.json] [OVERRIDES]; own options stand in ./conf"
+            raise UserError(
+                Problem("tiamat takes a test file, a file for results, and overrides", "command line", hint)
+            )
+        return run_tiamat(files[0], overrides, console(), console(stderr=True), files[1] if len(files) > 1 else None)
+
+    return work
+
+
+def _import(parser: VerbParser) -> Work:
+    from evalflow.app.importing import FORMATS, import_files
+
+    parser.add_word("format", FORMATS)
+    parser.add_argument("path", help="the tool's file; docs/import.md says which")
+    parser.add_argument("--name", help="the name of what is written; that of the file without it")
+    root = "files that it names are read below this folder only; its own folder without it"
+    parser.add_argument("--root", metavar="FOLDER", help=root)
+    return lambda options: import_files(options.format, options.path, console(), options.name, options.root)
+
+
+def _export(parser: VerbParser) -> Work:
+    from evalflow.app.exporting import DESTINATIONS, export
+    from evalflow.config.schema import TextToSend
+
+    parser.add_word("destination", DESTINATIONS)
+    parser.add_run()
+    where = "the receiver of otel, without it the run's own; else the server's address, without it the client's setting"
+    parser.add_argument("--to", metavar="WHERE", help=where)
+    parser.add_argument("--project", metavar="NAME", help="the experiment of mlflow, the project of weave (evalflow)")
+    texts = get_args(TextToSend)
+    what = "the texts to send too: reasons, which may quote answers; all: questions, answers and the report"
+    parser.add_argument("--text", choices=texts, metavar="|".join(texts), help=what)
+    parser.add_flag("--again", "send everything once more")
+    return lambda options: export(options, console())
+
+
+def _mcp(parser: VerbParser) -> Work:
+    from evalflow.addons.interop.mcp_server import run_mcp
+
+    paid = "also offer the tool `run`, which needs a budget; without it nothing is sent and nothing written"
+    parser.add_flag("--allow-run", paid)
+    return lambda options: run_mcp(allow_run=options.allow_run)
+
+
+TIAMAT = Verb(_TIAMAT, _tiamat)
+IMPORT = Verb(_IMPORT, _import)
+EXPORT = Verb(_EXPORT, _export)
+MCP = Verb(_MCP, _mcp)

@@ -1,0 +1,103 @@
+"""The doors: what may be added from outside, and how it is found.
+
+An addition is an entry point of an installed package. evalflow's own addons enter in the same way, by the entry points in
+its `pyproject.toml`.
+
+| group | an entry point names |
+|---|---|
+| `evalflow.metrics`, `evalflow.judges`, `evalflow.embedders`, `evalflow.targets`, `evalflow.simulators` | a kind: `Config`, a pydantic model of its keys, and `build` |
+| `evalflow.engines` | a kind of engine: `Config` and `build`, which carries out runs |
+| `evalflow.observers` | what hears of each record while a run continues |
+| `evalflow.importers` | a function that reads another tool's files |
+| `evalflow.verbs` | a verb of the command line |
+"""  # noqa: E501 - rows of a table
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from typing import Generic, TypeVar, cast
+
+from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.extras import PACKAGE
+
+T = TypeVar("T")
+
+
+@cache
+def installed_points() -> EntryPoints:
+    """The entry points of all installed packages; cached, since there can be hundreds of files to read."""
+    return cast("EntryPoints", entry_points())  # Python 3.11 returns another type with the same `select`
+
+
+class Door(Generic[T]):
+    """What can be chosen by name: evalflow's own, and what packages add as entry points of `evalflow.<role>s`.
+
+    Example:
+        >>> Door("verb", {"run": "builtins:print"}).get("run") is print
+        True
+    """
+
+    def __init__(self, role: str, own: Mapping[str, T | str], where: str = "") -> None:
+        """Of `own`, a text is `module:name`, imported at its first use; `where` is where a user writes the name."""
+        self.role = role
+        self.own = own
+        self._where = where or f"{role}.kind"
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.own or name in self._added()
+
+    def ships(self, name: str) -> bool:
+        """Whether it is evalflow's own, an addon's included."""
+        if name in self.own:
+            return True
+        point = self._added().get(name)
+        return point is not None and _package(point) == PACKAGE
+
+    def names(self) -> list[str]:
+        """All names, evalflow's own first; UserError if two packages, or a package and evalflow, add the same one."""
+        return [*self.own, *sorted(self._added())]
+
+    def get(self, name: str) -> T:
+        """Load what has a name; UserError if there is none, two packages add it, or its package cannot be imported."""
+        added, own = self._added(), self.own.get(name)
+        if isinstance(own, str):
+            return EntryPoint(name, own, "").load()
+        if own is not None:
+            return own
+        if name not in added:
+            hint = did_you_mean(name, {*self.own, *added})
+            raise UserError(Problem(f"there is no {self._what} {name!r}", self._where, hint))
+        try:
+            return added[name].load()
+        except UserError:  # such as an extra that is not installed
+            raise
+        except Exception as error:
+            what = f"the {self._what} {name!r} cannot be loaded from {_package(added[name])}: {error}"
+            raise UserError(Problem(what, self._where, "reinstall or remove that package")) from error
+
+    @property
+    def _what(self) -> str:
+        return f"{self.role} kind" if self._where == f"{self.role}.kind" else self.role
+
+    def _added(self) -> dict[str, EntryPoint]:
+        added: dict[str, EntryPoint] = {}
+        problems: list[Problem] = []
+        for point in installed_points().select(group=f"evalflow.{self.role}s"):
+            other = "evalflow" if point.name in self.own else None
+            other = _package(added[point.name]) if point.name in added else other
+            if other:
+                what = f"the {self._what} {point.name!r} is defined by {other} and by {_package(point)}"
+                problems.append(Problem(what, self._where, "uninstall one of them"))
+            added[point.name] = point
+        if problems:
+            raise UserError(problems)
+        return added
+
+
+def _package(point: EntryPoint) -> str:
+    return point.dist.name if point.dist else point.value
