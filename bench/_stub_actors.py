@@ -18,21 +18,21 @@ from typing import Any, cast
 
 from _lab import SENTENCE, resident_mib
 
-from evalflow.app.core.cluster.driver import ClusterPipeline
-from evalflow.app.core.cluster.worker import RunSpec, WorkerReport
+from evalflow.addons.cluster.desk import BEAT_EACH_S, BEAT_S, RunDesk
+from evalflow.addons.cluster.desk_budget import LeaseUse
+from evalflow.addons.cluster.desk_limits import SlotUse
+from evalflow.addons.cluster.desk_messages import DeskMessage, DeskReply
+from evalflow.addons.cluster.driver import ClusterPipeline
+from evalflow.addons.cluster.shards import CaseWork
+from evalflow.addons.cluster.worker import RunSpec, WorkerReport
 from evalflow.calls.budget import Amount, Budget
 from evalflow.calls.cache import Cache
 from evalflow.calls.cache_store import Entry
-from evalflow.calls.desk import BEAT_EACH_S, BEAT_S, RunDesk
-from evalflow.calls.desk_budget import LeaseUse
-from evalflow.calls.desk_limits import SlotUse
-from evalflow.calls.desk_messages import DeskMessage, DeskReply
 from evalflow.config.schema import BudgetConfig
 from evalflow.engine.folder import RunFolder
 from evalflow.engine.journal import JournalSink
 from evalflow.engine.manifest import Tally
 from evalflow.engine.pipeline import RunPlan
-from evalflow.engine.shards import CaseWork
 from evalflow.records import Case, Message, ScoreRecord, Spend, Usage
 
 A_STEP = 20  # cases that an actor has finished when it reports: what 1,000 a second make in 20 ms

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from evalflow.records import Answer, Ask, Case, Embedded, FigureSpec, JudgeInfo, Outcome, Reply, ScoreRecord
@@ -60,6 +60,20 @@ class Embedder(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class SharedModel(Protocol):
+    """A model of this process that takes much memory, of which one serves all processes on a machine.
+
+    Attributes:
+        elsewhere: Embeds in the process that has the model; None: it is loaded here at its first use.
+    """
+
+    elsewhere: Callable[[Sequence[str]], Any] | None
+
+    def embed(self, texts: Sequence[str]) -> Any:
+        """One vector per text, as an array."""
+        ...
 
 
 class Prepared(Protocol):

@@ -12,11 +12,11 @@ import yaml
 
 from evalflow.app.core.assemble import settings_of, with_default_judge
 from evalflow.app.core.begin import RunOrder
-from evalflow.app.core.cluster.joining import leave_cluster
+from evalflow.app.core.engines import close_engines
 from evalflow.app.core.open_run import inspected, opened
 from evalflow.app.core.options import options
 from evalflow.app.core.saved import ProgramError, agree, composed_of, expect_agreed, find_run
-from evalflow.config.engines import RayEngineConfig
+from evalflow.config.engines import ENGINE_KINDS
 from evalflow.config.load import HydraJob, launch
 from evalflow.config.schema import BudgetConfig
 from evalflow.engine.folder import RunFolder, refuse_links
@@ -57,7 +57,7 @@ def execute(
         jobs.codes.append(130)
         screen.interrupted(jobs.folders[-1] if jobs.folders else None)
     finally:
-        leave_cluster()
+        close_engines()
         jobs.end_sweep()
     return next((code for code in WORST_FIRST if code in jobs.codes), 0)
 
@@ -159,7 +159,7 @@ def resume(
         screen.interrupted(folder.path)
         return 130
     finally:
-        leave_cluster()
+        close_engines()
 
 
 def _with_changes(manifest: Manifest, changes: Sequence[str]) -> Manifest:
@@ -181,7 +181,8 @@ def _with_changes(manifest: Manifest, changes: Sequence[str]) -> Manifest:
         if not name:
             config["engine"] = dict(_engine(text))
             continue
-        known = BudgetConfig.model_fields if group == "budget" else RayEngineConfig.model_fields
+        model = BudgetConfig if group == "budget" else ENGINE_KINDS.config(config["engine"]["kind"])
+        known = model.model_fields
         if name not in known:
             hint = did_you_mean(name, known)
             raise UserError(Problem(f"the {group} has no {name!r}", "command line", hint))

@@ -1,58 +1,13 @@
-"""The configuration of engines: where a run works."""
+"""The kinds of engines and of observers: where a run works, and what else hears of its records."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Literal
+from typing import Any
 
-from pydantic import Field, field_validator
+from evalflow.config.kinds import Kind, Kinds, lazily
+from evalflow.config.schema import EngineConfig, LocalEngineConfig, ObserverConfig
 
-from evalflow.config.schema import EngineConfig, LocalEngineConfig
-from evalflow.errors import Problem, UserError, did_you_mean
-
-_NODE = re.compile(r"auto\Z|(\[[0-9a-fA-F:]+\]|[^\s:/?#@\[\]]+):\d{1,5}\Z")
-
-
-class RayEngineConfig(EngineConfig):
-    """The run works in actors of Ray: on all cores of this machine, or on the nodes of a cluster.
-
-    Attributes:
-        address: The cluster's `HOST:PORT`, or `auto` for the one of this node; null: this machine alone.
-        actors: How many work on the run; null: as many as its cores take.
-        cpus: Cores of each actor.
-        gpus: GPUs of each actor; they are for targets and judges that run inside it.
-        resources: What else each actor needs of its node, by the names that the cluster gives.
-        shard: Cases that an actor is given at a time.
-        start_timeout_s: Seconds within which the first actor must have started.
-    """
-
-    kind: Literal["ray"]  # pyright: ignore[reportIncompatibleVariableOverride]
-    address: str | None = None
-    actors: int | None = Field(default=None, ge=1, le=10_000)
-    cpus: float = Field(default=1, gt=0)
-    gpus: float = Field(default=0, ge=0)
-    resources: dict[str, float] = Field(default_factory=dict)
-    shard: int = Field(default=64, ge=1, le=10_000)
-    start_timeout_s: float = Field(default=60, gt=0)
-
-    @field_validator("address")
-    @classmethod
-    def _of_a_node(cls, address: str | None) -> str | None:
-        if address is None or _NODE.match(address):
-            return address
-        if address.startswith("ray://"):
-            what = "the Ray client loses a run with its connection: start evalflow on a node of the cluster"
-            raise ValueError(f"{what}, with `auto`, or write HOST:PORT")
-        raise ValueError("write HOST:PORT, such as 10.0.0.1:6379, or auto for the cluster of this node")
-
-
-ENGINES: Mapping[str, type[EngineConfig]] = MappingProxyType({"local": LocalEngineConfig, "ray": RayEngineConfig})
-
-
-def engine_config(kind: str) -> type[EngineConfig]:
-    """The model of an engine's configuration; UserError if there is no such kind."""
-    if kind not in ENGINES:
-        raise UserError(Problem(f"there is no engine kind {kind!r}", "engine.kind", did_you_mean(kind, ENGINES)))
-    return ENGINES[kind]
+ENGINE_KINDS: Kinds[EngineConfig, Any] = Kinds(
+    "engine", {"local": Kind(LocalEngineConfig, lazily("evalflow.app.core.engines:LocalEngine"))}
+)
+OBSERVER_KINDS: Kinds[ObserverConfig, Any] = Kinds("observer", {})

@@ -20,11 +20,13 @@ class Kind(Generic[C, T]):
     """A kind: the model of its configuration, and what builds one. A class with both attributes serves as well.
 
     `build` takes, for a judge or an embedder: configuration, name, session; for a target: configuration, name, prompts,
-    forms, session; for a metric: name, configuration, prompts.
+    forms, session; for a metric: name, configuration, prompts. `shared_model` is the function, as `module:name`, that
+    gives the model that all processes on a machine can share (SharedModel).
     """
 
     Config: type[C]
     build: Callable[..., T]
+    shared_model: str = ""
 
 
 def lazily(place: str, **options: Any) -> Callable[..., Any]:

@@ -382,7 +382,7 @@ TextToSend = Literal["none", "reasons", "all"]
 _A_FOLDER = matching(
     r"(s3|gs|az)://[^/?#*\[\s]+(/[^?#*\[\s]*)?", "write s3://BUCKET/FOLDER, gs://BUCKET/FOLDER or az://CONTAINER/FOLDER"
 )
-_A_RECEIVER = matching(
+A_RECEIVER = matching(
     r"(?i:https?)://[^/?#@\s]+(/[^?#@\s]*)?",
     "write http(s)://HOST[:PORT][/PATH]; headers and keys go into OTEL_EXPORTER_OTLP_HEADERS, as NAME=VALUE",
 )
@@ -398,9 +398,18 @@ class OtelConfig(Strict):
         timeout_s: Seconds that the run waits at its end for what is still to be sent.
     """
 
-    endpoint: Annotated[str, _A_RECEIVER] | None = None
+    endpoint: Annotated[str, A_RECEIVER] | None = None
     text: TextToSend = "none"
     timeout_s: float = Field(default=30, gt=0)
+
+
+class ObserverConfig(Strict):
+    """What hears of each record of a run; keys that every observer has."""
+
+    kind: str
+
+    def expect_ready(self, key: str) -> None:
+        """UserError if it cannot work, such as without a package; `key` is where it is configured."""
 
 
 class BatchConfig(Strict):
@@ -419,6 +428,11 @@ class EngineConfig(Strict):
     """Where a run works; keys that every engine has."""
 
     kind: str
+
+    @property
+    def sends_to(self) -> str | None:
+        """The address that cases and answers go to; None: nothing leaves this machine."""
+        return None
 
 
 class LocalEngineConfig(EngineConfig):
@@ -453,6 +467,7 @@ class RunConfig(Strict):
         max_error_rate: The share of scores in state error above which the run is inconclusive.
         stop: Whether the run ends once all gates, each with looks, are decided; null: it asks all cases.
         otel: Where the scores are sent as OpenTelemetry log records.
+        observers: What else hears of each record, by name; kinds come from installed packages.
         copy_to: An address in object storage, below which the finished run's folder is copied.
     """
 
@@ -477,4 +492,5 @@ class RunConfig(Strict):
     case_timeout_s: float | None = Field(default=3600, gt=0)
     max_error_rate: float = Field(default=0.0, ge=0, le=1)
     otel: OtelConfig = OtelConfig()
+    observers: dict[str, ObserverConfig] = Field(default_factory=dict)
     copy_to: Annotated[str, _A_FOLDER] | None = None

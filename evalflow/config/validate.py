@@ -117,7 +117,11 @@ def validate(composed: Composed, models: Mapping[str, ModelOf]) -> Settings:
     parts["simulator"] = checker.kind("simulator", values.get("simulator", {"kind": "none"}), "simulator")
     parts["engine"] = checker.kind("engine", values.get("engine", {"kind": "local"}), "engine")
     judges = {name: checker.judge_of(name, metric, parts["judge"]) for name, metric in metrics.items()}
+    named_observers = as_map(values.get("observers"))
+    observers = {name: checker.kind("observer", one, f"observers.{name}") for name, one in named_observers.items()}
     rest = {key: value for key, value in values.items() if key not in _GROUPS}
+    if isinstance(values.get("observers"), Mapping):
+        del rest["observers"]
     blank = {"dataset": {}, "metric": {}, **{group: {"kind": "-"} for group in parts}}
     checker.part(RunConfig, {**rest, **blank}, "")
     target, simulator = parts["target"], parts["simulator"]
@@ -136,7 +140,7 @@ def validate(composed: Composed, models: Mapping[str, ModelOf]) -> Settings:
     }
     names = {key: name for (group, name), key in keys.items() if group == "metric"}
     rest["gate"] = _gates_by_name(rest.get("gate"), names)
-    run = RunConfig.model_validate({**rest, **named, **parts})
+    run = RunConfig.model_validate({**rest, **named, **parts, "observers": observers})
     return Settings(run, {metrics[key].name or key: own for key, own in judges.items()}, composed, keys)
 
 

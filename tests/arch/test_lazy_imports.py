@@ -40,7 +40,7 @@ READERS = {"ijson", "inscriptis", "jsonpath"}
 CONFIGURATION = {"hydra", "omegaconf", "pydantic", "yaml"}
 RICH = {"rich"}
 APART = (
-    "evalflow.app.core.cluster.ray_crew",
+    "evalflow.addons.cluster.ray_crew",
     "evalflow.testing",
     "evalflow.web.api",
     "evalflow.web.application",

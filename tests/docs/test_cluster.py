@@ -17,11 +17,11 @@ import yaml
 from yamllint import linter
 from yamllint.config import YamlLintConfig
 
+from evalflow.addons.cluster.config import RayEngineConfig
+from evalflow.addons.cluster.driver import _IN_A_ROW  # pyright: ignore[reportPrivateUsage]
+from evalflow.addons.cluster.shards import LOSSES
 from evalflow.app.core.assemble import composed_settings
-from evalflow.app.core.cluster.driver import _IN_A_ROW  # pyright: ignore[reportPrivateUsage]
 from evalflow.app.run import resume
-from evalflow.config.engines import RayEngineConfig
-from evalflow.engine.shards import LOSSES
 from evalflow.testing import Endpoint
 from tests.cli.conftest import judge_arguments
 

@@ -19,18 +19,17 @@ from evalflow.calls.connections import Connections
 from evalflow.calls.limiter import Limiters
 from evalflow.calls.shared_cache import SharedCache
 from evalflow.calls.single_flight import SingleFlight
-from evalflow.config.engines import engine_config
+from evalflow.config.engines import ENGINE_KINDS, OBSERVER_KINDS
 from evalflow.config.judges import Concurrency, each_judge, single_judges
 from evalflow.config.kinds import Kinds
 from evalflow.config.load import compose
 from evalflow.config.parameters import secrets_among
-from evalflow.config.schema import DatasetConfig, JudgeConfig, RunConfig
+from evalflow.config.schema import DatasetConfig, JudgeConfig, ObserverConfig, RunConfig
 from evalflow.config.targets import AgentTargetConfig, PythonTargetConfig
 from evalflow.config.validate import Composed, Settings, validate
 from evalflow.datasets.fields import field_map
 from evalflow.engine.scoring import Pair
 from evalflow.errors import Problem, UserError
-from evalflow.exporters.otel import expect_installed
 from evalflow.jsonvalues import as_map
 from evalflow.llm.panel import single, with_embedder
 from evalflow.llm.prices import price_facts, priced
@@ -50,6 +49,8 @@ KINDS: Mapping[str, Kinds[Any, Any]] = {
     "target": TARGET_KINDS,
     "embedder": EMBEDDER_KINDS,
     "simulator": SIMULATOR_KINDS,
+    "engine": ENGINE_KINDS,
+    "observer": OBSERVER_KINDS,
 }
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _PASSWORD = re.compile(r"://[^/@:]*:(?!\$\{)[^/@]+@")
@@ -59,7 +60,7 @@ _PARAMETER = re.compile(r"[?&]([^=&#]+)=([^&#]*)")
 def settings_of(composed: Composed, *, programs: bool = True) -> Settings:
     """Validate a composed configuration; UserError lists every problem. Web forms allow no `programs` as targets."""
     models = {group: kinds.config for group, kinds in KINDS.items()}
-    settings = validate(composed, {**models, "engine": engine_config})
+    settings = validate(composed, models)
     config = composed.storable
     parts: dict[str, Any] = {group: config.get(group) for group in ("judge", "target", "embedder", "simulator")}
     parts |= {f"metric.{name}.judge": metric.get("judge") for name, metric in config["metric"].items()}
@@ -276,9 +277,9 @@ class _Assembly:
         judges = self._judges(asking)
         embedder = self._embedder(judges) if embedding else None
         target = self._target(prompts)
-        if settings.run.otel.endpoint is not None:
+        for key, observer in observers_of(settings.run):
             try:
-                expect_installed("otel.endpoint")
+                observer.expect_ready(key)
             except UserError as error:
                 self._note(error)
         if self._problems or target is None:
@@ -363,6 +364,13 @@ class _Assembly:
             return build_target(run.target, choice, prompts, forms, run.generate, self._session, simulator)
         except UserError as error:
             return self._note(error, composed.sources.get("target"))
+
+
+def observers_of(run: RunConfig) -> Iterator[tuple[str, ObserverConfig]]:
+    """The observers that a configuration names, by the key of each; `otel` is one of them if it has an endpoint."""
+    if run.otel.endpoint is not None:
+        yield "otel", OBSERVER_KINDS.config("otel").model_validate({"kind": "otel", **run.otel.model_dump()})
+    yield from ((f"observers.{name}", config) for name, config in run.observers.items())
 
 
 def _checks(metric: Metric, run: RunConfig) -> Iterator[Metric]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evalflow.calls.connections import Connections, variables_in
-from evalflow.config.engines import engine_config
+from evalflow.config.engines import ENGINE_KINDS
 from evalflow.config.judges import MembersConfig, RemoteModelConfig
 from evalflow.config.kinds import Kinds
 from evalflow.config.schema import EngineConfig, RunConfig, ScorerConfig, SimulatorConfig, TargetConfig
@@ -105,7 +105,7 @@ def _engine_of_owner() -> EngineConfig | None:
     if not file.is_file():
         return None
     engine = as_map(as_map(safe_yaml(file.read_text(encoding="utf-8"))).get("engine"))
-    return engine_config(str(engine["kind"])).model_validate(engine) if "kind" in engine else None
+    return ENGINE_KINDS.config(str(engine["kind"])).model_validate(engine) if "kind" in engine else None
 
 
 def _interpolated(written: Mapping[str, Any]) -> Iterator[Problem]:

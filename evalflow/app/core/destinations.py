@@ -8,7 +8,6 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from evalflow.app.core.inspect import Inspection
-from evalflow.config.engines import RayEngineConfig
 from evalflow.config.judges import RemoteModelConfig
 from evalflow.config.schema import RunConfig
 from evalflow.config.targets import HttpTargetConfig
@@ -67,8 +66,8 @@ def _sent(found: Inspection) -> Iterator[tuple[str, str | None, str]]:
     for (name, address, key), metrics in asked.items():
         fields = dict.fromkeys(field for metric in metrics for field in run.metric[metric].needs)
         yield address, key, f"{name}: {', '.join(fields) or 'what checks name'}, for {', '.join(metrics)}"
-    if isinstance(run.engine, RayEngineConfig) and run.engine.address is not None:
-        yield run.engine.address, None, "engine: cases and answers"
+    if run.engine.sends_to is not None:
+        yield run.engine.sends_to, None, "engine: cases and answers"
     if run.otel.endpoint is not None:
         texts = {"none": "scores", "reasons": "scores and reasons", "all": "scores, reasons, questions and answers"}
         yield run.otel.endpoint, None, f"otel: {texts[run.otel.text]}"

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, cast
 import yaml
 
 from evalflow.app.core.assemble import KINDS
-from evalflow.config.engines import ENGINES
 from evalflow.config.explain import meanings_of
 from evalflow.config.key_notes import EXAMPLES, MEANINGS
 from evalflow.config.schema import DatasetConfig, RunConfig
@@ -53,9 +52,7 @@ def group_schema(group: str) -> Schema:
         about = {part: {key: keys[part][key] for key in _ABOUT if key in keys[part]} for part in _PARTS}
         keys |= {part: {"type": "object", **about[part]} for part in _PARTS}
         return _finished(group, definitions, [{"$ref": "#/$defs/RunConfig"}])
-    kinds: Mapping[str, type[BaseModel]] = ENGINES
-    if group != "engine":
-        kinds = {name: KINDS[group].config(name) for name in KINDS[group].names()}
+    kinds: Mapping[str, type[BaseModel]] = {name: KINDS[group].config(name) for name in KINDS[group].names()}
     definitions = _models(list(dict.fromkeys(kinds.values())))
     references = {kind: {"$ref": f"#/$defs/{model.__name__}"} for kind, model in kinds.items()}
     rules: list[Schema] = [

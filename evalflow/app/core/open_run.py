@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from evalflow.app.core.assemble import assemble, secrets_of, settings_of
+from evalflow.app.core.assemble import assemble, observers_of, secrets_of, settings_of
 from evalflow.app.core.begin import (
     RunOrder,
     earlier_answers,
@@ -24,11 +24,11 @@ from evalflow.app.core.begin import (
 )
 from evalflow.app.core.cases import count_endings
 from evalflow.app.core.certificates import with_certificates
-from evalflow.app.core.cluster.joining import join_cluster
 from evalflow.app.core.derive import Derived, answer_faults, decide, derive, report
+from evalflow.app.core.engines import CaseRunner, Engine, EngineJob, engine_of
 from evalflow.app.core.inspect import Inspection, inspect
 from evalflow.app.core.kept_labels import has_sources
-from evalflow.app.core.outgoing import OutgoingScores
+from evalflow.app.core.observers import ObservedRun, Observer, build_observer
 from evalflow.app.core.saved import SavedRun, agree
 from evalflow.app.core.stored_runs import OutgoingCopy, begin_copy
 from evalflow.calls.client import CallSession
@@ -38,7 +38,7 @@ from evalflow.engine.folder import RunFolder, point_latest, telling_full_disks
 from evalflow.engine.gate_looks import GateLooks
 from evalflow.engine.journal import JournalSink, WatchedSink, read_finished
 from evalflow.engine.manifest import Tally
-from evalflow.engine.pipeline import Pipeline, RunPlan
+from evalflow.engine.pipeline import RunPlan
 from evalflow.engine.plan import shuffled
 from evalflow.errors import EvalflowError, IncompleteError, InfrastructureError, UserError, WaitingError, command
 from evalflow.lazy import load
@@ -50,8 +50,6 @@ from evalflow.redaction import Redactor
 from evalflow.report.wording import counted
 
 if TYPE_CHECKING:
-    from evalflow.app.core.cluster.driver import ClusterPipeline
-    from evalflow.app.core.cluster.ray_crew import RayCluster
     from evalflow.app.core.screen import TerminalScreen
 
 
@@ -80,14 +78,14 @@ class OpenRun:
     order: RunOrder
     inspection: Inspection
     opening: Manifest
-    cluster: RayCluster | None
+    engine: Engine
     folder: RunFolder
     journal: JournalSink
     tally: Tally
     screen: TerminalScreen
     redactor: Redactor
     notes: Sequence[str]  # on this part of the run, as far as it has come
-    outgoing: OutgoingScores | None = None
+    observers: list[Observer] = field(default_factory=list[Observer])
     copy: OutgoingCopy | None = None
     sent: list[ExportFacts] = field(default_factory=list[ExportFacts])  # of this part of the run
     stopped: Stop | None = None
@@ -111,19 +109,19 @@ class OpenRun:
             following = asyncio.create_task(self.screen.follow(self.tally))
             loading = asyncio.create_task(_load_tables())
             try:
-                pipeline = await self._engine(engine, await self.plan(resources, looks), sink)
+                runner = await self._runner(engine, await self.plan(resources, looks), sink)
                 batches, order = self.inspection.parts.session.batches, self.order
                 if batches is not None:
                     fresh = order.retry_errors and order.resumed is not None and order.resumed.status == "done"
                     batches.begin(self.folder.path, order.run_id, order.siblings, fresh=fresh)
 
                 def stop() -> None:
-                    pipeline.stop()
+                    runner.stop()
                     if batches is not None:
                         batches.stop()
                     self.screen.stopping(self.tally.in_flight)
 
-                return await interruptible(pipeline.run(cases), stop, self.screen.interrupter)
+                return await interruptible(runner.run(cases), stop, self.screen.interrupter)
             finally:
                 following.cancel()
                 loading.cancel()
@@ -143,8 +141,8 @@ class OpenRun:
             name for name, metric in self.inspection.parts.metrics.items() if getattr(metric.config, "verbose", False)
         ]
         sink: Sink = self.journal
-        if self.outgoing is not None:
-            sink = self.outgoing.sink(sink, self.inspection.rules(), self.redactor)
+        for observer in self.observers:
+            sink = observer.sink(sink)
         sink = WatchedSink(sink, verbose, self.screen.scored) if verbose else sink
         return sink if looks is None else WatchedSink(sink, looks.metrics, looks.note)
 
@@ -153,7 +151,7 @@ class OpenRun:
         order, parts, tally = self.order, self.inspection.parts, self.tally
         run = parts.settings.run
         finished = finished_before(order, parts, self.inspection.rules().bounded, tally, looks)
-        if self.cluster is not None and parts.session.single_flight.settled is None:
+        if not self.engine.is_here and parts.session.single_flight.settled is None:
             parts.session.single_flight.settled = set()  # the desk must know what is paid for here, before it opens
         if self.journal.torn:
             log.warning("cut off %d bytes of a line that was never finished", self.journal.torn)
@@ -176,18 +174,14 @@ class OpenRun:
             case_timeout_s=None if parts.session.batches else run.case_timeout_s,
         )
 
-    async def _engine(self, closing: AsyncExitStack, plan: RunPlan, sink: Sink) -> Pipeline | ClusterPipeline:
-        """What carries out the plan: this process, or the actors of a cluster."""
-        if self.cluster is None:
-            return Pipeline(plan, sink, self.tally)
-        from evalflow.app.core.cluster.spreading import on_cluster
-
-        self.screen.joined(self.cluster.size, self.cluster.nodes, self.cluster.dashboard)
+    async def _runner(self, engine: AsyncExitStack, plan: RunPlan, sink: Sink) -> CaseRunner:
+        """What carries out the plan."""
+        if self.engine.about:
+            self.screen.engine_ready(self.engine.about)
         before = self.order.resumed
         is_counted = before is not None and before.requests is not None
-        parts = self.inspection.parts
-        running = on_cluster(self.cluster, self.opening, parts, plan, self.folder, sink, self.tally, counted=is_counted)
-        return await closing.enter_async_context(running)
+        job = EngineJob(plan, sink, self.tally, self.opening, self.inspection.parts, self.folder, is_counted)
+        return await engine.enter_async_context(self.engine.open(job))
 
     def _cases(self, looks: GateLooks | None) -> Iterable[Case]:
         """The cases to ask, in their order; none more of a race that is decided."""
@@ -222,7 +216,7 @@ def opened(order: RunOrder, inspection: Inspection, screen: TerminalScreen) -> G
     InfrastructureError, BudgetError, and IncompleteError for missing scores, finished results are written.
     """
     opening = open_manifest(order, inspection)
-    cluster = join_cluster(inspection.parts.settings.run)
+    engine = engine_of(inspection.parts.settings.run.engine)
     inspection.parts.session.single_flight.open_shared()
     copy = begin_copy(order.folder, inspection.parts.settings.run.copy_to)
     folder = open_folder(order)
@@ -241,12 +235,11 @@ def opened(order: RunOrder, inspection: Inspection, screen: TerminalScreen) -> G
         if order.latest:
             point_latest(order.latest)
         screen.starts(inspection, folder)
-        known = (order, inspection, opening, cluster, folder, journal, tally, screen, redactor, notes.kept)
+        known = (order, inspection, opening, engine, folder, journal, tally, screen, redactor, notes.kept)
         one = OpenRun(*known, copy=copy)
-        if inspection.parts.settings.run.otel.endpoint is not None:
-            otel, session = inspection.parts.settings.run.otel, inspection.parts.session
-            outgoing = OutgoingScores(otel, folder, session.connections)
-            one.outgoing = resources.enter_context(closing(outgoing))
+        observed = ObservedRun(folder, inspection.rules(), redactor, inspection.parts.session.connections)
+        for _, config in observers_of(inspection.parts.settings.run):
+            one.observers.append(resources.enter_context(closing(build_observer(config, observed))))
         status, code = "failed", EvalflowError.exit_code
         try:
             yield one
@@ -309,9 +302,10 @@ def _end(
         report(folder, rules, derived, inspection.selected(), ended)
     except UserError as error:
         raise InfrastructureError(f"the reports cannot be written: {error}", _restore(folder)) from None
-    if one.outgoing is not None:  # at last: all files are written, whatever becomes of it
-        one.sent.append(one.outgoing.finish(SavedRun(folder, ended)))
-        folder.write_manifest(ended := ended.exported(one.sent[-1]))
+    for observer in one.observers:  # at last: all files are written, whatever becomes of it
+        if (facts := observer.finish(SavedRun(folder, ended))) is not None:
+            one.sent.append(facts)
+            folder.write_manifest(ended := ended.exported(facts))
     if one.copy is not None and not incomplete and status == "done":
         one.sent.append(one.copy.finish())
         folder.write_manifest(ended := ended.exported(one.sent[-1]))

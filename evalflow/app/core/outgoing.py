@@ -1,4 +1,4 @@
-"""A run's scores on their way to an OpenTelemetry receiver: while it goes on, at its end, and afterwards."""
+"""A run's scores on their way to an OpenTelemetry receiver: while it continues, at its end, and afterwards."""
 
 from __future__ import annotations
 
@@ -6,38 +6,54 @@ import logging
 import os
 import time
 from collections.abc import Iterator
+from typing import Annotated, Literal
 
-from evalflow.app.core.result_rules import ResultRules
+from pydantic import Field
+
+from evalflow.app.core.observers import ObservedRun
 from evalflow.app.core.saved import SavedRun, answered_rows
 from evalflow.calls.connections import Connections
-from evalflow.config.schema import OtelConfig, TextToSend
+from evalflow.config.schema import A_RECEIVER, ObserverConfig, OtelConfig, TextToSend
 from evalflow.engine import manifest as manifests
-from evalflow.engine.folder import RunFolder
 from evalflow.exporters.otel import ATTEMPTS, DeliveryLog, Receiver, batches, deliver, expect_installed
 from evalflow.exporters.otel_events import IDENTITY, SCORE_COLUMNS, Event, event_of, uid_of
 from evalflow.exporters.otel_live import LiveSender, SendingSink
 from evalflow.lazy import pl
 from evalflow.protocols import Sink
 from evalflow.records.manifest import ExportFacts
-from evalflow.redaction import Redactor
 from evalflow.report.results_csv import iterate_rows
 
 log = logging.getLogger("evalflow")
 
 
-class OutgoingScores:
-    """The scores of one run that goes on, for the receiver that its configuration names."""
+class OtelObserverConfig(OtelConfig, ObserverConfig):
+    """Where the scores are sent as OpenTelemetry log records while the run continues."""
 
-    def __init__(self, config: OtelConfig, folder: RunFolder, connections: Connections | None) -> None:
-        assert config.endpoint is not None
+    kind: Literal["otel"]  # pyright: ignore[reportIncompatibleVariableOverride]
+    endpoint: Annotated[str, A_RECEIVER] = Field()  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def expect_ready(self, key: str) -> None:
+        expect_installed(f"{key}.endpoint")
+
+
+class OtelObserver:
+    """Implements Observer: the scores of one run, for an OpenTelemetry receiver."""
+
+    Config = OtelObserverConfig
+
+    def __init__(self, config: OtelObserverConfig, run: ObservedRun) -> None:
         self._config = config
-        self._receiver = receiver_of(config.endpoint, connections)
-        self._delivered = DeliveryLog(folder.path, folder.delivered, self._receiver.address)
+        self._run = run
+        self._receiver = receiver_of(config.endpoint, run.connections)
+        self._delivered = DeliveryLog(run.folder.path, run.folder.delivered, self._receiver.address)
         self._live = LiveSender(self._receiver, self._delivered)
 
-    def sink(self, sink: Sink, rules: ResultRules, redactor: Redactor) -> Sink:
-        """A sink that also sends what is written to this one."""
-        return SendingSink(sink, self._live, rules.thresholds(), self._config.text, redactor)
+    @classmethod
+    def build(cls, config: OtelObserverConfig, run: ObservedRun) -> OtelObserver:
+        return cls(config, run)
+
+    def sink(self, inner: Sink) -> Sink:
+        return SendingSink(inner, self._live, self._run.rules.thresholds(), self._config.text, self._run.redactor)
 
     def finish(self, run: SavedRun) -> ExportFacts:
         """Send what is left, for a limited time, and count it. Whatever fails is said there and raises nothing."""

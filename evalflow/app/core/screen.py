@@ -60,9 +60,8 @@ class TerminalScreen:
             self._noted.add(text)
             self._err.print(literal(f"note: {text}", style="yellow"), soft_wrap=True)
 
-    def joined(self, actors: int, nodes: int, dashboard: str) -> None:
-        where = counted(nodes, "node") + (f", http://{dashboard}" if dashboard else "")
-        self._err.print(literal(f"ray: {counted(actors, 'actor')} on {where}"), soft_wrap=True)
+    def engine_ready(self, about: str) -> None:
+        self._err.print(literal(about), soft_wrap=True)
 
     def prepared(self, metric: str, entry: Mapping[str, Any], folder: RunFolder) -> None:
         if entry.get("kind") == "g_eval" and not entry["copied_from"]:

@@ -122,7 +122,7 @@ def started() -> Iterator[Nodes]:
             patch.setenv(name, value)
         from ray.cluster_utils import Cluster
 
-        from evalflow.app.core.cluster.ray_crew import on_loopback
+        from evalflow.addons.cluster.ray_crew import on_loopback
 
         head = {"num_cpus": 0, "_system_config": _QUICK, "include_dashboard": False}
         with on_loopback():

@@ -99,8 +99,8 @@ def test_scores_are_those_of_one_process_and_the_key_is_nowhere(program: Program
 
 def test_a_cluster_of_its_own_listens_on_this_machine_alone(tmp_path: Path) -> None:
     code = """
-from evalflow.app.core.cluster.ray_crew import RayCluster, ray
-from evalflow.config.engines import RayEngineConfig
+from evalflow.addons.cluster.ray_crew import RayCluster, ray
+from evalflow.addons.cluster.config import RayEngineConfig
 RayCluster(RayEngineConfig(kind="ray"))
 print(*[node["NodeManagerAddress"] for node in ray.nodes()])
 ray.shutdown()

@@ -12,19 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evalflow.addons.cluster.desk import RunDesk
+from evalflow.addons.cluster.desk_budget import BudgetLeases, LeaseUse
+from evalflow.addons.cluster.desk_client import DeskClient
+from evalflow.addons.cluster.desk_limits import SlotShares, SlotUse, divided
+from evalflow.addons.cluster.desk_messages import DeskMessage, DeskReply
 from evalflow.calls.budget import UNITS, Amount, Budget, Lease
 from evalflow.calls.cache import Cache
 from evalflow.calls.cache_store import Entry, short
 from evalflow.calls.client import CallSession
-from evalflow.calls.desk import RunDesk
-from evalflow.calls.desk_budget import BudgetLeases, LeaseUse
-from evalflow.calls.desk_client import DeskClient
-from evalflow.calls.desk_limits import SlotShares, SlotUse, divided
-from evalflow.calls.desk_messages import DeskMessage, DeskReply
 from evalflow.config.schema import BudgetConfig
 from evalflow.errors import BudgetError, InfrastructureError, JudgeError
 from evalflow.records import Spend, Usage
-from tests.desk_workers import MemoryCache, hurry
+from tests.addons.cluster.desk_workers import MemoryCache, hurry
 
 pytestmark = pytest.mark.anyio
 KEY = b"k" * 32

@@ -8,11 +8,11 @@ from array import array
 from collections.abc import Collection, Iterable, Iterator
 from typing import Protocol
 
-from evalflow.app.core.cluster.worker import RunSpec, WorkerReport
+from evalflow.addons.cluster.shards import LOSSES, CaseWork, Shards
+from evalflow.addons.cluster.worker import RunSpec, WorkerReport
 from evalflow.engine.journal import RememberingTarget, cell_digest
 from evalflow.engine.manifest import Tally
 from evalflow.engine.pipeline import Pipeline, RunPlan
-from evalflow.engine.shards import LOSSES, CaseWork, Shards
 from evalflow.errors import EvalflowError, InfrastructureError, first_of
 from evalflow.protocols import Sink
 from evalflow.records import Answer, Case, ScoreRecord

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from contextlib import chdir
 from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 import pytest
 
-from evalflow.app.core import open_run
-from evalflow.app.core.cluster.driver import ActorLost
-from evalflow.app.core.cluster.worker import ClusterWorker, DeskSpec, RunSpec, WorkerReport
-from evalflow.calls.desk import DeskTotals, RunDesk
-from evalflow.calls.desk_messages import DeskMessage, DeskReply
-from evalflow.config.engines import RayEngineConfig
-from evalflow.engine.shards import CaseWork
+from evalflow.addons.cluster.config import RayEngineConfig
+from evalflow.addons.cluster.desk import DeskTotals, RunDesk
+from evalflow.addons.cluster.desk_messages import DeskMessage, DeskReply
+from evalflow.addons.cluster.driver import ActorLost
+from evalflow.addons.cluster.engine import RayEngine
+from evalflow.addons.cluster.shards import CaseWork
+from evalflow.addons.cluster.worker import ClusterWorker, DeskSpec, RunSpec, WorkerReport
 from evalflow.errors import EvalflowError
 
 Fate = Callable[[str, Sequence[CaseWork]], bool]
@@ -43,7 +44,7 @@ class LocalCluster:
     lost: list[str] = field(default_factory=list[str])
     away: bool = False
 
-    async def crew(self, spec: DeskSpec, size: int, *, embeds: bool) -> LocalCrew:
+    async def crew(self, spec: DeskSpec, size: int, shared: Collection[str]) -> LocalCrew:
         desk = spec.build()
         desk.open()
         return LocalCrew(self, desk, size)
@@ -115,5 +116,5 @@ class LocalCrew:
 def cluster(monkeypatch: pytest.MonkeyPatch) -> LocalCluster:
     """Runs with `engine=ray` go to actors in this process."""
     found = LocalCluster()
-    monkeypatch.setattr(open_run, "join_cluster", lambda run: found if run.engine.kind == "ray" else None)
+    monkeypatch.setattr(RayEngine, "build", lambda _: RayEngine(cast("Any", found)))
     return found

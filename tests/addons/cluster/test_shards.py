@@ -8,7 +8,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalflow.engine.shards import LOSSES, CaseWork, Shards
+from evalflow.addons.cluster.shards import LOSSES, CaseWork, Shards
 from evalflow.records import Case
 
 

@@ -14,14 +14,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from evalflow.addons.cluster.desk import RunDesk
+from evalflow.addons.cluster.desk_client import DeskClient, Send
+from evalflow.addons.cluster.shards import CaseWork
 from evalflow.app.core.assemble import Needed, Parts, assemble, secrets_of, settings_of
 from evalflow.app.core.begin import UnpreparedMetric
 from evalflow.app.core.saved import composed_of
 from evalflow.calls.budget import Amount, Budget, Lease
 from evalflow.calls.cache import Cache
 from evalflow.calls.connections import Connections
-from evalflow.calls.desk import RunDesk
-from evalflow.calls.desk_client import DeskClient, Send
 from evalflow.calls.shared_cache import SharedCache
 from evalflow.config.schema import BudgetConfig, CacheConfig
 from evalflow.engine.deadline import Failed
@@ -29,7 +30,6 @@ from evalflow.engine.journal import RememberingTarget
 from evalflow.engine.manifest import Tally, versions
 from evalflow.engine.pipeline import Pipeline, RunPlan
 from evalflow.engine.scoring import Pair
-from evalflow.engine.shards import CaseWork
 from evalflow.errors import EvalflowError, Problem, UserError, first_of
 from evalflow.frozen import record
 from evalflow.paths import share_dir
@@ -55,6 +55,7 @@ class RunSpec:
         files: For actors on other machines: the files that prompts and metrics are read from, by their relative path;
             those of the first prompt folder are below prompts-0, and so on.
         width: Cases that an actor works on at once.
+        shared: The models that all actors of a node share, each as `module:function`.
         connections: The only addresses that may be called; None: any.
         budget: The limits of what the run may spend; None: there are none.
     """
@@ -68,6 +69,7 @@ class RunSpec:
     prompt_folders: Sequence[str | None]
     files: Mapping[str, bytes]
     width: int
+    shared: Sequence[str]
     connections: Connections | None
     budget: BudgetConfig | None
 

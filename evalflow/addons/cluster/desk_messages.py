@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Literal
 
+from evalflow.addons.cluster.desk_budget import LeaseGrant, LeaseUse
+from evalflow.addons.cluster.desk_limits import LimiterKey, SlotUse
 from evalflow.calls.cache_store import Entry
-from evalflow.calls.desk_budget import LeaseGrant, LeaseUse
-from evalflow.calls.desk_limits import LimiterKey, SlotUse
 from evalflow.frozen import record
 from evalflow.records import Spend
 

@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Collection, Generator, Sequence
 from contextlib import contextmanager, nullcontext
+from importlib.metadata import EntryPoint
 from typing import Any, TypeVar, cast
 
 # Before the import, which reads them: nothing is sent to anybody, and no hook changes how nodes run Python.
@@ -20,15 +21,15 @@ import ray as _ray
 from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from evalflow.app.core.cluster.driver import ActorLost, ClusterActor
-from evalflow.app.core.cluster.worker import ClusterWorker, DeskSpec, RunSpec, WorkerReport
-from evalflow.calls.desk import DeskTotals
-from evalflow.calls.desk_client import Send
-from evalflow.calls.desk_messages import DeskMessage, DeskReply
-from evalflow.config.engines import RayEngineConfig
-from evalflow.engine.shards import CaseWork
+from evalflow.addons.cluster.config import RayEngineConfig
+from evalflow.addons.cluster.desk import DeskTotals
+from evalflow.addons.cluster.desk_client import Send
+from evalflow.addons.cluster.desk_messages import DeskMessage, DeskReply
+from evalflow.addons.cluster.driver import ActorLost, ClusterActor
+from evalflow.addons.cluster.shards import CaseWork
+from evalflow.addons.cluster.worker import ClusterWorker, DeskSpec, RunSpec, WorkerReport
 from evalflow.errors import EvalflowError, InfrastructureError, Problem, UserError
-from evalflow.llm import minilm
+from evalflow.protocols import SharedModel
 
 ray: Any = _ray  # its types are known in part only
 T = TypeVar("T")
@@ -63,10 +64,10 @@ class RayDesk:
 
 
 class RayModel:
-    """The actor with the embedded model of a node, which takes more memory than all else of an actor."""
+    """The actor with a model that all actors of a node share, since it takes more memory than all else of an actor."""
 
-    def __init__(self) -> None:
-        self._model = minilm.MiniLM()
+    def __init__(self, place: str) -> None:
+        self._model = _loaded(place)
 
     def embed(self, texts: Sequence[str]) -> Any:
         return self._model.embed(texts)
@@ -79,7 +80,9 @@ class RayWorker(ClusterWorker):
         super().__init__(name, _way_to_desk)
 
     async def begin(self, spec: RunSpec) -> EvalflowError | None:
-        minilm.shared().elsewhere = _model_of(ray.get_runtime_context().get_node_id())
+        node = ray.get_runtime_context().get_node_id()
+        for place in spec.shared:
+            _loaded(place).elsewhere = _model_of(place, node)
         return await super().begin(spec)
 
 
@@ -88,17 +91,22 @@ def _way_to_desk(run_id: str) -> Send:
     return desk.exchange.remote
 
 
-def _model_of(node: str) -> Callable[[Sequence[str]], Any] | None:
-    """What embeds by the model of a node; None if there is none, as on a node that came later."""
+def _loaded(place: str) -> SharedModel:
+    """The model of this process, which `module:function` gives; it is loaded at its first use."""
+    return EntryPoint("", place, "").load()()
+
+
+def _model_of(place: str, node: str) -> Callable[[Sequence[str]], Any] | None:
+    """What embeds by the model of a node; None on a node that came later."""
     try:
-        model: Any = ray.get_actor(_model_name(node), NAMESPACE)
+        model: Any = ray.get_actor(_model_name(place, node), NAMESPACE)
     except ValueError:
         return None
     return lambda texts: ray.get(model.embed.remote(texts))
 
 
-def _model_name(node: str) -> str:
-    return f"model of {node}"
+def _model_name(place: str, node: str) -> str:
+    return f"{place} of {node}"
 
 
 def _desk_name(run_id: str) -> str:
@@ -188,7 +196,7 @@ class RayCluster:
             raise InfrastructureError(what, "look at it with `ray status`, and at engine.address") from None
         self.dashboard: str = context.dashboard_url or ""
         self._idle: list[RayActor] = []
-        self._models: dict[str, Any] = {}  # by node
+        self._models: dict[str, Any] = {}  # by model and node
         self._numbers = itertools.count(1)
         self._ours = os.getpid()
 
@@ -202,10 +210,10 @@ class RayCluster:
     def nodes(self) -> int:
         return sum(bool(node["Alive"]) for node in cast("list[dict[str, Any]]", ray.nodes()))
 
-    async def crew(self, desk: DeskSpec, size: int, *, embeds: bool) -> RayCrew:
-        """What a run needs of it, with a model on each node if it `embeds`; errors as in `RunDesk.open`."""
-        if embeds:
-            self._place_models()
+    async def crew(self, desk: DeskSpec, size: int, shared: Collection[str]) -> RayCrew:
+        """What a run needs of it, with the shared models on each node; errors as in `RunDesk.open`."""
+        for place in shared:
+            self._place_model(place)
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         options = {"name": _desk_name(desk.run_id), "num_cpus": 0, "max_restarts": 0, "scheduling_strategy": here}
         handle: Any = ray.remote(RayDesk).options(**options).remote(desk)
@@ -222,14 +230,15 @@ class RayCluster:
             raise error
         return RayCrew(self, handle, size)
 
-    def _place_models(self) -> None:
+    def _place_model(self, place: str) -> None:
         for node in cast("list[dict[str, Any]]", ray.nodes()):
-            name, cores = str(node["NodeID"]), float(node["Resources"].get("CPU", 0))
+            node_id, cores = str(node["NodeID"]), float(node["Resources"].get("CPU", 0))
+            name = _model_name(place, node_id)
             if node["Alive"] and cores >= self.config.cpus and name not in self._models:  # none works on other nodes
                 threads = max(1, int(cores))
-                there = {"scheduling_strategy": NodeAffinitySchedulingStrategy(name, soft=False), "num_cpus": 0}
-                options = {"name": _model_name(name), "max_concurrency": threads, "max_restarts": -1}
-                self._models[name] = ray.remote(RayModel).options(**there, **options, max_task_retries=-1).remote()
+                there = {"scheduling_strategy": NodeAffinitySchedulingStrategy(node_id, soft=False), "num_cpus": 0}
+                options = {"name": name, "max_concurrency": threads, "max_restarts": -1}
+                self._models[name] = ray.remote(RayModel).options(**there, **options, max_task_retries=-1).remote(place)
 
     async def start(self) -> RayActor:
         """An actor that is free, or a new one, as soon as there is room; InfrastructureError if none can be started."""

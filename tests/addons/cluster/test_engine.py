@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from evalflow.app.core.cluster import joining
+from evalflow.addons.cluster import engine
 from tests.cli.conftest import Program
 from tests.exporters.loopback import LoopbackServer
 
@@ -44,7 +44,7 @@ def test_what_cannot_be_meant_is_refused(refused: Callable[..., str], word: str,
 
 
 def test_the_extra_is_named_if_it_is_missing(refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joining, "find_spec", lambda _: None)
+    monkeypatch.setattr(engine, "find_spec", lambda _: None)
     said = refused()
     assert "the package ray, which is not installed" in said
     assert "pip install" in said
@@ -61,6 +61,6 @@ def test_an_address_without_a_cluster_is_refused_at_once(refused: Callable[..., 
 
 @pytest.mark.skipif(find_spec("ray") is None, reason="NO RAY: no address of a cluster is tried")
 def test_an_address_that_stays_silent_is_given_up(refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joining, "_REACH_S", 0.2)
+    monkeypatch.setattr(engine, "_REACH_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         assert "nothing answers at" in refused(f"engine.address=127.0.0.1:{silent.getsockname()[1]}")

@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from evalflow.calls import desk_client
+from evalflow.addons.cluster import desk_client
+from evalflow.addons.cluster.desk import RunDesk
+from evalflow.addons.cluster.desk_client import DeskClient
+from evalflow.addons.cluster.desk_messages import DeskMessage, DeskReply
 from evalflow.calls.budget import Amount, Budget
 from evalflow.calls.cache_store import Entry
 from evalflow.calls.client import CallSession
-from evalflow.calls.desk import RunDesk
-from evalflow.calls.desk_client import DeskClient
-from evalflow.calls.desk_messages import DeskMessage, DeskReply
 from evalflow.calls.shared_cache import SharedCache
 from evalflow.calls.single_flight import UnreadableEntry
 from evalflow.config.schema import BudgetConfig
 from evalflow.errors import BudgetError, InfrastructureError, JudgeError, Problem, UserError
 from evalflow.records import Spend, Usage
-from tests.desk_workers import MemoryCache, hurry, joined
+from tests.addons.cluster.desk_workers import MemoryCache, hurry, joined
 
 KEY = b"k" * 32
 LIMITER = ("https://models.example/v1", "small", "KEY")

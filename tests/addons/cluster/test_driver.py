@@ -9,9 +9,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from evalflow.app.core.cluster import worker
+from evalflow.addons.cluster import worker
+from evalflow.addons.cluster.shards import CaseWork
 from evalflow.engine.manifest import versions
-from evalflow.engine.shards import CaseWork
 from evalflow.testing import Endpoint, Request, status
 from tests.cli.conftest import Program, judge_arguments
 

@@ -12,12 +12,12 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from evalflow.addons.cluster.desk_budget import BudgetLeases
+from evalflow.addons.cluster.desk_limits import LimiterKey, SlotShares
+from evalflow.addons.cluster.desk_messages import OWED, DeskMessage, DeskReply, Payment
 from evalflow.calls.budget import Amount, Budget
 from evalflow.calls.cache import Cache
 from evalflow.calls.cache_store import Entry, short
-from evalflow.calls.desk_budget import BudgetLeases
-from evalflow.calls.desk_limits import LimiterKey, SlotShares
-from evalflow.calls.desk_messages import OWED, DeskMessage, DeskReply, Payment
 from evalflow.calls.shared_cache import SharedCache
 from evalflow.frozen import record
 from evalflow.records import NOTHING, Spend, Usage

@@ -4,37 +4,35 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager
 from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evalflow.addons.cluster.driver import ClusterPipeline
+from evalflow.addons.cluster.worker import DeskSpec, RunSpec
 from evalflow.app.core.assemble import Parts
 from evalflow.app.core.begin import UnpreparedMetric
-from evalflow.app.core.cluster.driver import ClusterPipeline
-from evalflow.app.core.cluster.worker import DeskSpec, RunSpec
 from evalflow.calls.budget import Amount
 from evalflow.config.judges import single_judges
 from evalflow.config.schema import RunConfig
-from evalflow.engine.folder import RunFolder
-from evalflow.engine.manifest import Tally
-from evalflow.engine.pipeline import RunPlan
+from evalflow.llm.registry import EMBEDDER_KINDS, JUDGE_KINDS
 from evalflow.paths import from_home, share_dir
-from evalflow.protocols import Sink
-from evalflow.records.manifest import Manifest
 
 if TYPE_CHECKING:
-    from evalflow.app.core.cluster.ray_crew import RayCluster
+    from evalflow.addons.cluster.ray_crew import RayCluster
+    from evalflow.app.core.engines import EngineJob
 
 _LEAST_WIDTH = 8  # cases that an actor works on at once, whatever the limits
 _SHARDS_EACH = 4  # shards for each actor at least, so that none has nothing left to do while others have much
-_NOT_THERE: Mapping[str, Any] = {"baseline": None, "gate": None, "copy_to": None, "stop": None}
+_NOT_THERE: Mapping[str, Any] = {"baseline": None, "gate": None, "copy_to": None, "stop": None, "observers": {}}
 """Settings that concern the driver alone, and name what nodes may not have."""
 
 
-def run_spec(opening: Manifest, parts: Parts, plan: RunPlan, folder: RunFolder, width: int) -> RunSpec:
+def run_spec(job: EngineJob, width: int, shared: Collection[str]) -> RunSpec:
     """What actors must know of a run; keys stay where they are."""
+    parts, opening = job.parts, job.opening
     config: dict[str, Any] = {**deepcopy(opening.config), **_NOT_THERE}
     config["cache"] = {**config.get("cache", {}), "url": None}
     config["otel"] = {**config.get("otel", {}), "endpoint": None}
@@ -43,17 +41,19 @@ def run_spec(opening: Manifest, parts: Parts, plan: RunPlan, folder: RunFolder, 
             metric["steps_from"] = None
     run, own = parts.settings.run, share_dir() / "prompts"
     prompts = parts.settings.composed.prompt_folders
-    unprepared = {one.metric.name: one.metric.failed for one in plan.pairs if isinstance(one.metric, UnpreparedMetric)}
+    metrics = (pair.metric for pair in job.plan.pairs)
+    unprepared = {metric.name: metric.failed for metric in metrics if isinstance(metric, UnpreparedMetric)}
     return RunSpec(
         manifest=opening.model_copy(update={"config": config}).text,
         needed=parts.needed,
-        prepared=json.loads(folder.prepared.read_text(encoding="utf-8")),
+        prepared=json.loads(job.folder.prepared.read_text(encoding="utf-8")),
         unprepared=unprepared,
         host=socket.gethostname(),
         home=str(Path.cwd()),
         prompt_folders=[None if place == own else str(place) for place in prompts],
         files=dict(_files(run, {i: place for i, place in enumerate(prompts) if place != own})),
         width=width,
+        shared=tuple(shared),
         connections=parts.session.connections,
         budget=parts.session.budget.limits if parts.session.budget else None,
     )
@@ -72,52 +72,42 @@ def _files(run: RunConfig, prompts: Mapping[int, Path]) -> Iterator[tuple[str, b
 
 
 @asynccontextmanager
-async def on_cluster(
-    cluster: RayCluster,
-    opening: Manifest,
-    parts: Parts,
-    plan: RunPlan,
-    folder: RunFolder,
-    sink: Sink,
-    tally: Tally,
-    *,
-    counted: bool,
-) -> AsyncGenerator[ClusterPipeline]:
-    """The pipeline of a run on a cluster; at the end the tally has what only the desk of the run knows.
-
-    `counted`: the tally and the budget had all calls of earlier parts of the run from the beginning.
-    """
+async def on_cluster(cluster: RayCluster, job: EngineJob) -> AsyncGenerator[ClusterPipeline]:
+    """The pipeline of a run on a cluster; at the end the tally has what only the desk of the run knows."""
+    parts = job.parts
     run, session = parts.settings.run, parts.session
-    cases = sum(facts.cases for facts in opening.datasets.values())
+    cases = sum(facts.cases for facts in job.opening.datasets.values())
     size = max(1, min(cluster.size, cases))
     session.single_flight.close()  # what was prepared is in the file now, for the desk
     budget = session.budget
     desk = DeskSpec(
-        run_id=opening.run_id,
+        run_id=job.opening.run_id,
         cache=run.cache.model_copy(update={"path": str(from_home(run.cache.path).resolve())}),
         budget=budget.limits if budget else None,
         spent=budget.spent if budget else Amount(),
         sent=budget.sent if budget else Amount(),
         lease=budget.lease if budget else None,
         settled=session.single_flight.settled or (),
-        counted=counted,
+        counted=job.counted,
     )
-    crew = await cluster.crew(desk, size, embeds=_embeds(parts))
+    shared = shared_models(parts)
+    crew = await cluster.crew(desk, size, shared)
     try:
         width = max(_LEAST_WIDTH, 2 * -(-parts.width() // size))  # twice, since half of the cases may wait for the desk
         shard = min(cluster.config.shard, max(1, cases // (_SHARDS_EACH * size)))
-        spec = run_spec(opening, parts, plan, folder, width)
+        spec = run_spec(job, width, shared)
         timeout_s = cluster.config.start_timeout_s
-        yield ClusterPipeline(plan, sink, tally, crew, spec, shard=shard, start_timeout_s=timeout_s)
+        yield ClusterPipeline(job.plan, job.sink, job.tally, crew, spec, shard=shard, start_timeout_s=timeout_s)
     finally:
         totals = await crew.close()
-        tally.retract(totals.billed)
-        tally.unaccounted_requests += totals.unaccounted_requests
+        job.tally.retract(totals.billed)
+        job.tally.unaccounted_requests += totals.unaccounted_requests
 
 
-def _embeds(parts: Parts) -> bool:
-    """Whether the run uses the embedded model, as a judge or as the embedder."""
+def shared_models(parts: Parts) -> list[str]:
+    """The models that a run's judges and its embedder load, each as `module:function`, once for each machine."""
     settings, needed = parts.settings, parts.needed
     judges = [one for name in needed.asking for one in single_judges(settings.judges[name]).values()]
-    embedders = [settings.run.embedder] if needed.embedding else []
-    return any(config.kind == "embedded" for config in (*judges, *embedders))
+    kinds = [JUDGE_KINDS.get(config.kind) for config in judges]
+    kinds += [EMBEDDER_KINDS.get(settings.run.embedder.kind)] if needed.embedding else []
+    return sorted({model for kind in kinds if (model := getattr(kind, "shared_model", ""))})

@@ -8,13 +8,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from evalflow.addons.cluster.desk_budget import LeasedBudget
+from evalflow.addons.cluster.desk_limits import SharedLimiters
+from evalflow.addons.cluster.desk_messages import OWED, DeskMessage, DeskReply, Payment
 from evalflow.calls import faults
 from evalflow.calls.cache_store import Entry
 from evalflow.calls.client import CallSession
 from evalflow.calls.connections import Connections
-from evalflow.calls.desk_budget import LeasedBudget
-from evalflow.calls.desk_limits import SharedLimiters
-from evalflow.calls.desk_messages import OWED, DeskMessage, DeskReply, Payment
 from evalflow.calls.single_flight import SingleFlight, for_others
 from evalflow.config.schema import BudgetConfig
 from evalflow.errors import CallError, EvalflowError, InfrastructureError

@@ -9,11 +9,11 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
+from evalflow.addons.cluster.desk import RunDesk
+from evalflow.addons.cluster.desk_client import DeskClient
+from evalflow.addons.cluster.desk_messages import DeskMessage, DeskReply
 from evalflow.calls.cache import Cache
 from evalflow.calls.cache_store import Entry
-from evalflow.calls.desk import RunDesk
-from evalflow.calls.desk_client import DeskClient
-from evalflow.calls.desk_messages import DeskMessage, DeskReply
 
 T = TypeVar("T")
 

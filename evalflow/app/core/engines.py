@@ -1,0 +1,114 @@
+"""The engines: where runs work, each as a kind that the door `evalflow.engines` adds or that ships."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from evalflow.config.engines import ENGINE_KINDS
+from evalflow.config.schema import EngineConfig
+from evalflow.engine.pipeline import Pipeline, RunPlan
+
+if TYPE_CHECKING:
+    from evalflow.app.core.assemble import Parts
+    from evalflow.engine.folder import RunFolder
+    from evalflow.engine.manifest import Tally
+    from evalflow.protocols import Sink
+    from evalflow.records import Case
+    from evalflow.records.manifest import Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class EngineJob:
+    """What an engine carries out.
+
+    Attributes:
+        plan: What is done with each case.
+        sink: Where answers and scores are written.
+        tally: Counts of what is done; the engine keeps `in_flight` current.
+        opening: The run's manifest as it begins.
+        parts: The run's settings, metrics and judges.
+        folder: The run's folder.
+        counted: Whether the tally and the budget had all calls of earlier parts of the run from the beginning.
+    """
+
+    plan: RunPlan
+    sink: Sink
+    tally: Tally
+    opening: Manifest
+    parts: Parts
+    folder: RunFolder
+    counted: bool
+
+
+class CaseRunner(Protocol):
+    """Carries out a job; `Pipeline` does so in this process."""
+
+    async def run(self, cases: Iterable[Case]) -> None:
+        """Process the cases; returns when all are done, or those under way if it was stopped."""
+        ...
+
+    def stop(self) -> None:
+        """Start no further case; those under way are finished."""
+        ...
+
+
+class Engine(Protocol):
+    """Where runs work: one for all runs of a process with the same configuration.
+
+    Attributes:
+        is_here: Whether cases are processed in this process.
+        about: What is printed once a run has begun, such as how many actors work on it; empty for nothing.
+    """
+
+    @property
+    def is_here(self) -> bool: ...
+
+    @property
+    def about(self) -> str: ...
+
+    def open(self, job: EngineJob) -> AbstractAsyncContextManager[CaseRunner]:
+        """Get ready for a job, and end what is left of it; InfrastructureError if it cannot."""
+        ...
+
+    def close(self) -> None:
+        """Release what the runs of this process have shared."""
+        ...
+
+
+class LocalEngine:
+    """Processes the cases in this process, on one core."""
+
+    is_here = True
+    about = ""
+
+    def __init__(self, _: EngineConfig) -> None: ...
+
+    @asynccontextmanager
+    async def open(self, job: EngineJob) -> AsyncGenerator[Pipeline]:
+        yield Pipeline(job.plan, job.sink, job.tally)
+
+    def close(self) -> None: ...
+
+
+_shared: list[tuple[EngineConfig, Engine]] = []  # one at most
+
+
+def engine_of(config: EngineConfig) -> Engine:
+    """The engine of a configuration, built once for all runs of a sweep.
+
+    UserError if there is no such kind, or it cannot work as configured; InfrastructureError if it is out of reach.
+    """
+    if _shared and _shared[0][0] != config:
+        close_engines()
+    if not _shared:
+        _shared.append((config, ENGINE_KINDS.get(config.kind).build(config)))
+    return _shared[0][1]
+
+
+def close_engines() -> None:
+    """Release the engine that the runs of this process have shared."""
+    while _shared:
+        _shared.pop()[1].close()
