@@ -60,6 +60,7 @@ EXAMPLES: Mapping[str, Any] = {
     "body": {"input": "{{ question }}"},
     "RunConfig.batch": {"wait_s": 7200},
     "RunConfig.engine": {"kind": "ray"},
+    "RunConfig.observers": {"archive": {"kind": "otel", "endpoint": "http://127.0.0.1:4318"}},
     "RayEngineConfig.address": "10.0.0.1:6379",
     "actors": 16,
     "cpus": 1,

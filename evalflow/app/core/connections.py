@@ -31,7 +31,7 @@ PUBLIC_OPTIONS = frozenset(
 """Root keys that people may set for a run on a public server; all others are the owner's."""
 OWNERS = frozenset({"engine"})
 """Root keys that only conf/local/default.yaml of the server sets."""
-NEVER = frozenset({"copy_to"})
+NEVER = frozenset({"copy_to", "observers"})
 """Root keys that nobody sets there."""
 _SECRETS = ("headers",)
 """The keys of a bot that may read its connection's variable. Others are shown, kept, or repeated by what is called."""

@@ -103,7 +103,8 @@ def test_each_part_calls_a_connection(
 ) -> None:
     monkeypatch.setenv(KEY, "sk-own")
     oracles = [EntryPoint("oracle", f"{__name__}:Packaged.{role}", f"evalflow.{role}s") for role in ("judge", "metric")]
-    monkeypatch.setattr(doors, "installed_points", lambda: EntryPoints(oracles))
+    installed = doors.installed_points()
+    monkeypatch.setattr(doors, "installed_points", lambda: EntryPoints([*installed, *oracles]))
     settings = composed_settings(["dataset=rag", "metric=coherence", *words], None)
     if not refused:
         judge = assemble(settings, connections=KNOWN).pairs[0].judge
