@@ -29,7 +29,7 @@ SCHEMA_MARK = "yaml-language-server:"
 """What the comment begins with by which an editor finds the schema of a file."""
 _DIALECT = "http://json-schema.org/draft-07/schema#"  # the newest draft that all editors support
 _ABOUT = ("description", "default", "examples")
-_PARTS = GROUPS[:-1]
+_PARTS = (*GROUPS[:-1], "observers")
 # Matches an interpolation or "???", whose value is known only when the configuration is composed.
 _LATER: Schema = {"type": "string", "pattern": r"^(\?\?\?|.*\$\{.+\}.*)$"}
 _DEFAULTS: Schema = {

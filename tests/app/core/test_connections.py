@@ -103,7 +103,7 @@ def test_each_part_calls_a_connection(
 ) -> None:
     monkeypatch.setenv(KEY, "sk-own")
     oracles = [EntryPoint("oracle", f"{__name__}:Packaged.{role}", f"evalflow.{role}s") for role in ("judge", "metric")]
-    installed = doors.installed_points()
+    installed = doors.installed_points().select(group="evalflow.engines")
     monkeypatch.setattr(doors, "installed_points", lambda: EntryPoints([*installed, *oracles]))
     settings = composed_settings(["dataset=rag", "metric=coherence", *words], None)
     if not refused:
