@@ -33,10 +33,10 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 from scipy.stats import rankdata
 
+from evalflow.addons.embedded import minilm
+from evalflow.addons.embedded.evidence import Evidence, sentences, states_something, weigh, windows
+from evalflow.addons.embedded.judge import EmbeddedJudge, weigh_all
 from evalflow.config.judges import EmbeddedJudgeConfig
-from evalflow.llm import minilm
-from evalflow.llm.embedded import EmbeddedJudge, weigh_all
-from evalflow.llm.evidence import Evidence, sentences, states_something, weigh, windows
 from evalflow.records import Ask
 
 RESAMPLES = 1000

@@ -17,6 +17,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from regex import Pattern
 
+
+def listed(text: str) -> frozenset[str]:
+    """The words of a list."""
+    return frozenset(text.split())
+
+
 _CLASSES = {
     "E": r"[[\p{Han}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Yi}ーｰ]&&[\p{L}\p{M}\p{N}]]",  # East Asian
     "A": r"[\p{Line_Break=SA}&&[\p{L}\p{M}\p{N}]]",  # South East Asian
@@ -33,6 +39,14 @@ _END = (
     r"""|[.!?]+["'”’)\]]*(?=\s)"""
     r"|(?:[!?]+|(?<=<E>)\.)<CLOSE>*(?=<E>)"
 )
+ABBREVIATIONS = listed(
+    """
+    mr mrs ms dr prof sr jr st vs inc ltd co corp vol fig approx dept est gen gov sen rep capt col lt sgt mt al cf
+    e.g i.e u.s u.k a.m p.m jan feb mar apr jun jul aug sep sept oct nov dec
+    """
+)
+_LIST_MARKER = re.compile(r"^\s*(?:[-*•–]|\(?\d{1,3}[.)])\s+")
+_LETTER = re.compile(r"[^\W_]")
 _SAMPLE = 2000  # characters of a text by which its script is found
 _BEYOND_LATIN = re.compile("[\u0370-\u1dff\u2c00-\ua71f\ua800-\ud7ff\uf900-\ufaff\ufb1d-\uffef\U00010000-\U0003ffff]")
 _LANGUAGES = {
@@ -132,3 +146,29 @@ def script_of(text: str) -> str | None:
 def _script(letter: str) -> str:
     word = unicodedata.name(letter, "UNKNOWN").split()[0].split("-")[0]
     return _LANGUAGES.get(word, word.capitalize())
+
+
+def sentences(text: str) -> tuple[str, ...]:
+    """The sentences of a text, in order; line ends always end one. Parts without letters and digits are left out."""
+    found: list[str] = []
+    for line in text.splitlines():
+        body = _LIST_MARKER.sub("", line)
+        start = 0
+        for end in sentence_ends(body):
+            if _ends_sentence(body[start : end.start()], end[0], body[end.end() :]):
+                found.append(body[start : end.end()])
+                start = end.end()
+        found.append(body[start:])
+    return tuple(sentence.strip() for sentence in found if _LETTER.search(sentence))
+
+
+def _ends_sentence(before: str, mark: str, after: str) -> bool:
+    # In tokenised text (" . ") a full stop stands alone; within Chinese and Japanese nothing follows it.
+    if mark != "." or before.endswith(" ") or not after[:1].isspace():
+        return True
+    if ends_in_asian(before):
+        return False
+    last = before.split()[-1].lower().lstrip("(\"'“") if before.strip() else ""
+    if last in ABBREVIATIONS or (len(last) == 1 and last.isalpha()):
+        return False
+    return not after.lstrip()[:1].islower()

@@ -191,7 +191,7 @@ class OpenAIJudgeConfig(TypedReplyConfig, JudgeConfig):
 
 
 class EmbeddedJudgeConfig(JudgeConfig):
-    """The evidence scorer that needs no key. See `evalflow.llm.embedded`."""
+    """The evidence scorer that needs no key. See `evalflow.addons.embedded.judge`."""
 
     kind: Literal["embedded"]  # pyright: ignore[reportIncompatibleVariableOverride]
     calibrated: bool = False
@@ -211,7 +211,7 @@ class OpenAIEmbedderConfig(RemoteModelConfig, EmbedderConfig):
 
 
 class EmbeddedEmbedderConfig(EmbedderConfig):
-    """The embedding model that needs no key. See `evalflow.llm.minilm`."""
+    """The embedding model that needs no key. See `evalflow.addons.embedded.minilm`."""
 
     kind: Literal["embedded"]  # pyright: ignore[reportIncompatibleVariableOverride]
 

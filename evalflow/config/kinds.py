@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from typing import Any, Generic, TypeVar
@@ -35,8 +35,18 @@ def lazily(place: str, **options: Any) -> Callable[..., Any]:
 
 
 class Kinds(Door[Kind[C, T]], Generic[C, T]):
-    """The door for the kinds of one configuration group."""
+    """The door for the kinds of one configuration group.
+
+    Of a kind in `configs` the core has the configuration, since its defaults name it, and an addon builds it; it is
+    loaded when the first one is built.
+    """
+
+    def __init__(
+        self, role: str, own: Mapping[str, Kind[C, T] | str], configs: Mapping[str, type[C]] | None = None
+    ) -> None:
+        super().__init__(role, own)
+        self._configs = configs or {}
 
     def config(self, kind: str) -> type[C]:
         """The model of a kind's configuration; errors as in `get`."""
-        return self.get(kind).Config
+        return self._configs.get(kind) or self.get(kind).Config

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from evalflow.config.schema import FAULTS
-from evalflow.llm.evidence import sentences
 from evalflow.records import Case
+from evalflow.segments import sentences
 
 CHANGES: tuple[str, ...] = (*FAULTS, "noise", "paraphrase", "reorder", "padding", "contexts")
 ABOUT: Mapping[str, str] = {

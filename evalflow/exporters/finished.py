@@ -16,7 +16,6 @@ from evalflow.engine.folder import RunFolder
 from evalflow.engine.manifest import now
 from evalflow.errors import Problem, UserError, command
 from evalflow.lazy import pl
-from evalflow.llm.embedded import NATURE as EMBEDDED_NATURE
 from evalflow.records import CASES
 from evalflow.records.manifest import ExportFacts, Manifest
 from evalflow.redaction import public_address
@@ -99,7 +98,7 @@ class FinishedRun:
     def is_model(self, judge: str | None) -> bool:
         """Whether a judge is a language model."""
         facts = self.manifest.judges.get(judge or "")
-        return facts is not None and facts.nature != EMBEDDED_NATURE
+        return facts is not None and not facts.nature.endswith("not an LLM")
 
     @property
     def digest(self) -> str:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import math
-import os
 import struct
-import time
 from array import array
 from base64 import b64decode
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
@@ -22,10 +18,9 @@ from evalflow.calls.cache_store import Entry, key_of
 from evalflow.calls.client import CallSession, MalformedReply, RetryPolicy
 from evalflow.calls.http import HttpRequest, Response, Transport
 from evalflow.calls.single_flight import UnreadableEntry
-from evalflow.config.judges import EmbeddedEmbedderConfig, OpenAIEmbedderConfig
+from evalflow.config.judges import OpenAIEmbedderConfig
 from evalflow.errors import CallError, first_of
 from evalflow.jsonvalues import as_list, as_map
-from evalflow.llm import minilm
 from evalflow.llm.chat import canonical, cost, identity
 from evalflow.llm.endpoint import connect
 from evalflow.records import NOTHING, Embedded, JudgeInfo, Spend, Usage
@@ -40,7 +35,6 @@ Vector: TypeAlias = "array[float]"
 PATH = "/embeddings"
 BYTES_A_TOKEN = 4.0
 DECISIVE = ("base_url", "model", "dimensions")
-MAX_WORKERS = 4
 
 
 class Batcher(Generic[T]):
@@ -273,28 +267,3 @@ def _remembered(entry: Entry, free: bool) -> _Had:
     if not vector:
         raise UnreadableEntry("an empty vector")
     return _Had(vector, known=free, entry=entry)
-
-
-class EmbeddedEmbedder:
-    """Sentence embeddings in this process. English only; only the first 256 tokens of a text are read."""
-
-    def __init__(self, config: EmbeddedEmbedderConfig, *_: object) -> None:
-        self._minilm = minilm.shared()
-        self.info = JudgeInfo(
-            name=config.name or "minilm",
-            nature="sentence embeddings, all-MiniLM-L6-v2",
-            scripts=minilm.SCRIPTS,
-            identity=hashlib.sha256(f"embedder {self._minilm.identity}".encode()).hexdigest()[:16],
-            calibrated=config.calibrated,
-            remote=False,
-        )
-        # Threads, because the model is CPU-bound and must not block the event loop.
-        self._workers = ThreadPoolExecutor(min(MAX_WORKERS, os.cpu_count() or 1), thread_name_prefix="embedder")
-
-    async def embed(self, texts: Sequence[str]) -> Embedded:
-        began = time.perf_counter()
-        found = await asyncio.get_running_loop().run_in_executor(self._workers, self._minilm.embed, texts)
-        return Embedded(vectors=found.tolist(), latency_s=time.perf_counter() - began)
-
-    async def close(self) -> None:
-        self._workers.shutdown(wait=False, cancel_futures=True)

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -18,6 +18,8 @@ from evalflow.jsonvalues import as_list, as_map, mended
 from evalflow.llm.thoughts import split_thoughts
 
 if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
     from evalflow.llm.chat import Completion
 
 _BLANK = " \t\r\n\ufeff\u200b"
@@ -399,3 +401,11 @@ def _complaint(error: Exception) -> str:
         f"{'.'.join(map(str, fault['loc'])) or 'reply'}: {fault['msg'].removeprefix('Value error, ')}"
         for fault in faults
     )
+
+
+def item_type(field: FieldInfo) -> Any:
+    """The item type of a list field, or None for any other field."""
+    if get_origin(field.annotation) is not list:
+        return None
+    held = get_args(field.annotation)[0]
+    return getattr(held, "__origin__", held) if hasattr(held, "__metadata__") else held

@@ -21,7 +21,6 @@ from evalflow.config.schema import EmbedderConfig, JudgeConfig
 from evalflow.errors import Problem, UserError
 from evalflow.protocols import Embedder, Judge
 
-_MINILM = "evalflow.llm.minilm:shared"
 CONTRACTS = Path(".evalflow/contracts")  # next to the cache, in the working directory
 
 
@@ -72,16 +71,16 @@ def _panel(config: MembersConfig, name: str, session: CallSession) -> Judge:
 JUDGE_KINDS: Kinds[JudgeConfig, Judge] = Kinds(
     "judge",
     {
-        "embedded": Kind(EmbeddedJudgeConfig, lazily("evalflow.llm.embedded:EmbeddedJudge"), _MINILM),
         "openai": Kind(OpenAIJudgeConfig, lazily("evalflow.llm.judge:OpenAIJudge", contracts=CONTRACTS)),
         "panel": Kind(PanelConfig, _panel),
         "cascade": Kind(CascadeConfig, _panel),
     },
+    {"embedded": EmbeddedJudgeConfig},
 )
 EMBEDDER_KINDS: Kinds[EmbedderConfig, Embedder] = Kinds(
     "embedder",
     {
-        "embedded": Kind(EmbeddedEmbedderConfig, lazily("evalflow.llm.embedders:EmbeddedEmbedder"), _MINILM),
         "openai": Kind(OpenAIEmbedderConfig, lazily("evalflow.llm.embedders:OpenAIEmbedder")),
     },
+    {"embedded": EmbeddedEmbedderConfig},
 )

@@ -15,9 +15,9 @@ from evalflow.apart import within
 from evalflow.config.schema import Word, with_examples
 from evalflow.extras import install_command
 from evalflow.jsonvalues import written
-from evalflow.llm.evidence import listed
 from evalflow.metrics.operations import BaseOperation, QuickOperation, RuleFinding
 from evalflow.metrics.reasons import one_line
+from evalflow.segments import listed
 
 _PATIENCE_S = 2.0
 _VOID = listed("area base br col embed hr img input link meta source track wbr")

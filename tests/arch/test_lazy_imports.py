@@ -111,7 +111,7 @@ NOT_FOR_CHECKS = {
     "evalflow.app.core.leaderboard",
     "evalflow.app.core.sweep",
     "evalflow.datasets.workbook_process",
-    "evalflow.llm.embedded",
+    "evalflow.addons.embedded.judge",
     "evalflow.report.calibration",
     "evalflow.report.comparison",
     "evalflow.report.sweep",
@@ -127,7 +127,7 @@ NOT_FOR_CHECKS = {
 
 
 def test_a_list_loads_no_metric_and_no_template(tmp_path: Path) -> None:
-    kinds = {"asyncio", "evalflow.llm.embedded", "evalflow.metrics.base", "evalflow.metrics.kinds", "jinja2"}
+    kinds = {"asyncio", "evalflow.addons.embedded.judge", "evalflow.metrics.base", "evalflow.metrics.kinds", "jinja2"}
     assert loads(command("list", "metric"), tmp_path, kinds) == set()
 
 

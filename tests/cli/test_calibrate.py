@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
+from evalflow.addons.embedded.judge import NATURE
 from evalflow.app.core.calibration import calibration_of
 from evalflow.app.core.labels import bound_labels
 from evalflow.app.core.saved import open_scored
 from evalflow.cli import run_command
 from evalflow.engine.folder import RunFolder
 from evalflow.labels.columns import LABEL_COLUMNS
-from evalflow.llm.embedded import NATURE
 from evalflow.testing import Endpoint, Request
 from tests.cli.conftest import Program
 from tests.datasets.workbooks import workbook

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from evalflow.addons.embedded.embedder import EmbeddedEmbedder
 from evalflow.calls.budget import Budget
 from evalflow.calls.cache import Cache
 from evalflow.calls.client import CallSession
@@ -19,7 +20,7 @@ from evalflow.calls.single_flight import SingleFlight
 from evalflow.config.judges import EmbeddedEmbedderConfig, OpenAIEmbedderConfig
 from evalflow.config.schema import BudgetConfig
 from evalflow.errors import BudgetError, CallError, InfrastructureError, JudgeError
-from evalflow.llm.embedders import EmbeddedEmbedder, OpenAIEmbedder
+from evalflow.llm.embedders import OpenAIEmbedder
 from evalflow.llm.panel import EmbeddingJudge
 from evalflow.metrics.base import cosines, embedding_ask
 from evalflow.records import Usage

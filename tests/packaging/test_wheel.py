@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from evalflow.llm import minilm
+from evalflow.addons.embedded import minilm
 
 pytestmark = pytest.mark.slow
 

@@ -454,7 +454,7 @@ def _length(ask: Ask) -> int:
 
 def _no_probability(judge: Judge, config: Any, asks: Sequence[Ask]) -> str | None:
     """Why a member of a cascade has no probability of its verdicts; None if it has one."""
-    from evalflow.llm.embedded import item_type
+    from evalflow.llm.reader import item_type
 
     def verdict(ask: Ask) -> Any:
         return ask.reply_model if ask.items is None else item_type(ask.reply_model.model_fields["results"])

@@ -13,11 +13,10 @@ from typing import Any, Literal
 
 from evalflow.config.schema import MetricConfig, Word
 from evalflow.jsonvalues import kind, look_up, written
-from evalflow.llm.evidence import sentences
 from evalflow.metrics.base import FieldMetric, scored
 from evalflow.metrics.operations import counted, spelled_number
 from evalflow.records import Outcome
-from evalflow.segments import WITHOUT_SPACES, is_plain, script_of, words
+from evalflow.segments import WITHOUT_SPACES, is_plain, script_of, sentences, words
 
 _WORD = re.compile(r"\w+(?:['’.-]\w+)*")
 _LONG = 6  # letters of a word that lix does not yet call long

@@ -103,7 +103,8 @@ def test_each_part_calls_a_connection(
 ) -> None:
     monkeypatch.setenv(KEY, "sk-own")
     oracles = [EntryPoint("oracle", f"{__name__}:Packaged.{role}", f"evalflow.{role}s") for role in ("judge", "metric")]
-    installed = doors.installed_points().select(group="evalflow.engines")
+    groups = ("evalflow.engines", "evalflow.judges", "evalflow.embedders")
+    installed = [point for group in groups for point in doors.installed_points().select(group=group)]
     monkeypatch.setattr(doors, "installed_points", lambda: EntryPoints([*installed, *oracles]))
     settings = composed_settings(["dataset=rag", "metric=coherence", *words], None)
     if not refused:

@@ -1,6 +1,6 @@
 import pytest
 
-from evalflow.llm.evidence import sentences, states_something, stem, words
+from evalflow.addons.embedded.evidence import sentences, states_something, stem, words
 
 
 @pytest.mark.parametrize(

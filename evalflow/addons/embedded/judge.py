@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+from evalflow.addons.embedded import minilm
+from evalflow.addons.embedded.evidence import Evidence, Similarities, Window, states_something, weigh, windows
+from evalflow.addons.embedded.facts import FactCheck
 from evalflow.errors import JudgeError
-from evalflow.llm import minilm
-from evalflow.llm.evidence import Evidence, Similarities, Window, sentences, states_something, weigh, windows
-from evalflow.llm.facts import FactCheck
+from evalflow.llm.reader import item_type
 from evalflow.records import EVIDENCE_TASKS, JudgeInfo, Reply, Usage
+from evalflow.segments import sentences
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -66,14 +68,6 @@ def list_of_text(model: type[BaseModel]) -> str:
     if len(fields) != 1 or fields[0][1] is not str:
         raise UnsupportedStepError(f"a reply to extract_claims is one list of str, not {sorted(model.model_fields)}")
     return fields[0][0]
-
-
-def item_type(field: FieldInfo) -> Any:
-    """The item type of a list field, or None for any other field."""
-    if get_origin(field.annotation) is not list:
-        return None
-    held = get_args(field.annotation)[0]
-    return getattr(held, "__origin__", held) if hasattr(held, "__metadata__") else held
 
 
 def _chances(name: str, field: FieldInfo, support: float) -> Mapping[Any, float]:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from evalflow.addons.embedded.judge import EmbeddedJudge
 from evalflow.config.judges import EmbeddedJudgeConfig
-from evalflow.llm.embedded import EmbeddedJudge
 from evalflow.llm.panel import EmbeddingJudge, JudgeWithEmbedder
 from evalflow.records import EMBED, Ask, Embedded, JudgeInfo
 

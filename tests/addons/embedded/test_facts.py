@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from evalflow.llm.evidence import weigh, windows
-from evalflow.llm.facts import FactCheck
+from evalflow.addons.embedded.evidence import weigh, windows
+from evalflow.addons.embedded.facts import FactCheck
 
 CONTEXT = (
     "The Harrow Ferry takes 45 minutes and costs €6. Bicycles are not carried on Sundays. Dogs may travel with a lead. "

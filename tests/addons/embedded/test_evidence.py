@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalflow.llm.evidence import longest_common_subsequence, sentences, weigh, windows, words
+from evalflow.addons.embedded.evidence import longest_common_subsequence, sentences, weigh, windows, words
 
 MINERALS = "Several minerals have a green color, including the emerald, which is colored green by its chromium content."
 TEXTS = st.text(alphabet="abcdeE .!?\n'1,-…é", max_size=80)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, create_model
 
-from evalflow.llm.embedded import Support, UnsupportedStepError, fill, list_of_text
+from evalflow.addons.embedded.judge import Support, UnsupportedStepError, fill, list_of_text
 
 SUPPORT = st.floats(0, 1)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evalflow.llm.evidence import listed
+from evalflow.addons.embedded.evidence import listed
 
 
 def _values(text: str) -> dict[str, float]:

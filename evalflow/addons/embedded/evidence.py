@@ -10,15 +10,11 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from evalflow import segments
+from evalflow.segments import listed, sentences
 
 WINDOW = 3
 Similarities = Callable[[Sequence[tuple[str, Sequence[str]]]], Sequence[float]]
 """For each text, the largest cosine between it and some others; negative values count as 0."""
-
-
-def listed(text: str) -> frozenset[str]:
-    """The words of a list."""
-    return frozenset(text.split())
 
 
 # Function words. Speakers ("I", "you"), negations and quantifiers ("all", "few") are left out on purpose: they change
@@ -48,14 +44,6 @@ _COURTESY = re.compile(
     |have\ a\ (?:nice|great|good|lovely)\ (?:day|evening|weekend|trip|visit|time)""",
     re.IGNORECASE | re.VERBOSE,
 )
-ABBREVIATIONS = listed(
-    """
-    mr mrs ms dr prof sr jr st vs inc ltd co corp vol fig approx dept est gen gov sen rep capt col lt sgt mt al cf
-    e.g i.e u.s u.k a.m p.m jan feb mar apr jun jul aug sep sept oct nov dec
-    """
-)
-_LIST_MARKER = re.compile(r"^\s*(?:[-*•–]|\(?\d{1,3}[.)])\s+")
-_WORD = re.compile(r"[^\W_]")
 _NEGATION = re.compile(r"\s?n'[Tt]\b")
 _CLITIC = re.compile(r"\s?'(?:s|re|ve|ll|d|m)\b", re.IGNORECASE)
 _ENDINGS = (("ies", "y"), ("sses", "ss"), ("ing", ""), ("ed", ""), ("es", ""), ("s", ""))
@@ -101,37 +89,11 @@ def words(text: str) -> tuple[Word, ...]:
     return tuple(Word(found, stem(found.lower().replace(",", ""))) for found in segments.words(plain, decimals=True))
 
 
-def sentences(text: str) -> tuple[str, ...]:
-    """The sentences of a text, in order; line ends always end one. Parts without letters and digits are left out."""
-    found: list[str] = []
-    for line in text.splitlines():
-        body = _LIST_MARKER.sub("", line)
-        start = 0
-        for end in segments.sentence_ends(body):
-            if _ends_sentence(body[start : end.start()], end[0], body[end.end() :]):
-                found.append(body[start : end.end()])
-                start = end.end()
-        found.append(body[start:])
-    return tuple(sentence.strip() for sentence in found if _WORD.search(sentence))
-
-
 def states_something(sentence: str) -> bool:
     """Whether a sentence is more than "yes", "thanks", "I hope this helps" and the like."""
     if _COURTESY.fullmatch(sentence.strip().rstrip(".!? ")):
         return False
     return any(word.surface.lower() not in INTERJECTIONS for word in words(sentence))
-
-
-def _ends_sentence(before: str, mark: str, after: str) -> bool:
-    # In tokenised text (" . ") a full stop stands alone; within Chinese and Japanese nothing follows it.
-    if mark != "." or before.endswith(" ") or not after[:1].isspace():
-        return True
-    if segments.ends_in_asian(before):
-        return False
-    last = before.split()[-1].lower().lstrip("(\"'“") if before.strip() else ""
-    if last in ABBREVIATIONS or (len(last) == 1 and last.isalpha()):
-        return False
-    return not after.lstrip()[:1].islower()
 
 
 class Overlap(NamedTuple):

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
-from evalflow.llm.evidence import FUNCTION_WORDS, Window, Word, listed, stem, words
-from evalflow.llm.quantities import Quantity, quantities
-from evalflow.llm.units import MONTHS, WEEKDAYS
+from evalflow.addons.embedded.evidence import FUNCTION_WORDS, Window, Word, listed, stem, words
+from evalflow.addons.embedded.quantities import Quantity, quantities
+from evalflow.addons.embedded.units import MONTHS, WEEKDAYS
 
 # English, German, French, Spanish; one line each.
 NEGATIONS = listed(
