@@ -55,7 +55,7 @@ def test_an_unknown_kind_names_the_nearest() -> None:
 
 def test_a_package_may_bring_a_kind_along(plugins: list[EntryPoint]) -> None:
     plugins.append(EntryPoint("oracle", "decimal:Decimal", "evalflow.judges"))
-    assert JUDGE_KINDS.names() == ["embedded", "openai", "panel", "cascade", "oracle"]
+    assert JUDGE_KINDS.names() == ["openai", "panel", "cascade", "oracle"]
     assert JUDGE_KINDS.get("oracle") is Decimal
 
 
