@@ -12,7 +12,6 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalflow.addons.embedded.onnx_file import gathered_first
 from evalflow.errors import InfrastructureError
 
 if TYPE_CHECKING:
