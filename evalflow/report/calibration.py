@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +60,8 @@ class Calibration:
     """A run's judges compared with people: a row for each dataset, metric, target and judge that has labels.
 
     `left_out` counts the labels left out, by reason, and `rests_on` says which were used. `disagreements` are the
-    answers on which judge and people differ most, the largest difference first. `followed` names the run whose equal
-    answers people labelled, by dataset and metric.
+    answers on which judge and people differ most, the largest difference first. `followed` names the runs whose equal
+    answers people labelled: dataset, metric, run.
     """
 
     manifest: Manifest
@@ -72,7 +72,7 @@ class Calibration:
     rests_on: str
     disagreements: Sequence[Mapping[str, Any]]
     advice: Mapping[Series, MemberAdvice]
-    followed: Mapping[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+    followed: Sequence[tuple[str, str, str]] = ()
 
     def advice_on(self, row: CalibrationRow) -> MemberAdvice | None:
         """The advice on the members of a row's judge; None if it has none."""
@@ -83,6 +83,11 @@ class Calibration:
         """What gave the scores, for texts: "judge" if there is any, else "metric"."""
         return next((row.who for row in self.rows if row.judge), "metric")
 
+    def _labelled_in(self, row: CalibrationRow) -> str:
+        """Where people labelled a row's answers, if these were given in other runs."""
+        names = [run for dataset, metric, run in self.followed if (dataset, metric) == (row.dataset, row.metric)]
+        return f" in {'run' if len(names) == 1 else 'runs'} {', '.join(names)}, of equal answers" if names else ""
+
     @property
     def corrected_means(self) -> list[CorrectedRow]:
         """The means with enough labels, and what these make of them."""
@@ -91,7 +96,7 @@ class Calibration:
             CorrectedRow(
                 name,
                 row,
-                " ".join(_sentence(row, name, self.followed.get((row.dataset, row.metric), ""))),
+                " ".join(_sentence(row, name, self._labelled_in(row))),
                 warnings_of(row),
             )
             for row, name in zip(rows, _names(rows), strict=True)
@@ -102,7 +107,7 @@ class Calibration:
             "run_id": self.manifest.run_id,
             "labels": self.source,
             "left_out": dict(self.left_out),
-            "followed": [{"dataset": one[0], "metric": one[1], "run": run} for one, run in self.followed.items()],
+            "followed": [{"dataset": one[0], "metric": one[1], "run": one[2]} for one in self.followed],
             "rows": [
                 {
                     **document_of(row),
@@ -367,8 +372,8 @@ def print_corrected(console: Console, found: Calibration) -> None:
             console.print(literal(f"warning: {warning}", style="yellow"))
 
 
-def _sentence(row: CalibrationRow, name: str, followed: str) -> Iterator[str]:
-    c, where = row.corrected, f" in run {followed}, of equal answers" if followed else ""
+def _sentence(row: CalibrationRow, name: str, where: str) -> Iterator[str]:
+    c = row.corrected
     if row.uncorrected:
         yield f"{name}: people's labels of {counted(c.n, 'answer')} correct nothing: {row.uncorrected}."
         return

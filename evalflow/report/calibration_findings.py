@@ -256,7 +256,7 @@ def warnings_of(row: CalibrationRow) -> list[str]:
 
 def _poor_labels(row: CalibrationRow) -> Iterator[str]:
     n, c = row.corrected.n, row.corrected
-    if n < MIN_LABELS and row.tag is None:
+    if n < MIN_LABELS and row.tag is None and not row.unusable:
         yield (
             f"{counted(n, 'labelled answer')}: too few to measure the bias of the {row.who}; the corrected estimate "
             f"needs {MIN_LABELS}, and 50 are better (calibrate --sample 50)"
@@ -273,7 +273,7 @@ def _poor_labels(row: CalibrationRow) -> Iterator[str]:
 
 def _biased_sample(row: CalibrationRow) -> Iterator[str]:
     if row.declared_unusable and row.tag is None:
-        yield f"the labels correct nothing: {row.declared_unusable}; label answers of this run: calibrate --sample 50"
+        yield f"{row.declared_unusable}; label answers of this run: calibrate --sample 50"
     found = row.sampling_bias
     where = "" if row.tag is None else f" of {row.tag}"
     more = "" if row.tag else ": only labels of a random sample correct a mean"

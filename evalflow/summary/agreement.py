@@ -280,9 +280,13 @@ def label_frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
 
     `use` is that of `Label`; `human` and `value` are null if the label is missing. Only `human` is where a person found
     nothing to score. `unusable` is why the labels on a dataset and metric may correct nothing; null if they may.
+    `case_hash` is a hash of what people saw beside the answer; null if unknown.
     """
     text, number = pl.String(), pl.Float64()
-    texts = ("dataset", "case_id", "target", "metric", "answer_hash", "by", "value", "comment", "use", "unusable")
+    texts = (
+        "dataset", "case_id", "target", "metric", "answer_hash", "case_hash", "by", "value", "comment", "use",
+        "unusable",
+    )  # fmt: skip
     schema = dict.fromkeys(texts, text) | {"target_repeat": pl.Int64(), "human": number, "weight": number}
     return pl.DataFrame(list(rows), schema).with_columns(pl.col("use").fill_null("label"))
 

@@ -59,7 +59,7 @@ def calibration_of(run: SavedRun, labels: RunLabels) -> Calibration | None:
     }
     return Calibration(
         run.manifest, rows, labels.source, labels.left_out, notes, labels.rests_on, texts, advice,
-        {(one.dataset, one.metric): one.run for one in labels.followed},
+        [(one.dataset, one.metric, one.run) for one in labels.followed],
     )  # fmt: skip
 
 
@@ -86,7 +86,7 @@ def _advice_on(names: Sequence[str], run: SavedRun, row: CalibrationRow, scores:
 
 def save_calibration(run: SavedRun, found: Calibration, labels: RunLabels) -> None:
     """Write calibration.json, and the labels for deriving it again, which stay with the run."""
-    save_labels(run, labels)
+    save_labels(run, labels, {(row.dataset, row.metric): row.unusable for row in found.rows if row.unusable})
     _write(run.folder.calibration, found.document())
 
 

@@ -8,10 +8,12 @@ project.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import logging
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +22,14 @@ from evalflow.engine.folder import RunFolder
 from evalflow.engine.manifest import now
 from evalflow.errors import Problem, UserError
 from evalflow.labels.read import answer_hash
+from evalflow.labels.sheet import CELL, shown_case
 from evalflow.lazy import pl
 from evalflow.metrics.scale import label_scale
 from evalflow.paths import write_atomically
+from evalflow.report.results_csv import AnsweredCase, as_answered
 from evalflow.report.wording import counted
+
+log = logging.getLogger("evalflow")
 
 Series = tuple[str, str]  # dataset and metric
 _KINDS = ("runs", "sweeps")  # folders of an outputs folder
@@ -81,21 +87,24 @@ class RunLabels:
         return replace(self, frame=frame, source=source, notes=[*self.notes, *others.notes], followed=followed)
 
 
-def save_labels(run: SavedRun, labels: RunLabels) -> None:
-    """Write labels.jsonl."""
-    followed = {(one.dataset, one.metric): one for one in labels.followed}
+def save_labels(run: SavedRun, labels: RunLabels, unusable: Mapping[Series, str]) -> None:
+    """Write labels.jsonl; `unusable` is why labels may correct nothing."""
     given = (pl.col("use") != "missing").sum()
     counts = labels.frame.group_by("dataset", "metric", maintain_order=True).agg(given)
     series = [
-        {"dataset": dataset, "metric": metric, "n": n, "asked": _asked(run, metric), "followed": None}
-        | ({"followed": asdict(one)} if (one := followed.get((dataset, metric))) else {})
+        {
+            "dataset": dataset, "metric": metric, "n": n, "asked": _asked(run, metric),
+            "unusable": unusable.get((dataset, metric), ""),
+            "followed": [asdict(one) for one in labels.followed if (one.dataset, one.metric) == (dataset, metric)],
+        }
         for dataset, metric, n in counts.iter_rows()
-    ]
+    ]  # fmt: skip
     head = {
         "run_id": run.manifest.run_id, "at": labels.at or now(), "series": series, "labels": labels.source,
         "left_out": dict(labels.left_out), "notes": list(labels.notes), "rests_on": labels.rests_on,
     }  # fmt: skip
-    lines = (json.dumps(row, ensure_ascii=False) for row in (head, *labels.frame.to_dicts()))
+    rows = _with_case_hashes(run, labels.frame).to_dicts()
+    lines = (json.dumps(row, ensure_ascii=False) for row in (head, *rows))
     write_atomically(run.folder.labels, "\n".join(lines) + "\n")
 
 
@@ -105,7 +114,7 @@ def read_kept(folder: RunFolder) -> RunLabels | None:
 
     try:
         head, *rows = map(json.loads, folder.labels.read_text(encoding="utf-8").splitlines())
-        followed = [FollowedLabels(**one["followed"]) for one in head["series"] if one["followed"]]
+        followed = [FollowedLabels(**one) for series in head["series"] for one in series["followed"]]
         frame = label_frame(rows)
         about = (head[name] for name in ("labels", "left_out", "notes", "rests_on"))
         return RunLabels(frame, *about, followed=followed, at=head["at"])
@@ -125,14 +134,43 @@ def _asked(run: SavedRun, metric: str) -> dict[str, Any]:
     return {"scale": scale.model_dump(mode="json"), "direction": found.config.direction}
 
 
+def _case_hashes(run: SavedRun, row: AnsweredCase, metrics: Iterable[str]) -> dict[str, str]:
+    """Hashes of what people see beside an answer, by metric: question, reference, and contexts if it reads them."""
+    shown = shown_case(as_answered(row.case, row.answer))
+    found: dict[str, str] = {}
+    for name in metrics:
+        has_contexts = any(need.split(".")[0] == "contexts" for need in run.rules.metrics[name].config.needs)
+        seen = [shown["question"], shown["reference"], shown["contexts"] if has_contexts else ""]
+        found[name] = hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:16]
+    return found
+
+
+def _with_case_hashes(run: SavedRun, frame: pl.DataFrame) -> pl.DataFrame:
+    """Labels of the run's answers with `case_hash`; those that followed have it."""
+    new = frame.filter(pl.col("case_hash").is_null())
+    if new.is_empty():
+        return frame
+    keys, metrics = set(new.select("dataset", "case_id").iter_rows()), set(new["metric"])
+    hashes: dict[tuple[Any, ...], str] = {}
+    for row in answered_rows(run, run.scores(), keys):
+        for metric, digest in _case_hashes(run, row, metrics).items():
+            hashes[row.case.dataset, row.case.id, row.target, row.target_repeat, metric] = digest
+    own = frame.select("dataset", "case_id", "target", "target_repeat", "metric").iter_rows()
+    return frame.with_columns(pl.coalesce("case_hash", pl.Series([hashes.get(key) for key in own], dtype=pl.String)))
+
+
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """The first line of another run's labels.jsonl: when they were given, and what was asked of each own series."""
+    """The first line of another run's labels.jsonl: when they were given, and what was asked of each own series.
+
+    `unusable` is why they may correct nothing there. A damaged file has no series.
+    """
 
     folder: Path
-    run_id: str
-    at: str
-    asked: Mapping[Series, Mapping[str, Any]]
+    run_id: str = ""
+    at: str = ""
+    asked: Mapping[Series, Mapping[str, Any]] = field(default_factory=dict[Series, Mapping[str, Any]])
+    unusable: Mapping[Series, str] = field(default_factory=dict[Series, str])
 
 
 class LabelSources:
@@ -159,7 +197,11 @@ class LabelSources:
         from evalflow.summary.agreement import label_frame
 
         if source.folder not in self._rows:
-            kept = read_kept(RunFolder(source.folder))
+            kept = None
+            try:
+                kept = read_kept(RunFolder(source.folder))
+            except UserError as error:
+                log.warning("labels of another run do not follow: %s", error)
             self._rows[source.folder] = label_frame(()) if kept is None else kept.frame
         return self._rows[source.folder]
 
@@ -188,10 +230,14 @@ def _read_source(folder: str) -> _Source | None:
     try:
         with os.fdopen(os.open(f"{folder}/labels.jsonl", os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
             head = json.loads(file.readline())
-        own = {(one["dataset"], one["metric"]): one["asked"] for one in head["series"] if not one["followed"]}
-        return _Source(Path(folder), head["run_id"], head["at"], own)
-    except (OSError, ValueError, KeyError, TypeError):
-        return None  # none, or a file that its own run reports
+        own = {(one["dataset"], one["metric"]): one for one in head["series"] if not one["followed"]}
+        asked = {series: one["asked"] for series, one in own.items()}
+        unusable = {series: one["unusable"] for series, one in own.items()}
+        return _Source(Path(folder), head["run_id"], head["at"], asked, unusable)
+    except OSError:
+        return None  # no labels, or a link
+    except (ValueError, KeyError, TypeError):
+        return _Source(Path(folder))
 
 
 def has_sources(run: SavedRun) -> bool:
@@ -203,47 +249,66 @@ def has_sources(run: SavedRun) -> bool:
 def follow(run: SavedRun, known: Collection[Series], sources: LabelSources) -> RunLabels | None:
     """The labels of other runs that are of this run's answers, on each dataset and metric but those `known`.
 
-    They are of one run each: of the runs whose labels may correct something the one labelled last, else the one with
-    most labels. What people were asked must be the same: the metric's name, scale and direction. None if there are no
+    Of the runs whose labels may correct something all labels count, else those of the run with most. What people were
+    asked must be the same: the metric's name, scale and direction, and what they saw of the case. None if there are no
     such labels.
     """
     wanted = {(dataset, name) for dataset in run.manifest.datasets for name in run.manifest.metrics} - set(known)
     candidates: dict[Series, list[_Source]] = {}
     for source in sources.of(run.folder.path):
+        if not source.asked:
+            log.warning("%s: these are no labels of a run, and do not follow", RunFolder(source.folder).labels)
         for series in sorted(wanted & set(source.asked)):
             if source.asked[series] == _asked(run, series[1]):
                 candidates.setdefault(series, []).append(source)
     if not candidates:
         return None
     labels = {one.folder: sources.labels(one) for own in candidates.values() for one in own}
-    answers = _answers(run, labels.values())
+    answers = _answers(run, labels.values(), {metric for _, metric in candidates})
     frames: list[pl.DataFrame] = []
     followed: list[FollowedLabels] = []
     for series, own in candidates.items():
-        best: tuple[pl.DataFrame, FollowedLabels] | None = None
-        for source in own:
-            found = _follow(run, series, source, labels[source.folder], answers)
-            if found is not None and (best is None or not found[1].why or found[1].n > best[1].n):
-                best = found
-                if not found[1].why:
-                    break
-        if best is not None:
-            frames.append(best[0])
-            followed.append(best[1])
-    if not frames:
-        return None
-    words = [one.source + (f" ({one.metric})" if len(followed) > 1 else "") for one in followed]
+        found = [one for source in own if (one := _follow(run, series, source, labels[source.folder], answers))]
+        chosen = [one for one in found if not one[1].why] or sorted(found, key=lambda one: -one[1].n)[:1]
+        if any(frame["weight"].n_unique() > 1 for frame, _ in chosen):
+            chosen = chosen[:1]  # the chance that an answer is in one of two such samples is not known
+        if chosen:
+            frames.append(_together([frame for frame, _ in chosen]))
+            followed += [one for _, one in chosen]
+    return _followed_labels(pl.concat(frames), followed) if frames else None
+
+
+def _together(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """The labels of several runs, the newest first: of each person and answer the newest, and one resolution."""
+    if len(frames) == 1:
+        return frames[0]
+    resolved = pl.col("use") == "resolution"
+    labels = pl.concat(frames).with_columns(weight=pl.lit(1.0), one=pl.when(~resolved).then("by"), resolved=resolved)
+    return labels.unique([*CELL, "metric", "one", "resolved"], keep="first", maintain_order=True).drop(
+        "one", "resolved"
+    )
+
+
+def kept_followed(kept: RunLabels, known: Collection[Series]) -> RunLabels | None:
+    """The labels of other runs that a run keeps, on each dataset and metric but those `known`."""
+    followed = [one for one in kept.followed if (one.dataset, one.metric) not in known]
+    own = [kept.frame.filter(dataset=d, metric=m) for d, m in dict.fromkeys((f.dataset, f.metric) for f in followed)]
+    return _followed_labels(pl.concat(own), followed) if own else None
+
+
+def _followed_labels(frame: pl.DataFrame, followed: Sequence[FollowedLabels]) -> RunLabels:
+    several = len({(one.dataset, one.metric) for one in followed}) > 1
+    words = [one.source + (f" ({one.metric})" if several else "") for one in followed]
     left: dict[str, int] = dict.fromkeys(LEFT_OUT, 0)
-    return RunLabels(pl.concat(frames), "; ".join(words), left, list(map(_note, followed)), followed=followed)
+    return RunLabels(frame, "; ".join(words), left, list(map(_note, followed)), followed=followed)
 
 
 LEFT_OUT = (
     "stale", "without_hash", "not_in_run", "other_metrics", "blank", "older_rubric", "unblinded", "by_hand", "missing",
 )  # fmt: skip
 """Why labels that were given do not count; the keys of `RunLabels.left_out`."""
-_Answers = Mapping[
-    Series, Sequence[tuple[str, int, str]]
-]  # target, repeat and hash of the answers, by dataset and case
+_Answers = Mapping[tuple[str, str], Sequence[tuple[str, int, str, Mapping[str, str]]]]
+"""By dataset and case: target, repeat and hash of its answers, and by metric the hash of what people see beside."""
 
 
 def _note(one: FollowedLabels) -> str:
@@ -253,14 +318,14 @@ def _note(one: FollowedLabels) -> str:
     return text
 
 
-def _answers(run: SavedRun, labels: Iterable[pl.DataFrame]) -> _Answers:
+def _answers(run: SavedRun, labels: Iterable[pl.DataFrame], metrics: Collection[str]) -> _Answers:
     """The run's answers to the cases that have labels."""
     ids = pl.concat([frame.select("case_id") for frame in labels]).unique()
     keys = run.scores().select("dataset", "case_id").unique().join(ids.lazy(), on="case_id", how="semi").collect()
-    found: dict[Series, list[tuple[str, int, str]]] = {}
+    found: dict[tuple[str, str], list[tuple[str, int, str, Mapping[str, str]]]] = {}
     for row in answered_rows(run, run.scores(), set(keys.iter_rows())):
         if row.answer is not None:
-            answer = row.target, row.target_repeat, answer_hash(row.answer)
+            answer = row.target, row.target_repeat, answer_hash(row.answer), _case_hashes(run, row, metrics)
             found.setdefault((row.case.dataset, row.case.id), []).append(answer)
     return found
 
@@ -273,7 +338,7 @@ def _follow(
 
     dataset, metric = series
     own = labels.filter(dataset=dataset, metric=metric)
-    taken: set[tuple[str, str, int]] = set()
+    taken: set[tuple[Any, ...]] = set()
     rows: list[dict[str, Any]] = []
     equal = labelled = 0
     for (case_id, repeat, digest, _), given in own.group_by(
@@ -282,12 +347,13 @@ def _follow(
         there = answers.get((dataset, str(case_id)), ())
         is_labelled = bool(given["use"].is_in(["label", "resolution"]).any())
         labelled += bool(there) and is_labelled
-        same = [(one[1] != repeat, str(case_id), one[0], one[1]) for one in there if one[2] == digest]
-        free = next((one[1:] for one in sorted(same) if one[1:] not in taken), None)
+        seen = given["case_hash"][0]
+        same = [(one[1] != repeat, *one[:2]) for one in there if one[2] == digest and one[3][metric] == seen]
+        free = next((one[1:] for one in sorted(same) if (case_id, *one[1:]) not in taken), None)
         if free is not None:
-            taken.add(free)
+            taken.add((case_id, *free))
             equal += is_labelled
-            rows += [{**row, "target": free[1], "target_repeat": free[2]} for row in given.iter_rows(named=True)]
+            rows += [{**row, "target": free[0], "target_repeat": free[1]} for row in given.iter_rows(named=True)]
     if not rows:
         return None
     found = FollowedLabels(dataset, metric, source.run_id, equal, labelled)
@@ -298,10 +364,9 @@ def _follow(
 def _why_not(run: SavedRun, found: FollowedLabels, source: _Source) -> str:
     """Why labels that followed may not correct means; empty if they may."""
     if found.n < LEAST_EQUAL * found.labelled:
-        return (
-            f"they are of {found.n:,} of the {counted(found.labelled, 'labelled answer')} of run {found.run}, those "
-            "that did not change, which are hardly a random sample of the answers here"
-        )
+        return f"only {found.n:,} of {counted(found.labelled, 'labelled answer')} of run {found.run} are the same here"
+    if why := source.unusable.get((found.dataset, found.metric)):
+        return f"in run {found.run}, {why}"
     own = (pl.col("dataset") == found.dataset) & (pl.col("metric") == found.metric)
     cases = run.scores().filter(own).select("case_id").unique()
     scores = RunFolder(source.folder).scores
@@ -311,5 +376,5 @@ def _why_not(run: SavedRun, found: FollowedLabels, source: _Source) -> str:
     others = cases.join(drawn_from, on="case_id", how="anti").select(pl.len()).collect().item()
     n = cases.select(pl.len()).collect().item()
     if others > (1 - LEAST_EQUAL) * n:
-        return f"they were drawn from the cases of run {found.run}, which lacks {others:,} of the {n:,} cases here"
+        return f"run {found.run}, where they were drawn, lacks {others:,} of the {n:,} cases here"
     return ""

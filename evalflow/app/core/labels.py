@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from evalflow import datasets, paths
-from evalflow.app.core.kept_labels import LabelSources, RunLabels, follow, read_kept
+from evalflow.app.core.kept_labels import LabelSources, RunLabels, follow, kept_followed, read_kept
 from evalflow.app.core.saved import SavedRun, answered_rows, scored_runs
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError, command
@@ -88,6 +88,8 @@ def _found_again(run: SavedRun) -> RunLabels | None:
         given = replace(kept, frame=kept.frame.filter(~keys), followed=())
         own = own.with_followed(given) if own.frame.height else given
     own = own.with_followed(follow(run, own.series, LabelSources()))
+    if kept is not None:
+        own = own.with_followed(kept_followed(kept, own.series))
     return own if own.frame.height else None
 
 

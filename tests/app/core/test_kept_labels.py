@@ -122,6 +122,7 @@ def test_they_come_from_a_run_that_was_labelled_later_and_stay_when_it_is_delete
     assert not second.folder.labels.exists()
     assert run_command(["calibrate", str(second.folder.path)]) == 0  # without naming labels
     shutil.rmtree(first.folder.path)
+    assert run_command(["calibrate", str(second.folder.path)]) == 0
     kept = labels_of_run(second)
     assert kept is not None
     assert kept.source == found.source
@@ -157,13 +158,13 @@ def test_labels_of_the_answers_that_did_not_change_serve_agreement_only():
     document = calibration(second)
     [row] = document["rows"]
     assert 0 < row["n_labels"] < 15
-    assert "did not change" in row["uncorrected"]
+    assert row["uncorrected"].endswith("are the same here")
     assert row["corrected"]["estimate"] is None
     assert row["agreement"]["accuracy"]["value"] is not None
     assert summary(second)["uncorrected"] == row["uncorrected"]
     assert summary(second)["raw_value"] is None
     labels = labels_to_compare([first, second], None)
-    assert "did not change" in labels.unusable_in(first, second)["rag", "likes"]
+    assert "are the same here" in labels.unusable_in(first, second)["rag", "likes"]
 
 
 def test_labels_of_a_part_of_the_cases_are_no_sample_of_all():
@@ -171,7 +172,43 @@ def test_labels_of_a_part_of_the_cases_are_no_sample_of_all():
     label(first, range(0, 40, 2))
     second = evaluate(OTHER)
     [row] = calibration(second)["rows"]
-    assert row["uncorrected"].endswith("which lacks 20 of the 60 cases here")
+    assert row["uncorrected"].endswith("lacks 20 of the 60 cases here")
+
+
+@pytest.mark.parametrize("field", ["question", "reference"])
+def test_an_equal_answer_to_another_case_has_no_labels(field: str):
+    first = evaluate()
+    label(first)
+    second = evaluate(OTHER, change=lambda _, row: {**row, field: "Another?"})
+    assert labels_of_run(second) is None
+
+
+def test_labels_that_two_runs_were_given_count_together():
+    first = evaluate()
+    label(first)
+    second = evaluate()
+    drawn = sorted(random.Random(2).sample(range(N), 30))
+    label(second, drawn, by="ben")
+    third = evaluate(OTHER)
+    assert people(read_kept(third.folder)) == {"ana", "ben"}
+    [row] = calibration(third)["rows"]
+    assert row["n_labels"] == len({*drawn, *random.Random(1).sample(range(N), 30)})
+    assert [one["run"] for one in calibration(third)["followed"]] == [second.manifest.run_id, first.manifest.run_id]
+    label(second, drawn, by="ana")  # a person's newest label of an answer
+    assert run_command(["calibrate", str(third.folder.path)]) == 0
+    found = read_kept(third.folder)
+    assert found is not None
+    assert found.frame.select("case_id", "by").is_unique().all()
+
+
+def test_labels_that_were_not_drawn_at_random_correct_nothing_where_they_follow():
+    first = evaluate()
+    disliked = [i for i in range(N) if not case(i)["likes"]]
+    label(first, disliked[:20])
+    assert calibration(first)["rows"][0]["uncorrected"]
+    second = evaluate("metric.likes.field=third", change=lambda i, row: {**row, "third": bool(i % 2)})
+    [row] = calibration(second)["rows"]
+    assert row["uncorrected"].startswith(f"in run {first.manifest.run_id}, ")
 
 
 def test_labels_of_more_cases_are_a_sample_of_fewer():
@@ -230,15 +267,18 @@ def test_labels_follow_from_and_into_the_runs_of_a_sweep():
     assert found.frame["human"].count() == 30
 
 
-def test_links_and_damaged_files_are_no_sources(tmp_path: Path):
+def test_links_and_damaged_files_are_no_sources(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     first = evaluate()
     label(first)
     path, text = first.folder.labels, first.folder.labels.read_text(encoding="utf-8")
     second = evaluate(OTHER)
     second.folder.labels.unlink()
     second.folder.calibration.unlink()
-    path.write_text("{", encoding="utf-8")
-    assert labels_of_run(second) is None
+    for damaged in ("{", text[: len(text) // 2]):
+        path.write_text(damaged, encoding="utf-8")
+        assert labels_of_run(second) is None
+        assert str(path) in caplog.text
+        caplog.clear()
     path.unlink()
     (tmp_path / "outside.jsonl").write_text(text, encoding="utf-8")
     path.symlink_to(tmp_path / "outside.jsonl")
