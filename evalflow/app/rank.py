@@ -14,9 +14,9 @@ from evalflow.app.core.options import check_new_name
 from evalflow.app.core.ranking import Standings, rank_runs, ranked_items
 from evalflow.app.core.saved import SavedRun, find_folder, jobs_of, open_scored, scored_runs
 from evalflow.app.core.screen import propose_command, write_new
+from evalflow.config.yaml_text import option_text
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError, command
-from evalflow.importers.files import option_text
 from evalflow.paths import shown
 from evalflow.report.ranking import print_rankings, write_ranking
 from evalflow.report.wording import print_json

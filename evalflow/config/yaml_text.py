@@ -131,3 +131,12 @@ def _texts(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, list | tuple):
         return [_texts(item, change) for item in cast("list[Any]", value)]
     return value
+
+
+def option_text(group: str, key: str, values: Mapping[str, Any]) -> str:
+    """The YAML of one option, with its package line if it needs one. `${...}` in texts is escaped, so it stays text."""
+    text = yaml_of(escaped(values))
+    if group in ("target", "judge"):
+        return text
+    package = "_global_" if group == "experiment" else f"{group}.{key}"
+    return f"# @package {package}\n{text}"

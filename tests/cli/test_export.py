@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from evalflow.app.core import outgoing
-from evalflow.exporters import otel_live
-from evalflow.exporters.otel_events import LONGEST
-from tests.exporters.receiver import OtlpReceiver, Received, Said, partial
+from evalflow.addons.interop import outgoing
+from evalflow.addons.interop.exporters import otel_live
+from evalflow.addons.interop.exporters.otel_events import LONGEST
+from tests.addons.interop.exporters.receiver import OtlpReceiver, Received, Said, partial
 
 from .conftest import Program
 from .exported_runs import ROWS, SPAN, TRACE, prepare

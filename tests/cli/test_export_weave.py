@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.exporters.weave_server import WeaveServer
+from tests.addons.interop.exporters.weave_server import WeaveServer
 
 from .conftest import Program
 from .exported_runs import ran as ran

@@ -19,7 +19,7 @@ from evalflow.app.studio.opened_runs import open_run
 from evalflow.app.studio.space import open_workspace
 from evalflow.errors import InfrastructureError, UserError
 from evalflow.objects import SCHEMES, StoredFolder
-from tests.exporters.loopback import LoopbackServer
+from tests.addons.interop.exporters.loopback import LoopbackServer
 from tests.object_storage import BUCKET, serving_s3
 
 from .conftest import Program

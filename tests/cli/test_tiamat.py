@@ -11,8 +11,8 @@ import pytest
 
 from evalflow.cli import run_command
 from evalflow.testing import Endpoint, Request, reply
+from tests.addons.interop.importers.test_tiamat import DATASET, METRIC, Files
 from tests.cli.conftest import Program, judge_arguments
-from tests.importers.test_tiamat import DATASET, METRIC, Files
 
 HISTORY: dict[str, Any] = {
     "name": "Memory & ${manners}",

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from evalflow.app.exporting import DESTINATIONS
-from evalflow.exporters.otel_events import LONGEST
-from evalflow.exporters.otel_live import BATCH
+from evalflow.addons.interop.exporters.otel_events import LONGEST
+from evalflow.addons.interop.exporters.otel_live import BATCH
+from evalflow.addons.interop.exporting import DESTINATIONS
+from tests.addons.interop.exporters.receiver import OtlpReceiver
 from tests.docs.test_readme import ROOT, blocks, run
-from tests.exporters.receiver import OtlpReceiver
 
 PAGE = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evalflow.app.importing import FORMATS
+from evalflow.addons.interop.importing import IMPORTERS
 from tests.docs.test_readme import ROOT, blocks, run
 
 PAGE = (ROOT / "docs" / "import.md").read_text(encoding="utf-8")
@@ -42,4 +42,4 @@ def test_the_example_runs(tmp_path: Path) -> None:
 
 
 def test_the_page_names_every_tool() -> None:
-    assert all(f"| `{name}` |" in PAGE for name in FORMATS)
+    assert all(f"| `{name}` |" in PAGE for name in IMPORTERS)

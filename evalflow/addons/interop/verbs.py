@@ -73,7 +73,7 @@ def _tiamat(parser: VerbParser) -> Work:
     parser.add_argument("overrides", nargs="*", metavar="OVERRIDE", help="GROUP=NAME, or KEY=VALUE")
 
     def work(options: Namespace) -> int:
-        from evalflow.app.importing import run_tiamat
+        from evalflow.addons.interop.importing import run_tiamat
 
         files = [word for word in options.words if "=" not in word and not word.startswith("-")]
         overrides = [word for word in options.words if word not in files]
@@ -89,9 +89,9 @@ def _tiamat(parser: VerbParser) -> Work:
 
 
 def _import(parser: VerbParser) -> Work:
-    from evalflow.app.importing import FORMATS, import_files
+    from evalflow.addons.interop.importing import IMPORTERS, import_files
 
-    parser.add_word("format", FORMATS)
+    parser.add_word("format", IMPORTERS.names())
     parser.add_argument("path", help="the tool's file; docs/import.md says which")
     parser.add_argument("--name", help="the name of what is written; that of the file without it")
     root = "files that it names are read below this folder only; its own folder without it"
@@ -100,7 +100,7 @@ def _import(parser: VerbParser) -> Work:
 
 
 def _export(parser: VerbParser) -> Work:
-    from evalflow.app.exporting import DESTINATIONS, export
+    from evalflow.addons.interop.exporting import DESTINATIONS, export
     from evalflow.config.schema import TextToSend
 
     parser.add_word("destination", DESTINATIONS)

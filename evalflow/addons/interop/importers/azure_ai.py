@@ -1,0 +1,265 @@
+"""Import of files of Azure AI evaluation and prompt flow: data, rows with scores, and results of evaluations.
+
+Columns are called inputs.NAME and outputs.NAME, or stand within `inputs` and `outputs`. An evaluator's score is
+outputs.EVALUATOR.METRIC; beside it are its reason, threshold and result.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from evalflow.addons.interop.importers.columns import Columns, is_missing, joined, parsed
+from evalflow.addons.interop.importers.conversation import (
+    HISTORY,
+    about_answer,
+    are_messages,
+    history_in,
+    message_rows,
+    read_turns,
+    said_in,
+    split_answer,
+)
+from evalflow.addons.interop.importers.exports import answer_of, input_of, reference_of
+from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource
+from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
+from evalflow.addons.interop.importers.recorded import PARTS, Counterparts, RecordedCases, recorded_cases
+from evalflow.addons.interop.importers.scores import score_number
+from evalflow.addons.interop.importers.sources import begins_with, leave_document_keys, read_objects, read_rows
+from evalflow.datasets.json_files import document_keys
+from evalflow.datasets.sources import SourceRow
+from evalflow.jsonvalues import as_list, as_map, as_number
+
+_ASKED = ("query", "question", "chat_input", "user_input", "input", "prompt", "text")
+_SAID = ("response", "answer", "chat_output", "output", "completion", "result")
+_REFERENCE = ("ground_truth", "expected_response", "expected_output", "reference")
+_CONTEXTS = ("context", "contexts", "documents", "retrieved_documents")
+_ID = ("id", "case_id", "line_number")
+_ABOUT_A_SCORE = re.compile(
+    r".*_(?:threshold|tokens|finish_reason|model|sample_input|sample_output|label|reason|result|passed|details|status)"
+)
+_LOWER = frozenset({"violence", "sexual", "self_harm", "hate_unfairness", "hate_fairness", "protected_material", "xpia",
+                    "code_vulnerability", "ungrounded_attributes", "indirect_attack"})  # fmt: skip
+_RESULTS: Mapping[Any, bool] = {"pass": True, "fail": False, True: True, False: False}
+_HINT = "import the rows that `evaluate(..., output_path=...)` wrote, or the data, with a column query or question"
+_GRADE = ", a share instead of a grade from 1 to 5"
+_COUNTERPARTS = Counterparts(
+    like={"f1_score": "token_f1", "meteor_score": "meteor"},
+    hints={
+        "groundedness": f"metric=faithfulness{_GRADE}",
+        "relevance": f"metric=relevance{_GRADE}",
+        "retrieval": f"metric=context_precision{_GRADE}",
+        "coherence": "metric=coherence, with a scale of its own",
+        "fluency": "metric=fluency, with a scale of its own",
+        "similarity": "metric=semantic_similarity, or metric=factual_correctness",
+        "response_completeness": "metric=answer_completeness",
+        "bleu_score": "metric=bleu, which smooths in another way",
+        "intent_resolution": "metric=task_completion",
+        "task_adherence": "metric=task_completion",
+        "tool_call_accuracy": "metric=[tool_choice,argument_correctness]",
+    },
+)
+
+
+def read_azure_ai(source: ImportSource) -> ImportedConfig:
+    """Import one file; UserError if it has no rows, or none has a question. Broken rows are listed."""
+    path = source.path
+    source.expect_file(_HINT)
+    imported = ImportedConfig(ledger=Ledger(PARTS))
+    is_table = path.suffix.lower() == ".csv"
+    with recorded_cases(source, imported, "Azure AI", "azure_ai", path, _COUNTERPARTS) as cases:
+        for found in _rows(path, cases):
+            row = Columns(_flat(found.data, is_table), found.where)
+            cases.take(row, partial(_case, row, imported.ledger), list(_scores(row, cases)), _HINT)
+    return imported
+
+
+def _rows(path: Path, cases: RecordedCases) -> Iterator[SourceRow]:
+    if path.suffix.lower() == ".json" and begins_with(path, b"{"):
+        keys = document_keys(path)
+        if "rows" in keys:
+            leave_document_keys(path, keys, ("rows",), cases.imported.ledger)
+            yield from read_objects(path, "rows")
+            return
+    yield from read_rows(path, cases.leave)
+
+
+def _flat(data: Mapping[str, Any], is_table: bool) -> dict[str, Any]:
+    """The row with its columns as inputs.NAME and outputs.NAME; those of plain data are inputs."""
+    found: dict[str, Any] = {}
+    cells = {name: _cell(value) if is_table else value for name, value in data.items()}
+    is_plain = not any(name.partition(".")[0] in ("inputs", "outputs", "datasource_item") for name in cells)
+    for name, value in cells.items():
+        side = {"inputs": "inputs", "outputs": "outputs", "datasource_item": "inputs"}.get(name)
+        if side and isinstance(value, Mapping):
+            for key, inner in as_map(value).items():
+                found |= _spread(f"{side}.{key}", inner) if side == "outputs" else {f"{side}.{key}": inner}
+        else:
+            found[f"inputs.{name}" if is_plain and name != "line_number" else name] = value
+    return found
+
+
+def _cell(value: Any) -> Any:
+    return value if isinstance(value, str) and value.startswith('"') else parsed(value)
+
+
+def _spread(name: str, value: Any) -> dict[str, Any]:
+    """The parts of an evaluator's output, each under a name of its own."""
+    parts = as_map(value)
+    is_evaluator = any(score_number(one) is not None and not isinstance(one, str) for one in parts.values())
+    return {f"{name}.{key}": one for key, one in parts.items()} if is_evaluator else {name: value}
+
+
+def _scores(row: Columns, cases: RecordedCases) -> Iterator[tuple[str, Any]]:
+    """The scores of a row, with what the evaluators said of them; reasons stay in the variable `outputs`."""
+    for place in row.declared:
+        score = row.peek(place)
+        evaluator, _, metric = place.removeprefix("outputs.").rpartition(".")
+        name = metric if not evaluator or metric.startswith(evaluator) else f"{evaluator} {metric}"
+        if not (name in cases.scores.names if score is None else _is_score(row, place, score)):
+            continue
+        number = score_number(score)
+        if number is not None:
+            row.get(place)
+            base = place if f"{place}_result" in row else place.removesuffix("_score")
+            success, threshold = row.peek(f"{base}_result"), as_number(row.peek(f"{base}_threshold"))
+            verdict = _RESULTS.get(success) if isinstance(success, str | bool) else None
+            _judge(cases, name, number, threshold, verdict, row.where)
+        yield name, score
+    for one in as_list(row.peek("results")):
+        known = as_map(one)
+        name, number = str(known.get("metric") or known.get("name") or "score"), score_number(known.get("score"))
+        verdict = known.get("passed") if isinstance(known.get("passed"), bool) else None
+        if number is not None:
+            _judge(cases, name, number, as_number(known.get("threshold")), verdict, row.where)
+        yield name, known.get("score")
+
+
+def _judge(
+    cases: RecordedCases, name: str, score: float, threshold: float | None, success: bool | None, where: str
+) -> None:
+    cases.lower |= {name} if name.rpartition(" ")[2].removesuffix("_score") in _LOWER else set()
+    cases.verdicts[name].add(score, threshold, success, where)
+
+
+def _is_score(row: Columns, place: str, value: Any) -> bool:
+    """Whether a column is an evaluator's score, and not what it says beside, or the same under its older name."""
+    key = place.removeprefix("outputs.")
+    metric = key.rpartition(".")[2]
+    if key == place or key in _SAID or key in _ID or _ABOUT_A_SCORE.fullmatch(metric):
+        return False
+    newer = place.removesuffix(metric) + metric.removeprefix("gpt_")
+    if newer != place and row.peek(newer) == value:
+        row.get(place)
+        return False
+    is_number = isinstance(value, int | float) or (isinstance(value, str) and score_number(value) is not None)
+    return is_number or (f"{place}_threshold" in row and f"{place}_score" not in row)
+
+
+def _case(row: Columns, ledger: Ledger) -> dict[str, Any]:
+    about: dict[str, Any] = {}
+    talk = parsed(row.peek("inputs.conversation"))
+    if as_list(as_map(talk).get("messages")):
+        row.get("inputs.conversation")
+        found = _conversation(as_map(talk), ledger, row.where)
+    else:
+        found = _single(row, ledger, about)
+    reference = row.get(*(f"inputs.{name}" for name in _REFERENCE))
+    if reference is not None:
+        found |= reference_of(reference, about, "ground_truth")
+    own = row.get(*(f"inputs.{name}" for name in _ID), *_ID)
+    found |= {"id": own} if isinstance(own, str | int) else {}
+    found |= {"metadata": joined(found.get("metadata", {}), about)} if about else {}
+    rest = row.rest()
+    kept = {name.removeprefix("inputs."): value for name, value in rest.items() if not name.startswith("outputs.")}
+    outputs = {name.removeprefix("outputs."): value for name, value in rest.items() if name.startswith("outputs.")}
+    kept |= {"outputs": outputs} if outputs else {}
+    return found | ({"vars": joined(found.get("vars", {}), kept)} if kept else {})
+
+
+def _single(row: Columns, ledger: Ledger, about: dict[str, Any]) -> dict[str, Any]:
+    asked = row.get(*(f"inputs.{name}" for name in _ASKED))
+    if asked is None:
+        raise Untranslatable(f"it has none of {', '.join(_ASKED)} among its inputs")
+    found = input_of(asked, ledger, row.where)
+    if not found.get("messages") and not found["question"].strip():
+        raise Untranslatable("its question is empty")
+    said = row.said(*(f"{side}.{name}" for side in ("outputs", "inputs") for name in _SAID))
+    if said is not None:
+        turns = [_turn(one) for one in as_list(said)] if are_messages(said) else said
+        found |= answer_of(turns, about, ledger, row.where)
+    places = [f"{side}.{name}" for side in ("inputs", "outputs") for name in _CONTEXTS]
+    place = next((name for name in places if name in row), None)
+    contexts = None if place is None else _passages(row.peek(place))
+    if place is not None and contexts is not None:
+        row.get(place)
+        found["contexts"] = contexts
+    names = {name: row.peek(f"inputs.{name}") for name in HISTORY}
+    name, history = ("", []) if "messages" in found else history_in(names, ledger, row.where)
+    if history:
+        row.get(f"inputs.{name}")
+        found["history"] = history
+    return found
+
+
+def _conversation(talk: Mapping[str, Any], ledger: Ledger, where: str) -> dict[str, Any]:
+    """Messages, each with its contexts; what the assistant said last is the answer, its contexts those of the case."""
+    turns = read_turns([_turn(one) for one in as_list(talk["messages"])], ledger, where)
+    asked, said = split_answer(turns)
+    if not asked:
+        raise Untranslatable("it has no turn of a user")
+    answer = said_in(said)
+    found: dict[str, Any] = {"messages": message_rows(asked), **({} if answer is None else {"answer": answer})}
+    steps = message_rows(turns) if any(one.tool_calls for one in turns) else None
+    found |= {"actual": steps} if steps else {}
+    about = about_answer(said)
+    contexts = about.pop("contexts", None)
+    if contexts is None:
+        contexts = _passages(talk.get("context"))
+    found |= {} if contexts is None else {"contexts": contexts}
+    rest = {name: one for name, one in talk.items() if name not in ("messages", "context") and not is_missing(one)}
+    about |= {"conversation": rest} if rest else {}
+    return found | ({"metadata": about} if about else {})
+
+
+def _turn(message: Any) -> Any:
+    """A message with its contexts where evalflow looks for them, and results of tools as chat APIs have them."""
+    known = dict(as_map(message))
+    passages = _passages(known.get("context"))
+    if passages is not None:
+        known |= {"metadata": {**as_map(known.get("metadata")), "contexts": passages}}
+        known.pop("context")
+    results = [as_map(part) for part in as_list(known.get("content")) if "tool_result" in as_map(part)]
+    if results:
+        said = [part["tool_result"] for part in results]
+        known |= {"role": "tool", "content": said[0] if len(said) == 1 else said}
+        known |= {"tool_call_id": results[0]["tool_call_id"]} if "tool_call_id" in results[0] else {}
+    return known
+
+
+def _passages(value: Any) -> list[Any] | None:
+    """The passages of a context: a text, texts, or citations with their sources; None if it is none of these."""
+    if is_missing(value):
+        return None
+    if isinstance(value, str):
+        return [value]
+    listed = as_map(value).get("citations", value)
+    passages = [_passage(one) for one in as_list(listed)]
+    return passages if isinstance(listed, list) and None not in passages else None
+
+
+def _passage(value: Any) -> Any:
+    if isinstance(value, str):
+        return value
+    known = as_map(value)
+    at = next((name for name in ("content", "text") if isinstance(known.get(name), str)), None)
+    if at is None:
+        return None
+    path = next((one for name in ("url", "id", "document_id") if isinstance(one := known.get(name), str)), None)
+    title = known.get("title")
+    about = {"title": title if isinstance(title, str) else None, "path": path}
+    rest = {name: one for name, one in known.items() if name not in (at, "title")}
+    return {**rest, "text": known[at], **{name: one for name, one in about.items() if one is not None}}

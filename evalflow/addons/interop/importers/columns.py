@@ -1,0 +1,215 @@
+"""Objects of other tools' files that know which of their keys were read, so that no key gets lost without a line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from itertools import count
+from math import isfinite
+from typing import Any, cast
+
+from evalflow.addons.interop.importers.ledger import Ledger
+from evalflow.jsonvalues import as_list
+
+_UNKNOWN = "evalflow has no place for it"
+
+
+class Columns:
+    """The keys of one object. What nobody reads is kept by `rest`, and what `rest` does not keep is listed by `close`.
+
+    `get` reads a value with all that is in it; `child` and `children` read objects whose own keys are watched too. A
+    null, an empty text and NaN are missing: nothing is lost with them.
+
+    Attributes:
+        where: Its place in the file.
+        path: The keys that lead to it from the row, with a dot behind; empty for the row itself.
+    """
+
+    __slots__ = ("_data", "_inner", "_left", "_read", "path", "where")
+
+    def __init__(self, data: Mapping[str, Any], where: str, path: str = "") -> None:
+        self.where = where
+        self.path = path
+        self._data = data
+        self._read: set[str] = set()
+        self._inner: dict[str, list[Columns]] = {}
+        self._left: dict[str, tuple[str, str]] = {}
+
+    @property
+    def names(self) -> list[str]:
+        """The keys that have a value, read or not."""
+        return [name for name, value in self._data.items() if not is_missing(value)]
+
+    def __contains__(self, name: str) -> bool:
+        return not is_missing(self._data.get(name))
+
+    @property
+    def declared(self) -> list[str]:
+        """All keys, those without a value too."""
+        return list(self._data)
+
+    def declares(self, name: str) -> bool:
+        """Whether there is such a key, with or without a value."""
+        return name in self._data
+
+    def has(self, name: str) -> bool:
+        """Whether a key has a value, or one that begins with it and a dot."""
+        return name in self or any(one.startswith(f"{name}.") for one in self.names)
+
+    def peek(self, name: str) -> Any:
+        """The value of a key, which does not count as read; None if it is missing."""
+        value = self._data.get(name)
+        return None if is_missing(value) else value
+
+    def get(self, *names: str) -> Any:
+        """The value of the first key that has one, read; None if none has. The other keys stay unread."""
+        for name in names:
+            if name in self:
+                self._read.add(name)
+                return self._data[name]
+        return None
+
+    def said(self, *names: str) -> Any:
+        """As `get`, of a recorded answer: an empty text is one too, where no key has another."""
+        found = self.get(*names)
+        return "" if found is None and any(self._data.get(name) == "" for name in names) else found
+
+    def number(self, name: str) -> float | None:
+        """A number of at least 0, also as a cell holds it, read; None, and the key unread, for anything else."""
+        found = number_of(self.peek(name))
+        if found is not None:
+            self._read.add(name)
+        return found
+
+    def spread(self, starts: tuple[str, ...]) -> dict[str, Any]:
+        """The values of the keys with one of these beginnings, read, by what follows it; JSON texts are parsed."""
+        found: dict[str, Any] = {}
+        for name in self.names:
+            start = next((one for one in starts if name.startswith(one)), None)
+            if start is not None and name not in self._read:
+                found[name.removeprefix(start)] = parsed(self.get(name))
+        return found
+
+    def child(self, name: str) -> Columns:
+        """The object of a key, also as JSON text; empty if there is none, and then the key stays unread."""
+        if name not in self._inner:
+            value = parsed(self.peek(name))
+            found = isinstance(value, Mapping)
+            self._inner[name] = [self._wrapped(cast("Mapping[str, Any]", value), name)] if found else []
+            self._read |= {name} if found else set()
+        known = self._inner[name]
+        return known[0] if known else Columns({}, self.where, f"{self.path}{name}.")
+
+    def children(self, name: str) -> list[Columns]:
+        """The objects in the list of a key, also as JSON text; empty, and the key unread, if not all are objects."""
+        if name not in self._inner:
+            items = as_list(parsed(self.peek(name)))
+            found = all(isinstance(one, Mapping) for one in items)
+            self._inner[name] = [self._wrapped(one, f"{name}[{number}]") for number, one in enumerate(items) if found]
+            self._read |= {name} if self._inner[name] else set()
+        return self._inner[name]
+
+    def leave(self, reason: str, *names: str, hint: str = "") -> None:
+        """List keys that are of no use here, unless they were read."""
+        for name in names:
+            if name in self and name not in self._read and self._data[name] not in ([], {}):
+                self._left[name] = (reason, hint)
+
+    def rest(self) -> dict[str, Any]:
+        """All that was neither read nor left, which counts as read from now on; lists keep the order of their items."""
+        found: dict[str, Any] = {}
+        for name in self.names:
+            if name in self._left:
+                continue
+            inner = self._inner.get(name)
+            if name not in self._read:
+                found[name] = self._data[name]
+            elif inner:
+                parts = [one.rest() for one in inner]
+                if any(parts):
+                    found[name] = parts if isinstance(parsed(self._data[name]), list) else parts[0]
+            self._read.add(name)
+        return found
+
+    def close(self, ledger: Ledger) -> None:
+        """Count the columns of a row that was taken, and list those that nobody read."""
+        for name in self.names:
+            place = f"{self.path}{name}"
+            if name in self._left:
+                ledger.leave_column(place, self.where, *self._left[name])
+            elif name not in self._read and self._data[name] not in ([], {}):
+                ledger.leave_column(place, self.where, _UNKNOWN)
+            elif name in self._read:
+                if not self.path:
+                    ledger.take_column(place)
+                for inner in self._inner.get(name, ()):
+                    inner.close(ledger)
+
+    def _wrapped(self, value: Mapping[str, Any], name: str) -> Columns:
+        return Columns(value, self.where, f"{self.path}{name}.")
+
+
+def joined(*parts: Mapping[str, Any]) -> dict[str, Any]:
+    """All that some objects say: a key that an earlier one has with another value gets a number, such as `source_2`."""
+    found: dict[str, Any] = {}
+    for part in parts:
+        for name, value in part.items():
+            names = (name if number == 1 else f"{name}_{number}" for number in count(1))
+            found[next(one for one in names if found.get(one, value) == value)] = value
+    return found
+
+
+def leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """The numbers, texts and booleans in a value, each with the last key that leads to it."""
+    if isinstance(value, Mapping):
+        for name, inner in cast("Mapping[str, Any]", value).items():
+            yield from leaves(inner, name)
+    elif isinstance(value, list):
+        for inner in as_list(value):
+            yield from leaves(inner, key)
+    elif not is_missing(value):
+        yield key, value
+
+
+def finite(value: Any, ledger: Ledger, where: str) -> Any:
+    """The value with null for NaN, which is missing, and for an infinite number, which is listed."""
+    if isinstance(value, float) and not isfinite(value):
+        if value == value:
+            ledger.leave("values", f"the number {value}", where, "no file of JSON can hold it: data/ has null instead")
+        return None
+    if isinstance(value, Mapping):
+        return {key: finite(one, ledger, where) for key, one in cast("Mapping[str, Any]", value).items()}
+    return [finite(one, ledger, where) for one in as_list(value)] if isinstance(value, list) else value
+
+
+def number_of(value: Any) -> float | None:
+    """A number of at least 0, such as seconds or dollars, also where a cell holds it as text."""
+    try:
+        found = float(value)
+    except (TypeError, ValueError):
+        return None
+    return found if isfinite(found) and found >= 0 and not isinstance(value, bool) else None
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value says nothing: null, an empty text or NaN."""
+    return value is None or value == "" or (isinstance(value, float) and value != value)
+
+
+def parsed(value: Any) -> Any:
+    """The value of a text that is JSON: an object, a list, or a text in quotes. Other values as they are."""
+    if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "[", '"'):
+        return value
+    try:
+        found = json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+    return found if _is_finite(found) else value
+
+
+def _is_finite(value: Any) -> bool:
+    if isinstance(value, float):
+        return isfinite(value)
+    if isinstance(value, Mapping):
+        return all(map(_is_finite, cast("Mapping[str, Any]", value).values()))
+    return all(map(_is_finite, as_list(value)))

@@ -1,0 +1,158 @@
+"""Conversations and calls of tools in other tools' rows, for the columns `messages`, `answer` and `actual` of data/."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+from evalflow.addons.interop.importers.columns import is_missing, joined, leaves, parsed
+from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
+from evalflow.datasets import irregular
+from evalflow.datasets.messages import read_messages
+from evalflow.jsonvalues import as_list, as_map
+from evalflow.records.answers import Message
+
+_ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "human", "ai", "model", "bot", "function"})
+_NAMES = ("name", "function", "tool_name")
+_ARGUMENTS = ("args", "arguments", "input_parameters", "inputParameters", "input", "parameters")
+_ROLE_KEYS = frozenset({"role", "type", "from", "metadata"})
+_CALL_TYPES = frozenset({"function", "function_call", "tool_call", "tool_use"})
+
+
+HISTORY = ("chat_history", "history", "conversation_history")
+"""Names of what was said before a question."""
+
+
+def are_messages(value: Any) -> bool:
+    """Whether it is a list of messages, each with a role."""
+    items = as_list(value)
+    return bool(items) and all(map(_is_message, items))
+
+
+def _is_message(value: Any) -> bool:
+    known = as_map(value)
+    if "role" in known:
+        return isinstance(known["role"], str)
+    inner = as_map(known.get("kwargs", known.get("data")))
+    role = known.get("type", known.get("from"))
+    is_turn = isinstance(role, str) and role.lower() in _ROLES and "text" not in known
+    return is_turn or "content" in inner
+
+
+def read_turns(items: Iterable[Any], ledger: Ledger, where: str, *, ordered: bool = False) -> list[Message]:
+    """The messages of a conversation. Those that cannot be read, such as one that says nothing, are listed.
+
+    Untranslatable, if it must be `ordered`, for one that no target can be asked.
+    """
+    taken: list[Any] = []
+    broken: list[tuple[Any, str]] = []
+    for item in items:
+        try:
+            alone = read_messages([item])
+        except ValueError as error:
+            broken.append((item, str(error).removeprefix("item 0: ")))
+        else:
+            taken.append(_with_rest(item, alone))
+    found = list(read_messages(taken))
+    for number, fault in irregular(found) if ordered else ():
+        raise Untranslatable(f"its messages cannot be asked as they are: message {number + 1} {fault}")
+    for item, reason in broken:
+        role = as_map(item).get("role", as_map(item).get("type", "other"))
+        ledger.leave("messages", f"message ({role})", where, reason)
+    ledger.take("messages", len(taken))
+    if pictures := sum(len(message.parts) - _texts(message) for message in found):
+        ledger.take("images and other parts", pictures)
+    return found
+
+
+def _with_rest(item: Any, messages: Sequence[Message]) -> Any:
+    """The item, with what it says beyond its message in the metadata, such as where a text is from."""
+    outer = as_map(item)
+    wrapped = next((key for key in ("kwargs", "data") if isinstance(outer.get(key), Mapping)), "")
+    known = as_map(outer[wrapped]) if wrapped else outer
+    kept = "\n".join(str(one) for _, one in leaves(message_rows(messages)))
+    rest = {name: value for name, value in known.items() if name not in _ROLE_KEYS and not _is_in(value, kept)}
+    noted = known.get("metadata")
+    if not rest or not (noted is None or isinstance(noted, Mapping)):
+        return item
+    more = {**known, "metadata": joined(as_map(noted), rest)}
+    return {**outer, wrapped: more} if wrapped else more
+
+
+def _is_in(value: Any, kept: str) -> bool:
+    return all(key == "type" or str(one) in kept for key, one in leaves(value))
+
+
+def _texts(message: Message) -> int:
+    return sum(part.get("type") == "text" for part in message.parts)
+
+
+def history_in(known: Mapping[str, Any], ledger: Ledger, where: str) -> tuple[str, list[dict[str, Any]]]:
+    """The key of the turns before a question, and the turns, in a chat's form or prompt flow's; empty without any."""
+    name = next((name for name in HISTORY if as_list(parsed(known.get(name)))), "")
+    turns = as_list(parsed(known.get(name)))
+    try:
+        read_messages(turns)
+    except ValueError:
+        return "", []
+    return name, message_rows(read_turns(turns, ledger, where))
+
+
+def split_answer(messages: Sequence[Message]) -> tuple[Sequence[Message], Sequence[Message]]:
+    """The messages up to the last of the user, and those that answer it."""
+    last = max((number for number, one in enumerate(messages) if one.role == "user"), default=-1)
+    return messages[: last + 1], messages[last + 1 :]
+
+
+def said_in(messages: Sequence[Message]) -> str | None:
+    """What the assistant said in messages that answer a user; None if there are none of the assistant."""
+    texts = [one.content for one in messages if one.role == "assistant"]
+    return "\n".join(text for text in texts if text) if texts else None
+
+
+def about_answer(messages: Sequence[Message]) -> dict[str, Any]:
+    """What messages that answer a user say beside their texts, as the answer's metadata."""
+    parts = ({"parts": list(message.parts)} if message.parts else {} for message in messages)
+    return joined(*chain.from_iterable(zip((message.metadata or {} for message in messages), parts, strict=True)))
+
+
+def calls_in(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    """All calls of tools in a conversation, as evalflow's own {name, arguments}."""
+    made = (call for message in messages for call in message.tool_calls)
+    return [{"name": call["function"]["name"], "arguments": parsed(call["function"]["arguments"])} for call in made]
+
+
+def steps_in(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """The calls of tools in a conversation; if tools replied after the user's last turn, all messages instead."""
+    _, said = split_answer(messages)
+    return message_rows(messages) if any(one.role == "tool" for one in said) else calls_in(messages)
+
+
+def message_rows(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    """The messages as data/ has them."""
+    rows = [{"role": one.role, "content": one.content, **(one.api or {}), "metadata": one.metadata} for one in messages]
+    return [{name: part for name, part in row.items() if part is not None} for row in rows]
+
+
+def plain_calls(value: Any) -> list[Any] | None:
+    """A list of calls in any tool's form as {name, arguments}, with their further keys; None if one has no name."""
+    listed = parsed(value)
+    calls = [_plain_call(one) for one in as_list(listed)] if isinstance(listed, list) else [None]
+    return None if None in calls else calls
+
+
+def _plain_call(value: Any) -> dict[str, Any] | None:
+    if isinstance(value, str) and value.strip():
+        return {"name": value}
+    outer = as_map(value)
+    inner = as_map(outer.get("function"))
+    known = {**inner, **{key: one for key, one in outer.items() if key != "function"}} if inner else outer
+    name = next((one for key in _NAMES if isinstance(one := known.get(key), str) and one.strip()), None)
+    if name is None:
+        return None
+    at = next((key for key in _ARGUMENTS if known.get(key) is not None), "")
+    plain_type = str(known.get("type")).lower() in _CALL_TYPES
+    used = {*_NAMES, at, *(["type"] if plain_type else [])}
+    rest = {key: one for key, one in known.items() if key not in used and not is_missing(one)}
+    return {"name": name, **({"arguments": parsed(known[at])} if at else {}), **rest}

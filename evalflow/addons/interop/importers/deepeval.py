@@ -1,0 +1,305 @@
+"""Import of deepeval's goldens (JSON, JSON lines, CSV), and of runs with scores (.deepeval/.latest_run_full.json).
+
+Keys are in snake_case in goldens, and in camelCase in runs. In JSON lines and CSV lists of texts are joined by `|`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from evalflow.addons.interop.importers.columns import Columns, is_missing, joined, parsed
+from evalflow.addons.interop.importers.conversation import (
+    about_answer,
+    message_rows,
+    plain_calls,
+    read_turns,
+    said_in,
+    split_answer,
+    steps_in,
+)
+from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource
+from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
+from evalflow.addons.interop.importers.recorded import PARTS, Counterparts, RecordedCases, recorded_cases
+from evalflow.addons.interop.importers.scores import score_number
+from evalflow.addons.interop.importers.sources import begins_with, leave_document_keys, read_objects, read_rows
+from evalflow.datasets.json_files import document_keys
+from evalflow.datasets.sources import SourceRow
+from evalflow.errors import Problem, UserError
+from evalflow.jsonvalues import as_list, as_map, as_number
+from evalflow.paths import shown
+from evalflow.records.answers import Message
+
+_LISTS = ("testCases", "conversationalTestCases", "goldens", "conversationalGoldens")
+_LIKE: Mapping[str, str] = {
+    "answer relevancy": "relevance",
+    "faithfulness": "faithfulness_lenient",
+    "contextual relevancy": "context_statement_relevancy",
+    "contextual recall": "context_recall",
+    "contextual precision": "context_precision",
+    "hallucination": "hallucination",
+    "bias": "bias",
+    "toxicity": "toxicity",
+    "summarization": "summarisation",
+    "pii leakage": "pii_leakage",
+    "prompt alignment": "prompt_alignment",
+    "task completion": "task_completion",
+    "tool correctness": "tool_correctness",
+    "argument correctness": "argument_correctness",
+    "exact match": "exact_match",
+    "conversation completeness": "conversation_completeness",
+    "turn relevancy": "turn_relevance",
+    "turn faithfulness": "turn_faithfulness",
+    "turn contextual relevancy": "turn_context_relevancy",
+    "knowledge retention": "knowledge_retention",
+}
+_HINTS: Mapping[str, str] = {
+    "geval": "write its criteria as a metric of the kind g_eval: docs/g-eval.md",
+    "conversational geval": "write its criteria as a metric of the kind g_eval: docs/g-eval.md",
+    "dag": "write it as a metric of the kind graph: docs/graphs.md",
+    "json correctness": "metric=json_correctness, with your schema",
+    "pattern match": "a check `regex_matching`, or a metric of the kind check",
+    "role adherence": "metric=role_adherence, with a column chatbot_role",
+    "role violation": "metric=role_violation, with a column chatbot_role",
+    "misuse": "metric=misuse, with a column purpose",
+    "topic adherence": "metric=topic_adherence, with a column allowed_topics",
+    "non advice": "metric=unsafe_advice",
+    "goal accuracy": "metric=goal_accuracy, which asks for the goal alone, not for the plan",
+    "plan quality": "metric=plan_quality",
+    "plan adherence": "metric=plan_adherence",
+    "step efficiency": "metric=step_efficiency, a share of steps instead of a grade",
+}
+_LOWER = frozenset({"hallucination", "bias", "toxicity"})
+"""Metrics of which less was better until version 3."""
+_VARYING = _LOWER | {"misuse", "pii leakage", "role violation", "non advice"}
+"""Metrics whose direction is another one in some versions: what a file says of them counts alone."""
+_OPPOSITE = frozenset({"pii leakage"})
+"""Metrics whose number rises where that of evalflow's metric falls."""
+_ABOUT = ("name", "comments", "completion_time", "token_cost")
+_OF_A_USER = ("scenario", "expected_outcome", "user_description")
+_SOURCE = re.compile(r"deepeval_source=(?P<path>.*?),deepeval_context=(?P<text>.*)", re.DOTALL)
+_JOINED = "passages in one cell are told apart by |, which they may have themselves"
+
+
+def _plain(name: str) -> str:
+    """The name of a metric in lower case; of one with criteria of its own, such as `Tone [GEval]`, its kind."""
+    bracket = re.search(r"\[([^\]]+)\]\s*\Z", name)
+    return (bracket[1] if bracket else name).strip().lower().replace("-", " ").removesuffix(" metric")
+
+
+_COUNTERPARTS = Counterparts(_LIKE, _HINTS, _plain, _OPPOSITE)
+
+
+def read_deepeval(source: ImportSource) -> ImportedConfig:
+    """Import goldens, test cases or a run; UserError if the file is none of them."""
+    path = _file(source.path)
+    imported = ImportedConfig(ledger=Ledger(PARTS))
+    joined = 0
+    with recorded_cases(source, imported, "deepeval", "deepeval", path, _COUNTERPARTS) as cases:
+        for found in _rows(path, imported.ledger):
+            row = Columns(found.data, found.where)
+            row.leave("it is a trace of the application", "trace", hint="import traces: docs/import.md#traces")
+            cells = [parsed(_peek(row, name)) for name in ("retrieval_context", "context")]
+            joined += any(isinstance(cell, str) and "|" in cell for cell in cells)
+            cases.take(row, _GoldenReader(row, imported.ledger).case, list(_scores(row, cases)))
+    if joined:
+        rows = f"{joined:,} rows" if joined > 1 else "1 row"
+        imported.notes.append(f"contexts of {rows}: {_JOINED}; to be sure of them, save the dataset as JSON")
+    return imported
+
+
+def _scores(row: Columns, cases: RecordedCases) -> Iterator[tuple[str, Any]]:
+    """The scores of a row. What the run says of each, such as its reason, stays in the variable metrics_data."""
+    for one in as_list(_peek(row, "metrics_data")):
+        known = {_snake(key): value for key, value in as_map(one).items()}
+        name, success, score = str(known.get("name") or "score"), known.get("success"), score_number(known.get("score"))
+        plain = _plain(name)
+        cases.lower |= {name} if plain in _LOWER else set()
+        cases.undirected |= {name} if plain in _VARYING else set()
+        if score is not None:
+            verdict = success if isinstance(success, bool) else None
+            cases.verdicts[name].add(score, as_number(known.get("threshold")), verdict, row.where)
+        yield name, known.get("score")
+
+
+def _file(path: Path) -> Path:
+    if path.is_dir():
+        for name in (".latest_run_full.json", ".deepeval/.latest_run_full.json"):
+            if (path / name).is_file():
+                return path / name
+        hint = "name the file: goldens in .json, .jsonl or .csv, or .deepeval/.latest_run_full.json"
+        raise UserError(Problem("the folder has no run of deepeval", shown(path), hint))
+    if not path.is_file():
+        raise UserError(Problem("there is no such file", str(path)))
+    return path
+
+
+def _rows(path: Path, ledger: Ledger) -> Iterator[SourceRow]:
+    """Every case, one at a time."""
+    if path.suffix.lower() != ".json" or begins_with(path, b"["):
+        yield from read_rows(path)
+        return
+    keys = document_keys(path)
+    place = "testRunData." if "testRunData" in keys else ""
+    below = document_keys(path, "testRunData") if place else keys
+    lists = [name for name in _LISTS if name in below]
+    if not lists:
+        if {"testRunLink", "testRunData"} & set(keys):
+            hint = "the whole run is in .latest_run_full.json beside it"
+            raise UserError(Problem("it has only a link to a run, no cases", shown(path), hint))
+        what = f"it has none of {', '.join(_LISTS)}"
+        raise UserError(Problem(f"it is no run of deepeval: {what}", shown(path), "goldens are a list of objects"))
+    leave_document_keys(path, below, lists, ledger)
+    for name in lists:
+        yield from read_objects(path, f"{place}{name}")
+
+
+@dataclass(frozen=True, slots=True)
+class _GoldenReader:
+    """Reads one row, whose keys are in snake_case or in camelCase."""
+
+    row: Columns
+    ledger: Ledger
+
+    def get(self, *names: str) -> Any:
+        return self.row.get(*(form for name in names for form in (name, _camel(name))))
+
+    def case(self) -> dict[str, Any]:
+        is_talk = _peek(self.row, "turns") is not None or isinstance(_peek(self.row, "scenario"), str)
+        case = self._conversation() if is_talk else self._single()
+        own = self.row.peek("id")
+        if isinstance(own, str | int):
+            case["id"] = self.row.get("id")
+        for name in ("additional_metadata", "metadata"):
+            if isinstance(parsed(_peek(self.row, name)), Mapping):
+                case["metadata"] = joined(case.get("metadata", {}), as_map(parsed(self.get(name))))
+        about = {name: value for name in _ABOUT if (value := self.get(name)) is not None}
+        case |= {"metadata": joined(case.get("metadata", {}), about)} if about else {}
+        if isinstance(_peek(self.row, "source_file"), str):
+            case["group"] = self.get("source_file")
+        if isinstance(parsed(_peek(self.row, "custom_column_key_values")), Mapping):
+            case["vars"] = dict(as_map(parsed(self.get("custom_column_key_values"))))
+        tags = as_list(_peek(self.row, "tags"))
+        if tags and all(isinstance(tag, str) and tag.strip(" >") for tag in tags):
+            case["tags"] = self.get("tags")
+        return case
+
+    def _single(self) -> dict[str, Any]:
+        if not isinstance(_peek(self.row, "input"), str):
+            raise Untranslatable("it has no `input` that is a text", "give it one")
+        found: dict[str, Any] = {"question": self.get("input")}
+        for name, keys in (("answer", ("actual_output",)), ("reference", ("expected_output", "expected"))):
+            if isinstance(_peek(self.row, *keys), str):
+                found[name] = self.get(*keys)
+        if _peek(self.row, "actual_output") is None and self.row.said("actual_output", "actualOutput") == "":
+            found["answer"] = ""
+        retrieved, context = self._contexts("retrieval_context"), self._contexts("context")
+        if retrieved is not None or context is not None:
+            found["contexts"] = context if retrieved is None else retrieved
+        if retrieved is not None and context and context != retrieved:
+            found["ideal_contexts"] = context
+        for name, key in (("actual", "tools_called"), ("expected", "expected_tools")):
+            calls = _calls(_peek(self.row, key))
+            if calls is not None:
+                self.get(key)
+                found[name] = calls
+        return found
+
+    def _conversation(self) -> dict[str, Any]:
+        """Turns as messages, each with what was retrieved for it; the last one of the assistant is the answer."""
+        listed = as_list(parsed(_peek(self.row, "turns")))
+        if not listed and _peek(self.row, "scenario"):
+            return self._scenario()
+        self.get("turns")
+        turns = [_turn(turn) for turn in read_turns(map(_with_calls, listed), self.ledger, self.row.where)]
+        asked, said = split_answer(turns)
+        if not asked:
+            hint = "play the conversation first: evalflow asks a target at each turn of a user"
+            raise Untranslatable("it has no turn of a user", hint)
+        found: dict[str, Any] = {"messages": message_rows(asked)}
+        answer, calls = said_in(said), steps_in(turns)
+        found |= {} if answer is None else {"answer": answer}
+        found |= {"actual": calls} if calls else {}
+        about = about_answer(said)
+        contexts = about.pop("contexts", None)
+        contexts = self._contexts("context") if contexts is None else contexts
+        found |= {} if contexts is None else {"contexts": contexts}
+        return found | ({"metadata": about} if about else {})
+
+    def _scenario(self) -> dict[str, Any]:
+        parts = {"scenario": "scenario", "persona": "user_description", "goal": "expected_outcome"}
+        return {name: self.get(key) for name, key in parts.items() if isinstance(_peek(self.row, key), str)}
+
+    def _contexts(self, key: str) -> list[Any] | None:
+        """The passages of a key, read; None, and the key unread, if it has none or they are no texts."""
+        known = parsed(_peek(self.row, key))
+        if isinstance(known, str):
+            known = _split(known)
+        passages = [_passage(one) for one in as_list(known)]
+        if not isinstance(known, list) or None in passages:
+            return None
+        self.get(key)
+        return passages
+
+
+def _with_calls(turn: Any) -> Any:
+    """A turn with its calls of tools where a message of a chat has them; as deepeval wrote them they stay beside it."""
+    known = as_map(turn)
+    key = next((name for name in ("tools_called", "toolsCalled") if as_list(known.get(name))), None)
+    calls = plain_calls(known[key]) if key else None
+    return {**known, "tool_calls": calls} if calls else turn
+
+
+def _turn(message: Message) -> Message:
+    """The message with what was retrieved for it where evalflow looks for it."""
+    about = dict(message.metadata or {})
+    key = next((name for name in ("retrieval_context", "retrievalContext") if name in about), None)
+    passages = [_passage(one) for one in as_list(about.get(key or ""))]
+    if key is None or None in passages:
+        return message
+    about.pop(key)
+    return replace(message, metadata={**about, "contexts": passages})
+
+
+def _split(cell: str) -> list[str]:
+    """The passages that deepeval joined; the whole cell if it has a table or the like, whose lines are no passages."""
+    parts = cell.split("|")
+    is_text = any(not part.strip() or part != part.strip("\n") for part in parts)
+    return [cell] if is_text else [part.strip() for part in parts]
+
+
+def _passage(value: Any) -> Any:
+    """A passage as a text, or with where it is from; None if it is none."""
+    if isinstance(value, str):
+        marked = _SOURCE.fullmatch(value)
+        return {"text": marked["text"], "path": marked["path"]} if marked else value
+    known = as_map(value)
+    key = next((name for name in ("context", "text", "content") if isinstance(known.get(name), str)), None)
+    path = known.get("source")
+    if key is None or not (path is None or isinstance(path, str)):
+        return None
+    rest = {name: one for name, one in known.items() if name not in (key, "source")}
+    return {**rest, "text": known[key], **({"path": path} if path else {})}
+
+
+def _calls(value: Any) -> list[Any] | None:
+    known = parsed(value)
+    if isinstance(known, str):
+        return [{"name": name.strip()} for name in known.split(";") if name.strip()]
+    return plain_calls(known)
+
+
+def _peek(row: Columns, *names: str) -> Any:
+    forms = (form for name in names for form in (name, _camel(name)))
+    return next((value for form in forms if not is_missing(value := row.peek(form))), None)
+
+
+def _snake(key: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key).lower()
+
+
+def _camel(key: str) -> str:
+    return re.sub(r"_([a-z])", lambda found: found[1].upper(), key)

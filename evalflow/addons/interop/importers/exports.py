@@ -1,0 +1,350 @@
+"""Exports of platforms in JSON, JSON lines and CSV: rows with input, output, expected output, scores and metadata.
+
+A platform is a table of names. A field may also be spread over columns, such as `inputs.question` or `input_question`.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from evalflow.addons.interop.importers.columns import Columns, is_missing, joined, parsed
+from evalflow.addons.interop.importers.conversation import are_messages, history_in, message_rows, read_turns, said_in
+from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource, output_text, question_of
+from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
+from evalflow.addons.interop.importers.recorded import PARTS, recorded_cases
+from evalflow.addons.interop.importers.sources import READABLE, begins_with, read_objects, read_rows
+from evalflow.datasets.messages import read_messages
+from evalflow.datasets.sources import SourceRow
+from evalflow.errors import Problem, UserError
+from evalflow.jsonvalues import as_list, as_map
+from evalflow.paths import shown
+from evalflow.records.answers import Message
+
+Scores = Iterator[tuple[str, Any]]
+_TEXTS = ("answer", "output", "response", "content", "text", "result", "generation", "completion", "expected")
+_CONTEXTS = ("contexts", "retrieved_contexts", "retrieval_context", "context", "documents")
+_SPREAD = frozenset({"input", "inputs", "output", "outputs", "metadata"})
+"""Fields that may also be spread over columns such as `input_question`."""
+_IDS = ("id", "run_id", "traceId", "trace_id")
+_SPEAKERS = frozenset({"role", "type"})
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """The names that a tool's exports use. Of several names, the first that a row has counts.
+
+    Attributes:
+        tool: The tool's name, for people.
+        column: The column of data/ that holds its scores.
+        asked, said, expected: Where the input, the recorded answer and the reference are.
+        runs: A row with one of these columns is a run, and what was said is its answer; in other rows it is the
+            reference. Empty: it is always the answer.
+        scores: The scores of a row.
+        scored: The id of the row that a row of scores is about; empty if it is no such row. Such rows may be in files
+            of their own, beside the others in one folder.
+        scores_in: The column of a row that has the list of its scores.
+        part_of: Why a row is no case, but a part of one; empty if it is a case.
+        lists: Keys of an object below which the rows are.
+        number, group, failure: Where the row's own id, the id of related rows, and an error are.
+        seconds, dollars: Time and cost of the answer.
+        encoded: Inputs and outputs are JSON texts in every format, not in CSV alone.
+        references: The keys of the reference in an object of expected values, whose other keys are variables.
+        opened: Reads the rows of a file in the tool's own forms; None: as any table or list.
+        hint: How the tool writes such a file.
+    """
+
+    tool: str
+    column: str
+    asked: Sequence[str]
+    said: Sequence[str]
+    expected: Sequence[str]
+    scores: Callable[[Columns], Scores]
+    hint: str
+    runs: Sequence[str] = ()
+    scored: Callable[[Columns], str] = lambda row: ""  # noqa: ARG005
+    scores_in: str = ""
+    part_of: Callable[[Columns], str] = lambda row: ""  # noqa: ARG005
+    lists: Sequence[str] = ()
+    number: Sequence[str] = ("id",)
+    group: Sequence[str] = ()
+    failure: Sequence[str] = ("error",)
+    seconds: Callable[[Columns], Any] = lambda row: None  # noqa: ARG005
+    dollars: Callable[[Columns], Any] = lambda row: None  # noqa: ARG005
+    encoded: bool = False
+    references: Sequence[str] = ()
+    opened: Callable[[Path], Iterator[SourceRow]] | None = None
+
+
+def read_export(platform: Platform, source: ImportSource) -> ImportedConfig:
+    """Import one file; UserError if it is no export of the platform."""
+    path = source.path
+    if path.is_dir() and platform.scores_in:
+        return _of_folder(platform, source, path)
+    source.expect_file(platform.hint)
+    return _imported(platform, source, path, _rows(platform, path))
+
+
+def _of_folder(platform: Platform, source: ImportSource, folder: Path) -> ImportedConfig:
+    """One file of rows, with their scores in other files."""
+    files = [path for path in sorted(folder.iterdir()) if path.suffix.lower() in READABLE]
+    beside = [path for path in files if platform.scored(_first(platform, path))]
+    others = [path for path in files if path not in beside]
+    if len(others) != 1:
+        what = (
+            f"the folder has {len(others)} files of rows and {len(beside)} of scores, where there should be one of rows"
+        )
+        raise UserError(Problem(what, shown(folder), platform.hint))
+    with source.database() as database:
+        store = _ScoreStore(database)
+        for path in beside:
+            store.add((platform.scored(Columns(row.data, row.where)), row) for row in _rows(platform, path))
+        imported = _imported(platform, source, others[0], store.joined(platform.scores_in, _rows(platform, others[0])))
+        for where in store.left():
+            imported.ledger.leave("scores", "score", where, f"what it is about is not in {shown(others[0])}")
+    return imported
+
+
+class _ScoreStore:
+    """Scores of other files in a temporary database, by the id of what they are about."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+        database.execute("CREATE TABLE score (about TEXT, place TEXT, content TEXT)")
+        database.execute("CREATE INDEX about ON score (about)")
+
+    def add(self, scores: Iterable[tuple[str, SourceRow]]) -> None:
+        rows = ((about, score.where, json.dumps(score.data)) for about, score in scores)
+        self._database.executemany("INSERT INTO score VALUES (?, ?, ?)", rows)
+
+    def joined(self, column: str, rows: Iterable[SourceRow]) -> Iterator[SourceRow]:
+        """Each row with its scores in a column; those are taken out of the store."""
+        for row in rows:
+            about = str(next((row.data[name] for name in _IDS if row.data.get(name)), ""))
+            taken = self._database.execute("DELETE FROM score WHERE about = ? RETURNING content", (about,)).fetchall()
+            found = [json.loads(content) for (content,) in taken]
+            own = as_list(row.data.get(column))
+            yield SourceRow(row.where, {**row.data, column: [*own, *found]}) if found else row
+
+    def left(self) -> Iterator[str]:
+        """The places of scores whose row did not come."""
+        for (where,) in self._database.execute("SELECT place FROM score ORDER BY rowid"):
+            yield where
+
+
+def _first(platform: Platform, path: Path) -> Columns:
+    row = next(_rows(platform, path))
+    return Columns(row.data, row.where)
+
+
+def _imported(platform: Platform, source: ImportSource, path: Path, rows: Iterator[SourceRow]) -> ImportedConfig:
+    imported = ImportedConfig(ledger=Ledger(PARTS))
+    encoded = platform.encoded or path.suffix.lower() == ".csv"
+    with recorded_cases(source, imported, platform.tool, platform.column, path) as cases:
+        for found in rows:
+            row = Columns(found.data, found.where)
+            read = partial(_case, platform, row, encoded, imported.ledger)
+            cases.take(row, read, platform.scores(row), platform.hint, kept_as=_structured if encoded else _same)
+    return imported
+
+
+def field_of(row: Columns, names: Sequence[str]) -> Any:
+    """The value under the first of the names that has one; else an object of the columns that begin with one."""
+    found = row.get(*names)
+    for name in names if found is None and not any(map(row.declares, names)) else ():
+        starts = (f"{name}.", f"{name}_") if name in _SPREAD else (f"{name}.",)
+        if spread := row.spread(starts):
+            return spread
+    return found
+
+
+def _rows(platform: Platform, path: Path) -> Iterator[SourceRow]:
+    if platform.opened is not None:
+        yield from platform.opened(path)
+        return
+    if path.suffix.lower() == ".json" and begins_with(path, b"{"):
+        for place in platform.lists:
+            rows = read_objects(path, place)
+            if (first := next(rows, None)) is not None:
+                yield from chain([first], rows)
+                return
+    yield from read_rows(path)
+
+
+def _case(platform: Platform, row: Columns, encoded: bool, ledger: Ledger) -> dict[str, Any]:
+    if reason := platform.part_of(row):
+        raise Untranslatable(reason)
+    read = parsed if platform.encoded else _structured if encoded else _same
+    cells = [field_of(row, names) for names in (platform.asked, platform.said, platform.expected)]
+    given, said, expected = (None if _is_blank(value, platform) else value for value in map(read, cells))
+    if given is None:
+        raise Untranslatable(f"it has none of {', '.join(platform.asked)}")
+    is_run = not platform.runs or any(row.has(name) for name in platform.runs)
+    _, said_cell, expected_cell = cells
+    if expected is None and not is_run:
+        expected, said, expected_cell = said, None, said_cell
+    failure = None if said is not None else field_of(row, platform.failure)
+    if said is None and failure is None and is_run and row.said(*platform.said) == "":
+        said = ""
+    found = input_of(given, ledger, row.where)
+    if not found.get("messages") and (not given or not found["question"].strip()):
+        raise Untranslatable("its input is empty")
+    noted = parsed(field_of(row, ("metadata",)))
+    about = dict(as_map(noted)) if isinstance(noted, Mapping) or noted is None else {"metadata": noted}
+    if said is not None:
+        found |= answer_of(said, about, ledger, row.where, said_cell)
+    elif failure is not None:
+        found["failure"] = failure if isinstance(failure, str) else output_text(failure)
+    if expected is not None:
+        variables: dict[str, Any] = {}
+        found |= reference_of(expected, variables, platform.expected[0], expected_cell, platform.references)
+        found |= {"vars": joined(found.get("vars", {}), variables)} if variables else {}
+    contexts = next((one for one in map(_contexts, (said, given, expected)) if one is not None), None)
+    found |= {"contexts": contexts} if contexts is not None else {}
+    found |= {"metadata": about} if about else {}
+    number, group = field_of(row, platform.number), row.get(*platform.group)
+    found |= {"id": number} if isinstance(number, str | int) else {}
+    found |= {"group": str(group)} if isinstance(group, str | int) else {}
+    tags = as_list(parsed(row.peek("tags")))
+    if tags and all(isinstance(tag, str) for tag in tags):
+        found["tags"] = [tag for tag in as_list(parsed(row.get("tags"))) if tag.strip(" >")]
+    if "answer" in found:
+        measured = {"latency_s": platform.seconds(row), "cost_usd": platform.dollars(row)}
+        found |= {name: value for name, value in measured.items() if value is not None}
+    return found
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _is_blank(value: Any, platform: Platform) -> bool:
+    """Whether an input or output has no part at all; what a platform encodes as JSON may be such a text."""
+    return value in ({}, []) and not platform.encoded
+
+
+def _structured(cell: Any) -> Any:
+    """The object or list that a cell holds; a text in quotes is a text that has quotes."""
+    return cell if isinstance(cell, str) and cell.lstrip().startswith('"') else parsed(cell)
+
+
+def input_of(given: Any, ledger: Ledger, where: str) -> dict[str, Any]:
+    """The question or messages, and all that an input of several parts holds as variables.
+
+    Untranslatable for messages that cannot be asked as they are.
+    """
+    known = as_map(given)
+    listed = as_list(known.get("messages", given))
+    inner = as_list(listed[0]) if len(listed) == 1 else []
+    listed = inner or listed
+    if are_messages(listed):
+        messages = read_turns(listed, ledger, where, ordered=True)
+        if not messages:
+            raise Untranslatable("none of its messages can be read")
+        rest = {str(name): value for name, value in known.items() if name != "messages"}
+        return {"messages": message_rows(messages), **({"vars": rest} if rest else {})}
+    rest = {str(name): value for name, value in known.items()}
+    found: dict[str, Any] = {"question": question_of(rest, "") or text_of(given)}
+    name, history = history_in(rest, ledger, where)
+    if history:
+        found["history"] = history
+        del rest[name]
+    return {**found, **({"vars": rest} if rest else {})}
+
+
+def answer_of(said: Any, about: dict[str, Any], ledger: Ledger, where: str, cell: Any = None) -> dict[str, Any]:
+    """The answer in an output, and the steps of an agent that its messages are.
+
+    What the output holds beside the text goes to `about`, the answer's metadata, as `output`. An output that was parsed
+    from the text of a `cell`, and has no text of its own, is that text.
+    """
+    turns = as_list(as_map(said).get("messages", said))
+    if are_messages(turns):
+        messages = read_turns(turns, ledger, where)
+        steps = message_rows(messages) if any(one.tool_calls for one in messages) else None
+        has_pictures = any(one.parts for one in messages)
+        if len(as_map(said)) > 1 or has_pictures or (len(turns) > 1 and not steps):
+            about |= joined(about, {"output": said})
+        return {"answer": said_in(messages[-1:]) or "", **({"actual": steps} if steps else {})}
+    if are_messages([said]):
+        [message] = read_turns([said], ledger, where) or [Message("assistant", "")]
+        steps = message_rows([message]) if message.tool_calls else None
+        about |= joined(about, {"output": said} if message.metadata or message.parts else {})
+        return {"answer": message.content, **({"actual": steps} if steps else {})}
+    text = text_of(said)
+    if not _is_whole(said, text):
+        about |= joined(about, {"output": said})
+    return {"answer": _written(said, text, cell)}
+
+
+def _written(value: Any, text: str, cell: Any) -> str:
+    """The text of a value; if that is its JSON, as the file has it."""
+    return cell if isinstance(cell, str) and not isinstance(value, str) and text == output_text(value) else text
+
+
+def reference_of(
+    expected: Any, variables: dict[str, Any], name: str, cell: Any = None, references: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The reference, or several. What it holds beside the text is a variable of its own name.
+
+    Of an object with named parts the reference is under one of `references`, and the other parts are variables.
+    """
+    items = as_list(expected)
+    if items and all(isinstance(one, str) for one in items):
+        return {"reference": items if len(items) > 1 else items[0]}
+    known = as_map(expected)
+    if references and known:
+        at = next((key for key in references if not is_missing(known.get(key))), None)
+        variables |= {key: one for key, one in known.items() if key != at}
+        return {} if at is None else reference_of(known[at], variables, at)
+    text = text_of(expected)
+    if not _is_whole(expected, text):
+        variables.setdefault(name, expected)
+    return {"reference": _written(expected, text, cell)}
+
+
+def _is_whole(value: Any, text: str) -> bool:
+    """Whether a text is all that a value says."""
+    known = {name: one for name, one in as_map(value).items() if name not in _SPEAKERS and not is_missing(one)}
+    return value == text or output_text(value) == text or list(known.values()) == [text]
+
+
+def text_of(value: Any) -> str:
+    """The text of an output: itself, the one that an object holds, or what the last message says; else JSON."""
+    if isinstance(value, str):
+        return value
+    known = as_map(value)
+    choices = as_list(known.get("choices"))
+    said = as_map(choices[0]).get("message") if choices else value
+    generated = as_list(known.get("generations"))
+    if generated and (first := (as_list(generated[0]) or generated)[0]) is not None:  # of LangChain's models
+        return text_of(first)
+    turns = as_list(known.get("messages", value))
+    last = turns[-1] if turns else said
+    if are_messages([last]):
+        with suppress(ValueError):
+            return read_messages([last])[-1].content
+    texts = {name: text for name, text in known.items() if isinstance(text, str) and name in _TEXTS}
+    spoken = next((texts[name] for name in _TEXTS if texts.get(name, "").strip()), None)
+    named = next((texts[name] for name in _TEXTS if name in texts), None) if spoken is None else spoken
+    if named is not None:
+        return named
+    if len(known) == 1:
+        [only] = known.values()
+        return text_of(only)
+    return output_text(value)
+
+
+def _contexts(value: Any) -> list[str] | None:
+    """The texts of what was retrieved, empty if nothing was; None if the value does not say, or not as texts."""
+    known = as_map(value)
+    listed = next((as_list(known[name]) for name in _CONTEXTS if isinstance(known.get(name), list)), None)
+    texts = [one if isinstance(one, str) else as_map(one).get("page_content") for one in listed or ()]
+    return None if listed is None or any(not isinstance(text, str) for text in texts) else [str(one) for one in texts]

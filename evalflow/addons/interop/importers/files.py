@@ -1,0 +1,246 @@
+"""Shared parts of importers: validation of other tools' files, and config groups as YAML that Hydra reads correctly."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+import unicodedata
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import chain, count
+from pathlib import Path
+from typing import Any, TextIO, TypeVar, cast
+
+from pydantic import BaseModel, ValidationError
+
+from evalflow.addons.interop.importers.ledger import Ledger
+from evalflow.config.yaml_text import escaped, option_text
+from evalflow.errors import Problem, UserError
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+Options = dict[str, dict[str, Any]]
+_QUESTIONS = ("question", "query", "input", "user_input", "message", "user_message", "prompt", "text", "topic")
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A value that is read from an environment variable when it is needed, with the words that stand around it."""
+
+    variable: str
+    before: str = ""
+    after: str = ""
+
+    def __str__(self) -> str:
+        return f"{escaped(self.before)}${{oc.env:{self.variable}}}{escaped(self.after)}"
+
+
+@dataclass(slots=True)
+class DataFile:
+    """Rows that are written as JSON lines, and counted."""
+
+    _file: TextIO
+    ledger: Ledger
+    part: str
+    count: int = 0
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        text = json.dumps(row, ensure_ascii=False, allow_nan=False)
+        # Half of a surrogate pair becomes the replacement character, as in replies of models.
+        self._file.write(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") + "\n")
+        self.count += 1
+        self.ledger.took(self.part)
+
+
+@dataclass(slots=True)
+class ImportedConfig:
+    """Other tools' definitions as evalflow's config groups: each file's values by key.
+
+    Attributes:
+        datasets, metrics, targets, judges, experiments: The values of each file in conf/.
+        prompts: The text of each file in prompts/, by its path there.
+        data: Finished files, by their names in data/.
+        notes: What changed.
+        ledger: What was found, taken and left out.
+        unjudged: The experiments that need no language model as judge, or name one.
+    """
+
+    datasets: Options = field(default_factory=Options)
+    metrics: Options = field(default_factory=Options)
+    targets: Options = field(default_factory=Options)
+    judges: Options = field(default_factory=Options)
+    experiments: Options = field(default_factory=Options)
+    prompts: dict[str, str] = field(default_factory=dict[str, str])
+    data: dict[str, Path] = field(default_factory=dict[str, Path])
+    notes: list[str] = field(default_factory=list[str])
+    ledger: Ledger = field(default_factory=Ledger)
+    unjudged: set[str] = field(default_factory=set[str])
+
+    @property
+    def has_answers(self) -> bool:
+        return all("answer" in (table.get("fields") or ()) for table in self.datasets.values())
+
+    def files(self) -> dict[str, str]:
+        groups = {
+            "dataset": self.datasets, "metric": self.metrics, "target": self.targets, "judge": self.judges,
+            "experiment": self.experiments,
+        }  # fmt: skip
+        return {
+            f"{group}/{key}.yaml": option_text(group, key, _revealed(values))
+            for group, options in groups.items()
+            for key, values in options.items()
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ImportSource:
+    """One import: what is read, the name of what is written, and where rows are kept until all is known to be right.
+
+    Attributes:
+        path: The file to import.
+        name: The key of the datasets and experiments that are written.
+        scratch: A temporary folder on the same disk as data/.
+        root: The folder that links may not leave; null: that of the file.
+        is_named: Whether the user chose the name; else it is that of the file.
+    """
+
+    path: Path
+    name: str
+    scratch: Path
+    root: Path | None = None
+    is_named: bool = False
+
+    def expect_file(self, hint: str = "") -> None:
+        """UserError unless the path is that of a file."""
+        if not self.path.is_file():
+            what = "it is a folder: name one file" if self.path.is_dir() else "there is no such file"
+            raise UserError(Problem(what, str(self.path), hint))
+
+    @contextmanager
+    def database(self) -> Generator[sqlite3.Connection]:
+        """A temporary database, for rows that may lie anywhere in files of any size."""
+        database = sqlite3.connect(self.scratch / "rows.db")
+        try:
+            database.execute("PRAGMA journal_mode = OFF")
+            database.execute("PRAGMA synchronous = OFF")
+            yield database
+        except sqlite3.Error as error:
+            raise UserError(Problem(f"the rows cannot be sorted on disk: {error}", str(self.scratch.parent))) from None
+        finally:
+            database.close()
+
+    @contextmanager
+    def rows(self, imported: ImportedConfig, key: str, part: str = "cases") -> Generator[DataFile]:
+        """A new file data/KEY.jsonl, complete when the block ends. Its rows are counted as taken, under `part`."""
+        path = self.scratch / f"{key}.jsonl"
+        with path.open("x", encoding="utf-8") as file:
+            yield DataFile(file, imported.ledger, part)
+        imported.data[f"{key}.jsonl"] = path
+
+
+def dataset_option(key: str, description: str, **changes: Any) -> dict[str, Any]:
+    """The YAML of a dataset in data/KEY.jsonl, whose columns have the names of case fields."""
+    return {"description": description, "path": f"data/{key}.jsonl", "format": "jsonl", "group": None, **changes}
+
+
+def experiment_option(dataset: str, metrics: Sequence[str], generate: bool | str, **more: Any) -> dict[str, Any]:
+    """The YAML of an experiment; `generate` as in the configuration."""
+    defaults = [{"override /dataset": dataset}, {"override /metric": list(metrics)}]
+    return {"defaults": defaults, "generate": generate, **more}
+
+
+def judged_by(imported: ImportedConfig, key: str, choice: str, values: Mapping[str, Any]) -> None:
+    """Write a judge of its own file, and choose it in all experiments: another one chosen instead takes nothing of it.
+
+    `choice` is the judge that it starts from.
+    """
+    imported.judges[key] = {"defaults": [choice, "_self_"], **values}
+    for experiment in imported.experiments.values():
+        experiment["defaults"].append({"override /judge": key})
+    imported.unjudged |= set(imported.experiments)
+
+
+def generate_for(answered: int, total: int) -> bool | str:
+    """What an experiment generates where some of all cases have answers."""
+    return False if answered == total else "missing" if answered else True
+
+
+def metric_option(
+    kind: str, family: str, description: str, needs: Sequence[str] = (), threshold: float | None = None, **own: Any
+) -> dict[str, Any]:
+    """The YAML of a metric; `own` are the keys of its kind."""
+    return {
+        "kind": kind, "family": family, "version": 1, "description": description, "needs": list(needs), **own,
+        "direction": "higher_is_better", "threshold": threshold, "judge": None, "gate": None,
+    }  # fmt: skip
+
+
+def recorded_option(field: str, description: str, scale: str = "number", threshold: float | None = None) -> Any:
+    """The YAML of a metric that reads the other tool's own score from the data."""
+    return metric_option("recorded", "recorded", description, threshold=threshold, field=field, scale={"type": scale})
+
+
+def validated(model: type[Model], value: Any, path: Path) -> Model:
+    """Validate the content of a file; UserError lists every problem, by its key."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        problems: list[Problem] = []
+        for fault in error.errors():
+            key = ".".join(str(part) for part in fault["loc"])
+            is_no_object = fault["type"] == "model_type"
+            what = "must be an object with keys" if is_no_object else fault["msg"].removeprefix("Value error, ")
+            problems.append(Problem(f"{key}: {what}" if key else what, str(path)))
+        raise UserError(problems) from None
+
+
+def first_file(name: str, folders: Iterable[Path]) -> Path | None:
+    """The file of that name in the first folder that contains it."""
+    return next((path.resolve() for folder in folders if (path := folder / name).is_file()), None)
+
+
+def key_for(name: str, taken: Collection[str], fallback: str) -> str:
+    """Derive a config key from any name: lower-case letters, digits and _, a letter first, and not in `taken`."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    words = re.sub(r"[^a-z0-9]+", "_", plain).strip("_")[:60]
+    key = words if words[:1].isalpha() else f"{fallback}_{words}".rstrip("_")
+    candidates = chain([key], (f"{key}_{number}" for number in count(2)))
+    return next(candidate for candidate in candidates if candidate not in taken)
+
+
+def output_text(value: Any) -> str:
+    """An answer that is no text, as other tools compare it: as JSON."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def question_of(variables: Mapping[str, Any], prompt: str) -> str:
+    """The variable that is called so, else the only text among them, else the filled prompt, else all texts."""
+    texts = {name: value for name, value in variables.items() if isinstance(value, str) and value.strip()}
+    named = next((texts[name] for name in _QUESTIONS if name in texts), None)
+    if named is not None:
+        return named
+    return next(iter(texts.values())) if len(texts) == 1 else prompt or " ".join(texts.values())
+
+
+def secrets_in(value: Any) -> Iterator[Secret]:
+    """All secrets in a value of an option."""
+    if isinstance(value, Secret):
+        yield value
+    elif isinstance(value, Mapping):
+        for inner in cast("Mapping[str, Any]", value).values():
+            yield from secrets_in(inner)
+    elif isinstance(value, list):
+        for inner in cast("list[Any]", value):
+            yield from secrets_in(inner)
+
+
+def _revealed(value: Any) -> Any:
+    """The value with secrets as interpolations, which `escaped` must not see."""
+    if isinstance(value, Mapping):
+        return {key: _revealed(inner) for key, inner in cast("Mapping[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [_revealed(inner) for inner in cast("list[Any]", value)]
+    return str(value) if isinstance(value, Secret) else value

@@ -1,0 +1,214 @@
+"""Import of Giskard Hub's scenarios: its current export with interactions, and the older one with messages; or CSV.
+
+An interaction is a case: the turns before it, its own messages, and its checks. What Giskard calls the output of an
+interaction is an example answer, on which checks can be tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from evalflow.addons.interop.importers.columns import Columns, is_missing, parsed
+from evalflow.addons.interop.importers.conversation import are_messages
+from evalflow.addons.interop.importers.exports import answer_of, input_of
+from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource
+from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
+from evalflow.addons.interop.importers.recorded import PARTS, RecordedCases, recorded_cases
+from evalflow.addons.interop.importers.sources import read_rows
+from evalflow.jsonvalues import as_list, as_map
+from evalflow.metrics.case_checks import PARAMS, asks_judge
+
+_HINT = "export the scenarios of a dataset from Giskard Hub as JSON, JSON lines or CSV"
+_DRAFT = "set its status to active to have it"
+_TYPES: Mapping[str, str] = {
+    "correctness": "correctness", "conformity": "conformity", "groundedness": "groundedness", "metadata": "metadata",
+    "string_matching": "string_matching", "string_match": "string_matching", "regex_matching": "regex_matching",
+    "semantic_similarity": "semantic_similarity", "json_valid": "json_schema",
+    **{name: name for name in ("equals", "not_equals", "greater_than", "greater_than_equals", "less_than",
+                               "less_than_equals")},
+}  # fmt: skip
+_KEYS: Mapping[str, str] = {
+    "reference_text": "reference", "normalization_form": "normalize", "expected_schema": "schema",
+}  # fmt: skip
+_NO_LIKE: Mapping[str, str] = {
+    "answer_relevance": "metric=relevance", "contradiction": "metric=absence_of_factual_contradictions",
+    "toxicity": "metric=toxicity", "readability": "metric=reading_level",
+    "llm_judge": "write it as a metric of the kind rubric: docs/metrics.md",
+}  # fmt: skip
+_OLDER = {"asked": ("input_data", "messages", "user_message"), "said": ("demo_output", "bot_message")}
+_CUSTOM = "the file does not say what it tests: declare it as a custom check, docs/checks.md"
+
+
+def read_giskard(source: ImportSource) -> ImportedConfig:
+    """Import one file of scenarios; UserError if it has none. Drafts, and checks without a like, are listed."""
+    path = source.path
+    source.expect_file(_HINT)
+    imported = ImportedConfig(ledger=Ledger((PARTS[0], "checks")))
+    with recorded_cases(source, imported, "Giskard", "giskard", path) as cases:
+        for found in read_rows(path):
+            for row in _interactions(_declared(found.data), found.where):
+                cases.take(row, _InteractionReader(row, cases).case, (), _HINT)
+    return imported
+
+
+def _declared(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A scenario of any form with its interactions; other keys stay as they are."""
+    if "interactions" in row:
+        return {**row, "interactions": parsed(row["interactions"])}
+    at = {part: next((name for name in names if not is_missing(row.get(name))), "") for part, names in _OLDER.items()}
+    asked, said, noted = row.get(at["asked"]), row.get(at["said"]), parsed(row.get("bot_metadata"))
+    messages = [{"role": "user", "content": asked}] if isinstance(asked, str) else asked
+    about = {} if is_missing(noted) else {"metadata": noted}
+    rules, tags, named = (_numbered(row, start) for start in ("rule_", "tag_", "check_"))
+    rules += as_list(row.get("rules"))
+    checks = [
+        _check("hub_correctness", "reference", row.get("expected_output")),
+        _check("hub_conformity", "rules", rules),
+        _check("hub_groundedness", "context", row.get("reference_context")),
+        *as_list(row.get("checks")),
+        *({"identifier": name} for name in named),
+    ]
+    output = {} if is_missing(said) else {"output": {"response": said, **about}}
+    one = {"input": {"messages": messages} if messages else {}, **output, "checks": [one for one in checks if one]}
+    used = {*at.values(), "bot_metadata", "expected_output", "reference_context"}
+    used |= {name for name in ("rules", "checks") if isinstance(row.get(name), list)}
+    starts = ("tag_", "rule_", "check_")
+    rest = {name: one for name, one in row.items() if name not in used and not name.startswith(starts)}
+    return {**rest, **({"tags": tags} if tags else {}), "interactions": [one]}
+
+
+def _numbered(row: Mapping[str, Any], start: str) -> list[Any]:
+    return [value for name, value in row.items() if name.startswith(start) and not is_missing(value)]
+
+
+def _check(identifier: str, key: str, value: Any) -> dict[str, Any] | None:
+    return None if is_missing(value) or value == [] else {"identifier": identifier, "params": {key: value}}
+
+
+def _interactions(scenario: Mapping[str, Any], where: str) -> Iterator[Columns]:
+    """A row for each interaction, with the messages of those before it; all keys of the scenario go to the first."""
+    declared = as_list(scenario.get("interactions"))
+    ordered = sorted(declared, key=_position) if all(isinstance(one, Mapping) for one in declared) else declared
+    about = {name: value for name, value in scenario.items() if name != "interactions"}
+    shared = {name: about[name] for name in ("id", "tags", "status") if name in about}
+    earlier: list[Any] = []
+    for number, one in enumerate(ordered or [{}]):
+        interaction = as_map(one)
+        asked = as_list(as_map(interaction.get("input")).get("messages"))
+        own = asked[len(earlier) :] if earlier and asked[: len(earlier)] == earlier else asked
+        many = {"earlier": earlier, "number": number} if len(ordered) > 1 else {}
+        place = f"{where}:interactions[{number}]" if len(ordered) > 1 else where
+        yield Columns({**(shared if number else about), **many, "interaction": interaction}, place)
+        earlier = [*earlier, *own]
+
+
+def _position(one: Any) -> float:
+    found = as_map(one).get("position")
+    return float(found) if isinstance(found, int | float) else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _InteractionReader:
+    """Reads the row of one interaction."""
+
+    row: Columns
+    cases: RecordedCases
+
+    def case(self) -> dict[str, Any]:
+        row, ledger = self.row, self.cases.imported.ledger
+        interaction = row.child("interaction")
+        if row.peek("status") == "draft":
+            raise Untranslatable("it is a draft", _DRAFT)
+        earlier, number = as_list(row.get("earlier")), row.get("number")
+        found = self._asked(interaction, earlier)
+        own = row.get("id")
+        if isinstance(own, str | int):
+            found |= {"id": str(own) if number is None else f"{own}/{number + 1}"}
+            found |= {} if number is None else {"group": str(own)}
+        tags = as_list(row.peek("tags"))
+        if tags and all(isinstance(tag, str) and tag.strip(" >") for tag in tags):
+            found["tags"] = row.get("tags")
+        example = _example(interaction, ledger, row.where)
+        found |= {} if example is None else {"demo_output": example}
+        declared = as_list(interaction.peek("checks"))
+        checks = [check for one in declared if (check := self._check(one, ledger)) is not None]
+        interaction.get("position")
+        if len(checks) == len(declared):  # otherwise all are kept as they are, beside those that were translated
+            interaction.get("checks")
+        self.cases.asked |= {"checks": None} if checks else {}
+        return found | ({"checks": checks} if checks else {})
+
+    def _asked(self, interaction: Columns, earlier: list[Any]) -> dict[str, Any]:
+        given = interaction.get("input")
+        inner = as_map(given)
+        if earlier and are_messages(inner.get("messages")):
+            asked = as_list(inner["messages"])
+            own = asked if asked[: len(earlier)] == earlier else [*earlier, *asked]
+            given = {**inner, "messages": own}
+        elif "input" in inner and len(inner) == 1:  # of a dataset whose input has a schema of its own
+            given = inner["input"]
+        if not given:
+            raise Untranslatable("it has no messages")
+        found = input_of(given, self.cases.imported.ledger, self.row.where)
+        if not found.get("messages") and not found["question"].strip():
+            raise Untranslatable("its input is empty")
+        return found
+
+    def _check(self, declared: Any, ledger: Ledger) -> dict[str, Any] | None:
+        """A check as evalflow has it; None for one without a like, which is listed."""
+        known = as_map(declared)
+        params: dict[str, Any] = {}
+        for key in ("spec", "override_spec", "params"):
+            params |= {_KEYS.get(name, name): one for name, one in as_map(known.get(key)).items() if one is not None}
+        name = str(known.get("identifier") or known.get("name") or known.get("check_id") or "check")
+        kind = str(params.pop("type", name)).removeprefix("hub_")
+        with ledger.taking("checks", f"check {name}", self.row.where):
+            translated = _translated(kind, params)
+            self.cases.judged = self.cases.judged or asks_judge(translated["identifier"], translated["params"])
+            is_own = name.removeprefix("hub_") != kind
+            enabled = {"enabled": False} if known.get("enabled") is False else {}
+            return {**translated, **({"name": name} if is_own else {}), **enabled}
+        return None
+
+
+def _translated(kind: str, params: dict[str, Any]) -> dict[str, Any]:
+    if kind in _NO_LIKE:
+        raise Untranslatable("evalflow has no check that means the same", f"nearest: {_NO_LIKE[kind]}")
+    identifier = _TYPES.get(kind)
+    if identifier is None:
+        raise Untranslatable("it is a custom check", _CUSTOM)
+    if identifier == "conformity" and isinstance(params.get("rule"), str):
+        params = {**{key: one for key, one in params.items() if key != "rule"}, "rules": [params["rule"]]}
+    context = params.get("context")
+    if isinstance(context, list) and all(isinstance(one, str) for one in as_list(context)):
+        params = {**params, "context": "\n\n".join(as_list(context))}
+    try:
+        PARAMS[identifier].model_validate(params)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        key = ".".join(map(str, fault["loc"]))
+        raise Untranslatable(f"its parameters are not those of the check {identifier}: {key}: {fault['msg']}") from None
+    return {"identifier": identifier, "params": params}
+
+
+def _example(interaction: Columns, ledger: Ledger, where: str) -> Any:
+    """The example answer with its metadata; None, and the output unread, if it has none."""
+    output = interaction.peek("output")
+    known = as_map(output)
+    said = known.get("response", known.get("output", output))
+    if is_missing(said):
+        return None
+    interaction.get("output")
+    if not isinstance(as_map(said).get("content"), str):
+        about: dict[str, Any] = {}
+        text: str = answer_of(said, about, ledger, where)["answer"]
+    else:
+        about = {name: one for name, one in as_map(said).items() if name != "role" and not is_missing(one)}
+        text = about.pop("content")
+        about |= as_map(about.pop("metadata", None))
+    about |= as_map(known.get("metadata")) if said is not output else {}
+    return {"role": "assistant", "content": text, "metadata": about} if about else text

@@ -1,0 +1,261 @@
+"""Import of Inspect's logs: .eval, a zip of a header and samples, or .json.
+
+Newer versions compress the members of the zip by zstd, for which the package zstandard is needed.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from struct import unpack
+from typing import Any, cast
+
+from evalflow.addons.interop.importers.columns import Columns, joined
+from evalflow.addons.interop.importers.conversation import about_answer, message_rows, read_turns
+from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource, output_text
+from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
+from evalflow.addons.interop.importers.recorded import PARTS, Counterparts, RecordedCases, recorded_cases
+from evalflow.addons.interop.importers.sources import LARGEST_FILE, expect_text, leave_document_keys, read_objects
+from evalflow.datasets.json_files import document_keys
+from evalflow.datasets.nan_literals import without_nan
+from evalflow.datasets.sources import SourceRow, parse_json, record
+from evalflow.errors import Problem, UserError
+from evalflow.jsonvalues import as_list, as_map
+from evalflow.paths import shown
+
+_ZSTD = 93
+_VERSION = 2
+_ATTACHED = "attachment://"
+_APART = frozenset({"attachments", "events", "events_data"})
+_LETTERS: Mapping[str, float] = {"C": 1.0, "P": 0.5, "I": 0.0}
+_AGAIN = "run the evaluation again, and import its log"
+_NO_PICTURE = "evalflow carries images with their data or a web address alone"
+_TO_JSON = "write it as JSON: inspect log convert --to json --output-dir DIR LOG"
+_HINTS: Mapping[str, str] = {
+    "model_graded_qa": "metric=factual_correctness, with a judge",
+    "model_graded_fact": "metric=factual_correctness, with a judge",
+    "exact": "metric=exact_match",
+    "match": "a check of the type `rule`: docs/rules.md",
+    "pattern": "a check of the type `rule`: docs/rules.md",
+    "answer": "a check of the type `rule`: docs/rules.md",
+    "choice": "metric=exact_match",
+    "f1": "metric=semantic_similarity",
+}
+_COUNTERPARTS = Counterparts({"includes": "checks"}, _HINTS)
+
+
+def read_inspect(source: ImportSource) -> ImportedConfig:
+    """Import a log; UserError if it is none, is truncated, or of an unknown version. Broken samples are listed."""
+    path = source.path
+    source.expect_file("name a log: logs/X.eval or logs/X.json")
+    imported = ImportedConfig(ledger=Ledger(PARTS))
+    with recorded_cases(source, imported, "Inspect", "inspect", path, _COUNTERPARTS) as cases:
+        is_zip = path.suffix.lower() == ".eval"
+        for found in _of_zip(path, cases) if is_zip else _of_json(path, imported.ledger):
+            row = Columns(_resolved(found.data, as_map(found.data.get("attachments"))), found.where)
+            row.leave("it is the transcript of the sample", "events", "events_data", "timelines", "store")
+            cases.take(row, partial(_case, row, imported.ledger), list(_scores(row)))
+        if not cases.answered:
+            what = "all samples of the log are errors" if cases.file.count else "the log has no samples"
+            raise imported.ledger.nothing_taken(Problem(what, shown(path), _AGAIN), "cases")
+    imported.notes.append("epochs are cases of one group, so that repeats do not count as more questions")
+    return imported
+
+
+def _expect_version(version: Any, path: Path) -> None:
+    if version != _VERSION:
+        what = f"it is no log of Inspect, or of another version: {version} instead of {_VERSION}"
+        raise UserError(Problem(what, shown(path)))
+
+
+def _of_json(path: Path, ledger: Ledger) -> Iterator[SourceRow]:
+    expect_text(path)
+    yield from read_objects(path, "samples", {"version": lambda found: _expect_version(found, path)})
+    leave_document_keys(path, document_keys(path), ("samples", "version"), ledger)
+
+
+def _of_zip(path: Path, cases: RecordedCases) -> Iterator[SourceRow]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+            if "header.json" not in names:
+                raise UserError(Problem("the log has no header: the evaluation has not ended", shown(path)))
+            header = _member(archive, "header.json", path)
+            if isinstance(header, Problem):
+                raise UserError(header)
+            _expect_version(header.data.get("version"), path)
+            for name in names:
+                if name.startswith("samples/") and name.endswith(".json"):
+                    row = _member(archive, name, path)
+                    if isinstance(row, SourceRow):
+                        yield row
+                    else:
+                        cases.leave(row)
+            keys = {key: value not in (None, "", [], {}) for key, value in header.data.items()}
+            leave_document_keys(path, keys, ("version",), cases.imported.ledger)
+    except (zipfile.BadZipFile, EOFError, OSError) as error:
+        raise UserError(Problem(f"the log is broken or truncated: {error}", shown(path))) from None
+
+
+def _member(archive: zipfile.ZipFile, name: str, path: Path) -> SourceRow | Problem:
+    about = archive.getinfo(name)
+    where = f"{shown(path)}:{name}"
+    if about.file_size > LARGEST_FILE:
+        return Problem(f"the sample has {about.file_size:,} bytes, at most {LARGEST_FILE:,} are read", where)
+    if about.compress_type == _ZSTD:
+        content = _of_zstd(_compressed(path, about, where), about.file_size, where)
+    else:
+        with archive.open(about) as file:
+            content = file.read(LARGEST_FILE + 1)
+    value = parse_json(without_nan(content), where)
+    return value if isinstance(value, Problem) else record(value, where)
+
+
+def _compressed(path: Path, about: zipfile.ZipInfo, where: str) -> bytes:
+    """The compressed bytes of a member, which stand behind a header of their own."""
+    with path.open("rb") as file:
+        file.seek(about.header_offset)
+        header = file.read(30)
+        if len(header) < 30 or not header.startswith(b"PK\x03\x04"):
+            raise UserError(Problem("the log is broken or truncated", where))
+        name, extra = unpack("<HH", header[26:30])
+        file.seek(about.header_offset + 30 + name + extra)
+        return file.read(about.compress_size)
+
+
+def _of_zstd(content: bytes, size: int, where: str) -> bytes:
+    try:
+        import zstandard  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        what = "the log is compressed by zstd, which needs the package zstandard"
+        raise UserError(Problem(what, where, f"pip install zstandard; or {_TO_JSON}")) from None
+    try:
+        with zstandard.ZstdDecompressor().stream_reader(content) as reader:  # pyright: ignore
+            return bytes(reader.read(size + 1))  # pyright: ignore
+    except zstandard.ZstdError as error:  # pyright: ignore
+        raise UserError(Problem(f"the log is broken: {error}", where)) from None
+
+
+def _case(row: Columns, ledger: Ledger) -> dict[str, Any]:
+    if "input" not in row or not isinstance(row.peek("id"), str | int):
+        raise Untranslatable("it is no sample of Inspect: it has no id or input")
+    own, epoch = row.get("id"), row.get("epoch")
+    found: dict[str, Any] = {"id": f"{own}/{1 if epoch is None else epoch}", "group": str(own), **_asked(row, ledger)}
+    if targets := _texts(row, "target"):
+        found["reference"] = targets[0] if len(targets) == 1 else targets
+    row.get("attachments")
+    found |= _answer(row, ledger)
+    if steps := _steps(row, ledger):
+        found["actual"] = steps
+    if as_map(row.peek("metadata")):
+        found["metadata"] = joined(as_map(row.get("metadata")), found.get("metadata", {}))
+    if "includes" in as_map(row.peek("scores")) and targets:
+        rule = {"op": "contains_any", "values": targets, "normalize": None, "case_sensitive": False}
+        found["checks"] = [{"identifier": "rule", "name": "includes", "params": rule}]
+    return found
+
+
+def _asked(row: Columns, ledger: Ledger) -> dict[str, Any]:
+    given = row.get("input")
+    if isinstance(given, str):
+        if not given.strip():
+            raise Untranslatable("its input is empty")
+        return {"question": given}
+    turns = [_message(one, ledger, row.where) for one in as_list(given)]
+    messages = read_turns(turns, ledger, row.where, ordered=True)
+    if not messages:
+        raise Untranslatable("its input has no messages")
+    return {"messages": message_rows(messages)}
+
+
+def _texts(row: Columns, name: str) -> list[str]:
+    """The texts of a key, read; empty, and the key unread, if it has something else."""
+    value = row.peek(name)
+    found = as_list(value) or [value]
+    if not all(isinstance(one, str) for one in found):
+        return []
+    row.get(name)
+    return [one for one in found if one]
+
+
+def _answer(row: Columns, ledger: Ledger) -> dict[str, Any]:
+    """The answer of the first choice, or why there is none; other choices stay in the variable `output`."""
+    failure = row.child("error").get("message")
+    if failure is not None:
+        return {"failure": failure if isinstance(failure, str) else output_text(failure)}
+    output = row.child("output")
+    choices = output.children("choices")
+    said = choices[0].get("message") if choices else None
+    spoken = [{"role": "assistant", **_message(said, ledger, row.where)}] if said else []
+    messages = read_turns(spoken, ledger, row.where)
+    completion = output.peek("completion")
+    if not messages:
+        return {"answer": output.get("completion")} if isinstance(completion, str) else {}
+    answer = messages[0]
+    if completion == answer.content:
+        output.get("completion")
+    about = about_answer(messages)
+    return {"answer": answer.content, **({"metadata": about} if about else {})}
+
+
+def _steps(row: Columns, ledger: Ledger) -> list[dict[str, Any]]:
+    """What an agent did: its messages, the results of tools among them; empty, and unread, if it called none."""
+    declared = as_list(row.peek("messages"))
+    given = len(as_list(row.peek("input"))) or 1
+    turns = declared[given:] if len(declared) > given else declared
+    if not any(as_list(as_map(one).get("tool_calls")) for one in turns):
+        if len(declared) <= given + 1:  # the input and the answer alone
+            row.get("messages")
+        return []
+    row.get("messages")
+    return message_rows(read_turns((_message(one, ledger, row.where) for one in turns), ledger, row.where))
+
+
+def _message(declared: Any, ledger: Ledger, where: str) -> dict[str, Any]:
+    """A message of Inspect as chat APIs have it; images in files and sounds are listed."""
+    known = dict(as_map(declared))
+    calls = as_list(known.get("tool_calls"))
+    if calls:
+        named = [{**as_map(call), "name": as_map(call).get("function")} for call in calls]
+        known["tool_calls"] = [{key: one for key, one in call.items() if key != "function"} for call in named]
+    if known.get("role") == "tool" and isinstance(known.get("function"), str):
+        known["name"] = known.pop("function")
+    if isinstance(known.get("content"), list):
+        parts = [_part(part, ledger, where) for part in as_list(known["content"])]
+        known["content"] = [part for part in parts if part is not None]
+    return known
+
+
+def _part(part: Any, ledger: Ledger, where: str) -> Any:
+    known = as_map(part)
+    kind = known.get("type")
+    if kind not in ("image", "audio", "video", "document"):
+        return part
+    picture = known.get("image")
+    if kind == "image" and isinstance(picture, str) and picture.startswith(("data:", "http:", "https:")):
+        detail = {"detail": known["detail"]} if known.get("detail") else {}
+        return {"type": "image_url", "image_url": {"url": picture, **detail}}
+    ledger.leave("images and other parts", str(kind), where, _NO_PICTURE)
+    return None
+
+
+def _resolved(value: Any, attachments: Mapping[str, Any]) -> Any:
+    """The value with the texts that Inspect stored apart put back where they belong."""
+    if isinstance(value, str):
+        return attachments.get(value.removeprefix(_ATTACHED), value) if value.startswith(_ATTACHED) else value
+    if isinstance(value, dict):
+        known = cast("dict[str, Any]", value)
+        return {key: one if key in _APART else _resolved(one, attachments) for key, one in known.items()}
+    return [_resolved(one, attachments) for one in as_list(value)] if isinstance(value, list) else value
+
+
+def _scores(row: Columns) -> Iterator[tuple[str, Any]]:
+    """Each value of each scorer; letters are grades, and N is no answer. Explanations stay in the variable scores."""
+    for scorer, one in as_map(row.peek("scores")).items():
+        value = as_map(one).get("value")
+        for name, part in (
+            {f"{scorer} {key}": inner for key, inner in as_map(value).items()} or {scorer: value}
+        ).items():
+            yield name, None if part == "N" else _LETTERS.get(part, part) if isinstance(part, str) else part

@@ -1,0 +1,63 @@
+"""What of a script is known: constants, variables of the case, and texts that are made of values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from evalflow.addons.interop.importers.javascript.methods import pattern_of
+from evalflow.addons.interop.importers.javascript.values import Constant, Fields, JsItems, Regex, Text, Value, Words
+from evalflow.addons.interop.importers.ledger import Untranslatable
+from evalflow.metrics.operations import BLANKS
+from evalflow.patterns import compiled
+
+
+def constant_of(value: Any) -> Value:
+    """A variable of the case as the script sees it."""
+    if isinstance(value, list):
+        return JsItems(tuple(constant_of(one) for one in cast("list[Any]", value)))
+    if isinstance(value, Mapping):
+        return Fields({str(key): constant_of(one) for key, one in cast("Mapping[Any, Any]", value).items()})
+    return Constant(value)
+
+
+def joined(values: Sequence[Value]) -> Value:
+    """Texts one after the other; the answer's alone stays what it is."""
+    if all(isinstance(one, Constant) for one in values):
+        return Constant("".join(_as_string(one.value) for one in values if isinstance(one, Constant)))
+    texts = [one for one in values if one != Constant("")]
+    return texts[0] if len(texts) == 1 and isinstance(texts[0], Text) else Words(tuple(values))
+
+
+def _as_string(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "null"}[value]
+    if isinstance(value, int) and abs(value) < 10**21:
+        return str(value)
+    raise Untranslatable("")
+
+
+def on_constant(text: str, name: str, arguments: Sequence[Value]) -> Value:
+    """A method of a text that is known."""
+    first = arguments[0] if arguments else None
+    given = first.value if isinstance(first, Constant) else None
+    match name:
+        case "trim" | "toLowerCase" | "toUpperCase" | "toString" if not arguments:
+            changes = {"trim": lambda: text.strip(BLANKS), "toLowerCase": text.lower, "toUpperCase": text.upper}
+            return Constant(changes.get(name, lambda: text)())
+        case "includes" | "startsWith" | "endsWith" if isinstance(given, str) and len(arguments) == 1:
+            tests = {"includes": text.__contains__, "startsWith": text.startswith, "endsWith": text.endswith}
+            return Constant(bool(tests[name](given)))
+        case "test" if isinstance(first, Regex):
+            pattern = pattern_of(first)
+            if pattern.utf16:
+                raise Untranslatable("")
+            flags = re.IGNORECASE if pattern.ignores_case else 0
+            return Constant(compiled(pattern.text, flags).search(text) is not None)
+        case "split" if isinstance(given, str) and given and len(arguments) == 1:
+            return JsItems(tuple(Constant(part) for part in text.split(given)))
+        case _:
+            raise Untranslatable("")

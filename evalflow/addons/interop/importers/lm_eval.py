@@ -1,0 +1,194 @@
+"""Import of lm-evaluation-harness: samples_TASK_DATE.jsonl, alone or with the results_DATE.json beside them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from evalflow.addons.interop.importers.columns import Columns, is_missing, parsed
+from evalflow.addons.interop.importers.conversation import are_messages
+from evalflow.addons.interop.importers.exports import input_of
+from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource, key_for, output_text, question_of
+from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
+from evalflow.addons.interop.importers.recorded import PARTS, RecordedCases, recorded_cases
+from evalflow.addons.interop.importers.scores import score_number
+from evalflow.addons.interop.importers.sources import read_document, read_rows
+from evalflow.errors import Problem, UserError
+from evalflow.jsonvalues import as_list, as_map
+from evalflow.paths import shown
+
+_DATE = r"\d{4}-\d\d-\d\dT[\d:.-]+"
+_SAMPLES = re.compile(rf"samples_(?P<task>.+)_(?P<date>{_DATE})\.jsonl")
+_RESULTS = re.compile(rf"results_(?P<date>{_DATE})\.json")
+_LOG = "run the harness with --log_samples and --output_path"
+_OWN = frozenset({"doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics", "doc_hash",
+                  "prompt_hash", "target_hash"})  # fmt: skip
+_LOWER = frozenset({"perplexity", "word_perplexity", "byte_perplexity", "bits_per_byte", "ter", "brier_score"})
+"""Metrics of which less is better, where there are no results that say so."""
+
+
+def read_lm_eval(source: ImportSource) -> ImportedConfig:
+    """Import the samples of one or more tasks; UserError if there are none."""
+    path = _file(source.path)
+    imported = ImportedConfig(ledger=Ledger(("tasks", *PARTS)))
+    results: Mapping[str, Any] = {}
+    files = {_task(path): path}
+    if path.suffix.lower() == ".json":
+        results = as_map(read_document(path))
+        files = _with_samples(path, results, imported.ledger)
+    imported.ledger.take("tasks", len(files))
+    for task, samples in files.items():
+        key = source.name if len(files) == 1 else key_for(f"{source.name} {task}", imported.datasets, "dataset")
+        better = as_map(as_map(results.get("higher_is_better")).get(task))
+        with recorded_cases(source, imported, "lm-evaluation-harness", "lm_eval", samples, key=key) as cases:
+            for row in read_rows(samples, cases.leave):
+                _take(cases, Columns(row.data, row.where), better)
+    return imported
+
+
+def _file(path: Path) -> Path:
+    """The samples, or the results that lead to them."""
+    if path.is_dir():
+        found = sorted(file for pattern in ("*", "*/*") for file in path.glob(pattern) if _RESULTS.fullmatch(file.name))
+        if len(found) != 1:
+            hint = f"name one: {shown(found[-1])}" if found else _LOG
+            raise UserError(Problem(f"the folder has {len(found)} files results_DATE.json", shown(path), hint))
+        return found[0]
+    if not path.is_file():
+        raise UserError(Problem("there is no such file", str(path), "name samples_*.jsonl or results_*.json"))
+    return path
+
+
+def _task(path: Path) -> str:
+    named = _SAMPLES.fullmatch(path.name)
+    return named["task"] if named else path.stem
+
+
+def _with_samples(path: Path, results: Mapping[str, Any], ledger: Ledger) -> dict[str, Path]:
+    """The file of samples of each task of the results; those without are listed."""
+    tasks = as_map(results.get("results"))
+    date = _RESULTS.fullmatch(path.name)
+    if not tasks:
+        raise UserError(Problem("it is no results_DATE.json of lm-evaluation-harness", shown(path), _LOG))
+    near = [(found, file) for file in sorted(path.parent.iterdir()) if (found := _SAMPLES.fullmatch(file.name))]
+    files = {found["task"]: file for found, file in near if date and found["date"] == date["date"]}
+    if not files:
+        what = "it has only means, and no samples of its date are beside it"
+        raise UserError(Problem(what, shown(path), f"name a file samples_*.jsonl; or {_LOG}"))
+    for task in tasks:
+        if task not in files:
+            ledger.leave("tasks", f"task {task}", shown(path), "it is a group of tasks, or its samples were not logged")
+    return files
+
+
+def _take(cases: RecordedCases, sample: Columns, better: Mapping[str, Any]) -> None:
+    named = [str(name) for name in as_list(sample.get("metrics"))]
+    names = named or [name for name in sample.names if name not in _OWN]
+    chosen = sample.get("filter")
+    end = f" {chosen}" if chosen not in (None, "none") else ""
+    scores: list[tuple[str, Any]] = []
+    for name in names:
+        value = sample.peek(name)
+        scores.append((f"{name}{end}", value))
+        if score_number(value) is not None:  # other values are kept as they are
+            sample.get(name)
+    cases.lower |= {f"{name}{end}" for name in names if not better.get(name, name not in _LOWER)}
+
+    def read() -> dict[str, Any]:
+        case = _case(sample, cases.imported.ledger, end)
+        return case | ({"tags": [str(chosen)]} if end else {})
+
+    cases.take(sample, read, scores)
+
+
+def _case(sample: Columns, ledger: Ledger, end: str) -> dict[str, Any]:
+    requests = list(_requests(sample.get("arguments")))
+    number = sample.get("doc_id")
+    if not requests or number is None:
+        raise Untranslatable("it is no sample: it has no doc_id or arguments", _LOG)
+    declared = sample.get("doc")
+    doc = dict(as_map(declared)) or ({} if is_missing(declared) else {"doc": declared})
+    prompts = {request[0] for request in requests}
+    asked = requests[0][0] if len(prompts) == 1 else question_of(doc, "") or output_text(doc)
+    chat = as_list(parsed(asked))
+    found: dict[str, Any] = {"id": f"{number}{end.replace(' ', '/')}", "group": str(number), "vars": doc}
+    found |= {**input_of(chat if are_messages(chat) else asked, ledger, sample.where), "vars": doc}
+    reference = _reference(sample, ledger)
+    likely = [_likelihood(response) for response in as_list(sample.peek("filtered_resps"))]
+    if len(requests) > 1 and len(likely) == len(requests) and None not in likely:
+        choices = [f"{'' if len(prompts) == 1 else prompt}{end}".strip() for prompt, end in requests]
+        best = max(range(len(choices)), key=lambda number: likely[number] or 0.0)
+        at = int(reference) if isinstance(reference, str) and reference.isdecimal() else len(choices)
+        right = choices[at] if at < len(choices) else reference
+        found |= {"answer": choices[best], "vars": {**doc, "options": choices}}
+        return found | ({} if right is None else {"reference": right})
+    if isinstance(requests[0][1], Mapping):
+        found |= _generated(sample, ledger)
+        found["vars"] = {**doc, **({"arguments": requests[0][1]} if requests[0][1] else {})}
+    return found | ({} if reference is None else {"reference": reference})
+
+
+def _reference(sample: Columns, ledger: Ledger) -> str | list[str] | None:
+    """The target, or several; None, and the target unread, if it is no text."""
+    target = sample.peek("target")
+    items = as_list(target) if isinstance(target, list) else [target]
+    texts = [_plain_text(one) for one in items]
+    if target is None or not texts or None in texts:
+        if target is not None and texts:
+            ledger.leave(
+                "values", "target", sample.where, "it is neither a text nor a list of texts; it is kept in `vars`"
+            )
+        return None
+    sample.get("target")
+    known = [text for text in texts if text is not None]
+    return known[0] if len(known) == 1 else known
+
+
+def _plain_text(value: Any) -> str | None:
+    if isinstance(value, str):
+        return value
+    return output_text(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _generated(sample: Columns, ledger: Ledger) -> dict[str, Any]:
+    """The first text that was generated, after the filter; what it was before is in the metadata."""
+    answers = [text for one in as_list(sample.peek("filtered_resps")) for text in _texts(one)]
+    raw = [text for one in as_list(sample.peek("resps")) for text in _texts(one)]
+    if not answers:
+        return {}
+    if len(answers) == 1:
+        sample.get("filtered_resps")
+    else:
+        ledger.take("answers")
+        reason = "a case has one answer, the first; its scores are of all of them, which are kept in `vars`"
+        ledger.found("answers", len(answers) - 1)
+        ledger.left("answers", f"{len(answers) - 1} more answers", sample.where, reason, count=len(answers) - 1)
+    if len(raw) > 1:
+        return {"answer": answers[0]}
+    sample.get("resps")
+    return {"answer": answers[0], **({"metadata": {"response": raw[0]}} if raw and raw != answers[:1] else {})}
+
+
+def _requests(arguments: Any) -> Iterator[tuple[str, Any]]:
+    """The prompt of each request, and the continuation whose likelihood was asked, or how a text was generated."""
+    for one in as_list(arguments) or as_map(arguments).values():
+        parts = as_list(one) or list(as_map(one).values())
+        if parts and isinstance(parts[0], str):
+            yield parts[0], parts[1] if len(parts) > 1 else None
+
+
+def _likelihood(response: Any) -> float | None:
+    """The log likelihood of a response such as [-3.2, false]; None if it is a text."""
+    pair = as_list(response)
+    greedy = len(pair) == 2 and str(pair[1]) in ("True", "False")
+    return score_number(pair[0]) if greedy else None
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """The texts of nested lists."""
+    if isinstance(value, str):
+        yield value
+    for one in as_list(value):
+        yield from _texts(one)

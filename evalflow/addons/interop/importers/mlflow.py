@@ -1,0 +1,138 @@
+"""MLflow's files: records of evaluation datasets, tables of evaluations (mlflow.genai and mlflow.evaluate), traces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from evalflow.addons.interop.importers.columns import Columns, is_missing, parsed
+from evalflow.addons.interop.importers.exports import Platform, Scores
+from evalflow.addons.interop.importers.scores import PersonsScore
+from evalflow.addons.interop.importers.sources import begins_with, read_document, read_objects, read_rows
+from evalflow.datasets.json_files import document_keys
+from evalflow.datasets.sources import SourceRow
+from evalflow.errors import Problem, UserError
+from evalflow.jsonvalues import as_list, as_map
+from evalflow.paths import shown
+
+_REFERENCES = ("expected_response", "expected_answer", "expected_output", "ground_truth", "answer", "target")
+_YES = {"yes": 1.0, "no": 0.0}
+_STEPS = "it is the steps of the trace"
+_OTLP = "for tool calls and contexts, export the traces as OTLP: docs/import.md#traces"
+_WRAPPED = "mlflow_wrapped"
+
+
+def _rows(path: Path) -> Iterator[SourceRow]:
+    """The rows of a table, records or traces; a trace is a row with its request, response and assessments."""
+    if path.suffix.lower() != ".json" or not begins_with(path, b"{"):
+        yield from map(_prepared, read_rows(path))
+        return
+    keys = document_keys(path)
+    if {"info", "data"} <= set(keys):
+        yield _prepared(SourceRow(shown(path), dict(as_map(read_document(path)))))
+        return
+    if {"columns", "data"} <= set(keys):
+        yield from _of_columns(path)
+        return
+    place = next((name for name in ("traces", "records", "rows", "data") if name in keys), None)
+    yield from map(_prepared, read_rows(path) if place is None else read_objects(path, place))
+
+
+def _of_columns(path: Path) -> Iterator[SourceRow]:
+    """A table as pandas splits it, and as mlflow.evaluate logs it."""
+    table = as_map(read_document(path))
+    names = as_list(table.get("columns"))
+    for number, cells in enumerate(as_list(table.get("data"))):
+        where = f"{shown(path)}:data[{number}]"
+        if len(as_list(cells)) != len(names) or not all(isinstance(name, str) for name in names):
+            raise UserError(Problem("the row has not one cell for each of `columns`", where))
+        yield _prepared(SourceRow(where, dict(zip(names, cells, strict=True))))
+
+
+def _prepared(row: SourceRow) -> SourceRow:
+    known = row.data
+    if isinstance(known.get("info"), Mapping):
+        known = _of_trace(known)
+    texts = ("inputs", "expectations", "assessments", "tags")  # Databricks and CSV keep them as JSON
+    values = {name: parsed(value) if name in texts else value for name, value in known.items()}
+    expected = dict(_expected(values.get("assessments")))
+    values |= {"expectations": expected} if expected and is_missing(values.get("expectations")) else {}
+    outputs = as_map(values.get("outputs"))
+    return SourceRow(row.where, values | ({"outputs": outputs[_WRAPPED]} if set(outputs) == {_WRAPPED} else {}))
+
+
+def _expected(assessments: Any) -> Iterator[tuple[str, Any]]:
+    """The expectations among the assessments of a trace, by their names."""
+    for one in map(as_map, as_list(assessments)):
+        if isinstance(one.get("expectation"), Mapping):
+            declared = as_map(one["expectation"])
+            value = declared.get("value", parsed(as_map(declared.get("serialized_value")).get("value")))
+            yield str(one.get("assessment_name") or one.get("name") or "expectation"), value
+
+
+def _of_trace(trace: Mapping[str, Any]) -> dict[str, Any]:
+    """A trace as a row: what is known of it, and the inputs and outputs of its outermost span."""
+    info, data = as_map(trace["info"]), as_map(trace.get("data"))
+    spans = [as_map(span) for span in as_list(data.get("spans"))]
+    roots = [span for span in spans if is_missing(span.get("parent_span_id", span.get("parent_id")))]
+    attributes = as_map(roots[0].get("attributes") if roots else None)
+    request = parsed(attributes.get("mlflow.spanInputs", data.get("request")))
+    response = parsed(attributes.get("mlflow.spanOutputs", data.get("response")))
+    rest = {name: one for name, one in data.items() if name not in ("request", "response", "spans")}
+    others = {name: one for name, one in trace.items() if name not in ("info", "data")}
+    return {**others, **info, **rest, "request": request, "response": response, "spans": spans}
+
+
+def _scores(row: Columns) -> Scores:
+    """Scores of tables and of assessments; those that people gave are labels. MLflow's yes and no are 1 and 0."""
+    named: set[str] = set()
+    for column in row.declared:
+        name, _, last = column.rpartition("/")
+        if last in ("value", "score") and name and not name.startswith("expected_"):
+            named.add(name)
+            value = row.peek(column)
+            number = _YES.get(value, value) if isinstance(value, str) else value
+            if isinstance(number, int | float):
+                row.get(column)
+            yield name.removesuffix("/v1"), number
+    for one in as_list(parsed(row.peek("assessments"))):
+        known = as_map(one)
+        name = str(known.get("assessment_name") or known.get("name") or "score")
+        if "feedback" not in known and "value" not in known:
+            continue  # an expectation
+        value = as_map(known.get("feedback")).get("value", known.get("value"))
+        source = as_map(known.get("source"))
+        at = known.get("create_time", known.get("create_time_ms"))
+        if source.get("source_type") == "HUMAN":
+            yield name, PersonsScore(value, source.get("source_id"), known.get("rationale"), at)
+        elif name not in named:
+            yield name, _YES.get(value, value) if isinstance(value, str) else value
+
+
+def _part(row: Columns) -> str:
+    row.leave(_STEPS, "spans", "trace", hint=_OTLP)
+    return ""
+
+
+def _seconds(row: Columns) -> float | None:
+    for name in ("execution_duration_ms", "execution_duration"):
+        if (found := row.number(name)) is not None:
+            return found / 1000
+    return row.number("latency")
+
+
+MLFLOW = Platform(
+    tool="MLflow",
+    column="mlflow",
+    asked=("inputs", "request", "request_preview", "question"),
+    said=("outputs", "response", "response_preview", "predictions"),
+    expected=("expectations", "targets", "ground_truth"),
+    scores=_scores,
+    hint="export a dataset (dataset.to_df().to_json(..., orient='records')), a result (result.result_df), or traces",
+    part_of=_part,
+    number=("dataset_record_id", "trace_id", "request_id", "client_request_id"),
+    seconds=_seconds,
+    references=_REFERENCES,
+    opened=_rows,
+)

@@ -1,0 +1,187 @@
+"""Nunjucks templates of JavaScript tools: as Jinja prompts over `vars`, and rendered with a case's variables.
+
+The two languages are alike but for operators, some filters, and that a missing variable is empty text in Nunjucks.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, cast
+
+from jinja2 import ChainableUndefined, TemplateError, UndefinedError, meta
+
+from evalflow.addons.interop.importers.ledger import Untranslatable
+from evalflow.sandbox import Sandbox
+
+_TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
+_QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
+_SPELLINGS = (
+    (re.compile(r"==="), "=="),
+    (re.compile(r"!=="), "!="),
+    (re.compile(r"&&"), " and "),
+    (re.compile(r"\|\|"), " or "),
+    (re.compile(r"\{%(-?)\s*else\s*if\b"), r"{%\1 elif"),
+    (re.compile(r"\|\s*dump\b(\(\s*\))?"), "| json"),
+    (re.compile(r"\.length\b"), "|length"),
+)
+_BUILT_IN = frozenset({"loop", "range", "cycler", "joiner", "true", "false", "none", "null", "undefined"})
+_OUTSIDE = ("include", "import", "extends", "from", "asyncEach", "asyncAll", "call", "macro")
+_SET = "set it in the test, or for all in defaultTest.vars"
+_ENVIRONMENT = re.compile(r"\benv\b\s*(?:\.\s*(\w+)|\[\s*['\"](\w+))?")
+
+
+def is_template(text: str) -> bool:
+    """Whether the text has any tags."""
+    return "{{" in text or "{%" in text or "{#" in text
+
+
+def jinja_of(source: str) -> tuple[str, frozenset[str]]:
+    """The template as Jinja whose variables are below `vars`, and their names; Untranslatable if it has no like."""
+    if not is_template(source):
+        return source, frozenset()
+    text = _spelled(source)
+    environment = _environment()
+    try:
+        free = meta.find_undeclared_variables(environment.parse(text)) - _BUILT_IN
+        _expect_known(text, free)
+        return _below_vars(environment, text, free), frozenset(free)
+    except TemplateError as error:
+        raise Untranslatable(f"it is no template that Jinja can read: {error.message}") from None
+    except RecursionError:
+        raise Untranslatable("its template is nested too deeply") from None
+
+
+def render(source: str, variables: Mapping[str, Any]) -> str:
+    """The text that the template gives; Untranslatable if it gives none here, or shows a variable that is not set."""
+    if not is_template(source):
+        return source
+    text = _spelled(source)
+    environment = _environment()
+    try:
+        _expect_known(text, meta.find_undeclared_variables(environment.parse(text)))
+        template = environment.from_string(text)
+        environment.begin(None)
+        return template.render({name: _as_script(value) for name, value in variables.items()})
+    except Untranslatable:
+        raise
+    except UndefinedError as error:
+        raise Untranslatable(f"it uses {error.message}, which is not set", _SET) from None
+    except TemplateError as error:
+        raise Untranslatable(f"its template cannot be rendered: {error.message}") from None
+    except Exception as error:
+        raise Untranslatable(f"its template cannot be rendered: {error}") from None
+
+
+def rendered_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Variables whose texts are templates over the others, rendered."""
+    return {name: _everywhere(value, lambda text: render(text, variables)) for name, value in variables.items()}
+
+
+def _everywhere(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {key: _everywhere(inner, change) for key, inner in value.items()}  # pyright: ignore
+    return [_everywhere(inner, change) for inner in value] if isinstance(value, list) else value  # pyright: ignore
+
+
+class _Unset(ChainableUndefined):
+    """A variable that is not set: it may be tested, and have another value in its place, but not be shown."""
+
+    def __str__(self) -> str:
+        raise UndefinedError(f"{{{{{self._undefined_name}}}}}")
+
+    def __iter__(self) -> Iterator[Any]:
+        raise UndefinedError(f"{{{{{self._undefined_name}}}}}")
+
+
+def _environment() -> Sandbox:
+    environment = Sandbox(undefined=_Unset, autoescape=False, keep_trailing_newline=True)
+    environment.add_filters({"json": _json})
+    return environment
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+class _Boolean(int):
+    """Written as JavaScript writes it."""
+
+    def __str__(self) -> str:
+        return "true" if self else "false"
+
+
+class _List(list[Any]):
+    """Written as JavaScript writes it."""
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self))
+
+
+def _as_script(value: Any) -> Any:
+    """A value that is written as JavaScript writes it: 1.0 as 1, null as nothing."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return _Boolean(value)
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    if isinstance(value, Mapping):
+        return {key: _as_script(inner) for key, inner in cast("Mapping[str, Any]", value).items()}
+    return _List([_as_script(inner) for inner in cast("list[Any]", value)]) if isinstance(value, list) else value
+
+
+def as_text(value: Any) -> str:
+    """The text of a value as JavaScript's String() gives it."""
+    return str(_as_script(value))
+
+
+def _spelled(source: str) -> str:
+    """The tags with Jinja's operators and filters; quoted texts stay as they are."""
+
+    def tag(found: re.Match[str]) -> str:
+        parts: list[str] = []
+        end = 0
+        for quoted in _QUOTED.finditer(found[0]):
+            parts += [_respelled(found[0][end : quoted.start()]), quoted[0]]
+            end = quoted.end()
+        return "".join([*parts, _respelled(found[0][end:])])
+
+    return _TAG.sub(tag, source)
+
+
+def _respelled(text: str) -> str:
+    for pattern, spelling in _SPELLINGS:
+        text = pattern.sub(spelling, text)
+    return text
+
+
+def _expect_known(text: str, free: Any) -> None:
+    if "env" in free:
+        names = {name for pair in _ENVIRONMENT.findall(text) for name in pair if name}
+        named = f" {' and '.join(sorted(names))}" if names else ""
+        raise Untranslatable(f"it reads the environment variable{named}", "write the value into the file")
+    for tag in _TAG.findall(text):
+        word = re.match(r"\{%-?\s*(\w+)", tag)
+        if word and word[1] in _OUTSIDE:
+            raise Untranslatable(f"it uses {{% {word[1]} %}}", "write out what it includes")
+    if special := sorted(name for name in free if name.startswith("_")):
+        raise Untranslatable(f"it uses {special[0]}, which only the tool knows")
+
+
+def _below_vars(environment: Sandbox, text: str, free: Any) -> str:
+    parts: list[str] = []
+    before = ""
+    tokens = list(environment.lex(text))
+    for position, (_, kind, value) in enumerate(tokens):
+        following = next((one for _, what, one in tokens[position + 1 :] if what != "whitespace"), "")
+        is_variable = kind == "name" and value in free and before not in (".", "|", "is")
+        is_argument = following == "=" and before in ("(", ",")
+        below = f"vars[{value!r}]" if hasattr(dict, value) else f"vars.{value}"
+        parts.append(below if is_variable and not is_argument else value)
+        if kind != "whitespace":
+            before = value
+    return "".join(parts)

@@ -1,0 +1,299 @@
+"""Import of OpenAI's evals: archives of the API, and samples and YAML of the open-source registry.
+
+The API ends on 2026-11-30. Of it there are the eval (`testing_criteria`), its data (`{item, sample}` a line), the
+output items of a run (`{data: [{datasource_item, sample, results}]}`), and all in one file (`{eval, rows, runs}`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from evalflow.addons.interop.importers.columns import Columns
+from evalflow.addons.interop.importers.files import (
+    ImportedConfig,
+    ImportSource,
+    dataset_option,
+    experiment_option,
+    generate_for,
+    judged_by,
+    key_for,
+    metric_option,
+    recorded_option,
+)
+from evalflow.addons.interop.importers.graders import Grader, grader_of, passes_at
+from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
+from evalflow.addons.interop.importers.located import LocatedList, LocatedMap, place
+from evalflow.addons.interop.importers.openai_items import case_of, item_of, read_scores
+from evalflow.addons.interop.importers.recorded import RecordedCases
+from evalflow.addons.interop.importers.registry_evals import is_registry, read_registry, read_samples
+from evalflow.addons.interop.importers.scores import RecordedScores
+from evalflow.addons.interop.importers.sources import (
+    LARGEST_FILE,
+    begins_with,
+    leave_document_keys,
+    objects,
+    read_document,
+    read_objects,
+    read_rows,
+)
+from evalflow.addons.interop.importers.verdicts import Verdicts
+from evalflow.datasets.json_files import document_keys
+from evalflow.datasets.sources import SourceRow
+from evalflow.errors import Problem, UserError
+from evalflow.jsonvalues import as_list, as_map
+from evalflow.paths import shown
+
+PARTS = ("graders", "cases", "checks", "scores")
+_NEXT = "put it into a folder with its items, and import the folder"
+_WHOLE = "it is about the whole file, not about a case"
+
+
+_Tables = Mapping[str, Iterator[SourceRow]]
+"""The items of each run."""
+
+
+@dataclass(slots=True)
+class _Archive:
+    """What is read of an archive: the graders, and the scores that were recorded, by their names."""
+
+    source: ImportSource
+    imported: ImportedConfig
+    scores: RecordedScores
+    verdicts: defaultdict[str, Verdicts] = field(default_factory=lambda: defaultdict(Verdicts))
+    graders: list[Grader] = field(default_factory=list[Grader])
+    limits: dict[str, float] = field(default_factory=dict[str, float])
+    checks: dict[str, str] = field(default_factory=dict[str, str])
+    tables: dict[str, RecordedCases] = field(default_factory=dict[str, RecordedCases])
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.imported.ledger
+
+    def leave(self, problem: Problem) -> None:
+        """List a row that is broken."""
+        self.ledger.leave("cases", "row", problem.where, problem.what, problem.hint)
+
+
+def read_openai_evals(source: ImportSource) -> ImportedConfig:
+    """Import an archive of the API, a registry's YAML, or a file of samples; UserError if it is none of them."""
+    path = source.path
+    ledger = Ledger(PARTS)
+    archive = _Archive(source, ImportedConfig(ledger=ledger), RecordedScores(ledger))
+    if path.is_dir():
+        return _of_folder(archive, path)
+    source.expect_file()
+    if path.suffix.lower() in (".yaml", ".yml"):
+        return read_registry(source, path)
+    if path.suffix.lower() != ".json":
+        first = next(read_rows(path, lambda _broken: None), None) or next(read_rows(path))
+        if is_registry(first.data):
+            return read_samples(source, path)
+        if "item" not in first.data and "datasource_item" not in first.data:
+            what = f"its first line has none of item, datasource_item, input: {', '.join(list(first.data)[:8])}"
+            raise UserError(Problem(f"it is no data of an eval: {what}", first.where))
+        return _imported(archive, path, Columns({}, shown(path)), {"": read_rows(path, archive.leave)})
+    document = None if path.stat().st_size > LARGEST_FILE else read_document(path)
+    if document is None or isinstance(document, LocatedList):
+        return _imported(archive, path, Columns({}, shown(path)), {"": _items_in(archive, path)})
+    if not isinstance(document, LocatedMap) or not {"testing_criteria", "eval", "data"} & set(document):
+        hint = "it needs testing_criteria, or eval, rows and runs, or the data of output items"
+        raise UserError(Problem("it is no archive of OpenAI's evals", shown(path), hint))
+    root = Columns(document, shown(path))
+    return _imported(archive, path, root, _tables(archive, path, root))
+
+
+def _of_folder(archive: _Archive, folder: Path) -> ImportedConfig:
+    """An eval with the files of its items, all in one folder."""
+    files = sorted(path for path in folder.iterdir() if path.suffix.lower() in (".json", ".jsonl"))
+    small = [path for path in files if path.suffix.lower() == ".json" and path.stat().st_size <= LARGEST_FILE]
+    evals: dict[Path, Mapping[str, Any]] = {
+        path: one for path in small if "testing_criteria" in (one := as_map(read_document(path)))
+    }
+    if len(evals) != 1 or len(files) < 2:
+        hint = "one .json with testing_criteria, and its items in .jsonl or .json"
+        raise UserError(Problem(f"the folder has {len(evals)} evals in {len(files)} files", shown(folder), hint))
+    path = next(iter(evals))
+    others = [one for one in files if one != path]
+    tables = {one.stem if len(others) > 1 else "": _items_in(archive, one) for one in others}
+    return _imported(archive, path, Columns(evals[path], shown(path)), tables)
+
+
+def _items_in(archive: _Archive, path: Path) -> Iterator[SourceRow]:
+    """The items of a file: its lines, the objects of its list, or those of its `data`."""
+    if path.suffix.lower() != ".json" or begins_with(path, b"["):
+        return read_rows(path, archive.leave)
+    leave_document_keys(path, document_keys(path), ("data",), archive.ledger)
+    return read_objects(path, "data", broken=archive.leave)
+
+
+def _imported(archive: _Archive, path: Path, root: Columns, tables: _Tables) -> ImportedConfig:
+    source, imported = archive.source, archive.imported
+    declared = root.child("eval") if "eval" in root else root
+    _read_graders(archive, declared, shown(path))
+    with ExitStack() as stack:
+        for key, items in tables.items():
+            option = source.name if key == "" else key_for(f"{source.name} {key}", archive.tables, "dataset")
+            file = stack.enter_context(source.rows(imported, option))
+            archive.tables[option] = RecordedCases(
+                imported, file, file, "OpenAI", "openai", None, archive.scores, archive.verdicts
+            )
+            _write(archive, archive.tables[option], items)
+    if not any(table.file.count for table in archive.tables.values()):
+        raise archive.ledger.nothing_taken(
+            Problem("it has no items, only how they are graded", shown(path), _NEXT), "cases"
+        )
+    _declare(archive, str(declared.get("name") or f"Items of {shown(path)}."), shown(path))
+    for one in (root, declared):
+        one.leave(_WHOLE, *one.names)
+    root.close(archive.ledger)
+    return imported
+
+
+def _tables(archive: _Archive, path: Path, root: Columns) -> _Tables:
+    """The items of each run, by its name; the plain rows of an archive where there is no run."""
+    if root.get("data") is not None:
+        return {"": read_objects(path, "data", broken=archive.leave)}
+    runs, found = root.children("runs"), dict[str, Iterator[SourceRow]]()
+    for number, run in enumerate(runs):
+        about, items = run.child("run"), run.get("output_items")
+        listed = as_map(items).get("data") if isinstance(items, Mapping) else items
+        name = str(about.get("name") or number + 1)
+        about.leave(_WHOLE, *about.names)
+        key = name if len(runs) > 1 else ""
+        found[key if key not in found else f"{key} {number + 1}"] = _listed(archive, listed, shown(path))
+    rows = root.get("rows")
+    if found:
+        _leave_rows(archive, rows, runs, shown(path))
+        return found
+    return {"": _listed(archive, rows, shown(path))}
+
+
+def _listed(archive: _Archive, items: Any, file: str) -> Iterator[SourceRow]:
+    at: Callable[[int], str] = items.at if isinstance(items, LocatedList) else lambda number: f"{file}[{number}]"
+    return objects(((item, at(number)) for number, item in enumerate(as_list(items))), archive.leave)
+
+
+def _leave_rows(archive: _Archive, rows: Any, runs: list[Columns], file: str) -> None:
+    """List the rows of an archive that no run has."""
+    listed = as_list(rows)
+    asked: set[str] = set()
+    for run in runs if listed else ():
+        items: Any = run.peek("output_items")
+        for one in as_list(as_map(items).get("data") if isinstance(items, Mapping) else items):
+            asked.add(json.dumps(item_of(as_map(one)), sort_keys=True))
+    for row in listed:
+        if json.dumps(item_of(as_map(row)), sort_keys=True) not in asked:
+            hint = "move `runs` out of a copy of the file, and import that as well"
+            archive.ledger.leave("cases", "row", place(row, file), "no run has an answer to it", hint)
+
+
+def _read_graders(archive: _Archive, declared: Columns, file: str) -> None:
+    for number, one in enumerate(as_list(declared.get("testing_criteria"))):
+        known = Columns(as_map(one), place(one, file), "testing_criteria.")
+        name, limit = str(known.peek("name") or number + 1), passes_at(known)
+        if limit is not None:
+            archive.limits[name] = limit
+        with archive.ledger.taking("graders", f"grader {name}", known.where):
+            archive.graders.append(grader_of(known))
+            known.close(archive.ledger)
+
+
+def _write(archive: _Archive, cases: RecordedCases, items: Iterator[SourceRow]) -> None:
+    for source in items:
+        row = Columns(source.data, source.where)
+        scores: list[tuple[str, Any]] = []
+        for score in read_scores(row):
+            scores.append((score.name, score.value))
+            if score.number is not None:
+                archive.verdicts[score.name].add(
+                    score.number, archive.limits.get(score.name), score.passed, source.where
+                )
+        cases.take(row, partial(_case, archive, row), scores)
+
+
+def _case(archive: _Archive, row: Columns) -> dict[str, Any]:
+    expected = {column for grader in archive.graders for column in grader.expected}
+    case = case_of(row, archive.ledger, expected)
+    checks = [check for one in archive.graders if (check := _check(archive, one, case["vars"], row.where))]
+    return {**case, "checks": checks} if checks else case
+
+
+def _check(archive: _Archive, grader: Grader, item: Mapping[str, Any], where: str) -> dict[str, Any] | None:
+    """The grader as a check of one case."""
+    if grader.check is None:
+        return None
+    archive.ledger.found("checks")
+    try:
+        kind, params = grader.check(item)
+    except (Untranslatable, ValueError) as failure:
+        archive.ledger.left("checks", f"check {grader.name}", where, str(failure), "give the item that column")
+        return None
+    archive.ledger.took("checks")
+    name = re.sub(r"[\s#]+", "_", grader.name) or kind
+    identifier = name if name not in ("rule", "group", "command") and name != kind else f"{name}_check"
+    archive.checks[identifier] = kind
+    return {"identifier": identifier, "params": params}
+
+
+def _declare(archive: _Archive, about: str, file: str) -> None:
+    imported, name = archive.imported, archive.source.name
+    chosen: list[str] = []
+    if archive.checks:
+        chosen.append(name)
+        imported.metrics[name] = checks_option({key: {"type": kind} for key, kind in archive.checks.items()}, about)
+    asking: dict[str, Grader] = {}
+    for grader in archive.graders:
+        if grader.check is None:
+            key = key_for(f"{name} {grader.name}", imported.metrics, "metric")
+            imported.prompts[f"{name}/{key}.jinja"] = grader.prompt
+            imported.metrics[key] = {**grader.metric, "prompt": f"{name}/{key}.jinja"}
+            asking[key] = grader
+            chosen.append(key)
+    for label, score in archive.scores.keys.items():
+        key = key_for(f"{name} {score} recorded", imported.metrics, "metric")
+        rule = archive.verdicts[label].rule("higher_is_better")
+        archive.verdicts[label].list_unread(label, rule, archive.ledger, file)
+        about_score = f"The score that OpenAI's grader gave the recorded answer: {label}."
+        option = recorded_option(f"openai.{score}", about_score, threshold=rule[1])
+        imported.metrics[key] = {**option, "direction": rule[0] or "higher_is_better"}
+        chosen.append(key)
+    for option, table in archive.tables.items():
+        answered = table.answered
+        total = table.file.count - (table.recorded - answered if answered else 0)
+        imported.datasets[option] = dataset_option(option, about, name=name)
+        experiment = experiment_option(option, chosen or ["relevance"], generate_for(answered, total))
+        imported.experiments[option] = experiment
+    if not _choose_judge(archive, asking) and chosen:
+        imported.unjudged |= set(imported.experiments)
+    if not chosen:
+        imported.notes.append("the file has no graders: the experiment has metric=relevance; choose your own")
+
+
+def _choose_judge(archive: _Archive, graders: Mapping[str, Grader]) -> bool:
+    """Write the judge that most graders ask, and list the others; whether any grader asks one."""
+    counted = Counter(json.dumps(one.judge, sort_keys=True) for one in graders.values() if one.judge)
+    if counted:
+        most = counted.most_common(1)[0][0]
+        values = {**json.loads(most), "api_key_env": "OPENAI_API_KEY"}
+        judged_by(archive.imported, f"{archive.source.name}_judge", "openai", values)
+        for key, grader in graders.items():
+            if grader.judge and json.dumps(grader.judge, sort_keys=True) != most:
+                hint = f"write `judge: {json.dumps(grader.judge)}` into conf/metric/{key}.yaml"
+                what = f"the judge {grader.judge['model']} of grader {grader.name}"
+                archive.ledger.leave("judges", what, grader.where, "the experiment has one judge, that of others", hint)
+    return bool(graders)
+
+
+def checks_option(custom: Mapping[str, Any], about: str) -> dict[str, Any]:
+    """The YAML of a metric over checks of cases."""
+    return metric_option(
+        "checks", "checks", about, threshold=1.0, custom=dict(custom) or None, only=None, stop_on_fail=False
+    )

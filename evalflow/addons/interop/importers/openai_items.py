@@ -1,0 +1,117 @@
+"""Items of OpenAI's evals as cases: a row of data, what a model said to it, and what graders said of that."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from evalflow.addons.interop.importers.columns import Columns, parsed
+from evalflow.addons.interop.importers.conversation import (
+    about_answer,
+    are_messages,
+    message_rows,
+    plain_calls,
+    read_turns,
+    said_in,
+    steps_in,
+)
+from evalflow.addons.interop.importers.files import question_of
+from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
+from evalflow.addons.interop.importers.scores import score_number
+from evalflow.jsonvalues import as_list, as_map, kind
+
+_ITEMS = ("item", "datasource_item")
+_UUID = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class GraderScore:
+    """What a grader gave an answer: its score, and whether the answer passed."""
+
+    name: str
+    value: Any
+    passed: bool | None
+
+    @property
+    def number(self) -> float | None:
+        return score_number(self.value)
+
+
+def item_of(row: Mapping[str, Any]) -> Any:
+    """The item of a row of data or of an output item; None if it has none."""
+    return next((found for name in _ITEMS if (found := parsed(row.get(name))) is not None), None)
+
+
+def read_scores(row: Columns) -> Iterator[GraderScore]:
+    """The scores of a row, one for each grader. `results` stays unread: what graders said besides is in there."""
+    for one in map(as_map, as_list(parsed(row.peek("results")))):
+        passed, score = one.get("passed"), one.get("score")
+        verdict = passed if isinstance(passed, bool) else None
+        yield GraderScore(_UUID.sub("", str(one.get("name") or "score")), verdict if score is None else score, verdict)
+
+
+def case_of(row: Columns, ledger: Ledger, expected: Collection[str] = ()) -> dict[str, Any]:
+    """The case of a row, with the columns of its item as variables; Untranslatable if it is none.
+
+    `expected` are the columns that the answer is compared with, which are no part of the question.
+    """
+    name = next((name for name in _ITEMS if name in row), "")
+    item = parsed(row.peek(name))
+    if not isinstance(item, Mapping):
+        raise Untranslatable("it has neither item nor datasource_item that is an object", "give it one")
+    row.get(name)
+    known, sample = dict(as_map(item)), row.child("sample")
+    found: dict[str, Any] = {**_asked(known, sample, ledger, expected), **_answer(sample, ledger), "vars": known}
+    own = known.get("id")
+    if not isinstance(own, str | int) or isinstance(own, bool):
+        own = row.get("datasource_item_id")
+    return found if own is None else {"id": own, **found}
+
+
+def _asked(item: Mapping[str, Any], sample: Columns, ledger: Ledger, expected: Collection[str]) -> dict[str, Any]:
+    """The conversation that the model was sent, if it can be sent again; else the question among the columns."""
+    declared = as_list(sample.peek("input"))
+    if are_messages(declared) and declared[-1].get("role") == "user":
+        try:
+            turns = read_turns(declared, ledger, sample.where, ordered=True)
+        except Untranslatable:
+            turns = []
+        if turns:
+            sample.get("input")
+            return {"messages": message_rows(turns)}
+    question = question_of({name: value for name, value in item.items() if name not in expected}, "")
+    if not question.strip():
+        raise Untranslatable("it asks nothing: its item has no text", "give the item a column `question`")
+    return {"question": question}
+
+
+def _answer(sample: Columns, ledger: Ledger) -> dict[str, Any]:
+    """The answer with the calls of tools, or why there is none."""
+    text, said = sample.peek("output_text"), as_list(sample.peek("output"))
+    if text is not None and not isinstance(text, str):
+        raise Untranslatable(f"its output_text is {kind(text)}, not text", "write the text of the answer")
+    turns = read_turns(said, ledger, sample.where) if are_messages(said) else []
+    found: dict[str, Any] = {}
+    if turns and text in (None, said_in(turns)):
+        sample.get("output")
+        about = about_answer(turns)
+        found |= {"metadata": about} if about else {}
+        text = said_in(turns)
+    sample.get("output_text")
+    if text is not None:
+        found["answer"] = text
+    calls = steps_in(turns) or plain_calls(sample.peek("output_tools"))
+    if calls:
+        found["actual"] = calls
+        sample.get("output_tools")
+    if isinstance(sample.peek("finish_reason"), str):
+        found["finish_reason"] = sample.get("finish_reason")
+    error = sample.peek("error")
+    message = error if isinstance(error, str) else as_map(error).get("message")
+    if text is None and isinstance(message, str) and message:
+        found["failure"] = sample.get("error") if isinstance(error, str) else sample.child("error").get("message")
+    elif text is None and sample.said("output_text") == "":
+        found["answer"] = ""
+    return found

@@ -1,0 +1,345 @@
+"""promptfoo's assertions as checks of a case.
+
+An assertion becomes a check: a rule, or a question to the judge. The check's name is its `metric`, else its type.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from evalflow.addons.interop.importers.javascript.regex import js_pattern
+from evalflow.addons.interop.importers.ledger import COMMAND, Untranslatable
+from evalflow.addons.interop.importers.located import Broken, LocatedMap, located_yaml
+from evalflow.addons.interop.importers.nunjucks import as_text, is_template, render
+from evalflow.addons.interop.importers.promptfoo.scripts import Rule, rule_of
+from evalflow.addons.interop.importers.sources import SourceFolder, read_document, text_of_file
+from evalflow.jsonvalues import as_list, as_map
+from evalflow.metrics.case_checks import PARAMS
+
+_Maker = Callable[[Any, Mapping[str, Any]], Rule]
+"""Makes the parameters of a check from the value of an assertion and all its keys."""
+_REMARKS = ("description", "name", "label", "id", "title", "comment", "reason")
+"""Keys that promptfoo does not read."""
+_PROGRAMS = ("javascript", "python", "ruby")
+_EXACT: Mapping[str, Any] = {"normalize": None}
+_LOWER: Mapping[str, Any] = {"normalize": None, "letter_case": "lower"}
+_KNOWN_KEYS = frozenset({"type", "value", "threshold", "weight", "metric", "provider", *_REMARKS})
+_CALLS = "metric=trajectory_match, with the calls in the column `expected`: docs/agents.md"
+_ELSEWHERE: Mapping[str, str] = {
+    "javascript": COMMAND,
+    "python": COMMAND,
+    "ruby": COMMAND,
+    "webhook": COMMAND,
+    "select-best": "compare two bots with metric=preference, or with `evalflow compare`",
+    "max-score": "compare the runs with `evalflow rank`",
+    "is-refusal": "metric=refusal, or a check `conformity` with the rule that the answer refuses",
+    "moderation": "metric=harmful_content",
+    "guardrails": "metric=jailbreak_guardrails, on your guardrail's outcomes",
+    "classifier": "a metric of the kind `classification`, on your classifier's outcomes",
+    "is-sql": "a check `rule` with the operation `sql`",
+    "contains-sql": COMMAND,
+    "contains-xml": COMMAND,
+    "contains-html": COMMAND,
+    "is-valid-openai-tools-call": "metric=trajectory_match",
+    "is-valid-function-call": "metric=trajectory_match",
+    "trajectory:tool-args-match": f"{_CALLS}; `arguments: superset` is its mode partial",
+    "trajectory:tool-sequence": f"{_CALLS}; `match: in_order`, or `strict`",
+    "trajectory:step-count": "metric=tool_limits, which has the fewest and the most calls",
+    "trajectory:goal-success": "metric=goal_accuracy",
+    "tool-call-f1": "metric=tool_f1",
+    "agent-rubric": "metric=task_completion",
+    "search-rubric": "a check `conformity`; the judge cannot search",
+    "conversation-relevance": "metric=turn_relevance",
+    "levenshtein": "metric=levenshtein, with its value as the reference of the case",
+    "rouge-n": "metric=rouge_1, with its value as the reference of the case",
+    "bleu": "metric=bleu, with its value as the reference of the case",
+    "gleu": "a check `semantic_similarity`",
+    "meteor": "metric=meteor, with its value as the reference of the case",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """What an assertion became: a check of the case, or a metric over all cases.
+
+    Attributes:
+        check: The check, without its identifier.
+        kind: The built-in check behind it.
+        metric: A metric of evalflow instead, and the threshold that the assertion gives it.
+        weight: How much it counts in a group.
+    """
+
+    kind: str = ""
+    params: dict[str, Any] = field(default_factory=dict[str, Any])
+    metric: str = ""
+    threshold: float | None = None
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class AssertionReader:
+    """Translates assertions with the variables of a case.
+
+    Attributes:
+        folder, base: Where files that they name lie.
+        answered: Whether they are results, beside which the files that assertions name do not lie.
+    """
+
+    folder: SourceFolder
+    base: Any
+    answered: bool = False
+
+    def translated(self, declared: Mapping[str, Any], variables: Mapping[str, Any]) -> Translated:
+        """The like of an assertion; Untranslatable if there is none."""
+        kind = declared.get("type")
+        if not isinstance(kind, str):
+            raise Untranslatable("it has no type", "write `type: contains` or another")
+        base = kind.removeprefix("not-")
+        odd = sorted(set(declared) - _KNOWN_KEYS - ({"config"} if base in _PROGRAMS else set()))
+        if odd:
+            raise Untranslatable(f"it has {', '.join(odd)}", "score the answer as it is, or write a `command` check")
+        inverse = base != kind
+        weight = self._weight(declared)
+        if base in _METRICS:
+            if inverse:
+                raise Untranslatable("there is no opposite of this metric")
+            return Translated(metric=_METRICS[base], threshold=_number(declared.get("threshold")), weight=weight)
+        value = self._value(declared, base, variables)
+        if base in _JUDGED:
+            if inverse:
+                raise Untranslatable("a judge is not asked for the opposite", "write the rubric the other way round")
+            check, make = _JUDGED[base]
+            return Translated(kind=check, params=make(value, declared), weight=weight)
+        if base == "javascript" and isinstance(value, str):
+            limit = _number(declared.get("threshold"))
+            return Translated(
+                kind="rule", params=rule_of(value, variables, inverse=inverse, threshold=limit), weight=weight
+            )
+        if base in _RULES:
+            rule = _RULES[base](value, declared)
+        else:
+            raise Untranslatable(f"there is no like of {kind}", _ELSEWHERE.get(base, COMMAND))
+        return Translated(kind="rule", params={"op": "not", "rule": rule} if inverse else rule, weight=weight)
+
+    def _weight(self, declared: Mapping[str, Any]) -> float:
+        weight = _number(declared.get("weight"))
+        if weight is not None and weight < 0:
+            raise Untranslatable("its weight is below 0", "give it a weight of 0 or more")
+        return 1.0 if weight is None else weight
+
+    def _value(self, declared: Mapping[str, Any], kind: str, variables: Mapping[str, Any]) -> Any:
+        value = declared.get("value")
+        if isinstance(value, list):
+            return [self._text(one, kind, declared, variables) for one in cast("list[Any]", value)]
+        return self._text(value, kind, declared, variables)
+
+    def _text(self, value: Any, kind: str, declared: Mapping[str, Any], variables: Mapping[str, Any]) -> Any:
+        if not isinstance(value, str):
+            return value
+        if not value.startswith("file://"):
+            return render(value, variables)
+        name = value.removeprefix("file://")
+        if re.search(r"\.(py|js|ts|mjs|cjs|mts|cts|rb)(:\w+)?\Z", name):
+            raise Untranslatable(f"it runs the program {name}", COMMAND)
+        if self.answered:
+            raise Untranslatable(
+                f"it names the file {name}, which is not part of the results", "import the configuration"
+            )
+        where = declared.at("value") if isinstance(declared, LocatedMap) else ""
+        path = self.folder.find(name, self.base, where)
+        if path.suffix.lower() in (".json", ".yaml", ".yml"):
+            return read_document(path)
+        text = text_of_file(path)
+        return text if kind in ("is-json", "contains-json") else render(text, variables)
+
+
+def name_of(declared: Mapping[str, Any]) -> str:
+    """The name of the row: the assertion's `metric`, else its type."""
+    named = declared.get("metric") or declared.get("type")
+    name = re.sub(r"[\s#]+", "_", str(named).strip()) or "assert"
+    return f"{name}_check" if name in PARAMS else name
+
+
+def _number(value: Any) -> float | None:
+    if value is None or (isinstance(value, str) and is_template(value)):
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Untranslatable(f"it has {value!r} where a number belongs")
+    return float(value)
+
+
+def _required_text(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | float) or value == "":
+        raise Untranslatable("it has no value to compare with", "give it a `value`")
+    return as_text(value)
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, str):
+        parts = re.findall(r'\s*"((?:[^"]|"")*)"\s*(?:,|\Z)|\s*([^,]+?)\s*(?:,|\Z)', value)
+        value = [quoted.replace('""', '"') or plain for quoted, plain in parts]
+    if not isinstance(value, list) or not value:
+        raise Untranslatable("it has no list of values to compare with", "give it a `value`")
+    return [as_text(one) for one in cast("list[Any]", value)]
+
+
+def _filled(what: str) -> Callable[[Any], str]:
+    """Reads a text that must not be empty; `what` names it in the reason why there is no rule."""
+
+    def read(value: Any) -> str:
+        if not isinstance(value, str) or not value:
+            raise Untranslatable(f"it has no {what}", "give it a `value`")
+        return value
+
+    return read
+
+
+def _lower_text(value: Any) -> str:
+    return _required_text(value).lower()
+
+
+def _lower_texts(value: Any) -> list[str]:
+    return [text.lower() for text in _texts(value)]
+
+
+def _pattern(value: Any, _declared: Any) -> Rule:
+    return {"op": "regex", **js_pattern(_filled("pattern")(value)).keys}
+
+
+def _schema(value: Any) -> dict[str, Any]:
+    schema = value
+    if isinstance(value, str) and value.strip():
+        try:
+            schema = located_yaml(value, "schema")
+        except Broken:
+            schema = None
+    if schema in (None, "") or isinstance(schema, bool):
+        schema = {}
+    if not isinstance(schema, dict):
+        raise Untranslatable("its schema is no object", "write a JSON Schema")
+    return cast("dict[str, Any]", schema)
+
+
+def _elements(value: Any) -> list[str]:
+    found = as_map(value).get("requiredElements") if isinstance(value, dict) else value
+    return (
+        [part.strip() for part in found.split(",")] if isinstance(found, str) else [str(one) for one in as_list(found)]
+    )
+
+
+def _criteria(value: Any) -> list[str]:
+    rules = cast("list[Any]", value) if isinstance(value, list) else [value]
+    if not rules or not all(isinstance(rule, str) and rule.strip() for rule in rules):
+        raise Untranslatable("its rubric is no text", "write it as text")
+    return [str(rule) for rule in rules]
+
+
+def _equals(value: Any, _declared: Any) -> Rule:
+    if isinstance(value, dict | list) or value is None:
+        return {"op": "jsonpath", "path": "$", "equals": value}
+    return {"op": "equals", "value": as_text(value), **_EXACT}
+
+
+def _at_most(field: str, parts: float) -> _Maker:
+    def rule(_value: Any, declared: Mapping[str, Any]) -> Rule:
+        limit = _number(declared.get("threshold"))
+        if limit is None:
+            raise Untranslatable("it has no threshold", "give it a `threshold`")
+        return {"op": "less_than_equals", "field": field, "value": limit / parts}
+
+    return rule
+
+
+def _words(value: Any, _declared: Any) -> Rule:
+    if isinstance(value, dict):
+        bounds = {key: one for key, one in cast("dict[str, Any]", value).items() if key in ("min", "max")}
+    else:
+        bounds = dict.fromkeys(("min", "max"), as_text(value))
+    try:
+        whole = {key: int(str(one)) for key, one in bounds.items()}
+    except ValueError:
+        whole = {}
+    if not whole:
+        raise Untranslatable("it has no number of words", "give it a `value`")
+    return {"op": "count", **js_pattern(r"\S+").keys, **whole}
+
+
+def _similar(value: Any, declared: Mapping[str, Any]) -> dict[str, Any]:
+    threshold = _number(declared.get("threshold"))
+    several = as_list(value)
+    reference = _required_text(several[0] if len(several) == 1 else value)
+    return {"reference": reference, "threshold": 0.75 if threshold is None else threshold}
+
+
+def _rule(op: str, key: str, read: Callable[[Any], Any], more: Mapping[str, Any] | None = None) -> _Maker:
+    """Makes a rule of which one key has the assertion's value."""
+    return lambda value, _declared: {"op": op, key: read(value), **(more or {})}
+
+
+def _tools_used(value: Any, _declared: Any) -> Rule:
+    """Whether each of some tools was called, whichever form the list of calls or of messages has."""
+    if isinstance(value, dict) and set(cast("dict[str, Any]", value)) - {"name"}:
+        raise Untranslatable("it counts calls, or has a pattern", _CALLS)
+    names = as_list(value) or [as_map(value).get("name", value)]
+    if not all(isinstance(name, str) and name for name in names):
+        raise Untranslatable("it names no tool", "give it a `value`")
+    paths = ("$[*].name", "$[*].function.name", "$[*].tool_calls[*].function.name")
+    rules = [
+        {"op": "any", "rules": [{"op": "jsonpath", "field": "actual", "path": at, "equals": name} for at in paths]}
+        for name in names
+    ]
+    return rules[0] if len(rules) == 1 else {"op": "all", "rules": rules}
+
+
+_RULES: Mapping[str, _Maker] = {
+    "contains": _rule("contains", "value", _required_text, _EXACT),
+    "icontains": _rule("contains", "value", _lower_text, _LOWER),
+    "contains-any": _rule("contains_any", "values", _texts, _EXACT),
+    "icontains-any": _rule("contains_any", "values", _lower_texts, _LOWER),
+    "contains-all": _rule("contains_all", "values", _texts, _EXACT),
+    "icontains-all": _rule("contains_all", "values", _lower_texts, _LOWER),
+    "equals": _equals,
+    "starts-with": _rule("starts_with", "value", _filled("text to compare with"), _EXACT),
+    "regex": _pattern,
+    "is-json": _rule("json_schema", "schema", _schema),
+    "contains-json": _rule("json_schema", "schema", _schema, {"anywhere": True}),
+    "is-xml": _rule("xml", "elements", _elements),
+    "is-html": lambda _value, _declared: {"op": "html"},
+    "latency": _at_most("latency_s", 1000),
+    "cost": _at_most("cost_usd", 1),
+    "word-count": _words,
+    "trajectory:tool-used": _tools_used,
+}
+_JUDGED: Mapping[str, tuple[str, _Maker]] = {
+    **dict.fromkeys(
+        ("llm-rubric", "model-graded-closedqa", "g-eval"),
+        ("conformity", lambda value, _declared: {"rules": _criteria(value)}),
+    ),
+    **dict.fromkeys(
+        ("factuality", "model-graded-factuality"),
+        ("correctness", lambda value, _declared: {"reference": _required_text(value)}),
+    ),
+    **dict.fromkeys(("similar", "similar:cosine"), ("semantic_similarity", _similar)),
+}
+"""The check that asks the judge, and its parameters."""
+_METRICS: Mapping[str, str] = {
+    "answer-relevance": "answer_relevancy",
+    "context-faithfulness": "faithfulness",
+    "context-recall": "context_recall",
+    "context-relevance": "context_relevancy",
+}
+NOTES: Mapping[str, str] = {
+    "llm-rubric": "llm-rubric is the check conformity: the judge says yes or no, and thresholds fall away",
+    "g-eval": "g-eval is the check conformity: the judge says yes or no instead of grading",
+    "factuality": "factuality is the check correctness: the classes A to E become yes or no",
+    "similar": "similar uses the embedder of the run: the thresholds of another model's cosines may not fit",
+    "context-faithfulness": "metrics over contexts score every case that has contexts",
+    "contains-json": "contains-json takes JSON alone here; promptfoo takes YAML-like text such as {note} for JSON too",
+    "javascript": "in scripts, output.x is a part of the answer's JSON, as with providers that give objects",
+    "trajectory:tool-used": "trajectory:tool-used reads `actual`, which an agent or a service gives: docs/agents.md",
+    "latency": "latency and cost are those of the run's own answers",
+}
+"""What is not the same as before, by type of assertion."""

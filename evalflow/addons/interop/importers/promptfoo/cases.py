@@ -1,0 +1,266 @@
+"""promptfoo's tests as cases: inline, in files and globs, in CSV, with defaults, scenarios and lists of values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any, cast
+
+from evalflow.addons.interop.importers.files import output_text
+from evalflow.addons.interop.importers.ledger import Ledger
+from evalflow.addons.interop.importers.located import LocatedList, LocatedMap, place
+from evalflow.addons.interop.importers.promptfoo.csv_tests import PROGRAM_FILE, csv_rows, row_as_test
+from evalflow.addons.interop.importers.sources import MissingFile, SourceFolder, read_document, read_rows, text_of_file
+from evalflow.errors import Problem, UserError
+from evalflow.jsonvalues import as_list, as_map, as_number
+from evalflow.paths import shown
+
+_KNOWN = frozenset({
+    "vars", "assert", "description", "threshold", "metadata", "options", "providerOutput", "tags", "id", "prompts",
+    "providers",
+})  # fmt: skip
+_KNOWN_DEFAULTS = _KNOWN - {"id", "providerOutput"}
+_OPTIONS = frozenset({"prefix", "suffix", "disableVarExpansion", "disableDefaultAsserts"})
+_MANY = 100_000  # cases that lists of values of one test may make
+NO_LIKE = ("it has no like", "")
+PROGRAM = "have the program write its tests to a file: .yaml, .json, .jsonl or .csv"
+
+
+_Entry = tuple[Mapping[str, Any], str, Path]
+"""A test as declared, its place, and the folder of its file."""
+
+
+@dataclass(slots=True)
+class SourceTest:
+    """A test with its defaults.
+
+    Attributes:
+        id: Its own, if it has one.
+        vars: Its variables; a list of texts makes a case for each.
+        asserts: Its assertions, those of the defaults first.
+        answer: The recorded answer, if the test has one.
+        prompts, providers: The names of those that it is for; None: all.
+    """
+
+    where: str
+    description: str = ""
+    id: str = ""
+    vars: dict[str, Any] = field(default_factory=dict[str, Any])
+    asserts: list[Any] = field(default_factory=list[Any])
+    threshold: float | None = None
+    answer: str | None = None
+    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
+    expands: bool = True
+    tags: list[str] = field(default_factory=list[str])
+    prompts: list[str] | None = None
+    providers: list[str] | None = None
+
+    def cases(self) -> Iterator[dict[str, Any]]:
+        """The variables of each case: the product of the lists of texts."""
+        choices = [self._choices(value) for value in self.vars.values()]
+        for values in product(*choices):
+            yield dict(zip(self.vars, values, strict=True))
+
+    @property
+    def count(self) -> int:
+        total = 1
+        for value in self.vars.values():
+            total *= len(self._choices(value))
+        return total
+
+    def _choices(self, value: Any) -> list[Any]:
+        items = as_list(value)
+        return items if self.expands and items and isinstance(items[0], str) else [value]
+
+
+@dataclass(frozen=True, slots=True)
+class TestReader:
+    """Reads the tests of a configuration. What has no like goes to the ledger."""
+
+    folder: SourceFolder
+    base: Path
+    ledger: Ledger
+    default: Mapping[str, Any]
+
+    def read(self, config: LocatedMap) -> Iterator[SourceTest]:
+        """All tests, scenarios last."""
+        for own, where, base in self._declared(config):
+            with self.ledger.taking("tests", f"test {own.get('description') or ''}".strip(), where):
+                yield self._test(own, where, base)
+
+    def _declared(self, config: LocatedMap) -> Iterator[_Entry]:
+        yield from self._entries(config.get("tests"), config.at("tests"), self.base)
+        for number, scenario in enumerate(as_list(config.get("scenarios"))):
+            yield from self._scenario(scenario, config.at("scenarios"), number)
+
+    def _entries(self, declared: Any, where: str, base: Path) -> Iterator[_Entry]:
+        if declared is None:
+            return
+        for number, entry in enumerate(cast("list[Any]", declared) if isinstance(declared, list) else [declared]):
+            spot = declared.at(number) if isinstance(declared, LocatedList) else where
+            if isinstance(entry, str):
+                yield from self._files(entry, spot)
+            elif not isinstance(entry, Mapping):
+                self.ledger.leave(
+                    "tests", f"test {number + 1}", spot, "it is neither an object nor a file", "write `vars:`"
+                )
+            elif "path" in entry and not {"vars", "assert", "providerOutput"} & set(cast("Mapping[str, Any]", entry)):
+                self.ledger.leave("tests", "tests", spot, "they come from a program with a configuration", PROGRAM)
+            else:
+                yield cast("Mapping[str, Any]", entry), place(entry, spot), base
+
+    def _files(self, name: str, where: str) -> Iterator[_Entry]:
+        """The tests in files."""
+        plain = name.removeprefix("file://")
+        if re.match(r"https?://|huggingface://", name):
+            self.ledger.leave("tests", f"tests {name}", where, "they are on another machine", "download them first")
+            return
+        if PROGRAM_FILE.search(plain) or plain.endswith((".xlsx", ".xls")):
+            hint = PROGRAM if PROGRAM_FILE.search(plain) else "save it as CSV"
+            self.ledger.leave("tests", f"tests {name}", where, "they come from a program or a spreadsheet", hint)
+            return
+        try:
+            paths = self.folder.matching(plain, self.base, where)
+        except MissingFile as failure:
+            self.ledger.leave("tests", f"tests {name}", where, failure.reason, failure.hint)
+            return
+        for path in paths:
+            ending = path.suffix.lower()
+            if ending == ".csv":
+                for row, line in csv_rows(path):
+                    yield row_as_test(row, line), line, path.parent
+            elif ending == ".jsonl":
+                for row in read_rows(path):
+                    yield row.data, row.where, path.parent
+            elif ending in (".yaml", ".yml", ".json"):
+                yield from self._entries(read_document(path), shown(path), path.parent)
+            else:
+                raise UserError(
+                    Problem(f"tests in {path.name} cannot be read", where, "known: .csv .jsonl .json .yaml")
+                )
+
+    def _scenario(self, scenario: Any, where: str, number: int) -> Iterator[_Entry]:
+        """Every configuration of a scenario with every test of it; what both have is the test's."""
+        known = as_map(scenario)
+        configs = known.get("config")
+        if not isinstance(configs, list) or not all(isinstance(one, Mapping) for one in cast("list[Any]", configs)):
+            hint = "write its tests out under `tests`"
+            self.ledger.leave("tests", f"scenario {number + 1}", where, "its configurations are no objects", hint)
+            return
+        for key in sorted({*known} - {"config", "tests"}):
+            self.ledger.leave("settings", f"{key} of scenario {number + 1}", where, *REASONS.get(key, NO_LIKE))
+        tests = list(self._entries(known.get("tests") or [{}], where, self.base))
+        for config, (own, spot, base) in product(cast("list[Mapping[str, Any]]", configs), tests):
+            yield (
+                {
+                    **config, **own, "vars": {**as_map(config.get("vars")), **as_map(own.get("vars"))},
+                    "assert": [*_list(config.get("assert")), *_list(own.get("assert"))],
+                    "options": {**as_map(config.get("options")), **as_map(own.get("options"))},
+                },
+                spot, base,
+            )  # fmt: skip
+
+    def _test(self, own: Mapping[str, Any], where: str, base: Path) -> SourceTest:
+        default = self.default
+        options = {**as_map(default.get("options")), **as_map(own.get("options"))}
+        merged = {**default, **{key: value for key, value in own.items() if value is not None}}
+        for key in sorted({*own} - _KNOWN):
+            self.ledger.leave("settings", f"{key} of a test", where, *REASONS.get(key, NO_LIKE))
+        for key in unknown_options(own.get("options")):
+            self.ledger.leave("settings", f"options.{key} of a test", where, *OPTION_REASONS.get(key, NO_LIKE))
+        variables = {**_vars(default.get("vars"), self, self.base), **_vars(own.get("vars"), self, base)}
+        without = options.get("disableDefaultAsserts") is True
+        asserts = [*([] if without else _list(default.get("assert"))), *_list(own.get("assert"))]
+        answer = merged.get("providerOutput")
+        threshold = merged.get("threshold")
+        found = SourceTest(
+            where,
+            description=str(merged.get("description") or ""),
+            id=str(own["id"]) if isinstance(own.get("id"), str | int) else "",
+            vars=variables,
+            asserts=asserts,
+            threshold=as_number(threshold),
+            answer=None if answer is None else answer if isinstance(answer, str) else output_text(answer),
+            metadata={**as_map(default.get("metadata")), **as_map(own.get("metadata"))},
+            expands=options.get("disableVarExpansion") is not True,
+            tags=list(dict.fromkeys([*tag_names(default.get("tags")), *tag_names(own.get("tags"))])),
+            prompts=_names(own.get("prompts")),
+            providers=_names(own.get("providers")),
+        )
+        if found.count > _MANY:
+            raise UserError(Problem(f"its lists of values make {found.count:,} cases", where, f"at most {_MANY:,}"))
+        return found
+
+    def variable(self, name: str, value: Any, base: Path, where: str) -> Any:
+        """A variable's value, read from its file if it names one."""
+        if not isinstance(value, str) or not value.startswith("file://"):
+            return value
+        file = value.removeprefix("file://")
+        if PROGRAM_FILE.search(file):
+            self.ledger.leave("variables", f"variable {name}", where, f"it comes from the program {file}", PROGRAM)
+            return ""
+        found: list[Any] = []
+        for path in self.folder.matching(file, base, where):
+            is_document = path.suffix.lower() in (".json", ".yaml", ".yml")
+            found.append(read_document(path) if is_document else text_of_file(path))
+        return found[0] if len(found) == 1 else found
+
+
+def unknown_defaults(default: Mapping[str, Any]) -> list[str]:
+    """The keys of the default test that have no like."""
+    return [key for key, value in default.items() if key not in _KNOWN_DEFAULTS and value not in (None, False)]
+
+
+def unknown_options(declared: Any) -> list[str]:
+    """The options of a test, or of all tests, that have no like."""
+    return [key for key, value in as_map(declared).items() if key not in _OPTIONS and value not in (None, False)]
+
+
+REASONS: Mapping[str, tuple[str, str]] = {
+    "provider": ("a run has one target for all its cases", "choose it for the run: target=..."),
+    "assertScoringFunction": ("it is a program", "write a metric of the kind composite: docs/metrics.md"),
+    "transform": ("it changes the answer before it is scored", "let the target change it: docs/targets.md"),
+    "postprocess": ("it changes the answer before it is scored", "let the target change it: docs/targets.md"),
+    "transformVars": ("it changes the variables by a program", "write the changed values into the file"),
+    "rubricPrompt": ("it is the judge's prompt", "write a metric of the kind rubric: docs/metrics.md"),
+    "storeOutputAs": ("an answer is no variable of another case", "give the cases earlier turns as `messages`"),
+    "timeout": ("how long an answer may take is the target's key", "target.timeout_s=SECONDS"),
+    "runSerially": ("cases do not depend on each other", "give the cases earlier turns as `messages`"),
+}
+
+
+OPTION_REASONS: Mapping[str, tuple[str, str]] = {
+    **REASONS, "provider": ("it is the judge", "choose the judge of the run: judge=openai judge.model=..."),
+}  # fmt: skip
+
+
+def tag_names(declared: Any) -> list[str]:
+    """Tags as names: of a map, `key > value`."""
+    if isinstance(declared, Mapping):
+        return [f"{key} > {value}" for key, value in cast("Mapping[str, Any]", declared).items() if value is not None]
+    return [str(one) for one in _list(declared) if isinstance(one, str | int | float) and str(one).strip()]
+
+
+def _names(declared: Any) -> list[str] | None:
+    return None if declared is None else [str(as_map(one).get("id") or one) for one in _list(declared)]
+
+
+def _vars(declared: Any, reader: TestReader, base: Path) -> dict[str, Any]:
+    if isinstance(declared, str):
+        where = "vars"
+        found: dict[str, Any] = {}
+        for path in reader.folder.matching(declared.removeprefix("file://"), base, where):
+            found |= as_map(read_document(path))
+        return found
+    known = as_map(declared)
+    return {
+        name: reader.variable(name, value, base, declared.at(name) if isinstance(declared, LocatedMap) else "vars")
+        for name, value in known.items()
+    }
+
+
+def _list(value: Any) -> list[Any]:
+    return list(cast("list[Any]", value)) if isinstance(value, list) else [] if value is None else [value]

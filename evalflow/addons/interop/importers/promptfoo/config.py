@@ -1,0 +1,343 @@
+"""A promptfoo configuration: prompts x providers as targets, tests as cases, assertions as checks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+from evalflow.addons.interop.importers.files import (
+    ImportedConfig,
+    ImportSource,
+    dataset_option,
+    experiment_option,
+    generate_for,
+    judged_by,
+    key_for,
+)
+from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
+from evalflow.addons.interop.importers.located import LocatedList, LocatedMap, place, resolved
+from evalflow.addons.interop.importers.promptfoo.asserts import AssertionReader
+from evalflow.addons.interop.importers.promptfoo.cases import (
+    NO_LIKE,
+    OPTION_REASONS,
+    REASONS,
+    SourceTest,
+    TestReader,
+    unknown_defaults,
+    unknown_options,
+)
+from evalflow.addons.interop.importers.promptfoo.checks import CheckWriter
+from evalflow.addons.interop.importers.promptfoo.prompts import ChatPrompt, PromptReader, SourcePrompt, chat_prompt
+from evalflow.addons.interop.importers.promptfoo.providers import (
+    SourceProvider,
+    asks_model,
+    judge_of,
+    provider_of,
+    target_of,
+)
+from evalflow.addons.interop.importers.promptfoo.rows import PromptColumn, allows, write_cases
+from evalflow.addons.interop.importers.sources import MissingFile, SourceFolder, read_document
+from evalflow.errors import Problem, UserError
+from evalflow.jsonvalues import as_list, as_map
+from evalflow.paths import shown
+
+PARTS = ("prompts", "providers", "tests", "cases", "asserts", "groups")
+_KNOWN = frozenset({"description", "prompts", "providers", "targets", "tests", "scenarios", "defaultTest", "$schema"})
+_REASONS: Mapping[str, tuple[str, str]] = {
+    "env": ("variables are never written", "set them in your shell, or in .env"),
+    "extensions": ("they are programs", "change the data or the target instead"),
+    "nunjucksFilters": ("they are programs", "write the filtered text"),
+    "redteam": ("evalflow writes no attacks", "import the attacks that it wrote as tests"),
+    "derivedMetrics": ("sums over metrics are another kind of metric", "write a metric of the kind composite"),
+    "evaluateOptions": ("how fast and how often is said by evalflow's keys", "see concurrency and repeats"),
+    "outputPath": ("every run has its own folder", "see outputs/"),
+    "assert": ("only tests and defaultTest have assertions", "write it under defaultTest, and import again"),
+    "targets": ("the file has providers too, which count", "name them all under providers"),
+    "version": ("there is only one version of the format", ""),
+    "assertionTemplates": ("the assertions that refer to them are taken", ""),
+}
+
+
+_NO_PROMPT = SourcePrompt("", "", ""), ChatPrompt(None, "", frozenset())
+"""Where no prompt has a like, the cases still are of use with a target of the user."""
+
+
+@dataclass(slots=True)
+class _Suite:
+    """What a configuration declares, while it is read."""
+
+    source: ImportSource
+    folder: SourceFolder
+    base: Path
+    config: LocatedMap
+    imported: ImportedConfig
+    default: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.imported.ledger
+
+
+def read_suite(source: ImportSource, path: Path) -> ImportedConfig:
+    """Import a configuration file; UserError if it cannot be read, or has neither prompts nor tests."""
+    document = read_document(path)
+    if not isinstance(document, LocatedMap) or not {"prompts", "providers", "targets", "tests"} & set(document):
+        hint = "it needs prompts, providers and tests, or results with `evalId`"
+        raise UserError(Problem("it is no configuration of promptfoo", shown(path), hint))
+    config = resolved(document)
+    suite = _Suite(
+        source, SourceFolder.of(path, source.root), path.resolve().parent, config, ImportedConfig(ledger=Ledger(PARTS))
+    )
+    suite.default = _default(suite)
+    _settings(suite)
+    columns = _columns(suite, _prompts(suite), _providers(suite))
+    checks = CheckWriter(AssertionReader(suite.folder, suite.base))
+    tests = list(TestReader(suite.folder, suite.base, suite.ledger, suite.default).read(config))
+    if not tests and (config.get("tests") or config.get("scenarios")):
+        raise suite.ledger.nothing_taken(Problem("it has no tests", config.at("tests")), "tests")
+    if not tests and "redteam" in config:
+        hint = "have promptfoo write them (promptfoo redteam generate), and import its redteam.yaml"
+        what = "it has a redteam section and no tests: evalflow writes no attacks"
+        raise UserError(Problem(what, config.at("redteam"), hint))
+    if not tests and columns[0].prompt.text == "":
+        what = "it has neither tests nor prompts that could be taken"
+        raise suite.ledger.nothing_taken(Problem(what, shown(path)))
+    tests = tests or [_bare(suite)]
+    datasets = write_cases(suite.source, suite.imported, tests, columns, checks)
+    checks.settle(suite.ledger)
+    if not datasets:
+        raise suite.ledger.nothing_taken(Problem("it has no cases", shown(path)), "cases")
+    _declare(suite, [*_answered(suite, columns)], checks, datasets)
+    return suite.imported
+
+
+def _answered(suite: _Suite, columns: Sequence[PromptColumn]) -> Iterator[PromptColumn]:
+    """The columns that have cases; the others are listed."""
+    for column in columns:
+        if column.dataset:
+            yield column
+        else:
+            why = "no test is for it, or sets the variables of its prompt"
+            suite.ledger.leave("experiments", f"experiment {column.key}", column.prompt.where, why)
+
+
+def _options(suite: _Suite) -> Mapping[str, Any]:
+    """The options of the default test."""
+    return as_map(suite.default.get("options"))
+
+
+def _default(suite: _Suite) -> Mapping[str, Any]:
+    declared = suite.config.get("defaultTest")
+    if isinstance(declared, str):
+        where = suite.config.at("defaultTest")
+        declared = read_document(suite.folder.find(declared.removeprefix("file://"), suite.base, where))
+    return as_map(declared)
+
+
+def _settings(suite: _Suite) -> None:
+    """List the keys of the file, and of its default test, that have no like."""
+    twice = {"targets"} if "providers" in suite.config else set[str]()
+    for key in suite.config:
+        if key not in _KNOWN or key in twice:
+            reason = ("they are templates of YAML, and taken where they are used", "") if key.startswith("x-") else None
+            known = reason or _REASONS.get(key, NO_LIKE)
+            suite.ledger.leave("settings", key, suite.config.at(key), *known)
+    options = _options(suite)
+    for key in unknown_options(options):
+        if not (key == "provider" and _judge(suite)):
+            where = place(options, suite.config.at("defaultTest"))
+            suite.ledger.leave("settings", f"defaultTest.options.{key}", where, *OPTION_REASONS.get(key, NO_LIKE))
+    for key in unknown_defaults(suite.default):
+        where = place(suite.default, suite.config.at("defaultTest"))
+        suite.ledger.leave("settings", f"defaultTest.{key}", where, *REASONS.get(key, NO_LIKE))
+
+
+def _judge(suite: _Suite, own: Sequence[Any] = ()) -> dict[str, Any]:
+    """The judge that grades, as an experiment declares it; empty where there is none, or none like it.
+
+    It is the one of the default test, else the one that all assertions with a judge of their `own` name.
+    """
+    provider = _options(suite).get("provider") or (own[0] if len(own) == 1 else None)
+    if isinstance(provider, Mapping) and "text" in provider:
+        provider = cast("Mapping[str, Any]", provider)["text"]
+    try:
+        return judge_of(provider_of(provider, suite.config.at("defaultTest"))) if provider else {}
+    except Untranslatable:
+        return {}
+
+
+def _prompts(suite: _Suite) -> list[tuple[SourcePrompt, ChatPrompt]]:
+    declared = suite.config.get("prompts")
+    if declared is None:
+        declared = ["{{prompt}}"]
+    around = _options(suite)
+    found: list[tuple[SourcePrompt, ChatPrompt]] = []
+    for one in PromptReader(suite.folder, suite.base).read(declared, suite.config.at("prompts")):
+        if not isinstance(one, SourcePrompt):
+            what, where, failure = one
+            suite.ledger.leave("prompts", what, where, failure.reason, failure.hint)
+            continue
+        with suite.ledger.taking("prompts", _named(one), one.where):
+            chat = chat_prompt(one, str(around.get("prefix") or ""), str(around.get("suffix") or ""))
+            found.append((one, chat))
+    return found
+
+
+def _providers(suite: _Suite) -> list[tuple[SourceProvider, str]]:
+    """The providers with what their targets' keys begin with."""
+    key = "providers" if "providers" in suite.config else "targets"
+    found: list[tuple[SourceProvider, str]] = []
+    for entry, where in _entries(suite, suite.config.get(key), suite.config.at(key)):
+        suite.ledger.found("providers")
+        try:
+            provider = provider_of(entry, where)
+        except Untranslatable as failure:
+            suite.ledger.left("providers", "provider", where, failure.reason, failure.hint)
+            continue
+        found.append((provider, provider.label))
+    return found
+
+
+def _entries(suite: _Suite, declared: Any, where: str) -> Iterator[tuple[Any, str]]:
+    """Each provider with its place; those in YAML and JSON files too."""
+    entries = cast("list[Any]", declared) if isinstance(declared, list) else [] if declared is None else [declared]
+    for number, entry in enumerate(entries):
+        spot = declared.at(number) if isinstance(declared, LocatedList) else where
+        if isinstance(entry, str) and entry.startswith("file://") and entry.endswith((".yaml", ".yml", ".json")):
+            try:
+                path = suite.folder.find(entry.removeprefix("file://"), suite.base, spot)
+            except MissingFile as failure:
+                suite.ledger.leave("providers", f"provider {entry}", spot, failure.reason, failure.hint)
+                continue
+            yield from _entries(suite, read_document(path), shown(path))
+        else:
+            yield entry, place(entry, spot)
+
+
+def _columns(
+    suite: _Suite, prompts: Sequence[tuple[SourcePrompt, ChatPrompt]], providers: Sequence[tuple[SourceProvider, str]]
+) -> list[PromptColumn]:
+    columns: list[PromptColumn] = []
+    taken: set[str] = set()
+    unsent = [dict[str, None]() for _ in prompts]
+    for provider, label in providers:
+        left: Sequence[str] = ()
+        try:
+            for number, (prompt, chat) in enumerate(prompts):
+                if provider.prompts is not None and not allows(provider.prompts, prompt.label):
+                    continue
+                several = f" {number + 1}" if len(prompts) > 1 else ""
+                key = key_for(f"{suite.source.name} {label}{several}", taken, "target")
+                asked = _asked_with(replace(provider, label=f"{label}{several}"), prompt)
+                target = target_of(asked, key, chat.user)
+                taken.add(key)
+                suite.imported.notes.extend(target.notes)
+                mine = [name for name in target.left if name.partition(".")[0] in prompt.config]
+                unsent[number] |= dict.fromkeys(mine if asks_model(provider) else prompt.config)
+                left = [name for name in target.left if name not in mine]
+                columns.append(PromptColumn(key, prompt, chat, target, provider))
+            suite.ledger.took("providers")
+            _leave_settings(suite, f"provider {provider.id[:80]}", provider.where, left)
+            for name in provider.aside:
+                suite.ledger.leave("settings", f"{name} of provider {provider.id[:80]}", provider.where, *NO_LIKE)
+        except Untranslatable as failure:
+            suite.ledger.left("providers", f"provider {provider.id[:80]}", provider.where, failure.reason, failure.hint)
+    used = {column.prompt.label for column in columns}
+    for (prompt, _), names in zip(prompts, unsent, strict=True):
+        _leave_settings(suite, _named(prompt), prompt.where, [*(names if prompt.label in used else prompt.config)])
+    if not columns:  # the prompts still are of use with a target that the user names
+        for number, (prompt, chat) in enumerate(prompts or [_NO_PROMPT]):
+            several = f" {number + 1}" if len(prompts) > 1 else ""
+            columns.append(PromptColumn(key_for(f"{suite.source.name}{several}", (), "target"), prompt, chat, None))
+    if len(columns) == 1:
+        columns[0].key = suite.source.name
+    return columns
+
+
+def _named(prompt: SourcePrompt) -> str:
+    return f"prompt {prompt.label.strip().partition(chr(10))[0][:60]}"
+
+
+def _asked_with(provider: SourceProvider, prompt: SourcePrompt) -> SourceProvider:
+    """The provider with the settings that a prompt has for its requests, if it asks a model."""
+    if not prompt.config or not asks_model(provider):
+        return provider
+    return replace(provider, config={**provider.config, **prompt.config})
+
+
+def _leave_settings(suite: _Suite, whose: str, where: str, names: Sequence[str]) -> None:
+    """List settings of a provider that are not sent."""
+    for name in names:
+        reason, hint = "evalflow does not know it as a parameter", "if the endpoint reads it: target.parameters"
+        if re.search("tool|function", name):
+            reason, hint = "targets of this kind have no tools", "write target=agent by hand: docs/agents.md"
+        suite.ledger.leave("settings", f"config.{name} of {whose}", where, reason, hint)
+
+
+def _bare(suite: _Suite) -> SourceTest:
+    """The one test of a configuration without tests."""
+    suite.ledger.take("tests")
+    variables = suite.default.get("vars")
+    asserts = suite.default.get("assert")
+    return SourceTest(
+        suite.config.where,
+        vars=dict(as_map(variables)),
+        asserts=list(as_list(asserts)),
+    )
+
+
+def _declare(suite: _Suite, columns: Sequence[PromptColumn], checks: CheckWriter, datasets: Sequence[str]) -> None:
+    """Write the options: datasets, the metric with its checks, targets, and an experiment for each column."""
+    imported, name = suite.imported, suite.source.name
+    about = str(suite.config.get("description") or f"Cases of {shown(suite.source.path)}.")
+    for key in datasets:
+        imported.datasets[key] = dataset_option(key, about, name=name)
+    metrics: list[str] = []
+    if checks.count:
+        metrics.append("checks")
+    metrics += checks.metrics
+    if not metrics:
+        metrics = ["relevance"]
+        imported.notes.append("the tests have no assertions: the experiments have metric=relevance; choose your own")
+    imported.notes.extend(checks.notes)
+    judge = _judge(suite, [*checks.judges.values()]) if checks.judged else {}
+    imported.notes.extend(judge.get("notes", ()))
+    _leave_settings(suite, "the judge", suite.config.at("defaultTest"), judge.get("left", ()))
+    if checks.judges and not (judge and len(checks.judges) == 1 and not _options(suite).get("provider")):
+        named = ", ".join(checks.judges)
+        imported.notes.append(f"assertions name judges of their own, {named}: a run has one judge for all checks")
+    for number, column in enumerate(columns):
+        generate = not column.echoes and generate_for(column.answered, column.cases)
+        experiment = experiment_option(column.dataset, metrics, generate)
+        values = _target_values(suite, column, number)
+        if column.target and (generate or column.echoes):
+            experiment["defaults"].append({"override /target": column.key})
+            imported.targets[column.key] = {**column.target.values, **values}
+        elif generate and values:
+            experiment["target"] = values
+        if limits := {metric: {"threshold": limit} for metric, limit in checks.metrics.items() if limit is not None}:
+            experiment["metric"] = limits
+        imported.experiments[column.key] = experiment
+    if judge:
+        judged_by(imported, f"{name}_judge", judge["choice"], judge["values"])
+    elif not checks.judged:
+        imported.unjudged |= set(imported.experiments)
+
+
+def _target_values(suite: _Suite, column: PromptColumn, number: int) -> dict[str, Any]:
+    """The prompts of a model, each in a file of its own."""
+    if column.target and column.target.values.get("kind") == "recorded":
+        return {}
+    if column.target and column.target.values["defaults"][0] == "http":
+        return {}
+    found: dict[str, Any] = {}
+    for key, text in (("system_prompt", column.chat.system), ("prompt", column.chat.user)):
+        if text:
+            place = f"{suite.source.name}/{key}_{number + 1}.jinja"
+            known = next((path for path, written in suite.imported.prompts.items() if written == text), place)
+            suite.imported.prompts[known] = text
+            found[key] = known
+    return found

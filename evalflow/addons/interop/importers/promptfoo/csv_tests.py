@@ -1,0 +1,124 @@
+"""promptfoo's tests in CSV: `__expected` are assertions, other `__` columns settings, the rest variables."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from evalflow.addons.interop.importers.located import LocatedMap
+from evalflow.addons.interop.importers.sources import read_text
+from evalflow.errors import Problem, UserError
+from evalflow.paths import shown
+
+_TYPES = (
+    "answer-relevance|bleu|classifier|contains|contains-all|contains-any|contains-html|contains-json|contains-sql|"
+    "contains-xml|context-faithfulness|context-recall|context-relevance|conversation-relevance|cost|equals|factuality|"
+    "finish-reason|g-eval|gleu|guardrails|icontains|icontains-all|icontains-any|is-html|is-json|is-refusal|is-sql|"
+    "is-valid-function-call|is-valid-openai-function-call|is-valid-openai-tools-call|is-xml|javascript|latency|"
+    "levenshtein|llm-rubric|meteor|model-graded-closedqa|model-graded-factuality|moderation|perplexity|"
+    "perplexity-score|pi|python|regex|rouge-n|ruby|search-rubric|select-best|similar|starts-with|tool-call-f1|"
+    "webhook|word-count"
+)
+_CELL = re.compile(rf"(not-)?({_TYPES})(?:\((\d+(?:\.\d+)?)\))?(?::(.*))?", re.DOTALL)
+_SETTINGS = frozenset({"__metric", "__threshold", "__description", "__providerOutput", "__prefix", "__suffix"})
+_LISTS = frozenset({"contains-all", "contains-any", "icontains-all", "icontains-any"})
+PROGRAM_FILE = re.compile(r"\.(py|js|ts|mjs|cjs|mts|cts)(:[\w.]+)?\Z")
+_STARTS = (
+    ("javascript:", "javascript"), ("fn:", "javascript"), ("eval:", "javascript"), ("grade:", "llm-rubric"),
+    ("llm-rubric:", "llm-rubric"), ("python:", "python"),
+)  # fmt: skip
+_THRESHOLDS = frozenset({"similar", "answer-relevance", "context-faithfulness", "context-recall", "context-relevance"})
+"""Types that a cell gives the threshold 0.75."""
+
+
+def csv_rows(path: Path) -> Iterator[tuple[Mapping[str, str], str]]:
+    """The rows by column, each with its place; UserError if the file is no CSV, or a row has too many or few cells."""
+    text = read_text(path)
+    header = text.splitlines()[0]
+    reader = csv.DictReader(io.StringIO(text), delimiter=max(",;\t", key=header.count), strict=True)
+    try:
+        for row in reader:
+            where = f"{shown(path)}:{reader.line_num}"
+            if None in row or None in row.values():
+                what = f"the row has not as many cells as the header, which has {len(reader.fieldnames or ())}"
+                raise UserError(Problem(what, where))
+            yield row, where
+    except csv.Error as error:
+        raise UserError(Problem(f"broken CSV: {error}", f"{shown(path)}:{reader.line_num}")) from None
+
+
+def row_as_test(row: Mapping[str, str], where: str) -> LocatedMap:
+    """A test as the tool's YAML would have it."""
+    cells = {column.strip(): cell for column, cell in row.items()}
+    expected = {key: cell.strip() for key, cell in cells.items() if key.startswith("__expected") and cell.strip()}
+    asserts = [assert_of_cell(cell, where) for cell in expected.values()]
+    for number, one in enumerate(asserts):
+        limit = _number(cells.get(f"__config:__expected{number + 1}:threshold", ""))
+        if limit is None and number == 0:
+            limit = _number(cells.get("__config:__expected:threshold", ""))
+        one |= {"metric": cells["__metric"]} if cells.get("__metric") else {}
+        one |= {} if limit is None else {"threshold": limit}
+    test = {
+        "vars": {key: cell for key, cell in cells.items() if not key.startswith("__")},
+        "assert": asserts,
+        "metadata": dict(_metadata(cells)),
+        "description": cells.get("__description") or None,
+        "providerOutput": cells.get("__providerOutput") or None,
+        "threshold": _number(cells.get("__threshold", "")),
+        **{key: cell for key, cell in cells.items() if cell.strip() and _is_unknown(key)},
+        "options": {key: cells[f"__{key}"] for key in ("prefix", "suffix") if cells.get(f"__{key}")},
+    }
+    return _located({key: value for key, value in test.items() if value not in (None, {})}, where)
+
+
+def _is_unknown(column: str) -> bool:
+    """Whether a column is a setting that is not read, so that the test is listed for it."""
+    known = ("__metadata:", "__expected", "__config:__expected")
+    return column.startswith("__") and not column.startswith(known) and column not in _SETTINGS
+
+
+def _metadata(cells: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+    for column, cell in cells.items():
+        name = column.removeprefix("__metadata:")
+        if name != column and cell.strip():
+            parts = [part.strip().replace("\\,", ",") for part in re.split(r"(?<!\\),", cell)]
+            yield name.removesuffix("[]"), parts if name.endswith("[]") else cell
+
+
+def assert_of_cell(text: str, where: str) -> LocatedMap:
+    """The assertion that a cell of `__expected` writes as one text; a plain text is what the answer must equal."""
+    for start, kind in _STARTS:
+        if text.startswith(start):
+            return _located({"type": kind, "value": text.removeprefix(start).strip()}, where)
+    if text.startswith("file://") and PROGRAM_FILE.search(text):
+        return _located({"type": "python" if ".py" in text else "javascript", "value": text}, where)
+    cell = _CELL.fullmatch(text)
+    if not cell:
+        return _located({"type": "equals", "value": text}, where)
+    inverse, kind, threshold, value = cell.groups()
+    found: dict[str, Any] = {"type": f"{inverse or ''}{kind}"}
+    if value is not None:
+        parts = [part.strip() for part in next(csv.reader([value], skipinitialspace=True), list[str]())]
+        found["value"] = parts if kind in _LISTS else value.strip()
+    if threshold is not None or kind in _THRESHOLDS:
+        found["threshold"] = 0.75 if threshold is None else float(threshold)
+    return _located(found, where)
+
+
+def _located(values: Mapping[str, Any], where: str) -> LocatedMap:
+    file, _, line = where.rpartition(":")
+    found = LocatedMap(file, int(line)) if line.isdigit() else LocatedMap(where, 1)
+    found.update(values)
+    found.lines = dict.fromkeys(found, found.line)
+    return found
+
+
+def _number(cell: str) -> float | None:
+    try:
+        return float(cell)
+    except ValueError:
+        return None

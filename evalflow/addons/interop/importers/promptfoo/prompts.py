@@ -1,0 +1,174 @@
+"""promptfoo's prompts: texts, files, and chat messages in JSON or YAML."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+from evalflow.addons.interop.importers.ledger import Untranslatable
+from evalflow.addons.interop.importers.located import Broken, LocatedList, LocatedMap, located_json, located_yaml, place
+from evalflow.addons.interop.importers.nunjucks import jinja_of
+from evalflow.addons.interop.importers.sources import SourceFolder, text_of_file
+from evalflow.jsonvalues import as_list, as_map
+
+_ENDINGS = (".txt", ".md", ".j2", ".jinja", ".json", ".jsonl", ".yaml", ".yml", ".csv", ".prompt", ".prompty")
+_PROGRAMS = re.compile(r"\.(py|js|ts|mjs|cjs|mts|cts|sh|bat|exe|go|rb)(:[\w.]+)?\Z")
+_SEPARATOR = re.compile(r"^---\r?$", re.MULTILINE)
+_CHAT = re.compile(r"\s*-\s+role:")
+PROGRAM = "have the program write its prompts to files, and name these"
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePrompt:
+    """A prompt of the configuration: its text as written, its label, where it stands, and its keys for the provider."""
+
+    text: str
+    label: str
+    where: str
+    config: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class ChatPrompt:
+    """A prompt as evalflow's targets have it, in Jinja, with the variables that it uses."""
+
+    system: str | None
+    user: str
+    variables: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class PromptReader:
+    """Reads the prompts of one file. Each entry gives one or several prompts, or a reason why it gives none."""
+
+    folder: SourceFolder
+    base: Path
+
+    def read(self, declared: Any, where: str) -> Iterator[SourcePrompt | tuple[str, str, Untranslatable]]:
+        """All prompts under `prompts`; what has no like comes as what it is, where, and why."""
+        entries: list[Any] = cast("list[Any]", declared) if isinstance(declared, list) else [declared]
+        if isinstance(declared, LocatedMap) and not {"raw", "id", "path", "label"} & set(declared):
+            entries = [LocatedMap(declared.file, declared.line) for _ in declared]
+            for entry, (name, label) in zip(entries, declared.items(), strict=True):
+                entry |= {"id": name, "label": label}
+        for number, entry in enumerate(entries):
+            spot = entries.at(number) if isinstance(entries, LocatedList) else where
+            try:
+                yield from self._entry(entry, place(entry, spot))
+            except Untranslatable as error:
+                shown = entry if isinstance(entry, str) else f"{number + 1}"
+                yield f"prompt {shown.splitlines()[0][:60] if shown.strip() else number + 1}", spot, error
+
+    def _entry(self, entry: Any, where: str) -> Iterator[SourcePrompt]:
+        if isinstance(entry, str):
+            yield from self._named(entry, None, where)
+            return
+        if not isinstance(entry, Mapping):
+            raise Untranslatable("it is neither a text nor an object", "write it as text")
+        known = cast("Mapping[str, Any]", entry)
+        if known.get("function"):
+            raise Untranslatable("it is a function", PROGRAM)
+        text = known.get("raw") or known.get("path") or known.get("id")
+        if not isinstance(text, str):
+            raise Untranslatable("it has neither `raw` nor `id`", "write it as text")
+        label = str(known["label"]) if known.get("label") else None
+        config = as_map(known.get("config"))
+        yield from (replace(one, config=config) for one in self._named(text, label, where))
+
+    def _named(self, text: str, label: str | None, where: str) -> Iterator[SourcePrompt]:
+        """A prompt as text, or all prompts of the file or files that it names."""
+        is_file = text.startswith("file://") or ("\n" not in text and "{{" not in text and text.endswith(_ENDINGS))
+        name = text.removeprefix("file://")
+        if ("\n" not in text and _PROGRAMS.search(name)) or text.startswith("exec:"):
+            raise Untranslatable(f"it is the program {name}", PROGRAM)
+        if re.match(r"(portkey|langfuse|helicone)://", text):
+            raise Untranslatable("it is kept in another service", "write its text into the file")
+        if not is_file:
+            yield SourcePrompt(text, label or text, where)
+            return
+        for path in self.folder.matching(name, self.base, where):
+            for part in _parts(path):
+                yield SourcePrompt(part, label or path.stem, where)
+
+
+def _parts(path: Path) -> list[str]:
+    """The prompts in a file: of text between lines of ---, of JSON lines and CSV one in a line."""
+    text = text_of_file(path)
+    match path.suffix.lower():
+        case ".txt":
+            return [part.strip("\r\n") for part in _SEPARATOR.split(text) if part.strip()]
+        case ".jsonl":
+            return [line for line in text.splitlines() if line.strip()]
+        case ".csv":
+            rows = list(csv.reader(io.StringIO(text)))
+            columns = rows[0] if rows else []
+            at = columns.index("prompt") if "prompt" in columns else 0
+            return [row[at] for row in rows[1 if "prompt" in columns else 0 :] if row]
+        case _:
+            return [text]
+
+
+def chat_prompt(source: SourcePrompt, prefix: str = "", suffix: str = "") -> ChatPrompt:
+    """The prompt for a target; Untranslatable if it has turns of a conversation between system and user."""
+    messages = _messages(source.text)
+    if messages is None:
+        return ChatPrompt(None, *jinja_of(f"{prefix}{source.text}{suffix}"))
+    system = [text for role, text in messages if role in ("system", "developer")]
+    others = [text for role, text in messages if role not in ("system", "developer")]
+    if len(others) != 1 or messages[-1][0] != "user":
+        hint = "give the cases the earlier turns as `messages`, and the target the system prompt"
+        raise Untranslatable(f"it is a conversation of {len(messages)} messages", hint)
+    parts = [jinja_of(text) for text in ("\n\n".join(system), others[0])]
+    return ChatPrompt(parts[0][0] or None, parts[1][0], parts[0][1] | parts[1][1])
+
+
+def _messages(text: str) -> list[tuple[str, str]] | None:
+    """Chat messages as role and text; None if it is a plain prompt."""
+    looks = text.lstrip()
+    try:
+        if looks.startswith("["):
+            value: Any = located_json(text, "prompt")
+        elif _CHAT.match(text):
+            value = located_yaml(text, "prompt")
+        else:
+            return None
+    except Broken:
+        if '"role"' in text:
+            hint = "write the messages as YAML, with the templates as texts in them"
+            raise Untranslatable("its chat messages are JSON only once the template is filled", hint) from None
+        return None
+    if not isinstance(value, list) or not all(
+        isinstance(one, dict) and "role" in one for one in cast("list[Any]", value)
+    ):
+        return None
+    found: list[tuple[str, str]] = []
+    for one in cast("list[dict[str, Any]]", value):
+        content = one.get("content")
+        if isinstance(content, list):
+            parts = [as_map(part).get("text") for part in as_list(content)]
+            if not all(isinstance(part, str) for part in parts):
+                raise Untranslatable("it has images or other parts that are no text", "evalflow sends text")
+            content = "\n".join(map(str, parts))
+        if not isinstance(content, str):
+            raise Untranslatable("a message of it has no text", "give each message a `content`")
+        found.append((str(one["role"]), content))
+    return found
+
+
+def text_of(source: SourcePrompt) -> str:
+    """The prompt as one text: of chat messages, the JSON of them, as the tool sends it to `echo`."""
+    return json.dumps(json.loads(source.text)) if _is_json(source.text) else source.text
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return text.lstrip().startswith(("[", "{"))

@@ -1,0 +1,324 @@
+"""promptfoo's providers as targets. Keys never get into a file: targets name the variables that hold them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from evalflow.addons.interop.importers.files import Secret
+from evalflow.addons.interop.importers.ledger import Untranslatable
+from evalflow.addons.interop.importers.located import LocatedMap
+from evalflow.addons.interop.importers.nunjucks import is_template, jinja_of
+from evalflow.addons.interop.importers.secrets import names_secret
+from evalflow.config.parameters import KNOWN, checked, secrets_among
+from evalflow.config.targets import PLAIN_HEADER
+from evalflow.jsonvalues import as_map
+from evalflow.redaction import secrets_in
+
+_BUILT_IN: Mapping[str, tuple[str, str | None, str | None]] = {
+    "openai": ("openai", None, "OPENAI_API_KEY"),
+    "azure": ("openai", None, "AZURE_API_KEY"),
+    "azureopenai": ("openai", None, "AZURE_API_KEY"),
+    "anthropic": ("openai", "https://api.anthropic.com/v1", "ANTHROPIC_API_KEY"),
+    "openrouter": ("openai", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+    "google": ("openai", "https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"),
+    "palm": ("openai", "https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"),
+    "groq": ("openai", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+    "mistral": ("openai", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+    "deepseek": ("openai", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+    "xai": ("openai", "https://api.x.ai/v1", "XAI_API_KEY"),
+    "togetherai": ("openai", "https://api.together.xyz/v1", "TOGETHER_API_KEY"),
+    "fireworks": ("openai", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
+    "cerebras": ("openai", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
+    "perplexity": ("openai", "https://api.perplexity.ai", "PERPLEXITY_API_KEY"),
+    "litellm": ("openai", "http://127.0.0.1:4000/v1", "LITELLM_API_KEY"),
+    "huggingface": ("openai", "https://router.huggingface.co/v1", "HF_TOKEN"),
+    "github": ("openai", "https://models.github.ai/inference", "GITHUB_TOKEN"),
+    "localai": ("vllm", "http://127.0.0.1:8080/v1", None),
+    "llamafile": ("vllm", "http://127.0.0.1:8080/v1", None),
+    "vllm": ("vllm", None, None),
+    "ollama": ("ollama", None, None),
+}  # provider to the target that it starts from, its address, and the usual variable of its key
+_KINDS = frozenset({"chat", "messages", "responses", "completion"})
+_OTHER_KINDS = frozenset({
+    "embedding", "embeddings", "image", "assistant", "realtime", "moderation", "transcription", "speech", "video",
+    "agents", "codex", "codex-sdk", "claude-agent-sdk", "live", "chatkit", "tts",
+})  # fmt: skip
+_KEYS: Mapping[str, str] = {
+    "temperature": "temperature", "max_tokens": "max_tokens", "max_output_tokens": "max_tokens",
+    "maxOutputTokens": "max_tokens",
+}  # fmt: skip
+_RENAMED: Mapping[str, str] = {"topP": "top_p", "topK": "top_k", "stopSequences": "stop", "stop_sequences": "stop"}
+_ADDRESSES = ("apiBaseUrl", "baseUrl", "apiHost", "base_url", "apiBase")
+_ASIDE = frozenset({"delay", "description"})  # keys of a provider that change nothing of its answers
+_SECRETS = ("apiKey", "apiKeyEnvar", "api_key")
+_SECRET = re.compile(r"(?:.*[-_])?(?:key|token)", re.IGNORECASE)  # names of values in a body, beside the usual ones
+_ENVIRONMENT = re.compile(r"\{\{\s*(?:process\.)?env\.(\w+)\s*(?:\|[^}]*)?\}\}|\$\{?(\w+)\}?\Z")
+_PROGRAMS = re.compile(r"\.(py|js|ts|mjs|cjs|mts|cts|go|rb)(:[\w.]+)?\Z")
+_PROMPT = re.compile(r"\{\{-?\s*vars\.prompt\s*-?\}\}")
+_DOTTED = re.compile(
+    r"(?:json|data|response|result)((?:\??\.[A-Za-z_]\w*|(?:\?\.)?\[\d+\])+)\s*(\|\|.*|\?\?.*)?\Z", re.DOTALL
+)
+COMMAND = "write the program as target=command, which gets the case as JSON on stdin: docs/targets.md"
+
+
+@dataclass(slots=True)
+class SourceProvider:
+    """A provider as declared: its id, its name in tables, its settings, and which prompts it takes.
+
+    Attributes:
+        odd: Keys that change what it is asked or says.
+        aside: Keys that change neither, and have no like.
+    """
+
+    id: str
+    label: str
+    config: Mapping[str, Any]
+    prompts: list[str] | None
+    where: str
+    odd: list[str] = field(default_factory=list[str])
+    aside: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True, slots=True)
+class TargetOption:
+    """A provider as the YAML of a target, what to tell about it, and its settings that are not sent."""
+
+    values: dict[str, Any]
+    notes: list[str]
+    echoes: bool = False
+    left: list[str] = field(default_factory=list[str])
+
+
+def provider_of(entry: Any, where: str) -> SourceProvider:
+    """Read an entry of `providers`; Untranslatable if it is no text and has no `id`."""
+    if isinstance(entry, str):
+        return SourceProvider(entry, entry, {}, None, where)
+    if not isinstance(entry, Mapping) or not entry:
+        raise Untranslatable("it is neither a text nor an object", "name it as text")
+    known = cast("Mapping[str, Any]", entry)
+    if "id" not in known and len(known) == 1:
+        name, inner = next(iter(known.items()))
+        known = {"id": name, **(as_map(inner))}
+    if not isinstance(known.get("id"), str):
+        raise Untranslatable("it has no id", "name it as text")
+    config = known.get("config")
+    prompts = known.get("prompts")
+    listed = [prompts] if isinstance(prompts, str) else prompts
+    odd = sorted(set(known) - {"id", "label", "config", "prompts", *_ASIDE})
+    return SourceProvider(
+        known["id"], str(known.get("label") or known["id"]),
+        as_map(config),
+        [str(one) for one in cast("list[Any]", listed)] if isinstance(listed, list) else None,
+        entry.where if isinstance(entry, LocatedMap) else where, odd, sorted(set(known) & _ASIDE),
+    )  # fmt: skip
+
+
+def asks_model(provider: SourceProvider) -> bool:
+    """Whether it is a model behind a compatible API."""
+    return provider.id.partition(":")[0] in _BUILT_IN
+
+
+def target_of(provider: SourceProvider, key: str, prompt: str, *, judges: bool = False) -> TargetOption:
+    """The target that asks the same with a prompt, in Jinja; Untranslatable if evalflow cannot ask it.
+
+    With `judges` its keys are those of a judge, who gives replies of a type.
+    """
+    name = provider.id
+    if provider.odd:
+        raise Untranslatable(f"it has {', '.join(provider.odd)}", "let your service change what it is asked and says")
+    if name == "echo":
+        return TargetOption({"kind": "recorded", "name": provider.label}, [], echoes=True)
+    if name.startswith(("http:", "https:")) or name in ("http", "https"):
+        return _http(provider, key, prompt)
+    family, _, rest = name.partition(":")
+    if name.startswith(("file:", "exec:", "python:", "webhook:", "package:", "ws:", "wss:")) or _PROGRAMS.search(name):
+        raise Untranslatable(f"it is a program or a service of its own: {name[:80]}", COMMAND)
+    if family not in _BUILT_IN:
+        raise Untranslatable(f"there is no like of {name[:80]}", "target=openai with the base_url of a compatible API")
+    kind, _, model = rest.partition(":")
+    if kind in _OTHER_KINDS:
+        raise Untranslatable(f"{family}:{kind} does not answer a chat", "target=openai with a chat model")
+    return _model(provider, key, family, model if kind in _KINDS and model else rest, typed=judges)
+
+
+def _model(provider: SourceProvider, key: str, family: str, model: str, *, typed: bool) -> TargetOption:
+    base, usual, variable = _BUILT_IN[family]
+    address: str | Secret | None = usual
+    values: dict[str, Any] = {"defaults": [base, "_self_"], "name": provider.label, "model": _from_environment(model)}
+    notes: list[str] = []
+    given = next((str(provider.config[one]) for one in _ADDRESSES if provider.config.get(one)), None)
+    if given:
+        address = _from_environment(given, "/openai/v1" if family.startswith("azure") else "")
+    if family.startswith("azure") and not given:
+        raise Untranslatable("it names no apiHost", "name it in its config, or set target.base_url by hand")
+    if address:
+        values["base_url"] = address
+    if variable:
+        values["api_key_env"], said = _key_variable(provider, variable, key)
+        notes += said
+    for old, new in _KEYS.items():
+        value = provider.config.get(old)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            values[new] = value
+    parameters, left = _parameters(provider.config, typed=typed)
+    if parameters:
+        values["parameters"] = parameters
+    if "temperature" not in values:
+        values["temperature"] = None
+    return TargetOption(values, notes, left=left)
+
+
+def _parameters(config: Mapping[str, Any], *, typed: bool) -> tuple[dict[str, Any], list[str]]:
+    """The further parameters of requests that a provider's settings are, and the settings that are none."""
+    known = {*_KEYS, *_ADDRESSES, *_SECRETS}
+    rest = {name: value for name, value in config.items() if name not in known and value is not None}
+    passed = rest.pop("passthrough", None)
+    declared = {_RENAMED.get(name, name): (name, value) for name, value in rest.items()}
+    declared |= {name: (f"passthrough.{name}", value) for name, value in as_map(passed).items()}
+    if isinstance(effort := as_map(rest.get("reasoning")).get("effort"), str) and len(rest["reasoning"]) == 1:
+        del declared["reasoning"]  # as the API of responses has it; that of chat completions has reasoning_effort
+        declared["reasoning_effort"] = ("reasoning", effort)
+    found: dict[str, Any] = {}
+    left: list[str] = []
+    for name, (own, value) in declared.items():
+        may_pass = own.startswith("passthrough.") or name in KNOWN or (name == "response_format" and not typed)
+        text = json.dumps(value, ensure_ascii=False)
+        try:
+            if not may_pass or is_template(text) or "file://" in text or [*secrets_among({name: value})]:
+                raise ValueError
+            found |= checked({name: json.loads(text)}, typed=typed)
+        except ValueError:
+            left.append(own)
+    return found, left
+
+
+def _from_environment(given: str, path: str | None = None) -> str | Secret:
+    """A model, or with a `path` an address, that may be a variable's value."""
+    if variable := _ENVIRONMENT.fullmatch(given.strip()):
+        return Secret(variable[1] or variable[2], "", path or "")
+    if is_template(given):
+        raise Untranslatable(f"it has the template {given[:60]}", "write its value into the file")
+    return given if path is None else _address(given, path)
+
+
+def _address(given: str, path: str) -> str:
+    url = given if "://" in given else f"https://{given}"
+    if "@" in urlsplit(url).netloc:
+        raise Untranslatable("its address has a password in it", "give the key by its variable")
+    return url.rstrip("/") + ("" if urlsplit(url).path.strip("/") else path)
+
+
+def _key_variable(provider: SourceProvider, usual: str, key: str) -> tuple[str, list[str]]:
+    """The variable that holds the key. A key that stands in the file is left there, and named."""
+    named = provider.config.get("apiKeyEnvar")
+    if isinstance(named, str) and re.fullmatch(r"[A-Za-z_]\w*", named):
+        return named, []
+    given = provider.config.get("apiKey") or provider.config.get("api_key")
+    if not isinstance(given, str) or not given:
+        return usual, []
+    variable = _ENVIRONMENT.fullmatch(given.strip())
+    if variable:
+        return variable[1] or variable[2], []
+    own = f"{key.upper()}_API_KEY"
+    at = provider.config.at("apiKey") if isinstance(provider.config, LocatedMap) else provider.where
+    return own, [f"target {key}: the key in {at} was not copied; put it into the variable {own}"]
+
+
+def _http(provider: SourceProvider, key: str, prompt: str) -> TargetOption:
+    config = dict(provider.config)
+    url = provider.id if provider.id.startswith(("http:", "https:")) else config.get("url")
+    variable = _ENVIRONMENT.match(url.strip()) if isinstance(url, str) else None
+    rest = url.strip()[variable.end() :] if isinstance(url, str) and variable else url
+    if not isinstance(url, str) or not isinstance(rest, str) or is_template(rest):
+        raise Untranslatable("it has no fixed url", "write target=http by hand: docs/targets.md")
+    if secrets_in(url) - {""}:
+        raise Untranslatable("its address has a key in it", "write target=http by hand, with the key in a header")
+    unknown = sorted(set(config) - {"url", "method", "headers", "body", "transformResponse", "responseParser"})
+    if unknown:
+        raise Untranslatable(f"it has {', '.join(unknown)}", "write target=http by hand: docs/targets.md")
+    notes: list[str] = []
+    values: dict[str, Any] = {"defaults": ["http", "_self_"], "name": provider.label}
+    values["url"] = Secret(variable[1] or variable[2], "", rest) if variable else url
+    values["method"] = str(config.get("method") or ("POST" if config.get("body") else "GET")).upper()
+    if values["method"] not in ("GET", "POST", "PUT", "PATCH"):
+        raise Untranslatable(f"its method is {values['method']}", "write target=http by hand: docs/targets.md")
+    values["headers"] = {
+        name: _header(name, str(value), key, provider.where, notes)
+        for name, value in as_map(config.get("headers")).items()
+    } or None
+    body = config.get("body")
+    if isinstance(body, str):
+        try:
+            body = json.loads(body)
+        except ValueError:
+            raise Untranslatable("its body is a text", "write target=http by hand: docs/targets.md") from None
+    values["body"] = _body(body, key, provider.where, notes, prompt)
+    reply = config.get("transformResponse") or config.get("responseParser")
+    found = _DOTTED.match(reply.strip()) if isinstance(reply, str) else None
+    if reply and not found:
+        raise Untranslatable("its reply is read by a program", "write target=http by hand: docs/targets.md")
+    if not found:
+        raise Untranslatable("it does not say where the answer stands in the reply", "give it a transformResponse")
+    values["answer"] = "$" + found[1].replace("?.[", "[").replace("?", "")
+    if found[2]:
+        notes.append(f"target {key}: the answer is {values['answer']} of the reply; {found[2].strip()} has no like")
+    return TargetOption(values, notes)
+
+
+def _header(name: str, value: str, key: str, where: str, notes: list[str]) -> Any:
+    variable = _ENVIRONMENT.search(value)
+    if variable:
+        before, after = value[: variable.start()], value[variable.end() :]
+        return Secret(variable[1] or variable[2], before, after)
+    if PLAIN_HEADER.fullmatch(name):
+        return value
+    own = re.sub(r"\W", "_", f"{key}_{name}").upper()
+    scheme = "Bearer " if value.startswith("Bearer ") else ""
+    notes.append(f"target {key}: the header {name} of {where} was not copied; put it into the variable {own}")
+    return Secret(own, scheme)
+
+
+def _body(value: Any, key: str, where: str, notes: list[str], prompt: str) -> Any:
+    """The body, whose templates know the variables and `prompt`, which becomes the text of the prompt."""
+    if isinstance(value, Mapping):
+        found: dict[str, Any] = {}
+        for name, inner in cast("Mapping[str, Any]", value).items():
+            variable = _ENVIRONMENT.fullmatch(inner.strip()) if isinstance(inner, str) else None
+            is_secret = names_secret(name) or _SECRET.fullmatch(name)
+            if isinstance(inner, str) and is_secret and (variable or not is_template(inner)):
+                own = (variable[1] or variable[2]) if variable else re.sub(r"\W", "_", f"{key}_{name}").upper()
+                found[name] = Secret(own)
+                if not variable:
+                    notes.append(f"target {key}: {name} in the body of {where} was not copied; put it into {own}")
+            else:
+                found[name] = _body(inner, key, where, notes, prompt)
+        return found
+    if isinstance(value, list):
+        return [_body(inner, key, where, notes, prompt) for inner in cast("list[Any]", value)]
+    return _PROMPT.sub(lambda _: prompt, jinja_of(value)[0]) if isinstance(value, str) else value
+
+
+_JUDGES: Mapping[str, str] = {
+    "anthropic": "anthropic", "openrouter": "openrouter", "google": "gemini",
+}  # fmt: skip
+
+
+def judge_of(provider: SourceProvider) -> dict[str, Any]:
+    """The judge like a provider that grades: which one to choose, and its values; Untranslatable if there is none."""
+    family = provider.id.partition(":")[0]
+    if family not in _BUILT_IN:
+        raise Untranslatable("there is no judge like it", "choose the judge of the run: judge=...")
+    found = target_of(provider, "judge", "", judges=True)
+    values = found.values
+    kept = ("model", "base_url", "api_key_env", "max_tokens", "parameters")
+    return {
+        "choice": _JUDGES.get(family, _BUILT_IN[family][0]),
+        "values": {**{key: values[key] for key in kept if key in values}, "temperature": values["temperature"]},
+        "notes": [note.replace("target judge", "judge", 1) for note in found.notes],
+        "left": found.left,
+    }

@@ -1,0 +1,46 @@
+"""Tells promptfoo's configurations from its results, and imports either."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource
+from evalflow.addons.interop.importers.promptfoo.config import read_suite
+from evalflow.addons.interop.importers.promptfoo.results import read_results
+from evalflow.addons.interop.importers.sources import expect_text
+from evalflow.errors import Problem, UserError
+from evalflow.paths import shown
+
+_NAMES = ("promptfooconfig.yaml", "promptfooconfig.yml", "promptfooconfig.json")
+_HEAD = 4096
+
+
+def read_promptfoo(source: ImportSource) -> ImportedConfig:
+    """Import a configuration, a folder with one, or results in JSON or JSON lines."""
+    path = source.path
+    if path.is_dir():
+        found = next((path / name for name in _NAMES if (path / name).is_file()), None)
+        if found is None:
+            raise UserError(Problem("the folder has no configuration", shown(path), f"expected {', '.join(_NAMES)}"))
+        path = found
+    if not path.is_file():
+        raise UserError(Problem("there is no such file", str(path)))
+    if path.suffix.lower() in (".js", ".ts", ".mjs", ".cjs", ".py"):
+        hint = "write what it exports as YAML or JSON; evalflow runs no program to import it"
+        raise UserError(Problem("it is a program", shown(path), hint))
+    if path.suffix.lower() in (".csv", ".html", ".xml"):
+        hint = "write it as JSON: promptfoo export eval ID -o results.json"
+        raise UserError(Problem("results in this form have not all that was recorded", shown(path), hint))
+    return read_results(source, path) if _has_results(path) else read_suite(source, path)
+
+
+def _has_results(path: Path) -> bool:
+    """Whether the file begins as results do; a configuration has no such keys."""
+    expect_text(path)
+    if path.suffix.lower() == ".jsonl":
+        return True
+    with path.open("rb") as file:
+        head = file.read(_HEAD)
+    return any(key in head for key in (b'"evalId"', b"\nevalId:", b"evalId:")) or (
+        b'"results"' in head and b'"providers"' not in head and path.suffix.lower() == ".json"
+    )

@@ -1,0 +1,322 @@
+"""promptfoo's results as recorded answers and scores: a dataset for each provider and prompt.
+
+Rows are read one at a time, from `eval -o results.json` or `-o results.jsonl`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from evalflow.addons.interop.importers.columns import Columns, finite, parsed
+from evalflow.addons.interop.importers.conversation import are_messages, message_rows, read_turns
+from evalflow.addons.interop.importers.files import (
+    DataFile,
+    ImportedConfig,
+    ImportSource,
+    dataset_option,
+    experiment_option,
+    key_for,
+    output_text,
+    question_of,
+    recorded_option,
+)
+from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
+from evalflow.addons.interop.importers.located import place
+from evalflow.addons.interop.importers.nunjucks import rendered_variables
+from evalflow.addons.interop.importers.promptfoo.asserts import AssertionReader, name_of
+from evalflow.addons.interop.importers.promptfoo.cases import tag_names
+from evalflow.addons.interop.importers.promptfoo.checks import CheckWriter
+from evalflow.addons.interop.importers.secrets import hidden
+from evalflow.addons.interop.importers.sources import (
+    SourceFolder,
+    leave_document_keys,
+    objects,
+    read_document,
+    read_objects,
+    read_rows,
+)
+from evalflow.datasets.json_files import document_keys
+from evalflow.datasets.sources import SourceRow
+from evalflow.errors import Problem, UserError
+from evalflow.jsonvalues import as_list, as_map, as_number
+from evalflow.paths import shown
+
+PARTS = ("answers", "asserts", "groups", "scores")
+_VERSIONS = (2, 3, 4)
+_MANY = 1000  # columns, or recorded scores with a name of their own
+_READ = ("results", "version")  # keys of the file
+_FAILED = 2  # the reason of failure that means an error, not a failed assertion
+
+
+@dataclass(slots=True)
+class _AnswerColumn:
+    """The answers of one provider to one prompt."""
+
+    key: str
+    label: str
+    file: DataFile
+    seen: bytearray = field(default_factory=bytearray)
+    ids: set[str] = field(default_factory=set[str])
+
+    def is_new(self, number: int) -> bool:
+        """Whether a case of this number is the first; numbers are kept as bits."""
+        place, bit = divmod(number, 8)
+        if place >= len(self.seen):
+            self.seen.extend(bytes(place + 1024 - len(self.seen)))
+        first = not self.seen[place] & 1 << bit
+        self.seen[place] |= 1 << bit
+        return first
+
+    def id_of(self, own: Any, number: int) -> str:
+        """The test's own id if no other case has it, else the number of the case."""
+        found = str(own) if isinstance(own, str | int) and str(own) not in self.ids else str(number + 1)
+        while found in self.ids:
+            found = f"{found}#{number + 1}"
+        self.ids.add(found)
+        return found
+
+
+@dataclass(slots=True)
+class _Results:
+    source: ImportSource
+    imported: ImportedConfig
+    checks: CheckWriter
+    stack: ExitStack
+    columns: dict[tuple[str, str], _AnswerColumn] = field(default_factory=dict[tuple[str, str], "_AnswerColumn"])
+    scores: dict[str, str] = field(default_factory=dict[str, str])
+    answers: int = 0
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.imported.ledger
+
+    def leave(self, problem: Problem) -> None:
+        """List a row that is broken."""
+        self.ledger.leave("answers", "result", problem.where, problem.what, problem.hint)
+
+
+def read_results(source: ImportSource, path: Path) -> ImportedConfig:
+    """Import a file of results; UserError if it is none, is truncated, or of an unknown version.
+
+    Broken rows are listed.
+    """
+    imported = ImportedConfig(ledger=Ledger(PARTS))
+    reader = AssertionReader(SourceFolder.of(path, source.root), path.resolve().parent, answered=True)
+    with ExitStack() as stack:
+        results = _Results(source, imported, CheckWriter(reader), stack)
+        for row in _rows(path, results):
+            _take(results, Columns(row.data, row.where))
+            results.checks.settle(imported.ledger)
+    if not results.answers:
+        what = "all of its results are errors" if results.columns else "it has no results"
+        problem = Problem(what, shown(path), "run the evaluation again, and import its results")
+        raise imported.ledger.nothing_taken(problem, "answers")
+    _declare(results, shown(path))
+    return imported
+
+
+def _rows(path: Path, results: _Results) -> Iterator[SourceRow]:
+    if path.suffix.lower() == ".jsonl":
+        yield from read_rows(path, results.leave)
+    elif path.suffix.lower() in (".yaml", ".yml"):
+        document = as_map(read_document(path))
+        inner = as_map(document.get("results"))
+        _expect_version(inner.get("version"), path)
+        keys = {name: value not in (None, "", [], {}) for name, value in {**inner, **document}.items()}
+        yield from objects(((row, place(row, shown(path))) for row in as_list(inner.get("results"))), results.leave)
+        leave_document_keys(path, keys, _READ, results.ledger)
+    else:
+        expected = partial(_expect_version, path=path)
+        yield from read_objects(path, "results.results", {"results.version": expected}, results.leave)
+        leave_document_keys(path, document_keys(path) | document_keys(path, "results"), _READ, results.ledger)
+
+
+def _expect_version(version: Any, path: Path) -> None:
+    if version not in _VERSIONS:
+        known = " and ".join(map(str, _VERSIONS))
+        hint = "export it again with a newer promptfoo: promptfoo export eval ID -o results.json"
+        raise UserError(Problem(f"the results have version {version}; known: {known}", shown(path), hint))
+
+
+def _take(results: _Results, row: Columns) -> None:
+    ledger = results.ledger
+    if not isinstance(row.peek("vars"), Mapping) or not isinstance(row.peek("provider"), Mapping):
+        results.leave(Problem("it is no result of promptfoo: it has no vars or provider", row.where))
+        return
+    ledger.found("answers")
+    column = _column(results, row)
+    number = row.get("testIdx")
+    number = number if isinstance(number, int) and 0 <= number < 10**8 else column.file.count
+    if not column.is_new(number):
+        hint = "a run with repeats has other numbers; import one run at a time"
+        ledger.left("answers", f"a second answer of {column.label}", row.where, "the case has an answer already", hint)
+        return
+    test, declared = row.child("testCase"), dict(row.get("vars"))
+    try:
+        variables = rendered_variables(declared)
+    except Untranslatable:
+        variables = declared
+    threshold = as_number(test.get("threshold"))
+    checks, fields = results.checks.write(as_list(test.get("assert")), variables, row.where, threshold)
+    raw = str(row.child("prompt").get("raw") or "")
+    asked = _asked(raw, variables, ledger, row.where)
+    case: dict[str, Any] = {"id": column.id_of(test.get("id"), number), **asked, **fields}
+    answer = _answer(row)
+    results.answers += "answer" in answer
+    case |= {"vars": variables, **answer, **_bill(row), "promptfoo": _scores(results, row)}
+    if tags := tag_names(test.peek("tags")):
+        case["tags"] = tags
+        test.get("tags")
+    case["metadata"] = _about(row, test, raw, declared)
+    row.close(ledger)
+    column.file.write(
+        finite(hidden({**case, "checks": checks} if checks else case, ledger, row.where), ledger, row.where)
+    )
+
+
+def _asked(raw: str, variables: Mapping[str, Any], ledger: Ledger, where: str) -> dict[str, Any]:
+    """The messages of a chat prompt, as it was sent; else the question."""
+    listed = parsed(raw)
+    if are_messages(listed):
+        with suppress(Untranslatable):
+            return {"messages": message_rows(read_turns(listed, ledger, where, ordered=True))}
+    return {"question": question_of(variables, raw)}
+
+
+def _about(row: Columns, test: Columns, raw: str, declared: Mapping[str, Any]) -> dict[str, Any]:
+    """The test's own metadata, and in `result` what else is in the row."""
+    if test.peek("vars") == declared:
+        test.get("vars")
+    about = {"description": test.get("description"), "prompt": raw, "provider": row.child("provider").get("id")}
+    own = as_map(test.get("metadata") if isinstance(test.peek("metadata"), Mapping) else None)
+    rest = row.rest()
+    return {**({"result": rest} if rest else {}), **{key: value for key, value in about.items() if value}, **own}
+
+
+def _column(results: _Results, row: Columns) -> _AnswerColumn:
+    provider, prompt = row.child("provider"), row.child("prompt")
+    name = str(provider.get("label") or provider.peek("id") or "provider")
+    at, label = row.get("promptIdx"), prompt.get("label")
+    which = str(label or "" if at is None else at)
+    known = results.columns.get((name, which))
+    if known is not None:
+        return known
+    if len(results.columns) >= _MANY:
+        raise UserError(Problem(f"it has more than {_MANY} providers and prompts", str(results.source.path)))
+    taken = [column.key for column in results.columns.values()]
+    label = f"{name} {at + 1}" if isinstance(at, int) else name
+    key = key_for(f"{results.source.name} {label}", taken, "dataset")
+    file = results.stack.enter_context(results.source.rows(results.imported, key, "answers"))
+    results.columns[name, which] = _AnswerColumn(key, label, file)
+    return results.columns[name, which]
+
+
+def _answer(row: Columns) -> dict[str, Any]:
+    response = row.child("response")
+    output = as_map(row.peek("response")).get("output")
+    if row.get("failureReason") == _FAILED or output is None:
+        said = row.get("error") or response.get("error")
+        return {"failure": str(said or "the tool got no answer")}
+    response.get("output")
+    ended = response.get("finishReason") if isinstance(response.peek("finishReason"), str) else None
+    more = {} if ended is None else {"finish_reason": ended}
+    return {"answer": output if isinstance(output, str) else output_text(output), **more}
+
+
+def _bill(row: Columns) -> dict[str, float]:
+    """The latency of an answer that was not cached, and its cost."""
+    cached = row.child("response").peek("cached")
+    latency, cost = None if cached else row.number("latencyMs"), row.number("cost")
+    found = {"latency_s": None if latency is None else latency / 1000, "cost_usd": cost}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _scores(results: _Results, row: Columns) -> dict[str, Any]:
+    """The tool's scores of an answer: of the whole test, and of each assertion, by the name of its check.
+
+    What it said about them, in `gradingResult`, stays unread.
+    """
+    components = as_list(as_map(row.peek("gradingResult")).get("componentResults"))
+    results.ledger.found("scores", 2 + len(components))
+    if row.peek("failureReason") == _FAILED:
+        why = "the answer is an error, which has no score"
+        results.ledger.left("scores", "a score", row.where, why, count=2 + len(components))
+        return {}
+    parts: dict[str, list[tuple[Any, float]]] = {
+        "score": [(row.get("score"), 1.0)], "passed": [(row.get("success"), 1.0)],
+    }  # fmt: skip
+    numbers: Counter[str] = Counter()
+    for one in components:
+        known = as_map(one)
+        about = as_map(known.get("assertion")) or _set_of(known)
+        name = name_of(about)
+        if not about.get("metric"):
+            numbers[name] += 1
+            name = name if numbers[name] == 1 else f"{name}_{numbers[name]}"
+        weight = as_number(about.get("weight"))
+        # The check of a set with a threshold says whether it passes.
+        score = known.get("pass") if about.get("type") == "assert-set" and "threshold" in about else known.get("score")
+        parts.setdefault(name, []).append((score, 1.0 if weight is None else weight))
+    return {key: score for name, scores in parts.items() for key, score in _score(results, name, scores, row.where)}
+
+
+def _set_of(component: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"type": "assert-set", **as_map(as_map(component.get("metadata")).get("assertionSet"))}
+
+
+def _score(
+    results: _Results, name: str, scores: Sequence[tuple[Any, float]], where: str
+) -> Iterator[tuple[str, float | bool]]:
+    """The score under a name: of assertions that share it, the mean by their weights, as their check has it."""
+    key = results.scores.get(name) or _score_key(results, name)
+    usable = [(score, weight) for score, weight in scores if isinstance(score, bool | int | float) and isfinite(score)]
+    if key is None or len(usable) < len(scores):
+        reason = "it is no number" if key else f"there are more than {_MANY} names of scores"
+        results.ledger.left("scores", f"score {name}", where, reason, count=len(scores))
+        return
+    results.ledger.took("scores", len(scores))
+    total = sum(weight for _, weight in usable)
+    if len(usable) == 1 or not total:
+        yield key, usable[0][0] if name == "passed" else float(usable[0][0])
+    else:
+        yield key, sum(score * weight for score, weight in usable) / total
+
+
+def _score_key(results: _Results, name: str) -> str | None:
+    if len(results.scores) >= _MANY:
+        return None
+    key = key_for(name, [*results.scores.values()], "score")
+    results.scores[name] = key
+    return key
+
+
+def _declare(results: _Results, file: str) -> None:
+    imported, name = results.imported, results.source.name
+    metrics: list[str] = []
+    if results.checks.count:
+        metrics.append("checks")
+    for label, key in results.scores.items():
+        option = key_for(f"{name} {key}", imported.metrics, "metric")
+        about = f"promptfoo's own score of the recorded answer: {label}."
+        scale = "boolean" if label == "passed" else "number"
+        limit = 1.0 if label == "passed" else None
+        imported.metrics[option] = recorded_option(f"promptfoo.{key}", about, scale, limit)
+        metrics.append(option)
+    for column in results.columns.values():
+        about = f"Answers of {column.label}, recorded in {file}."
+        imported.datasets[column.key] = dataset_option(column.key, about, name=name)
+        imported.targets[column.key] = {"kind": "recorded", "name": column.label}
+        experiment = experiment_option(column.key, metrics or ["relevance"], generate=False)
+        experiment["defaults"].append({"override /target": column.key})
+        imported.experiments[column.key] = experiment
+    if not results.checks.judged:
+        imported.unjudged |= set(imported.experiments)
+    imported.notes.extend(results.checks.notes)
+    imported.notes.append("prompts and providers are taken from the configuration: import it as well")

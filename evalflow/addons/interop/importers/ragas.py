@@ -1,0 +1,230 @@
+"""Import of ragas: samples, test sets, and results with their scores, as CSV, JSON lines, JSON or Parquet."""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from evalflow.addons.interop.importers.columns import Columns, is_missing, parsed
+from evalflow.addons.interop.importers.conversation import (
+    about_answer,
+    message_rows,
+    plain_calls,
+    read_turns,
+    said_in,
+    split_answer,
+    steps_in,
+)
+from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource, output_text
+from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
+from evalflow.addons.interop.importers.recorded import PARTS, Counterparts, recorded_cases
+from evalflow.addons.interop.importers.scores import NO_NUMBER, score_number
+from evalflow.addons.interop.importers.sources import LARGEST_FILE, begins_with, read_document, read_rows
+from evalflow.datasets.sources import SourceRow
+from evalflow.errors import Problem
+from evalflow.jsonvalues import as_list, as_map
+from evalflow.paths import shown
+
+_ASKED = ("user_input", "question", "query")
+_SAID = ("response", "answer")
+_REFERENCE = ("reference", "ground_truth", "ground_truths")
+_CONTEXTS = ("retrieved_contexts", "contexts")
+_IDEAL = ("reference_contexts",)
+_CALLS = "reference_tool_calls"
+_ORIGIN = ("synthesizer_name", "evolution_type")
+_FIELDS = frozenset((*_ASKED, *_SAID, *_REFERENCE, *_CONTEXTS, *_IDEAL, _CALLS, *_ORIGIN))
+_IDS = ("id", "sample_id", "question_id")
+_NUMBERING = ("", "Unnamed: 0", "__index_level_0__", "index", "idx", "row")
+_HINT = "write the table with to_csv, to_jsonl or to_parquet: evaluate(...).to_pandas(), EvaluationDataset or Testset"
+_RUBRIC = "write its definition as a metric of the kind rubric: docs/metrics.md"
+_COUNTERPARTS = Counterparts(
+    like={
+        "faithfulness": "faithfulness",
+        "answer_relevancy": "answer_relevancy",
+        "response_relevancy": "answer_relevancy",
+        "context_precision": "context_precision",
+        "llm_context_precision_with_reference": "context_precision",
+        "context_recall": "context_recall",
+        "factual_correctness": "factual_correctness",
+        "factual_correctness(mode=f1)": "factual_correctness",
+        "factual_correctness(mode=precision)": "factual_precision",
+        "factual_correctness(mode=recall)": "factual_recall",
+        "semantic_similarity": "semantic_similarity",
+        "answer_similarity": "semantic_similarity",
+        "exact_match": "exact_match",
+        "context_entity_recall": "context_entity_recall",
+        "context_utilization": "context_utilization",
+        "llm_context_precision_without_reference": "context_utilization",
+        "noise_sensitivity": "noise_sensitivity_relevant",
+        "noise_sensitivity(mode=relevant)": "noise_sensitivity_relevant",
+        "noise_sensitivity(mode=irrelevant)": "noise_sensitivity_irrelevant",
+        "noise_sensitivity_relevant": "noise_sensitivity_relevant",
+        "noise_sensitivity_irrelevant": "noise_sensitivity_irrelevant",
+    },
+    hints={
+        "answer_correctness": "metric=[answer_correctness,factual_correctness,semantic_similarity]",
+        "topic_adherence": "metric=topic_adherence, with a column allowed_topics; a right refusal counts too",
+        "nv_accuracy": "metric=factual_accuracy",
+        "nv_context_relevance": "metric=context_relevancy, a share instead of a grade",
+        "nv_response_groundedness": "metric=faithfulness, a share instead of a grade",
+        "tool_call_accuracy": "metric=tool_correctness; it gives no 0 for another number of calls",
+        "tool_call_f1": "metric=tool_f1",
+        "agent_goal_accuracy": "metric=goal_accuracy",
+        "summary_score": "metric=summarisation, which asks other questions",
+        "string_present": "a check of the type rule: docs/rules.md",
+        "domain_specific_rubrics": _RUBRIC,
+        "instance_rubrics": _RUBRIC,
+    },
+)
+_LOWER = ("noise_sensitivity",)
+
+
+def read_ragas(source: ImportSource) -> ImportedConfig:
+    """Import one table; UserError if it has no column of ragas' samples."""
+    path = source.path
+    source.expect_file(_HINT)
+    imported = ImportedConfig(ledger=Ledger(PARTS))
+    columns = _score_columns(path)
+    with recorded_cases(source, imported, "ragas", "ragas", path, _COUNTERPARTS) as cases:
+        cases.lower |= {name for name in columns if name.startswith(_LOWER)}
+        for found in _rows(path, cases.leave):
+            row = Columns(found.data, found.where)
+            row.leave("it numbers the rows", *_NUMBERING)
+            scores = [(name, row.get(name)) for name in columns]
+            cases.take(row, partial(_case, row, imported.ledger), scores)
+    return imported
+
+
+def _score_columns(path: Path) -> list[str]:
+    """The columns of scores: those that have numbers and nothing else, since all fields of samples are texts and lists.
+
+    One of a name that ragas has may also hold other values, each of which is listed.
+    """
+    kinds: dict[str, set[bool]] = {}
+    for row in _rows(path, lambda problem: None):  # noqa: ARG005
+        for name, value in row.data.items() if len(kinds) < 1000 else ():
+            if name not in _FIELDS and name not in _IDS and name not in _NUMBERING and not _is_nan(value):
+                kinds.setdefault(name, set()).add(score_number(value) is not None)
+    known = {*_COUNTERPARTS.like, *_COUNTERPARTS.hints}
+    return [name for name, found in kinds.items() if found == {True} or (True in found and name in known)]
+
+
+def _is_nan(value: Any) -> bool:
+    return is_missing(value) or (isinstance(value, str) and value.strip().lower() in NO_NUMBER)
+
+
+def _rows(path: Path, broken: Callable[[Problem], None]) -> Iterator[SourceRow]:
+    if path.suffix.lower() == ".json" and _is_of_columns(path):
+        table = as_map(read_document(path))
+        for key in dict.fromkeys(key for column in table.values() for key in as_map(column)):
+            cells = {name: as_map(column).get(key) for name, column in table.items()}
+            yield SourceRow(f"{shown(path)}:{key}", cells)
+        return
+    yield from read_rows(path, broken)
+
+
+def _is_of_columns(path: Path) -> bool:
+    """Whether the file is an object of columns, as pandas' to_json writes it, and no row of JSON lines."""
+    marks = tuple(f'{{"{name}":{{'.encode() for name in _FIELDS)
+    return begins_with(path, marks) and path.stat().st_size <= LARGEST_FILE
+
+
+def _case(row: Columns, ledger: Ledger) -> dict[str, Any]:
+    asked = row.get(*_ASKED)
+    if asked is None:
+        raise Untranslatable(f"it has none of {', '.join(_ASKED)}", _HINT)
+    listed = as_list(_literal(asked))
+    if not listed and str(asked).lstrip().startswith("[{"):
+        raise Untranslatable("its turns cannot be read as a list", "write the table as JSON lines")
+    found: dict[str, Any] = {} if listed else {"question": _text(asked)}
+    found |= _conversation(listed, ledger, row.where) if listed else {}
+    if not listed and not found["question"].strip():
+        raise Untranslatable("its user_input is empty", "write the question")
+    said, reference = row.said(*_SAID), _literal(row.get(*_REFERENCE))
+    found |= {} if said is None else {"answer": _text(said)}
+    several = [_text(one) for one in as_list(reference) if not is_missing(one)]
+    first = several[0] if len(several) == 1 else several or reference
+    found |= {} if is_missing(first) or first == [] else {"reference": first if several else _text(first)}
+    for name, names in (("contexts", _CONTEXTS), ("ideal_contexts", _IDEAL)):
+        texts = _texts(row, names, ledger)
+        found |= {} if texts is None else {name: texts}
+    calls = plain_calls(_literal(row.peek(_CALLS)))
+    if calls is not None:
+        row.get(_CALLS)
+        found["expected"] = [_without_nulls(call) for call in calls]
+    origin = row.get(*_ORIGIN)
+    found |= {"tags": [origin]} if isinstance(origin, str) and origin.strip(" >") else {}
+    own = row.get(*_IDS)
+    found |= {"id": own} if isinstance(own, str | int) else {}
+    others = {name: _literal(value) for name, value in row.rest().items()}
+    return found | ({"vars": others} if others else {})
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else output_text(value)
+
+
+def _texts(row: Columns, names: tuple[str, ...], ledger: Ledger) -> list[str] | None:
+    """The texts in the first of the columns that has any; None, and the column unread, if it has something else."""
+    name = next((name for name in names if name in row), None)
+    if name is None:
+        return None
+    found = _literal(row.peek(name))
+    if isinstance(found, str) and found.lstrip().startswith("["):
+        raise Untranslatable(f"its {name} cannot be read as a list", "write the table as JSON lines")
+    listed: list[Any] = [found] if isinstance(found, str) else as_list(found)
+    if not isinstance(found, str | list) or any(not isinstance(one, str) for one in listed):
+        ledger.leave("values", f"{name} of a row", row.where, "it is no list of texts; it is kept in `vars`")
+        return None
+    row.get(name)
+    return listed
+
+
+def _literal(value: Any) -> Any:
+    """What a cell holds as JSON, as Python writes it, or as NumPy writes a list of texts: without commas."""
+    if not isinstance(value, str) or not value.lstrip().startswith(("[", "{")):
+        return value
+    found = parsed(value.strip())
+    if not isinstance(found, str):
+        return found
+    try:
+        tokens = [one for one in tokenize.generate_tokens(io.StringIO(value.strip()).readline) if one.string.strip()]
+        kinds = [one.type for one in tokens]
+        if (tokenize.STRING, tokenize.STRING) in pairwise(kinds):
+            return [ast.literal_eval(one.string) for one in tokens if one.type == tokenize.STRING]
+        return ast.literal_eval(value.strip())
+    except (ValueError, SyntaxError, RecursionError, MemoryError, tokenize.TokenError):
+        return value
+
+
+def _conversation(items: list[Any], ledger: Ledger, where: str) -> dict[str, Any]:
+    """Messages up to the last of the user; what the assistant said after it is the answer."""
+    turns = read_turns(map(_with_plain_calls, items), ledger, where)
+    asked, said = split_answer(turns)
+    if not asked:
+        raise Untranslatable("it has no turn of a user", "give it one")
+    answer, calls = said_in(said), steps_in(turns)
+    found: dict[str, Any] = {"messages": message_rows(asked), **({} if answer is None else {"answer": answer})}
+    about = about_answer(said)
+    return found | ({"actual": calls} if calls else {}) | ({"metadata": about} if about else {})
+
+
+def _with_plain_calls(turn: Any) -> Any:
+    known = as_map(turn)
+    calls = plain_calls(known.get("tool_calls"))
+    return {**known, "tool_calls": [_without_nulls(call) for call in calls]} if calls else turn
+
+
+def _without_nulls(call: Any) -> Any:
+    """The call without null arguments, with which Parquet and pandas fill up those of other calls."""
+    given = as_map(call).get("arguments")
+    if not isinstance(given, Mapping):
+        return call
+    arguments = {name: one for name, one in as_map(given).items() if one is not None}
+    return {**{name: one for name, one in call.items() if name != "arguments"}, "arguments": arguments}

@@ -1,0 +1,340 @@
+"""Cases with the scores that another tool gave them, and with people's labels.
+
+Each name of a score becomes a metric of the kind `recorded`, beside evalflow's own metric of the same meaning.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from evalflow import paths
+from evalflow.addons.interop.importers.columns import Columns, finite, joined
+from evalflow.addons.interop.importers.files import (
+    DataFile,
+    ImportedConfig,
+    ImportSource,
+    dataset_option,
+    experiment_option,
+    key_for,
+    recorded_option,
+)
+from evalflow.addons.interop.importers.ledger import Untranslatable
+from evalflow.addons.interop.importers.scores import PersonsScore, RecordedScores
+from evalflow.addons.interop.importers.secrets import hidden
+from evalflow.addons.interop.importers.verdicts import Verdicts
+from evalflow.datasets import irregular
+from evalflow.datasets.messages import read_messages
+from evalflow.errors import Problem
+from evalflow.jsonvalues import as_list, as_map
+from evalflow.metrics.registry import Calls, calls_of
+from evalflow.paths import shown
+from evalflow.records.scores import Direction
+
+PARTS = ("cases", "scores")
+_FILLED = frozenset({"messages", "history", "answer"})
+"""Fields that every case has, or that the target fills."""
+_OTHER: Mapping[Direction, Direction] = {
+    "higher_is_better": "lower_is_better",
+    "lower_is_better": "higher_is_better",
+}
+_WRITE = "write a metric: docs/metrics.md; its old scores are taken"
+
+
+@dataclass(frozen=True, slots=True)
+class Counterparts:
+    """Which of evalflow's metrics mean the same as a tool's.
+
+    Attributes:
+        like: The metric of evalflow, by the plain name of the tool's.
+        hints: What to do about those that have none, by their plain names.
+        plain: Makes a plain name of the name of a score.
+        opposite: The plain names of those whose number rises where that of evalflow's metric falls.
+    """
+
+    like: Mapping[str, str]
+    hints: Mapping[str, str] = field(default_factory=dict[str, str])
+    plain: Callable[[str], str] = str.lower
+    opposite: Collection[str] = ()
+
+
+@dataclass(slots=True)
+class RecordedCases:
+    """The cases of one data file, and the names of their scores.
+
+    Attributes:
+        labels: The file of people's labels.
+        tool: The tool's name, for people.
+        column: The column of data/ that holds the scores.
+        counterparts: evalflow's metrics for those of the tool, if the names of its metrics have a meaning of their own.
+        verdicts: What the tool said of the scores of each name: thresholds, passed or failed.
+        lower: Names of scores of which less is better.
+        undirected: Names of scores whose direction is not known where the tool did not say what passed.
+        asked: Metrics of evalflow that the cases bring along.
+        judged: Whether a judge decides any check that the cases bring along.
+        fields: The fields that cases have.
+        ids, numbered: Digests of the cases' own ids; whether any case has its number as its id.
+        repeated: How many rows had the id of an earlier one.
+        irregular: Whether the turns of a conversation do not alternate.
+        answered, recorded: How many cases have an answer, and how many an answer or an error.
+    """
+
+    imported: ImportedConfig
+    file: DataFile
+    labels: DataFile
+    tool: str
+    column: str
+    counterparts: Counterparts | None
+    scores: RecordedScores
+    verdicts: defaultdict[str, Verdicts] = field(default_factory=lambda: defaultdict(Verdicts))
+    lower: set[str] = field(default_factory=set[str])
+    undirected: set[str] = field(default_factory=set[str])
+    asked: dict[str, None] = field(default_factory=dict[str, None])
+    judged: bool = False
+    fields: set[str] = field(default_factory=set[str])
+    ids: set[int] = field(default_factory=set[int])
+    numbered: bool = False
+    repeated: int = 0
+    irregular: bool = False
+    recorded: int = 0
+    answered: int = 0
+
+    def write(self, case: Mapping[str, Any], scores: Iterable[tuple[str, Any]], where: str) -> None:
+        """Write a case without the secrets in it, and count its scores."""
+        ledger = self.imported.ledger
+        row: dict[str, Any] = finite(
+            hidden({"id": self._id(case), **{key: one for key, one in case.items() if key != "id"}}, ledger, where),
+            ledger,
+            where,
+        )
+        plain: list[tuple[str, Any]] = []
+        for name, value in scores:
+            if isinstance(value, PersonsScore):
+                self._label(row["id"], name, value, where)
+            else:
+                plain.append((name, value))
+        found = self.scores.read(plain, where)
+        self.file.write(row | ({self.column: found} if found else {}))
+        self.fields |= _fields_in(row)
+        self.irregular = self.irregular or is_irregular(row)
+        self.answered += "answer" in case
+        self.recorded += "answer" in case or "failure" in case
+
+    def take(
+        self,
+        row: Columns,
+        read: Callable[[], Mapping[str, Any]],
+        scores: Iterable[tuple[str, Any]],
+        hint: str = "",
+        kept_as: Callable[[Any], Any] = lambda value: value,
+    ) -> None:
+        """Write the case of a row with its scores, and keep in `vars` what `read` leaves unread of it.
+
+        If `read` raises Untranslatable, the row and its scores are listed. `kept_as` reads what a cell holds.
+        """
+        ledger, known = self.imported.ledger, list(scores)
+        ledger.found("cases")
+        try:
+            case = read()
+        except Untranslatable as failure:
+            ledger.left("cases", "row", row.where, failure.reason, failure.hint or hint)
+            if known:
+                ledger.found("scores", len(known))
+                ledger.left("scores", "score", row.where, "its row is no case", count=len(known))
+            return
+        kept = joined(as_map(case.get("vars")), {name: kept_as(cell) for name, cell in row.rest().items()})
+        row.close(ledger)
+        self.write({**case, **({"vars": kept} if kept else {})}, known, row.where)
+
+    def leave(self, problem: Problem) -> None:
+        """List a row that is broken."""
+        self.imported.ledger.leave("cases", "row", problem.where, problem.what, problem.hint)
+
+    def _id(self, case: Mapping[str, Any]) -> str:
+        """The case's own id, or its number; one that an earlier case has gets a number behind it."""
+        own = case.get("id")
+        if not isinstance(own, str | int) or isinstance(own, bool) or own == "":
+            self.numbered = True
+            own = self.file.count + 1
+            if not self.ids:
+                return str(own)
+        for number in count(1):
+            found = str(own) if number == 1 else f"{own}#{number}"
+            digest = int.from_bytes(hashlib.blake2b(found.encode("utf-8", "replace"), digest_size=8).digest())
+            is_number = self.numbered and found.isdecimal() and 0 < int(found[:20]) <= self.file.count
+            if digest not in self.ids and not is_number:
+                self.ids.add(digest)
+                self.repeated += number > 1
+                return found
+        raise AssertionError
+
+    def _label(self, case: str, name: str, label: PersonsScore, where: str) -> None:
+        """Write a row in the columns of docs/labels.md; its metric is the name, until those of all scores are known."""
+        self.imported.ledger.found("labels")
+        if not isinstance(label.value, str | int | float) or label.value == "":
+            self.imported.ledger.left("labels", f"label {name}", where, "it has no value")
+            return
+        told = {"by": label.by, "comment": label.comment, "at": label.at}
+        known = {key: value for key, value in told.items() if isinstance(value, str) and value}
+        self.labels.write({"case_id": case, "metric": name, "value": label.value, **known})
+
+    def declare(self, source: ImportSource, key: str, file: str) -> None:
+        """Add the dataset, a metric for each score, and the experiment; UserError if there are no cases."""
+        if not self.file.count:
+            raise self.imported.ledger.nothing_taken(Problem("it has no cases", file))
+        imported = self.imported
+        loose = {"allow_irregular": True} if self.irregular else {}
+        if self.repeated:
+            what = "have the id of an earlier row" if self.repeated > 1 else "has the id of an earlier row"
+            imported.notes.append(
+                f"{self.repeated:,} {'rows' if self.repeated > 1 else 'row'} of {file} {what}: ID#2 and so on"
+            )
+        imported.datasets[key] = dataset_option(key, f"Cases of {file}.", name=key, **loose)
+        like = self._like(file)
+        old = [self._declare_score(key, name, score, file) for name, score in self.scores.keys.items()]
+        complete = self.recorded == self.file.count and self.answered
+        only_scores = old and not self.answered
+        generate = False if complete or only_scores else "missing" if self.answered else True
+        limits = {name: {"threshold": limit} for name, limit in like.items() if limit is not None}
+        more = {"metric": limits} if limits else {}
+        metrics = [*self.asked, *like, *old] or ["relevance"]
+        imported.experiments[key] = experiment_option(key, metrics, generate, **more)
+        if not like and not old and not self.asked:
+            imported.notes.append("the file has no scores: the experiment has metric=relevance; choose your own")
+        elif not self.judged and not any(_asks_judge(name) for name in like):
+            imported.unjudged.add(key)
+        if self.labels.count:
+            self._name_labels(key, dict(zip(self.scores.keys, old, strict=True)))
+
+    def _name_labels(self, key: str, metrics: Mapping[str, str]) -> None:
+        """Give labels the metric of the scores of their name. The others go to a file of their own."""
+        imported = self.imported
+        path = imported.data.pop(f"{key}_labels.jsonl")
+        files = {"labels": path.with_suffix(".named"), "labels_waiting": path.with_suffix(".waiting")}
+        names: dict[str, dict[str, None]] = {kind: {} for kind in files}
+        with path.open(encoding="utf-8") as labels, ExitStack() as stack:
+            opened = {kind: stack.enter_context(file.open("w", encoding="utf-8")) for kind, file in files.items()}
+            for line in labels:
+                row = json.loads(line)
+                kind = "labels" if row["metric"] in metrics else "labels_waiting"
+                row["metric"] = metrics.get(row["metric"]) or key_for(row["metric"], (), "label")
+                names[kind].setdefault(row["metric"])
+                opened[kind].write(json.dumps(row, ensure_ascii=False) + "\n")
+        imported.data |= {f"{key}_{kind}.jsonl": file for kind, file in files.items() if names[kind]}
+        if names["labels"]:
+            hint = f"after a run: python -m evalflow calibrate outputs/latest --labels data/{key}_labels.jsonl"
+            imported.notes.append(f"people's labels of {', '.join(names['labels'])}; {hint}")
+        if names["labels_waiting"]:
+            waiting = ", ".join([*names["labels_waiting"]][:12])
+            imported.notes.append(f"labels in data/{key}_labels_waiting.jsonl need a metric of their name: {waiting}")
+
+    def _declare_score(self, key: str, name: str, score: str, file: str) -> str:
+        """Add the metric that reads the tool's own score, so that it passes exactly if the tool let it pass."""
+        metric = key_for(f"{key} {score}", self.imported.metrics, "metric")
+        option = recorded_option(f"{self.column}.{score}", f"{self.tool}'s own score: {name}.")
+        rule = self._rule(name)
+        if name in self.verdicts:
+            self.verdicts[name].list_unread(name, rule, self.imported.ledger, file)
+        direction, threshold = rule
+        option |= {"threshold": threshold, "direction": direction or self._prior(name) or "higher_is_better"}
+        self.imported.metrics[metric] = option
+        return metric
+
+    def _rule(self, name: str) -> tuple[Direction | None, float | None]:
+        """The direction and the threshold of the tool's own score."""
+        prior = self._prior(name) or "higher_is_better"
+        if name not in self.verdicts:
+            return prior, None
+        found = self.verdicts[name]
+        return found.rule(prior if found.judged or name not in self.undirected else None)
+
+    def _prior(self, name: str) -> Direction | None:
+        """The direction that the name of a score suggests."""
+        known = self._counterpart(name)
+        if name in self.lower or known is None:
+            return "lower_is_better" if name in self.lower else None
+        direction: Direction = _shipped(known)["direction"]
+        is_opposite = self.counterparts is not None and self.counterparts.plain(name) in self.counterparts.opposite
+        return direction if not is_opposite else _OTHER[direction]
+
+    def _counterpart(self, name: str) -> str | None:
+        return self.counterparts.like.get(self.counterparts.plain(name)) if self.counterparts else None
+
+    def _like(self, file: str) -> dict[str, float | None]:
+        """The metrics that mean the same and have what they need, with their thresholds; others are listed."""
+        found: dict[str, float | None] = {}
+        for name in self.scores.names if self.counterparts else ():
+            self.imported.ledger.found("metrics")
+            known = self._counterpart(name)
+            if known is None:
+                hint = self.counterparts.hints.get(self.counterparts.plain(name), _WRITE) if self.counterparts else ""
+                hint = f"nearest: {hint}" if hint.startswith("metric=") else hint
+                reason = "evalflow has no metric that means the same"
+                self.imported.ledger.left("metrics", f"metric {name}", file, reason, hint)
+            elif missing := _needs(known) - self.fields:
+                self.imported.ledger.left(
+                    "metrics", f"metric {name}", file, f"no case has {', '.join(sorted(missing))}"
+                )
+            else:
+                self.imported.ledger.took("metrics")
+                direction, threshold = self._rule(name)
+                found[known] = threshold if direction == _shipped(known)["direction"] else None
+        return found
+
+
+@contextmanager
+def recorded_cases(
+    source: ImportSource, imported: ImportedConfig, tool: str, column: str, path: Path,
+    counterparts: Counterparts | None = None, key: str | None = None,
+) -> Generator[RecordedCases]:  # fmt: skip
+    """Cases to be written to data/KEY.jsonl, and labels beside them; declared when the block ends, as cases of a file.
+
+    `key` is the source's name by default; `tool` and `column` as of RecordedCases.
+    """
+    key = key or source.name
+    with source.rows(imported, key) as rows, source.rows(imported, f"{key}_labels", "labels") as labels:
+        cases = RecordedCases(imported, rows, labels, tool, column, counterparts, RecordedScores(imported.ledger))
+        yield cases
+    cases.declare(source, key, shown(path))
+    if not labels.count:
+        imported.data.pop(f"{key}_labels.jsonl").unlink()
+
+
+def is_irregular(case: Mapping[str, Any]) -> bool:
+    """Whether the turns of a case's conversation do not alternate."""
+    asked = (
+        [{"role": "user", "content": case.get("question")}] if case.get("history") else as_list(case.get("messages"))
+    )
+    return any(irregular(read_messages([*as_list(case.get("history")), *asked])))
+
+
+def _fields_in(case: Mapping[str, Any]) -> set[str]:
+    """The fields that metrics find in a case."""
+    found = {name for name, value in case.items() if value not in (None, [], "")}
+    found |= {"question"} if "messages" in found else set()
+    return found | {f"vars.{name}" for name in as_map(case.get("vars"))}
+
+
+def _shipped(name: str) -> Mapping[str, Any]:
+    """The YAML of a metric that ships."""
+    return yaml.safe_load((paths.share_dir() / "conf" / "metric" / f"{name}.yaml").read_text(encoding="utf-8"))
+
+
+def _needs(name: str) -> set[str]:
+    declared = _shipped(name)
+    return {"checks"} if declared["kind"] == "checks" else {*declared["needs"]} - _FILLED
+
+
+def _asks_judge(name: str) -> bool:
+    """Whether a metric asks a model; checks of an import are rules."""
+    declared = _shipped(name)
+    return declared["kind"] not in ("similarity", "checks") and calls_of(declared) != Calls()

@@ -1,0 +1,93 @@
+"""Scores that another tool gave, as numbers by the keys of their names; those that people gave apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import isfinite, isinf
+from typing import Any, cast
+
+from evalflow.addons.interop.importers.columns import is_missing
+from evalflow.addons.interop.importers.files import key_for
+from evalflow.addons.interop.importers.ledger import Ledger
+
+NO_NUMBER = frozenset({"", "nan", "none", "null", "n/a"})
+"""Texts by which cells of tables say that there is no number."""
+_MANY = 500  # names of scores
+
+
+@dataclass(frozen=True, slots=True)
+class PersonsScore:
+    """A score that a person gave, as the tool recorded it: a number or a label, and what a label tells about itself."""
+
+    value: Any
+    by: Any = None
+    comment: Any = None
+    at: Any = None
+
+
+@dataclass(slots=True)
+class RecordedScores:
+    """The scores that a tool gave, as numbers by the keys of their names.
+
+    Attributes:
+        keys: The key of each name of a score that has a number.
+        names: All names of scores.
+    """
+
+    ledger: Ledger
+    keys: dict[str, str] = field(default_factory=dict[str, str])
+    names: dict[str, None] = field(default_factory=dict[str, None])
+
+    def read(self, scores: Iterable[tuple[str, Any]], where: str) -> dict[str, float]:
+        """The numbers of one case. What is none is listed."""
+        found: dict[str, float] = {}
+        for name, value in scores:
+            self.ledger.found("scores")
+            if len(self.names) < _MANY:
+                self.names.setdefault(name)
+            number = score_number(value)
+            if number is not None and name not in self.keys and len(self.keys) < _MANY:
+                self.keys[name] = key_for(name, [*self.keys.values()], "score")
+            key = self.keys.get(name)
+            if is_missing(value) or (isinstance(value, str) and value.strip().lower() in NO_NUMBER):
+                self.ledger.left("scores", f"score {name}", where, "it has no value")
+            elif number is None and is_infinite(value):
+                self.ledger.left("scores", f"score {name}", where, "it is not a finite number")
+            elif number is None:
+                is_label = isinstance(value, str)
+                reason = "its value is a label, not a number" if is_label else "its value is not one number"
+                hint = "write one number for it, and import again"
+                self.ledger.left("scores", f"score {name}", where, reason, hint)
+            elif key is None:
+                self.ledger.left("scores", "score", where, f"there are more than {_MANY} names of scores")
+            elif key in found:
+                self.ledger.left("scores", f"score {name}", where, "the case has a score of this name already")
+            else:
+                found[key] = number
+                self.ledger.took("scores")
+        return found
+
+
+def score_number(value: Any) -> float | None:
+    """A score as a number, also where a cell or a list of one holds it; None if it is none."""
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
+        return score_number(items[0]) if len(items) == 1 else None
+    if isinstance(value, str):
+        word = value.strip().lower()
+        if word in ("true", "false"):
+            return float(word == "true")
+        try:
+            value = float(word)
+        except ValueError:
+            return None
+    return float(value) if isinstance(value, int | float) and isfinite(value) else None
+
+
+def is_infinite(value: Any) -> bool:
+    """Whether a score, or what a cell holds of one, is infinite."""
+    try:
+        return isinf(float(value))
+    except (TypeError, ValueError):
+        return False

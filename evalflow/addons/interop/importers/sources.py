@@ -1,0 +1,242 @@
+"""Reading the files of an import: only below its folder, only text in UTF-8, rows one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from os.path import commonpath
+from pathlib import Path
+from typing import Any, cast
+
+from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
+from evalflow.addons.interop.importers.located import Broken, located_json, located_yaml
+from evalflow.datasets.csv_file import open_csv
+from evalflow.datasets.json_files import open_json, open_jsonl, streamed_items
+from evalflow.datasets.parquet import open_parquet
+from evalflow.datasets.rows import filled_rows
+from evalflow.datasets.sources import MAX_RECORD, SourceRow, Table, Unreadable
+from evalflow.errors import Problem, UserError
+from evalflow.paths import shown
+
+LARGEST_FILE = 64 * 2**20  # bytes of a file that is read whole
+_PUT = "put it there, and import again"
+_MEDIA = frozenset({
+    ".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".svgz", ".ico", ".tif", ".tiff", ".heic", ".avif", ".pdf",
+    ".mp3",    ".wav", ".ogg", ".flac", ".m4a", ".mp4", ".mov", ".webm", ".mkv",
+})  # fmt: skip
+"""Endings of files with images, sounds and films, and of pages."""
+_MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\x1f\x8b": "gzip", b"PK": "zip"}
+
+
+def _open_json(path: Path) -> Table:
+    """Open a list of rows, or JSON lines that are called .json, as `datasets` writes them."""
+    with path.open("rb") as file:
+        first, second = file.readline(MAX_RECORD).strip(), file.readline(64).strip()
+    is_lines = second.startswith(b"{") and first.endswith(b"}")
+    return open_jsonl(path, null_infinity=True) if is_lines else open_json(path, null_infinity=True)
+
+
+_open_lines = partial(open_jsonl, null_infinity=True)
+READABLE: Mapping[str, Callable[[Path], Table]] = {
+    ".jsonl": _open_lines, ".ndjson": _open_lines, ".json": _open_json, ".csv": open_csv, ".parquet": open_parquet,
+}  # fmt: skip
+
+
+class MissingFile(UserError, Untranslatable):
+    """A file that is named is not there: what names it is listed, where the rest is of use without it."""
+
+    def __init__(self, reason: str, where: str) -> None:
+        UserError.__init__(self, Problem(reason, where, _PUT))
+        self.reason = reason
+        self.hint = _PUT
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFolder:
+    """The folder that an import may read."""
+
+    root: Path
+
+    @classmethod
+    def of(cls, path: Path, root: Path | None = None) -> SourceFolder:
+        """The folder of a file, or the one given."""
+        folder = (root or path.parent).resolve()
+        if not folder.is_dir():
+            raise UserError(Problem("there is no such folder", str(root or path.parent)))
+        return cls(folder)
+
+    def find(self, name: str, base: Path, where: str) -> Path:
+        """The file of a relative or absolute name; UserError if it is not there, or outside of the folder."""
+        path = self._resolved(name, base, where)
+        try:
+            exists = path.exists()
+        except OSError as error:
+            what = f"it names {name[:60]}, which cannot be looked for: {error.strerror}"
+            raise UserError(Problem(what, where)) from None
+        if not exists:
+            raise MissingFile(f"it names {name}, which is not there", where)
+        self.inside(name, base, where)
+        if not path.is_file():
+            raise UserError(Problem(f"it names {name}, which is a folder", where, "name a file in it"))
+        return path
+
+    def inside(self, name: str, base: Path, where: str) -> Path:
+        """The absolute path, with links resolved; UserError if it leaves the folder."""
+        path = self._resolved(name, base, where)
+        if not path.is_relative_to(self.root):
+            hint = (
+                f"if you trust it, allow the folder above: --root {shown(Path(commonpath((self.root, path.parent))))}"
+            )
+            raise UserError(Problem(f"it names {name}, which is outside of {shown(self.root)}", where, hint))
+        return path
+
+    def _resolved(self, name: str, base: Path, where: str) -> Path:
+        try:
+            return (base / name).resolve()
+        except (OSError, ValueError, RuntimeError) as error:
+            raise UserError(Problem(f"it names {name!r}, which is no path: {error}", where)) from None
+
+    def matching(self, pattern: str, base: Path, where: str) -> list[Path]:
+        """The files of a name or glob, sorted; UserError if there are none."""
+        if not any(character in pattern for character in "*?["):
+            return [self.find(pattern, base, where)]
+        if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
+            raise UserError(Problem(f"the glob {pattern} leaves the folder", where, "name the files one by one"))
+        found = sorted(path for path in base.glob(pattern) if path.is_file())
+        if not found:
+            raise MissingFile(f"it names {pattern}, which matches no file", where)
+        return [self.find(str(path), base, where) for path in found]
+
+
+def read_text(path: Path) -> str:
+    """The text of a file without its byte order mark; UserError if it is missing, empty, too large or no UTF-8."""
+    name = shown(path)
+    try:
+        size = path.stat().st_size
+        if size > LARGEST_FILE:
+            hint = "only rows of JSON lines or CSV may be more; split it, or leave out what you do not need"
+            raise UserError(Problem(f"the file has {size:,} bytes, and at most {LARGEST_FILE:,} are read", name, hint))
+        content = path.read_bytes()
+    except OSError as error:
+        raise UserError(Problem(f"cannot be read: {error.strerror}", name)) from None
+    if not content.strip():
+        raise UserError(Problem("the file is empty", name))
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        kind = next((kind for mark, kind in _MARKS.items() if content.startswith(mark)), None)
+        what = f"the file is {kind}, not UTF-8" if kind else "the file is no text in UTF-8"
+        raise UserError(Problem(what, f"{name}:{line}", "save it as UTF-8")) from None
+    if "\0" in text:
+        raise UserError(Problem("the file has zero bytes, so it is no text", name, "save it as UTF-8"))
+    return text
+
+
+def text_of_file(path: Path) -> str:
+    """The text of a file that is one value of many; Untranslatable if it is no text."""
+    if path.stat().st_size == 0:
+        return ""
+    if path.suffix.lower() in _MEDIA:
+        raise Untranslatable(f"it names {path.name}, and evalflow sends text", "leave it out, or describe it in words")
+    try:
+        return read_text(path)
+    except UserError as error:
+        what = error.problems[0].what.removeprefix("the file ")
+        raise Untranslatable(f"it names the file {path.name}, which {what}", error.problems[0].hint) from None
+
+
+def expect_text(path: Path) -> None:
+    """Refuse a file that is empty or begins as no text does, before it is read row by row."""
+    _head(path)
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            head = file.read(4096)
+    except OSError as error:
+        raise UserError(Problem(f"cannot be read: {error.strerror}", shown(path))) from None
+    if not head.strip():
+        raise UserError(Problem("the file is empty", shown(path)))
+    kind = next((kind for mark, kind in _MARKS.items() if head.startswith(mark)), None)
+    if kind:
+        raise UserError(Problem(f"the file is {kind}, not UTF-8", shown(path), "save it as UTF-8"))
+    return head
+
+
+def read_document(path: Path) -> Any:
+    """The content of a YAML or JSON file, with lines; UserError if it is broken."""
+    text = read_text(path)
+    read = located_json if path.suffix.lower() == ".json" else located_yaml
+    try:
+        return read(text, shown(path))
+    except Broken as error:
+        raise UserError(error.problem) from None
+
+
+def read_objects(
+    path: Path,
+    place: str,
+    scalars: Mapping[str, Callable[[Any], None]] | None = None,
+    broken: Callable[[Problem], None] | None = None,
+) -> Iterator[SourceRow]:
+    """The objects of a list in a JSON file of any size, one at a time.
+
+    `place` leads to the list, such as `results.results`; `scalars` as of `streamed_items`, `broken` as of `objects`.
+    """
+    items = enumerate(streamed_items(path, f"{place}.item", scalars or {}))
+    return objects(((item, f"{shown(path)}:{place}[{number}]") for number, item in items), broken)
+
+
+def objects(items: Iterable[tuple[Any, str]], broken: Callable[[Problem], None] | None = None) -> Iterator[SourceRow]:
+    """The items that are objects, each with its place. One that is none goes to `broken`, by default as a UserError."""
+    for item, where in items:
+        if isinstance(item, dict):
+            yield SourceRow(where, cast("dict[str, Any]", item))
+        elif broken is None:
+            raise UserError(Problem("it is no object", where))
+        else:
+            broken(Problem("it is no object", where))
+
+
+def leave_document_keys(path: Path, keys: Mapping[str, bool], read: Collection[str], ledger: Ledger) -> None:
+    """Count the keys of a file that is one object: those that were read, and the others that have values."""
+    for name, has_value in keys.items():
+        if name in read:
+            ledger.take_column(name)
+        elif has_value:
+            ledger.leave_column(name, shown(path), "it is about the whole file, not about a case")
+
+
+def begins_with(path: Path, marks: bytes | tuple[bytes, ...]) -> bool:
+    """Whether a file begins with a mark, after white space and a byte order mark; UserError if it is no text."""
+    return _head(path).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(marks)
+
+
+def read_rows(path: Path, broken: Callable[[Problem], None] | None = None) -> Iterator[SourceRow]:
+    """The rows of a .jsonl, .json, .csv or .parquet file, one at a time; NaN and an empty cell are missing.
+
+    A broken row goes to `broken`, by default as a UserError; a fault after which nothing can be read always is one.
+    """
+    opener = READABLE.get(path.suffix.lower())
+    if opener is None:
+        raise UserError(Problem("unknown kind of file", shown(path), f"known endings: {', '.join(READABLE)}"))
+    expect_text(path)
+    is_table, empty = path.suffix.lower() == ".csv", True
+    try:
+        for _, row in filled_rows(opener(path)):
+            empty = False
+            if isinstance(row, SourceRow):
+                yield replace(row, data={name: cell or None for name, cell in row.data.items()}) if is_table else row
+            elif broken is None or isinstance(row, Unreadable):
+                raise UserError(row)
+            else:
+                broken(row)
+    except OSError as error:
+        raise UserError(Problem(f"cannot be read: {error.strerror}", shown(path))) from None
+    except UnicodeDecodeError:
+        raise UserError(Problem("the file is no text in UTF-8", shown(path), "save it as UTF-8")) from None
+    if empty:
+        raise UserError(Problem("the file has no rows", shown(path)))

@@ -1,0 +1,251 @@
+"""The command `import`: convert another tool's files to ./conf, ./data and ./prompts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from rich.console import Console
+
+from evalflow.addons.interop.importers.exports import read_export
+from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource, key_for, secrets_in
+from evalflow.addons.interop.importers.ledger import COLUMNS, Ledger, Untranslated
+from evalflow.addons.interop.importers.platforms import PLATFORMS
+from evalflow.addons.interop.importers.tiamat import read_test
+from evalflow.app.core.assemble import with_default_judge
+from evalflow.app.core.derive import Derived
+from evalflow.app.core.options import MODEL, SENDS_NOTHING
+from evalflow.app.core.result_rules import ResultRules
+from evalflow.app.core.screen import TerminalScreen, propose_command, write_new
+from evalflow.app.report import case_rows
+from evalflow.app.run import execute
+from evalflow.config.schema import IDENTIFIER
+from evalflow.doors import Door
+from evalflow.engine.folder import RunFolder
+from evalflow.errors import Problem, UserError, command
+from evalflow.paths import private_folder, shown, write_atomically
+from evalflow.records.manifest import Manifest
+from evalflow.report.case_pairs import native_means, print_pairs
+from evalflow.report.wording import ColumnKind, literal, print_lines, table_of
+
+Importer = Callable[[ImportSource], ImportedConfig]
+_READERS = {
+    "azure-ai": "azure_ai:read_azure_ai",
+    "deepeval": "deepeval:read_deepeval",
+    "giskard": "giskard:read_giskard",
+    "inspect": "inspect_logs:read_inspect",
+    "govuk": "govuk:read_govuk",
+    "lm-eval": "lm_eval:read_lm_eval",
+    "openai-evals": "openai_evals:read_openai_evals",
+    "promptfoo": "promptfoo.read:read_promptfoo",
+    "ragas": "ragas:read_ragas",
+    "traces": "traces:read_traces",
+}
+IMPORTERS: Door[Importer] = Door(
+    "importer",
+    {
+        **{name: f"evalflow.addons.interop.importers.{place}" for name, place in _READERS.items()},
+        **{name: partial(read_export, platform) for name, platform in PLATFORMS.items()},
+        "tiamat": lambda source: read_test(source.path, source.name if source.is_named else None),
+    },
+    where="command line",
+)
+_TARGET = ("target=vllm", "target.model=MODEL")
+_FOLDER = Path(".evalflow") / "tiamat"
+_SHOWN = 20  # maximum cases of each dataset in the table
+_STAND_INS = {"url": "http://127.0.0.1:8000", "base_url": "http://127.0.0.1:8000", "model": "MODEL"}
+"""Values of keys that cannot be null, for a check without their variables."""
+_NOTHING_SENT = "sends nothing; leave out `check` to run it"
+
+
+def import_files(kind: str, path: str, console: Console, name: str | None = None, root: str | None = None) -> int:
+    """Write what the tool's files declare into ./conf, ./data and ./prompts; print what was taken, and how to run it.
+
+    Nothing is written if anything is wrong: rows are kept in a temporary folder until all is read.
+    """
+    source = Path(path)
+    key = name or key_for(source.resolve().stem if source.suffix else source.resolve().name, (), kind.split("-")[0])
+    if not IDENTIFIER.fullmatch(key):
+        hint = "lower-case letters, digits and _, a letter first"
+        raise UserError(Problem(f"{key!r} cannot be a name", "command line", hint))
+    with _scratch() as scratch:
+        imported = IMPORTERS.get(kind)(
+            ImportSource(source, key, scratch, Path(root) if root else None, name is not None)
+        )
+        imported.ledger.expect_balanced()
+        for table in imported.datasets.values():
+            table["path"] = shown(Path(table["path"]))
+        texts = {Path("conf") / name: text for name, text in imported.files().items()}
+        texts |= {Path("prompts") / name: text for name, text in imported.prompts.items()}
+        _write(texts, imported.data, console)
+    _print_counts(console, imported.ledger)
+    print_lines(console, (f"note   {note}" for note in imported.notes))
+    for words, remark in _commands(imported):
+        propose_command(console, command("check", *words), remark)
+    return 0
+
+
+@contextmanager
+def _scratch() -> Generator[Path]:
+    """A folder for rows that are not complete yet, beside those that are; gone when the block ends."""
+    parent = Path("data")
+    try:
+        with TemporaryDirectory(prefix=".import-", dir=parent if parent.is_dir() else ".") as folder:
+            yield Path(folder)
+    except OSError as error:
+        raise UserError(Problem(f"cannot write here: {error.strerror}", str(Path.cwd()))) from None
+
+
+def _write(texts: dict[Path, str], data: Mapping[str, Path], console: Console) -> None:
+    final = {Path("data") / name: path for name, path in data.items()}
+    hint = "choose another name: --name NAME"
+    taken = [path for path in (*texts, *final) if path.exists()]
+    if taken:
+        raise UserError([Problem("the file is there already", str(path), hint) for path in taken])
+    for path, complete in final.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        complete.replace(path)
+        console.print(literal(f"wrote {shown(path)}"), soft_wrap=True)
+    write_new(texts, console)
+
+
+def _print_counts(console: Console, ledger: Ledger) -> None:
+    counts = {part: numbers for part, numbers in ledger.counts().items() if numbers[0]}
+    if not counts:
+        return
+    rows = [(part, *(f"{number:,}" for number in numbers)) for part, numbers in counts.items()]
+    columns: Mapping[str, ColumnKind] = {"": "word", "found": "number", "taken": "number", "not translated": "number"}
+    console.print(table_of(columns, rows, gap=2))
+    if ledger.left_out:
+        console.print(literal("not translated", style="bold"))
+    for (where, reason, hint), entries in _by_reason(ledger.left_out):
+        most = max(entry.count for entry in entries)
+        times = "" if most == 1 else f"{most:,} x " if len(entries) == 1 else f"up to {most:,} x "
+        names = ", ".join(entry.what.removeprefix("column ") for entry in entries)
+        what = f"columns {names}" if len(entries) > 1 else entries[0].what
+        console.print(literal(f"  {times}{what}, {where}: {reason}"), soft_wrap=True)
+        if hint:
+            console.print(literal(f"    {hint}", style="dim"), soft_wrap=True)
+
+
+def _by_reason(left: Iterable[Untranslated]) -> Iterator[tuple[tuple[str, str, str], Sequence[Untranslated]]]:
+    """What was left out; columns that were left out of the same rows for the same reason together."""
+    together: dict[tuple[str, ...], list[Untranslated]] = {}
+    for entry in left:
+        own = () if entry.part == COLUMNS else (entry.part, entry.what)
+        together.setdefault((entry.where, entry.reason, entry.hint, *own), []).append(entry)
+    for (where, reason, hint, *_), entries in together.items():
+        yield (where, reason, hint), entries
+
+
+def _commands(imported: ImportedConfig) -> Iterator[tuple[list[str], str]]:
+    """The overrides that run what was imported, each with a remark. They are complete: `check` takes them as printed.
+
+    A key whose variable is not set is left out of `check`, which sends nothing.
+    """
+    for name, experiment in imported.experiments.items():
+        chosen = {key: value for one in experiment["defaults"] for key, value in one.items()}
+        target = imported.targets.get(chosen.get("override /target", ""))
+        unset = _unset(target, "target")
+        judge = () if name in imported.unjudged else MODEL
+        remark = SENDS_NOTHING if judge else _NOTHING_SENT
+        unset |= _unset(imported.judges.get(chosen.get("override /judge", "")), "judge")
+        without = [f"{key}={_STAND_INS.get(key.partition('.')[2], 'null')}" for key in unset]
+        words = [] if target or not experiment["generate"] else list(_TARGET)
+        missing = sorted(set(unset.values()))
+        named = SENDS_NOTHING if words else remark
+        until = f"sends nothing; to run it, set {' and '.join(missing)}, and leave out `check` and {' '.join(without)}"
+        yield [f"experiment={name}", *words, *judge, *without], until if missing else named
+    if imported.experiments:
+        return
+    words = [f"dataset=[{','.join(imported.datasets)}]", f"metric=[{','.join(imported.metrics)}]"]
+    if not imported.has_answers:
+        words += ["generate=true", *_TARGET]
+    yield [*words, *MODEL], SENDS_NOTHING
+
+
+def _unset(option: Mapping[str, Any] | None, group: str) -> dict[str, str]:
+    """Keys of an option whose environment variable is not set, with the variable."""
+    found: dict[str, str] = {}
+    for key, value in (option or {}).items():
+        names = [value] if key == "api_key_env" else [secret.variable for secret in secrets_in(value)]
+        found |= {f"{group}.{key}": name for name in names if name and name not in os.environ}
+    return found
+
+
+def run_tiamat(test: str, overrides: Sequence[str], out: Console, err: Console, output: str | None = None) -> int:
+    """Evaluate each of the test's datasets with each of its metrics, in one run; returns the exit code.
+
+    With `output`, the results are written there too, in Tiamat's form.
+
+    The files are converted to a config folder named by a hash of its content, which `--config-dir` can read too. New
+    answers are generated, unless the rows contain answers or an override says otherwise. By default the target's own
+    model is the judge.
+    """
+    imported = read_test(Path(test))
+    folder = _written(imported)
+    chosen = [f"dataset=[{','.join(imported.datasets)}]", f"metric=[{','.join(imported.metrics)}]"]
+    generate = [] if imported.has_answers else ["generate=true"]
+    words = with_default_judge([*chosen, *generate, *overrides], folder, judged=True)
+    return execute(words, folder, _TiamatScreen(out, err, Path(output) if output else None))
+
+
+class _TiamatScreen(TerminalScreen):
+    """Shows each dataset with each metric, case by case, before the summary."""
+
+    def __init__(self, out: Console, err: Console, output: Path | None) -> None:
+        super().__init__(out, err)
+        self._output = output
+
+    def ends(self, folder: RunFolder, manifest: Manifest, rules: ResultRules, derived: Derived) -> None:
+        distinct = derived.scores.select("dataset", "case_id").unique(maintain_order=True)
+        wanted = distinct.group_by("dataset", maintain_order=True).head(_SHOWN).collect()
+        print_pairs(self._out, list(case_rows(folder, derived.scores, wanted)), native_means(derived.scores))
+        super().ends(folder, manifest, rules, derived)
+        if self._output is not None:
+            results = tiamat_results(case_rows(folder, derived.scores, distinct.collect()))
+            write_atomically(self._output, json.dumps(results, ensure_ascii=False, indent=4) + "\n")
+            self._out.print(literal(f"wrote {shown(self._output)}"), soft_wrap=True)
+
+
+def tiamat_results(cases: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Cases with the keys of `cases --json` as Tiamat writes its results: scores on the metrics' own scales, or null.
+
+    The mean of a metric is over the cases that have a score; with several datasets each row names its own.
+    """
+    rows: list[dict[str, Any]] = []
+    values: dict[str, list[float]] = {}
+    for case in cases:
+        scores = {score["metric"]: score["value"] if score["status"] == "scored" else None for score in case["scores"]}
+        for metric, value in scores.items():
+            values.setdefault(metric, []).extend([float(value)] if isinstance(value, int | float) else [])
+        asked = [message["content"] for message in case["messages"] if message["role"] == "user"]
+        metrics = [{"metric": metric, "metric_score": value} for metric, value in scores.items()]
+        about = {"dataset": case["dataset"], "question": asked[-1] if asked else ""}
+        rows.append({**about, "answer": case["answer"], "metrics": metrics})
+    if len({row["dataset"] for row in rows}) == 1:
+        rows = [{key: value for key, value in row.items() if key != "dataset"} for row in rows]
+    means = {metric: sum(found) / len(found) if found else None for metric, found in values.items()}
+    return {"data": rows, "overall_metric_score": means}
+
+
+def _written(imported: ImportedConfig) -> Path:
+    files = imported.files()
+    digest = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()[:12]
+    folder = _FOLDER.absolute() / digest
+    try:
+        for name, text in files.items():
+            path = folder / name
+            private_folder(path.parent)
+            if not path.is_file():
+                write_atomically(path, text)
+    except OSError as error:
+        raise UserError(Problem(f"cannot write there: {error.strerror}", str(folder))) from None
+    return folder
