@@ -15,7 +15,6 @@ from evalflow.app.core.assemble import assemble, settings_of
 from evalflow.app.core.inspect import inspect
 from evalflow.config.load import compose
 from evalflow.errors import UserError
-
 from tests.config.test_load import BOMB
 
 ROW = {
