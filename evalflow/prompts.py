@@ -38,6 +38,10 @@ JUDGED = (
 """Variables of a judge's prompts that hold untrusted text."""
 _ELSEWHERE = (nodes.Macro, nodes.CallBlock, nodes.AssignBlock, nodes.FilterBlock)
 """Blocks whose output does not go into the prompt unchanged."""
+LONGEST_KEPT = 100_000
+"""Length of a template's text, in characters, up to which a run keeps it."""
+NOT_KEPT = f"(more than {LONGEST_KEPT:,} characters, not kept)"
+"""What stands for a text that a run did not keep."""
 _HARMLESS = ("fenced", "length", "count")
 
 
@@ -139,6 +143,11 @@ class Prompts:
         text = "\0".join(f"{part}\0{self.source(part)}" for part in parts)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
+    def texts(self, parts: Collection[str]) -> dict[str, str]:
+        """The texts of these templates, by name, without those that are too long to keep."""
+        texts = {part: self.source(part) for part in parts}
+        return {part: text for part, text in sorted(texts.items()) if len(text) <= LONGEST_KEPT}
+
     def parts(self, name: str) -> list[str]:
         """The template and everything it includes or imports."""
         names: list[str] = []
@@ -163,6 +172,11 @@ class Prompts:
         included = f", which {asked} includes," if asked != missing else ""
         places = ", ".join(str(folder) for folder in self._folders)
         return Problem(f"prompt {missing!r}{included} is in none of: {places}", hint=did_you_mean(missing, known))
+
+
+def is_file_name(source: str) -> bool:
+    """Whether a prompt names a template's file, rather than being the text."""
+    return source.endswith(".jinja") and not any(char.isspace() or char == "{" for char in source)
 
 
 def not_given(used: Collection[str], known: Collection[str], where: str, whom: str) -> Iterator[Problem]:

@@ -47,6 +47,7 @@ class MetricFacts(_Facts):
     version: int
     prompt_sha256: str | None
     figures: FigureSpec | None
+    prompts: Sequence[str] = ()  # its templates and what they include; `Manifest.prompts` has the texts
     files_sha256: str | None = None  # of other files that decide its scores, such as SQL scripts
     # How well its judge agreed with people, as of the last derivation; see `app.core.certificates`.
     certificate: Mapping[str, Any] | None = None
@@ -65,10 +66,11 @@ class JudgeFacts(_Facts):
 
 
 class TargetFacts(_Facts):
-    """The target of a run, with a digest of everything that determines its answers."""
+    """The target of a run, with a digest of everything that determines its answers, and its templates."""
 
     name: str
     identity: str
+    prompts: Sequence[str] = ()
 
 
 class ExportFacts(_Facts):
@@ -138,6 +140,8 @@ class Manifest(Header):
     metrics: Mapping[str, MetricFacts]
     judges: Mapping[str, JudgeFacts]
     target: TargetFacts
+    # The text of each template that was used, by name; without texts of more than `prompts.LONGEST_KEPT` characters.
+    prompts: Mapping[str, str] = Field(default_factory=dict)
     order: CaseOrder
     prices: Mapping[str, Any]
     spent_before: Mapping[str, Any]  # what earlier runs of the same sweep have spent; see `Amount`

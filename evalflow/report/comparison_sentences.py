@@ -7,17 +7,20 @@ from dataclasses import dataclass
 
 from evalflow.records import CASES
 from evalflow.records.manifest import Manifest
+from evalflow.report.word_changes import word_changes
 from evalflow.report.wording import counted, cut, number, plain_line
-from evalflow.summary.changed import ChangedPart, WhatChanged
+from evalflow.summary.changed import ChangedPart, ChangedValue, WhatChanged
 from evalflow.summary.compare import ComparisonRow
 from evalflow.summary.judge_change import AgreementChange, JudgeAgreementChange
-from evalflow.summary.verdicts import Verdict, of_difference
+from evalflow.summary.verdicts import LEVEL, Verdict, excludes_zero, of_difference
 
 SIDES = ("A", "B")
 """What runs are called that have no titles, or the same ones."""
 NOT_LABELLED = "Nobody has labelled these answers, so this does not show which judge is right."
+NOT_OF_THE_BOT = "This is about the test cases, not about the bot."
 _DETAIL = 0.005
 _VALUE = 40  # characters of a setting in a line
+_WORDS = 120  # characters of the words in a line that differ between two texts
 _CHANGES: Mapping[str, str] = {
     "judge": "another judge", "prompt": "another prompt of the judge", "metric": "a changed metric",
     "threshold": "another threshold",
@@ -69,35 +72,79 @@ def of_comparison(
     if not rows:
         return ComparisonSentence(None, "The runs have no scored case in common.")
     row = leading_row(rows, gated)
-    others = [one for one in rows if one is not row]
+    unclear = [one for one in rows if one.attribution == "unclear"]
+    if row.verdict == "cannot_tell" and any(one.verdict != "cannot_tell" for one in unclear):
+        row = leading_row(unclear, gated)
     beside = ""
     if row.judged is not None and row.judged.difference is not None:
         beside = f"The judge alone says: {change_in_words(row, named, alone=True)}."
     if row.attribution == "judge":
         return ComparisonSentence(row, *_of_judges(row, changed, judges, named))
-    if row.attribution == "data":
-        return ComparisonSentence(row, f"Same answers, other test cases: {change_in_words(row, named)}.")
-    if row.attribution == "unclear":
-        said = f"The difference cannot be attributed to one change, since {_differing(row, changed)} differ"
-        return ComparisonSentence(row, f"{said}: {change_in_words(row, named)}.", beside=beside)
     change = change_in_words(row, named)
-    better = [one for one in others if one.verdict == "better"]
-    worse = [one for one in others if one.verdict == "worse"]
+    if row.attribution == "data":
+        clear = "" if row.verdict != "cannot_tell" else "no clear change in the scores, "
+        return ComparisonSentence(row, f"Same answers, other test cases: {clear}{change}.", NOT_OF_THE_BOT)
+    better, worse = (
+        [one for one in rows if one is not row and one.verdict == verdict] for verdict in ("better", "worse")
+    )
+    if row.attribution == "unclear":
+        differing = f"The difference cannot be attributed to one change, since {_differing(row, changed)} differ"
+        return ComparisonSentence(row, f"{differing}: {change}.", _attributable(rows, named), beside)
     if row.verdict == "cannot_tell":
         between = "" if sides == SIDES else f" between {sides[0]} and {sides[1]}"
-        said = f"No {'clear ' if row.found.difference else ''}difference{between}: {change}."
+        first = f"No clear difference{between}{_why_unclear(row, rows)}: {change}."
     else:
         better, worse = ([], worse) if row.verdict == "better" else (better, [])
-        said = f"{sides[1]} is {row.verdict}{'' if sides == SIDES else f' than {sides[0]}'}: {change}."
-    unclear = [one for one in others if one.attribution == "unclear"]
-    exceptions = [_exception(own, end, named) for own, end in ((better, "better"), (worse, "worse")) if own]
-    exceptions += [_exception(unclear, "not attributable to one change", named)] if unclear else []
-    return ComparisonSentence(row, said, f"But {' and '.join(exceptions)}." if exceptions else "", beside)
+        first = f"{sides[1]} is {row.verdict}{'' if sides == SIDES else f' than {sides[0]}'}: {change}."
+    return ComparisonSentence(row, first, _exceptions(better, worse, unclear, named), beside)
 
 
-def _exception(rows: Sequence[ComparisonRow], said: str, named: Callable[[str], str]) -> str:
-    names = list(dict.fromkeys(_named(one, named) for one in rows))
-    return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} {said}"
+def _exceptions(
+    better: Sequence[ComparisonRow],
+    worse: Sequence[ComparisonRow],
+    unclear: Sequence[ComparisonRow],
+    named: Callable[[str], str],
+) -> str:
+    """What the rows say that do not agree with the first one."""
+    said = [
+        _are([_named(one, named) for one in own], end) for own, end in ((better, "better"), (worse, "worse")) if own
+    ]
+    said += [_are([_metric(one, named) for one in unclear], "not attributable to one change")] if unclear else []
+    return f"But {' and '.join(said)}." if said else ""
+
+
+def _attributable(rows: Sequence[ComparisonRow], named: Callable[[str], str]) -> str:
+    """What the rows say that only the answers affect; empty if there are none."""
+    own = [one for one in rows if one.attribution == "answers"]
+    told = [
+        _are([_named(one, named) for one in own if one.verdict == verdict], verdict)
+        for verdict in ("better", "worse")
+        if any(one.verdict == verdict for one in own)
+    ]
+    if told:
+        return f"By the answers alone, {' and '.join(told)}."
+    if not own:
+        return ""
+    return f"No clear difference in what the answers alone decide: {listed([_metric(one, named) for one in own])}."
+
+
+def _are(names: Sequence[str], end: str) -> str:
+    several = len(set(names)) > 1
+    return f"{listed(names)} {'are' if several else 'is'} {end}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence, each once, such as `a, b and c`."""
+    *most, last = dict.fromkeys(names)
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _why_unclear(row: ComparisonRow, rows: Sequence[ComparisonRow]) -> str:
+    """Why a difference is not clear whose interval excludes 0; empty if the interval says it."""
+    if excludes_zero(row.found) and row.found.p_value is not None:
+        n = sum(one.found.p_value is not None for one in rows)
+        return f" after adjusting for {counted(n, 'comparison')}" if row.found.p_value < LEVEL else " by the test"
+    return ""
 
 
 def leading_row(rows: Sequence[ComparisonRow], gated: Collection[str]) -> ComparisonRow:
@@ -160,15 +207,14 @@ def _differing(row: ComparisonRow, changed: WhatChanged) -> str:
     own += [part for part in changed.parts if part.kind == "cases"]
     nouns = dict.fromkeys(_NOUNS[part.kind] for part in own)
     answers = [] if changed.same_answers else ["the answers" if changed.other_answers else "perhaps the answers"]
-    *most, last = [*answers, *nouns]
-    return f"{', '.join(most)} and {last}" if most else last
+    return listed([*answers, *nouns])
 
 
 def change_lines(changed: WhatChanged) -> list[str]:
     """What differs between two runs: a line for each thing, with its settings; texts are only named."""
     lines: list[str] = []
     for part in changed.parts:
-        values = [f"{one.name} {_shown(one.before)} → {_shown(one.after)}" for one in part.values]
+        values = [f"{one.name} {_change_of(one)}" for one in part.values]
         lines.append(f"{part.what}: {', '.join(values)}" if values else part.what)
     if changed.other_answers:
         lines.append(f"{changed.other_answers:,} of {counted(changed.answers or 0)} have another answer")
@@ -177,8 +223,15 @@ def change_lines(changed: WhatChanged) -> list[str]:
     return lines
 
 
-def _shown(value: str | None) -> str:
-    return "none" if value is None else cut(plain_line(value), _VALUE)
+def _change_of(value: ChangedValue) -> str:
+    """A short value before and after; of long texts, the words that differ."""
+    ends = value.before, value.after
+    if None in ends or all(len(end or "") <= _VALUE for end in ends):
+        return " → ".join("none" if end is None else cut(plain_line(end), _VALUE) for end in ends)
+    changes = [[one.content for one in side if one.is_changed] for side in word_changes(*(end or "" for end in ends))]
+    if not any(changes):
+        return "differs in spaces only"
+    return " → ".join(cut(plain_line(" … ".join(side)), _WORDS) or "nothing" for side in changes)
 
 
 def gated_metrics(manifest: Manifest) -> set[str]:
@@ -231,10 +284,13 @@ def change_in_words(
     return f"{size} {here} {passing}{than}{ends}" if rate else f"{name} is {size} {here}{than}{ends}{about}"
 
 
+def _metric(row: ComparisonRow, named: Callable[[str], str]) -> str:
+    return "the share of cases that pass everything" if row.metric == CASES else named(row.metric)
+
+
 def _named(row: ComparisonRow, named: Callable[[str], str]) -> str:
-    if row.metric == CASES:
-        return "the share of cases that pass everything"
-    return f"{row.called} of {named(row.metric)}" if row.called else named(row.metric)
+    called = "" if row.metric == CASES else {"pass_rate": "pass rate"}.get(row.called, row.called)
+    return f"{called} of {_metric(row, named)}" if called else _metric(row, named)
 
 
 def _amount(value: float, row: ComparisonRow, *, short: bool = False) -> str:

@@ -133,8 +133,8 @@ def changed_cells(
 
     The cases that pass everything are a metric too. `cases` has dataset, id and question of the cases in both, and
     whether the answers differ. The columns are those of `MetricChange`, a Boolean for each of `SORTS`, `listed`,
-    `differs` (in the score, or in whether it exists), `place` in A's order,
-    and `weight`: the change, for a metric that exceeds 1 divided by the largest, so that other units do not dominate.
+    `differs` (in the score, or in whether it exists), `place` in A's order, and `weight`: the change, for a metric that
+    exceeds 1 divided by the largest, so that other units do not dominate. Metrics are in the order of the run.
     """
     schema = {"dataset": pl.String, "case_id": pl.String, "question": pl.String, "answer": pl.Boolean}
     known = pl.LazyFrame(cases, schema=schema, orient="row")
@@ -167,6 +167,7 @@ def changed_cells(
             .then(pl.when("passed_b").then(2 * _LEAST).otherwise(-2 * _LEAST))
             .otherwise((pl.col("change") / greatest).fill_null(0.0)),
         )
+        .sort("place", nulls_last=True, maintain_order=True)
         .with_columns(pl.col("place").min().over(_CASE), differs=pl.col("worse") | pl.col("better") | pl.col("lost"))
         .with_columns(
             all=pl.col("differs") | pl.col("flipped") | pl.col("answer"),

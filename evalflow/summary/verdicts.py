@@ -64,11 +64,16 @@ def of_difference(
     """
     if p_adjusted is None or p_adjusted >= LEVEL or not found.difference:
         return "cannot_tell"
-    if found.low is not None and found.high is not None and found.low <= 0 <= found.high:
+    if found.low is not None and found.high is not None and not excludes_zero(found):
         return "cannot_tell"
     if not of_answers:
         return "higher" if found.difference > 0 else "lower"
     return "better" if (found.difference > 0) == higher_is_better else "worse"
+
+
+def excludes_zero(found: Difference) -> bool:
+    """Whether the difference's interval, if it has one, excludes 0."""
+    return found.low is not None and found.high is not None and not found.low <= 0 <= found.high
 
 
 def reversed_verdict(verdict: Verdict) -> Verdict:

@@ -17,7 +17,7 @@ from evalflow.errors import CallError, TargetError, UserError
 from evalflow.jsonvalues import parsed
 from evalflow.label_names import label_name
 from evalflow.llm.chat import ChatClient, Completion, entry_of, identity
-from evalflow.prompts import Prompts, not_given, render
+from evalflow.prompts import Prompts, is_file_name, not_given, render
 from evalflow.records import CUT_OFF, FILTERED, Answer, Case, Message
 from evalflow.targets.answer_step import EXTRACT, Said, step_of
 from evalflow.targets.recorded import blank, failed
@@ -200,7 +200,7 @@ def turn_template(source: str | None, where: str, prompts: Prompts) -> TurnTempl
     """The template in text or in a file of prompts; None without one. UserError if a target cannot fill it."""
     if source is None:
         return None
-    if source.endswith(".jinja") and not any(char.isspace() or char == "{" for char in source):
+    if is_file_name(source):
         template, used, digest = prompts.get(source), prompts.variables(source), prompts.digest([source])
     else:
         template, used, digest = prompts.inline(source, where), prompts.inline_variables(source), source

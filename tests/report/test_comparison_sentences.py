@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalflow.report.comparison_sentences import NOT_LABELLED, SIDES, of_comparison
+from evalflow.report.comparison_sentences import NOT_LABELLED, NOT_OF_THE_BOT, SIDES, change_lines, of_comparison
 from evalflow.stats.arrays import Estimated
 from evalflow.stats.paired import Difference
-from evalflow.summary.changed import ChangedPart, Part, WhatChanged
+from evalflow.summary.changed import ChangedPart, ChangedValue, Part, WhatChanged
 from evalflow.summary.compare import ComparisonRow
 from evalflow.summary.judge_change import AgreementChange, JudgeAgreementChange
 
@@ -41,9 +41,9 @@ def _attributed(row: ComparisonRow, changed: WhatChanged) -> ComparisonRow:
         (FALL, [], "B is worse: 8 points fewer answers pass exact (2 to 14)."),
         (_row(0.03, -0.04, 0.1), [], "No clear difference: 3 points more answers pass exact (4 fewer to 10 more)."),
         (_row(-0.03, -0.1, 0.04), [], "No clear difference: 3 points fewer answers pass exact (4 more to 10 fewer)."),
-        (_row(0.0, -0.04, 0.04), [], "No difference: as many answers pass exact in both (4 fewer to 4 more)."),
+        (_row(0.0, -0.04, 0.04), [], "No clear difference: as many answers pass exact in both (4 fewer to 4 more)."),
         (_row(0.01, None, None), [], "No clear difference: 1 point more answers pass exact."),
-        (_row(None, None, None), [], "No difference: exact has no difference to show."),
+        (_row(None, None, None), [], "No clear difference: exact has no difference to show."),
         (TONE, [], "B is worse: tone is 8 points lower (2 to 14)."),
         (
             replace(TONE, higher_is_better=False),
@@ -60,7 +60,7 @@ def _attributed(row: ComparisonRow, changed: WhatChanged) -> ComparisonRow:
         (
             _row(0.0, -0.04, 0.04),
             [TONE],
-            "No difference: as many answers pass exact in both (4 fewer to 4 more). But tone is worse.",
+            "No clear difference: as many answers pass exact in both (4 fewer to 4 more). But tone is worse.",
         ),
     ],
 )
@@ -111,6 +111,40 @@ def test_what_cannot_be_attributed_says_so() -> None:
     assert str(of_comparison(both, changed)) == (
         "B is worse: tone is 8 points lower (2 to 14). But exact is not attributable to one change."
     )
+
+
+def test_a_clear_change_that_cannot_be_attributed_is_not_hidden_behind_an_unclear_one() -> None:
+    changed = WhatChanged(PAIR, [ChangedPart("judge", "other", "exact")], 50, 3)
+    tone = replace(_row(0.03, -0.04, 0.1), metric="tone", also=())
+    said = str(of_comparison([_attributed(one, changed) for one in (RISE, tone)], changed))
+    assert said == (
+        "The difference cannot be attributed to one change, since the answers and the judge differ: "
+        "8 points more answers pass exact (2 to 14). No clear difference in what the answers alone decide: tone."
+    )
+
+
+def test_a_difference_that_many_comparisons_make_unclear_says_so() -> None:
+    row = replace(RISE, p_adjusted=0.3, found=replace(RISE.found, p_value=0.03))
+    said = str(of_comparison([row, replace(row, metric="tone", also=())], UNCHANGED))
+    expected = "No clear difference after adjusting for 2 comparisons: 8 points more answers pass exact (2 to 14)."
+    assert said == expected
+
+
+def test_other_test_cases_say_nothing_about_the_bot() -> None:
+    changed = WhatChanged(PAIR, [ChangedPart("cases", "other")], 50, 0)
+    said = str(of_comparison([_attributed(FALL, changed)], changed))
+    assert said == f"Same answers, other test cases: 8 points fewer answers pass exact (2 to 14). {NOT_OF_THE_BOT}"
+
+
+def test_of_a_long_text_the_words_that_differ_are_shown() -> None:
+    long = "You grade the answer of a library's desk from 1 to 5. Be {}: a missing fee matters."
+    texts = [long.format(word) for word in ("strict", "generous")]
+    changed = WhatChanged(PAIR, [ChangedPart("prompt", "the prompts", "exact", [ChangedValue("desk.jinja", *texts)])])
+    assert change_lines(changed) == ["the prompts: desk.jinja strict → generous"]
+    spaces = ChangedValue("desk.jinja", texts[0], texts[0].replace(" ", "\n"))
+    assert change_lines(WhatChanged(PAIR, [ChangedPart("prompt", "the prompts", "exact", [spaces])])) == [
+        "the prompts: desk.jinja differs in spaces only"
+    ]
 
 
 KINDS: list[Part] = ["target", "metric", "prompt", "judge", "threshold", "cases"]

@@ -40,6 +40,7 @@ from evalflow.llm.panel import Panel
 from evalflow.notes import NOTE
 from evalflow.objects import is_address
 from evalflow.paths import OWN_FOLDER, new_run_id, private_folder, write_atomically
+from evalflow.prompts import is_file_name
 from evalflow.protocols import Judge, Metric, Target
 from evalflow.pythonvalues import json_text
 from evalflow.records import NOTHING, Case, Outcome, Spend, Usage
@@ -326,6 +327,8 @@ def described(
     """The manifest of a new run; UserError if the baseline that gates need is not a run, or measured something else."""
     parts, run = inspection.parts, inspection.parts.settings.run
     composed = parts.settings.composed
+    measured = {name: _metric_facts(inspection, name, rule) for name, rule in inspection.rules().metrics.items()}
+    asking = _with_included(parts, _templates_of(run.target, run.simulator))
     facts = {
         "config": _pinned(parts),
         "choices": {
@@ -346,9 +349,10 @@ def described(
             )
             for name, config in parts.datasets.items()
         },
-        "metrics": {name: _metric_facts(inspection, name, rule) for name, rule in inspection.rules().metrics.items()},
+        "metrics": measured,
         "judges": {name: _judge_facts(judge, self_judges(parts)) for name, judge in inspection.judges.items()},
-        "target": TargetFacts(name=parts.target.name, identity=parts.target.identity),
+        "target": TargetFacts(name=parts.target.name, identity=parts.target.identity, prompts=asking),
+        "prompts": parts.prompts.texts({*asking, *(prompt for one in measured.values() for prompt in one.prompts)}),
         "order": CaseOrder(shuffled=races or inspection.rules().looks() is not None, seed=run.seed),
         "prices": {name: price for name, price in parts.prices().items() if price},
         "spent_before": asdict(spent_before or Amount()),
@@ -363,6 +367,16 @@ def described(
     return manifest
 
 
+def _templates_of(*configs: object) -> list[str]:
+    """The files of templates that a bot and a simulator are asked with."""
+    named = (getattr(config, key, None) for config in configs for key in ("system_prompt", "prompt"))
+    return [text for text in named if isinstance(text, str) and is_file_name(text)]
+
+
+def _with_included(parts: Parts, prompts: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(part for prompt in prompts for part in parts.prompts.parts(prompt)))
+
+
 def _metric_facts(inspection: Inspection, name: str, rule: RunMetric) -> MetricFacts:
     parts, metric = inspection.parts, inspection.scored[name].metric
     return MetricFacts(
@@ -375,6 +389,7 @@ def _metric_facts(inspection: Inspection, name: str, rule: RunMetric) -> MetricF
         description=metric.config.description,
         version=metric.config.version,
         prompt_sha256=parts.prompts.digest(metric.prompts) if metric.prompts else None,
+        prompts=_with_included(parts, metric.prompts),
         figures=metric.figures,
         files_sha256=metric.files_sha256,
     )

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, cast
 
 from evalflow.app.core.assemble import settings_of
@@ -15,7 +13,7 @@ from evalflow.app.core.saved import SavedRun, composed_of, declared_meaning, pre
 from evalflow.errors import UserError
 from evalflow.jsonvalues import as_map
 from evalflow.lazy import pl
-from evalflow.prompts import Prompts
+from evalflow.prompts import NOT_KEPT
 from evalflow.records import Answer
 from evalflow.records.manifest import Manifest
 from evalflow.summary.changed import ChangedPart, ChangedValue, WhatChanged
@@ -77,7 +75,7 @@ def unlike_metrics(name: str, a: Manifest, b: Manifest, called: tuple[str, str] 
     """The differences of a metric between two manifests: in its configuration, prompts, judge or embedder."""
     left, right = a.metrics[name], b.metrics[name]
     if left.prompt_sha256 != right.prompt_sha256:
-        texts = _prompt_values(name, a, b)
+        texts = _prompt_values(a, b, (left.prompts, right.prompts))
         yield ChangedPart("prompt", f"the prompts of metric {name} are not the same", name, texts)
     if left.files_sha256 != right.files_sha256:
         yield ChangedPart("metric", f"the SQL files of metric {name} are not the same", name)
@@ -122,7 +120,7 @@ def _other_threshold(name: str, a: Manifest, b: Manifest) -> Iterator[ChangedPar
 def _other_target(a: Manifest, b: Manifest) -> Iterator[ChangedPart]:
     """The bot, if its configuration differs; else the files that have its recorded answers."""
     if a.target.identity != b.target.identity or a.target.name != b.target.name:
-        values = _other_values(_part(a, "target"), _part(b, "target"))
+        values = [*_other_values(_bot(a), _bot(b)), *_prompt_values(a, b, (a.target.prompts, b.target.prompts))]
         if a.target.name != b.target.name:
             values = [ChangedValue("bot", a.target.name, b.target.name), *values]
         yield ChangedPart("target", "the bot is not the same", values=values)
@@ -135,6 +133,12 @@ def _other_target(a: Manifest, b: Manifest) -> Iterator[ChangedPart]:
     ours, theirs = ({name: as_map(run.config["dataset"]).get(name) for name in shared} for run in (a, b))
     if fields := [one for one in _other_values(ours, theirs) if ".fields." in one.name]:
         yield ChangedPart("target", "other columns are read", values=fields)
+
+
+def _bot(manifest: Manifest) -> dict[str, Any]:
+    """The configuration of the bot, and of the simulator that talks with it."""
+    simulator = {f"simulator.{key}": value for key, value in _part(manifest, "simulator").items() if key != "kind"}
+    return {**_part(manifest, "target"), **simulator}
 
 
 def _part(manifest: Manifest, name: str) -> Mapping[str, Any]:
@@ -164,22 +168,14 @@ def _flat(values: object, path: str = "") -> Iterator[tuple[str, str]]:
         yield path, values if isinstance(values, str) else json.dumps(values, ensure_ascii=False)
 
 
-def _prompt_values(name: str, a: Manifest, b: Manifest) -> list[ChangedValue]:
-    """The texts of a metric's prompts that differ; None if a file was changed since the run."""
-    ours, theirs = (_prompt_texts(name, manifest) for manifest in (a, b))
-    keys = dict.fromkeys([*(ours or ()), *(theirs or ())])
-    found = [ChangedValue(key, (ours or {}).get(key), (theirs or {}).get(key)) for key in keys]
-    return [one for one in found if one.before != one.after]
-
-
-def _prompt_texts(name: str, manifest: Manifest) -> dict[str, str] | None:
-    """The metric's prompts as its run used them, by name; None if the files no longer are these."""
-    named = [value for _, value in _flat(manifest.metric_config(name)) if value.endswith(".jinja")]
-    prompts = Prompts([Path(folder) for folder in manifest.search_folders["prompts"]])
-    with suppress(UserError):
-        if prompts.digest(named) == manifest.metrics[name].prompt_sha256:
-            return {part: prompts.source(part) for prompt in named for part in prompts.parts(prompt)}
-    return None
+def _prompt_values(a: Manifest, b: Manifest, named: tuple[Sequence[str], Sequence[str]]) -> list[ChangedValue]:
+    """The texts that differ of the named prompts, as the runs used them."""
+    ours, theirs = (
+        {name: manifest.prompts.get(name, NOT_KEPT) for name in names}
+        for manifest, names in zip((a, b), named, strict=True)
+    )
+    keys = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
+    return [ChangedValue(key, ours.get(key), theirs.get(key)) for key in keys]
 
 
 def _versions(run: SavedRun, *, declared_only: bool) -> dict[str, int]:
