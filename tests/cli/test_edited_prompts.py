@@ -27,7 +27,7 @@ RULES = "Be %s: whoever leaves out the fee loses a point."
 
 
 def grades(request: Request) -> dict[str, Any]:
-    return {"reason": "as asked", "grade": 5 if "generous" in request.text else 2}
+    return {"reason": "as asked", "score": 5 if "generous" in request.text else 2}
 
 
 def write(program: Program, name: str, text: str) -> None:
