@@ -42,6 +42,7 @@ from evalflow.report.wording import (
     print_lines,
     signed,
     table_of,
+    unseen_in_words,
 )
 from evalflow.stats.arrays import Estimated
 from evalflow.summary.adjusted_means import AdjustedMean
@@ -268,7 +269,8 @@ def not_worse_in_words(row: ComparisonRow, margin: float) -> str:
     words = {True: "not worse", False: "worse", None: "cannot tell whether worse"}
     needed = row.cases_to_decide(margin)
     more = f"; about {needed:,} cases would decide at the same difference" if needed else ""
-    return f"{words[row.not_worse(margin)]} by more than {margin:g}{more}"
+    unseen = unseen_in_words(row.unseen_share(margin), row.found.clusters)
+    return f"{words[row.not_worse(margin)]} by more than {margin:g}{more}{'; ' if unseen else ''}{unseen}"
 
 
 def _print_flips(console: Console, found: Comparison) -> None:

@@ -11,7 +11,7 @@ from evalflow.errors import command
 from evalflow.paths import shown
 from evalflow.records import CASES
 from evalflow.report.findings import excluded_by, excluded_words
-from evalflow.report.wording import caveat, counted, method
+from evalflow.report.wording import caveat, counted, method, unseen_in_words
 from evalflow.stats.skewness import TOO_SKEWED
 from evalflow.summary.finding import RAW
 from evalflow.summary.gates import COLUMNS, OF_REPEATS, Gate, GateRow
@@ -67,6 +67,7 @@ def of_gate(gate: Gate, row: GateRow, about: AboutGates) -> GateSentence:
     looked = f"{row.looked}, by {method(row.method)}" if row.looked and row.method else row.looked
     early = about.of_baseline if gate.baseline else ()
     basis = _together(looked, _labelled(row), _basis(row), *early, _excluded(gate, row, about.excluded), rough)
+    basis = _together(basis, unseen_in_words(row.unseen_share, row.compared or 0))
     note = _undecided(gate, row, about.run)
     return GateSentence(basis, of, note, _together(f"{gate}: {_value(row)} ({of})", basis, note))
 

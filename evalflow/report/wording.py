@@ -146,6 +146,16 @@ def caveat_lines(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     ]
 
 
+def unseen_in_words(share: float | None, cases: int) -> str:
+    """What a passed margin may miss (`summary.verdicts.unseen_share`); empty if there is nothing."""
+    if share is None:
+        return ""
+    many = f"{percent(share)} of all cases"
+    return (
+        f"if {many} went from best to worst, it would be worse by that much, and {cases:,} cases may show none of them"
+    )
+
+
 def interval(low: float | None, high: float | None, show: Callable[[float], str] = number) -> str:
     """An interval such as `0.123 to 0.456`; an en dash if there is none."""
     return "–" if low is None or high is None else f"{show(low)} to {show(high)}"

@@ -27,7 +27,7 @@ from evalflow.summary.figure_differences import (
 )
 from evalflow.summary.passing_cases import passing_cases, passing_metrics
 from evalflow.summary.slices import cluster_name
-from evalflow.summary.verdicts import Verdict, cases_to_decide, not_worse, of_difference
+from evalflow.summary.verdicts import Verdict, cases_to_decide, not_worse, of_difference, unseen_share
 
 _KEY = ("dataset", "metric", "case_id")
 _SIDE = ("judge", "score", "passed", "human", "accepted")
@@ -242,6 +242,12 @@ class ComparisonRow:
             return None
         return not_worse(self.found, margin, higher_is_better=self.higher_is_better)
 
+    def unseen_share(self, margin: float) -> float | None:
+        """The share of cases whose drop may be unseen, and make B worse by the margin (`verdicts.unseen_share`)."""
+        if self.attribution != "answers":
+            return None
+        return unseen_share(self.found, margin, higher_is_better=self.higher_is_better)
+
     def cases_to_decide(self, margin: float) -> int | None:
         """The number of cases that would decide `not_worse`; None if it is decided, or none or only labels would."""
         if self.attribution != "answers" or self.judged is not None:
@@ -252,6 +258,7 @@ class ComparisonRow:
         tested = within_margin(self.found, margin, higher_is_better=self.higher_is_better)
         return {
             "margin": margin, "not_worse": self.not_worse(margin), "cases_needed": self.cases_to_decide(margin),
+            "unseen_share": self.unseen_share(margin),
             "p_not_inferior": tested and tested.p_not_inferior, "p_equivalent": tested and tested.p_equivalent,
         }  # fmt: skip
 

@@ -104,6 +104,7 @@ class GateRow:
     n_undefined: int = 0
     n_skipped: int = 0
     compared: int | None = None  # number of cases compared with the baseline; None for other gates
+    unseen_share: float | None = None  # of cases whose drop the passed margin may miss (`verdicts.unseen_share`)
     undefined_in: Literal["", "this run", "the baseline"] = ""  # the run with too many undefined scores; empty if none
     method: str | None = None
     in_error: int = 0  # cases in error that keep looks from deciding
@@ -290,8 +291,11 @@ def _difference(gate: Gate, row: ComparisonRow) -> GateRow:
     value, low, high = oriented(row.found, higher_is_better=row.higher_is_better)
     key = {"dataset": row.dataset, "target": "", "metric": row.metric}
     outcome = _evaluate(gate, key, value, (low, high), row.found.n, row.judge)
-    needed = None if outcome.passed is not None else row.cases_to_decide(-gate.condition.limit)
-    return replace(outcome, compared=row.found.n, cases_needed=needed, method=row.found.method)
+    margin = -gate.condition.limit
+    needed = None if outcome.passed is not None else row.cases_to_decide(margin)
+    unseen = row.unseen_share(margin) if outcome.passed and outcome.low is not None else None
+    method = row.found.method
+    return replace(outcome, compared=row.found.n, cases_needed=needed, method=method, unseen_share=unseen)
 
 
 def _mean_of(gate: Gate, row: ComparisonRow, summary: pl.DataFrame) -> Mapping[str, Any] | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from evalflow.records import passes
+from evalflow.stats.arrays import CONFIDENCE
 from evalflow.stats.paired import (
     RULE_OF_THREE,
     Difference,
@@ -95,6 +96,21 @@ def not_worse(found: Difference, margin: float, *, higher_is_better: bool) -> bo
     if low is None or high is None:
         return None
     return True if passes(low, -margin) else None if passes(high, -margin) else False
+
+
+def unseen_share(found: Difference, margin: float, *, higher_is_better: bool) -> float | None:
+    """The share of cases that may go from best to worst unseen, and make B worse by the margin although this passes it.
+
+    Where B is better, its interval is that of t, which knows of no drop that the sample does not show. So many drops
+    are missing from more than 1 - CONFIDENCE of such samples. None if the margin is not passed, if they would hardly be
+    missed, and where the interval does not rest on single changes (`evalflow.stats.rare`).
+    """
+    difference, _, _ = oriented(found, higher_is_better=higher_is_better)
+    if difference is None or difference <= 0 or not any(found.rare):
+        return None
+    share = (margin + difference) / (1 + difference)
+    is_missed = (1 - share) ** found.clusters > 1 - CONFIDENCE
+    return share if is_missed and not_worse(found, margin, higher_is_better=higher_is_better) else None
 
 
 def cases_to_decide(found: Difference, margin: float, *, higher_is_better: bool) -> int | None:

@@ -78,6 +78,11 @@ AGAIN = "ask them again: python -m evalflow resume outputs/x --retry-errors"
         (OPEN, "about 300 cases would decide, if it stayed as it is"),
         (replace(OPEN, cases_needed=None), "it lies on the limit, which no number of cases decides"),
         (replace(OPEN, low=None, high=None), "it has no interval, and so decides nothing: more cases, or point: true"),
+        (
+            replace(OPEN, low=None, high=None, method="none: too skewed for 60 cases"),
+            "it has no interval (too skewed for 60 cases), and so decides nothing: more cases, a gate on the pass rate "
+            "of a threshold, or point: true",
+        ),
         (replace(OPEN, looked="look 1 of 5"), "more cases may decide it"),
         (replace(OPEN, looked="look 1 of 5", in_error=7), f"7 cases in error could turn it; {AGAIN}"),
         (replace(OPEN, undefined_in="this run"), "more scores of this run are undefined than max_undefined_rate: 0.1 "),
@@ -99,6 +104,8 @@ def test_a_baseline_that_ended_early_is_named() -> None:
     row = replace(ROW, compared=90)
     expected = "tone mean not worse than the baseline by 0.02: 0.75 [0.7, 0.79] (desk · bot · j); rests on 90 cases of"
     assert said(gate, row, replace(ABOUT, of_baseline=[early])).startswith(expected)
+    missed = "if 5 % of all cases went from best to worst, it would be worse by that much, and 20 cases may show none"
+    assert missed in said(gate, replace(ROW, compared=20, unseen_share=0.05))
     assert early in said(gate, row, replace(ABOUT, of_baseline=[early]))
     assert early not in said(GATE, row, replace(ABOUT, of_baseline=[early]))
     assert without_value(gate, "").note == "no scored case in common with the baseline"

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalflow.report.comparison import in_words
-from evalflow.stats.paired import Difference
+from evalflow.report.comparison import in_words, not_worse_in_words
+from evalflow.stats.paired import Difference, paired_difference
 from evalflow.summary.compare import ComparisonRow
+from evalflow.summary.gates import Gate, evaluate_gates
+from evalflow.summary.journal import summary_schema
 from evalflow.summary.verdicts import (
+    Condition,
     cases_to_decide,
     not_worse,
     of_difference,
     oriented,
     reversed_verdict,
+    unseen_share,
 )
 
+NOT_WORSE = Gate("tone", "mean", Condition(">=", -0.02), baseline=True)
 SHARE = st.floats(-1, 1).map(lambda x: round(x, 4))
 
 
@@ -72,6 +79,29 @@ def test_a_margin_is_kept_only_by_the_whole_interval(found: Difference, margin: 
         assert high < -margin
     if answer is not None:
         assert cases_to_decide(found, margin, higher_is_better=higher) is None
+
+
+def test_a_margin_that_few_cases_pass_names_the_drops_that_they_may_miss() -> None:
+    def found(n: int, rise: float, *, bounded: bool = True) -> Difference:
+        rises = rise + np.resize([-0.02, 0.0, 0.02], n)
+        return paired_difference(np.full(n, 0.5), 0.5 + rises, bounded=bounded)
+
+    for higher in (True, False):
+        sign = 1 if higher else -1
+        few, many = found(21, sign * 0.03), found(99, sign * 0.03)
+        assert not_worse(few, 0.02, higher_is_better=higher) is True
+        assert unseen_share(few, 0.02, higher_is_better=higher) == pytest.approx(0.05 / 1.03)
+        assert unseen_share(many, 0.02, higher_is_better=higher) is None
+    assert unseen_share(found(21, 0.0), 0.02, higher_is_better=True) is None
+    assert unseen_share(found(21, 0.03, bounded=False), 0.02, higher_is_better=True) is None
+    row = ComparisonRow(("a", "b"), "desk", "tone", "j", None, "mean", True, found(21, 0.03))
+    assert row.document(0.02)["unseen_share"] == pytest.approx(0.05 / 1.03)
+    assert not_worse_in_words(row, 0.02) == (
+        "not worse by more than 0.02; if 5 % of all cases went from best to worst, it would be worse by that much, and "
+        "21 cases may show none of them"
+    )
+    [gate] = evaluate_gates([NOT_WORSE], pl.DataFrame(schema=summary_schema()), [row])
+    assert gate.rows[0].unseen_share == pytest.approx(0.05 / 1.03)
 
 
 def test_labels_decide_what_labels_correct() -> None:

@@ -30,7 +30,7 @@ from evalflow.report.comparison import (
 )
 from evalflow.report.comparison_page import changed_values, write_comparison
 from evalflow.report.word_changes import Stretch
-from evalflow.report.wording import counted, joined, method, number, p_value, signed
+from evalflow.report.wording import counted, joined, method, number, p_value, signed, unseen_in_words
 from evalflow.web.pages.compare_cases import ChangeQuery, changed_cases
 from evalflow.web.pages.runs import ACTIVE, name_of, when
 from evalflow.web.ui import forms
@@ -391,11 +391,13 @@ def _against(rows: Sequence[ComparisonRow], margin: float) -> None:
             found = row.document(margin)
             words, tone = _MARGIN_VERDICTS[found["not_worse"]]
             needed = found["cases_needed"]
-            more = f"About {needed:,} cases would decide, if the difference stays the same." if needed else ""
+            more = f" About {needed:,} cases would decide, if the difference stays the same." if needed else ""
+            if unseen := unseen_in_words(found["unseen_share"], row.found.clusters):
+                more = f" {unseen[0].upper()}{unseen[1:]}."
             with ui.element("li"):
                 badge(words, tone)
                 text(f"{row.metric}, {_about(row, several=True)}", "span")
-                text(f"by more than {margin:g}. {more}", "span", "small muted")
+                text(f"by more than {margin:g}.{more}", "span", "small muted")
 
 
 def _about(row: ComparisonRow, several: bool) -> str:
