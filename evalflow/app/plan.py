@@ -32,7 +32,7 @@ from evalflow.summary.compare import compare_cases, pair_scores
 from evalflow.summary.details import components_of
 from evalflow.summary.families import tests_in_order
 from evalflow.summary.plan import Basis, Level, Planner, difference_variance
-from evalflow.summary.slices import case_clusters, own_cells, repeats_of
+from evalflow.summary.slices import case_clusters, find_units, own_cells, repeats_of, values_of
 from evalflow.targets.conversation import SIMULATION
 
 _GOALS: Final = ("detect", "width", "cases")
@@ -349,9 +349,10 @@ def _differences(cases: pl.DataFrame, *, bounded: bool) -> Population:
 def _slices(run: SavedRun, metric: str | None) -> dict[tuple[Any, ...], _Slice]:
     cells = own_cells(run.scores())
     cells = cells if metric is None else cells.filter(pl.col("metric") == metric)
-    keys = cells.select("part", *SERIES).unique().collect(engine="streaming")
-    scored = repeats_of(cells).filter(pl.col("judgements") > 0)
-    cases = scored.collect(engine="streaming").join(keys, on="part").sort(*SERIES, "case_id")
+    units = find_units(cells)
+    keys = units.whole.join(units.table, on="unit").select(pl.col("number").alias("part"), *SERIES)
+    scored = repeats_of(values_of(cells, units, repeats=True)).filter(pl.col("judgements") > 0)
+    cases = scored.join(keys, on="part").sort(*SERIES, "case_id")
     found: dict[tuple[Any, ...], _Slice] = {}
     for key, own in cases.group_by(SERIES, maintain_order=True):
         parts = components_of(own)

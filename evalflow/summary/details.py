@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from evalflow.lazy import np, pl
 from evalflow.records import passes
-from evalflow.stats.arrays import Floats
+from evalflow.stats.arrays import Bools, Floats
 from evalflow.stats.intervals import mean_estimate
 from evalflow.stats.variance import Components, Repeated, components, pass_all_k, pass_at_k
 from evalflow.summary.journal import SLICE
-from evalflow.summary.slices import Units, case_clusters, cluster, cluster_name, cluster_numbers, clusters_in
+from evalflow.summary.slices import (
+    UnitArrays,
+    Units,
+    case_clusters,
+    cluster,
+    cluster_name,
+    cluster_numbers,
+    clusters_in,
+)
 
 _DRAWS = (1, 2, 3, 5, 10, 20, 50, 100)
 _LISTED = 50
@@ -22,28 +30,26 @@ PASS_SHARE = 0.5
 _REPEATED = ("mean", "answers", "answer_variance", "per_judgement", "judge_variance")
 _COUNTED = ("judgements", "verdicts", "passes", "judged", "passing")
 Columns = Mapping[str, Floats]
-"""Columns of `repeats_of`, their row, and their cluster as a number if cases have groups."""
+"""Columns of `repeats_of`, with the cluster as a number if cases have groups."""
 _UNPARSABLE = ("schema", "malformed", "truncated")
 """Causes of `errors.CallError` for a reply that came and could not be read."""
 _ANSWER_KEY = ("case_id", "target", "target_repeat")
 
 
-def noise(cases: pl.DataFrame, units: Units, pass_share: float) -> list[dict[str, Any]]:
+def noise(cases: UnitArrays, units: Units, ids: pl.Series, pass_share: float) -> list[dict[str, Any]]:
     """Details of all slices in which some case has several scores.
 
     `noise` has answers_per_case and judgements_per_answer (means), case_spread, generator_noise and judge_noise
     (variances, null if unknown), std_error, lowest_std_error (of these cases with unlimited repeats), one_more (answer,
     judgement, case: the resulting std_error, and the number of additional cases with the same effect), stability,
-    draws and repeats (`repeat_rates`; null without pass or fail).
+    draws and repeats (`repeat_rates`; null without pass or fail). `cases` are from `repeats_of`, with the place of each
+    among `ids`.
     """
     keys = units.keys
-    scored = cases.filter(pl.col("judgements") > 0)
-    row = pl.int_range(pl.len()).alias("row")
-    table = scored.select("part", *_REPEATED, *_COUNTED, row, *cluster_numbers(scored))
+    repeated = ((keys[unit], own) for unit, own in cases if (own["judgements"] > 1).any())
     return [
-        {**keys[unit], "statistic": "mean", "n": own["mean"].size, "noise": _noise(own, scored["case_id"], pass_share)}
-        for unit, own in units.arrays(table)
-        if (own["judgements"] > 1).any()
+        {**key, "statistic": "mean", "n": int((own["judgements"] > 0).sum()), "noise": _noise(own, ids, pass_share)}
+        for key, own in repeated
     ]
 
 
@@ -52,9 +58,10 @@ def draws_of_cases(cells: pl.LazyFrame, units: Units, pass_share: float) -> list
     columns = ("judged", "passing", "verdicts", "passes")
     if not set(columns) <= set(cells.collect_schema().names()):
         return []
-    table = cells.filter(pl.col("verdicts") > 0).select("part", *columns, cluster()).collect(engine="streaming")
+    known = cells.filter(pl.col("verdicts") > 0).select(units.number(), *columns, cluster())
+    table = known.collect(engine="streaming")
     keys = units.keys
-    sides = units.arrays(table.select("part", *columns, *cluster_numbers(table)))
+    sides = units.arrays(table.drop("cluster").with_columns(cluster_numbers(table)))
     return [{**keys[unit], "noise": {"repeats": repeat_rates(own, pass_share)}} for unit, own in sides]
 
 
@@ -65,17 +72,23 @@ def components_of(cases: pl.DataFrame) -> Components | None:
 
 
 def _noise(cases: Columns, ids: pl.Series, pass_share: float) -> dict[str, Any]:
-    n, total = cases["mean"].size, cases["answers"].sum()
-    answers, judgements = float(total / n), float(cases["judgements"].sum() / total)
+    scored = _chosen(cases, cases["judgements"] > 0, _REPEATED)
+    total = scored["answers"].sum()
+    answers, judgements = float(total / scored["mean"].size), float(cases["judgements"].sum() / total)
     found: dict[str, Any] = {"answers_per_case": answers, "judgements_per_answer": judgements}
-    parts = components(Repeated(*(cases[name] for name in _REPEATED)), clusters_in(cases))
+    parts = components(Repeated(*(scored[name] for name in _REPEATED)), clusters_in(scored))
     found |= _parts(parts, answers, judgements)
-    judged = {name: column[cases["verdicts"] > 0] for name, column in cases.items()}
+    judged = _chosen(cases, cases["verdicts"] > 0, (*_COUNTED, "place"))
     return found | {
-        "stability": _stability(judged, ids) if judged["mean"].size else None,
+        "stability": _stability(judged, ids) if judged["place"].size else None,
         "draws": list(_draws(judged)) or None,
         "repeats": repeat_rates(judged, pass_share),
     }
+
+
+def _chosen(cases: Columns, which: Bools, names: Sequence[str]) -> Columns:
+    """The named columns and the cluster of some of the cases."""
+    return {name: column[which] for name, column in cases.items() if name in (*names, "cluster")}
 
 
 def repeat_rates(cases: Columns, pass_share: float) -> dict[str, Any] | None:
@@ -130,7 +143,7 @@ def _after_one_more(parts: Components, answers: float, judgements: float, varian
 
 
 def _stability(cases: Columns, ids: pl.Series) -> dict[str, Any]:
-    """Counts of stable and flaky cases; and the flaky ones, the most evenly split first."""
+    """Counts of stable and flaky cases; and the flaky ones, the most evenly split first, ties by place."""
     verdicts, passes = cases["verdicts"], cases["passes"]
     several, split = verdicts > 1, (passes > 0) & (passes < verdicts)
     counts = {
@@ -139,14 +152,16 @@ def _stability(cases: Columns, ids: pl.Series) -> dict[str, Any]:
         "stable_fail": several & (passes == 0),
         "judged_once": ~several,
     }
-    flaky = pl.DataFrame({
-        "case_id": ids[cases["row"][split].astype(np.int64)],
-        "passes": passes[split].astype(np.int64),
-        "verdicts": verdicts[split].astype(np.int64),
-        "uneven": np.abs(passes[split] / verdicts[split] - _HALF),
-    })  # fmt: skip
-    listed = flaky.bottom_k(_LISTED, by=["uneven", "case_id"]).sort("uneven", "case_id").drop("uneven")
-    return {name: int(chosen.sum()) for name, chosen in counts.items()} | {"flaky_cases": listed.to_dicts()}
+    p, n, place = (column[split].astype(np.int64) for column in (passes, verdicts, cases["place"]))
+    # By how uneven, then by place, as one number: shares of passes differ by more than 2^-30.
+    order = (np.round(np.abs(p / n - _HALF) * (1 << 30)).astype(np.int64) << 32) + place
+    most = min(_LISTED, order.size)
+    listed = np.argpartition(order, most - 1)[:most] if most else order
+    listed = listed[np.argsort(order[listed])]
+    flaky = {"case_id": ids.gather(place[listed]), "passes": p[listed], "verdicts": n[listed]}
+    return {name: int(chosen.sum()) for name, chosen in counts.items()} | {
+        "flaky_cases": pl.DataFrame(flaky).to_dicts()
+    }
 
 
 def _draws(cases: Columns) -> Iterator[dict[str, Any]]:
@@ -154,7 +169,7 @@ def _draws(cases: Columns) -> Iterator[dict[str, Any]]:
     if most < 2:
         return
     for k in sorted({*(k for k in _DRAWS if k < most), most}):
-        enough = {name: column[cases["judged"] >= k] for name, column in cases.items()}
+        enough = _chosen(cases, cases["judged"] >= k, ("passing", "judged"))
         passed, judged, clusters = enough["passing"], enough["judged"], clusters_in(enough)
         yield {
             "k": k,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from evalflow.datasets import tag_levels
@@ -15,13 +16,18 @@ from evalflow.stats.intervals import Moments, mean_estimate, moments, stacked
 from evalflow.summary.journal import SLICE
 
 NAMES = ("score", "passed")
+OF_REPEATS = (
+    "mean", "answers", "answer_variance", "per_judgement", "judge_variance", "judgements", "verdicts", "passes",
+    "judged", "passing",
+)  # fmt: skip
 STATES = ("scored", "undefined", "error", "skipped")
 _SPENT = ("cost_usd", "input_tokens", "output_tokens")
 _HALF = 0.5
 _FEW_PARTS = 1 << 16
+_CASE_SEED = 16
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Units:
     """The units of a summary: each is the cells of one dataset, target, metric, judge and tag (null for all).
 
@@ -32,6 +38,19 @@ class Units:
     parts: pl.DataFrame
     links: pl.DataFrame
     table: pl.DataFrame
+
+    @cached_property
+    def whole(self) -> pl.DataFrame:
+        """The number, part and unit without tags of each part, ordered by these units, so that each is a range."""
+        everything = self.table.filter(pl.col("tag").is_null())
+        ordered = self.links.join(everything, on="unit", how="semi").sort("unit", "part")
+        return ordered.with_row_index("number")
+
+    def number(self) -> pl.Expr:
+        """The number of a row's part in `whole`, as its `part`."""
+        numbers = dict(self.whole.select("part", "number").iter_rows())
+        dtype = pl.UInt16 if len(numbers) <= _FEW_PARTS else pl.UInt32
+        return pl.col("part").replace_strict(numbers, return_dtype=dtype)
 
     @property
     def repeated(self) -> bool:
@@ -56,27 +75,38 @@ class Units:
             found = [parts[part,] for part in own if (part,) in parts]
             yield unit, pl.concat(found) if found else nothing
 
-    def arrays(self, table: pl.DataFrame) -> Iterator[tuple[int, dict[str, Floats]]]:
-        """The same as `rows` with numeric columns as arrays, which is far faster for many small units; null is NaN."""
-        # Parts are ordered by slice, so that a slice without its tags is a view.
-        whole = self.links.join(self.table.filter(pl.col("tag").is_null()), on="unit", how="semi").sort("unit", "part")
-        numbers = {part: number for number, part in enumerate(whole["part"])}
-        dtype = pl.UInt16 if len(numbers) <= _FEW_PARTS else pl.UInt32
-        own_part = table["part"].replace_strict(numbers, return_dtype=dtype).to_numpy()
+    def arrays(self, table: pl.DataFrame) -> UnitArrays:
+        """Each unit with its rows of a table whose `part` is a `number`; numeric columns as arrays, null as NaN."""
+        own_part = table["part"].to_numpy()
         order = np.argsort(own_part, kind="stable")  # a radix sort for 16 bits
         columns = {
             name: table[name].cast(pl.Float64).fill_null(math.nan).to_numpy()[order]
             for name in table.columns
             if name != "part"
         }
-        ends = [0, *np.cumsum(np.bincount(own_part, minlength=len(numbers))).tolist()]
-        for unit, own in self.links.group_by("unit", maintain_order=True).agg("part").sort("unit").iter_rows():
-            places = sorted(numbers[part] for part in own)
-            if places[-1] - places[0] == len(places) - 1:
-                yield unit, {name: column[ends[places[0]] : ends[places[-1] + 1]] for name, column in columns.items()}
+        ends = [0, *np.cumsum(np.bincount(own_part, minlength=self.whole.height)).tolist()]
+        links = self.links.join(self.whole.select("part", "number"), on="part").sort("unit", "number")
+        parts = links.group_by("unit", maintain_order=True).agg("number").iter_rows()
+        return UnitArrays(columns, ends, dict(parts))
+
+
+@dataclass(frozen=True, slots=True)
+class UnitArrays:
+    """Columns in the order of parts, which end at `ends`; iterates over units, in order, each with its own rows."""
+
+    columns: Mapping[str, Floats]
+    ends: Sequence[int]
+    parts: Mapping[int, Sequence[int]]
+
+    def __iter__(self) -> Iterator[tuple[int, dict[str, Floats]]]:
+        for unit, own in self.parts.items():
+            if own[-1] - own[0] == len(own) - 1:
+                whole = slice(self.ends[own[0]], self.ends[own[-1] + 1])
+                yield unit, {name: column[whole] for name, column in self.columns.items()}
                 continue
-            found = [slice(ends[place], ends[place + 1]) for place in places]
-            yield unit, {name: np.concatenate([column[place] for place in found]) for name, column in columns.items()}
+            found = [slice(self.ends[part], self.ends[part + 1]) for part in own]
+            columns = self.columns.items()
+            yield unit, {name: np.concatenate([column[part] for part in found]) for name, column in columns}
 
 
 def own_cells(scores: pl.LazyFrame) -> pl.LazyFrame:
@@ -139,18 +169,19 @@ def cluster_name(group: pl.Expr, case: pl.Expr) -> pl.Expr:
     return pl.when(group.is_null()).then("case:" + case).otherwise("group:" + group)
 
 
-def cluster_numbers(cases: pl.DataFrame) -> list[pl.Expr]:
+def cluster_numbers(cases: pl.DataFrame) -> list[pl.Series]:
     """The cluster of each case as a number, one of its own for a case without a group; nothing if no case has one."""
     if "cluster" not in cases.columns or cases["cluster"].null_count() == cases.height:
         return []
     alone = pl.int_range(pl.len(), dtype=pl.Int64) - pl.len()
-    return [pl.col("cluster").rank("dense").cast(pl.Int64).fill_null(alone).alias("cluster")]
+    number = pl.col("cluster").rank("dense").cast(pl.Int64).fill_null(alone).alias("cluster")
+    return [cases.select(number)["cluster"]]
 
 
 def case_clusters(cases: pl.DataFrame) -> Ints | None:
     """The `cluster_numbers` of cases; None if each case is its own cluster."""
     numbers = cluster_numbers(cases)
-    return cases.select(numbers)["cluster"].to_numpy() if numbers else None
+    return numbers[0].to_numpy() if numbers else None
 
 
 def clusters_in(cases: Mapping[str, Floats]) -> Ints | None:
@@ -164,69 +195,91 @@ def mean_of(frame: pl.DataFrame, value: pl.Expr, *, bounded: bool) -> Estimated:
     return mean_estimate(values, case_clusters(frame), bounded=bounded)
 
 
-def repeats_of(cells: pl.LazyFrame) -> pl.LazyFrame:
-    """One row per part and case, with its repeats in moments.
+def values_of(cells: pl.LazyFrame, units: Units, *, repeats: bool) -> pl.DataFrame:
+    """Each cell's part (a `number`), score, passed, latency in seconds, and share.
+
+    `share` is whether it has a score, null for a skipped one. Also its cluster if cases have groups; and for
+    `repeats_of` always its cluster, case_id, case (a number by part and id) and target_repeat.
+    """
+    status = pl.col("status")
+    share = pl.when(status != "skipped").then(status == "scored").alias("share")
+    # A cached reply has no meaningful latency.
+    latency = pl.when(~pl.col("cached")).then("latency_s").alias("latency")
+    more = [cluster()] if units.clustered or repeats else []
+    if repeats:
+        more += [
+            pl.col("case_id", "target_repeat"),
+            (pl.col("part") ^ pl.col("case_id").hash(_CASE_SEED)).alias("case"),
+        ]
+    return cells.select(units.number(), *NAMES, share, latency, *more).collect(engine="streaming")
+
+
+def repeats_of(values: pl.DataFrame) -> pl.DataFrame:
+    """One row per part and case, with its repeats in moments, from `values_of`; `place` is the row of its first cell.
 
     score and passed are means over scored cells; share is that of its cells that have a score, without skipped ones;
     mean, answers, answer_variance, per_judgement and judge_variance are as in `Repeated`; judgements, verdicts and
     passes are over all answers; judged are answers with a verdict, passing those by majority.
     """
-    case = ("part", "case_id", "cluster")
     n, score, passes, verdicts = (pl.col(name) for name in ("n", "score", "passes", "verdicts"))
-    # Sums rather than means, so that scores of 0 and 1 stay exact.
+    place, several = pl.col("place").min(), bool((values["target_repeat"] > 0).any())
+    # Sums rather than means, so that scores of 0 and 1 stay exact. One number as the key is far faster than several.
     answers = (
-        cells.with_columns(cluster())
-        .group_by(*case, "target_repeat")
+        values.lazy()
+        .with_row_index("place")
+        .group_by(answer=pl.col("case") ^ pl.col("target_repeat").hash())
         .agg(
-            score.sum(), variance=score.var(), n=score.count(), wanted=(pl.col("status") != "skipped").sum(),
-            verdicts=pl.col("passed").count(), passes=pl.col("passed").sum(),
-        )
-    )  # fmt: skip
-    answer = pl.when(n > 0).then(score / n)
-    return (
-        answers.group_by(case)
-        .agg(
-            score.sum(), pl.col("wanted").sum(), verdicts.sum(), passes.sum(),
-            mean=answer.mean(), answers=(n > 0).sum(), answer_variance=answer.var(),
-            per_judgement=(1 / n).filter(n > 0).mean(), judge_variance=pl.col("variance").mean(), judgements=n.sum(),
-            judged=(verdicts > 0).sum(), passing=(passes > _HALF * verdicts).sum(),
+            place, *([pl.col("case").first()] if several else ()), score.sum(), variance=score.var(), n=score.count(),
+            wanted=pl.col("share").count(), verdicts=pl.col("passed").count(), passes=pl.col("passed").sum(),
         )
         .with_columns(
+            mean=pl.when(n > 0).then(score / n), answers=(n > 0).cast(pl.UInt32), judgements=n,
+            answer_variance=pl.lit(None, pl.Float64), per_judgement=pl.when(n > 0).then(1 / n),
+            judge_variance=pl.col("variance"),
+            judged=(verdicts > 0).cast(pl.UInt32), passing=(passes > _HALF * verdicts).cast(pl.UInt32),
+        )
+    )  # fmt: skip
+    if several:
+        mean, sums = (
+            pl.col("mean"),
+            ("score", "wanted", "verdicts", "passes", "answers", "judgements", "judged", "passing"),
+        )
+        answers = answers.group_by("case").agg(
+            place, pl.col(sums).sum(), mean.mean(), mean.var().alias("answer_variance"),
+            pl.col("per_judgement", "judge_variance").mean(),
+        )  # fmt: skip
+    found = (
+        answers.with_columns(
             score=pl.when(pl.col("judgements") > 0).then(score / pl.col("judgements")),
             passed=pl.when(verdicts > 0).then(passes / verdicts),
             share=pl.when(pl.col("wanted") > 0).then(pl.col("judgements") / pl.col("wanted")),
         )
-        .drop("wanted")
-    )  # fmt: skip
+        .select("place", *NAMES, "share", *OF_REPEATS)
+        .collect(engine="streaming")
+    )
+    return found.with_columns(values[name].gather(found["place"]) for name in ("part", "cluster", "case_id"))
+
+
+def case_arrays(values: pl.DataFrame, units: Units) -> UnitArrays:
+    """The cases of `values_of` as arrays: those of `repeats_of`, if something is repeated, with `cluster_numbers`."""
+    cases = repeats_of(values) if units.repeated else values
+    return units.arrays(cases.drop("cluster", "latency", "case_id", strict=False).with_columns(cluster_numbers(cases)))
 
 
 def measures(
-    cells: pl.LazyFrame, cases: pl.DataFrame | None, units: Units, bounded: Collection[str]
+    cases: UnitArrays, calls: UnitArrays, units: Units, bounded: Collection[str]
 ) -> tuple[pl.DataFrame, Moments, Moments]:
     """One row per unit, and the moments of its cases' scores and passes, in the same order.
 
-    `cases` are from `repeats_of`, None if nothing is repeated and each cell is a case. Columns: median; floor and
-    ceiling, the mean score with missing scores as 0 and as 1, which has a meaning for `bounded` metrics; and latencies
-    in seconds.
+    `cases` are from `repeats_of`, or `values_of` if nothing is repeated, `calls` from the latter. Columns: median;
+    floor and ceiling, the mean score with missing scores as 0 and as 1, which has a meaning for `bounded` metrics; and
+    latencies in seconds.
     """
-    # A cached reply has no meaningful latency.
-    latency = pl.when(~pl.col("cached")).then("latency_s").alias("latency")
-    if cases is None:
-        status = pl.col("status")
-        share = pl.when(status != "skipped").then(status == "scored").alias("share")
-        groups = [cluster()] if units.clustered else []
-        cases = calls = cells.select("part", *NAMES, share, latency, *groups).collect(engine="streaming")
-    else:
-        calls = cells.select("part", latency).collect(engine="streaming")
     has_ends = dict(units.table.select("unit", pl.col("metric").is_in(list(bounded))).iter_rows())
     rows: list[dict[str, float | None]] = []
     scores: list[Moments] = []
     passes: list[Moments] = []
-    sides = (
-        units.arrays(table)
-        for table in (cases.select("part", *NAMES, "share", *cluster_numbers(cases)), calls.select("part", "latency"))
-    )
-    for (unit, own), (_, called) in zip(*sides, strict=True):
+    for (unit, own), (_, called) in zip(cases, calls, strict=True):
         scores.append(_moments(own, "score", bounded=has_ends[unit]))
         passes.append(_moments(own, "passed", bounded=True))
         score, share = own["score"], own["share"][~np.isnan(own["share"])]

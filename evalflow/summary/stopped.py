@@ -10,7 +10,7 @@ from evalflow.records import CASES
 from evalflow.summary.gates import Gate, Looked
 from evalflow.summary.journal import SLICE
 from evalflow.summary.passing_cases import passing_cases, passing_metrics
-from evalflow.summary.slices import cluster_numbers, clusters_in, find_units, own_cells, repeats_of
+from evalflow.summary.slices import case_arrays, clusters_in, find_units, own_cells, values_of
 from evalflow.summary.summarise import Summary
 from evalflow.summary.verdicts import STOPPED_BY_LOOKS
 
@@ -54,9 +54,9 @@ def _ends_after_stop(scores: pl.LazyFrame, bounded: Collection[str]) -> dict[tup
     from evalflow.stats.stopping import stopped_interval
 
     cells = own_cells(scores)
-    units, cases = find_units(cells), repeats_of(cells).collect(engine="streaming")
+    units = find_units(cells)
     keys, found = units.keys, dict[tuple[Any, ...], dict[str, Any]]()
-    for unit, own in units.arrays(cases.select("part", "score", "passed", *cluster_numbers(cases))):
+    for unit, own in case_arrays(values_of(cells, units, repeats=units.repeated), units):
         groups, ends = clusters_in(own), dict[str, Any]()
         for column, names in (("score", _MEAN[1:3]), ("passed", _PASS_RATE[1:])):
             known = ~np.isnan(own[column])

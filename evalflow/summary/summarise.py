@@ -19,7 +19,17 @@ from evalflow.summary.figures import Slice, figures
 from evalflow.summary.journal import SLICE, scores_schema, summary_schema
 from evalflow.summary.passing_cases import passing_cases, passing_metrics
 from evalflow.summary.scan import Composite, InputOrder, JournalReader, rank
-from evalflow.summary.slices import Units, cluster, counts, find_units, mean_of, measures, own_cells, repeats_of
+from evalflow.summary.slices import (
+    Units,
+    case_arrays,
+    cluster,
+    counts,
+    find_units,
+    mean_of,
+    measures,
+    own_cells,
+    values_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,16 +91,17 @@ def summarise_metrics(
     units = find_units(cells)
     if not units.table.height:
         return Summary(pl.DataFrame(schema=summary_schema()), [])
-    cases = repeats_of(cells).collect(engine="streaming") if units.repeated else None
+    values = values_of(cells, units, repeats=units.repeated)
+    calls, cases = units.arrays(values.select("part", "latency")), case_arrays(values, units)
     bounded = [name for name, metric in metrics.items() if metric.bounded]
-    means = _mean_rows(units, measures(cells, cases, units, bounded), metrics)
+    means = _mean_rows(units, measures(cases, calls, units, bounded), metrics)
     extra, details = _figure_rows(figures(cells, units, metrics, seed), means)
     rows = pl.concat([means.with_columns(place=pl.lit(0, pl.Int64)), extra], how="diagonal")
     ordered = rows.sort(
         "dataset", "target", rank("metric", list(metrics)), "metric", "judge", "tag", "place", nulls_last=False
     )
-    repeats = [] if cases is None else noise(cases, units, pass_share)
-    table = _with_repeats(ordered, repeats if cases is not None else draws_of_cases(cells, units, pass_share))
+    repeats = noise(cases, units, values["case_id"], pass_share) if units.repeated else []
+    table = _with_repeats(ordered, repeats or draws_of_cases(cells, units, pass_share))
     return Summary(table, details + repeats + _panels(scores, metrics, seed))
 
 

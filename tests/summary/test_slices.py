@@ -10,13 +10,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evalflow.summary.slices import case_clusters, own_cells, repeats_of
+from evalflow.summary.slices import case_clusters, find_units, own_cells, repeats_of, values_of
 
 from ..repeats import repeated
 
 SHAPE = (4, 3, 2)
 TABLES = st.lists(st.sampled_from([0.0, 0.25, 1.0, None]), min_size=24, max_size=24)
 QUICK = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def _cases(cells: pl.LazyFrame) -> pl.DataFrame:
+    return repeats_of(values_of(cells, find_units(cells), repeats=True)).sort("case_id")
 
 
 @QUICK
@@ -27,7 +31,7 @@ def test_moments_of_repeats_are_those_of_the_array(record, table, scores: list[f
         record(s, case, target_repeat=answer, repeat=repeat, status="undefined" if s is None else "scored")
         for (case, answer, repeat), s in zip(places, scores, strict=True)
     ]
-    cases = repeats_of(own_cells(table(records, 0.5))).collect().sort("case_id")
+    cases = _cases(own_cells(table(records, 0.5)))
     array = np.array(scores, dtype=np.float64).reshape(SHAPE)
     known = ~np.isnan(array)
     assert cases["judgements"].to_list() == known.sum(axis=(1, 2)).tolist()
@@ -47,7 +51,7 @@ def test_moments_of_repeats_are_those_of_the_array(record, table, scores: list[f
 def test_a_case_without_a_group_is_a_cluster_of_its_own(record, table):
     groups = ["a", None, "b", "a", None]
     cells = own_cells(table([record(1.0, case, group=group) for case, group in enumerate(groups)]))
-    cases = repeats_of(cells).collect().sort("case_id")
+    cases = _cases(cells)
     a, alone, b, same, other = np.asarray(case_clusters(cases)).tolist()
     assert a == same
     assert len({a, b, alone, other}) == 4
