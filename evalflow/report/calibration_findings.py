@@ -202,7 +202,7 @@ def _raters(row: CalibrationRow) -> Iterator[str]:
     if found is None or found.alpha.value is None:
         return
     yield " ".join(_alphas(found.alphas, row.who))
-    if found.ceiling is not None:
+    if found.ceiling is not None and found.ceiling < 1 - _SEEN:
         yield f"With labels as noisy as these, a {row.who} can hardly correlate better than {number(found.ceiling)}."
     if found.alt_test.passes is not None:
         yield " ".join(_alt_test(found.alt_test, row.who))
@@ -262,7 +262,9 @@ def _poor_labels(row: CalibrationRow) -> Iterator[str]:
             f"needs {MIN_LABELS}, and 50 are better (calibrate --sample 50)"
         )
     labels, scores = row.constant
-    if labels and n > 1:
+    if labels and row.all_tied:
+        yield f"people are tied on all {n} answers, so their labels do not show how the {row.who} does; decide the ties"
+    elif labels and n > 1:
         yield (
             f"all {n} labels are the same ({number(c.human_mean)}): they do not show how the {row.who} does on other "
             "answers; label more"

@@ -181,6 +181,11 @@ class CalibrationRow:
         return "answers that can be judged" if self.failed[1] else "answers with a score"
 
     @property
+    def all_tied(self) -> bool:
+        """Whether people are tied on each answer that they labelled."""
+        return self.classes is not None and 0 < self.classes.tied == self.classes.agreed.size
+
+    @property
     def biased_sample(self) -> bool:
         """Whether the labelled answers are unlikely to be a random sample."""
         return bool(why_unusable("", self.sampling_bias, self.uneven))

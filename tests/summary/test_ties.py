@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from evalflow.app.core.calibration import no_certificate
 from evalflow.report.calibration import document_of
-from evalflow.report.calibration_findings import calibration_pictures
+from evalflow.report.calibration_findings import calibration_pictures, warnings_of
 from evalflow.summary.agreement import labelled_scores, nearest_levels
 from evalflow.summary.calibration import calibrate_scores
 from evalflow.summary.compare import Traits, with_labels
@@ -75,6 +76,15 @@ def test_a_tie_by_the_threshold_is_one_too():
     said = " ".join(picture.sentence for picture in calibration_pictures(row))
     assert "people agree on 10 of 20 labelled answers" in said
     assert "20 answers on which people are tied count half." in said
+
+
+def test_labels_that_are_all_tied_are_not_the_same() -> None:
+    rows = table(*({"score": float(i % 2)} for i in range(40)))
+    [row] = calibrate_scores(rows, said_of([[0, 1]] * 20), {"m": Traits(bounded=True)})
+    [warning] = [text for text in warnings_of(row) if "20" in text]
+    assert warning.startswith("people are tied on all 20 answers")
+    assert no_certificate(row).startswith("people are tied on every answer")
+    assert row.corrected.human_mean == 0.5
 
 
 def test_three_labels_of_each_answer_are_still_yes_and_no():

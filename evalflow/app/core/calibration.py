@@ -183,6 +183,8 @@ def no_certificate(row: CalibrationRow) -> str:
     n = row.answers["human"].count()
     if n < MIN_LABELS:
         return f"{counted(n, 'labelled answer')}, and it takes {MIN_LABELS}"
+    if row.all_tied:
+        return "people are tied on every answer, so that nothing shows whether judge and people agree"
     if row.constant[0]:
         return "all labels say the same, so that nothing shows whether judge and people agree"
     if row.unusable:

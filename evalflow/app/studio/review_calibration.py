@@ -37,7 +37,10 @@ from evalflow.summary.calibration import CalibrationRow
 
 @dataclass(frozen=True, slots=True)
 class JudgedCase:
-    """An answer with the judge's score and people's truth, both from 0 to 1, and as people gave it."""
+    """An answer with the judge's score and people's truth, both from 0 to 1, and as people gave it.
+
+    `agreed` is how far both say the same: 1, 0, or one half if people are tied between the judge's class and another.
+    """
 
     metric: str
     position: int | None
@@ -47,6 +50,7 @@ class JudgedCase:
     score: float
     human: float
     difference: float
+    agreed: float
     value: str | None
     reason: str | None
     labels: Sequence[ShownLabel]
@@ -169,7 +173,11 @@ def _judged(
     items: Mapping[tuple[str, str, str, int], Row],
     given: Mapping[tuple[int, str], Sequence[ShownLabel]],
 ) -> Iterator[JudgedCase]:
-    for row in series.answers.filter(series.answers["human"].is_not_null()).iter_rows(named=True):
+    labelled, classes = series.answers.filter(series.answers["human"].is_not_null()), series.classes
+    agreed = (labelled["score"] == labelled["human"]).cast(float).to_list()
+    if classes is not None and not classes.by_threshold:
+        agreed = classes.agreed.tolist()
+    for row, same in zip(labelled.iter_rows(named=True), agreed, strict=True):
         item = items.get((series.dataset, row["case_id"], series.target, row["target_repeat"]))
         yield JudgedCase(
             metric=series.metric,
@@ -180,6 +188,7 @@ def _judged(
             score=row["score"],
             human=row["human"],
             difference=row["score"] - row["human"],
+            agreed=same,
             value=row["said"] if isinstance(row["said"], str) else None,
             reason=row["reason"],
             labels=given.get((item["item"], series.metric), ()) if item else (),

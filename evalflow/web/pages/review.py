@@ -303,9 +303,10 @@ def _against(review: Review, metric: ReviewMetric, found: Sequence[JudgedCase]) 
     if not found:
         text("No answer has both a score and a label yet.", "p", "muted")
         return
-    apart = [one for one in found if one.difference]
-    same = f"{len(found) - len(apart):,} of {counted(len(found), 'answer')}"
-    text(f"Judge and people say the same of {same}.", "p", "muted")
+    apart = [one for one in found if one.agreed < 1]
+    same = f"{sum(one.agreed for one in found):,.10g} of {counted(len(found), 'answer')}"
+    half = "; where people are tied, an answer counts half" if any(0 < one.agreed < 1 for one in apart) else ""
+    text(f"Judge and people say the same of {same}{half}.", "p", "muted")
     if not apart:
         return
 

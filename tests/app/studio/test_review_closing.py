@@ -45,9 +45,11 @@ def test_ties_are_decided_before_a_review_closes(space: Workspace) -> None:
         review_closing.close_review(eve, "my r", made.version)
     closed = review_closing.close_review(eve, "my r", made.version, allow_ties=True)
     assert closed.state == "closed"
-    calibration = review_calibration.review_result(eve, "my r").calibration
-    assert calibration is not None
-    [row] = calibration.rows
+    result = review_calibration.review_result(eve, "my r")
+    assert result.calibration is not None
+    [row] = result.calibration.rows
+    assert sum(0 < one.agreed < 1 for one in result.cases) == 2
+    assert row.agreement["accuracy"].value == pytest.approx(sum(one.agreed for one in result.cases) / 20)
     assert row.corrected.human_mean == pytest.approx((18 + 2 * 0.5) / 20)
     reviews.reopen_review(eve, "my r", closed.version)
     for item in (2, 9):

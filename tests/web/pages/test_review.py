@@ -61,7 +61,7 @@ def _label(browser: Any, url: str) -> None:
             continue
         asked = int(re.sub(r"\D", "", page.locator(".utterance.user .text").inner_text()))
         is_right = (asked % 3 == 0) or (asked % 10 == 4)  # the judge misses each tenth
-        says = is_right != (asked % 9 == 2 and name == "ben")
+        says = is_right != (asked % 9 in (2, 5) and name == "ben")
         if name == "cem":
             page.locator(".grading:focus-within").wait_for()
             page.keyboard.press("1" if says else "2")
@@ -141,6 +141,7 @@ def test_an_editor_resolves_and_reads_the_corrected_mean(
     page.get_by_role("button", name="Reopen the review").wait_for()
     page.get_by_role("heading", name="As on the list: judge against people").wait_for()
     page.get_by_role("link", name="Judge wrong").first.wait_for()
+    page.get_by_text(re.compile("of 60 answers; where people are tied, an answer counts half")).wait_for()
     shown = page.locator("main").inner_text()
     assert "As on the list: the metric says" in shown
     page.get_by_role("button", name="Save the calibration").click()
