@@ -216,7 +216,7 @@ def of_labels(row: Row) -> str:
     """How labels correct a row's value and what the judge alone says, or why they do not; empty without labels."""
     if row["n_labels"] is None:
         return ""
-    labels = counted(row["n_labels"], "label")
+    labels = counted(row["n_labels"], "label") + (f" ({n:,} more missing)" if (n := row["n_missing_labels"]) else "")
     if not is_corrected(row, "value"):
         return f"{labels}, which correct nothing: {row['uncorrected']}"
     alone, who = judge_alone(row), "judge" if row["judge"] else "metric"

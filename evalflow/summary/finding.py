@@ -26,7 +26,8 @@ def with_labels(summary: Summary, calibration: Sequence[CalibrationRow], refused
     """The summary of a run with the means and pass rates that hold, by the labels that it was compared with.
 
     `value`, `std_error`, `ci_low`, `ci_high` and `ci_method`, `pass_rate`, `pass_rate_low` and `pass_rate_high` become
-    the corrected ones, and the columns of RAW keep the judge's; `n_labels` is the number of labelled answers, and
+    the corrected ones, and the columns of RAW keep the judge's; `n_labels` is the number of labelled answers,
+    `n_missing_labels` that of the answers that people were asked about and gave no label (null for a tag), and
     `uncorrected` says why they correct nothing (`CalibrationRow.uncorrected`). All else is from the judge's scores:
     counts, spread, median, bounds, and statistics in rows of their own. Without labels nothing changes. `refused` is a
     reason why labels correct nothing in this run.
@@ -73,7 +74,9 @@ def _corrections(
     """The columns that labels change of a row; labels that are no random sample of all correct no tag either."""
     from evalflow.stats.prediction import few_labels
 
-    known = {"n_labels": own.corrected.n if own else 0}
+    known: dict[str, Any] = {"n_labels": own.corrected.n if own else 0}
+    if own is whole:
+        known["n_missing_labels"] = own.missing.n if own.missing else 0
     if why := refused or whole.unusable or (own.uncorrected if own else few_labels(0)):
         return {**known, "uncorrected": why}
     assert own is not None  # or there was a reason

@@ -145,7 +145,8 @@ def summary_schema() -> pl.Schema:
         "pass_rate_low": number, "pass_rate_high": number, "cost_usd": number, "input_tokens": count,
         "output_tokens": count, "latency_p50": number, "latency_p95": number, "n_cut_off": count, "raw_value": number,
         "raw_low": number, "raw_high": number, "raw_method": text, "raw_pass_rate": number,
-        "raw_pass_rate_low": number, "raw_pass_rate_high": number, "n_labels": count, "uncorrected": text,
+        "raw_pass_rate_low": number, "raw_pass_rate_high": number, "n_labels": count, "n_missing_labels": count,
+        "uncorrected": text,
         "repeats": count, "pass_hat_k": number, "pass_hat_k_low": number, "pass_hat_k_high": number,
         "repeat_pass_share": number, "repeat_pass_share_low": number, "repeat_pass_share_high": number,
     })  # fmt: skip

@@ -296,7 +296,12 @@ def test_rows_left_blank_are_missing_labels(lab: Lab, kind: str) -> None:
     )
     assert told in said
     for name in ("calibration.html", "report.html", "summary.md"):
-        assert told in (lab.latest / name).read_text(encoding="utf-8"), name
+        text = (lab.latest / name).read_text(encoding="utf-8")
+        assert told in text, name
+        assert name == "calibration.html" or "corrected by 32 labels (28 more missing)" in text, name
+    summary = json.loads((lab.latest / "summary.json").read_text(encoding="utf-8"))
+    rows = summary if isinstance(summary, list) else summary["rows"]
+    assert next(one for one in rows if one["metric"] == "likes" and one["tag"] is None)["n_missing_labels"] == 28
 
 
 def test_a_metric_that_nobody_labelled_has_no_missing_labels(lab: Lab) -> None:

@@ -30,7 +30,7 @@ SUMMARY = {
     "input_tokens": pl.Int64, "output_tokens": pl.Int64, "latency_p50": pl.Float64, "latency_p95": pl.Float64,
     "n_cut_off": pl.Int64, "raw_value": pl.Float64, "raw_low": pl.Float64, "raw_high": pl.Float64,
     "raw_method": pl.String, "raw_pass_rate": pl.Float64, "raw_pass_rate_low": pl.Float64,
-    "raw_pass_rate_high": pl.Float64, "n_labels": pl.Int64, "uncorrected": pl.String,
+    "raw_pass_rate_high": pl.Float64, "n_labels": pl.Int64, "n_missing_labels": pl.Int64, "uncorrected": pl.String,
 }  # fmt: skip
 
 Cell = Mapping[str, Any]

@@ -14,7 +14,7 @@ Row = dict[str, Any]
 def row(metric: str, *, value: float | None = 0.5, passing: float | None = None, **others: Any) -> Row:
     cell = {"dataset": "d", "target": "t", "judge": None, "statistic": "mean", "n": 10, "n_scored": 10, "tag": None}
     ends = {"ci_low": 0.4, "ci_high": 0.6, "pass_rate_low": 0.1, "pass_rate_high": 0.9, "n_error": 0}
-    labels = {"n_labels": None, "raw_value": None, "raw_pass_rate": None, "uncorrected": None}
+    labels = {"n_labels": None, "n_missing_labels": None, "raw_value": None, "raw_pass_rate": None, "uncorrected": None}
     return {**cell, **ends, **labels, "metric": metric, "value": value, "pass_rate": passing, **others}
 
 
@@ -63,9 +63,11 @@ def test_a_metric_with_a_gate_leads_and_each_dataset_has_its_sentence():
 def test_labels_are_told_beside_the_table():
     hardly = row("fit", n_labels=40, uncorrected="the labelled answers are hardly a random sample")
     rows = [row("tone", judge="j", passing=0.5, **CORRECTED), row("fee"), hardly]
+    rows.append(row("style", **{**CORRECTED, "n_missing_labels": 7, "raw_pass_rate": None}))
     assert list(label_lines(rows)) == [
         "tone: corrected by 60 labels; the judge alone 0.600 (0.550 to 0.650), pass 75 %",
         "fit: 40 labels, which correct nothing: the labelled answers are hardly a random sample",
+        "style: corrected by 60 labels (7 more missing); the metric alone 0.600 (0.550 to 0.650)",
     ]
 
 

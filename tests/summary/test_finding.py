@@ -63,7 +63,8 @@ def test_means_and_pass_rates_hold_as_labels_correct_them_and_the_judges_stay_be
     assert (row["n_labels"], row["uncorrected"]) == (60, None)
     assert row["value"] < old[None]["value"]
     assert {name: judge_alone(row)[name] for name in RAW} == {name: old[None][name] for name in RAW}
-    same = set(row) - {*RAW, *RAW.values(), "std_error", "n_labels"}
+    assert (row["n_missing_labels"], new["even"]["n_missing_labels"]) == (0, None)
+    same = set(row) - {*RAW, *RAW.values(), "std_error", "n_labels", "n_missing_labels"}
     assert {name: row[name] for name in same} == {name: old[None][name] for name in same}
     everything = {name: value for name, value in new["all"].items() if name != "tag"}
     assert everything == {name: value for name, value in row.items() if name != "tag"}

@@ -33,7 +33,7 @@ def test_columns_are_those_of_the_contract(record: Make, table: Table, declare: 
         "dataset,target,metric,statistic,judge,tag,n,n_scored,n_undefined,n_error,n_skipped,value,std,std_error,ci_low,"
         "ci_high,ci_method,bound_low,bound_high,median,lowest,pass_rate,pass_rate_low,pass_rate_high,cost_usd,input_tokens,"
         "output_tokens,latency_p50,latency_p95,n_cut_off,raw_value,raw_low,raw_high,raw_method,"
-        "raw_pass_rate,raw_pass_rate_low,raw_pass_rate_high,n_labels,uncorrected,repeats,pass_hat_k,"
+        "raw_pass_rate,raw_pass_rate_low,raw_pass_rate_high,n_labels,n_missing_labels,uncorrected,repeats,pass_hat_k,"
         "pass_hat_k_low,pass_hat_k_high,repeat_pass_share,repeat_pass_share_low,repeat_pass_share_high"
     )
 

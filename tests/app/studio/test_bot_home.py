@@ -161,7 +161,7 @@ def _run(metrics: list[dict[str, Any]], rows: list[dict[str, Any]], gates: list[
 def _row(metric: str, *, value: float | None = 0.5, passing: float | None = None, **others: Any) -> dict[str, Any]:
     ends = {"ci_low": 0.4, "ci_high": 0.6, "pass_rate_low": 0.1, "pass_rate_high": 0.9}
     cell = {"dataset": "d", "judge": None, "statistic": "mean", "n": 10, "n_scored": 9, "tag": None, "target": "t"}
-    cell |= {"n_labels": None, "raw_value": None, "raw_pass_rate": None, "uncorrected": None}
+    cell |= {"n_labels": None, "n_missing_labels": None, "raw_value": None, "raw_pass_rate": None, "uncorrected": None}
     return {**cell, **ends, "metric": metric, "value": value, "pass_rate": passing, **others}
 
 
