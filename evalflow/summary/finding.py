@@ -75,7 +75,7 @@ def _corrections(
     from evalflow.stats.prediction import few_labels
 
     known: dict[str, Any] = {"n_labels": own.corrected.n if own else 0}
-    if own is whole:
+    if own is not None and own is whole:
         known["n_missing_labels"] = own.missing.n if own.missing else 0
     if why := refused or whole.unusable or (own.uncorrected if own else few_labels(0)):
         return {**known, "uncorrected": why}
