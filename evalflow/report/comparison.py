@@ -58,6 +58,7 @@ VERDICTS: Mapping[str, str] = {
 _VERDICT_STYLES: Mapping[str, str] = {"better": "green", "worse": "bold red"}
 _WORST = 5
 _NAME = 18
+_VERSION = 8  # characters of a prompt's digest
 _SIDE = 60  # characters of a run's or bot's title in a sentence
 _LINES = 200  # characters of a text that a cell shows
 
@@ -318,18 +319,25 @@ def became(change: MetricChange) -> str:
 
 def judge_change_lines(found: Comparison) -> Iterator[str]:
     """How far the judges of the same answers agree with people: a line for each metric and measure."""
-    for changes in found.judge_changes.values():
+    for pair, changes in found.judge_changes.items():
         for one in changes:
-            before, after = (name or "no judge" for name in one.judges)
-            judges = before if before == after else f"{before} → {after}"
+            about = f"{judges_of(found, pair, one)}, {counted(one.n_labels, 'label')}"
             for change in one.changes:
-                labels = counted(one.n_labels, "label")
                 yield (
-                    f"agreement with people, {found.named(one.metric)} on {one.dataset} ({judges}, {labels}): "
+                    f"agreement with people, {found.named(one.metric)} on {one.dataset} ({about}): "
                     f"{measure_in_words(change)} {_estimated(change.before)} before, "
                     f"{_estimated(change.after)} now, difference {signed(change.difference.difference)}"
                     f"{bracketed(change.difference.low, change.difference.high, signed)}: {agreement_verdict(change)}"
                 )
+
+
+def judges_of(found: Comparison, pair: tuple[str, str], change: JudgeAgreementChange) -> str:
+    """The judges before and after, and the versions of their prompts if these differ."""
+    metrics = [found.runs[name].metrics.get(change.metric) for name in pair]
+    prompts = [f"prompt {facts.prompt_sha256[:_VERSION]}" if facts and facts.prompt_sha256 else "" for facts in metrics]
+    own = prompts if prompts[0] != prompts[1] else ["", ""]
+    ends = [", ".join(filter(None, (name or "no judge", one))) for name, one in zip(change.judges, own, strict=True)]
+    return " → ".join(dict.fromkeys(ends))
 
 
 def _estimated(one: Estimated) -> str:

@@ -13,12 +13,15 @@ from evalflow.report.comparison import (
     Comparison,
     also_changed,
     flipped_in_words,
-    judge_change_lines,
+    judges_of,
     not_worse_in_words,
 )
 from evalflow.report.comparison_sentences import (
+    ONE_RUN,
     SIDES,
+    agreement_verdict,
     in_words,
+    measure_in_words,
 )
 from evalflow.report.page import (
     INTERVAL,
@@ -31,7 +34,7 @@ from evalflow.report.page import (
     write_page,
 )
 from evalflow.report.svg import IntervalPoint, interval_chart
-from evalflow.report.word_changes import Stretch, word_changes
+from evalflow.report.word_changes import Stretch, shortened, word_changes
 from evalflow.report.wording import (
     cut,
     interval,
@@ -64,9 +67,11 @@ def write_comparison(path: Path, found: Comparison) -> None:
     every = _differences_table(found)
     context = {
         "found": found,
+        "ONE_RUN": ONE_RUN,
         "differences": _without(every, _DETAILS),
         "every": every,
-        "what": [] if found.several else [*found.changes, *judge_change_lines(found)],
+        "what": [] if found.several else found.changes,
+        "agreement": _agreement_table(found),
         "words": [one for one in changed_values(found.changed[0]) if one[1]]
         if found.changed and not found.several
         else [],
@@ -77,16 +82,17 @@ def write_comparison(path: Path, found: Comparison) -> None:
 
 
 def changed_values(changed: WhatChanged) -> list[tuple[str, str, Sequence[Stretch], Sequence[Stretch]]]:
-    """Each thing that differs, and each of its settings with the words that differ."""
-    return [
-        (part.what, one.name, *word_changes(one.before or "", one.after or ""))
-        for part in changed.parts
-        for one in (part.values or [ChangedValue("", None, None)])
-    ]
+    """Each thing that differs, and each of its settings with the words that differ and those around them."""
+    found: list[tuple[str, str, Sequence[Stretch], Sequence[Stretch]]] = []
+    for part in changed.parts:
+        for one in part.values or [ChangedValue("", None, None)]:
+            before, after = word_changes(one.before or "", one.after or "")
+            found.append((part.what, one.name, shortened(before), shortened(after)))
+    return found
 
 
-_LISTED = 50
-"""Changed cases that the page lists; `compare --json` has more."""
+_LISTED = 20
+"""Changed cases that the page lists, so that it prints on few pages; `compare --json` has more."""
 _DETAILS = ("p", "Could detect", METHOD.name)
 """Columns that only the appendix has."""
 
@@ -133,10 +139,35 @@ def _differences_table(found: Comparison) -> PageTable:
     return PageTable(columns, cells)
 
 
+def _agreement_table(found: Comparison) -> PageTable:
+    """How far the judges of the same answers agree with people, before and after."""
+    columns = [
+        PageColumn("Metric"), PageColumn("Measure"), PageColumn("Before", "num"), PageColumn("Now", "num"),
+        PageColumn("Difference", "num value"), INTERVAL, PageColumn("Verdict", "strong"), PageColumn("Labels", "num"),
+    ]  # fmt: skip
+    cells: list[Sequence[Cell]] = []
+    for pair, changes in found.judge_changes.items():
+        for one in changes:
+            about = joined(
+                one.dataset, judges_of(found, pair, one), f"{pair[1]} against {pair[0]}" if found.several else ""
+            )
+            for change in one.changes:
+                before, after, difference = change.before, change.after, change.difference
+                cells.append((
+                    (found.named(one.metric), about), measure_in_words(change),
+                    (number(before.value, 2), interval(before.low, before.high)),
+                    (number(after.value, 2), interval(after.low, after.high)),
+                    signed(difference.difference), interval(difference.low, difference.high, signed),
+                    agreement_verdict(change), str(one.n_labels),
+                ))  # fmt: skip
+    return PageTable(columns, cells)
+
+
 def _flips_table(changed: CaseChanges, found: Comparison) -> PageTable:
     columns = [
-        PageColumn("Case"), PageColumn("Metric", about="Below it, other metrics that changed"), PageColumn("A", "num"),
-        PageColumn("B", "num"), PageColumn("Change", "num value", "Below 0 is worse"), PageColumn("Reason in B"),
+        PageColumn("Case"), PageColumn("Metric", "strong", "Below it, other metrics that changed"),
+        PageColumn("A", "num"), PageColumn("B", "num"), PageColumn("Change", "num value", "Below 0 is worse"),
+        PageColumn("Reason in B"),
     ]  # fmt: skip
     passes = {True: "pass", False: "fail", None: ""}
     cells = [

@@ -18,6 +18,11 @@ SIDES = ("A", "B")
 """What runs are called that have no titles, or the same ones."""
 NOT_LABELLED = "Nobody has labelled these answers, so this does not show which judge is right."
 NOT_OF_THE_BOT = "This is about the test cases, not about the bot."
+ONE_RUN = (
+    "A run's own value may differ from the one here in the third decimal, and `rank` may call a run the best where "
+    "`compare` cannot tell: see “Two answers about one run” in statistics.md."
+)
+"""What a reader needs who sees both a run's summary, or a ranking, and a comparison."""
 _DETAIL = 0.005
 _VALUE = 40  # characters of a setting in a line
 _WORDS = 120  # characters of the words in a line that differ between two texts
@@ -174,19 +179,19 @@ def _of_judges(
     change = f"{clear}{change_in_words(row, named, than=' than before')}"
     agreed = [said for one in judges if one.metric in (row.metric, CASES) and (said := agreement_in_words(one))]
     if not agreed and row.metric == CASES:
-        agreed = [f"{named(one.metric)}: {said}" for one in judges if (said := agreement_in_words(one))]
+        agreed = [said for one in judges if (said := agreement_in_words(one, f" on {named(one.metric)}"))]
     first = f"Same answers, {what}: {'; '.join([*agreed, change])}."
     asks = row.judge is not None or any(part.kind in ("judge", "prompt") for part in parts)
     return first, "" if agreed or not asks else NOT_LABELLED
 
 
-def agreement_in_words(change: JudgeAgreementChange) -> str:
+def agreement_in_words(change: JudgeAgreementChange, about: str = "") -> str:
     """Agreement with people before and after, such as `agreement with people .44 before, .46 now, no clear change`."""
     for one in change.changes[:1]:
         if one.before.value is not None and one.after.value is not None:
             ends = f"{number(one.before.value, 2)} before, {number(one.after.value, 2)} now"
             labels = counted(change.n_labels, "label")
-            return f"agreement with people {ends} ({measure_in_words(one)}, {labels}; {agreement_verdict(one)})"
+            return f"agreement with people{about} {ends} ({measure_in_words(one)}, {labels}; {agreement_verdict(one)})"
     return ""
 
 

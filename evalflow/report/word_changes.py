@@ -12,6 +12,9 @@ _WORD = re.compile(r"\s*(?:[\u3040-\u30ff\u3400-\u9fff]|(?:(?![\u3040-\u30ff\u34
 _LARGEST = 4_000_000
 """Pairs of words up to which two texts are compared word by word; beyond, what lies between common ends is marked."""
 
+_AROUND = 80  # characters of an unchanged stretch that are shown at each of its ends
+_LEFT_OUT = " […] "
+
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
@@ -44,6 +47,17 @@ def word_changes(before: str, after: str) -> tuple[Sequence[Stretch], Sequence[S
             kept[first : first + block.size] = [True] * block.size
         same[side].extend(kept + [True] * end)
     return _stretches(words[0], same[0]), _stretches(words[1], same[1])
+
+
+def shortened(stretches: Sequence[Stretch]) -> list[Stretch]:
+    """The stretches, with the middle of long unchanged ones left out."""
+    return [one if one.is_changed else replace(one, content=_without_middle(one.content)) for one in stretches]
+
+
+def _without_middle(text: str) -> str:
+    if len(text) <= 2 * _AROUND + len(_LEFT_OUT):
+        return text
+    return f"{text[:_AROUND]}{_LEFT_OUT}{text[-_AROUND:]}"
 
 
 def _stretches(words: Sequence[str], same: Sequence[bool]) -> list[Stretch]:

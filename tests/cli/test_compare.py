@@ -265,6 +265,10 @@ def test_judges_of_the_same_answers_are_compared_unasked_and_neither_is_better(p
     assert said.startswith("Same answers, another judge: agreement with people 1.00 before, 0.")
     assert "coherence than before" in said
     assert "better" not in said
+    page = (Path(runs[1]) / "compare.html").read_text(encoding="utf-8")
+    section = page[page.index("Agreement with people, before and after") : page.index('id="differences"')]
+    assert "openai:strict → openai:kind" in section
+    assert "p-values adjusted together" in page[page.index('class="appendix"') :]
     document = json.loads(program("compare", *runs, "--margin", "0.1", "--json").stdout)
     assert {row["verdict"] for row in document["rows"]} == {"higher"}
     assert {row["attribution"] for row in document["rows"]} == {"judge"}

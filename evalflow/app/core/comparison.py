@@ -124,7 +124,8 @@ def compare_pairs(
             continue
         found = [o for o in obstacles(changed) if not (how.unpaired and o.kind == "cases")]
         if not changed.only_judged or how.unpaired:
-            notes += [f"{a.name} and {b.name}: {o.what}; compared all the same, as allowed" for o in found]
+            both = f"{a.name} and {b.name}" if len(pairs) > 1 else "A and B"
+            notes += [f"{both}: {o.what}; compared all the same, as allowed" for o in found]
         other = [o.kind for o in found if o.kind != "cases"]
         people = labels if not other else labels.unusable_for(f"the runs have another {other[0]}")
         if how.unpaired:
