@@ -17,6 +17,7 @@ from evalflow.stats.prediction import MIN_LABELS, CorrectedMean
 from evalflow.stats.raters import EPSILON, NO_AGREEMENT, AlphaComparison, AltTest
 from evalflow.summary.agreement import Classes
 from evalflow.summary.calibration import MOST_MISSING, CalibrationRow, MissingLabels
+from evalflow.summary.verdicts import side_of
 
 KEYS: Mapping[str, str] = MappingProxyType(
     {
@@ -91,8 +92,7 @@ def _bias(row: CalibrationRow) -> Iterator[str]:
         yield f"On average {who} scores as high as {people}{span}."
         return
     way = "higher" if found.bias > 0 else "lower"
-    clear = found.bias_low is not None and found.bias_high is not None and not found.bias_low <= 0 <= found.bias_high
-    chance = "" if clear else ", which may be chance"
+    chance = "" if side_of(0, found.bias_low, found.bias_high) else ", which may be chance"
     yield f"On average {who} scores {number(abs(found.bias))} {way} than {people}{span}{chance}."
 
 

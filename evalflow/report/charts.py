@@ -23,6 +23,7 @@ from evalflow.report.wording import (
     unscored,
     varying,
 )
+from evalflow.summary.verdicts import side_of
 
 T = TypeVar("T")
 Rows = Sequence[Mapping[str, Any]]  # rows of the summary, or entries of its details, by column
@@ -147,7 +148,7 @@ def _forest(title: str, whole: Mapping[str, Any], tags: Rows) -> Picture:
 
 def _outside(value: float, rows: Rows) -> str:
     known = [row for row in rows if row["ci_low"] is not None and row["ci_high"] is not None]
-    tags = [row["tag"] for row in known if not row["ci_low"] <= value <= row["ci_high"]]
+    tags = [row["tag"] for row in known if side_of(value, row["ci_low"], row["ci_high"])]
     if not tags:
         return "every interval includes it"
     return f"{len(tags)} intervals exclude it" if len(tags) > _MOST_NAMED else f"only {', '.join(tags)} excludes it"
@@ -205,7 +206,7 @@ def bins_of(detail: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _reliability_sentence(bins: Rows, error: Mapping[str, Any], chance: float | None, mine: Rows) -> str:
     n = sum(one["n"] for one in bins)
     stated, right = (sum(one["n"] * one[name] for one in bins) / n for name in ("confidence", "accuracy"))
-    shown = error.get("ci_low") is not None and error["ci_low"] > 0
+    shown = side_of(0, error.get("ci_low"), error.get("ci_high")) > 0
     way = "off" if abs(stated - right) < _NEAR else "overconfident" if stated > right else "too modest"
     verdict = (way if way == "off" else f"{way} on average") if shown else "not shown to be off"
     ends = bracketed(error.get("ci_low"), error.get("ci_high"))

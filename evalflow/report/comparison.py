@@ -51,6 +51,7 @@ from evalflow.summary.changed import WhatChanged
 from evalflow.summary.compare import ComparisonRow
 from evalflow.summary.families import Orders
 from evalflow.summary.judge_change import JudgeAgreementChange
+from evalflow.summary.verdicts import LEVEL
 
 VERDICTS: Mapping[str, str] = {
     "better": "better", "worse": "worse", "higher": "higher", "lower": "lower", "cannot_tell": "cannot tell",
@@ -162,7 +163,7 @@ class Comparison:
             "family": {
                 "size": self.family_size,
                 "adjust": self.adjust,
-                "level": 0.05,
+                "level": LEVEL,
                 "test_order": {name: list(order) for name, order in self.orders.items()},
             },
             "rows": [row.document(self.margin) for row in self.rows],

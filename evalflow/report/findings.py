@@ -27,6 +27,7 @@ from evalflow.report.wording import (
     varying,
     without_means_of_figures,
 )
+from evalflow.summary.verdicts import is_significant
 
 Details = Sequence[Mapping[str, Any]]  # `details` of summary.json
 _SLICE = ("metric", *PARTS)
@@ -34,7 +35,6 @@ _FLAKY_SHOWN = 3
 _TAGS_SHOWN = 8
 _DIFFERING_SHOWN = 5
 _RELIABLE, _TENTATIVE = 0.8, 0.667  # Krippendorff (2004): conclusions from 0.8 on, tentative ones from 0.667 on
-_LEVEL = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +268,7 @@ def _position_bias(test: Mapping[str, Any]) -> str:
     if p is None:
         return ""
     place = "first" if first > second else "second"
-    verdict = f"the judge prefers the answer read {place}" if p < _LEVEL else "no sign of position bias"
+    verdict = f"the judge prefers the answer read {place}" if is_significant(p) else "no sign of position bias"
     return (
         f" Where the verdict changes with the order, each case or group counted once, {first:,} lean to the answer "
         f"read first and {second:,} to the answer read second (sign test, p = {p_value(p)}): {verdict}."

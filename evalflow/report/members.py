@@ -15,6 +15,7 @@ from evalflow.stats.arrays import Estimated
 from evalflow.stats.paired import Difference
 from evalflow.stats.prediction import MIN_LABELS
 from evalflow.summary.members import CascadeAdvice, EscalationPoint, PanelAdvice
+from evalflow.summary.verdicts import side_of
 
 _WAYS = {
     "majority": "by majority", "best member": "by the best member alone", "weighted": "by weights",
@@ -73,7 +74,7 @@ def _panel(found: PanelAdvice, keys: Mapping[str, str], place: str) -> Iterator[
         ]
         yield f"{name}: {'; '.join(said)}."
     for one, other, excess in found.shared:
-        if excess.low is not None and excess.low > 0:
+        if side_of(0, excess.low, excess.high) > 0:
             yield (
                 f"{one} and {other} make the same mistakes: they agree on {percent(excess.value)}"
                 f"{bracketed(excess.low, excess.high)} more of the answers than judges that err independently would, "
@@ -86,11 +87,11 @@ def _panel(found: PanelAdvice, keys: Mapping[str, str], place: str) -> Iterator[
     for name in found.useless:
         yield f"{name} is no better than chance; remove it."
     name, alone = found.alone
-    if alone.low is not None and alone.low > 0:
+    if side_of(0, alone.low, alone.high) > 0:
         better = f"{signed(alone.difference)} right{bracketed(alone.low, alone.high, signed)}"
         yield f"{name} alone is better than all together by weights, {better}: ask it alone."
         return
-    if found.gain.low is None or found.gain.low <= 0:
+    if side_of(0, found.gain.low, found.gain.high) <= 0:
         yield "Keep the vote as it is."
         return
     weights = ", ".join(f"{keys.get(name, name)}: {max(weight, 0.01):.2f}" for name, weight in found.weights.items())
@@ -102,10 +103,10 @@ def _gain(gain: Difference) -> str:
     if not gain.difference:
         return "the same share right, so they are not better"
     span = bracketed(gain.low, gain.high, signed)
-    if gain.low is not None and gain.low > 0:
+    side = side_of(0, gain.low, gain.high)
+    if side > 0:
         return f"{signed(gain.difference)} right{span}, so they are better"
-    worse = gain.high is not None and gain.high < 0
-    return f"{signed(gain.difference)} right{span}, so they are {'worse' if worse else 'not shown to be better'}"
+    return f"{signed(gain.difference)} right{span}, so they are {'worse' if side < 0 else 'not shown to be better'}"
 
 
 def _cascade(found: CascadeAdvice, place: str) -> Iterator[str]:

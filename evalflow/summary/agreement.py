@@ -26,6 +26,7 @@ from evalflow.stats.raters import (
     spearman_brown,
 )
 from evalflow.summary.slices import cluster_name
+from evalflow.summary.verdicts import side_of
 
 MEASURES = (
     "kappa", "kappa_weighted", "krippendorff_alpha", "spearman", "spearman_by_group", "kendall", "pearson",
@@ -182,7 +183,7 @@ def headline_measure(measures: Mapping[str, Mapping[str, Any]]) -> str | None:
 def above_chance(measure: Mapping[str, Any]) -> bool:
     """Whether a measure's interval lies above 0; perfect agreement has none."""
     value, low = measure["value"], measure.get("ci_low")
-    return value is not None and (value > _PERFECT if low is None else low > 0)
+    return value is not None and (value > _PERFECT if low is None else side_of(0, low, low) > 0)
 
 
 def beyond_chance(measures: Mapping[str, Mapping[str, Any]]) -> bool:

@@ -12,9 +12,9 @@ from evalflow.stats.arrays import Floats
 from evalflow.stats.items import FEWEST_SYSTEMS, FEWEST_TO_MEASURE, Loss, choose, items, measured_loss
 from evalflow.summary.agreement import labelled_scores
 from evalflow.summary.ranking import CommonCases
+from evalflow.summary.verdicts import LEVEL
 
 Kind = Literal["key_suspect", "reversed", "separates", "all_pass", "all_fail", "alike"]
-LEVEL = 0.05
 _KINDS: Mapping[Kind, str] = {
     "all_pass": "pass in all of them", "all_fail": "fail in all of them", "alike": "have the same score in all of them",
 }  # fmt: skip

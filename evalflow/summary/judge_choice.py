@@ -11,8 +11,7 @@ from evalflow.lazy import np, pl
 from evalflow.stats.paired import adjust
 from evalflow.stats.rank import Agreements, Measure, agreements
 from evalflow.summary.agreement import ANSWER_KEY, above_chance, classes_of, clusters_of, weights_of
-
-LEVEL = 0.05
+from evalflow.summary.verdicts import is_significant
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +83,7 @@ def _verdicts(found: Agreements, ranked: Sequence[int]) -> Mapping[int, tuple[fl
     verdicts: dict[int, tuple[float | None, str]] = {best: (None, "best" if agrees else "no_agreement")}
     for place in others:
         p = known.get(place)
-        verdicts[place] = p, "worse" if p is not None and p < LEVEL else "cannot_tell"
+        verdicts[place] = p, "worse" if is_significant(p) else "cannot_tell"
     return verdicts
 
 

@@ -11,6 +11,7 @@ from evalflow.lazy import pl
 from evalflow.stats.arrays import Estimated
 from evalflow.summary.fixture_agreement import FIXTURE, FixtureAgreement, FixtureScore, agreement_of
 from evalflow.summary.slices import mean_of
+from evalflow.summary.verdicts import side_of
 
 Finding = Literal["seen", "not seen", "kept", "not kept", "cannot tell"]
 _HALF = 0.5
@@ -141,10 +142,8 @@ def _row(name: str, pairs: pl.DataFrame, *, fault: bool, by: float, has_threshol
     rate = mean_of(scored, held.cast(pl.Float64), bounded=True)
     yes, no = ("seen", "not seen") if fault else ("kept", "not kept")
     finding: Finding = "cannot tell"
-    if rate.low is not None and rate.low > _HALF:
-        finding = yes
-    elif rate.high is not None and rate.high < _HALF:
-        finding = no
+    if side := side_of(_HALF, rate.low, rate.high):
+        finding = yes if side > 0 else no
     flips = mean_of(scored.filter(pl.col("flipped").is_not_null()), pl.col("flipped"), bounded=True)
     return ChangeRow(
         name, fault, rate, mean_of(scored, pl.col("moved"), bounded=False), finding, considered.height - scored.height,

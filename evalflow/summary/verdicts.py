@@ -56,6 +56,18 @@ def overall(outcomes: Iterable[bool | None]) -> bool | None:
     return False if False in known else None if None in known or not known else True
 
 
+def side_of(value: float, low: float | None, high: float | None) -> Literal[-1, 0, 1]:
+    """Whether an interval lies above a value (1), below it (-1), or neither (0), as without an interval."""
+    if low is None or high is None:
+        return 0
+    return 1 if low > value else -1 if high < value else 0
+
+
+def is_significant(p: float | None) -> bool:
+    """Whether a p-value, adjusted if it is one of several, is below LEVEL."""
+    return p is not None and p < LEVEL
+
+
 def of_difference(
     found: Difference, p_adjusted: float | None, *, higher_is_better: bool, of_answers: bool = True
 ) -> Verdict:
@@ -63,7 +75,7 @@ def of_difference(
 
     Only a difference of answers that were judged alike (`of_answers`) is better or worse.
     """
-    if p_adjusted is None or p_adjusted >= LEVEL or not found.difference:
+    if not is_significant(p_adjusted) or not found.difference:
         return "cannot_tell"
     if found.low is not None and found.high is not None and not excludes_zero(found):
         return "cannot_tell"
@@ -74,7 +86,7 @@ def of_difference(
 
 def excludes_zero(found: Difference) -> bool:
     """Whether the difference's interval, if it has one, excludes 0."""
-    return found.low is not None and found.high is not None and not found.low <= 0 <= found.high
+    return side_of(0, found.low, found.high) != 0
 
 
 def reversed_verdict(verdict: Verdict) -> Verdict:
