@@ -12,7 +12,6 @@ from evalflow.app.studio.comparing import (
     compare_runs,
     gated_metrics,
     interval_of,
-    leading,
     related,
     row_statistic,
     scored_runs,
@@ -22,7 +21,7 @@ from evalflow.app.studio.scores import summary
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import UserError
 from evalflow.records import CASES
-from evalflow.report.sentences import shown_statistic
+from evalflow.report.sentences import of_run, shown_statistic
 from evalflow.report.wording import without_means_of_figures
 
 if TYPE_CHECKING:
@@ -131,16 +130,15 @@ def headlines(space: Workspace) -> dict[str, Headline]:
 
 
 def headline_of(run: Run) -> Headline | None:
-    """The headline of a run with results; see `leading` for which metric it is."""
+    """The headline of a run with results: what heads its reports, on the dataset with the most answers."""
     metrics = {one["name"] for one in run.facts["metrics"]}
-    if whole := [row for row in run.facts["summary"] if row["metric"] == CASES]:
-        row = max(whole, key=lambda row: row["n"])
-        ends = interval_of(row, "pass_rate")
-        return Headline(run, CASES, row["dataset"], None, "pass_rate", *ends, row["n"], row["n_scored"], "", row)
-    rows = [row for row in without_means_of_figures(run.facts["summary"]) if row["metric"] in metrics]
+    rows = [row for row in without_means_of_figures(run.facts["summary"]) if row["metric"] in {*metrics, CASES}]
     if not rows:
         return None
-    row = min(rows, key=lambda row: leading(run, row["metric"], row["judge"], row["n"]))
+    row = max((head.row for head in of_run(rows, gated_metrics(run))), key=lambda row: row["n"])
+    if row["metric"] == CASES:
+        ends = interval_of(row, "pass_rate")
+        return Headline(run, CASES, row["dataset"], None, "pass_rate", *ends, row["n"], row["n_scored"], "", row)
     why = "no metric has pass and fail" if row["pass_rate"] is None else "it is the first with pass and fail"
     if row["metric"] in gated_metrics(run):
         why = "it has a gate"

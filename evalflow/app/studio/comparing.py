@@ -107,15 +107,6 @@ def gated_metrics(run: Run) -> set[str]:
     return {gate["of_metric"] for gate in run.facts["gates"] if gate.get("of_metric")}
 
 
-def leading(run: Run, metric: str, judge: str | None, n: int) -> tuple[bool, bool, bool, bool, int]:
-    """The order in which metrics of a run say how good it is, the lowest first, of `n` answers on one dataset.
-
-    The cases that pass everything come first, then a metric with a gate, then one with pass and fail, then one with a
-    judge, then that with more answers.
-    """
-    return metric != CASES, metric not in gated_metrics(run), metric not in passing_metrics(run), judge is None, -n
-
-
 @requires("read")
 def rank(
     space: Workspace, runs: Sequence[str], *, metric: str | None, pairwise: bool, items: bool, allow: Collection[Kind]

@@ -91,7 +91,7 @@ class Run:
         facts: What its scores mean, once it has ended: `metrics` (name, judge, threshold, direction, bounded,
             description; declared: the threshold that it was made with; judged: the judge, and its agreement with
             people's labels), `summary` (rows of all cases together, as in summary.json), `excluded` (the details of
-            results that people took out), `people` (what their labels make of each `mean` and `pass_rate`), `gates`,
+            results that people took out), `gates`,
             `datasets`, `taken` (see `TakenCases`), `target`, `kept` (the overrides that changed declared thresholds),
             `seed`.
     """
