@@ -54,6 +54,7 @@ class DifferenceOut(BaseModel):
         description="The judge's own difference, if people's labels corrected this one; else null."
     )
     not_worse: bool | None = Field(default=None, description="Not worse by more than the margin; null if undecided.")
+    cases_needed: int | None = Field(default=None, description="Cases that would decide that; null if unknown.")
 
 
 class FlipsOut(BaseModel):
@@ -130,6 +131,9 @@ class RankedOut(BaseModel):
     rank_low: int = Field(description="The best rank that it may have; all ranges hold together with 95 % confidence.")
     rank_high: int
     n_left_out: int = Field(description="Its scored cases that another run did not score.")
+    raw_value: float | None = Field(description="What the judge alone says, if people's labels correct the value.")
+    raw_low: float | None
+    raw_high: float | None
 
 
 class RankingOut(BaseModel):
@@ -148,6 +152,8 @@ class RankingOut(BaseModel):
     method: str
     sentences: Sequence[str]
     notes: Sequence[str]
+    n_labels: int = Field(description="Cases that people labelled in each run; in the one with the fewest.")
+    uncorrected: str = Field(description="Why these labels do not correct the values; empty if they do.")
     rows: Sequence[RankedOut]
 
 
