@@ -12,7 +12,7 @@ from evalflow.report.wording import counted, cut, number, plain_line
 from evalflow.summary.changed import ChangedPart, ChangedValue, WhatChanged
 from evalflow.summary.compare import ComparisonRow
 from evalflow.summary.judge_change import AgreementChange, JudgeAgreementChange
-from evalflow.summary.verdicts import LEVEL, Verdict, excludes_zero, of_difference
+from evalflow.summary.verdicts import Verdict, excludes_zero, is_significant, of_difference
 
 SIDES = ("A", "B")
 """What runs are called that have no titles, or the same ones."""
@@ -100,14 +100,30 @@ def of_comparison(
         first = f"No clear difference{between}{_why_unclear(row, rows)}: {change}."
     else:
         better, worse = ([], worse) if row.verdict == "better" else (better, [])
-        first = f"{sides[1]} is {row.verdict}{'' if sides == SIDES else f' than {sides[0]}'}: {change}."
-    return ComparisonSentence(row, first, _exceptions(better, worse, unclear, named), beside)
+        than = "" if sides == SIDES else f" than {sides[0]}"
+        first = f"{sides[1]} is {row.verdict}{than}{_by_whom(row, rows)}: {change}."
+    return ComparisonSentence(row, first, _exceptions(better, worse, unclear, _by_people(row, rows), named), beside)
+
+
+def _by_whom(row: ComparisonRow, rows: Sequence[ComparisonRow]) -> str:
+    """Whose verdict on whole cases it is, if people labelled some: labels correct single metrics only."""
+    if row.metric != CASES or not row.labelled or not row.uncorrected:
+        return ""
+    return ", by the judge alone" if any(one.judge for one in rows) else ", by the metrics alone"
+
+
+def _by_people(row: ComparisonRow, rows: Sequence[ComparisonRow]) -> Sequence[ComparisonRow]:
+    """The metrics that show no clear difference by people's labels, although whole cases do by the judge alone."""
+    if row.verdict == "cannot_tell" or not _by_whom(row, rows):
+        return ()
+    return [one for one in rows if one.judged is not None and one.tag is None and one.verdict == "cannot_tell"]
 
 
 def _exceptions(
     better: Sequence[ComparisonRow],
     worse: Sequence[ComparisonRow],
     unclear: Sequence[ComparisonRow],
+    by_people: Sequence[ComparisonRow],
     named: Callable[[str], str],
 ) -> str:
     """What the rows say that do not agree with the first one."""
@@ -115,6 +131,8 @@ def _exceptions(
         _are([_named(one, named) for one in own], end) for own, end in ((better, "better"), (worse, "worse")) if own
     ]
     said += [_are([_metric(one, named) for one in unclear], "not attributable to one change")] if unclear else []
+    same = "not clearly different by people's labels"
+    said += [_are([_named(one, named) for one in by_people], same)] if by_people else []
     return f"But {' and '.join(said)}." if said else ""
 
 
@@ -148,7 +166,9 @@ def _why_unclear(row: ComparisonRow, rows: Sequence[ComparisonRow]) -> str:
     """Why a difference is not clear whose interval excludes 0; empty if the interval says it."""
     if excludes_zero(row.found) and row.found.p_value is not None:
         n = sum(one.found.p_value is not None for one in rows)
-        return f" after adjusting for {counted(n, 'comparison')}" if row.found.p_value < LEVEL else " by the test"
+        return (
+            f" after adjusting for {counted(n, 'comparison')}" if is_significant(row.found.p_value) else " by the test"
+        )
     return ""
 
 

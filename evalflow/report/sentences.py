@@ -141,8 +141,11 @@ def _of_cases(row: Row, rows: Sequence[Row], named: Named, about: str) -> RunSen
         return RunSentence(row, left_open or "No case has a score that passes or fails", about=about)
     others = [other for other in rows if other["metric"] != CASES and _is_beside(other, row)]
     found = f"{percent(row['pass_rate'])} of {counted(n)} pass{'es' if n == 1 else ''} everything"
-    by = "by the judge alone" if any(other["judge"] and shows_pass(other) for other in others) else ""
-    rates = _listed([f"{named(o['metric'])} {percent(o['pass_rate'])}{_mark(o)}" for o in others if shows_pass(o)])
+    passing = [other for other in others if shows_pass(other)]
+    by = "by the judge alone" if any(other["judge"] for other in passing) else ""
+    if not by and any(other["n_labels"] is not None for other in passing):
+        by = "by the metrics alone"
+    rates = _listed([f"{named(o['metric'])} {percent(o['pass_rate'])}{_mark(o)}" for o in passing])
     ends = percent_interval(row["pass_rate_low"], row["pass_rate_high"])
     return RunSentence(row, found, ends, by, left_open, rates, about)
 
