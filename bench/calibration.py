@@ -13,7 +13,8 @@ difference of two runs that are equal in truth, where the judge mistakes only th
 
 `--differences` compares runs that are equal in truth, with a judge that favours one, and says how often the corrected
 difference, and in brackets that of the judge alone, is significant: of means and pass rates, of the same cases and of
-other ones, and in the ranks of five runs. With a margin, the second run is worse by as much, and must not pass.
+other ones, and in the ranks of five runs. One judge knows nothing. With a margin, the second run is worse by as much,
+and must not pass.
 
 `--these` draws labels out of 1,000 answers, and says how often the interval for exactly these answers holds their mean,
 and how wide it is against that for answers like them.
@@ -247,7 +248,8 @@ def these(people: People, judge: Judge, n: int, how: str, runs: int) -> str:
     return f"{held / len(ratios):.1%} × {np.median(ratios):.2f}" if ratios else "none"
 
 
-FAVOURS = (0.0, 0.03, 0.06, 0.1)
+FAVOURS = (0.0, 0.03, 0.06, 0.1, None)
+"""By how much the judge favours the second run; None: it knows nothing of any answer."""
 LEVEL = 0.05
 
 
@@ -263,7 +265,7 @@ COMPARED = (
 MARGIN, THRESHOLD, RANKED = 0.02, 0.6, 5
 
 
-def differences(what: str, favour: float, n: int, runs: int) -> str:
+def differences(what: str, favour: float | None, n: int, runs: int) -> str:
     """How often equal runs differ significantly, or a worse one passes: by n labels, and by the judge alone."""
     rng, found = np.random.default_rng([n, runs]), np.zeros(2)
     for _ in range(runs):
@@ -273,13 +275,13 @@ def differences(what: str, favour: float, n: int, runs: int) -> str:
     return f"{shares[0]:.1%} ± {error:.1%} ({shares[1]:.1%})"
 
 
-def _drawn(what: str, favour: float, rng: np.random.Generator) -> tuple[Floats, Floats]:
+def _drawn(what: str, favour: float | None, rng: np.random.Generator) -> tuple[Floats, Floats]:
     """What people and the judge say, by run and case."""
     size = RANKED if what.startswith("ranks") else 2
     level = rng.beta(4, 2, (1 if "other" not in what else size, UNLABELLED))
     truth = np.clip(level + rng.normal(0, 0.15, (size, UNLABELLED)), 0, 1)
     judged = 0.15 + 0.7 * truth + rng.normal(0, 0.12, truth.shape)
-    judged[-1] += favour
+    judged[-1] += favour or 0.0
     judged = np.clip(judged, 0, 1)
     if what.startswith("pass"):
         levels = (truth, THRESHOLD), (judged, 0.15 + 0.7 * THRESHOLD)
@@ -287,6 +289,8 @@ def _drawn(what: str, favour: float, rng: np.random.Generator) -> tuple[Floats, 
     if "margin" in what:  # people fail some more of the second run's answers, and the judge sees it
         fail = (truth[1] == 1) & (rng.random(UNLABELLED) < MARGIN / truth[1].mean())
         truth[1, fail] = judged[1, fail] = 0
+    if favour is None:
+        judged = rng.beta(4, 2, truth.shape) if "pass" not in what else (rng.random(truth.shape) < 0.7).astype(float)
     return truth, judged
 
 
@@ -352,6 +356,7 @@ def main() -> None:
     parser.add_argument("--rare", action="store_true", help="judges with few mistakes")
     parser.add_argument("--by-score", action="store_true", help="labels drawn by strata of the judge's score")
     parser.add_argument("--differences", action="store_true", help="two runs, and a judge that favours one")
+    parser.add_argument("--compared", choices=COMPARED, help="with --differences: of one kind alone")
     parser.add_argument("--these", action="store_true", help="intervals for exactly these answers")
     options = parser.parse_args()
     runs = options.runs
@@ -361,10 +366,11 @@ def main() -> None:
     if options.differences:
         sizes = (30, 100)
         print(f"{runs} simulations a cell\n\n| compared | favours | {' | '.join(map(str, sizes))} |\n|---|---|---|---|")
-        for what in COMPARED:
+        for what in COMPARED if options.compared is None else (options.compared,):
             for favour in FAVOURS:
                 cells = (differences(what, favour, n, runs) for n in sizes)
-                print(f"| {what} | {favour} | " + " | ".join(cells) + " |", flush=True)
+                how = "knows nothing" if favour is None else f"{favour:g}"
+                print(f"| {what} | {how} | " + " | ".join(cells) + " |", flush=True)
         return
     if options.these:
         print_these(runs)

@@ -9,6 +9,11 @@ the limit, every verdict is wrong: at most 2.5 % may be above, and as many below
 is shown, and the mean number of cases that it took. In brackets: wrong verdicts,
 if there were any. A second table has the exact errors of planned looks at few passes and failures, by calculation. Last
 is what a case costs.
+
+`--stopped` has runs of up to 500 cases that stop once decided, a line a cell: of the first 60 of them the mean of their
+plain means and of the adjusted ones (`stopping.adjusted_mean`), with the simulation's standard error; of all, how often
+the interval that is reported holds the truth: that of the gate's own statistic, and that of any other
+(`stopping.stopped_interval`).
 """
 
 from __future__ import annotations
@@ -26,7 +31,8 @@ from _lab import machine, print_table
 
 from evalflow.stats.arrays import Interval
 from evalflow.stats.intervals import interval, wilson
-from evalflow.stats.looks import LimitTest, obrien_fleming, planned_interval
+from evalflow.stats.looks import LimitTest, anytime_interval, obrien_fleming, planned_interval
+from evalflow.stats.stopping import adjusted_mean, by_bets, by_plan, stopped_interval
 
 LIMIT, CASES, EVERY, PLANNED = 0.9, 1_000, 100, 5
 TRUTHS = (0.8, 0.85, 0.9, 0.92, 0.95, 0.97)
@@ -45,10 +51,9 @@ class Run:
 
     def ends(self, looks: int) -> list[int]:
         """How many cases are there at each of equally spaced looks, without a group that is not complete."""
-        ends = (
-            np.arange(CASES) + 1 if self.groups is None else np.append(np.flatnonzero(np.diff(self.groups)) + 1, CASES)
-        )
-        return [int(ends[ends <= CASES * look // looks].max(initial=0)) for look in range(1, looks + 1)]
+        n = self.scores.size
+        ends = np.arange(n) + 1 if self.groups is None else np.append(np.flatnonzero(np.diff(self.groups)) + 1, n)
+        return [int(ends[ends <= n * look // looks].max(initial=0)) for look in range(1, looks + 1)]
 
 
 def alone(draw: Callable[[Random, float, int, int], Floats]) -> Callable[[Random, float], Run]:
@@ -104,7 +109,7 @@ def planned(run: Run) -> Decided:
 def anytime(run: Run) -> Decided:
     test = LimitTest(LIMIT, largest=run.largest)
     if run.groups is None:
-        units = zip(run.scores.tolist(), [1] * CASES, strict=True)
+        units = zip(run.scores.tolist(), [1] * run.scores.size, strict=True)
     else:
         units = zip(np.bincount(run.groups, run.scores).tolist(), np.bincount(run.groups).tolist(), strict=True)
     seen = 0
@@ -126,7 +131,7 @@ def _first(run: Run, looks: int, of: Callable[[Floats, Floats | None, int], Inte
         found = of(run.scores[:end], None if run.groups is None else run.groups[:end], look)
         if found.low is not None and found.high is not None and not found.low <= LIMIT <= found.high:
             return ("above" if found.low > LIMIT else "below"), end
-    return None, CASES
+    return None, run.scores.size
 
 
 def rows(kind: str, runs: int) -> Iterator[list[str]]:
@@ -145,6 +150,47 @@ def rows(kind: str, runs: int) -> Iterator[list[str]]:
             else:
                 cells.append(f"{right:.0%}, {np.mean(seen):.0f}" + (f" ({wrong:.1%})" if wrong else ""))
         yield cells
+
+
+MOST, ADJUSTED = 500, 60
+STOPPED = ("pass or fail", "graded scores", "pass or fail, groups of five")
+
+
+def stopped(kind: str, method: str, truth: float, runs: int) -> str:
+    """A cell of runs that stop once a gate on 0.9 is decided."""
+    rng = np.random.default_rng([len(kind), round(1000 * truth), 5])
+    means: list[tuple[float, float]] = []
+    held, any_held = 0, 0
+    for place in range(runs):
+        run = KINDS[kind](rng, truth)
+        cut = Run(run.scores[:MOST], None if run.groups is None else run.groups[:MOST], run.largest)
+        _, seen = anytime(cut) if method == "anytime" else planned(cut)
+        scores, groups = cut.scores[:seen], None if cut.groups is None else cut.groups[:seen]
+        if method == "anytime":
+            rule = by_bets(LIMIT, largest=run.largest)
+            own = anytime_interval(scores, groups, largest=int(run.largest))
+        else:
+            rule = by_plan(LIMIT, MOST, PLANNED)
+            own = planned_interval(scores, groups, look=round(seen / MOST * PLANNED), looks=PLANNED)
+        other = stopped_interval(scores, groups, largest=int(run.largest))
+        held += own.low is None or own.high is None or own.low <= truth <= own.high
+        any_held += other.low is None or other.high is None or other.low <= truth <= other.high
+        if place < ADJUSTED:
+            means.append((float(scores.mean()), adjusted_mean(scores, groups, MOST, rule)))
+    plain, adjusted = np.array(means).T
+    errors = [one.std(ddof=1) / one.size**0.5 for one in (plain, adjusted)]
+    shown = f"{plain.mean():.3f} ({errors[0]:.3f}) | {adjusted.mean():.3f} ({errors[1]:.3f})"
+    return f"| {kind}, {method}, {truth:g} | {shown} | {held / runs:.1%} | {any_held / runs:.1%} |"
+
+
+def print_stopped(runs: int) -> None:
+    """The table of runs that stop once decided."""
+    print(f"{runs} simulations a cell, limit {LIMIT}, at most {MOST} cases\n")
+    print("| | plain mean | adjusted | its interval holds | any other holds |\n|---|---|---|---|---|")
+    for kind in STOPPED:
+        for method in ("anytime", "5 looks"):
+            for truth in (0.8, 0.85, 0.95, 0.97):
+                print(stopped(kind, method, truth, runs), flush=True)
 
 
 def exact(cases: int, looks: int, rate: float) -> str:
@@ -177,7 +223,12 @@ def main() -> None:
     parser.add_argument(
         "--runs", type=int, default=2000, help="simulations at the limit; a fifth of them at other means"
     )
-    runs = parser.parse_args().runs
+    parser.add_argument("--stopped", action="store_true", help="what runs that stop once decided report")
+    given = parser.parse_args()
+    runs = given.runs
+    if given.stopped:
+        print_stopped(runs)
+        return
     error = math.sqrt(SIDE * (1 - SIDE) / runs)
     print(f"{runs} simulations at the limit, {max(1, runs // 5)} at other means. Bold: above 2.5 % by two of its")
     print(f"standard errors, {error:.2%}\n")
