@@ -153,6 +153,12 @@ def print_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     print()
 
 
+def print_cells(name: str, places: Iterable[object], cells: Iterable[object]) -> None:
+    """A line for each cell, as it is made, so that each can be quoted alone."""
+    for place, cell in zip(places, cells, strict=True):
+        print(f"| {name} | {place} | {cell} |", flush=True)
+
+
 def machine() -> str:
     """What the figures were measured on."""
     cores, load = os.cpu_count(), os.getloadavg()[0]

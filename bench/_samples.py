@@ -60,10 +60,11 @@ def _compared(kind: str, sides: list[tuple[NDArray[np.int64], NDArray[np.bool_],
     (names_a, *_), (names_b, *_) = sides
     if kind == "scores":
         a, b = (np.clip(chance + rng.normal(0, 0.15, chance.size), 0, 1) for _, _, chance in sides)
-        return unpaired_difference(a, b, names_a, names_b)
+        return unpaired_difference(a, b, names_a, names_b, bounded=True)
     right = [rng.random(chance.size) < chance for _, _, chance in sides]
     if kind == "pass or fail":
-        return unpaired_difference(right[0].astype(float), right[1].astype(float), names_a, names_b)
+        a, b = (side.astype(float) for side in right)
+        return unpaired_difference(a, b, names_a, names_b, bounded=True)
     cells = [np.where(positive, 1 - hit, 2 + (1 - hit)) for (_, positive, _), hit in zip(sides, right, strict=True)]
     _, codes = np.unique(np.concatenate([names_a, names_b]), return_inverse=True)
     counts = np.zeros((int(codes.max()) + 1, 8))

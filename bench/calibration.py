@@ -29,6 +29,7 @@ import argparse
 from collections.abc import Callable
 
 import numpy as np
+from _lab import print_cells
 from numpy.typing import NDArray
 
 from evalflow.labels.sheet import UnlabelledAnswer, draw, score_strata
@@ -305,7 +306,7 @@ def _false(what: str, truth: Floats, judged: Floats, n: int) -> tuple[bool, bool
     sides, labels, names = (judged[0], judged[1]), (seen[0], seen[1]), np.arange(UNLABELLED)
     if "other" in what:
         found = corrected_apart(sides, labels, (names, names + UNLABELLED), bounded=True)
-        judge = unpaired_difference(*sides)
+        judge = unpaired_difference(*sides, bounded=True)
     else:
         found = corrected_difference(sides, labels, bounded=True)
         judge = paired_difference(*sides, bounded=True, draws=999)
@@ -319,24 +320,18 @@ def _false(what: str, truth: Floats, judged: Floats, n: int) -> tuple[bool, bool
 
 def print_rare(runs: int) -> None:
     """The table of judges with few mistakes."""
-    print(
-        f"{runs} simulations a cell\n\n| people pass, judge | labels | "
-        + " | ".join(f"{m:.1%}" for m in MISTAKES)
-        + " |"
-    )
-    print("|---|---:|" + "---|" * len(MISTAKES))
+    print(f"{runs} simulations a cell\n\n| people pass, judge | mistakes | holds |\n|---|---:|---|")
     for how, way in (("alone", "too kind"), ("alone", "too strict"), ("groups", "too kind"), ("two runs", "too kind")):
         for p in (0.8, 0.95):
             for n in (20, 50, 100, 300):
-                cells = [rare(how, p, RARE[way](p, m), n, runs) for m in MISTAKES]
-                print(f"| {how}, {p}, {way} | {n} | " + " | ".join(cells) + " |", flush=True)
+                cells = (rare(how, p, RARE[way](p, m), n, runs) for m in MISTAKES)
+                print_cells(f"{how}, {p}, {way}, {n} labels", (f"{m:.1%}" for m in MISTAKES), cells)
 
 
 def print_these(runs: int) -> None:
     """The table of intervals for exactly these answers."""
     sizes = (50, 100, 300, 800)
-    print(f"{runs} simulations a cell\n\n| people | judge | {' | '.join(map(str, sizes))} |")
-    print("|---|---|---|---|---|---|")
+    print(f"{runs} simulations a cell\n\n| people, judge | labels | holds |\n|---|---:|---|")
     for name, people, judges, how in (
         ("pass or fail, 0.8", passes(0.8), BINARY, "alone"),
         ("pass or fail, 0.95", passes(0.95), BINARY, "alone"),
@@ -346,7 +341,7 @@ def print_these(runs: int) -> None:
     ):
         for kind, judge in judges.items():
             cells = (these(people, judge, n, how, runs) for n in sizes)
-            print(f"| {name} | {kind} | " + " | ".join(cells) + " |", flush=True)
+            print_cells(f"{name}, {kind}", sizes, cells)
 
 
 def main() -> None:
@@ -365,25 +360,24 @@ def main() -> None:
         return
     if options.differences:
         sizes = (30, 100)
-        print(f"{runs} simulations a cell\n\n| compared | favours | {' | '.join(map(str, sizes))} |\n|---|---|---|---|")
+        print(f"{runs} simulations a cell\n\n| compared, favours | labels | found, by the judge |\n|---|---:|---|")
         for what in COMPARED if options.compared is None else (options.compared,):
             for favour in FAVOURS:
                 cells = (differences(what, favour, n, runs) for n in sizes)
                 how = "knows nothing" if favour is None else f"{favour:g}"
-                print(f"| {what} | {how} | " + " | ".join(cells) + " |", flush=True)
+                print_cells(f"{what}, {how}", sizes, cells)
         return
     if options.these:
         print_these(runs)
         return
     if options.by_score:
         print(
-            f"{runs} simulations a cell\n\n| people pass, sensitivity, specificity | 30 | 60 | 150 |\n|---|---|---|---|"
+            f"{runs} simulations a cell\n\n| people pass, sensitivity, specificity | labels | holds |\n|---|---:|---|"
         )
         for rates in RATES:
-            print(f"| {rates} | " + " | ".join(by_score(rates, n, runs) for n in (30, 60, 150)) + " |", flush=True)
+            print_cells(str(rates), (30, 60, 150), (by_score(rates, n, runs) for n in (30, 60, 150)))
         return
-    print(f"{runs} simulations a cell\n\n| people | judge | " + " | ".join(map(str, SIZES)) + " |")
-    print("|---|---|" + "---|" * len(SIZES))
+    print(f"{runs} simulations a cell\n\n| people, judge | labels | holds |\n|---|---:|---|")
     missed: list[str] = []
     for p in (0.5, 0.8):
         for name, people, judges, clusters in (
@@ -397,7 +391,7 @@ def main() -> None:
             for kind, judge in judges.items():
                 cells = {n: cell(people, judge, p, n, clusters, runs) for n in SIZES}
                 missed += [f"{name}, mean {p}, {kind}, n = {n}: {c[0]}" for n, c in cells.items() if not c[1]]
-                print(f"| {name}, {p} | {kind} | " + " | ".join(c[0] for c in cells.values()) + " |", flush=True)
+                print_cells(f"{name}, {p}, {kind}", SIZES, (c[0] for c in cells.values()))
     print("\ndoes not hold:\n  " + "\n  ".join(missed) if missed else "\nall cells hold")
 
 

@@ -80,29 +80,27 @@ def both_pass(p: float) -> float:
 def of_means(
     draw: Draw, groups: Groups | None, runs: int, seed: int, truth: Callable[[float], float] = float
 ) -> Iterator[str]:
-    """One line per sample size: coverage at each p, of what `truth` makes of it."""
+    """One line per sample size and p: the coverage of what `truth` makes of it."""
     for n in SIZES:
-        cells: list[str] = []
         clusters = None if groups is None else groups(n)
         for p in TRUTHS:
             scores = draw(np.random.default_rng([seed, n]), p, runs, n if clusters is None else clusters)
             found = intervals(stacked(moments(row, clusters, bounded=True) for row in scores), bounded=True)
             names = [str(name).split(":")[0] for name in found.method]
-            cells.append(_cell(found.low, found.high, truth(p), max(set(names), key=names.count)))
-        yield f"| {n:,} | " + " | ".join(cells) + " |"
+            cell = _cell(found.low, found.high, truth(p), max(set(names), key=names.count))
+            yield f"| {n:,} | {p:g} | {cell} |"
 
 
 def of_figures(statistic: str, group: int, seed: int) -> Iterator[str]:
     """Coverage of a figure of a classifier whose precision and recall are both p, a third of the cases positive."""
     for n in SIZES[1:]:
-        cells = []
         for p in _FIGURE_TRUTHS:
             rng = np.random.default_rng([seed, n])
             found = [_figure(rng, statistic, p, n, group) for _ in range(_FIGURE_RUNS)]
             bounds = np.array([(f.low, f.high) for f in found], dtype=np.float64)
             names = [str(f.method).split(":")[0] for f in found]
-            cells.append(_cell(bounds[:, 0], bounds[:, 1], p, max(set(names), key=names.count)))
-        yield f"| {n:,} | " + " | ".join(cells) + " |"
+            cell = _cell(bounds[:, 0], bounds[:, 1], p, max(set(names), key=names.count))
+            yield f"| {n:,} | {p:g} | {cell} |"
 
 
 def _figure(rng: np.random.Generator, statistic: str, p: float, n: int, group: int) -> Any:
@@ -151,7 +149,7 @@ def main() -> None:
         ("pass or fail, unequal groups", binary_in_groups, unequal),
         ("graded scores, unequal groups", graded_in_groups, unequal),
     ]  # fmt: skip
-    head = "| n | " + " | ".join(f"{p:g}" for p in TRUTHS) + " |\n|---|" + "---|" * len(TRUTHS)
+    head = "| n | truth | holds |\n|---|---|---|"
     for seed, (title, draw, groups) in enumerate(tables):
         print(f"\n{title}\n\n{head}", *of_means(draw, groups, runs, seed), sep="\n", flush=True)
     draws = [
@@ -160,7 +158,6 @@ def main() -> None:
     ]
     for title, draw, truth in draws:
         print(f"\n{title}, each with the chance\n\n{head}", *of_means(draw, None, runs, 7, truth), sep="\n", flush=True)
-    head = "| n | " + " | ".join(f"{p:g}" for p in _FIGURE_TRUTHS) + " |\n|---|---|---|"
     for statistic in ("precision", "recall", "f1"):
         for title, group in (("alone", 1), ("groups of five", GROUP)):
             print(f"\n{statistic}, cases {title}\n\n{head}", *of_figures(statistic, group, 9), sep="\n", flush=True)

@@ -239,7 +239,7 @@ def favours(folder: Path) -> None:
             corrected = corrected_difference((judged[0], judged[1]), (seen[0], seen[1]), bounded=True)
             assert corrected is not None
             hits["with 100 labels"] += (corrected.p_value or 0) < 0.05
-            hits["the judge alone"] += (paired_difference(judged[0], judged[1]).p_value or 0) < 0.05
+            hits["the judge alone"] += (paired_difference(judged[0], judged[1], bounded=True).p_value or 0) < 0.05
         for name, hit in hits.items():
             found[name].append(100 * hit / count)
     drawing, x, y = svg.Drawing(), svg.Scale(0, 0.06, 0, WIDTH, count=6), svg.Scale(0, 100, HEIGHT, 0)

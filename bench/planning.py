@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from _lab import print_cells
 
 from evalflow.stats.intervals import interval
 from evalflow.stats.paired import paired_difference
@@ -179,19 +180,19 @@ def main() -> None:
     """Print the tables."""
     pilots = int(sys.argv[1]) if len(sys.argv) > 1 else 100
     heads = [f"{kind}, pilot of {n}" for n in SIZES for kind in ("typical", "assured")]
-    print("| interval: cases, runs that meet it | width | " + " | ".join(heads) + " |\n|---|---:|" + "---|" * 4)
+    print("| interval, width | plan | cases: runs that meet it |\n|---|---|---|")
     for name, (draw, width) in WIDTHS.items():
-        cells = [cell for size in SIZES for cell in of_width(draw, width, size, pilots)]
-        print(f"| {name} | {width:g} | " + " | ".join(cells) + " |", flush=True)
-    print("\n| difference, power wanted 80 % | alone | groups of five | one of four comparisons, groups |")
-    print("|---|---|---|---|")
+        cells = (cell for size in SIZES for cell in of_width(draw, width, size, pilots))
+        print_cells(f"{name}, {width:g}", heads, cells)
+    print("\n| difference, power wanted 80 % | cases | power |\n|---|---|---|")
     for sd, difference in ((0.2, 0.1), (0.3, 0.05), (0.3, 0.2)):
         cells = [
             of_difference(sd, difference, group=1),
             of_difference(sd, difference, group=GROUP),
             of_difference(sd, difference, group=GROUP, comparisons=4),
         ]
-        print(f"| sd {sd:g}, difference {difference:g} | " + " | ".join(cells) + " |", flush=True)
+        places = ("alone", "groups of five", "one of four comparisons, groups")
+        print_cells(f"sd {sd:g}, difference {difference:g}", places, cells)
     print("\n| pass or fail: share of flips, difference | power |\n|---|---|")
     for flips, difference in ((0.32, 0.1), (0.17, 0.05), (0.15, 0.1), (0.06, 0.03)):
         print(f"| {flips:g}, {difference:g} | {of_flips(flips, difference)} |", flush=True)
