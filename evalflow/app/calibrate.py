@@ -152,12 +152,15 @@ def _print_notes(console: Console, notes: Sequence[str]) -> None:
 
 
 def _print_certificates(console: Console, results: Iterable[CertificateResult]) -> None:
+    results = list(results)
+    several = len({one.target for one in results}) > 1
     for one in results:
+        of = f" by the answers of {one.target}" if several else ""
         if one.path is None:
-            console.print(literal(f"no certificate of {one.judge} for {one.metric}: {one.why}", style="yellow"))
+            console.print(literal(f"no certificate of {one.judge} for {one.metric}{of}: {one.why}", style="yellow"))
             continue
-        words = "later runs with the same judge, metric and prompts show it (list certificates)"
-        console.print(literal(f"{one.judge}: {one.why}; {words}"))
+        words = "later runs with the same judge, metric and prompts show the newest (list certificates)"
+        console.print(literal(f"{one.judge}: {one.why}{of}; {words}"))
         console.print(literal(f"certificate  {shown(one.path)}"), soft_wrap=True)
 
 

@@ -125,7 +125,7 @@ def judge_lines(manifest: Manifest) -> list[str]:
         nature = f" ({about.nature})" if about.nature else ""
         nature += f", {SELF_JUDGED}" if about.judges_itself else ""
         own = {metric: facts for metric, facts in manifest.metrics.items() if facts.judge == name}
-        lines.append(f"{JUDGE}{name}{nature}, {'; '.join(_calibrations(own)) or 'uncalibrated'}")
+        lines.append(f"{JUDGE}{name}{nature}, {'; '.join(_calibrations(own, manifest.run_id)) or 'uncalibrated'}")
         for metric, facts in own.items():
             if facts.proof and (found := _proved(facts.proof)):
                 lines.append(f"{metric} {'; '.join(found)} (proved on {facts.proof['dataset']})")
@@ -252,8 +252,8 @@ def verdict_of(metric: str, certificate: Mapping[str, Any]) -> str:
     return f"{labels}: no agreement shown, {', '.join([*_figures(certificate), on])}"
 
 
-def _calibrations(metrics: Mapping[str, MetricFacts]) -> Iterator[str]:
-    """The judge's agreement with people for each metric, if any has a certificate."""
+def _calibrations(metrics: Mapping[str, MetricFacts], run: str) -> Iterator[str]:
+    """The judge's agreement with people for each metric, if any has a certificate; of which run, if not of `run`."""
     certificates = {name: facts.certificate for name, facts in metrics.items()}
     if not any(certificates.values()):
         return
@@ -263,7 +263,8 @@ def _calibrations(metrics: Mapping[str, MetricFacts]) -> Iterator[str]:
         elif certificate["stale"]:
             yield f"uncalibrated for {name} (changed since it was labelled: {', '.join(certificate['stale'])})"
         else:
-            yield verdict_of(name, certificate)
+            of = "" if certificate["run_id"] == run else f", of run {certificate['run_id']}"
+            yield verdict_of(name, certificate) + of
 
 
 def _result(certificate: Mapping[str, Any]) -> str:

@@ -28,6 +28,7 @@ def certificate(program: Program) -> Certificate:
         judge=manifest.metrics["faithfulness"].judge or "",
         metric="faithfulness",
         dataset="rag",
+        target="recorded",
         key=key_of(manifest, "faithfulness", folder),
         run_id=manifest.run_id,
         issued_at="2026-11-20T10:00:00+00:00",
@@ -76,6 +77,7 @@ def test_they_are_listed(program: Program, certificate: Certificate) -> None:
     words = " ".join(program("list", "certificates").stdout.split())
     assert "faithfulness" in words
     assert "kappa 0.61" in words
+    assert f"labels of recorded in run {certificate.run_id}" in words
     [told] = json.loads(program("list", "certificates", "--json").stdout)
     assert Certificate(**told) == certificate
 
@@ -88,6 +90,34 @@ def test_what_is_none_is_named_and_left_out(program: Program, certificate: Certi
     assert done.returncode == 0
     assert ", uncalibrated" in done.stdout
     assert path.name in done.stderr + (program.latest / "evalflow.log").read_text(encoding="utf-8")
+
+
+def test_each_calibrated_run_has_its_own(program: Program) -> None:
+    cases = ({"id": f"c{i}", "answer": f"It is {i % 7}.", "contexts": [f"We say: it is {i % 5}."]} for i in range(24))
+    path = program.write("a.jsonl", *({"question": "Q?", **case} for case in cases))
+    words = ["dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "dataset.rag.group=null"]
+    words += ["metric=faithfulness"]
+    issued: dict[str, str] = {}
+    for n in (16, 20):
+        assert program(*words).returncode == 0
+        values = (
+            {"case_id": f"c{i}", "metric": "faithfulness", "value": (i % 7 == i % 5) / 1, "by": f"p{n}"}
+            for i in range(n)
+        )
+        program.write("l.jsonl", *values)
+        done = program("calibrate", "--labels", "l.jsonl", "--json")
+        assert done.returncode == 0, done.stderr
+        document = json.loads(done.stdout)
+        [issued[document["run_id"]]] = document["certificates"]
+    assert len(set(issued.values())) == 2
+    for run, path in issued.items():
+        assert json.loads((program.folder / path).read_text(encoding="utf-8"))["run_id"] == run
+        own = RunFolder(program.folder / "outputs/runs" / run).read_manifest().metrics["faithfulness"].certificate
+        assert own is not None
+        assert own["run_id"] == run
+    said = " ".join(program(*words).stdout.split())
+    assert f"on rag, of run {list(issued)[1]}" in said
+    assert len(list((program.folder / CERTIFICATES).glob("*.json"))) == 2  # labels followed, and say nothing new
 
 
 def test_it_is_stale_once_the_judge_is_asked_otherwise(program: Program) -> None:

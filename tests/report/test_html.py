@@ -275,6 +275,7 @@ def test_a_judge_is_uncalibrated_until_a_certificate_says_otherwise():
         "agreement": {"kappa": {"value": None}, "spearman": {"value": 0.61, "ci_low": 0.4, "ci_high": 0.8}},
         "bias": {"value": -0.0625},
         "stale": [],
+        "run_id": "before",
     }
     metrics = {
         "faithfulness": {"judge": "a", "certificate": held},
@@ -285,7 +286,8 @@ def test_a_judge_is_uncalibrated_until_a_certificate_says_otherwise():
     }
     judges = {"a": {"nature": "an LLM"}, "b": {}, "c": {"nature": "an LLM", "calibrated": True}}
     assert judge_lines(manifest_of(judges=judges, metrics=metrics)) == [
-        "judge: a (an LLM), calibrated for faithfulness: Spearman 0.61 (0.40 to 0.80), bias -0.062, 40 labels on rag; "
+        "judge: a (an LLM), calibrated for faithfulness: Spearman 0.61 (0.40 to 0.80), bias -0.062, 40 labels on rag, "
+        "of run before; "
         "uncalibrated for coherence",
         "judge: b, uncalibrated for tone (changed since it was labelled: its prompts)",
         "judge: c (an LLM), uncalibrated",
@@ -303,7 +305,14 @@ def test_a_judge_is_uncalibrated_until_a_certificate_says_otherwise():
     ],
 )
 def test_a_judge_is_not_called_calibrated_by_labels_that_show_no_agreement(agreement: dict[str, Any], said: str):
-    held = {"dataset": "rag", "n_labels": 40, "agreement": agreement, "bias": {"value": -0.034}, "stale": []}
+    held = {
+        "dataset": "rag",
+        "n_labels": 40,
+        "agreement": agreement,
+        "bias": {"value": -0.034},
+        "stale": [],
+        "run_id": "r",
+    }
     manifest = manifest_of(judges={"a": {}}, metrics={"tone": {"judge": "a", "certificate": held}})
     [line] = judge_lines(manifest)
     assert line == f"judge: a, tone checked against 40 labels: no agreement shown, {said}bias -0.034, on rag"
@@ -314,7 +323,14 @@ def test_grades_that_are_one_off_throughout_agree_by_weighted_kappa():
         "kappa": {"value": 0.05, "ci_low": -0.05, "ci_high": 0.15},
         "kappa_weighted": {"value": 0.7, "ci_low": 0.5, "ci_high": 0.85},
     }
-    held = {"dataset": "rag", "n_labels": 40, "agreement": agreement, "bias": {"value": None}, "stale": []}
+    held = {
+        "dataset": "rag",
+        "n_labels": 40,
+        "agreement": agreement,
+        "bias": {"value": None},
+        "stale": [],
+        "run_id": "r",
+    }
     [line] = judge_lines(manifest_of(judges={"a": {}}, metrics={"tone": {"judge": "a", "certificate": held}}))
     assert line == "judge: a, calibrated for tone: weighted kappa 0.70 (0.50 to 0.85), 40 labels on rag"
 

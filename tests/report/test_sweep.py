@@ -81,6 +81,7 @@ def test_runs_of_other_metrics_have_tables_without_gaps(page, make_run, make_cas
 def test_a_judge_is_named_with_its_kind_and_its_calibration(page, make_run, make_case):
     agreement = {"kappa": {"value": 0.6, "ci_low": 0.4, "ci_high": 0.8}}
     certificate = {"stale": [], "n_labels": 40, "agreement": agreement, "dataset": "rag", "bias": {"value": None}}
+    certificate["run_id"] = "before"
     run = run_of(make_run, make_case, "a", [0.1, 0.5])
     judge = {"nature": "LLM m", "judges_itself": True}
     facts = {"judge": "a", "certificate": certificate}

@@ -135,25 +135,26 @@ class CertificateResult:
 
     metric: str
     judge: str
+    target: str
     path: Path | None
     why: str
 
 
-def certify(found: Calibration, scores: pl.LazyFrame, folder: RunFolder) -> list[CertificateResult]:
-    """Issue a certificate for each judge, metric and dataset; of several targets, the one with most labels counts."""
-    best: dict[tuple[str, str, str], CalibrationRow] = {}
-    for row in found.rows:
-        if row.judge is not None:
-            key = (row.dataset, row.metric, row.judge)
-            best[key] = max(best.get(key, row), row, key=lambda one: one.corrected.n)
+def certify(
+    found: Calibration, scores: pl.LazyFrame, folder: RunFolder, known: Sequence[Certificate] = ()
+) -> list[CertificateResult]:
+    """Issue a certificate for each judge, metric, dataset and target, but none that says as much as a `known` one."""
     results: list[CertificateResult] = []
-    for (_, metric, judge), row in best.items():
-        if why := no_certificate(row):
-            results.append(CertificateResult(metric, judge, None, why))
+    for row in found.rows:
+        if row.judge is None:
             continue
-        certificate = _certificate(row, judge, found.manifest, scores, folder)
-        agreement = verdict_of(metric, asdict(certificate))
-        results.append(CertificateResult(metric, judge, save_certificate(certificate), agreement))
+        about = partial(CertificateResult, row.metric, row.judge, row.target)
+        if why := no_certificate(row):
+            results.append(about(None, why))
+            continue
+        certificate = _certificate(row, row.judge, found.manifest, scores, folder)
+        if not any(certificate.has_labels_of(one) for one in known):
+            results.append(about(save_certificate(certificate), verdict_of(row.metric, asdict(certificate))))
     return results
 
 
@@ -165,11 +166,12 @@ def _certificate(
     is_tested = row.raters is not None and row.raters.alt_test.passes is not None
     own = scores.filter(
         (pl.col("dataset") == row.dataset) & (pl.col("metric") == row.metric) & (pl.col("judge") == judge)
-        & pl.col("member_of").is_null()
+        & (pl.col("target") == row.target) & pl.col("member_of").is_null()
     )  # fmt: skip
     return Certificate(
-        judge=judge, metric=row.metric, dataset=row.dataset, key=key_of(manifest, row.metric, folder),
-        run_id=manifest.run_id, issued_at=now(), n_labels=len(judged), n_people=row.people[0],
+        judge=judge, metric=row.metric, dataset=row.dataset, target=row.target,
+        key=key_of(manifest, row.metric, folder), run_id=manifest.run_id, issued_at=now(),
+        n_labels=len(judged), n_people=row.people[0],
         judge_mean=sum(judged) / len(judged) if judged else None, human_mean=c.human_mean,
         bias={"value": c.bias, "ci_low": c.bias_low, "ci_high": c.bias_high},
         agreement={name: one.document() for name, one in row.agreement.items()},

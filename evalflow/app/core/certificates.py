@@ -11,7 +11,7 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ from evalflow.errors import Problem, UserError
 from evalflow.jsonvalues import as_map
 from evalflow.paths import private_folder, write_atomically
 from evalflow.records.manifest import Manifest, MetricFacts
-from evalflow.report.wording import print_json
+from evalflow.report.wording import literal, print_json
 
 if TYPE_CHECKING:
     from evalflow.summary.proof import Proof
@@ -33,17 +33,18 @@ log = logging.getLogger("evalflow")
 
 CERTIFICATES = Path(".evalflow/certificates")  # relative to the working directory
 PROOFS = Path(".evalflow/proofs")  # likewise
-_SCHEMA = 1
+_SCHEMA = 2
 _PARTS = {"judge": "the judge's settings", "metric": "the metric", "prompts": "its prompts", "prepared": "its steps"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """How well a judge agreed with people on a metric."""
+    """How well a judge agreed with people on a metric, by the labels of one run's answers by one target."""
 
     judge: str
     metric: str
     dataset: str
+    target: str
     key: Mapping[str, str | None]  # a digest of each part that it is valid for; see `key_of`
     run_id: str
     issued_at: str
@@ -67,6 +68,14 @@ class Certificate:
         """The changes between the certificate and scores with this key, in words."""
         return [words for part, words in _PARTS.items() if self.key.get(part) != key.get(part)]
 
+    def has_labels_of(self, other: Certificate) -> bool:
+        """Whether another certificate says as much: of the same judge and meaning, by as many labels of equal mean."""
+
+        def evidence(one: Certificate) -> tuple[object, ...]:
+            return one.judge, one.metric, one.dataset, one.target, dict(one.key), one.n_labels, one.human_mean
+
+        return evidence(self) == evidence(other)
+
 
 def key_of(manifest: Manifest, metric: str, folder: RunFolder) -> dict[str, str | None]:
     """Digests of the parts that decide what a judge's scores on a metric mean: judge, metric, prompts, prepared."""
@@ -85,8 +94,8 @@ def key_of(manifest: Manifest, metric: str, folder: RunFolder) -> dict[str, str 
 
 
 def save_certificate(certificate: Certificate, folder: Path = CERTIFICATES) -> Path:
-    """Write a certificate; it replaces an earlier one for the same judge, metric, dataset and key."""
-    return _save(asdict(certificate), folder)
+    """Write a certificate; it replaces one of the same run and target, for the same judge, metric, dataset and key."""
+    return _save(asdict(certificate), folder, (*_PLACE, "target", "run_id"))
 
 
 def save_proof(proof: Proof, run: SavedRun) -> None:
@@ -99,11 +108,15 @@ def save_proof(proof: Proof, run: SavedRun) -> None:
         about = {"judge": proof.judge, "metric": proof.metric, "dataset": proof.dataset, "key": key}
         people, rows = proof.people and asdict(proof.people.same), [asdict(row) for row in proof.rows]
         found: dict[str, Any] = {"findings": proof.findings(), "people": people, "rows": rows}
-        _save({**about, "run_id": run.manifest.run_id, **found}, PROOFS)
+        _save({**about, "run_id": run.manifest.run_id, **found}, PROOFS, _PLACE)
 
 
-def _save(content: Mapping[str, Any], folder: Path) -> Path:
-    digest = _digest([content[part] for part in ("judge", "metric", "dataset", "key")])
+_PLACE = ("judge", "metric", "dataset", "key")
+
+
+def _save(content: Mapping[str, Any], folder: Path, parts: Sequence[str]) -> Path:
+    """Write content that replaces what is equal in `parts`."""
+    digest = _digest([content[part] for part in parts])
     names = (re.sub(r"[^A-Za-z0-9.]+", "-", content[part]).strip("-")[:40] for part in ("metric", "judge"))
     path = folder / f"{'_'.join((*names, digest))}.json"
     try:
@@ -134,6 +147,9 @@ def print_certificates(console: Console, *, as_json: bool) -> int:
         from evalflow.report.page import certificate_table
 
         console.print(certificate_table([asdict(one) for one in found]))
+        for one in found:
+            text = f"{one.metric}, {one.judge}, {one.issued_at[:10]}: labels of {one.target} in run {one.run_id}"
+            console.print(literal(text, style="dim"), soft_wrap=True)
     else:
         text = "no judge has been compared with people here; to begin: python -m evalflow calibrate"
         console.print(text, soft_wrap=True)
@@ -145,19 +161,25 @@ def with_certificates(manifest: Manifest, folder: RunFolder) -> Manifest:
 
     A proof is of the same judge, metric and prompts. A certificate has its fields except the key, and `stale`: a list
     of changes since. If there are several, valid ones are preferred, then those on a dataset of the run, then the
-    newest.
+    run's own, and the newest; of several targets of a run the one with most labels.
     """
     known = saved_certificates()
     metrics: dict[str, MetricFacts] = {}
     for name, facts in manifest.metrics.items():
         own = [one for one in known if (one.metric, one.judge) == (name, facts.judge)]
         key = key_of(manifest, name, folder) if own else {}
-        own.sort(key=lambda one: (not one.stale(key), one.dataset in manifest.datasets, one.issued_at))
-        found = {**asdict(own[-1]), "stale": own[-1].stale(key)} if own else None
+        best = max(own, key=lambda one: _preference(one, key, manifest), default=None)
+        found = {**asdict(best), "stale": best.stale(key)} if best else None
         if found:
             del found["key"]
         metrics[name] = facts.model_copy(update={"certificate": found, "proof": _proof_of(manifest, name, folder)})
     return manifest.model_copy(update={"metrics": metrics})
+
+
+def _preference(one: Certificate, key: Mapping[str, str | None], manifest: Manifest) -> tuple[bool | int | str, ...]:
+    is_own = one.run_id == manifest.run_id
+    newest = "" if is_own else one.issued_at
+    return not one.stale(key), one.dataset in manifest.datasets, is_own, newest, one.n_labels
 
 
 def _proof_of(manifest: Manifest, metric: str, folder: RunFolder) -> Mapping[str, Any] | None:

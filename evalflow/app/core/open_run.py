@@ -23,7 +23,7 @@ from evalflow.app.core.begin import (
     sharing_target,
 )
 from evalflow.app.core.cases import count_endings
-from evalflow.app.core.certificates import with_certificates
+from evalflow.app.core.certificates import saved_certificates, with_certificates
 from evalflow.app.core.derive import Derived, answer_faults, decide, derive, report
 from evalflow.app.core.engines import CaseRunner, Engine, EngineJob, engine_of
 from evalflow.app.core.inspect import Inspection, inspect
@@ -327,7 +327,7 @@ def _calibrated(run: SavedRun, derived: Derived, *, in_data: bool) -> Derived:
     found = saved_calibration(run)
     if found is None:
         return derived
-    for one in certify(found, derived.scores, run.folder):
+    for one in certify(found, derived.scores, run.folder, known=saved_certificates()):
         log.info("certificate of %s for %s: %s", one.judge, one.metric, one.path or one.why)
     return replace(derived, calibration=found)
 

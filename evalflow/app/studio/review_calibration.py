@@ -152,12 +152,12 @@ def _is_saved(run: SavedRun, people: RunLabels) -> bool:
 def _certificates(found: Calibration, known: Sequence[Certificate]) -> list[IssuedCertificate]:
     """Of each metric's judge: the certificate that the run has, or would get."""
     run = found.manifest.run_id
-    issued = {(one.metric, one.judge, one.dataset): one for one in known if one.run_id == run}
-    shown: dict[tuple[str, str, str], IssuedCertificate] = {}
+    issued = {(one.metric, one.judge, one.dataset, one.target): one for one in known if one.run_id == run}
+    shown: dict[tuple[str, str, str, str], IssuedCertificate] = {}
     for row in sorted(found.rows, key=lambda row: -row.corrected.n):
         if row.judge is None:
             continue
-        key = (row.metric, row.judge, row.dataset)
+        key = (row.metric, row.judge, row.dataset, row.target)
         one = issued.get(key)
         about = IssuedCertificate(row.metric, row.judge, why_not=no_certificate(row))
         if one is not None:
