@@ -11,6 +11,7 @@ from evalflow.stats.arrays import ROUNDING, Interval, cluster_codes, constant, m
 from evalflow.stats.intervals import interval, t_interval, wilson
 from evalflow.stats.paired import newcombe, paired_table, t_test
 from evalflow.stats.skewness import mean_skewness, unreliable
+from evalflow.stats.unpaired import fisher
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -171,6 +172,7 @@ def cluster_variance(sums: ArrayLike, units: Ints) -> float:
 
 BIAS_LEVEL = 0.01
 """Below this p-value the labelled answers are taken to be a biased sample."""
+_FEW_RANKED = 8
 FEW_LABELLED_CLUSTERS = 7
 """With fewer labelled clusters the test has almost no power, since t with so few degrees of freedom is wide."""
 
@@ -223,14 +225,25 @@ def sampling_bias(
 
 
 def _independent_test(a: Floats, b: Floats, method: str) -> float:
-    from scipy import stats  # pyright: ignore[reportMissingTypeStubs]
-
-    untyped: Any = stats
     if method == "mann_whitney":
-        return float(untyped.mannwhitneyu(a, b).pvalue)
+        return _mann_whitney(a, b)
     high = max(a.max(), b.max())
-    table = [[int((side == high).sum()), int((side != high).sum())] for side in (a, b)]
-    return float(untyped.fisher_exact(table).pvalue)
+    return fisher(int((a == high).sum()), int((b == high).sum()), a.size, b.size)
+
+
+def _mann_whitney(a: Floats, b: Floats) -> float:
+    """By the normal approximation with ties and a correction for continuity; exact for few values without ties."""
+    both = np.concatenate([a, b])
+    tied, n = np.unique(both, return_counts=True)[1].astype(np.float64), both.size
+    if tied.max() == 1 and min(a.size, b.size) <= _FEW_RANKED:
+        from scipy import stats  # pyright: ignore[reportMissingTypeStubs]
+
+        untyped: Any = stats
+        return float(untyped.mannwhitneyu(a, b, method="exact").pvalue)
+    u = float(mean_ranks(both)[: a.size].sum()) - a.size * (a.size + 1) / 2
+    variance = a.size * b.size / 12 * (n + 1 - float((tied**3 - tied).sum()) / (n * (n - 1)))
+    z = (abs(u - a.size * b.size / 2) - 0.5) / math.sqrt(variance)
+    return min(1.0, math.erfc(z / math.sqrt(2)))
 
 
 def _clustered_test(a: Floats, b: Floats, codes: Ints) -> float | None:

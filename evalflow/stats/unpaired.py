@@ -86,13 +86,15 @@ def fisher(k_a: int, k_b: int, n_a: int, n_b: int) -> float:
 
     The total probability, given the margins, of all tables that are no likelier than this one (Fisher 1935).
     """
-    from scipy.stats import hypergeom  # pyright: ignore[reportMissingTypeStubs]
-
-    passed, n = k_a + k_b, n_a + n_b
-    possible = np.arange(max(0, passed - n_b), min(passed, n_a) + 1)
-    chances: Floats = hypergeom.pmf(possible, n, passed, n_a)  # pyright: ignore[reportUnknownMemberType]
-    observed = chances[k_a - possible[0]]
-    return min(1.0, float(chances[chances <= observed * (1 + _TIE)].sum()))
+    passed = k_a + k_b
+    least, most = max(0, passed - n_b), min(passed, n_a)
+    # The hypergeometric probabilities, up to a factor, from the ratio of each to the one before.
+    k = np.arange(least, most, dtype=np.float64)
+    steps = np.log((passed - k) / (k + 1) * (n_a - k) / (n_b - passed + k + 1))
+    logs = np.concatenate([[0.0], np.cumsum(steps)])
+    chances = np.exp(logs - logs.max())
+    observed = chances[k_a - least]
+    return min(1.0, float(chances[chances <= observed * (1 + _TIE)].sum() / chances.sum()))
 
 
 def _skewness(x: Floats, y: Floats, names: Sequence[Array]) -> float:

@@ -382,7 +382,8 @@ def labelled_scores(
         comment=pl.col("comment").drop_nulls().str.join("; "),
     )  # fmt: skip
     joined = answers.join(people, on=ANSWER, how="left").sort("place").drop("place")
-    return joined.collect(engine="streaming")
+    # Numbers in the order of the names, which are far faster to count and to sort.
+    return joined.collect(engine="streaming").with_columns(pl.col("cluster").rank("dense"))
 
 
 def _reaches(*, higher_is_better: bool) -> pl.Expr:

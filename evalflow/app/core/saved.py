@@ -37,7 +37,7 @@ from evalflow.report.findings import exclusion_findings
 from evalflow.report.results_csv import COLUMNS, AnsweredCase, rows
 from evalflow.summary.exclusions import ExcludedResult
 from evalflow.summary.gate_config import parse_gates
-from evalflow.summary.journal import json_line
+from evalflow.summary.journal import json_line, json_text
 from evalflow.targets.registry import TARGET_KINDS
 
 if TYPE_CHECKING:
@@ -133,16 +133,19 @@ class SavedRun:
 
         Hashes of different processes cannot be compared.
         """
-        rows = [(name, *_digest_of(line)) for _, name, line in self.lines()]
+        columns = zip(*((name, *_digest_of(line)) for _, name, line in self.lines()), strict=True)
         schema = {"dataset": pl.String, "case_id": pl.String, "digest": pl.Int64}
-        return pl.DataFrame(rows, schema=schema, orient="row")
+        return pl.DataFrame(dict(zip(schema, columns, strict=False)), schema=schema)
 
 
 def _digest_of(line: bytes) -> tuple[str, int]:
     """The id of a line of cases.jsonl, and a hash of its questions and expectation."""
     row: dict[str, Any] = from_json(line)
     asked = [turn["content"] for turn in row.get("messages", ()) if turn["role"] != "assistant"]
-    return row["id"], hash(json.dumps([asked, row.get("reference"), row.get("expected")], sort_keys=True))
+    expected = row.get("expected")
+    if isinstance(expected, (dict, list)):
+        expected = [json_text(expected)]  # the order of keys makes no difference
+    return row["id"], hash(json_line([asked, row.get("reference"), expected]))
 
 
 def open_run(folder: RunFolder, name: str = "") -> SavedRun:
