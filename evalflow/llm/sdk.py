@@ -28,7 +28,6 @@ from evalflow.extras import install_command
 if TYPE_CHECKING:
     import httpx2
     from openai import APIConnectionError, AsyncOpenAI, Omit
-    from openai._types import RequestOptions
 
 
 _LONGEST: ContextVar[int] = ContextVar("longest")  # the maximum size of the reply to the request of this task
@@ -64,7 +63,7 @@ class SdkTransport:
 
         client = self._client = self._client or self._connect()
         headers = await self._headers()
-        options: RequestOptions = {"headers": {**headers, "Content-Type": request.content_type}}
+        options: Any = {"headers": {**headers, "Content-Type": request.content_type}}
         _LONGEST.set(request.longest)
         begun = time.monotonic()
         try:

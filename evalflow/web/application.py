@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from importlib import import_module
-from types import MethodType
 from typing import TYPE_CHECKING, Any, cast
 
 from anyio import CapacityLimiter, fail_after, to_thread
@@ -153,12 +152,13 @@ _PAGES = (
 def add_pages(app: FastAPI, scripts: str, styles: str) -> None:
     """Mount the pages at the root of the application; `scripts` and `styles` are the paths of theirs."""
     from nicegui import app as pages
-    from nicegui import helpers, ui
+    from nicegui import ui
 
+    from evalflow.web.nicegui_core import remember_signatures
     from evalflow.web.static import ASSETS
     from evalflow.web.ui import frame
 
-    helpers.expects_arguments = remembered(helpers.expects_arguments)  # pyright: ignore - partly untyped in NiceGUI
+    remember_signatures()
     for name in _PAGES:
         import_module(f"evalflow.web.pages.{name}").add()
     frame.add()
@@ -179,27 +179,9 @@ def add_pages(app: FastAPI, scripts: str, styles: str) -> None:
     )
 
 
-def remembered(ask: Callable[[Callable[..., Any]], bool]) -> Callable[[Callable[..., Any]], bool]:
-    """A function's answers about methods, remembered by their functions.
-
-    NiceGUI asks for the signatures of the same three methods for each element, about a fifth of a page's CPU.
-    """
-    known: dict[Callable[..., Any], bool] = {}
-
-    def answer(function: Callable[..., Any]) -> bool:
-        if not isinstance(function, MethodType):
-            return ask(function)
-        method = function.__func__
-        if method not in known:
-            known[method] = ask(function)
-        return known[method]
-
-    return answer
-
-
 def security_middleware(workspace: Workspace, address: Address, token: str | None) -> list[Middleware]:
     """The guards that every request passes, the outermost first."""
-    from nicegui.version import __version__ as nicegui_version
+    from nicegui import __version__ as nicegui_version
     from starlette.middleware import Middleware
     from starlette.middleware.gzip import GZipMiddleware
 

@@ -142,8 +142,9 @@ class _Figures:
         self._database = database
 
     def collect(self) -> Iterator[Metric]:
-        from nicegui import Client
         from prometheus_client.core import GaugeMetricFamily
+
+        from evalflow.web.nicegui_core import open_clients
 
         def gauge(name: str, about: str, value: float) -> Metric:
             return GaugeMetricFamily(f"evalflow_{name}", about, value=value)
@@ -154,7 +155,7 @@ class _Figures:
                 family.add_metric([key], value)
             return family
 
-        pages = sum(client.has_socket_connection for client in list(Client.instances.values()))
+        pages = sum(client.has_socket_connection for client in list(open_clients().values()))
         yield gauge("open_pages", "Pages that are open in browsers, of this process", pages)
         try:
             found = server_figures(self._database)

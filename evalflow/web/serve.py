@@ -145,7 +145,7 @@ def server(app: ASGIApp, **options: Any) -> uvicorn.Server:
     """A uvicorn server with the limits of the application."""
     import uvicorn
 
-    from evalflow.web.security.guards import LONGEST_HEADERS, finished_requests
+    from evalflow.web.security.uvicorn_protocol import LONGEST_HEADERS, finished_requests
 
     config = uvicorn.Config(
         app,

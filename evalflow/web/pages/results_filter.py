@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from nicegui import ui
-from nicegui.elements.mixins.value_element import ValueElement
 
 from evalflow.app.studio.scores import ScoreFilter
+from evalflow.web.nicegui_core import ValueElement
 from evalflow.web.ui import forms
 from evalflow.web.ui.parts import AddressQuery, button, text
 

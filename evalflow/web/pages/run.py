@@ -9,7 +9,6 @@ from urllib.parse import quote
 
 from anyio import to_thread
 from nicegui import ui
-from nicegui.elements.mixins.text_element import TextElement
 
 from evalflow.app.studio import runs
 from evalflow.app.studio.bot_home import headline_of
@@ -21,6 +20,7 @@ from evalflow.app.studio.space import Workspace
 from evalflow.errors import UserError
 from evalflow.report.sentences import judge_beside
 from evalflow.report.wording import cost, joined, number
+from evalflow.web.nicegui_core import TextElement
 from evalflow.web.pages.case_choice import choice_in_words, left_out_in_words
 from evalflow.web.pages.results import Found, ResultTable, find
 from evalflow.web.pages.results_filter import ResultQuery, Tags

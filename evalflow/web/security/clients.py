@@ -57,8 +57,9 @@ def _named(scope: Scope) -> list[Identity]:
 
 
 def _openers(scope: Scope) -> list[Identity | None]:
-    from nicegui import core
     from starlette.datastructures import QueryParams
+
+    from evalflow.web.nicegui_core import socket_server
 
     path = route_path(scope)
     if path.startswith(_UPLOADS):
@@ -66,16 +67,16 @@ def _openers(scope: Scope) -> list[Identity | None]:
     if not path.startswith(_SOCKET):
         return []
     query = QueryParams(scope["query_string"])
-    connections = cast("dict[str, dict[str, Any]]", cast("Any", core.sio).environ)
+    connections = cast("dict[str, dict[str, Any]]", socket_server().environ)
     known = connections.get(query.get("sid", ""))
     return [_opener(query.get("client_id", "")), _owner(known["asgi.scope"]) if known else None]
 
 
 def _opener(client_id: object) -> Identity | None:
     """Who opened a page; None if there is no such page."""
-    from nicegui import Client
+    from evalflow.web.nicegui_core import open_clients
 
-    client = Client.instances.get(client_id) if isinstance(client_id, str) else None
+    client = open_clients().get(client_id) if isinstance(client_id, str) else None
     return _owner(client.request.scope) if client else None
 
 
@@ -87,19 +88,19 @@ def _owner(scope: Scope) -> Identity | None:
 
 def guard_events() -> None:
     """Have every event of a browser checked: a page acts for the session that opened it, and for no other."""
-    from nicegui import core
+    from evalflow.web.nicegui_core import socket_server
 
-    handlers: dict[str, Any] = cast("Any", core.sio).handlers["/"]
+    handlers: dict[str, Any] = socket_server().handlers["/"]
     for event in _EVENTS:
         handlers[event] = _guarded(handlers[event])
 
 
 def _guarded(handle: Callable[..., Any]) -> Callable[..., Any]:
-    from nicegui import core
+    from evalflow.web.nicegui_core import socket_server
 
     async def guarded(sid: str, message: Any) -> Any:
         content = cast("dict[str, Any]", message) if isinstance(message, dict) else {}
-        opener, sender = _opener(content.get("client_id")), _owner(cast("Any", core.sio).get_environ(sid)["asgi.scope"])
+        opener, sender = _opener(content.get("client_id")), _owner(socket_server().get_environ(sid)["asgi.scope"])
         if opener is None or sender is None or not opener.is_of(sender):
             return False
         result = handle(sid, message)
@@ -124,9 +125,9 @@ async def end_with_sessions(workspace: Workspace) -> None:
 
 
 async def _outdated(workspace: Workspace) -> list[Client]:
-    from nicegui import Client
+    from evalflow.web.nicegui_core import open_clients
 
-    opened = [(client, identity) for client in Client.instances.values() if (identity := _opener(client.id))]
+    opened = [(client, identity) for client in open_clients().values() if (identity := _opener(client.id))]
     changed = await to_thread.run_sync(changed_identities, workspace, [identity for _, identity in opened])
     gone = {id(identity) for identity in changed}
     return [client for client, identity in opened if id(identity) in gone]

@@ -4,7 +4,7 @@
 - `SameOrigin`: requests from other origins (by Origin and Sec-Fetch-Site) are refused, except links.
 - `NoForgery`: changes need JSON or the header `X-Requested-With`, which no foreign form can send.
 - `OutagesTold`: without its database the server says so.
-- `BoundedBodies`, `finished_requests`: requests are bounded in size and time.
+- `BoundedBodies`: requests are bounded in size and time, their headers by `uvicorn_protocol`.
 - `SecurityHeaders`: browsers do not show the pages in foreign frames, and run only the pages' own scripts.
 - `token.KnownToken`: only requests with the server's token are answered.
 
@@ -38,10 +38,6 @@ GRACE_S = 20.0
 """Minimum time for every body, in seconds."""
 SLOWEST = 16 * 1024
 """Minimum rate of a body after `GRACE_S`, in bytes per second."""
-HEADERS_TIMEOUT_S = 20.0
-"""Seconds for the headers of a request, and for the rest of a body after the response was sent."""
-LONGEST_HEADERS = 64 * 1024
-"""Maximum number of bytes of a request's first line and headers, if they arrive in parts."""
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 """Methods that change nothing."""
 NOTES = "notes"
@@ -230,53 +226,6 @@ def _counting(receive: Receive, bound: int, reason: str) -> Receive:
         return message
 
     return counted
-
-
-def finished_requests() -> type[asyncio.Protocol]:
-    """A protocol class for uvicorn, which otherwise waits forever for the rest of a request."""
-    import h11
-    from uvicorn.protocols.http.h11_impl import H11Protocol
-
-    class FinishedRequests(H11Protocol):
-        """Closes a connection whose request is not finished in time; `BoundedBodies` handles slow bodies."""
-
-        _timer: asyncio.TimerHandle | None = None
-
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            self._watch()
-
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
-            self._watch()
-
-        def on_response_complete(self) -> None:
-            super().on_response_complete()
-            self._watch()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._stop()
-            super().connection_lost(exc)
-
-        def _watch(self) -> None:
-            """Run the timer while the client must send something and no route is reading."""
-            theirs, ours = self.conn.their_state, self.conn.our_state
-            if theirs is not h11.IDLE and not (theirs is h11.SEND_BODY and ours in (h11.DONE, h11.MUST_CLOSE)):
-                self._stop()
-            elif self._timer is None:
-                self._timer = self.loop.call_later(HEADERS_TIMEOUT_S, self._give_up)
-
-        def _stop(self) -> None:
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
-
-        def _give_up(self) -> None:
-            self._timer = None
-            if not self.transport.is_closing():
-                self.transport.close()
-
-    return FinishedRequests
 
 
 ALWAYS = {

@@ -12,11 +12,10 @@ from typing import Any, TypeVar, cast
 
 from anyio import to_thread
 from nicegui import ui
-from nicegui.elements.mixins.text_element import TextElement
-from nicegui.elements.mixins.validation_element import ValidationElement
 
 from evalflow.app.studio.space import StaleError
 from evalflow.errors import EvalflowError, Problem, UserError
+from evalflow.web.nicegui_core import TextElement, ValidationElement
 from evalflow.web.ui.faults import Marked, clear_faults, reveal, show_faults
 from evalflow.web.ui.parts import button, capitalised, icon_button, problems_of, text
 from evalflow.web.ui.visitor import root_path

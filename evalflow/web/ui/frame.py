@@ -11,7 +11,6 @@ from typing import Concatenate, Literal, ParamSpec
 
 from anyio import to_thread
 from nicegui import Client, app, ui
-from nicegui.page import page
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -252,7 +251,7 @@ def add() -> None:
     async def missing(request: Request, _: Exception) -> Response:
         with suppress(EvalflowError):
             await meet(request)
-        with Client(page(""), request=request) as client:
+        with Client(ui.page(""), request=request) as client:
             instead("Page not found", f"No page has the address {request.url.path}.")
         return client.build_response(request, 404)
 

@@ -12,10 +12,10 @@ from urllib.parse import urlencode
 from anyio import to_thread
 from markupsafe import Markup, escape
 from nicegui import app, ui
-from nicegui.elements.mixins.text_element import TextElement
 
 from evalflow.errors import EvalflowError, InfrastructureError, Problem, UserError
 from evalflow.report.wording import number
+from evalflow.web.nicegui_core import TextElement
 
 Tone = Literal["", "accent", "pass", "fail", "warn"]
 Kind = Literal["", "primary", "quiet", "danger"]

@@ -20,7 +20,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from evalflow.web.application import security_middleware
-from evalflow.web.security import guards
+from evalflow.web.security import guards, uvicorn_protocol
 from evalflow.web.security.token import load_token, opening_page
 
 from ..conftest import TOKEN, Server, served, working_in
@@ -237,7 +237,7 @@ def test_headers_are_bounded(server: Server) -> None:
 def test_a_request_that_is_not_finished_is_given_up(
     server: Server, monkeypatch: pytest.MonkeyPatch, parts: list[bytes]
 ) -> None:
-    monkeypatch.setattr(guards, "HEADERS_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(uvicorn_protocol, "HEADERS_TIMEOUT_S", 0.2)
     found = sent_on(server, *parts)
     assert found.count(b"HTTP/1.1 ") == (len(parts) > 1)
 

@@ -124,28 +124,40 @@ def _nanoseconds(finished_at: str) -> int:
 
 def encoded(events: Sequence[Event]) -> bytes:
     """A request of OTLP/HTTP with the events; `OTEL_RESOURCE_ATTRIBUTES` adds to what is said of the sender."""
-    from opentelemetry._logs import LogRecord, SeverityNumber
-    from opentelemetry.exporter.otlp.proto.common._log_encoder import encode_logs
-    from opentelemetry.sdk._logs import ReadableLogRecord
-    from opentelemetry.sdk.resources import OTELResourceDetector, Resource
-    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-    from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
+    from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+    from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope, KeyValue
+    from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeLogs, SeverityNumber
+    from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+    from opentelemetry.sdk.resources import OTELResourceDetector
+    from opentelemetry.trace import TraceFlags
 
-    resource = Resource({"service.name": "evalflow", "service.version": __version__})
-    resource = resource.merge(OTELResourceDetector().detect())
-    scope = InstrumentationScope("evalflow", __version__)
+    kinds = {bool: "bool_value", str: "string_value", int: "int_value", float: "double_value"}  # a bool is an int too
 
-    def readable(event: Event) -> ReadableLogRecord:
-        flags = TraceFlags(TraceFlags.SAMPLED if event.link.trace else TraceFlags.DEFAULT)
-        span = SpanContext(event.link.trace, event.link.span, is_remote=True, trace_flags=flags)
-        log_record = LogRecord(
-            timestamp=event.time_ns,
-            observed_timestamp=event.time_ns,
-            context=set_span_in_context(NonRecordingSpan(span)),
-            severity_number=SeverityNumber.INFO,
+    def any_value(value: Any) -> AnyValue:
+        field: dict[str, Any] = {next(name for kind, name in kinds.items() if isinstance(value, kind)): value}
+        return AnyValue(**field)
+
+    def key_values(attributes: Mapping[str, Any]) -> list[KeyValue]:
+        return [KeyValue(key=key, value=any_value(value)) for key, value in attributes.items()]
+
+    def record_of(event: Event) -> LogRecord:
+        trace, span, _ = event.link
+        return LogRecord(
+            time_unix_nano=event.time_ns,
+            observed_time_unix_nano=event.time_ns,
+            trace_id=trace.to_bytes(16, "big") if trace else b"",
+            span_id=span.to_bytes(8, "big") if span else b"",
+            flags=TraceFlags.SAMPLED if trace else TraceFlags.DEFAULT,
+            severity_number=SeverityNumber.SEVERITY_NUMBER_INFO,
+            body=AnyValue(),
             event_name="gen_ai.evaluation.result",
-            attributes=dict(event.attributes),
+            attributes=key_values(event.attributes),
         )
-        return ReadableLogRecord(log_record, resource, scope)
 
-    return encode_logs([readable(event) for event in events]).SerializeToString()
+    if not events:
+        return b""
+    sender = {"service.name": "evalflow", "service.version": __version__, **OTELResourceDetector().detect().attributes}
+    scope = InstrumentationScope(name="evalflow", version=__version__)
+    logs = ScopeLogs(scope=scope, log_records=map(record_of, events))
+    resource_logs = ResourceLogs(resource=Resource(attributes=key_values(sender)), scope_logs=[logs])
+    return ExportLogsServiceRequest(resource_logs=[resource_logs]).SerializeToString()
