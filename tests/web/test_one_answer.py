@@ -93,8 +93,10 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
         done = program(*words, f"++dataset.desk.path={name}.jsonl")
         assert done.returncode in (1, 3), done.stderr + done.stdout
         folders.append(program.latest)
+    done = program(*words, "++dataset.desk.path=x.jsonl", "+dataset.desk.tags=[odd]")
+    assert done.returncode in (1, 3), done.stderr + done.stdout
     with working_in(folder) as space:
-        runs = [open_run(space, one).run_id for one in folders]
+        runs = [open_run(space, one).run_id for one in (*folders, program.latest)]
         for run in runs:
             carry_out(space, run)
         verdicts.exclude(space, runs[1], 0, "grade", "not a fair question")
@@ -207,6 +209,21 @@ def test_the_comparison_of_two_runs(asked: Asked) -> None:
     page = (asked.program.folder / "compare.html") if (asked.program.folder / "compare.html").is_file() else None
     for text in [asked.program("compare", *names).stdout, *([page.read_text(encoding="utf-8")] if page else [])]:
         assert html.escape(rest["sentence"]) in text or rest["sentence"] in " ".join(text.split())
+
+
+def test_a_run_of_a_tag_is_neither_last_time_nor_a_point_of_the_trend(asked: Asked) -> None:
+    found = asked.api("GET", "/runs?bot=recorded").json["items"]
+    assert len(found) == 3
+    part = next(one for one in found if one["run_id"] not in asked.runs)
+    assert part["facts"]["taken"]["tags"] == ["odd"]
+    home = bot_home.bot_home(asked.space, "recorded")
+    assert home.headline is not None
+    assert (home.runs[0].run_id, home.headline.run.run_id) == (part["run_id"], asked.runs[1])
+    change = bot_home.change_since(asked.space, home.headline)
+    assert change.before is not None
+    assert change.before.run.run_id == asked.runs[0]
+    for *_, history in comparing.histories(asked.space, "recorded", 12):
+        assert [point.run_id for point in history.points] == list(asked.runs)
 
 
 def test_the_ranking(asked: Asked) -> None:

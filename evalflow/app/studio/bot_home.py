@@ -34,6 +34,8 @@ LATEST = 5
 FEWEST = 5
 """A tag is called weak only if at least so many of its answers have a score."""
 _WEAKEST = 5
+_JUDGES = 2
+"""The number of judges that a headline names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ class Headline:
         n, n_scored: Answers, and those with a score.
         why: Why this metric is the one, of several; empty for the cases.
         is_one_of_several: Whether the run has more metrics.
-        judged: The judge, and its agreement with people; empty without a judge.
+        judged: The judge, and its agreement with people; of whole cases those of the metrics; empty without a judge.
         row: The row of the summary that has the number.
     """
 
@@ -136,26 +138,34 @@ def headline_of(run: Run) -> Headline | None:
     if not rows:
         return None
     row = max((head.row for head in of_run(rows, gated_metrics(run))), key=lambda row: row["n"])
-    if row["metric"] == CASES:
-        ends = interval_of(row, "pass_rate")
-        return Headline(run, CASES, row["dataset"], None, "pass_rate", *ends, row["n"], row["n_scored"], "", row)
+    is_one_of_several = len(metrics) > 1 and row["metric"] != CASES
     why = "no metric has pass and fail" if row["pass_rate"] is None else "it is the first with pass and fail"
     if row["metric"] in gated_metrics(run):
         why = "it has a gate"
     statistic = shown_statistic(row)
     place = (row["metric"], row["dataset"], row["judge"], statistic)
-    judged = next(one["judged"] for one in run.facts["metrics"] if one["name"] == row["metric"])
     return Headline(
         run,
         *place,
         *interval_of(row, statistic),
         row["n"],
         row["n_scored"],
-        why if len(metrics) > 1 else "",
+        why if is_one_of_several else "",
         row,
-        len(metrics) > 1,
-        judged if row["judge"] else "",
+        is_one_of_several,
+        "; ".join(_judged(run, row)),
     )
+
+
+def _judged(run: Run, row: Mapping[str, Any]) -> list[str]:
+    """The judge of a number, and its agreement with people; for whole cases those of the metrics, each once."""
+    if row["metric"] == CASES:
+        passing = {one["metric"] for one in run.facts["summary"] if one["pass_rate"] is not None}
+        own = [one for one in run.facts["metrics"] if one["name"] in passing and one["judge"]]
+    else:
+        own = [one for one in run.facts["metrics"] if one["name"] == row["metric"] and row["judge"]]
+    lines = list(dict.fromkeys(one["judged"] for one in own))
+    return lines if len(lines) <= _JUDGES else [*lines[:_JUDGES], f"{len(lines) - _JUDGES} more"]
 
 
 @requires("read")

@@ -275,6 +275,20 @@ def test_what_people_say_comes_first_and_the_judge_alone_stands_beside_it() -> N
     assert sentence(few).endswith(", by the judge alone, since labels correct nothing: fewer than 15 labels")
 
 
+def test_whole_cases_name_the_judges_of_their_metrics() -> None:
+    whole = {**_row("cases", passing=0.5), "statistic": "pass_rate", "n_error": 0}
+    metrics = [{**_metric(name), "judge": "j", "judged": "judge: j, uncalibrated"} for name in ("a", "b")]
+    rows = [_row("a", judge="j", passing=0.5), _row("b", judge="j", passing=0.5), whole]
+    found = headline_of(_run([*metrics, _metric("c")], [*rows, _row("c")]))
+    assert found is not None
+    assert (found.metric, found.statistic, found.judged) == ("cases", "pass_rate", "judge: j, uncalibrated")
+    assert sentence(found).endswith(", by the judge alone")
+    other = [{**one, "judged": f"judge: {one['name']}"} for one in (*metrics, {**metrics[0], "name": "c"})]
+    several = headline_of(_run(other, [*rows, _row("c", judge="j", passing=0.5)]))
+    assert several is not None
+    assert several.judged == "judge: a; judge: b; 1 more"
+
+
 def test_a_metric_without_a_judge_names_none() -> None:
     found = headline_of(_run([_metric("a")], [_row("a")]))
     assert found is not None
