@@ -120,7 +120,8 @@ def _request_of(space: Workspace, manifest: Manifest) -> RunRequest:
     _expect_declared(space, named)
     changed: dict[str, Any] = {}
     problems: list[Problem] = []
-    declared = compose(named.words(), complete=False).storable
+    # In the form of run.json: JSON turns the anchors of a scale into texts.
+    declared = json.loads(json.dumps(compose(named.words(), complete=False).storable))
     for path, value in _differences(declared, manifest.config):
         if _is_said(path, value):
             _put(changed, path, value)
