@@ -140,7 +140,8 @@ class RunComparison:
 
         Each once, by its worst drop, else its largest rise; `others` are its other metrics that changed.
         """
-        return _frame(one.document() for flips in self.found.flips for one in flips.first(flips.listed))
+        found = [one.document() for flips in self.found.flips for one in flips.first(flips.listed)]
+        return pl.DataFrame(found, infer_schema_length=None)
 
     @property
     def sentence(self) -> str:

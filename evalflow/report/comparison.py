@@ -120,6 +120,7 @@ class Comparison:
                 known.get(pair, WhatChanged(pair)),
                 self.judge_changes.get(pair, ()),
                 gated=gated_metrics(self.runs[pair[1]]),
+                family=self.family_size,
                 sides=pair if self.several else self.sides,
                 named=self.named,
             )

@@ -67,12 +67,14 @@ def of_comparison(
     judges: Sequence[JudgeAgreementChange] = (),
     *,
     gated: Collection[str] = (),
+    family: int = 1,
     sides: tuple[str, str] = SIDES,
     named: Callable[[str], str] = str,
 ) -> ComparisonSentence:
     """Whether B is better, or how its judge differs, by the leading row; and where other rows say the opposite.
 
-    `gated` are the metrics with a gate, `sides` what the runs are called, and `named` gives the titles of metrics.
+    `gated` are the metrics with a gate, `family` is the number of p-values adjusted together, `sides` are what the runs
+    are called, and `named` gives the titles of metrics.
     """
     if not rows:
         return ComparisonSentence(None, "The runs have no scored case in common.")
@@ -97,7 +99,7 @@ def of_comparison(
         return ComparisonSentence(row, f"{differing}: {change}.", _attributable(rows, named), beside)
     if row.verdict == "cannot_tell":
         between = "" if sides == SIDES else f" between {sides[0]} and {sides[1]}"
-        first = f"No clear difference{between}{_why_unclear(row, rows)}: {change}."
+        first = f"No clear difference{between}{_why_unclear(row, family)}: {change}."
     else:
         better, worse = ([], worse) if row.verdict == "better" else (better, [])
         than = "" if sides == SIDES else f" than {sides[0]}"
@@ -162,13 +164,11 @@ def listed(names: Sequence[str]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def _why_unclear(row: ComparisonRow, rows: Sequence[ComparisonRow]) -> str:
+def _why_unclear(row: ComparisonRow, family: int) -> str:
     """Why a difference is not clear whose interval excludes 0; empty if the interval says it."""
     if excludes_zero(row.found) and row.found.p_value is not None:
-        n = sum(one.found.p_value is not None for one in rows)
-        return (
-            f" after adjusting for {counted(n, 'comparison')}" if is_significant(row.found.p_value) else " by the test"
-        )
+        adjusted = f" after adjusting for {counted(family, 'comparison')}"
+        return adjusted if is_significant(row.found.p_value) else " by the test"
     return ""
 
 

@@ -125,7 +125,7 @@ def test_a_clear_change_that_cannot_be_attributed_is_not_hidden_behind_an_unclea
 
 def test_a_difference_that_many_comparisons_make_unclear_says_so() -> None:
     row = replace(RISE, p_adjusted=0.3, found=replace(RISE.found, p_value=0.03))
-    said = str(of_comparison([row, replace(row, metric="tone", also=())], UNCHANGED))
+    said = str(of_comparison([row, replace(row, metric="tone", also=())], UNCHANGED, family=2))
     expected = "No clear difference after adjusting for 2 comparisons: 8 points more answers pass exact (2 to 14)."
     assert said == expected
 

@@ -268,7 +268,7 @@ _LEGEND = (
     "A difference is clear if its adjusted p-value is below 0.05 and its interval excludes 0. “Could detect” is the "
     "true difference that this many cases would find four times in five."
 )
-_SIGNS = {"better": "▲", "worse": "▼", "higher": "↑", "lower": "↓", "cannot_tell": "="}
+_SIGNS = {"better": "▲", "worse": "▼", "higher": "↑", "lower": "↓", "cannot_tell": "?"}
 
 
 def verdict(found: Comparison, runs: tuple[Run, Run]) -> None:
