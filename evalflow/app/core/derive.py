@@ -20,6 +20,7 @@ from evalflow.summary.exclusions import with_exclusions
 from evalflow.summary.finding import with_labels
 from evalflow.summary.gates import GateResult, evaluate_gates
 from evalflow.summary.scan import InputOrder, scan_journal
+from evalflow.summary.slices import STATES
 from evalflow.summary.summarise import Summary, score_table, summarise, write_scores, write_summary
 from evalflow.summary.verdicts import STOPPED_BY_LOOKS, overall
 
@@ -56,12 +57,11 @@ def derive(folder: RunFolder, rules: ResultRules) -> Derived:
     scores = pl.scan_parquet(folder.scores)
     summary = summarise(scores, rules.metrics, run.seed, pass_share=run.repeats.pass_share)
     summary = with_exclusions(summary, scores, rules.metrics, read_exclusions(folder), run.seed)
-    own = scores.filter(pl.col("member_of").is_null()).select("status").collect(engine="streaming")["status"]
-    counted = dict(own.value_counts().iter_rows())
-    states = {state: counted.get(state, 0) for state in ("scored", "undefined", "error", "skipped")}
-    of_composites = scores.filter(pl.col("metric").is_in([composite.name for composite in composites]))
-    computed = of_composites.select(pl.len()).collect(engine="streaming").item() if composites else 0
-    return Derived(scores, summary, states, sum(states.values()) - computed, *_errors(scores))
+    means = summary.frame.filter((pl.col("statistic") == "mean") & pl.col("tag").is_null())
+    states = {state: int(means[f"n_{state}"].sum()) for state in STATES}
+    computed = int(means.filter(pl.col("metric").is_in([composite.name for composite in composites]))["n"].sum())
+    errors = _errors(scores) if states["error"] else ((), None)
+    return Derived(scores, summary, states, sum(states.values()) - computed, *errors)
 
 
 def decide(
