@@ -273,17 +273,15 @@ def follow(run: SavedRun, known: Collection[Series], sources: LabelSources) -> R
         if any(frame["weight"].n_unique() > 1 for frame, _ in chosen):
             chosen = chosen[:1]  # the chance that an answer is in one of two such samples is not known
         if chosen:
-            frames.append(_together([frame for frame, _ in chosen]))
+            frames.append(chosen[0][0] if len(chosen) == 1 else newest_labels(pl.concat([one for one, _ in chosen])))
             followed += [one for _, one in chosen]
     return _followed_labels(pl.concat(frames), followed) if frames else None
 
 
-def _together(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """The labels of several runs, the newest first: of each person and answer the newest, and one resolution."""
-    if len(frames) == 1:
-        return frames[0]
+def newest_labels(rows: pl.DataFrame) -> pl.DataFrame:
+    """Labels of several draws, the newest first: of each person and answer the newest, and one resolution."""
     resolved = pl.col("use") == "resolution"
-    labels = pl.concat(frames).with_columns(weight=pl.lit(1.0), one=pl.when(~resolved).then("by"), resolved=resolved)
+    labels = rows.with_columns(weight=pl.lit(1.0), one=pl.when(~resolved).then("by"), resolved=resolved)
     return labels.unique([*CELL, "metric", "one", "resolved"], keep="first", maintain_order=True).drop(
         "one", "resolved"
     )
@@ -294,6 +292,15 @@ def kept_followed(kept: RunLabels, known: Collection[Series]) -> RunLabels | Non
     followed = [one for one in kept.followed if (one.dataset, one.metric) not in known]
     own = [kept.frame.filter(dataset=d, metric=m) for d, m in dict.fromkeys((f.dataset, f.metric) for f in followed)]
     return _followed_labels(pl.concat(own), followed) if own else None
+
+
+def without_followed(kept: RunLabels, known: Collection[Series]) -> RunLabels | None:
+    """The labels that a run was given itself, on each dataset and metric but those `known`."""
+    others = {*known, *((one.dataset, one.metric) for one in kept.followed)}
+    frame = kept.frame.filter(~pl.struct("dataset", "metric").is_in([{"dataset": d, "metric": m} for d, m in others]))
+    said = set(map(_note, kept.followed))
+    notes = [note for note in kept.notes if note not in said]
+    return replace(kept, frame=frame, notes=notes, followed=()) if frame.height else None
 
 
 def _followed_labels(frame: pl.DataFrame, followed: Sequence[FollowedLabels]) -> RunLabels:

@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from evalflow import datasets, paths
-from evalflow.app.core.kept_labels import LabelSources, RunLabels, follow, kept_followed, read_kept
+from evalflow.app.core.kept_labels import (
+    LabelSources,
+    RunLabels,
+    follow,
+    kept_followed,
+    newest_labels,
+    read_kept,
+    without_followed,
+)
 from evalflow.app.core.saved import SavedRun, answered_rows, scored_runs
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError, command
@@ -82,10 +90,7 @@ def _found_again(run: SavedRun) -> RunLabels | None:
     if data.problems:
         return None
     kept, own = read_kept(run.folder), _bound(run, data, OF_DATA, HERE)
-    if kept is not None:
-        old = {(one.dataset, one.metric) for one in kept.followed} | own.series
-        keys = pl.struct("dataset", "metric").is_in([{"dataset": d, "metric": m} for d, m in old])
-        given = replace(kept, frame=kept.frame.filter(~keys), followed=())
+    if kept is not None and (given := without_followed(kept, own.series)):
         own = own.with_followed(given) if own.frame.height else given
     own = own.with_followed(follow(run, own.series, LabelSources()))
     if kept is not None:
@@ -316,11 +321,30 @@ def labels_to_compare(runs: Sequence[SavedRun], given: str | Rows | None) -> Com
         else:
             why_not = unusable_labels(run.scores(), frames[folder])
             unusable[folder] = {key: f"{why} in {run.name}" for key, why in why_not.items()}
+    if len(frames) > 1:
+        at = {folder: one.at for folder in frames if (one := found[folder])}
+        frames = _of_equal_answers(frames, sorted(frames, key=lambda folder: at[folder], reverse=True))
     bound = [one for one in found.values() if one]
     # A label with a hash is of one run, and stale in the other.
     if len(bound) == 2 and (n := bound[0].left_out["stale"] - bound[1].frame.height) > 0:
         notes.append(f"at least {counted(n, 'label')} of other answers than those of either run, and left out")
     return ComparedLabels(frames, unusable, notes)
+
+
+def _of_equal_answers(frames: Mapping[str, pl.DataFrame], newest: Sequence[str]) -> dict[str, pl.DataFrame]:
+    """The labels of each run, and those that other runs have of the same answers: these have one truth.
+
+    No answer is added, so that each run's labelled answers stay the sample that they are.
+    """
+    key, own = ["dataset", "case_id", "metric", "answer_hash"], ["target", "target_repeat", "unusable"]
+    everything = pl.concat([frames[folder] for folder in newest]).drop(own)
+    found: dict[str, pl.DataFrame] = {}
+    for folder, frame in frames.items():
+        answers = frame.select(*key, *own, seen="case_hash").unique([*key, "target", "target_repeat"])
+        rows = everything.join(answers, on=key, how="inner", maintain_order="left")
+        same = pl.col("case_hash") == pl.col("seen")
+        found[folder] = newest_labels(rows.filter(same.fill_null(value=True)).select(frame.columns))
+    return found
 
 
 def labelled_cases(runs: Iterable[SavedRun]) -> dict[tuple[str, str], dict[str, int]]:

@@ -201,6 +201,28 @@ def test_labels_that_two_runs_were_given_count_together():
     assert found.frame.select("case_id", "by").is_unique().all()
 
 
+def test_equal_answers_have_one_truth_in_a_comparison():
+    first = evaluate()
+    label(first, range(0, N, 2))
+    second = evaluate()
+    label(second, range(0, N, 2), by="ben")
+    labels = labels_to_compare([first, second], None)
+    one, other = (labels.of(run) for run in (first, second))
+    assert one is not None
+    assert other is not None
+    assert one.sort("case_id", "by").equals(other.sort("case_id", "by"))
+    assert one["case_id"].n_unique() == N / 2
+    assert set(one["by"]) == {"ana", "ben"}
+
+
+def test_calibrating_again_repeats_no_note():
+    label(evaluate())
+    second = evaluate(OTHER)
+    notes = calibration(second)["notes"]
+    assert run_command(["calibrate", str(second.folder.path)]) == 0
+    assert calibration(second)["notes"] == notes
+
+
 def test_labels_that_were_not_drawn_at_random_correct_nothing_where_they_follow():
     first = evaluate()
     disliked = [i for i in range(N) if not case(i)["likes"]]
