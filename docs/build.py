@@ -82,7 +82,7 @@ NAVIGATION: Mapping[str, Mapping[str, str]] = {
         "Export to other tools": "export.md",
         "Shared storage": "storage.md",
         "Assistants": "assistants.md",
-        "Kinds of your own": "extending.md",
+        "Extensions": "extending.md",
     },
     "The application": {
         "The application": "application.md",

@@ -31,6 +31,14 @@ def installed_points() -> EntryPoints:
     return cast("EntryPoints", entry_points())  # Python 3.11 returns another type with the same `select`
 
 
+INSTALL = "install evalflow again, whose addons are not registered: python -m pip install -e . (in its checkout)"
+
+
+def has_own_points() -> bool:
+    """Whether the installation has evalflow's own entry points; one that is older than the code lacks them."""
+    return any(_package(point) == PACKAGE for point in installed_points().select(group="evalflow.verbs"))
+
+
 class Door(Generic[T]):
     """What can be chosen by name: evalflow's own, and what packages add as entry points of `evalflow.<role>s`.
 
@@ -70,7 +78,7 @@ class Door(Generic[T]):
         if own is not None:
             return own
         if name not in added:
-            hint = did_you_mean(name, {*self.own, *added})
+            hint = did_you_mean(name, {*self.own, *added}) if has_own_points() else INSTALL
             raise UserError(Problem(f"there is no {self._what} {name!r}", self._where, hint))
         try:
             return added[name].load()

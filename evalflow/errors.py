@@ -39,6 +39,11 @@ class Problem:
 
     `key` is the key path of a wrong value in the configuration, if there is one; for showing the fault beside its
     field. `see`: what to look at or change in the application.
+
+    Example:
+        >>> print(Problem("must be positive", "metric.short.words", "write 40"))
+        metric.short.words: must be positive
+          hint: write 40
     """
 
     what: str
@@ -85,7 +90,12 @@ class EvalflowError(Exception):
 
 
 class UserError(EvalflowError):
-    """The configuration or the data is wrong. Holds all problems found, not only the first."""
+    """The configuration or the data is wrong. Holds all problems found, not only the first.
+
+    Example:
+        >>> UserError([Problem("it is empty", "cases.csv"), Problem("it is too large", "more.csv")]).problems[1].where
+        'more.csv'
+    """
 
     exit_code = 2
 
@@ -119,7 +129,12 @@ class BudgetError(EvalflowError):
 
 
 class InfrastructureError(EvalflowError):
-    """A fault that every further call would meet too; `hint` says what to check."""
+    """A fault that every further call would meet too; `hint` says what to check.
+
+    Example:
+        >>> InfrastructureError("the key is refused", "look at HOUSE_KEY").exit_code
+        5
+    """
 
     exit_code = 5
 
@@ -162,7 +177,12 @@ class CallError(EvalflowError):
 
 
 class JudgeError(CallError):
-    """The judge gave no valid answer."""
+    """The judge gave no valid answer.
+
+    Example:
+        >>> JudgeError("malformed", "it is not JSON", raw="Sure!").raw
+        'Sure!'
+    """
 
 
 class TargetError(CallError):
@@ -170,6 +190,10 @@ class TargetError(CallError):
 
     Attributes:
         finish_reason: Why the model ended a reply that is no answer, as of `Answer`; None if it did not say.
+
+    Example:
+        >>> TargetError("timeout", "no answer within 30 s").error_type
+        'timeout'
     """
 
     finish_reason: str | None = None

@@ -15,7 +15,12 @@ PACKAGE = "evalflow-llm"
 
 @contextmanager
 def packages_of(extra: str, where: str) -> Generator[None]:
-    """Import packages of an extra in the block; UserError with the command that installs them if one is missing."""
+    """Import packages of an extra in the block; UserError with the command that installs them if one is missing.
+
+    Example:
+        >>> with packages_of("web", "serve"):
+        ...     import json
+    """
     try:
         yield
     except ModuleNotFoundError as error:

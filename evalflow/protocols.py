@@ -12,7 +12,16 @@ if TYPE_CHECKING:
 
 
 class Target(Protocol):
-    """The application that is evaluated."""
+    """The application that is evaluated.
+
+    Example:
+        >>> class Echo:
+        ...     name, identity = "echo", "echo 1"
+        ...     async def answer(self, case, repeat):
+        ...         return replace(blank(case, self.name, repeat), status="answered", answer=case.question)
+        ...     async def close(self): ...
+        >>> target: Target = Echo()
+    """
 
     @property
     def name(self) -> str:
@@ -32,7 +41,16 @@ class Target(Protocol):
 
 
 class Judge(Protocol):
-    """Answers the questions that metrics ask."""
+    """Answers the questions that metrics ask.
+
+    Example:
+        >>> class House:
+        ...     info = JudgeInfo(name="house", nature="LLM house-7b", identity="house-7b 2026-05")
+        ...     async def ask(self, ask):
+        ...         raise JudgeError("unsupported", "it answers nothing yet")
+        ...     async def close(self): ...
+        >>> judge: Judge = House()
+    """
 
     @property
     def info(self) -> JudgeInfo: ...
@@ -48,7 +66,16 @@ class Judge(Protocol):
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors, so that their meanings can be compared."""
+    """Turns texts into vectors, so that their meanings can be compared.
+
+    Example:
+        >>> class Letters:
+        ...     info = JudgeInfo(name="letters", nature="letters, not an LLM", identity="letters 1", remote=False)
+        ...     async def embed(self, texts):
+        ...         return Embedded(vectors=[[text.count("a"), text.count("b")] for text in texts])
+        ...     async def close(self): ...
+        >>> embedder: Embedder = Letters()
+    """
 
     @property
     def info(self) -> JudgeInfo:
@@ -196,7 +223,18 @@ class Metric(Measured, Protocol):
 
 
 class Sink(Protocol):
-    """Receives finished answers and scores."""
+    """Receives finished answers and scores.
+
+    Example:
+        >>> class Counting:
+        ...     def __init__(self, inner):
+        ...         self.inner, self.count = inner, 0
+        ...     def write(self, record):
+        ...         self.inner.write(record)
+        ...         self.count += 1
+        >>> Counting(None).count
+        0
+    """
 
     def write(self, record: Answer | ScoreRecord) -> None:
         """Append one record; the operating system has it when this returns."""

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from evalflow.cli.completion import ASK, print_candidates
 from evalflow.cli.verbs import VERBS, overview
 from evalflow.config.env_file import load_env_file
+from evalflow.doors import INSTALL, has_own_points
 from evalflow.errors import EvalflowError, Problem, UserError, did_you_mean
 from evalflow.paths import GROUPS
 from evalflow.version import __version__
@@ -83,7 +84,7 @@ def _verb_of(words: list[str]) -> tuple[str, list[str]]:
     if words and words[0] in VERBS:
         return words[0], words[1:]
     if words and not words[0].startswith("-") and "=" not in words[0]:
-        hint = did_you_mean(words[0], VERBS)
+        hint = did_you_mean(words[0], VERBS) if has_own_points() else INSTALL
         if words[0] in GROUPS:
             hint = f"write {words[0]}={words[1] if len(words) > 1 and words[1].isidentifier() else 'NAME'}"
         raise UserError(Problem(f"there is no verb {words[0]!r}", "command line", hint))

@@ -18,6 +18,10 @@ class Manual:
         examples: Words, and their effect.
         page: A page of docs/ with more.
         overview: Its lines in the overview of `--help`; empty for a verb that the overview has elsewhere.
+
+    Example:
+        >>> Manual("Count the words.", "exit codes: 0 done", (("count", "of the latest run"),)).about
+        'Count the words.'
     """
 
     about: str

@@ -21,7 +21,14 @@ Work = Callable[[Namespace], int]
 
 
 class VerbParser(argparse.ArgumentParser):
-    """The arguments of a verb; mistakes are raised as UserError."""
+    """The arguments of a verb; mistakes are raised as UserError.
+
+    Example:
+        >>> parser = VerbParser.of("count", Manual("Count.", "exit codes: 0 done", (("count", "counts"),)))
+        >>> parser.add_flag("--all", "every run")
+        >>> parser.read(["--all"]).all
+        True
+    """
 
     passes_words = False  # whether its words go to Hydra as they are
     takes_overrides = False
@@ -98,6 +105,16 @@ class Verb:
     Attributes:
         manual: What its help says.
         declare: Declares its arguments, and returns what carries it out.
+
+    Example:
+        >>> def declare(parser):
+        ...     parser.add_argument("file")
+        ...     return lambda options: print(options.file) or 0
+        >>> verb = Verb(Manual("Print a name.", "exit codes: 0 done", (("name FILE", "prints FILE"),)), declare)
+        >>> parser, work = verb.declared("name")
+        >>> work(parser.read(["cases.csv"]))
+        cases.csv
+        0
     """
 
     manual: Manual
@@ -139,7 +156,12 @@ def _folder(name: str) -> Path:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """The terminal, or what the output goes to."""
+    """The terminal, or what the output goes to.
+
+    Example:
+        >>> console(stderr=True).stderr
+        True
+    """
     from rich.console import Console
 
     return Console(stderr=stderr, highlight=False)

@@ -73,13 +73,22 @@ class JudgeConfig(ScorerConfig):
 
     Attributes:
         title: What people call it, in any script; null: its name.
+
+    Example:
+        >>> JudgeConfig(kind="house", thresholds={"tone": 0.7}).calibrated
+        True
     """
 
     title: str | None = None
 
 
 class EmbedderConfig(ScorerConfig):
-    """Keys that every embedder has; its similarities are scores too."""
+    """Keys that every embedder has; its similarities are scores too.
+
+    Example:
+        >>> EmbedderConfig(kind="house").calibrated
+        True
+    """
 
 
 class TargetConfig(Strict):
@@ -90,6 +99,10 @@ class TargetConfig(Strict):
         thoughts: drop: a block of thoughts at the beginning of an answer is left out of it and kept apart; keep: the
             answer stays whole.
         extract: The part of the answer that is scored; null: all of it.
+
+    Example:
+        >>> TargetConfig(kind="echo").thoughts
+        'drop'
     """
 
     runs_here: ClassVar[bool] = False  # whether it is a program that runs on this machine
@@ -276,6 +289,10 @@ class MetricConfig(Strict):
             it as it is. null: it cannot be proved before somebody says so.
         fixture: Cases with the scores that people would give, which `prove` compares the judge's with: a file in data/,
             or beside conf/. null: there are none.
+
+    Example:
+        >>> MetricConfig(kind="short", needs=["answer"]).direction
+        'higher_is_better'
     """
 
     kind: str
@@ -404,7 +421,11 @@ class OtelConfig(Strict):
 
 
 class ObserverConfig(Strict):
-    """What hears of each record of a run; keys that every observer has."""
+    """What hears of each record of a run; keys that every observer has.
+
+    Example:
+        >>> ObserverConfig(kind="archive").expect_ready("observers.mine")
+    """
 
     kind: str
 
@@ -425,7 +446,12 @@ class BatchConfig(Strict):
 
 
 class EngineConfig(Strict):
-    """Where a run works; keys that every engine has."""
+    """Where a run works; keys that every engine has.
+
+    Example:
+        >>> EngineConfig(kind="local").sends_to is None
+        True
+    """
 
     kind: str
 

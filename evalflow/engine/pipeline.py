@@ -71,7 +71,12 @@ class RunPlan:
 
 
 class Pipeline:
-    """Runs a plan over cases."""
+    """Runs a plan over cases.
+
+    Example:
+        >>> def in_this_process(job: EngineJob) -> Pipeline:
+        ...     return Pipeline(job.plan, job.sink, job.tally)
+    """
 
     def __init__(self, plan: RunPlan, sink: Sink, tally: Tally) -> None:
         self._plan = plan

@@ -31,7 +31,16 @@ class UnitMetricConfig(MetricConfig):
 
 
 class BaseMetric(Generic[C]):
-    """A metric without a judge; a kind adds `Config` and `score`. For the attributes see `Metric`."""
+    """A metric without a judge; a kind adds `Config` and `score`. For the attributes see `Metric`.
+
+    Example:
+        >>> class Short(BaseMetric):
+        ...     Config = MetricConfig
+        ...     async def score(self, case, answer, judge, repeat):
+        ...         return scored(float(len(answer.answer) < 80), len(answer.answer), "characters")
+        >>> Short("short", MetricConfig(kind="short", needs=["answer"])).asks
+        False
+    """
 
     Config: ClassVar[type[MetricConfig]]
     names_fields: ClassVar[tuple[str, ...]] = ()
@@ -82,7 +91,17 @@ class BaseMetric(Generic[C]):
 
 
 class FieldMetric(BaseMetric[C]):
-    """A metric that compares fields of case and answer without a judge. A kind adds `Config` and `compare`."""
+    """A metric that compares fields of case and answer without a judge. A kind adds `Config` and `compare`.
+
+    Example:
+        >>> class Same(FieldMetric):
+        ...     Config = MetricConfig
+        ...     async def compare(self, fields):
+        ...         same = fields["answer"] == fields["reference"]
+        ...         return scored(float(same), same, "compared letter by letter")
+        >>> Same("same", MetricConfig(kind="same", needs=["answer", "reference"])).bounded
+        True
+    """
 
     measures: ClassVar[bool] = False
     """Whether the score is a number of the answer itself, and so neither right nor wrong."""
@@ -165,7 +184,12 @@ def blocked_by(name: str, part: Outcome, steps: tuple[Mapping[str, Any], ...] = 
 
 
 def scored(score: float, value: Any, reason: str, steps: Sequence[Mapping[str, Any]] = ()) -> Outcome:
-    """The outcome of a comparison without a judge."""
+    """The outcome of a comparison without a judge.
+
+    Example:
+        >>> scored(1.0, 12, "12 words").status
+        'scored'
+    """
     return Outcome(status="scored", score=score, value=value, reason=reason, steps=tuple(steps), path="direct")
 
 

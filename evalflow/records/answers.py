@@ -50,6 +50,10 @@ class Message:
 
     `api` has what chat APIs keep beside the words: tool_calls and tool_call_id as chat completions write them, name,
     and `parts`, the whole content if some of it is not text.
+
+    Example:
+        >>> Message("user", "Well?").role
+        'user'
     """
 
     role: str
@@ -96,7 +100,12 @@ def part_text(part: Mapping[str, Any]) -> str:
 
 @record()
 class Context:
-    """A piece of text that the target was given, or retrieved, to answer from."""
+    """A piece of text that the target was given, or retrieved, to answer from.
+
+    Example:
+        >>> Context("It costs 40 pounds.", title="Fees").title
+        'Fees'
+    """
 
     text: str
     title: str | None = None
@@ -108,6 +117,10 @@ class Case:
     """One thing to evaluate: a conversation that ends with a user message, and what is known about it.
 
     A field that the data does not have is None (never an empty value): metrics that need it are skipped.
+
+    Example:
+        >>> Case(dataset="rag", index=0, id="a", messages=(Message("user", "Well?"),)).question
+        'Well?'
     """
 
     # The dataset it came from, and its position in it, from 0.
@@ -179,7 +192,12 @@ class Case:
 
 @record(kw_only=True)
 class Answer(CallCosts):
-    """One answer of a target to a case."""
+    """One answer of a target to a case.
+
+    Example:
+        >>> Answer(dataset="rag", index=0, case_id="a", target="echo", answer="Yes.").status
+        'answered'
+    """
 
     # The answer's identity; target_repeat counts from 0.
     dataset: str
@@ -232,7 +250,16 @@ Distribution = Mapping[str, Mapping[Any, float]]
 
 @record(kw_only=True)
 class Ask:
-    """One question to a judge."""
+    """One question to a judge.
+
+    Example:
+        >>> from pydantic import create_model
+        >>> grade = create_model("Grade", score=(int, ...))
+        >>> prompt = (Message("user", "Grade it."),)
+        >>> ask = Ask(metric="tone", step="grade", task=None, messages=prompt, reply_model=grade, variables={})
+        >>> ask.embeds
+        False
+    """
 
     # The metric and step id that the question comes from.
     metric: str
@@ -260,7 +287,12 @@ class Ask:
 
 @record(kw_only=True)
 class JudgeInfo:
-    """Properties of a judge or an embedder that are known before it is asked."""
+    """Properties of a judge or an embedder that are known before it is asked.
+
+    Example:
+        >>> JudgeInfo(name="house", nature="LLM house-7b", identity="house-7b 2026-05").remote
+        True
+    """
 
     name: str
     nature: str  # one phrase that describes it, shown above every table
@@ -283,7 +315,14 @@ class JudgeInfo:
 
 @record(kw_only=True)
 class Reply(CallCosts):
-    """A judge's answer to an Ask, valid against its reply model."""
+    """A judge's answer to an Ask, valid against its reply model.
+
+    Example:
+        >>> from pydantic import create_model
+        >>> grade = create_model("Grade", score=(int, ...))
+        >>> Reply(parsed=grade(score=4), raw='{"score": 4}').parsed.score
+        4
+    """
 
     # The validated reply, and the text it was parsed from.
     parsed: BaseModel
@@ -302,7 +341,12 @@ class Reply(CallCosts):
 
 @record(kw_only=True)
 class Embedded(CallCosts):
-    """Texts as vectors, one per text, all of the same length; costs are this call's share of the request."""
+    """Texts as vectors, one per text, all of the same length; costs are this call's share of the request.
+
+    Example:
+        >>> len(Embedded(vectors=[[0.0, 1.0], [1.0, 0.0]]).vectors)
+        2
+    """
 
     vectors: Sequence[Sequence[float]]
     cost_usd: float | None = 0.0

@@ -83,6 +83,10 @@ class ExportFacts(_Facts):
         unsent: The scores that could not be sent, and `why`.
         id: What it calls the run; None where it has no runs.
         digest: Of the results that were sent; None unless only this tells whether they have changed.
+
+    Example:
+        >>> ExportFacts(to="archive", where="archive.csv", at="2026-01-31T12:00:00Z", sent=60, unsent=0).rejected
+        0
     """
 
     to: str

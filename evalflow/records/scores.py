@@ -31,7 +31,12 @@ def passes(value: Any, threshold: Any, *, higher_is_better: bool = True) -> Any:
 
 @record(kw_only=True)
 class Outcome:
-    """A metric's result for one answer, before it is assigned to its cell."""
+    """A metric's result for one answer, before it is assigned to its cell.
+
+    Example:
+        >>> Outcome(status="undefined", reason="the list is empty").score is None
+        True
+    """
 
     status: Status  # one of the four states; only `scored` has a score
     # 0..1 for a scale, natural otherwise, and on the metric's own scale. None unless scored, except for the value of a
@@ -63,6 +68,12 @@ class ScoreRecord:
 
     Its fields, in this order, are the list of the scores' columns; `summary.journal` derives those of all files.
     Tokens, cost and time are those of all its replies, cached ones included; `bill` holds what this run paid for.
+
+    Example:
+        >>> cell = {"dataset": "rag", "case_id": "a", "target": "echo", "metric": "short", "judge": None}
+        >>> more = {"run_id": "r", "index": 0, "group": None, "tags": (), "target_repeat": 0, "metric_version": 1}
+        >>> ScoreRecord(**cell, **more, repeat=0, status="scored", score=1.0).score
+        1.0
     """
 
     run_id: str

@@ -17,7 +17,12 @@ T = TypeVar("T", bound="DataclassInstance")
 
 @record()
 class Usage:
-    """Tokens of one or several calls."""
+    """Tokens of one or several calls.
+
+    Example:
+        >>> Usage(10, 2) + Usage(5, 1)
+        Usage(input_tokens=15, output_tokens=3)
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -28,7 +33,12 @@ class Usage:
 
 @record(kw_only=True)
 class Spend:
-    """The cost of calls. An unknown part is None, and so is any sum that includes it."""
+    """The cost of calls. An unknown part is None, and so is any sum that includes it.
+
+    Example:
+        >>> (Spend(requests=1, cost_usd=0.002) + Spend(requests=2, cost_usd=None)).cost_usd is None
+        True
+    """
 
     # Answered requests, and how many of them were re-asks after an invalid reply.
     requests: int = 0

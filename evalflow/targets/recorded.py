@@ -77,7 +77,14 @@ def _text(value: Any) -> str | None:
 
 
 def blank(case: Case, target: str, repeat: int) -> Answer:
-    """An answer with only the case's identity, to be filled in."""
+    """An answer with only the case's identity, to be filled in.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> case = Case(dataset="rag", index=0, id="a", messages=(Message("user", "Well?"),))
+        >>> replace(blank(case, "echo", 0), status="answered", answer="Well?").case_id
+        'a'
+    """
     return Answer(
         dataset=case.dataset,
         index=case.index,

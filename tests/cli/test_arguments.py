@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from importlib.metadata import EntryPoints
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+from evalflow import doors
 from evalflow.cli import run_command
 from evalflow.cli.manual import MANUALS
 from evalflow.cli.parsing import Verb, VerbParser, Work
@@ -165,3 +167,12 @@ def test_a_bug_of_our_own_says_so_and_blames_no_endpoint(
     readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     [row] = [line for line in readme.splitlines() if line.startswith("| 5 |")]
     assert "or a bug in evalflow, which then says so" in row
+
+
+def test_an_installation_that_is_older_than_the_code_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(doors, "installed_points", lambda: EntryPoints([]))
+    for words in (["serve"], ["dataset=rag", "metric=faithfulness"]):
+        assert run_command(words) == 2
+        assert "install evalflow again" in capsys.readouterr().err

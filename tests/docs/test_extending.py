@@ -57,11 +57,17 @@ def test_the_page_runs(installed: Path, tmp_path: Path) -> None:
         done = run(command, tmp_path)
         assert done.returncode == 0, f"{command}\n{done.stderr}"
         said.append(done.stdout)
-    metric, target, judge = said
+    metric, target, judge, observed, slow, counted = said
     assert re.search(r"short +\d\.\d{3} .* 60 +0 +0 +0", metric), metric
     assert re.search(r"short +1\.000 ", target), target
     assert "our own house-7b" in judge
     assert re.search(r"coherence +0\.\d{3} ", judge), judge
+    assert observed.count("short") >= 1
+    tallies = [path.read_text(encoding="utf-8") for path in tmp_path.glob("outputs/runs/*/tally.txt")]
+    assert tallies == ["60\n"]
+    assert re.search(r"short +\d\.\d{3} ", slow), slow
+    assert counted == "60 scores\n"
+    assert "count [RUN]" in run("python -m evalflow --help", tmp_path).stdout
     listed = run("python -m evalflow list metric", tmp_path)
     assert "short" in listed.stdout
     wrong = run("python -m evalflow check dataset=rag metric=short metric.short.words=many", tmp_path)

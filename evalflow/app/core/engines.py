@@ -32,6 +32,10 @@ class EngineJob:
         parts: The run's settings, metrics and judges.
         folder: The run's folder.
         counted: Whether the tally and the budget had all calls of earlier parts of the run from the beginning.
+
+    Example:
+        >>> def cases_left(job: EngineJob) -> int:
+        ...     return job.tally.expected - job.tally.done
     """
 
     plan: RunPlan
@@ -61,6 +65,16 @@ class Engine(Protocol):
     Attributes:
         is_here: Whether cases are processed in this process.
         about: What is printed once a run has begun, such as how many actors work on it; empty for nothing.
+
+    Example:
+        >>> from contextlib import asynccontextmanager
+        >>> class OneByOne:
+        ...     is_here, about = True, "one case at a time"
+        ...     @asynccontextmanager
+        ...     async def open(self, job):
+        ...         yield Pipeline(replace(job.plan, width=1), job.sink, job.tally)
+        ...     def close(self): ...
+        >>> engine: Engine = OneByOne()
     """
 
     @property

@@ -89,7 +89,8 @@ def documented_generator() -> type[GenerateJsonSchema]:
             made = super().model_schema(schema)
             model = cast("type[BaseModel]", schema["cls"])
             if "description" in made:
-                made["description"] = made["description"].partition("Attributes:")[0].strip()
+                about = made["description"].partition("Attributes:")[0]
+                made["description"] = about.partition("Example:")[0].strip()
             properties = made.get("properties", {})
             for name, meaning in meanings_of(model).items():
                 field = model.model_fields.get(name)

@@ -27,6 +27,10 @@ class ObservedRun:
         rules: Metrics and thresholds: how results follow from the scores.
         redactor: Removes secrets from texts, as in all files of the run.
         connections: The addresses that may be called; None: all.
+
+    Example:
+        >>> def archive_of(run: ObservedRun):
+        ...     return run.folder.path / "archive.csv"
     """
 
     folder: RunFolder
@@ -36,7 +40,16 @@ class ObservedRun:
 
 
 class Observer(Protocol):
-    """Hears of each record of a run, and of the run's end."""
+    """Hears of each record of a run, and of the run's end.
+
+    Example:
+        >>> class Watcher:
+        ...     def sink(self, inner):
+        ...         return inner
+        ...     def finish(self, run): ...
+        ...     def close(self): ...
+        >>> observer: Observer = Watcher()
+    """
 
     def sink(self, inner: Sink) -> Sink:
         """A sink that writes to `inner` first. It must not raise, and not make the run wait."""

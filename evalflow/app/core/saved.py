@@ -59,7 +59,13 @@ _AGREED = Path(".evalflow") / "programs"
 
 @dataclass(frozen=True)
 class SavedRun:
-    """A run loaded from its folder; `name` is the run's in tables and messages."""
+    """A run loaded from its folder; `name` is the run's in tables and messages.
+
+    Example:
+        >>> run = find_run("outputs/latest")
+        >>> sorted(run.manifest.metrics)
+        ['exact_match']
+    """
 
     folder: RunFolder
     manifest: Manifest
@@ -217,6 +223,11 @@ def find_run(given: str | None, *verb: str) -> SavedRun:
     """The run in a folder, by default the latest; UserError if there is none, or it is a sweep of several.
 
     `verb` are the words of the command line before the folder, to suggest commands for the runs of a sweep.
+
+    Example:
+        >>> find_run("no/such/folder")
+        Traceback (most recent call last):
+        evalflow.errors.UserError: ...
     """
     folder = RunFolder(find_folder(given))
     found = folder.read()

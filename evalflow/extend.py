@@ -1,0 +1,98 @@
+"""The names that an extension may rely on: a package of yours that adds a kind, a verb, an engine or an observer.
+
+Its entry points name what it adds; `docs/extending.md` has an example of each. Names that are not here may change
+without notice.
+"""
+
+from __future__ import annotations
+
+from evalflow.app.core.engines import Engine, EngineJob
+from evalflow.app.core.observers import ObservedRun, Observer
+from evalflow.app.core.saved import SavedRun, find_run
+from evalflow.cli.manual import Manual
+from evalflow.cli.parsing import Verb, VerbParser, Work, console
+from evalflow.config.schema import (
+    EmbedderConfig,
+    EngineConfig,
+    JudgeConfig,
+    MetricConfig,
+    ObserverConfig,
+    TargetConfig,
+)
+from evalflow.doors import Door
+from evalflow.engine.pipeline import Pipeline
+from evalflow.errors import (
+    InfrastructureError,
+    JudgeError,
+    Problem,
+    TargetError,
+    UserError,
+)
+from evalflow.extras import packages_of
+from evalflow.metrics.base import BaseMetric, FieldMetric, scored
+from evalflow.protocols import Embedder, Judge, Sink, Target
+from evalflow.records import (
+    Answer,
+    Ask,
+    Case,
+    Context,
+    Embedded,
+    JudgeInfo,
+    Message,
+    Outcome,
+    Reply,
+    ScoreRecord,
+    Spend,
+    Usage,
+)
+from evalflow.records.manifest import ExportFacts
+from evalflow.targets.recorded import blank
+
+__all__ = [
+    "Answer",
+    "Ask",
+    "BaseMetric",
+    "Case",
+    "Context",
+    "Door",
+    "Embedded",
+    "Embedder",
+    "EmbedderConfig",
+    "Engine",
+    "EngineConfig",
+    "EngineJob",
+    "ExportFacts",
+    "FieldMetric",
+    "InfrastructureError",
+    "Judge",
+    "JudgeConfig",
+    "JudgeError",
+    "JudgeInfo",
+    "Manual",
+    "Message",
+    "MetricConfig",
+    "ObservedRun",
+    "Observer",
+    "ObserverConfig",
+    "Outcome",
+    "Pipeline",
+    "Problem",
+    "Reply",
+    "SavedRun",
+    "ScoreRecord",
+    "Sink",
+    "Spend",
+    "Target",
+    "TargetConfig",
+    "TargetError",
+    "Usage",
+    "UserError",
+    "Verb",
+    "VerbParser",
+    "Work",
+    "blank",
+    "console",
+    "find_run",
+    "packages_of",
+    "scored",
+]
