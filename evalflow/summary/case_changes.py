@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from evalflow.lazy import pl
 from evalflow.records import CASES
-from evalflow.summary.compare import Traits, by_case, lower_is_better, whole_cases
+from evalflow.summary.compare import Pairing, Traits, lower_is_better, pair_scores, whole_cases
 
 Sort = Literal["all", "flipped", "worse", "better", "lost", "answer"]
 SORTS: tuple[Sort, ...] = get_args(Sort)
@@ -65,15 +65,17 @@ class CaseChanges:
         self.pair = pair
         self.common = cells.select(_CASE).n_unique()
         self._changed, self._scores = cells.filter(pl.col("all")), scores
-        self.counts: Mapping[Sort, int] = {
-            sort: self._changed.filter(pl.col(sort)).select(_CASE).n_unique() for sort in SORTS
-        }
         fails = (pl.col("flipped") & pl.col("passed_a")).any().alias("fails")
         listed = self._changed.filter("listed").group_by(_CASE).agg(fails, pl.col("flipped").any())
         self.listed = listed.height
         self.worsened = int(listed["fails"].sum())
         self.improved = int(listed["flipped"].sum()) - self.worsened
         self.rescored = self.listed - self.worsened - self.improved
+
+    @cached_property
+    def counts(self) -> Mapping[Sort, int]:
+        """The number of cases with each kind of change."""
+        return {sort: self._changed.filter(pl.col(sort)).select(_CASE).n_unique() for sort in SORTS}
 
     def page(self, sort: Sort | Literal["listed"], offset: int = 0, limit: int = 20) -> Sequence[CaseChange]:
         """A page of the cases with a kind of change, worst first; for `better`, best first.
@@ -125,11 +127,11 @@ class CaseChanges:
 
 
 def changed_cells(
-    sides: tuple[pl.LazyFrame, pl.LazyFrame],
+    pairing: Pairing,
     metrics: Mapping[str, Traits],
     cases: Sequence[tuple[str, str, str, bool]] = (),
 ) -> pl.DataFrame:
-    """A row for each case and metric in both runs, of which the first is the earlier one.
+    """A row for each case and metric in both runs.
 
     The cases that pass everything are a metric too. `cases` has dataset, id and question of the cases in both, and
     whether the answers differ. The columns are those of `MetricChange`, a Boolean for each of `SORTS`, `listed`,
@@ -143,14 +145,13 @@ def changed_cells(
     unjudged = pl.col("passed_a").is_null() | pl.col("passed_b").is_null()
     greatest = pl.max_horizontal(pl.col("change").abs().max().over("metric"), 1.0)
     lost = pl.when(pl.col("score_b").is_null()).then(-_LEAST).otherwise(_LEAST)
-    left, right = _side(sides[0], "a"), _side(sides[1], "b")
-    if whole := whole_cases(sides, metrics):
+    cells = pairing.shared
+    if whole := whole_cases(pairing.sides, metrics):
         # A case's place is that of its metrics.
-        own = [_side(side, name) for side, name in zip(whole, "ab", strict=True)]
-        left = pl.concat([left, own[0].with_columns(place=pl.lit(None, pl.UInt32))], how="vertical_relaxed")
-        right = pl.concat([right, own[1]])
+        own = pair_scores(*whole).shared.with_columns(place=pl.lit(None, cells.schema["place"]))
+        cells = pl.concat([cells, own.select(cells.columns)], how="vertical_relaxed")
     return (
-        left.join(right, on=_KEY)
+        cells.lazy()
         .join(known, on=_CASE, how="left")
         .with_columns(pl.col("answer").fill_null(value=False), pl.col("question").fill_null(""), **passed)
         .with_columns(
@@ -175,8 +176,3 @@ def changed_cells(
         )
         .collect(engine="streaming")
     )
-
-
-def _side(scores: pl.LazyFrame, side: str) -> pl.LazyFrame:
-    place = [pl.col("place")] if side == "a" else []
-    return by_case(scores).select(*_KEY, *place, pl.col("score", "passed").name.suffix(f"_{side}"))

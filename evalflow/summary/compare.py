@@ -49,6 +49,7 @@ class Pairing:
     # Per dataset and metric: common, only_a, only_b, unscored (cases of both that one did not score).
     counts: pl.DataFrame
     sides: tuple[pl.LazyFrame, pl.LazyFrame]  # the two runs' scores, as given
+    shared: pl.DataFrame  # also the cases of both that one did not score: key, place (A's), score_*, passed_*
 
 
 def with_labels(
@@ -96,7 +97,8 @@ def pair_scores(
     )  # fmt: skip
     for side, scores, given in zip("ab", (a, b), labels, strict=True):
         cases = with_labels(cases, scores, given, lower, f"_{side}")
-    return Pairing(cases, counts, (a, b))
+    own = ("score_a", "score_b", "passed_a", "passed_b")
+    return Pairing(cases, counts, (a, b), table.filter(both).select(*_KEY, *own, place="place_a"))
 
 
 def whole_cases(

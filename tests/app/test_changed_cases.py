@@ -9,6 +9,7 @@ import pytest
 import evalflow
 from evalflow.app.core.saved import find_scored
 from evalflow.summary.case_changes import CaseChanges, changed_cells
+from evalflow.summary.compare import pair_scores
 
 METRICS = "metric=[exact_match,token_f1,rouge_l]"
 
@@ -26,7 +27,9 @@ def _changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CaseChanges:
         ]
         runs.append(evalflow.run(METRICS, "metric.token_f1.threshold=0.9", cases=cases))
     a, b = (find_scored(str(run.folder)) for run in runs)
-    cells = changed_cells((a.scores(), b.scores()), b.traits, [("cases", name, "q", True) for name in answers])
+    cells = changed_cells(
+        pair_scores(a.scores(), b.scores()), b.traits, [("cases", name, "q", True) for name in answers]
+    )
     return CaseChanges((a.name, b.name), cells, b.scores())
 
 

@@ -35,6 +35,7 @@ from evalflow.records.manifest import Manifest
 from evalflow.report.wording import without_means_of_figures
 from evalflow.store.scores import common_cases
 from evalflow.summary.case_changes import CaseChanges, changed_cells
+from evalflow.summary.compare import pair_scores
 from evalflow.summary.gates import parse_condition
 from evalflow.summary.verdicts import Condition
 
@@ -123,7 +124,9 @@ def changed_cases(space: Workspace, a: str, b: str) -> CaseChanges:
     pair = _pair(space, a, b)
     known = space.read(common_cases, run_row(space, a)["id"], run_row(space, b)["id"])
     one, other = pair
-    return CaseChanges((a, b), changed_cells((one.scores(), other.scores()), one.traits | other.traits, known))
+    return CaseChanges(
+        (a, b), changed_cells(pair_scores(one.scores(), other.scores()), one.traits | other.traits, known)
+    )
 
 
 @requires("read")
