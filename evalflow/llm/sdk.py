@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import time
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from evalflow.calls.http import (
     CONNECT_S,
@@ -24,6 +23,7 @@ from evalflow.calls.networks import ForbiddenAddressError, Networks
 from evalflow.config.judges import AzureConfig
 from evalflow.errors import InfrastructureError, Problem, UserError
 from evalflow.extras import install_command
+from evalflow.llm.sdk_networks import within
 
 if TYPE_CHECKING:
     import httpx2
@@ -149,76 +149,31 @@ class SdkTransport:
             max_connections=self._max_connections + 1, max_keepalive_connections=self._max_connections
         )
         try:
-            way = _within(self._networks, limits) if self._networks else None
+            way = within(self._networks, limits) if self._networks else None
             return BoundedClient(limits=limits, timeout=timeout, follow_redirects=False, transport=way)
         except (ImportError, ValueError) as error:  # a proxy in the environment is invalid or needs a missing package
             raise TransportError("unreachable", f"no connection: {error}") from None
 
     def _transport_error(self, error: APIConnectionError, request: HttpRequest) -> TransportError:
+        import httpcore2
         import httpx2
 
-        cause = error.__cause__
+        cause = error.__cause__  # httpx2's own, or httpcore2's within networks
         if isinstance(cause, ForbiddenAddressError):
             return forbidden_error(cause)
-        if isinstance(cause, httpx2.ConnectTimeout):
+        if isinstance(cause, httpx2.ConnectTimeout | httpcore2.ConnectTimeout):
             return TransportError("unreachable", f"no connection within {CONNECT_S:g} s")
-        if isinstance(cause, httpx2.ReadTimeout):
+        if isinstance(cause, httpx2.ReadTimeout | httpcore2.ReadTimeout):
             return TransportError("timeout", f"nothing came for {self._first_byte_s:g} s")
-        if isinstance(cause, httpx2.TimeoutException):
+        if isinstance(cause, httpx2.TimeoutException | httpcore2.TimeoutException):
             return _timeout(request)
-        if isinstance(cause, httpx2.ConnectError):
+        if isinstance(cause, httpx2.ConnectError | httpcore2.ConnectError):
             return certificate_error(cause) or TransportError("unreachable", f"no connection: {cause}")
         return TransportError("broken", f"the connection was lost: {cause or error}")
 
 
 def _timeout(request: HttpRequest) -> TransportError:
     return TransportError("timeout", f"no whole response within {request.timeout_s:g} s")
-
-
-def _within(networks: Networks, limits: httpx2.Limits) -> httpx2.AsyncBaseTransport:
-    """A transport that connects within networks only: it resolves names itself, and connects to what it has checked."""
-    import httpcore2
-    import httpx2
-
-    class Backend(httpcore2.AsyncNetworkBackend):
-        def __init__(self) -> None:
-            self._any = cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
-
-        async def connect_tcp(
-            self, host: str, port: int, timeout: float | None = None, *rest: Any, **options: Any
-        ) -> httpcore2.AsyncNetworkStream:
-            try:
-                async with asyncio.timeout(timeout):
-                    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            except TimeoutError:
-                raise httpcore2.ConnectTimeout from None
-            except OSError as error:
-                raise httpcore2.ConnectError(str(error)) from error
-            failed: Exception | None = None
-            for *_, place in found:
-                address = str(place[0])
-                try:
-                    networks.expect(address)
-                    return await self._any.connect_tcp(address, port, timeout, *rest, **options)
-                except ForbiddenAddressError as error:
-                    failed = failed or error
-                except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
-                    failed = error
-            raise failed or httpcore2.ConnectError(f"{host} has no address")
-
-    class Guarded(httpx2.AsyncHTTPTransport):
-        def __init__(self) -> None:
-            super().__init__(limits=limits)
-            del self._pool  # an error, should httpx2 have its pool elsewhere one day: this one would be ignored
-            self._pool = httpcore2.AsyncConnectionPool(
-                ssl_context=httpx2.create_ssl_context(),
-                max_connections=limits.max_connections,
-                max_keepalive_connections=limits.max_keepalive_connections,
-                keepalive_expiry=limits.keepalive_expiry,
-                network_backend=Backend(),
-            )
-
-    return Guarded()
 
 
 SCOPE = "https://cognitiveservices.azure.com/.default"

@@ -34,7 +34,6 @@ ADAPTERS: dict[str, set[str]] = {
         "hydra._internal.core_plugins.file_config_source.FileConfigSource",
     },
     "config/load.py": {"hydra._internal.hydra.Hydra", "hydra._internal.utils.create_config_search_path"},
-    "llm/sdk.py": {"httpx2.AsyncHTTPTransport._pool"},
     "sandbox.py": {
         "jinja2.sandbox.ImmutableSandboxedEnvironment._parse",
         "jinja2.compiler.CodeGenerator",
@@ -203,7 +202,7 @@ def resolved(name: str) -> Any:
         ("getattr(object(), '_model_bytes')", ["_model_bytes"]),
         (
             "import httpx2\nclass A(httpx2.AsyncHTTPTransport):\n    def f(self): self._pool",
-            ["httpx2.AsyncHTTPTransport._pool"],
+            ["_pool", "httpx2.AsyncHTTPTransport._pool"],
         ),
         (
             "from jinja2 import Environment\nclass A(Environment):\n    def _parse(self): pass",

@@ -107,6 +107,28 @@ async def test_a_private_address_that_is_named_is_reached(make: Make, listener: 
     assert listener.seen == ["127.0.0.2", "127.0.0.1"]
 
 
+async def test_what_goes_wrong_within_networks_is_told_apart(make: Make, listener: Listener) -> None:
+    own, silence = Networks.of(["127.0.0.0/8"]), asyncio.Event()
+
+    async def silent(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await silence.wait()
+        writer.close()
+
+    async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(TransportError, match=r"nothing came for 0\.1 s") as caught:
+            await send(make(f"http://127.0.0.1:{port}/v1", None, 1, 0.1, networks=own))
+        assert caught.value.fault == "timeout"
+        silence.set()
+    with pytest.raises(TransportError, match="no connection") as caught:
+        await send(make(f"http://127.0.0.1:{port}/v1", None, 1, networks=own))
+    assert caught.value.fault == "unreachable"
+    listener.answer = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}"
+    with pytest.raises(TransportError, match="the connection was lost") as caught:
+        await send(make(f"http://127.0.0.1:{listener.port}/v1", None, 1, networks=own))
+    assert caught.value.fault == "broken"
+
+
 async def test_a_name_that_resolves_anew_is_checked_anew(
     make: Make, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:

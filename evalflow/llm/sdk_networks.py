@@ -1,0 +1,90 @@
+"""The openai SDK's connections within networks alone: names are resolved here, and what was checked is connected to."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any, cast
+
+from evalflow.calls.networks import ForbiddenAddressError, Networks
+
+if TYPE_CHECKING:
+    import httpcore2
+    import httpx2
+
+
+def within(networks: Networks, limits: httpx2.Limits) -> httpx2.AsyncBaseTransport:
+    """A transport whose connections lead to the networks alone; its errors are httpcore2's."""
+    import httpcore2
+    import httpx2
+
+    pool = httpcore2.AsyncConnectionPool(
+        ssl_context=httpx2.create_ssl_context(),
+        max_connections=limits.max_connections,
+        max_keepalive_connections=limits.max_keepalive_connections,
+        keepalive_expiry=limits.keepalive_expiry,
+        network_backend=_backend(networks),
+    )
+
+    class Body(httpx2.AsyncByteStream):
+        def __init__(self, parts: Any) -> None:
+            self._parts = parts
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            async for part in self._parts:
+                yield part
+
+        async def aclose(self) -> None:
+            await self._parts.aclose()
+
+    class Guarded(httpx2.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+            url = request.url
+            made = await pool.handle_async_request(
+                httpcore2.Request(
+                    request.method,
+                    httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
+                    headers=request.headers.raw,
+                    content=cast("httpx2.AsyncByteStream", request.stream),
+                    extensions=request.extensions,
+                )
+            )
+            body, extensions = Body(made.stream), cast("Any", made).extensions
+            return httpx2.Response(made.status, headers=made.headers, stream=body, extensions=extensions)
+
+        async def aclose(self) -> None:
+            await pool.aclose()
+
+    return Guarded()
+
+
+def _backend(networks: Networks) -> httpcore2.AsyncNetworkBackend:
+    import httpcore2
+
+    plain = cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
+
+    class Backend(httpcore2.AsyncNetworkBackend):
+        async def connect_tcp(
+            self, host: str, port: int, timeout: float | None = None, *rest: Any, **options: Any
+        ) -> httpcore2.AsyncNetworkStream:
+            try:
+                async with asyncio.timeout(timeout):
+                    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            except TimeoutError:
+                raise httpcore2.ConnectTimeout from None
+            except OSError as error:
+                raise httpcore2.ConnectError(str(error)) from error
+            failed: Exception | None = None
+            for *_, place in found:
+                address = str(place[0])
+                try:
+                    networks.expect(address)
+                    return await plain.connect_tcp(address, port, timeout, *rest, **options)
+                except ForbiddenAddressError as error:
+                    failed = failed or error
+                except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+                    failed = error
+            raise failed or httpcore2.ConnectError(f"{host} has no address")
+
+    return Backend()
