@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from evalflow.records import CASES
 from evalflow.records.manifest import Manifest
+from evalflow.report.sentences import distinct
 from evalflow.report.word_changes import word_changes
 from evalflow.report.wording import counted, cut, number, plain_line
 from evalflow.summary.changed import ChangedPart, ChangedValue, WhatChanged
@@ -78,6 +79,7 @@ def of_comparison(
     """
     if not rows:
         return ComparisonSentence(None, "The runs have no scored case in common.")
+    named = distinct(named, (one.metric for one in rows))
     row = leading_row(rows, gated)
     unclear = [one for one in rows if one.attribution == "unclear"]
     if row.verdict == "cannot_tell" and any(one.verdict != "cannot_tell" for one in unclear):

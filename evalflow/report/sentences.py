@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,6 +107,7 @@ def leading_place(row: Row, gated: Collection[str]) -> tuple[bool, ...]:
 
 def of_row(row: Row, rows: Sequence[Row], named: Named = str, about: str = "") -> RunSentence:
     """What one row of the summary says, of `rows`: a share that passes if it has one, else its value."""
+    named = distinct(named, (other["metric"] for other in rows))
     if row["metric"] == CASES:
         return _of_cases(row, rows, named, about)
     others = [other for other in rows if other["metric"] != row["metric"] and _is_beside(other, row)]
@@ -122,6 +124,12 @@ def of_row(row: Row, rows: Sequence[Row], named: Named = str, about: str = "") -
     ends = "" if row["ci_low"] is None else interval(row["ci_low"], row["ci_high"], _short)
     found = f"{named(row['metric'])}: {_short(row['value'])} {how}"
     return RunSentence(row, found, ends, said_by(row), "", more, about)
+
+
+def distinct(named: Named, metrics: Iterable[str]) -> Named:
+    """`named`, with the metric's name after a title that several of these metrics have."""
+    titles = Counter(named(name) for name in dict.fromkeys(metrics))
+    return lambda name: f"{named(name)} ({name})" if titles[named(name)] > 1 else named(name)
 
 
 def shown_statistic(row: Row) -> str:

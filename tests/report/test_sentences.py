@@ -86,3 +86,10 @@ def test_a_leaderboard_says_who_leads_only_if_somebody_is_worse() -> None:
     beaten = board(("a", 0.9, "cannot_tell"), ("b", 0.8, "better"))
     assert of_board(beaten).startswith("No run is clearly the best by tone on d: ")
     assert of_board(board(("a", 0.9, "not_comparable"), ("b", 0.8, "not_comparable"))) == ""
+
+
+def test_titles_that_several_metrics_have_are_followed_by_their_names() -> None:
+    rows = [row("cases", passing=0.3), row("a", passing=0.5), row("b", passing=0.7), row("c", passing=0.9)]
+    rows[0]["statistic"] = "pass_rate"
+    [said] = of_run(rows, (), lambda name: "Right" if name in ("a", "b") else name)
+    assert "Right (a) 50 %, Right (b) 70 %, c 90 %" in str(said)
