@@ -146,8 +146,7 @@ def compare_pairs(
         if _is_sample(b, of=a) and not any(o.kind == "cases" for o in found):
             adjusted_by_a += adjusted_means(pairing, (a.name, b.name), b.traits, seed=b.manifest.config["seed"])
         if how.lists_cases:
-            cells = changed_cells(pairing, a.traits | b.traits)
-            listed.append(CaseChanges((a.name, b.name), cells, b.scores()))
+            listed.append(CaseChanges((a.name, b.name), changed_cells(pairing, a.traits | b.traits), b.scores()))
     notes += _notes_of_rows(rows, several=len(pairs) > 1)
     notes += [_adjusted_note(one, several=len(pairs) > 1) for one in adjusted_by_a]
     if not rows:
