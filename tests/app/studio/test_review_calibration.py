@@ -9,14 +9,19 @@ from typing import Any
 import pytest
 
 from evalflow.app.core.certificates import CERTIFICATES
+from evalflow.app.core.labels import labels_of_run
+from evalflow.app.core.saved import open_run
 from evalflow.app.studio import review_calibration, review_closing, review_guidelines, review_results, reviews
 from evalflow.app.studio.review_desk import next_item, submit_item
 from evalflow.app.studio.reviews import ReviewRequest
+from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.space import TakenError, Workspace
+from evalflow.engine.folder import RunFolder
 from evalflow.errors import UserError
 
 from ...cli.conftest import Program
-from ...web.judged import JUDGE, finish_judged
+from ...finishing import finish
+from ...web.judged import BOT, DATASET, JUDGE, finish_judged
 from .test_reviews import add_people, person
 
 pytestmark = pytest.mark.slow
@@ -80,6 +85,22 @@ def test_a_closed_review_is_saved_as_the_command_does(space: Workspace, tmp_path
     reviews.reopen_review(eve, "r", closed.version)
     submit_item(person(space, "ann"), "r", 0, {"right": False})
     assert not review_calibration.review_result(eve, "r").is_saved
+
+
+def test_labels_of_a_review_follow_into_another_run(space: Workspace) -> None:
+    run = finish_judged(space, 30)
+    other = finish(space, RunRequest(BOT, [DATASET], ["right"], title="other"))
+    add_people(space, {"ann": "annotator", "eve": "editor"})
+    eve = person(space, "eve", "editor")
+    request = ReviewRequest(name="r", run_id=run.run_id, metrics=["right"], size=20, people=["ann"], seed=3)
+    reviews.create_review(eve, request)
+    label_all(space, "r", "ann")
+    review_closing.close_review(eve, "r", 1)
+    review_calibration.save_calibration(eve, "r")
+    found = labels_of_run(open_run(RunFolder(other.folder)))
+    assert found is not None
+    assert [one.run for one in found.followed] == [run.run_id]
+    assert (found.frame.height, found.followed[0].why) == (20, "")
 
 
 def test_too_few_labels_give_no_certificate_and_say_why(space: Workspace) -> None:
