@@ -13,7 +13,7 @@ from evalflow.lazy import np
 from evalflow.records import TOLERANCE
 from evalflow.stats.arrays import CONFIDENCE, UPPER, ArrayLike, Floats, cluster_sums
 from evalflow.stats.intervals import FEW_CLUSTERS, UNEVEN, mean_error, t_interval, wilson
-from evalflow.stats.quantiles import quantile
+from evalflow.stats.quantiles import heads, quantile, upper_tail
 from evalflow.stats.rare import NO_RARE_CHANGES, RareChanges, rare_changes, rare_interval, rare_t
 from evalflow.stats.skewness import mean_skewness, unreliable, unseen_outliers
 
@@ -39,9 +39,7 @@ def paired_table(a: ArrayLike, b: ArrayLike) -> PairedTable:
 
 def mcnemar(only_a: int, only_b: int) -> float:
     """Two-sided exact p-value of McNemar's test that as many cases flip one way as the other (1947, binomial form)."""
-    from scipy.special import bdtr  # pyright: ignore[reportMissingTypeStubs]
-
-    return min(1.0, 2 * float(bdtr(min(only_a, only_b), only_a + only_b, 0.5)))
+    return min(1.0, 2 * heads(min(only_a, only_b), only_a + only_b))
 
 
 def newcombe(both: int, only_a: int, only_b: int, neither: int) -> tuple[float, float]:
@@ -203,9 +201,7 @@ def standard_error(d: ArrayLike, clusters: ArrayLike | None = None) -> tuple[flo
 
 def t_test(mean: float, std_error: float, df: float) -> float:
     """Two-sided p-value of Student's t for a mean difference of 0."""
-    from scipy.special import stdtr  # pyright: ignore[reportMissingTypeStubs]
-
-    return float(2 * stdtr(df, -abs(mean) / std_error))
+    return 2 * upper_tail(df, abs(mean) / std_error)
 
 
 def sign_flip_test(sums: ArrayLike, seed: int = 0, draws: int = DRAWS) -> float:

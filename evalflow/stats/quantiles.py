@@ -1,6 +1,6 @@
-"""Quantiles of the normal and of Student's t distribution.
+"""Quantiles and tails of the normal, Student's t and the binomial distribution.
 
-Every run needs them for its intervals. scipy.special has both, but importing it takes longer than a small run.
+Every run and comparison needs them. scipy.special has them, but importing it takes longer than a small run.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from evalflow.lazy import np
 from evalflow.stats.arrays import ArrayLike, Floats
 
 _SERIES_FROM = 1000
+_COUNTED_THROWS = 500
 _TINY = 1e-300
 _ACCURACY = 1e-15
 
@@ -62,7 +63,7 @@ def _root(df: float, tail: float, guess: float) -> float:
     scale = math.exp(math.lgamma((df + 1) / 2) - math.lgamma(df / 2)) / math.sqrt(df * math.pi)
     low, high, t = 0.0, math.inf, guess
     for _ in range(100):
-        excess = _upper_tail(df, t) - tail
+        excess = upper_tail(df, t) - tail
         low, high = (t, high) if excess > 0 else (low, t)
         step = excess / (scale * (1 + t * t / df) ** (-(df + 1) / 2))
         following = t + step
@@ -74,16 +75,26 @@ def _root(df: float, tail: float, guess: float) -> float:
     return t
 
 
-def _upper_tail(df: float, t: float) -> float:
+def upper_tail(df: float, t: float) -> float:
     """P(T > t) for t >= 0: half of the regularised incomplete beta function (Abramowitz & Stegun 26.7.1)."""
-    a, b = df / 2, 0.5
-    x, rest = df / (df + t * t), t * t / (df + t * t)
-    if rest == 0:
-        return 0.5
+    return _beta(df / 2, 0.5, df / (df + t * t), t * t / (df + t * t)) / 2
+
+
+def heads(k: int, n: int) -> float:
+    """P(at most k heads in n throws of a fair coin) (Abramowitz & Stegun 26.5.24)."""
+    if n <= _COUNTED_THROWS:
+        return sum(math.comb(n, i) for i in range(k + 1)) / 2**n
+    return 1.0 if k >= n else _beta(n - k, k + 1, 0.5, 0.5)
+
+
+def _beta(a: float, b: float, x: float, rest: float) -> float:
+    """The regularised incomplete beta function at x, which is 1 - `rest`."""
+    if rest == 0 or x == 0:
+        return float(rest == 0)
     front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log(rest))
     if x < (a + 1) / (a + b + 2):
-        return front * _beta_fraction(a, b, x) / a / 2
-    return (1 - front * _beta_fraction(b, a, rest) / b) / 2
+        return front * _beta_fraction(a, b, x) / a
+    return 1 - front * _beta_fraction(b, a, rest) / b
 
 
 def _beta_fraction(a: float, b: float, x: float) -> float:
