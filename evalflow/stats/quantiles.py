@@ -77,6 +77,8 @@ def _root(df: float, tail: float, guess: float) -> float:
 
 def upper_tail(df: float, t: float) -> float:
     """P(T > t) for t >= 0: half of the regularised incomplete beta function (Abramowitz & Stegun 26.7.1)."""
+    if math.isinf(df):
+        return math.erfc(t / math.sqrt(2)) / 2
     return _beta(df / 2, 0.5, df / (df + t * t), t * t / (df + t * t)) / 2
 
 
