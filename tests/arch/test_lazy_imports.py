@@ -44,6 +44,7 @@ APART = (
     "evalflow.testing",
     "evalflow.web.api",
     "evalflow.web.application",
+    "evalflow.web.nicegui_core",
     "evalflow.web.observe",
     "evalflow.web.pages",
     "evalflow.web.security",
