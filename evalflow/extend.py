@@ -11,14 +11,8 @@ from evalflow.app.core.observers import ObservedRun, Observer
 from evalflow.app.core.saved import SavedRun, find_run
 from evalflow.cli.manual import Manual
 from evalflow.cli.parsing import Verb, VerbParser, Work, console
-from evalflow.config.schema import (
-    EmbedderConfig,
-    EngineConfig,
-    JudgeConfig,
-    MetricConfig,
-    ObserverConfig,
-    TargetConfig,
-)
+from evalflow.config.schema import EmbedderConfig, JudgeConfig, MetricConfig, TargetConfig
+from evalflow.config.surroundings import EngineConfig, ObserverConfig
 from evalflow.doors import Door
 from evalflow.engine.pipeline import Pipeline
 from evalflow.errors import (

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from evalflow.calls.batch_record import BatchRecord, BatchReply, RecordedBatch
 from evalflow.calls.limiter import Limiters
-from evalflow.config.schema import BatchConfig
+from evalflow.config.surroundings import BatchConfig
 from evalflow.errors import CallError, EvalflowError, InfrastructureError, WaitingError
 from evalflow.frozen import record
 

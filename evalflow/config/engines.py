@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from evalflow.config.kinds import Kind, Kinds, lazily
-from evalflow.config.schema import EngineConfig, LocalEngineConfig, ObserverConfig
+from evalflow.config.surroundings import EngineConfig, LocalEngineConfig, ObserverConfig
 
 ENGINE_KINDS: Kinds[EngineConfig, Any] = Kinds(
     "engine", {"local": Kind(LocalEngineConfig, lazily("evalflow.app.core.engines:LocalEngine"))}

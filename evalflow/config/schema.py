@@ -12,7 +12,15 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Validat
 
 from evalflow.cells import CELL_TYPES, CellType
 from evalflow.config.extraction import Extraction
-from evalflow.config.strict import Strict, Word, unquoted_word
+from evalflow.config.strict import Strict, Word, matching, unquoted_word
+from evalflow.config.surroundings import (
+    A_FOLDER,
+    BatchConfig,
+    EngineConfig,
+    LocalEngineConfig,
+    ObserverConfig,
+    OtelConfig,
+)
 from evalflow.records import Direction
 
 IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*\Z")
@@ -30,18 +38,6 @@ DERIVED = MappingProxyType({"brief": "scenario", "turn_contexts": "contexts"})
 def with_examples(*examples: Mapping[str, Any], **config: Any) -> ConfigDict:
     """The configuration of a model that its JSON Schema and the command `show` explain by examples."""
     return ConfigDict(json_schema_extra={"examples": [dict(example) for example in examples]}, **config)
-
-
-def matching(pattern: str, message: str) -> AfterValidator:
-    """Refuses texts that a regular expression does not match from beginning to end, with this message."""
-    compiled = re.compile(pattern)
-
-    def checked(text: str) -> str:
-        if not compiled.fullmatch(text):
-            raise ValueError(message)
-        return text
-
-    return AfterValidator(checked)
 
 
 def _http_address(url: str, info: ValidationInfo) -> str:
@@ -394,79 +390,6 @@ class BudgetConfig(Strict):
     allow_unpriced: bool = False
 
 
-TextToSend = Literal["none", "reasons", "all"]
-"""Which texts leave with scores: none; reasons and errors, which may quote an answer; questions and answers too."""
-_A_FOLDER = matching(
-    r"(s3|gs|az)://[^/?#*\[\s]+(/[^?#*\[\s]*)?", "write s3://BUCKET/FOLDER, gs://BUCKET/FOLDER or az://CONTAINER/FOLDER"
-)
-A_RECEIVER = matching(
-    r"(?i:https?)://[^/?#@\s]+(/[^?#@\s]*)?",
-    "write http(s)://HOST[:PORT][/PATH]; headers and keys go into OTEL_EXPORTER_OTLP_HEADERS, as NAME=VALUE",
-)
-
-
-class OtelConfig(Strict):
-    """Where the scores are sent as OpenTelemetry log records while the run goes on.
-
-    Attributes:
-        endpoint: An OTLP/HTTP receiver, to whose address /v1/logs is added; null: nothing is sent.
-        text: none; reasons: also the reasons of scores and errors, which may quote an answer; all: also questions and
-            answers.
-        timeout_s: Seconds that the run waits at its end for what is still to be sent.
-    """
-
-    endpoint: Annotated[str, A_RECEIVER] | None = None
-    text: TextToSend = "none"
-    timeout_s: float = Field(default=30, gt=0)
-
-
-class ObserverConfig(Strict):
-    """What hears of each record of a run; keys that every observer has.
-
-    Example:
-        >>> ObserverConfig(kind="archive").expect_ready("observers.mine")
-    """
-
-    kind: str
-
-    def expect_ready(self, key: str) -> None:
-        """UserError if it cannot work, such as without a package; `key` is where it is configured."""
-
-
-class BatchConfig(Strict):
-    """How a run waits for the batches of its judges and its target.
-
-    Attributes:
-        wait_s: Seconds that it waits for them in all, before it ends with exit code 6 and can be resumed.
-        poll_s: Seconds between two looks at a batch.
-    """
-
-    wait_s: float = Field(default=0, ge=0, allow_inf_nan=False)
-    poll_s: float = Field(default=60, gt=0, allow_inf_nan=False)
-
-
-class EngineConfig(Strict):
-    """Where a run works; keys that every engine has.
-
-    Example:
-        >>> EngineConfig(kind="local").sends_to is None
-        True
-    """
-
-    kind: str
-
-    @property
-    def sends_to(self) -> str | None:
-        """The address that cases and answers go to; None: nothing leaves this machine."""
-        return None
-
-
-class LocalEngineConfig(EngineConfig):
-    """The run works in this process, on one core."""
-
-    kind: Literal["local"] = "local"  # pyright: ignore[reportIncompatibleVariableOverride]
-
-
 class RunConfig(Strict):
     """One run: dataset x target x metric x judge. Each part with a `kind` holds that kind's model.
 
@@ -519,4 +442,4 @@ class RunConfig(Strict):
     max_error_rate: float = Field(default=0.0, ge=0, le=1)
     otel: OtelConfig = OtelConfig()
     observers: dict[str, ObserverConfig] = Field(default_factory=dict)
-    copy_to: Annotated[str, _A_FOLDER] | None = None
+    copy_to: Annotated[str, A_FOLDER] | None = None

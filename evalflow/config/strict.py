@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 
 
 class Strict(BaseModel):
@@ -23,3 +24,15 @@ def unquoted_word(value: Any) -> Any:
 
 Word = Annotated[str, BeforeValidator(unquoted_word)]
 """Text that refuses YAML 1.1's unquoted yes, no, on and off, which would become booleans."""
+
+
+def matching(pattern: str, message: str) -> AfterValidator:
+    """Refuses texts that a regular expression does not match from beginning to end, with this message."""
+    compiled = re.compile(pattern)
+
+    def checked(text: str) -> str:
+        if not compiled.fullmatch(text):
+            raise ValueError(message)
+        return text
+
+    return AfterValidator(checked)

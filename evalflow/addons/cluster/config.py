@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from evalflow.config.schema import EngineConfig
+from evalflow.config.surroundings import EngineConfig
 
 _NODE = re.compile(r"auto\Z|(\[[0-9a-fA-F:]+\]|[^\s:/?#@\[\]]+):\d{1,5}\Z")
 

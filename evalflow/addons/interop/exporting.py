@@ -19,7 +19,7 @@ from evalflow.app.core.saved import SavedRun, find_folder, find_scored
 from evalflow.app.core.screen import print_export
 from evalflow.app.core.stored_runs import copy_folder
 from evalflow.calls.connections import Connections
-from evalflow.config.schema import OtelConfig
+from evalflow.config.surroundings import OtelConfig
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import InfrastructureError, Problem, UserError, command
 from evalflow.paths import shown

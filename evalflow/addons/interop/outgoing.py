@@ -16,7 +16,7 @@ from evalflow.addons.interop.exporters.otel_live import LiveSender, SendingSink
 from evalflow.app.core.observers import ObservedRun
 from evalflow.app.core.saved import SavedRun, answered_rows
 from evalflow.calls.connections import Connections
-from evalflow.config.schema import A_RECEIVER, ObserverConfig, OtelConfig, TextToSend
+from evalflow.config.surroundings import A_RECEIVER, ObserverConfig, OtelConfig, TextToSend
 from evalflow.engine import manifest as manifests
 from evalflow.lazy import pl
 from evalflow.protocols import Sink

@@ -101,7 +101,7 @@ def _import(parser: VerbParser) -> Work:
 
 def _export(parser: VerbParser) -> Work:
     from evalflow.addons.interop.exporting import DESTINATIONS, export
-    from evalflow.config.schema import TextToSend
+    from evalflow.config.surroundings import TextToSend
 
     parser.add_word("destination", DESTINATIONS)
     parser.add_run()

@@ -24,7 +24,8 @@ from evalflow.config.judges import Concurrency, each_judge, single_judges
 from evalflow.config.kinds import Kinds
 from evalflow.config.load import compose
 from evalflow.config.parameters import secrets_among
-from evalflow.config.schema import DatasetConfig, JudgeConfig, ObserverConfig, RunConfig
+from evalflow.config.schema import DatasetConfig, JudgeConfig, RunConfig
+from evalflow.config.surroundings import ObserverConfig
 from evalflow.config.targets import AgentTargetConfig, PythonTargetConfig
 from evalflow.config.validate import Composed, Settings, validate
 from evalflow.datasets.fields import field_map

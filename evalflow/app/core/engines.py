@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from evalflow.config.engines import ENGINE_KINDS
-from evalflow.config.schema import EngineConfig
+from evalflow.config.surroundings import EngineConfig
 from evalflow.engine.pipeline import Pipeline, RunPlan
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from evalflow.config.engines import OBSERVER_KINDS
-from evalflow.config.schema import ObserverConfig
+from evalflow.config.surroundings import ObserverConfig
 
 if TYPE_CHECKING:
     from evalflow.app.core.result_rules import ResultRules

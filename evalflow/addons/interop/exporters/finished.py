@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from evalflow.config.schema import TextToSend
+from evalflow.config.surroundings import TextToSend
 from evalflow.engine.folder import RunFolder
 from evalflow.engine.manifest import now
 from evalflow.errors import Problem, UserError, command

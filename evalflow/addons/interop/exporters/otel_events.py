@@ -13,7 +13,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from evalflow.config.schema import TextToSend
+from evalflow.config.surroundings import TextToSend
 from evalflow.frozen import record
 from evalflow.records import Answer
 from evalflow.report.results_csv import COLUMNS, Score

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from evalflow.addons.interop.exporters.otel import DeliveryLog, Receiver, deliver
 from evalflow.addons.interop.exporters.otel_events import SCORE_COLUMNS, Event, event_of
-from evalflow.config.schema import TextToSend
+from evalflow.config.surroundings import TextToSend
 from evalflow.protocols import Sink
 from evalflow.records import Answer, ScoreRecord, passes
 from evalflow.redaction import Redactor

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from evalflow.addons.interop.exporters.finished import FinishedRun
-from evalflow.config.schema import TextToSend
+from evalflow.config.surroundings import TextToSend
 from evalflow.engine.folder import RunFolder
 from tests.manifests import manifest_of
 
