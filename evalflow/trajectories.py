@@ -10,7 +10,6 @@ from itertools import islice
 from typing import Any, cast
 
 from evalflow.cells import NoLiteral, literal
-from evalflow.frozen import record
 from evalflow.jsonvalues import kind, parsed, written
 from evalflow.records import ToolCall
 
@@ -18,7 +17,7 @@ _FORM = "a name is wanted, or {name, arguments}"
 _SHOWN = 160
 
 
-@record()
+@dataclass(frozen=True, slots=True)
 class TrajectoryStep:
     """A message, or a call of a plain list: its role, the tools it calls, and the call that it is the result of."""
 

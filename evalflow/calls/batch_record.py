@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from evalflow.errors import InfrastructureError
-from evalflow.frozen import record
 from evalflow.paths import completed, private_file, private_folder
 
 RECORD, REPLIES = "batches.jsonl", "batches"
 """The names of the record, and of the folder with the replies of each batch, in the run's folder."""
 
 
-@record()
+@dataclass(frozen=True, slots=True)
 class BatchReply:
     """The reply to one request of a batch; without a status there is none, and `problem` says why."""
 

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -17,7 +18,6 @@ from evalflow.calls.batch_record import BatchRecord, BatchReply, RecordedBatch
 from evalflow.calls.limiter import Limiters
 from evalflow.config.surroundings import BatchConfig
 from evalflow.errors import CallError, EvalflowError, InfrastructureError, WaitingError
-from evalflow.frozen import record
 
 LINGER_S = 1.0  # seconds without a new request after which none more is expected
 WAITING_CASES = 10_000  # cases that wait for replies at the same time; each takes some 26 KiB
@@ -25,7 +25,7 @@ WAITING_CASES = 10_000  # cases that wait for replies at the same time; each tak
 log = logging.getLogger("evalflow")
 
 
-@record()
+@dataclass(frozen=True, slots=True)
 class BatchState:
     """How far a batch is; `fault` says why it failed as a whole, before any request was made."""
 

@@ -16,7 +16,6 @@ from evalflow.calls.http import HttpRequest
 from evalflow.config.judges import Price
 from evalflow.config.schema import BudgetConfig
 from evalflow.errors import BudgetError, Problem, UserError
-from evalflow.frozen import record
 from evalflow.paths import private_file
 from evalflow.records import Usage
 
@@ -24,7 +23,7 @@ BYTES_A_TOKEN = 2.5  # bytes of a request per token, at the low end: prose has f
 REPLY_TOKENS = 1024  # tokens reserved for a reply without a maximum length
 
 
-@record()
+@dataclass(frozen=True, slots=True)
 class Amount:
     """What calls take: requests sent (each try counts), tokens in and out, US dollars."""
 
@@ -65,7 +64,7 @@ class Lease(BudgetConfig):
         return None if found is None else cls.model_validate_json(found)
 
 
-@record()
+@dataclass(frozen=True, slots=True)
 class LeaseNote:
     """What a process has spent of its lease, as it notes before and after each call.
 

@@ -16,7 +16,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from evalflow.frozen import record
 from evalflow.paths import private_database
 from evalflow.records import Usage
 
@@ -95,7 +94,7 @@ def files_of(path: Path) -> tuple[Path, Path, Path]:
     return path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")
 
 
-@record(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """A stored reply: the last response's unchanged body, with the requests and tokens of all, re-asks included.
 

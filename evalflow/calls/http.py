@@ -12,11 +12,11 @@ import socket
 import ssl
 import time
 from collections.abc import AsyncIterable, Mapping
+from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from evalflow.calls.networks import ForbiddenAddressError, Networks
-from evalflow.frozen import record
 from evalflow.records import Usage
 from evalflow.version import __version__
 
@@ -38,7 +38,7 @@ JSON = "application/json"
 TransportFault = Literal["unreachable", "forbidden", "certificate", "broken", "timeout"]
 
 
-@record()
+@dataclass(frozen=True, slots=True)
 class HttpRequest:
     """A request to send.
 
@@ -62,7 +62,7 @@ class HttpRequest:
     repeatable: bool = True
 
 
-@record()
+@dataclass(frozen=True, slots=True)
 class Response:
     """A response with any status.
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
-from evalflow import frozen
 from evalflow.datasets.fields import FIELDS, is_plain
 from evalflow.errors import Problem
 from evalflow.records import Case, Context, Message
@@ -15,7 +15,7 @@ from evalflow.records import Case, Context, Message
 _CONTEXT = ("text", "title", "path")
 
 
-@frozen.record()
+@dataclass(frozen=True, slots=True)
 class ReadRow:
     """A row of a file, by its number from 0, with its case or all its problems."""
 

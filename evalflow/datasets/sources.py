@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic_core import from_json
 
-from evalflow import frozen, paths
+from evalflow import paths
 from evalflow.config.schema import DatasetConfig
 from evalflow.datasets.halves import Halves
 from evalflow.errors import Problem, UserError, did_you_mean, nearest
@@ -29,7 +29,7 @@ ENDINGS: dict[str, Format] = {
 }  # fmt: skip
 
 
-@frozen.record()
+@dataclass(frozen=True, slots=True)
 class SourceRow:
     """One record and its place: `file:line`, `file[record]` or `file, row 7` of Excel.
 

@@ -8,19 +8,19 @@ import logging
 import signal
 import threading
 from collections.abc import Callable, Coroutine, Generator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar, cast
 
 from evalflow.calls.faults import of_exception
 from evalflow.errors import BudgetError, CallError, EvalflowError, InfrastructureError, WaitingError
-from evalflow.frozen import record
 
 T = TypeVar("T")
 log = logging.getLogger("evalflow")
 DRAIN_S = 10.0  # seconds that the first interrupt waits for work under way
 
 
-@record()
+@dataclass(frozen=True, slots=True)
 class Failed:
     """Why work gave no result: the error of an answer or a score in state error."""
 

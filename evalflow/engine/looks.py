@@ -9,18 +9,18 @@ from __future__ import annotations
 from array import array
 from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from evalflow.datasets import tag_levels
 from evalflow.engine.plan import shuffled
-from evalflow.frozen import record
 from evalflow.lazy import pl
 from evalflow.records import Case, Direction, ScoreRecord
 
 Cells = Mapping[str, Sequence[tuple[str, float | None]]]  # the state and score of each of a case's cells, by metric
 
 
-@record()
+@dataclass(frozen=True, slots=True)
 class LookedMetric:
     """A metric that gates look at: how many scores each case has of it, and its datasets.
 

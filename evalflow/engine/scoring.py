@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from evalflow.config.judges import CascadeConfig, PanelConfig
 from evalflow.engine.deadline import Deadlines, Failed
 from evalflow.engine.manifest import Tally
 from evalflow.errors import CallError
-from evalflow.frozen import record
 from evalflow.llm.logprobs import choices
 from evalflow.llm.panel import Panel, with_probabilities
 from evalflow.metrics.combine import settle, vote
@@ -70,7 +69,7 @@ class MeteredJudge:
             self.total, self.bill = self.total + spend, self.bill + billed
 
 
-@record()
+@dataclass(frozen=True, slots=True)
 class Pair:
     """A metric, and who answers its asks: `embedder` if it compares meanings, `both` if a score needs the two."""
 
@@ -89,7 +88,7 @@ class Pair:
         return found
 
 
-@record()
+@dataclass(frozen=True, slots=True)
 class Cell:
     """What one score is of: a metric with the judge that it really uses, an answer, and the judge's repeat."""
 
@@ -133,7 +132,7 @@ class ConfidenceMeter(MeteredJudge):
                 self._lowest = chance if self._lowest is None else min(self._lowest, chance)
 
 
-@record()
+@dataclass(frozen=True, slots=True)
 class Judgement:
     """The judgement of a cell by one judge, by a member of a panel, or by several, whose own bills have the cost."""
 

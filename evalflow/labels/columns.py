@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, get_args
 
-from evalflow.frozen import record
 from evalflow.records.scores import Draw, LabelKind, Missing
 
 _FORMULA = ("'=", "'+", "'-", "'@")
 
 
-@record()
+@dataclass(frozen=True, slots=True)
 class LabelColumn:
     """A column: how a cell is read (ValueError if it is invalid), and what it means."""
 

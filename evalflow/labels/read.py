@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from evalflow.errors import Problem, did_you_mean
-from evalflow.frozen import record
 from evalflow.labels.columns import LABEL_COLUMNS, REQUIRED_COLUMNS
 from evalflow.records import Answer, Case, Label
 
@@ -116,7 +115,7 @@ Read = Callable[[Any], tuple[float | None, Any]]
 GRADE_HINT = "grade on the metric's own scale, or undefined where there is nothing to score"
 
 
-@record()
+@dataclass(frozen=True, slots=True)
 class LabelledAnswer:
     """An answer of a run, and its `answer_hash`; labels without one apply to it if it is `recorded` in the dataset."""
 
@@ -128,7 +127,7 @@ class LabelledAnswer:
     recorded: bool
 
 
-@record(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
     """One person's label of one answer: its score, and its value on the metric's own scale.
 

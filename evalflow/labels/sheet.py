@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from evalflow.errors import Problem, UserError
-from evalflow.frozen import record
 from evalflow.labels.columns import plain_name
 from evalflow.paths import replacing, safe_text
 from evalflow.records import Case
@@ -26,7 +25,7 @@ _STRATA = 5
 CELL = ("dataset", "case_id", "target", "target_repeat")  # the columns that identify an answer
 
 
-@record()
+@dataclass(frozen=True, slots=True)
 class UnlabelledAnswer:
     """An answer that may be sampled; its score is the judge's mean, its group that of the case, else the case."""
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, cast
 from urllib.parse import quote, urlsplit
@@ -16,7 +17,6 @@ from evalflow.calls.client import Gateway, MalformedReply
 from evalflow.calls.http import JSON, HttpRequest, Response
 from evalflow.config.judges import BatchFormat, EndpointConfig
 from evalflow.errors import CallError, EvalflowError, InfrastructureError
-from evalflow.frozen import record
 from evalflow.jsonvalues import as_list, as_map
 from evalflow.llm import anthropic, gemini
 from evalflow.records import Usage
@@ -31,7 +31,7 @@ _CLOCKS = timedelta(minutes=10)  # by which our clock may differ from an endpoin
 _ENDED = frozenset({"completed", "succeeded", "failed", "expired", "cancelled"})
 
 
-@record()
+@dataclass(frozen=True, slots=True)
 class _Parsed:
     """A response of the endpoint that costs nothing."""
 

@@ -22,7 +22,6 @@ from evalflow.calls.single_flight import UnreadableEntry
 from evalflow.config.judges import EndpointConfig, Price, RemoteModelConfig
 from evalflow.config.parameters import LIMIT
 from evalflow.errors import CallError, InfrastructureError
-from evalflow.frozen import record
 from evalflow.llm.adapting import AdaptedRequests
 from evalflow.llm.endpoint import by_batch, connect
 from evalflow.llm.finish_reasons import BROKEN_OFF, finish_reason
@@ -44,7 +43,7 @@ class ChatToolCall:
     arguments: str
 
 
-@record(kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Completion(CallCosts):
     """One reply of a model.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from evalflow.config.kinds import Kinds
-from evalflow.frozen import record
 from evalflow.metrics.topology import END, best_way, ordered
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Declared = Mapping[str, Any]  # a metric's unvalidated YAML
 
 
-@record()
+@dataclass(frozen=True, slots=True)
 class Calls:
     """Calls of a judge or an embedder: least and most per score (None: it depends on the case), and once per run."""
 

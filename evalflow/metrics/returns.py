@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import (
@@ -22,7 +23,6 @@ from pydantic import (
 
 from evalflow.config.schema import FIELDS, IDENTIFIER, Strict, Word, with_examples
 from evalflow.errors import Problem, did_you_mean
-from evalflow.frozen import record
 from evalflow.records import Distribution
 
 TYPES = ("str", "bool", "int", "float", "label", "list")
@@ -294,7 +294,7 @@ class StepConfig(StepInputs):
         return self.against or ("contexts" if self.task == "verify_claims" else None)
 
 
-@record()
+@dataclass(frozen=True, slots=True)
 class Observed:
     """A step's reply; for a one_per step a list, one per item, with a distribution each, if the judge gives any."""
 
@@ -304,7 +304,7 @@ class Observed:
     items: Sequence[Any] | None = None
 
 
-@record()
+@dataclass(frozen=True, slots=True)
 class Rows:
     """The items of a list in a reply, with a distribution for each, if there are any; `noun` names them in reasons.
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator
 
 from evalflow.config.schema import Word
 from evalflow.errors import Problem, did_you_mean
-from evalflow.frozen import record
 from evalflow.metrics.returns import LabelType, Observed, Rows, StepConfig
 
 Steps = Mapping[str, StepConfig]
 Replies = Mapping[str, Observed]
 
 
-@record()
+@dataclass(frozen=True, slots=True)
 class Result:
     """The result of a score rule: no score has a reason, `undefined`; `weighted` by the judge's probabilities."""
 

@@ -1,4 +1,4 @@
-"""The values that all parts of evalflow exchange, all frozen. A score is returned, never stored on a metric."""
+"""The values that all parts of evalflow exchange, never changed. A score is returned, never stored on a metric."""
 
 from evalflow.records.answers import (
     CUT_OFF,

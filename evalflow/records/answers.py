@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from evalflow.frozen import record
 from evalflow.records.spend import CallCosts, Spend
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ def numbered(texts: Sequence[str]) -> str:
     return "\n".join(f"{number}. {text}" for number, text in enumerate(texts, 1))
 
 
-@record()
+@dataclass(frozen=True, slots=True)
 class ToolCall:
     """A call of a tool: its arguments as an object, or as the text that was sent if that is no JSON object."""
 
@@ -44,7 +43,7 @@ class ToolCall:
     id: str | None = None  # which a tool's result names
 
 
-@record()
+@dataclass(frozen=True, slots=True)
 class Message:
     """One turn of a conversation.
 
@@ -98,7 +97,7 @@ def part_text(part: Mapping[str, Any]) -> str:
     return text if isinstance(text, str) else f"[{kind}]"
 
 
-@record()
+@dataclass(frozen=True, slots=True)
 class Context:
     """A piece of text that the target was given, or retrieved, to answer from.
 
@@ -112,7 +111,7 @@ class Context:
     path: str | None = None
 
 
-@record(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """One thing to evaluate: a conversation that ends with a user message, and what is known about it.
 
@@ -190,7 +189,7 @@ class Case:
         return self.messages[: max(0, last)]
 
 
-@record(kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Answer(CallCosts):
     """One answer of a target to a case.
 
@@ -248,7 +247,7 @@ EVIDENCE_TASKS = frozenset({"extract_claims", "verify_claims", "rate_relevance"}
 Distribution = Mapping[str, Mapping[Any, float]]
 
 
-@record(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
     """One question to a judge.
 
@@ -285,7 +284,7 @@ class Ask:
         return self.task == EMBED
 
 
-@record(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeInfo:
     """Properties of a judge or an embedder that are known before it is asked.
 
@@ -313,7 +312,7 @@ class JudgeInfo:
         return f"{self.limits} and cannot answer {asked}, only {known}; name an LLM judge"
 
 
-@record(kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Reply(CallCosts):
     """A judge's answer to an Ask, valid against its reply model.
 
@@ -339,7 +338,7 @@ class Reply(CallCosts):
     identity: str = ""
 
 
-@record(kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Embedded(CallCosts):
     """Texts as vectors, one per text, all of the same length; costs are this call's share of the request.
 
@@ -350,4 +349,4 @@ class Embedded(CallCosts):
 
     vectors: Sequence[Sequence[float]]
     cost_usd: float | None = 0.0
-    latency_s: float = 0.0
+    latency_s: float | None = 0.0

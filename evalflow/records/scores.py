@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from evalflow.frozen import record
 from evalflow.records.spend import NOTHING, Spend, Usage
 
 Status = Literal["scored", "undefined", "error", "skipped"]
@@ -29,9 +29,11 @@ def passes(value: Any, threshold: Any, *, higher_is_better: bool = True) -> Any:
     return value >= threshold - TOLERANCE if higher_is_better else value <= threshold + TOLERANCE
 
 
-@record(kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Outcome:
     """A metric's result for one answer, before it is assigned to its cell.
+
+    Not to be changed; not enforced, as in `CallCosts`.
 
     Example:
         >>> Outcome(status="undefined", reason="the list is empty").score is None
@@ -62,11 +64,12 @@ class Outcome:
         return Spend(usage=self.usage, cost_usd=self.cost_usd, latency_s=self.latency_s, cached=int(self.cached))
 
 
-@record(kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ScoreRecord:
     """One cell (dataset, case, target, target_repeat, metric, judge, repeat) and its outcome; a row of `scores`.
 
-    Its fields, in this order, are the list of the scores' columns; `summary.journal` derives those of all files.
+    Not to be changed; not enforced, as in `CallCosts`. Its fields, in this order, are the list of the scores' columns;
+    `summary.journal` derives those of all files.
     Tokens, cost and time are those of all its replies, cached ones included; `bill` holds what this run paid for.
 
     Example:
@@ -109,7 +112,7 @@ class ScoreRecord:
     extracted: bool | None = None
 
 
-@record(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Label:
     """A person's judgement of one answer on one metric; its columns are described in `evalflow.labels.columns`."""
 
@@ -154,7 +157,7 @@ class Label:
         return "missing" if self.missing else self.kind
 
 
-@record()
+@dataclass(frozen=True, slots=True)
 class FigureSpec:
     """Which figures a metric has over a run, from the `value` of its scores."""
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
-
-from evalflow.frozen import record
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -15,7 +13,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound="DataclassInstance")
 
 
-@record()
+@dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens of one or several calls.
 
@@ -31,7 +29,7 @@ class Usage:
         return Usage(self.input_tokens + other.input_tokens, self.output_tokens + other.output_tokens)
 
 
-@record(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Spend:
     """The cost of calls. An unknown part is None, and so is any sum that includes it.
 
@@ -105,9 +103,12 @@ def _plus(one: float | None, other: float | None) -> float | None:
 NOTHING = Spend()
 
 
-@record(kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class CallCosts:
-    """What the calls behind a reply or an answer took."""
+    """What the calls behind a reply or an answer took.
+
+    Not to be changed. Not enforced here and in its subclasses: frozen ones would take 11 µs longer to build per case.
+    """
 
     # Answered calls in all, none for a cached reply; and invalid replies sent back before.
     requests: int = 0

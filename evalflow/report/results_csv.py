@@ -5,14 +5,13 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, TextIO
 
 from evalflow.datasets import case_to_row
 from evalflow.errors import Problem, UserError
-from evalflow.frozen import record
 from evalflow.lazy import pl
 from evalflow.paths import FORMULA, safe_text
 from evalflow.records import Answer, Case
@@ -35,7 +34,7 @@ MISCATEGORISED_COLUMNS = (
 )  # fmt: skip
 
 
-@record()
+@dataclass(frozen=True, slots=True)
 class AnsweredCase:
     """One answer of a target to a case (None if the run has none), with its scores.
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from evalflow.datasets import tag_levels
-from evalflow.frozen import record
 from evalflow.lazy import pl
 from evalflow.protocols import Measured
 from evalflow.summary.journal import SLICE
@@ -20,7 +19,7 @@ _UNIT = (*SLICE, "tag")
 _FIGURES = ("value", "ci_low", "ci_high", "ci_method", "n_scored", "pass_rate", "pass_rate_low", "pass_rate_high")
 
 
-@record(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExcludedResult:
     """A metric's result for one answer that a person took out, with the reason."""
 

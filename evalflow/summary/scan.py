@@ -17,7 +17,6 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, get_args
 
-from evalflow.frozen import record
 from evalflow.lazy import np, pl
 from evalflow.metrics.kinds.composite import CompositeMetricConfig, Part, combine
 from evalflow.records import Direction, Outcome, ScoreRecord, Status, passes
@@ -220,7 +219,7 @@ _Scores = Mapping[str, Mapping[int, tuple[Any, ...]]]
 """An answer's scores: by metric and judge's repeat, the values of `_PART_COLUMNS`."""
 
 
-@record()
+@dataclass(frozen=True, slots=True)
 class Source:
     """A part of a composite, with its threshold; without a judge its one score counts in every repeat."""
 
@@ -229,7 +228,7 @@ class Source:
     limit: float | None
 
 
-@record()
+@dataclass(frozen=True, slots=True)
 class Composite:
     """A metric computed from others: the judge of its parts, the rule that combines them, and its parts by name."""
 

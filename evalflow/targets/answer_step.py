@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from evalflow.config.extraction import Extraction
 from evalflow.config.schema import TargetConfig
-from evalflow.frozen import record
 from evalflow.llm.thoughts import split_thoughts
 from evalflow.records import Answer, Message
 from evalflow.targets.extraction import extracted
@@ -18,7 +17,7 @@ EXTRACT = "extract"
 """The `error_type` of an answer in which the part that is scored could not be looked for."""
 
 
-@record()
+@dataclass(frozen=True, slots=True)
 class Said:
     """What metrics read of a text.
 

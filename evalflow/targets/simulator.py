@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -12,7 +13,6 @@ from evalflow.calls.client import CallSession
 from evalflow.config.judges import OpenAIJudgeConfig
 from evalflow.config.simulators import ConversationLimits, OpenAISimulatorConfig, ScriptedSimulatorConfig
 from evalflow.errors import CallError, UserError
-from evalflow.frozen import record
 from evalflow.llm.chat import identity
 from evalflow.llm.judge import DECISIVE, OpenAIJudge
 from evalflow.llm.registry import CONTRACTS
@@ -49,7 +49,7 @@ class UserTurn(BaseModel):
         return self
 
 
-@record(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Spoken:
     """What the user said, or how the conversation ended, with what the call took."""
 

@@ -19,7 +19,6 @@ from evalflow.calls.budget import Amount, Budget
 from evalflow.calls.cache import Cache
 from evalflow.calls.cache_store import Entry, short
 from evalflow.calls.shared_cache import SharedCache
-from evalflow.frozen import record
 from evalflow.records import NOTHING, Spend, Usage
 
 BEAT_S, BEAT_EACH_S = 0.04, 0.001
@@ -27,7 +26,7 @@ BEAT_S, BEAT_EACH_S = 0.04, 0.001
 _SETTLED, _LOST = 0, -1  # payers that are no workers
 
 
-@record()
+@dataclass(frozen=True, slots=True)
 class DeskTotals:
     """What the desk knows of a run's calls that no record has.
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from math import isinf
 
 from evalflow.calls.budget import Amount, Budget, Unit
 from evalflow.config.schema import BudgetConfig
 from evalflow.errors import BudgetError
-from evalflow.frozen import record
 
 AHEAD = 4
 """A lease covers this multiple of what is in use: few calls wait for the desk, and little is lost with a worker."""
@@ -18,7 +18,7 @@ PART = 4  # a lease is extended by at most this part of a worker's equal part of
 _NOTHING = Amount()
 
 
-@record()
+@dataclass(frozen=True, slots=True)
 class LeaseUse:
     """A worker's use of its lease.
 
@@ -32,10 +32,10 @@ class LeaseUse:
     spent: Amount
     kept: Amount
     needed: Amount | None = None
-    ahead: Amount = Amount()
+    ahead: Amount = field(default_factory=Amount)
 
 
-@record()
+@dataclass(frozen=True, slots=True)
 class LeaseGrant:
     """The answer to it.
 
@@ -45,7 +45,7 @@ class LeaseGrant:
         scarce: Whether another worker waits: what is not reserved is to be returned.
     """
 
-    granted: Amount = Amount()
+    granted: Amount = field(default_factory=Amount)
     refused: str = ""
     scarce: bool = False
 

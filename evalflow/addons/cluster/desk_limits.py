@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from evalflow.calls.limiter import Limiter, Limiters
-from evalflow.frozen import record
 
 LimiterKey = tuple[str, ...]
 
 
-@record()
+@dataclass(frozen=True, slots=True)
 class SlotUse:
     """A worker's use of one limit.
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal
 
 from evalflow.addons.cluster.desk_budget import LeaseGrant, LeaseUse
 from evalflow.addons.cluster.desk_limits import LimiterKey, SlotUse
 from evalflow.calls.cache_store import Entry
-from evalflow.frozen import record
 from evalflow.records import Spend
 
 Payment = Literal["settled", "elsewhere", "lost", "before"]
@@ -23,7 +22,7 @@ lost, before: the one who asks pays, since no record has the cost: it was a lost
 OWED = frozenset({"lost", "before"})
 
 
-@record(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeskMessage:
     """What a worker has gathered since its last message.
 
@@ -49,7 +48,7 @@ class DeskMessage:
     last: bool = False
 
 
-@record(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeskReply:
     """What the desk has for a worker, which may be about earlier messages.
 

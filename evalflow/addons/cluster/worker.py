@@ -10,7 +10,7 @@ import socket
 import tempfile
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,6 @@ from evalflow.engine.manifest import Tally, versions
 from evalflow.engine.pipeline import Pipeline, RunPlan
 from evalflow.engine.scoring import Pair
 from evalflow.errors import EvalflowError, Problem, UserError, first_of
-from evalflow.frozen import record
 from evalflow.paths import share_dir
 from evalflow.records import Answer, ScoreRecord
 from evalflow.records.manifest import Manifest
@@ -41,7 +40,7 @@ GATHER_S = 0.1  # how long finished records gather before the driver gets them, 
 PATIENCE_S = 1.0  # after so long the driver hears of an actor that has finished nothing
 
 
-@record(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunSpec:
     """All that an actor must know of a run, in names of variables instead of keys.
 
@@ -74,7 +73,7 @@ class RunSpec:
     budget: BudgetConfig | None
 
 
-@record(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeskSpec:
     """What the desk of a run is made of.
 
@@ -108,7 +107,7 @@ class DeskSpec:
         return RunDesk(cache, shared, budget, self.settled, counted=self.counted)
 
 
-@record(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerReport:
     """What an actor has done since it was last asked.
 

@@ -20,7 +20,6 @@ from evalflow.app.studio.scores import Score, answer_scores
 from evalflow.app.studio.space import Page, Workspace, every_item, not_found, row_number
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError
-from evalflow.frozen import record
 from evalflow.labels.read import answer_hash
 from evalflow.metrics.scale import (
     BooleanScale,
@@ -79,7 +78,7 @@ class VerdictScale:
     judged: Any
 
 
-@record(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Exclusion(ExcludedResult):
     """A result that does not count; `position` is its answer's in the run."""
 

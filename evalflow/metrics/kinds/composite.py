@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from evalflow.config.schema import Word
 from evalflow.errors import did_you_mean
-from evalflow.frozen import record
 from evalflow.metrics.base import BaseMetric, UnitMetricConfig, blocked_by
 from evalflow.metrics.reasons import REMARK, one_line
 from evalflow.protocols import Judge
@@ -79,7 +79,7 @@ class CompositeMetric(BaseMetric[CompositeMetricConfig]):
         raise ValueError(f"metric {self.name} combines other scores, and cannot score an answer alone")
 
 
-@record()
+@dataclass(slots=True)
 class Part(Outcome):
     """A part's score; `passed` is None without a threshold; 1 minus an `inverted` score counts."""
 

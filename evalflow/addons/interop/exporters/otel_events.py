@@ -8,13 +8,13 @@ gen-ai-events.md. They have no names for the state of a cell, its judge or its t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from evalflow.config.surroundings import TextToSend
-from evalflow.frozen import record
 from evalflow.records import Answer
 from evalflow.report.results_csv import COLUMNS, Score
 from evalflow.version import __version__
@@ -34,7 +34,7 @@ class SpanLink(NamedTuple):
     response: str | None = None
 
 
-@record()
+@dataclass(frozen=True, slots=True)
 class Event:
     """A score as it is sent; the same score always has the same uid."""
 
