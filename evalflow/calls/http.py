@@ -180,7 +180,9 @@ class HttpTransport:
             headers=None if request.content_type == JSON else {"Content-Type": request.content_type},
             allow_redirects=False,
         ) as response:
-            reply = await beginning(response.content.iter_any(), request.longest)
+            content = response.content
+            is_whole = content.is_eof()  # a short reply, which came with its head
+            reply = content.read_nowait() if is_whole else await beginning(content.iter_any(), request.longest)
         return Response(response.status, response.headers, reply, time.monotonic() - begun)
 
     def _connect(self) -> ClientSession:
