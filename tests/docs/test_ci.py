@@ -100,7 +100,7 @@ def test_a_pull_request_is_compared_with_the_base_branch(tmp_path: Path) -> None
     [body] = posted["bodies"]
     assert body.startswith("<!-- evalflow: mine -->\n## exact\\_match on rag")
     assert "| exact\\_match | 0.000 | 0.000 | +0.000 |" in body
-    assert "0 from pass to fail, 0 from fail to pass" in body
+    assert "no case flipped between pass and fail" in body
     assert body in (tmp_path / "page.md").read_text(encoding="utf-8")
 
 
