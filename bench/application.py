@@ -36,10 +36,10 @@ SERVER = """
 import gc
 
 from evalflow.__main__ import COLLECT_AFTER
-from evalflow.app.studio.space import open_workspace
-from evalflow.web.address import bind, loopback
-from evalflow.web.application import application
-from evalflow.web.serve import answer
+from evalflow.addons.studio.work.space import open_workspace
+from evalflow.addons.studio.web.address import bind, loopback
+from evalflow.addons.studio.web.application import application
+from evalflow.addons.studio.web.serve import answer
 
 gc.set_threshold(*COLLECT_AFTER)
 sock, address = bind(loopback("127.0.0.1", 0))
@@ -52,8 +52,8 @@ answer(app, sock)
 def fill(work: Path, cases: int, per_case: int) -> None:
     """Store a finished run."""
     os.chdir(work)
-    from evalflow.app.studio.space import open_workspace
-    from evalflow.store import runs, scores
+    from evalflow.addons.studio.store import runs, scores
+    from evalflow.addons.studio.work.space import open_workspace
 
     space = open_workspace()
     run: dict[str, Any] = {

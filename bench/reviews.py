@@ -23,12 +23,12 @@ from typing import Any, TypeVar
 from _lab import folder, machine, print_table
 from sqlalchemy import insert
 
-from evalflow.app.studio import reviews
-from evalflow.app.studio.access import Actor
-from evalflow.app.studio.review_desk import next_item, own_progress, submit_item
-from evalflow.app.studio.space import Workspace, open_workspace
-from evalflow.store import reviews as stored
-from evalflow.store.tables import assignments
+from evalflow.addons.studio.store import reviews as stored
+from evalflow.addons.studio.store.tables import assignments
+from evalflow.addons.studio.work import reviews
+from evalflow.addons.studio.work.access import Actor
+from evalflow.addons.studio.work.review_desk import next_item, own_progress, submit_item
+from evalflow.addons.studio.work.space import Workspace, open_workspace
 
 T = TypeVar("T")
 Took = dict[str, list[tuple[float, float]]]

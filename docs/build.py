@@ -240,7 +240,7 @@ def _docstring(found: object) -> str:
 
 def rest() -> Iterator[str]:
     """The requests of the REST API, by resource."""
-    from evalflow.web.application import rest_api
+    from evalflow.addons.studio.web.application import rest_api
 
     yield "# REST\n"
     yield "Below `/api/v1`, where `serve` has the whole description at `openapi.json`. [Who may do what](access.md).\n"

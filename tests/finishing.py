@@ -11,18 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from evalflow.app.core import process
-from evalflow.app.studio import runs
-from evalflow.app.studio.run_request import RunRequest
-from evalflow.app.studio.runs import Run
-from evalflow.app.studio.space import Workspace
-from evalflow.app.worker import Worker
+from evalflow.addons.studio.work import process, runs
+from evalflow.addons.studio.work.run_request import RunRequest
+from evalflow.addons.studio.work.runs import Run
+from evalflow.addons.studio.work.space import Workspace
+from evalflow.addons.studio.work.worker import Worker
 from evalflow.calls import budget
 from evalflow.calls.budget import Lease
 from evalflow.calls.connections import VARIABLE, Connections
-
-from .cli.conftest import Program
-from .forked import FORKING
+from tests.cli.conftest import Program
+from tests.forked import FORKING
 
 PATIENCE_S = 240
 

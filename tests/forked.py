@@ -17,10 +17,10 @@ from pkgutil import walk_packages
 from types import SimpleNamespace
 from typing import IO, Any
 
-import evalflow.web
+import evalflow.addons.studio.web
 
-_RUNS = ("evalflow.app.run", "evalflow.app.worker", "numpy", "polars")
-_SERVES = [module.name for module in walk_packages(evalflow.web.__path__, "evalflow.web.")]
+_RUNS = ("evalflow.app.run", "evalflow.addons.studio.work.worker", "numpy", "polars")
+_SERVES = [module.name for module in walk_packages(evalflow.addons.studio.web.__path__, "evalflow.addons.studio.web.")]
 _SERVER = get_context("forkserver")
 _SERVER.set_forkserver_preload([*_RUNS, *_SERVES])  # which leaves out those that cannot be imported
 
@@ -85,7 +85,7 @@ def _popen(
 
 
 FORKING = SimpleNamespace(Popen=_popen, DEVNULL=subprocess.DEVNULL, STDOUT=subprocess.STDOUT)
-"""Stands for the module `subprocess` where `evalflow.app.core.process` starts a run."""
+"""Stands for the module `subprocess` where `evalflow.addons.studio.work.process` starts a run."""
 
 
 @dataclass(frozen=True)

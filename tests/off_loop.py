@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from evalflow.app.studio import bots, definitions
+from evalflow.addons.studio.work import bots, definitions
 from evalflow.config import load
 
 

@@ -109,7 +109,7 @@ def _execute(url: str, statement: str) -> None:
 @pytest.fixture(scope="session")
 def postgres_template(postgres: str) -> str:
     """The name of a PostgreSQL database with all tables, to be copied."""
-    from evalflow.store import open_database
+    from evalflow.addons.studio.store import open_database
 
     name = "template_evalflow"
     _execute(postgres, f"CREATE DATABASE {name}")
@@ -133,7 +133,7 @@ def _renamed(url: str, name: str) -> str:
 @pytest.fixture(scope="session")
 def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A SQLite file with all tables, to be copied."""
-    from evalflow.store import open_database
+    from evalflow.addons.studio.store import open_database
 
     file = tmp_path_factory.mktemp("template") / "evalflow.db"
     open_database(f"sqlite:///{file}").close()

@@ -10,8 +10,8 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
+from evalflow.addons.studio.work.checks import list_check_types
 from evalflow.app.core.json_schema import group_schema
-from evalflow.app.studio.checks import list_check_types
 from evalflow.paths import GROUPS
 
 CONF = Path(__file__).parents[2] / "conf"

@@ -8,14 +8,14 @@ import pkgutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import evalflow.app.studio
-from evalflow.app.studio.access import right_of
+import evalflow.addons.studio.work
+from evalflow.addons.studio.work.access import right_of
 
 
 def doors() -> Iterator[tuple[str, Callable[..., object]]]:
     """The public functions of the studio whose first parameter is a workspace."""
-    for found in pkgutil.iter_modules(evalflow.app.studio.__path__):
-        module = importlib.import_module(f"evalflow.app.studio.{found.name}")
+    for found in pkgutil.iter_modules(evalflow.addons.studio.work.__path__):
+        module = importlib.import_module(f"evalflow.addons.studio.work.{found.name}")
         for name, work in inspect.getmembers(module, inspect.isfunction):
             if work.__module__ == module.__name__ and not name.startswith("_"):
                 first = next(iter(inspect.signature(work).parameters.values()), None)
@@ -30,7 +30,7 @@ def test_every_function_of_the_studio_names_a_right() -> None:
 
 
 def test_every_change_of_the_studio_is_recorded() -> None:
-    folder = Path(evalflow.app.studio.__path__[0])
+    folder = Path(evalflow.addons.studio.work.__path__[0])
     writes = {path.name: path.read_text(encoding="utf-8").count("database.writing(") for path in folder.glob("*.py")}
     # `changing` and `store_response`; failed and successful sign-ins are counted, and sessions in use noted; the
     # lease of a trial is opened and settled; an answer is leased at the desk, and a draft of its labels saved; what

@@ -18,8 +18,7 @@ import pytest
 from evalflow.app.core.assemble import composed_settings
 from evalflow.cli import run_command
 from evalflow.testing import Request
-
-from ..forked import Forked
+from tests.forked import Forked
 
 
 @dataclass(frozen=True)

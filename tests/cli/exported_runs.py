@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import Program
+from tests.cli.conftest import Program
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 ROWS: Sequence[dict[str, Any]] = (

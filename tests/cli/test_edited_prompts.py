@@ -10,8 +10,7 @@ import pytest
 
 from evalflow.prompts import LONGEST_KEPT
 from evalflow.testing import Endpoint, Request
-
-from .conftest import Program, judge_arguments
+from tests.cli.conftest import Program, judge_arguments
 
 METRIC = """# @package metric.fair
 kind: rubric

@@ -15,8 +15,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from .conftest import Program
-from .exported_runs import ran as ran
+from tests.cli.conftest import Program
+from tests.cli.exported_runs import ran as ran
 
 ROOT = Path(__file__).parents[2]
 PYTHON = os.environ.get("EVALFLOW_TEST_MLFLOW")

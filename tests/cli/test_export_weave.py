@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from tests.addons.interop.exporters.weave_server import WeaveServer
-
-from .conftest import Program
-from .exported_runs import ran as ran
+from tests.cli.conftest import Program
+from tests.cli.exported_runs import ran as ran
 
 ROOT = Path(__file__).parents[2]
 PYTHON = os.environ.get("EVALFLOW_TEST_WEAVE")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import Program
+from tests.cli.conftest import Program
 
 POOL = """
 description: The pool

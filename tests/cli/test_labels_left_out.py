@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import Program
+from tests.cli.conftest import Program
 
 pytestmark = pytest.mark.slow
 

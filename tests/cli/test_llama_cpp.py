@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from .conftest import Program
+from tests.cli.conftest import Program
 
 PYTHON = os.environ.get("EVALFLOW_TEST_LLAMACPP")
 pytestmark = [

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 import evalflow
-
-from .conftest import Program
+from tests.cli.conftest import Program
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import Program
+from tests.cli.conftest import Program
 
 pytestmark = pytest.mark.slow
 

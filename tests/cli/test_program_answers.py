@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from evalflow.testing import Endpoint, Request, status
-
-from .conftest import Program, judge_arguments
+from tests.cli.conftest import Program, judge_arguments
 
 pytestmark = pytest.mark.slow
 

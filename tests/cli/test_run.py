@@ -15,7 +15,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from evalflow.app.studio.space import open_workspace
+from evalflow.addons.studio.work.space import open_workspace
 from evalflow.cli import run_command
 from evalflow.testing import Endpoint, Request, malformed, reply, status
 from tests.cli.conftest import Program, faithful_judge, judge_arguments

@@ -112,8 +112,8 @@ def test_ways_to_sign_in_that_lack_something_are_refused(
 def test_nothing_listens_while_the_provider_does_not_answer(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evalflow.web.security.oidc._PAUSES_S", ())
-    monkeypatch.setattr("evalflow.web.serve.bind", lambda _: pytest.fail("it listens"))
+    monkeypatch.setattr("evalflow.addons.studio.web.security.oidc._PAUSES_S", ())
+    monkeypatch.setattr("evalflow.addons.studio.web.serve.bind", lambda _: pytest.fail("it listens"))
     monkeypatch.setenv("OIDC_SECRET", "secret")
     assert run_command(PUBLIC) == 2
     for words in hinted(capsys.readouterr().err):

@@ -14,15 +14,14 @@ from typing import Any
 import pytest
 
 from evalflow import objects
+from evalflow.addons.studio.work.opened_runs import open_run
+from evalflow.addons.studio.work.space import open_workspace
 from evalflow.app.core import stored_runs
-from evalflow.app.studio.opened_runs import open_run
-from evalflow.app.studio.space import open_workspace
 from evalflow.errors import InfrastructureError, UserError
 from evalflow.objects import SCHEMES, StoredFolder
 from tests.addons.interop.exporters.loopback import LoopbackServer
+from tests.cli.conftest import Program
 from tests.object_storage import BUCKET, serving_s3
-
-from .conftest import Program
 
 PAGE = (Path(__file__).parents[2] / "docs" / "storage.md").read_text(encoding="utf-8")
 pytest.importorskip("obstore", reason="needs the packages of the extra objects")

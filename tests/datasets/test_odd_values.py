@@ -23,8 +23,7 @@ from evalflow.config.schema import DatasetConfig
 from evalflow.datasets import ReadingNotes, read
 from evalflow.errors import UserError
 from evalflow.records import Case, Context, Message
-
-from .workbooks import workbook
+from tests.datasets.workbooks import workbook
 
 Rows = Sequence[Mapping[str, Any]]
 Write = Callable[[Rows], Path]

@@ -15,8 +15,7 @@ from evalflow.config.schema import DatasetConfig
 from evalflow.datasets import examples, plain_rows, read, read_rows, sheets, text_bytes, workbook
 from evalflow.errors import Problem, UserError
 from evalflow.records import Case
-
-from . import workbooks as written
+from tests.datasets import workbooks as written
 
 FILE = Path("mine.xlsx")
 

@@ -20,22 +20,32 @@ from starlette.middleware import Middleware
 from starlette.routing import Mount
 from starlette.testclient import TestClient
 
-import evalflow.web.pages
-from evalflow.app.studio import bots, cases, checks, connections, datasets, judges, metrics, projects, runs, tasks
-from evalflow.app.studio.access import LOCAL, ROLES, Actor, Right
-from evalflow.app.studio.checks import CheckDraft
-from evalflow.app.studio.connections import ConnectionDraft
-from evalflow.app.studio.metrics import MetricDraft
-from evalflow.app.studio.run_request import RunRequest
-from evalflow.app.studio.space import Workspace, open_workspace
-from evalflow.app.studio.tasks import TaskDraft
-from evalflow.store import rows, server_tables
-from evalflow.web.application import rest_api
-from evalflow.web.security.projects import InProject
-
-from ..web.pages.conftest import paged
-from ..web.people import Known, everybody, identify
-from ..web.served import serve_everybody
+import evalflow.addons.studio.web.pages
+from evalflow.addons.studio.store import rows, server_tables
+from evalflow.addons.studio.web.application import rest_api
+from evalflow.addons.studio.web.security.projects import InProject
+from evalflow.addons.studio.work import (
+    bots,
+    cases,
+    checks,
+    connections,
+    datasets,
+    judges,
+    metrics,
+    projects,
+    runs,
+    tasks,
+)
+from evalflow.addons.studio.work.access import LOCAL, ROLES, Actor, Right
+from evalflow.addons.studio.work.checks import CheckDraft
+from evalflow.addons.studio.work.connections import ConnectionDraft
+from evalflow.addons.studio.work.metrics import MetricDraft
+from evalflow.addons.studio.work.run_request import RunRequest
+from evalflow.addons.studio.work.space import Workspace, open_workspace
+from evalflow.addons.studio.work.tasks import TaskDraft
+from tests.addons.studio.web.pages.conftest import paged
+from tests.addons.studio.web.people import Known, everybody, identify
+from tests.addons.studio.web.served import serve_everybody
 
 PAGE = Path(__file__).parents[2] / "docs" / "access.md"
 METRIC: dict[str, Any] = {
@@ -230,8 +240,8 @@ def declared_pages(monkeypatch: pytest.MonkeyPatch) -> dict[str, Right]:
         found[path] = needs
         return lambda _: None
 
-    for name in sorted(module.name for module in pkgutil.iter_modules(evalflow.web.pages.__path__)):
-        module = importlib.import_module(f"evalflow.web.pages.{name}")
+    for name in sorted(module.name for module in pkgutil.iter_modules(evalflow.addons.studio.web.pages.__path__)):
+        module = importlib.import_module(f"evalflow.addons.studio.web.pages.{name}")
         if hasattr(module, "guarded_page"):
             monkeypatch.setattr(module, "guarded_page", note)
             module.add()

@@ -24,8 +24,7 @@ from evalflow.app.core.assemble import composed_settings
 from evalflow.app.run import resume
 from evalflow.testing import Endpoint
 from tests.cli.conftest import judge_arguments
-
-from .test_readme import ROOT, blocks, run
+from tests.docs.test_readme import ROOT, blocks, run
 
 PAGE = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
 HERE, BEGUN = blocks("bash", PAGE)

@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from evalflow.app.studio.space import open_workspace
+from evalflow.addons.studio.work.space import open_workspace
 from evalflow.cli import run_command
-
-from .test_readme import ROOT, blocks
+from tests.docs.test_readme import ROOT, blocks
 
 TEXT = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
 KEYS = {
@@ -113,7 +112,7 @@ def test_the_proxy_is_configured(tmp_path: Path) -> None:
 def test_every_figure_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from prometheus_client import generate_latest
 
-    from evalflow.web.observe import metrics_route, request_histogram
+    from evalflow.addons.studio.web.observe import metrics_route, request_histogram
 
     monkeypatch.chdir(tmp_path)
     registry, _ = request_histogram()

@@ -16,8 +16,7 @@ from evalflow.llm.gemini import as_content
 from evalflow.llm.judge import OpenAIJudge
 from evalflow.records import Ask, Message
 from evalflow.testing import Endpoint
-
-from .conftest import Build
+from tests.llm.conftest import Build
 
 MORE: dict[str, Any] = {
     "reasoning_effort": "low", "top_p": 0.9, "seed": 7, "chat_template_kwargs": {"enable_thinking": False},

@@ -16,8 +16,7 @@ from evalflow.calls.refusals import override, refused
 from evalflow.errors import CallError, InfrastructureError, JudgeError, Refusal
 from evalflow.records import Ask, Message
 from evalflow.testing import Endpoint, Request, status
-
-from .conftest import Build
+from tests.llm.conftest import Build
 
 pytestmark = pytest.mark.anyio
 

@@ -33,9 +33,8 @@ from evalflow.summary.gates import Gate, GateResult, evaluate_gates
 from evalflow.summary.summarise import summarise
 from evalflow.summary.verdicts import Condition
 from tests.manifests import manifest_of
-
-from ..summary.conftest import Declared
-from .conftest import make_scores
+from tests.report.conftest import make_scores
+from tests.summary.conftest import Declared
 
 pytestmark = pytest.mark.slow
 

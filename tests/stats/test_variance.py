@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalflow.stats.variance import Components, components, pass_all_k, pass_at_k, variance_limit
-
-from ..repeats import repeated
+from tests.repeats import repeated
 
 
 def found(scores: Any, clusters: Any = None) -> Components:

@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evalflow.summary.slices import case_clusters, find_units, own_cells, repeats_of, values_of
-
-from ..repeats import repeated
+from tests.repeats import repeated
 
 SHAPE = (4, 3, 2)
 TABLES = st.lists(st.sampled_from([0.0, 0.25, 1.0, None]), min_size=24, max_size=24)

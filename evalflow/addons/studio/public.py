@@ -13,9 +13,9 @@ from evalflow.errors import Problem, UserError
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from evalflow.web.address import Address
-    from evalflow.web.security.oidc import OidcSettings
-    from evalflow.web.security.proxy import UserHeader
+    from evalflow.addons.studio.web.address import Address
+    from evalflow.addons.studio.web.security.oidc import OidcSettings
+    from evalflow.addons.studio.web.security.proxy import UserHeader
 
 _HEADER = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,99}\Z")
 _SHORTEST_SECRET = 32
@@ -56,7 +56,7 @@ def expect_no_public_options(options: Namespace) -> None:
 
 def public_settings(options: Namespace) -> tuple[Address, OidcSettings | None]:
     """The address to serve, and the OpenID Connect provider to ask. Raises UserError: all that is missing or wrong."""
-    from evalflow.web.address import public_address
+    from evalflow.addons.studio.web.address import public_address
 
     problems: list[Problem] = []
     tls = [file for file in (options.tls_cert, options.tls_key) if file]
@@ -76,7 +76,7 @@ def public_settings(options: Namespace) -> tuple[Address, OidcSettings | None]:
 
 
 def _oidc_settings(options: Namespace, problems: list[Problem]) -> OidcSettings | None:
-    from evalflow.web.security.oidc import OidcSettings
+    from evalflow.addons.studio.web.security.oidc import OidcSettings
 
     if not _expect_together(options, _OIDC, ("oidc_name", "oidc_sign_up"), problems):
         return None
@@ -87,7 +87,7 @@ def _oidc_settings(options: Namespace, problems: list[Problem]) -> OidcSettings 
 
 
 def _user_header(options: Namespace, problems: list[Problem]) -> UserHeader | None:
-    from evalflow.web.security.proxy import UserHeader
+    from evalflow.addons.studio.web.security.proxy import UserHeader
 
     if not _expect_together(options, _HEADER_OPTIONS, (), problems):
         return None

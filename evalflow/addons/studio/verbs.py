@@ -23,7 +23,7 @@ from evalflow.errors import Problem, UserError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from evalflow.app.studio.space import Workspace
+    from evalflow.addons.studio.work.space import Workspace
 
 log = logging.getLogger("evalflow")
 
@@ -91,7 +91,7 @@ _RESTORE = Manual(
 
 def _worker(parser: VerbParser) -> Work:
     """Carry out queued runs."""
-    from evalflow.app.worker import work
+    from evalflow.addons.studio.work.worker import work
 
     parser.add_database()
     parser.add_argument("--at-once", type=int, default=1, metavar="N", help="runs under way at the same time (1)")
@@ -122,7 +122,7 @@ def _server(parser: VerbParser) -> Work:
 
 
 def _serve(options: Namespace) -> int:
-    from evalflow.web.serve import serve, serve_public
+    from evalflow.addons.studio.web.serve import serve, serve_public
 
     if options.log == "json":
         log_json_lines()
@@ -192,7 +192,7 @@ def _connections(parser: VerbParser) -> Work:
 
 def _in_workspace(options: Namespace) -> int:
     """Do what the action of a verb does in the workspace."""
-    from evalflow.app.studio.space import open_workspace
+    from evalflow.addons.studio.work.space import open_workspace
 
     with closing(open_workspace(options.database_url)) as space:
         for line in options.change(space, options):
@@ -202,7 +202,7 @@ def _in_workspace(options: Namespace) -> int:
 
 def _back_up(parser: VerbParser) -> Work:
     """Write an archive of the workspace."""
-    from evalflow.app.backup import back_up
+    from evalflow.addons.studio.work.backup import back_up
 
     parser.add_argument("file", type=Path, metavar="FILE", help="a new file, such as evalflow.tar.gz; keep it secret")
     parser.add_database()
@@ -218,7 +218,7 @@ def _back_up(parser: VerbParser) -> Work:
 
 def _restore(parser: VerbParser) -> Work:
     """Restore an archive."""
-    from evalflow.app.backup import restore
+    from evalflow.addons.studio.work.backup import restore
 
     parser.add_argument("file", type=Path, metavar="FILE", help="what `backup` wrote")
     parser.add_database()
@@ -232,7 +232,7 @@ def _restore(parser: VerbParser) -> Work:
 
 
 def _list_connections(space: Workspace, _: Namespace) -> Iterator[str]:
-    from evalflow.app.studio.connections import list_connections
+    from evalflow.addons.studio.work.connections import list_connections
 
     for one in list_connections(space):
         key = f"key in {one.api_key_env}" if one.api_key_env else "no key"
@@ -241,21 +241,21 @@ def _list_connections(space: Workspace, _: Namespace) -> Iterator[str]:
 
 
 def _add_connection(space: Workspace, options: Namespace) -> Iterator[str]:
-    from evalflow.app.studio.connections import ConnectionDraft, create_connection
+    from evalflow.addons.studio.work.connections import ConnectionDraft, create_connection
 
     draft = ConnectionDraft(options.address, options.key, options.network or ["public"])
     yield f"added  {create_connection(space, options.name, draft).name}"
 
 
 def _delete_connection(space: Workspace, options: Namespace) -> Iterator[str]:
-    from evalflow.app.studio.connections import delete_connection, get_connection
+    from evalflow.addons.studio.work.connections import delete_connection, get_connection
 
     delete_connection(space, options.name, get_connection(space, options.name).version)
     yield f"deleted  {options.name}"
 
 
 def _list_users(space: Workspace, _: Namespace) -> Iterator[str]:
-    from evalflow.app.studio.people import list_users
+    from evalflow.addons.studio.work.people import list_users
 
     for user in list_users(space):
         marks = [word for word, is_so in (("owner", user.is_owner), ("disabled", user.is_disabled)) if is_so]
@@ -264,7 +264,7 @@ def _list_users(space: Workspace, _: Namespace) -> Iterator[str]:
 
 
 def _add_user(space: Workspace, options: Namespace) -> Iterator[str]:
-    from evalflow.app.studio.people import add_user, password_hash, set_password
+    from evalflow.addons.studio.work.people import add_user, password_hash, set_password
 
     password = _typed_password() if options.password else None
     if password is not None:
@@ -287,7 +287,7 @@ def _typed_password() -> str:
 
 
 def _print_link(space: Workspace, options: Namespace) -> Iterator[str]:
-    from evalflow.app.studio.people import LINK_TTL, password_link
+    from evalflow.addons.studio.work.people import LINK_TTL, password_link
 
     link = f"{options.public.rstrip('/')}/password?code={password_link(space, options.name)}"
     below = "" if options.public else ", below the server's address"
@@ -296,7 +296,7 @@ def _print_link(space: Workspace, options: Namespace) -> Iterator[str]:
 
 
 def _set_disabled(space: Workspace, options: Namespace) -> Iterator[str]:
-    from evalflow.app.studio.people import get_user, update_user
+    from evalflow.addons.studio.work.people import get_user, update_user
 
     version = get_user(space, options.name).version
     update_user(space, options.name, version, is_disabled=options.action == "disable")
@@ -304,7 +304,7 @@ def _set_disabled(space: Workspace, options: Namespace) -> Iterator[str]:
 
 
 def _delete_user(space: Workspace, options: Namespace) -> Iterator[str]:
-    from evalflow.app.studio.people import delete_user, get_user
+    from evalflow.addons.studio.work.people import delete_user, get_user
 
     delete_user(space, options.name, get_user(space, options.name).version)
     yield f"deleted  {options.name}"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
+from tests.addons.cluster.crew import cluster
 from tests.cli.conftest import program
-
-from .crew import cluster
 
 __all__ = ["cluster", "program"]

@@ -5,15 +5,14 @@ from __future__ import annotations
 from contextlib import closing
 from typing import Any
 
-from evalflow.app.studio import bots, cases, datasets, metrics, scores
-from evalflow.app.studio.metrics import MetricDraft
-from evalflow.app.studio.run_request import RunRequest
-from evalflow.app.studio.space import open_workspace
+from evalflow.addons.studio.work import bots, cases, datasets, metrics, scores
+from evalflow.addons.studio.work.metrics import MetricDraft
+from evalflow.addons.studio.work.run_request import RunRequest
+from evalflow.addons.studio.work.space import open_workspace
 from evalflow.testing import Endpoint, Request
+from tests.addons.cluster.crew import LocalCluster
 from tests.cli.conftest import Program
 from tests.finishing import finish
-
-from .crew import LocalCluster
 
 GRADE: dict[str, Any] = {
     "kind": "rubric",

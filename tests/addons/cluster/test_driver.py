@@ -13,9 +13,8 @@ from evalflow.addons.cluster import worker
 from evalflow.addons.cluster.shards import CaseWork
 from evalflow.engine.manifest import versions
 from evalflow.testing import Endpoint, Request, status
+from tests.addons.cluster.crew import LocalCluster
 from tests.cli.conftest import Program, judge_arguments
-
-from .crew import LocalCluster
 
 ROWS = [
     {"id": f"c{i:02}", "question": f"Question {i}?", "answer": f"Answer {i // 2}.", "reference": f"Answer {i}."}

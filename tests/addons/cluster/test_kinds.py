@@ -9,9 +9,8 @@ import polars as pl
 import pytest
 
 from evalflow.testing import Endpoint, Request, reply
+from tests.addons.cluster.crew import LocalCluster
 from tests.cli.conftest import Program, judge_arguments
-
-from .crew import LocalCluster
 
 CHECK = {"identifier": "string_matching", "params": {"keyword": "3"}}
 ROWS = [

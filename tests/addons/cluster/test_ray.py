@@ -18,10 +18,9 @@ import polars as pl
 import pytest
 
 from evalflow.testing import Endpoint, Request, reply
+from tests.addons.cluster.nodes import KEY, SECRET, Nodes, nodes, started, wait_until
+from tests.addons.cluster.test_driver import ROWS, arguments, grade, scores, totals
 from tests.cli.conftest import Program
-
-from .nodes import KEY, SECRET, Nodes, nodes, started, wait_until
-from .test_driver import ROWS, arguments, grade, scores, totals
 
 __all__ = ["nodes", "started"]
 pytestmark = pytest.mark.slow

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from evalflow.addons.studio.work import runs
+from evalflow.addons.studio.work.opened_runs import open_run
+from evalflow.addons.studio.work.run_files import keep_threshold
+from evalflow.addons.studio.work.space import Workspace, open_workspace
 from evalflow.app.core.saved import ProgramError
-from evalflow.app.studio import runs
-from evalflow.app.studio.opened_runs import open_run
-from evalflow.app.studio.run_files import keep_threshold
-from evalflow.app.studio.space import Workspace, open_workspace
 from evalflow.cli import run_command
 from evalflow.errors import UserError
 
@@ -111,7 +111,7 @@ def moved_inside(run: Path) -> None:
 def test_thresholds_and_resuming_stay_below_the_root_and_follow_no_link(
     foreign: Path, space: Workspace, change: Callable[[Path], None]
 ) -> None:
-    from evalflow.store import runs as rows
+    from evalflow.addons.studio.store import runs as rows
 
     run = open_run(space, foreign, trust_program=True)
     with space.database.writing() as connection:

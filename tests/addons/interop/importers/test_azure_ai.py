@@ -12,8 +12,7 @@ import pytest
 from evalflow.addons.interop.importers.azure_ai import read_azure_ai
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource
 from evalflow.errors import UserError
-
-from .conftest import counts
+from tests.addons.interop.importers.conftest import counts
 
 
 def read(folder: Path, content: Any, name: str = "rows.jsonl") -> ImportedConfig:

@@ -13,8 +13,7 @@ import pytest
 from evalflow.addons.interop.importers.deepeval import read_deepeval
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource
 from evalflow.errors import UserError
-
-from .conftest import counts
+from tests.addons.interop.importers.conftest import counts
 
 GOLDEN: dict[str, Any] = {
     "input": "When does the pool open?", "actual_output": "At nine.", "expected_output": "At 9.",

@@ -13,8 +13,7 @@ from evalflow.addons.interop.importers.exports import read_export, text_of
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource
 from evalflow.addons.interop.importers.platforms import PLATFORMS
 from evalflow.errors import UserError
-
-from .conftest import counts
+from tests.addons.interop.importers.conftest import counts
 
 
 def read(path: Path, tool: str = "braintrust") -> ImportedConfig:

@@ -9,8 +9,7 @@ from typing import Any
 
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource
 from evalflow.addons.interop.importers.giskard import read_giskard
-
-from .conftest import counts
+from tests.addons.interop.importers.conftest import counts
 
 TONE = {"check_id": "7", "name": "custom_tone", "spec": {"type": "conformity", "rule": "Be kind."}, "enabled": False}
 SCENARIO: dict[str, Any] = {

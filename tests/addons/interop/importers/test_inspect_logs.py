@@ -13,8 +13,7 @@ import pytest
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource
 from evalflow.addons.interop.importers.inspect_logs import read_inspect
 from evalflow.errors import UserError
-
-from .conftest import counts
+from tests.addons.interop.importers.conftest import counts
 
 SAMPLE: dict[str, Any] = {
     "id": "fr", "epoch": 1, "input": "Capital of France?", "target": ["Paris", "paris"], "metadata": {"lang": "en"},

@@ -12,8 +12,7 @@ import pytest
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource
 from evalflow.addons.interop.importers.lm_eval import read_lm_eval
 from evalflow.errors import UserError
-
-from .conftest import counts
+from tests.addons.interop.importers.conftest import counts
 
 DATE = "2026-01-02T03-04-05.678901"
 CHOICE: dict[str, Any] = {

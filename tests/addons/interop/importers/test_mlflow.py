@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from .conftest import counts
-from .test_platforms import cases, read
+from tests.addons.interop.importers.conftest import counts
+from tests.addons.interop.importers.test_platforms import cases, read
 
 RECORD: dict[str, Any] = {
     "inputs": {"question": "When?", "lang": "en"}, "outputs": {"answer": "At nine.", "source": "p.7"},

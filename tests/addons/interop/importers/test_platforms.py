@@ -14,8 +14,7 @@ from evalflow.addons.interop.importers.exports import read_export
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource
 from evalflow.addons.interop.importers.platforms import PLATFORMS
 from evalflow.errors import UserError
-
-from .conftest import counts
+from tests.addons.interop.importers.conftest import counts
 
 CHAT = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "When?"}]
 LIST = {"question": "When?", "lang": "en"}

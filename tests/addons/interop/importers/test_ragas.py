@@ -14,8 +14,7 @@ import pytest
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource
 from evalflow.addons.interop.importers.ragas import read_ragas
 from evalflow.errors import UserError
-
-from .conftest import counts
+from tests.addons.interop.importers.conftest import counts
 
 CONTEXTS = ['Pool: 9-18, it\'s "open"', "Gym | 8"]
 SAMPLES: list[dict[str, Any]] = [

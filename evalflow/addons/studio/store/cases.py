@@ -1,0 +1,302 @@
+"""The cases of a dataset, paged by their position."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, delete, func, insert, or_, select, update
+
+from evalflow.addons.studio.store.rows import Query, Row, change, chunks, every, now, one, storable
+from evalflow.addons.studio.store.tables import answers, case_checks, case_tags, cases, datasets, runs
+from evalflow.datasets import tag_name
+from evalflow.metrics.case_checks import named_checks
+
+_AT_ONCE = 500
+_LATEST = 5
+
+
+def append(connection: Connection, dataset: int, rows: Iterable[Row]) -> int:
+    """Append cases to a dataset; returns their number.
+
+    `rows`: key, question and body of each, with all levels of its tags under `tags`; drafts have `is_draft`.
+    """
+    last = connection.scalar(select(func.max(cases.c.position)).where(cases.c.dataset_id == dataset))
+    position, moment = (-1 if last is None else last), now()
+    for chunk in chunks(rows, _AT_ONCE):
+        same = {"dataset_id": dataset, "is_draft": False, "version": 1, "updated_at": moment}
+        own = ({key: value for key, value in row.items() if key != "tags"} for row in chunk)
+        positions = range(position + 1, position + 1 + len(chunk))
+        values = [
+            {**same, **row, "position": place, "has_example": has_example(row["body"])}
+            for place, row in zip(positions, own, strict=True)
+        ]
+        connection.execute(insert(cases), values)
+        position += len(chunk)
+        _relate_by_key(connection, dataset, chunk)
+    return position + 1 if last is None else position - last
+
+
+@dataclass(frozen=True, slots=True)
+class CaseQuery:
+    """Cases of a dataset, in order; those whose question or id contains `text`, ignoring the case of ASCII letters.
+
+    `draft`: only drafts, or only active cases.
+    """
+
+    connection: Connection
+    dataset: int
+    tag: str | None = None
+    text: str | None = None
+    draft: bool | None = None
+
+    def page(self, after: int | None, limit: int) -> list[Row]:
+        """The first cases after a position; None starts at the beginning."""
+        query = self._select(cases).order_by(cases.c.position).limit(limit)
+        return every(self.connection, query if after is None else query.where(cases.c.position > after))
+
+    def page_at(self, first: int, limit: int) -> list[Row]:
+        """A page of cases, skipping the first `first`."""
+        return every(self.connection, self._select(cases).order_by(cases.c.position).offset(first).limit(limit))
+
+    def around(self, position: int) -> tuple[int, int | None, int | None]:
+        """The number of cases before a position, and the row ids of the previous and the next case."""
+        before, after = cases.c.position < position, cases.c.position > position
+        count = self.connection.scalar(self._select(func.count()).where(before))
+        ids = self._select(cases.c.id).limit(1)
+        previous = self.connection.scalar(ids.where(before).order_by(cases.c.position.desc()))
+        return count or 0, previous, self.connection.scalar(ids.where(after).order_by(cases.c.position))
+
+    def count(self) -> int:
+        """The number of matching cases."""
+        return self.connection.scalar(self._select(func.count())) or 0
+
+    def ids(self) -> list[int]:
+        """The row ids of the cases."""
+        return list(self.connection.scalars(self._select(cases.c.id).order_by(cases.c.position)))
+
+    def _select(self, *columns: Any) -> Query:
+        query = select(*columns).select_from(cases).where(cases.c.dataset_id == self.dataset)
+        if self.tag:
+            tagged = select(case_tags.c.case_id).where(case_tags.c.tag == tag_name(self.tag))
+            query = query.where(cases.c.id.in_(tagged))
+        if self.draft is not None:
+            query = query.where(cases.c.is_draft.is_(self.draft))
+        if self.text:
+            text = self.text.lower()
+            has = (func.lower(column).contains(text, autoescape=True) for column in (cases.c.question, cases.c.key))
+            query = query.where(or_(*has))
+        return query
+
+
+def bodies(connection: Connection, dataset: int, *, draft: bool) -> Iterator[dict[str, Any]]:
+    """All drafts, or all active cases, of a dataset as rows of JSON lines, streamed."""
+    chosen = cases.c.dataset_id == dataset, cases.c.is_draft.is_(draft)
+    query = select(cases.c.body).where(*chosen).order_by(cases.c.position)
+    yield from connection.execution_options(yield_per=_AT_ONCE).execute(query).scalars()
+
+
+def get(connection: Connection, dataset: int, case: int) -> Row | None:
+    """One case by its row's id."""
+    return one(connection, select(cases).where(cases.c.dataset_id == dataset, cases.c.id == case))
+
+
+def by_key(connection: Connection, dataset: int, key: str) -> Row:
+    """The case of that id, which is there."""
+    return dict(
+        connection.execute(select(cases).where(cases.c.dataset_id == dataset, cases.c.key == key)).mappings().one()
+    )
+
+
+def by_ids(connection: Connection, dataset: int, rows: Sequence[int]) -> Iterator[Row]:
+    """The existing cases with these row ids. Within `Database.writing`, nobody else changes them."""
+    for chunk in chunks(rows, _AT_ONCE):
+        query = select(cases).where(cases.c.dataset_id == dataset, cases.c.id.in_(chunk))
+        yield from every(connection, query.order_by(cases.c.position))
+
+
+def known_keys(connection: Connection, dataset: int, keys: Sequence[str]) -> set[str]:
+    """The case ids among `keys` that the dataset contains."""
+    found: set[str] = set()
+    for chunk in chunks(keys, _AT_ONCE):
+        query = select(cases.c.key).where(cases.c.dataset_id == dataset, cases.c.key.in_(chunk))
+        found.update(connection.scalars(query))
+    return found
+
+
+def keys_of(connection: Connection, dataset: int, rows: Sequence[int]) -> list[str]:
+    """The case ids of the existing cases with these row ids, in order."""
+    found: list[tuple[int, str]] = []
+    for chunk in chunks(rows, _AT_ONCE):
+        query = select(cases.c.position, cases.c.key).where(cases.c.dataset_id == dataset, cases.c.id.in_(chunk))
+        found += ((position, key) for position, key in connection.execute(query))
+    return [key for _, key in sorted(found)]
+
+
+def replace(connection: Connection, case: int, expected: int, row: Row) -> bool:
+    """Change a case if it still has the expected version; returns whether it had. Without `is_draft`, that stays."""
+    values = {key: row[key] for key in ("key", "question", "body", "is_draft") if key in row}
+    values |= {"has_example": has_example(row["body"]), "updated_at": now()}
+    if not change(connection, cases, cases.c.id == case, expected, values):
+        return False
+    _relate_again(connection, {case: row})
+    return True
+
+
+def rewrite(connection: Connection, changed: Mapping[int, Row]) -> None:
+    """Change the bodies and tags of cases that the same transaction has read; their ids and questions stay.
+
+    `changed`: rows as for `append`, by the ids of the stored ones.
+    """
+    statement = (
+        update(cases)
+        .where(cases.c.id == bindparam("row"))
+        .values(
+            body=bindparam("content"), has_example=bindparam("shown"), version=cases.c.version + 1, updated_at=now()
+        )
+    )
+    for chunk in chunks(changed.items(), _AT_ONCE):
+        new = [{"row": row, "content": one["body"], "shown": has_example(one["body"])} for row, one in chunk]
+        connection.execute(statement, new)
+        _relate_again(connection, dict(chunk))
+
+
+def set_draft(connection: Connection, dataset: int, rows: Sequence[int], *, draft: bool) -> int:
+    """Make cases drafts or active; returns how many were not."""
+    done = 0
+    for chunk in chunks(rows, _AT_ONCE):
+        chosen = cases.c.dataset_id == dataset, cases.c.id.in_(chunk), cases.c.is_draft.is_(not draft)
+        values = {"is_draft": draft, "version": cases.c.version + 1, "updated_at": now()}
+        done += connection.execute(update(cases).where(*chosen).values(values)).rowcount
+    return done
+
+
+def remove(connection: Connection, dataset: int, rows: Sequence[int]) -> int:
+    """Delete cases; returns how many existed."""
+    statements = (
+        delete(cases).where(cases.c.dataset_id == dataset, cases.c.id.in_(chunk)) for chunk in chunks(rows, _AT_ONCE)
+    )
+    return sum(connection.execute(statement).rowcount for statement in statements)
+
+
+def tag_counts(connection: Connection, dataset: int) -> list[tuple[str, int]]:
+    """Every tag with the number of cases that have it or a sub-tag."""
+    query = (
+        select(case_tags.c.tag, func.count())
+        .join(cases, cases.c.id == case_tags.c.case_id)
+        .where(cases.c.dataset_id == dataset)
+        .group_by(case_tags.c.tag)
+        .order_by(case_tags.c.tag)
+    )
+    return [(tag, number) for tag, number in connection.execute(query)]
+
+
+def project_tag_counts(connection: Connection, project: int) -> list[tuple[str, str, int]]:
+    """Every tag of a project's cases, each dataset that has it, and the number of its cases with it or a sub-tag."""
+    query = (
+        select(case_tags.c.tag, datasets.c.name, func.count())
+        .join(cases, cases.c.id == case_tags.c.case_id)
+        .join(datasets, datasets.c.id == cases.c.dataset_id)
+        .where(datasets.c.project_id == project)
+        .group_by(case_tags.c.tag, datasets.c.name)
+        .order_by(case_tags.c.tag, datasets.c.name)
+    )
+    return [(tag, dataset, number) for tag, dataset, number in connection.execute(query)]
+
+
+def tagged(connection: Connection, project: int, tag: str) -> Iterator[list[Row]]:
+    """The row ids and bodies of a project's cases with a tag or a sub-tag, in parts. Cases may be changed meanwhile."""
+    query = (
+        select(cases.c.id)
+        .join(case_tags, case_tags.c.case_id == cases.c.id)
+        .join(datasets, datasets.c.id == cases.c.dataset_id)
+        .where(datasets.c.project_id == project, case_tags.c.tag == tag)
+        .order_by(cases.c.id)
+    )
+    for chunk in chunks(list(connection.scalars(query)), _AT_ONCE):
+        yield every(connection, select(cases.c.id, cases.c.body).where(cases.c.id.in_(chunk)))
+
+
+def answers_to(connection: Connection, project: int, dataset: str, key: str) -> list[Row]:
+    """The first answers of the 20 latest runs to a case, each with its run."""
+    chosen = answers.c.dataset == dataset, answers.c.case_id == key, answers.c.answer.is_not(None)
+    return every(connection, _with_run(project).where(*chosen).limit(20))
+
+
+def latest_answer(connection: Connection, project: int, dataset: Row) -> Row | None:
+    """An answer, by the latest run that has one, to a case of a dataset without an answer example.
+
+    Only the last `_LATEST` finished runs of the dataset are searched.
+    """
+    of_dataset = runs.c.facts[("datasets", dataset["name"])].as_integer()
+    latest = select(runs.c.id).where(runs.c.project_id == project, runs.c.state == "done", of_dataset.is_not(None))
+    lacking = cases.c.dataset_id == dataset["id"], cases.c.has_example.is_(False), cases.c.key == answers.c.case_id
+    wanted = (
+        answers.c.dataset == dataset["name"],
+        answers.c.answer.is_not(None),
+        select(cases.c.id).where(*lacking).exists(),
+    )
+    for run in connection.scalars(latest.order_by(runs.c.id.desc()).limit(_LATEST)).all():
+        found = one(connection, _with_run(project).where(runs.c.id == run, *wanted).limit(1))
+        if found is not None:
+            return found
+    return None
+
+
+def _with_run(project: int) -> Query:
+    columns = runs.c.id, runs.c.run_id, runs.c.title, runs.c.bot, runs.c.created_at, answers.c.answer
+    query = select(*columns).join(answers, answers.c.run == runs.c.id)
+    query = query.where(runs.c.project_id == project, runs.c.state == "done", answers.c.target_repeat == 0)
+    return query.order_by(runs.c.id.desc())
+
+
+def lacking(connection: Connection, dataset: int) -> int:
+    """The number of cases of a dataset without an answer example."""
+    query = select(func.count()).where(cases.c.dataset_id == dataset, cases.c.has_example.is_(False))
+    return connection.scalar(query) or 0
+
+
+def without_example(connection: Connection, dataset: int) -> list[Row]:
+    """The row id, key and body of the cases of a dataset without an answer example."""
+    chosen = cases.c.dataset_id == dataset, cases.c.has_example.is_(False)
+    return every(connection, select(cases.c.id, cases.c.key, cases.c.body).where(*chosen).order_by(cases.c.position))
+
+
+def has_example(body: Mapping[str, Any]) -> bool:
+    """Whether a case has an answer example, for its column."""
+    return body.get("demo_answer") is not None
+
+
+def relate(connection: Connection, rows: Mapping[int, Row]) -> None:
+    """Add the tags and the checks of cases, by row id, to their tables."""
+    tags = [{"case_id": case, "tag": tag} for case, row in rows.items() for tag in dict.fromkeys(row["tags"])]
+    checks = [
+        {"case_id": case, "name": name, "is_enabled": is_enabled}
+        for case, row in rows.items()
+        for name, is_enabled in _checks_of(row["body"]).items()
+    ]
+    for table, values in ((case_tags, tags), (case_checks, checks)):
+        if values:
+            connection.execute(insert(table), values)
+
+
+def _checks_of(body: Mapping[str, Any]) -> dict[str, bool]:
+    found: dict[str, bool] = {}
+    for name, is_enabled in named_checks(body):
+        key = storable(name)
+        found[key] = found.get(key, False) or is_enabled
+    return found
+
+
+def _relate_by_key(connection: Connection, dataset: int, rows: Sequence[Row]) -> None:
+    known = {row["key"]: row for row in rows if row["tags"] or row["body"].get("checks")}
+    if known:
+        query = select(cases.c.key, cases.c.id).where(cases.c.dataset_id == dataset, cases.c.key.in_(list(known)))
+        relate(connection, {case: known[key] for key, case in connection.execute(query)})
+
+
+def _relate_again(connection: Connection, rows: Mapping[int, Row]) -> None:
+    for table in (case_tags, case_checks):
+        connection.execute(delete(table).where(table.c.case_id.in_(rows)))
+    relate(connection, rows)

@@ -1,0 +1,354 @@
+"""The database: engine, transactions, and schema migration."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Generator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Engine, create_engine, event, func, insert, inspect, select
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import (
+    ArgumentError,
+    DatabaseError,
+    DBAPIError,
+    IntegrityError,
+    InterfaceError,
+    InternalError,
+    OperationalError,
+)
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from evalflow.addons.studio.store.rows import now
+from evalflow.addons.studio.store.server_tables import metadata  # and not of the schema, so that all tables are in it
+from evalflow.addons.studio.store.tables import projects
+from evalflow.errors import ConflictError, InfrastructureError, Problem, UserError
+from evalflow.extras import install_command
+from evalflow.paths import private_database
+
+FOLDER = Path(__file__).with_name("migrations")
+KEPT = 3
+"""The number of backups to keep from schema changes."""
+DEFAULT_PROJECT = "default"
+"""The project of a new database."""
+_LOCK = 0x65766664  # an arbitrary constant
+"""PostgreSQL's advisory lock that serializes migrations of processes that start together."""
+
+
+def bring_up_to_date(engine: Engine, file: Path | None) -> Path | None:
+    """Create the tables of a new database, or run the pending migrations of another, in one transaction.
+
+    Its file, if it has one, is backed up before it is changed. Returns the backup, if one was made.
+    """
+    scripts = ScriptDirectory(str(FOLDER))
+    newest = scripts.get_current_head()
+    with engine.connect() as connection:
+        if current_revision(connection) == newest:
+            return None
+    with engine.connect().execution_options(writes=True) as connection, _unlinked(connection), connection.begin():
+        if _is_postgres(engine):
+            connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
+        revision = current_revision(connection)  # another process may have migrated it meanwhile
+        if revision == newest:
+            return None
+        if revision is None:
+            metadata.create_all(connection)
+            first: dict[str, Any] = {"name": DEFAULT_PROJECT, "title": DEFAULT_PROJECT, "description": "", "budget": {}}
+            connection.execute(insert(projects).values(**first, version=1, created_at=now(), updated_at=now()))
+            MigrationContext.configure(connection).stamp(scripts, "head")
+            return None
+        backup = None if file is None else _copied(file, revision)
+        config = Config(attributes={"connection": connection})
+        config.set_main_option("script_location", str(scripts.dir).replace("%", "%%"))
+        command.upgrade(config, "head")
+        if not _is_postgres(engine) and (lost := connection.exec_driver_sql("PRAGMA foreign_key_check").first()):
+            raise InfrastructureError(f"a row of {lost[0]} refers to one of {lost[2]} that is not there")
+        return backup
+
+
+@contextmanager
+def _unlinked(connection: Connection) -> Generator[None]:
+    """No foreign keys in SQLite: Alembic replaces a changed table, and dropping one would delete what refers to it."""
+    if _is_postgres(connection.engine):
+        yield
+        return
+    file: Any = connection.connection.driver_connection
+    file.execute("PRAGMA foreign_keys = OFF")
+    try:
+        yield
+    finally:
+        file.execute("PRAGMA foreign_keys = ON")
+
+
+def _is_postgres(engine: Engine) -> bool:
+    return engine.dialect.name == "postgresql"
+
+
+def current_revision(connection: Connection) -> str | None:
+    """The revision of a database's schema; None if it is empty.
+
+    Raises:
+        UserError: It is another program's, or was made by a newer version.
+    """
+    revision = MigrationContext.configure(connection).get_current_revision()
+    where = connection.engine.url.render_as_string(hide_password=True)
+    if revision is None and inspect(connection).has_table("runs"):
+        raise UserError(Problem("this database is another program's", where, "name another one: --database-url URL"))
+    if revision is not None and revision not in known_revisions():
+        what = f"this database was made by a newer version of evalflow (schema {revision})"
+        raise UserError(Problem(what, where, "install that version, or name another database: --database-url URL"))
+    return revision
+
+
+def known_revisions() -> frozenset[str]:
+    """The revisions of the schema that this version can read or migrate."""
+    return frozenset(script.revision for script in ScriptDirectory(str(FOLDER)).walk_revisions())
+
+
+def _copied(file: Path, revision: str) -> Path:
+    """Back up a database of that revision beside the original, and delete the oldest backups."""
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
+    copy = file.with_name(f"{file.name}.{revision}.{stamp}.backup")
+    draft = copy.with_suffix(".draft")  # so that an incomplete copy is never used as a backup
+    copy_sqlite(file, draft)
+    draft.replace(copy)
+    named = re.compile(re.escape(file.name) + r"\.\w+\.(\d{8}T\d{12})\.backup")
+    made = sorted((found[1], path) for path in file.parent.iterdir() if (found := named.fullmatch(path.name)))
+    for _, old in made[:-KEPT]:
+        old.unlink(missing_ok=True)
+    return copy
+
+
+def copy_sqlite(source: Path, target: Path) -> None:
+    """Copy a database that others may be writing to, as it is at one moment."""
+    private_database(target)
+    with closing(sqlite3.connect(source)) as reader, closing(sqlite3.connect(target)) as writer:
+        reader.backup(writer)
+
+
+CACHE_KB = 64 * 1024
+"""Cache of a connection to a file: large enough to keep the indexes of a large run in memory."""
+BUSY_S = 30.0
+"""How long a writer waits for the write lock."""
+POOL_S = 10.0
+"""How long a thread waits for one of the connections that other threads use."""
+_LIMITS = {
+    **{"connect_timeout": 5, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3},
+    "tcp_user_timeout": 20_000,
+}
+"""libpq's limits in seconds, the last one in milliseconds. Without them, a server that vanished holds a thread for
+minutes."""
+_WRITERS = 0x65766C77  # an arbitrary constant
+"""PostgreSQL's advisory lock that serializes transactions that read before they write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """A database with the schema of this version.
+
+    Attributes:
+        engine: Its connections; safe to use from several threads.
+        identity: Identifies the file, to detect that it was replaced; None without a file.
+        made: The file, if it was created just now; else None.
+        backup: The backup of the file from before a schema change; None if there was none.
+        writer: Held by the thread that writes to SQLite, so that other threads of the process wait for it: SQLite's own
+            waiters sleep up to 100 ms between two tries.
+    """
+
+    engine: Engine
+    identity: tuple[int, int] | None = None
+    made: Path | None = None
+    backup: Path | None = None
+    writer: Lock = field(default_factory=Lock, repr=False, compare=False)
+
+    @property
+    def path(self) -> Path | None:
+        """The SQLite file."""
+        return sqlite_file(self.engine.url)
+
+    @property
+    def shown_url(self) -> str:
+        """The URL without its password."""
+        return self.engine.url.render_as_string(hide_password=True)
+
+    def check(self) -> None:
+        """Raise InfrastructureError if the database does not answer."""
+        with self.reading() as connection:
+            connection.execute(select(1))
+
+    @contextmanager
+    def reading(self) -> Generator[Connection]:
+        """A read transaction: one snapshot of the database, unchanged within the block."""
+        with self._transaction(
+            {"isolation_level": "REPEATABLE READ"} if _is_postgres(self.engine) else {}
+        ) as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self, *, in_turn: bool = True) -> Generator[Connection]:
+        """A write transaction: commits the block, or rolls it back on any error.
+
+        With `in_turn` it waits until no other such transaction is active, so that what is read before writing stays
+        valid. A worker need not wait: each of its statements checks its own conditions. SQLite has a single writer in
+        any case.
+
+        Raises:
+            ConflictError: A referenced row was deleted meanwhile, or the key exists already.
+            InfrastructureError: The database does not answer, cannot be written, or was replaced.
+        """
+        with self._turn(), self._transaction({"writes": True}) as connection:
+            if in_turn and _is_postgres(self.engine):
+                connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{BUSY_S:g}s'")
+                connection.execute(select(func.pg_advisory_xact_lock(_WRITERS)))
+            yield connection
+        self._expect_in_place()  # otherwise the changes would go to a deleted file
+
+    @contextmanager
+    def _turn(self) -> Generator[None]:
+        if _is_postgres(self.engine):
+            yield
+            return
+        if not self.writer.acquire(timeout=BUSY_S):
+            raise self._unanswered(f"others have been writing for {BUSY_S:g} s")
+        try:
+            yield
+        finally:
+            self.writer.release()
+
+    @contextmanager
+    def _transaction(self, options: Mapping[str, Any]) -> Generator[Connection]:
+        self._expect_in_place()
+        try:
+            with self.engine.connect().execution_options(**options) as connection, connection.begin():
+                yield connection
+        except IntegrityError as error:
+            what = f"this does not fit what somebody else has changed meanwhile: {first_line(error)}"
+            raise ConflictError(Problem(what, "", "look at what is there now, and try again")) from error
+        except PoolTimeoutError:
+            raise self._unanswered(f"all its connections have been busy for {POOL_S:g} s") from None
+        except DBAPIError as error:
+            # InternalError: the server became read-only, as one that another has taken over from.
+            is_outage = isinstance(error, OperationalError | InterfaceError | InternalError)
+            if not is_outage and type(error) is not DatabaseError:
+                raise  # a bug in evalflow
+            raise self._unanswered(first_line(error)) from None
+
+    def _unanswered(self, why: str) -> InfrastructureError:
+        hint = "see that there is room on the disk, and that no other program holds the file"
+        if _is_postgres(self.engine):
+            hint = "see that the server runs; evalflow then connects again"
+        return InfrastructureError(f"the database {self.shown_url} does not answer: {why}", hint)
+
+    def _expect_in_place(self) -> None:
+        """Check that the file has not been deleted or replaced since it was opened."""
+        if self.path is None or _identity(self.path) == self.identity:
+            return
+        what = "was replaced by another file" if self.path.exists() else "was deleted"
+        hint = "put the file back where it was, or start evalflow again, which opens what is there"
+        raise InfrastructureError(
+            f"the database {self.path} {what} while it was open; nothing is read or written", hint
+        )
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.engine.dispose()
+
+
+def open_database(url: str) -> Database:
+    """Open a database. A missing file is created, and the schema is migrated.
+
+    The URL is one of SQLAlchemy: sqlite:///PATH, or postgresql://USER@HOST/NAME (with the driver psycopg).
+    """
+    parsed = parse_url(url)
+    file = sqlite_file(parsed)
+    made = file if file is not None and not file.exists() else None
+    engine = engine_of(parsed)
+    shown = parsed.render_as_string(hide_password=True)
+    try:
+        backup = bring_up_to_date(engine, file)
+    except DBAPIError as error:
+        engine.dispose()
+        raise UserError(Problem(f"the database cannot be opened: {first_line(error)}", shown, _FORMS)) from None
+    except BaseException:
+        engine.dispose()
+        raise
+    return Database(engine, _identity(file), made, backup)
+
+
+def parse_url(url: str) -> URL:
+    """The URL of a database, with its driver; UserError if it is none, or of a kind that is not supported."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise UserError(Problem(f"{url!r} is no database URL", "--database-url", _FORMS)) from None
+    if parsed.get_backend_name() not in ("sqlite", "postgresql"):
+        raise UserError(Problem(f"{parsed.drivername} is not supported", "--database-url", _FORMS))
+    return parsed.set(drivername="postgresql+psycopg") if parsed.drivername == "postgresql" else parsed
+
+
+_FORMS = "such as sqlite:///FILE or postgresql://USER@HOST/NAME"
+
+
+def engine_of(url: URL) -> Engine:
+    """The connections to a database. A missing file is created, empty."""
+    file = sqlite_file(url)
+    if file is None and url.get_backend_name() == "sqlite":
+        raise UserError(Problem("a database in memory is lost at once", "--database-url", "name a file"))
+    try:
+        if file is not None:
+            private_database(file)
+            engine = create_engine(url, connect_args={"timeout": BUSY_S}, pool_timeout=POOL_S)
+            event.listen(engine, "connect", _set_up_sqlite)
+            event.listen(engine, "begin", _begin_sqlite)
+            return engine
+        limits = {name: value for name, value in _LIMITS.items() if name not in url.query}
+        return create_engine(url, pool_pre_ping=True, pool_timeout=POOL_S, connect_args=limits)
+    except ModuleNotFoundError as error:
+        hint = install_command("postgres")
+        raise UserError(Problem(f"{error.name} is not installed", "--database-url", hint)) from None
+    except OSError as error:
+        raise UserError(Problem(f"cannot be made: {error.strerror}", str(file), "name another file")) from None
+
+
+def _set_up_sqlite(connection: sqlite3.Connection, _: Any) -> None:
+    """Set WAL mode (readers beside a writer), foreign keys, and explicit transactions."""
+    connection.isolation_level = None
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute(f"PRAGMA cache_size = -{CACHE_KB}")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    writes = connection.get_execution_options().get("writes")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def sqlite_file(url: URL) -> Path | None:
+    """The file of an SQLite database."""
+    if url.get_backend_name() != "sqlite" or url.database in (None, "", ":memory:"):
+        return None
+    return Path(url.database).absolute()
+
+
+def _identity(file: Path | None) -> tuple[int, int] | None:
+    try:
+        found = None if file is None else file.stat()
+    except OSError:
+        return None
+    return None if found is None else (found.st_dev, found.st_ino)
+
+
+def first_line(error: DBAPIError) -> str:
+    """What a driver says, without its further explanations."""
+    return str(error.orig).strip().split("\n")[0]

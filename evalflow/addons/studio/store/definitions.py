@@ -1,0 +1,112 @@
+"""What has a version, such as bots, datasets, metrics and users; and stored responses by idempotency key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Literal
+
+import sqlalchemy as sa
+from sqlalchemy import Connection, func, insert, select
+
+from evalflow.addons.studio.store import rows
+from evalflow.addons.studio.store.rows import Query, Row, every, now, one, storable
+from evalflow.addons.studio.store.schema import metadata
+from evalflow.addons.studio.store.server_tables import creations
+from evalflow.addons.studio.store.tables import bots, cases
+
+Kind = Literal["bot", "dataset", "metric", "project", "connection", "check", "judge", "review", "user", "task"]
+"""What a row is; its table has the name in the plural."""
+OWNERS: Mapping[Kind, str] = {
+    **dict.fromkeys(("bot", "dataset", "check", "judge", "review", "task"), "project_id"),
+    "metric": "bot_id",
+}
+"""The column of the owner, within which a name is unique; projects, connections and users have none."""
+TITLED: Sequence[Kind] = ("bot", "metric", "dataset", "judge", "project")
+"""The kinds with titles, which are unique in the same way."""
+
+
+def table_of(kind: Kind) -> sa.Table:
+    """The table of a kind."""
+    return metadata.tables[f"{kind}s"]
+
+
+def named(connection: Connection, kind: Kind, name: str, owner: int | None = None) -> Row | None:
+    """The definition of an owner with that name."""
+    return one(connection, _select(kind, owner).where(table_of(kind).c.name == storable(name)))
+
+
+def by_id(connection: Connection, kind: Kind, row: int) -> Row | None:
+    """The definition with that id."""
+    return one(connection, select(table_of(kind)).where(table_of(kind).c.id == row))
+
+
+def listed(connection: Connection, kind: Kind, owner: int | None = None) -> list[Row]:
+    """All definitions of an owner, by name."""
+    return every(connection, _select(kind, owner).order_by(table_of(kind).c.name))
+
+
+def names(connection: Connection, kind: Kind, owner: int | None = None) -> list[Row]:
+    """The id and name, and the title if there is any, of all definitions of an owner."""
+    found = table_of(kind)
+    columns = [found.c[name] for name in ("id", "name", "title") if name in found.c]
+    return every(connection, _select(kind, owner).with_only_columns(*columns))
+
+
+def other_titles(connection: Connection, project: int) -> list[Row]:
+    """The titles of a project that differ from the name: kind, bot of a metric, name and title; and of all projects."""
+    queries: list[Query] = []
+    for kind in TITLED:
+        found = table_of(kind)
+        bot, name, source = sa.literal(""), found.c.name, found
+        owner = found.c[OWNERS[kind]] == project if kind in OWNERS else sa.true()
+        if kind == "metric":  # its scores may have another name
+            bot, name = bots.c.name, func.coalesce(found.c.definition["name"].as_string(), found.c.name)
+            source, owner = found.join(bots), bots.c.project_id == project
+        columns = [sa.literal(kind).label("kind"), bot.label("bot"), name.label("name"), found.c.title]
+        queries.append(select(*columns).select_from(source).where(owner, found.c.title != found.c.name))
+    return [dict(row) for row in connection.execute(sa.union_all(*queries)).mappings()]
+
+
+def add(connection: Connection, kind: Kind, values: Mapping[str, Any]) -> int:
+    """Add a definition at version 1; returns its id."""
+    moment = now()
+    return rows.add(connection, table_of(kind), {**values, "version": 1, "created_at": moment, "updated_at": moment})
+
+
+def change(connection: Connection, kind: Kind, row: int, expected: int, values: Mapping[str, Any]) -> bool:
+    """Change a definition if it still has the expected version; returns whether it had."""
+    found = table_of(kind)
+    return rows.change(connection, found, found.c.id == row, expected, {**values, "updated_at": now()})
+
+
+def delete(connection: Connection, kind: Kind, row: int, expected: int) -> bool:
+    """Delete a definition and its dependents if it still has the expected version; returns whether it had."""
+    found = table_of(kind)
+    return connection.execute(sa.delete(found).where(found.c.id == row, found.c.version == expected)).rowcount == 1
+
+
+def counts(connection: Connection) -> dict[int, tuple[int, int]]:
+    """The number of cases of each dataset, and how many of them are drafts, by its id."""
+    drafts = func.sum(sa.case((cases.c.is_draft, 1), else_=0))
+    query = select(cases.c.dataset_id, func.count(), drafts).group_by(cases.c.dataset_id)
+    return {row[0]: (row[1], row[2]) for row in connection.execute(query)}
+
+
+def _select(kind: Kind, owner: int | None) -> sa.Select[Any]:
+    query = select(table_of(kind))
+    return query.where(table_of(kind).c[OWNERS[kind]] == owner) if kind in OWNERS else query
+
+
+KEPT = timedelta(days=30)
+
+
+def get(connection: Connection, key: str) -> Row | None:
+    """The response stored under an idempotency key."""
+    return one(connection, select(creations).where(creations.c.key == key))
+
+
+def put(connection: Connection, values: Row) -> None:
+    """Store a response, replacing one with the same key, and delete those older than `KEPT`."""
+    connection.execute(sa.delete(creations).where((creations.c.at < now(-KEPT)) | (creations.c.key == values["key"])))
+    connection.execute(insert(creations).values(**values, at=now()))

@@ -1,0 +1,195 @@
+"""A run's results as a table: a row for each answer, in a chosen order, with one cell for each metric."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, case, func, select
+
+from evalflow.addons.studio.store.rows import Row, chunks, every, from_row
+from evalflow.addons.studio.store.scores import CaseAnswer, Limit, RunScores, ScoreFilter
+from evalflow.addons.studio.store.tables import answers, scores
+from evalflow.records import passes
+
+
+@dataclass(frozen=True, slots=True)
+class ResultCell:
+    """The scores of one metric for one answer.
+
+    Attributes:
+        score: Their mean; None if there is none.
+        status: scored; or error, undefined or skipped if a score is missing.
+        passed: Whether all pass; None if no threshold applies or nothing was scored.
+        n: How many there are, with repeats of the judge.
+    """
+
+    score: float | None
+    status: str
+    passed: bool | None
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRow(CaseAnswer):
+    """An answer with its cells by metric."""
+
+    cells: Mapping[str, ResultCell]
+
+
+@dataclass(frozen=True, slots=True)
+class ResultOrder:
+    """The order of rows.
+
+    Attributes:
+        by: worst (see `rank_answers`), input (the order of the data), low or high (by the scores of `metric`).
+        metric: For low and high.
+    """
+
+    by: str
+    metric: str = ""
+
+
+_FAILED = 1 << 24
+"""What a failed score adds to a count in which a passed one adds 1; more scores than that no answer has."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRanking:
+    """The positions of a run's answers that have scores, the worst first. Finding it reads every score of the run.
+
+    Attributes:
+        marks: For each position, 1 if a score has failed, plus 2 if one has passed.
+    """
+
+    order: array[int]
+    marks: bytes
+
+    def having(self, *, passed: bool) -> set[int]:
+        """The positions with a score that has passed, or that has failed."""
+        mark = 2 if passed else 1
+        return {position for position, found in zip(self.order, self.marks, strict=True) if found & mark}
+
+
+def rank_answers(run: RunScores, scales: Mapping[str, bool]) -> AnswerRanking:
+    """Rank a run's answers: most failed scores first, then most errors, then the lowest mean of the scores from 0 to 1.
+
+    `scales`: whether higher is better, by metric, for those that score from 0 to 1.
+    """
+
+    def of(*, higher: bool) -> ColumnElement[bool]:
+        return scores.c.metric.in_([name for name, is_higher in scales.items() if is_higher is higher])
+
+    # One sum counts both kinds, since each aggregate would compare the metrics of all scores again.
+    counted = case(
+        (scores.c.score.is_(None), 0),
+        *((one.is_for(), case((one.is_met(), 1), else_=_FAILED)) for one in run.limits),
+        else_=0,
+    )
+    columns: dict[str, ColumnElement[Any]] = {
+        "counts": func.sum(counted),
+        "errors": func.sum(case((scores.c.status == "error", 1), else_=0)),
+        "mean": func.avg(case((of(higher=True), scores.c.score), (of(higher=False), 1 - scores.c.score))),
+    }
+    ranked = select(scores.c.position, *(column.label(name) for name, column in columns.items()))
+    found = ranked.where(scores.c.run == run.run).group_by(scores.c.position).subquery()
+    query = select(found.c.position, found.c.counts).order_by(
+        (found.c.counts // _FAILED).desc(), found.c.errors.desc(), found.c.mean.asc().nulls_last(), found.c.position
+    )
+    order, marks = array("q"), bytearray()
+    for position, counts in run.connection.execute(query):
+        order.append(position)
+        marks.append((1 if counts >= _FAILED else 0) + (2 if counts % _FAILED else 0))
+    return AnswerRanking(order, bytes(marks))
+
+
+def positions_in_order(
+    run: RunScores, wanted: ScoreFilter, order: ResultOrder, ranking: Callable[[], AnswerRanking]
+) -> list[int]:
+    """The positions of the answers that match, with a score that matches.
+
+    `ranking` is called only if it is needed.
+    """
+    # The order by a metric has the answers with its scores, so that its filter leaves all of them.
+    is_implied = bool(order.metric) and wanted == ScoreFilter(metric=order.metric)
+    matching = None if is_implied else _matching(run, wanted, ranking)
+    if order.by == "worst":
+        found: Iterable[int] = ranking().order
+    elif order.by == "input":
+        found = run.connection.scalars(_all(run).order_by(answers.c.position)) if matching is None else sorted(matching)
+    else:
+        mean = func.avg(scores.c.score)
+        by_mean = mean.asc() if order.by == "low" else mean.desc()
+        own = select(scores.c.position).where(scores.c.run == run.run, scores.c.metric == order.metric)
+        ordered = own.group_by(scores.c.position).order_by(by_mean.nulls_last(), scores.c.position)
+        found = run.connection.scalars(ordered)
+    return list(found) if matching is None else [position for position in found if position in matching]
+
+
+def _all(run: RunScores) -> Select[Any]:
+    return select(answers.c.position).where(answers.c.run == run.run)
+
+
+def _matching(run: RunScores, wanted: ScoreFilter, ranking: Callable[[], AnswerRanking]) -> set[int] | None:
+    """The positions that a filter leaves; None if it leaves all. Tag and text are of answers, even without scores."""
+    parts: list[set[int]] = []
+    of_scores = replace(wanted, tag=None, text=None)
+    if of_scores == ScoreFilter(passed=wanted.passed) and wanted.passed is not None:
+        parts.append(ranking().having(passed=wanted.passed))
+    elif of_scores != ScoreFilter():
+        query = select(scores.c.position).where(*run.conditions(of_scores)).distinct()
+        parts.append(set(run.connection.scalars(query)))
+    if wanted.tag:
+        parts.append(set[int](run.connection.scalars(run.tagged(wanted.tag))))
+    if wanted.text:
+        parts.append(set(run.connection.scalars(_all(run).where(run.contains(wanted.text)))))
+    return parts[0].intersection(*parts[1:]) if parts else None
+
+
+def result_rows(run: RunScores, positions: Sequence[int]) -> list[ResultRow]:
+    """The rows at these positions, in this order; at most a page of them."""
+    here = answers.c.run == run.run, answers.c.position.in_(positions)
+    found = {row["position"]: row for row in every(run.connection, select(answers).where(*here))}
+    columns = (scores.c[name] for name in ("position", "metric", "judge", "status", "score"))
+    light = select(*columns).where(scores.c.run == run.run, scores.c.position.in_(positions))
+    grouped: dict[int, dict[str, list[Row]]] = {}
+    for row in every(run.connection, light.order_by(scores.c.position, scores.c.n)):
+        grouped.setdefault(row["position"], {}).setdefault(row["metric"], []).append(row)
+    limits = {(limit.metric, limit.judge): limit for limit in run.limits}
+    return [
+        from_row(
+            ResultRow,
+            found[place],
+            answer_error=found[place]["error"],
+            cells={metric: _cell(rows, limits) for metric, rows in grouped.get(place, {}).items()},
+        )
+        for place in positions
+        if place in found
+    ]
+
+
+def cases_at(run: RunScores, positions: Sequence[int]) -> list[tuple[str, str]]:
+    """Dataset and id of the cases whose answers stand at these positions, each once."""
+    columns = select(answers.c.dataset, answers.c.case_id).where(answers.c.run == run.run)
+    found: dict[tuple[str, str], None] = {}
+    for chunk in chunks(positions, 500):
+        query = columns.where(answers.c.position.in_(chunk)).order_by(answers.c.position)
+        found.update(dict.fromkeys((dataset, case) for dataset, case in run.connection.execute(query)))
+    return list(found)
+
+
+def _cell(rows: Sequence[Row], limits: Mapping[tuple[str, str | None], Limit]) -> ResultCell:
+    scored = [row for row in rows if row["score"] is not None]
+    passed = [
+        passes(row["score"], limit.value, higher_is_better=limit.higher)
+        for row in scored
+        if (limit := limits.get((row["metric"], row["judge"]))) is not None
+    ]
+    return ResultCell(
+        score=sum(row["score"] for row in scored) / len(scored) if scored else None,
+        status=next((row["status"] for row in rows if row["status"] != "scored"), "scored"),
+        passed=all(passed) if passed else None,
+        n=len(rows),
+    )

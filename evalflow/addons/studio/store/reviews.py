@@ -1,0 +1,249 @@
+"""Reviews of answers by people: their items, who has which, and the labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    tuple_,
+    update,
+)
+
+from evalflow.addons.studio.store.rows import Row, chunks, every, now, one, upsert
+from evalflow.addons.studio.store.tables import answers, assignments, labels, review_items, run_views
+
+_AT_ONCE = 500
+_CANDIDATES = 20
+_ITEM = [column for column in review_items.c if column.name != "content"]
+
+
+# What the desk asks again and again is built once: building these queries takes longer than running them.
+_others, _own = assignments.alias("others"), assignments.alias("own")
+_HERE = review_items.c.review_id == bindparam("review")
+_IS_MINE = and_(_own.c.review_id == bindparam("review"), _own.c.by == bindparam("person"))
+_IS_KNOWN = exists().where(_IS_MINE, _own.c.item == review_items.c.item)
+_IS_EXPIRED = and_(assignments.c.state == "open", assignments.c.expires_at <= bindparam("moment"))
+_HELD_BY_OTHERS = (
+    select(func.count())
+    .where(
+        _others.c.review_id == bindparam("review"),
+        _others.c.item == review_items.c.item,
+        _others.c.by != bindparam("person"),
+        or_(
+            _others.c.state == "submitted", and_(_others.c.state == "open", _others.c.expires_at > bindparam("moment"))
+        ),
+    )
+    .correlate(review_items)
+    .scalar_subquery()
+)
+_UNTAKEN = select(review_items.c.item).where(_HERE, review_items.c.wanted > _HELD_BY_OTHERS)
+_FREE = _UNTAKEN.where(~_IS_KNOWN)
+_BEGUN = (
+    _UNTAKEN.join(_own, and_(_own.c.review_id == review_items.c.review_id, _own.c.item == review_items.c.item))
+    .where(_IS_MINE, _own.c.state == "open")
+)  # fmt: skip
+_LISTED = review_items.c.item.in_(bindparam("items", expanding=True))
+_FREE_OF = _FREE.where(_LISTED).order_by(review_items.c.item).limit(1)
+_OPENED = select(_own.c.item, _own.c.state, _own.c.is_flagged).where(_IS_MINE).order_by(_own.c.opened_at, _own.c.item)
+_earlier = assignments.alias("earlier")
+_NUMBER = (
+    select(1 + func.count())
+    .where(
+        _earlier.c.review_id == _own.c.review_id,
+        _earlier.c.by == _own.c.by,
+        tuple_(_earlier.c.opened_at, _earlier.c.item) < tuple_(_own.c.opened_at, _own.c.item),
+    )
+    .correlate(_own)
+    .scalar_subquery()
+)
+_OF_PERSON = [column for column in _own.c if column.name not in ("review_id", "item")]
+_BEGUN_ITEM = (
+    select(review_items, *_OF_PERSON, _NUMBER.label("number"))
+    .add_columns((review_items.c.wanted > _HELD_BY_OTHERS).label("untaken"))
+    .join(_own, and_(_own.c.review_id == review_items.c.review_id, _own.c.item == review_items.c.item))
+    .where(_HERE, _IS_MINE, review_items.c.item == bindparam("wanted_item"))
+)  # fmt: skip
+
+# Items are served in order, so what was not free when a person was given their furthest item is free now only if
+# somebody declined it or let it expire. Thus nobody's search passes again over all that is done.
+_FURTHEST_OWN = select(func.coalesce(func.max(_own.c.item), -1)).where(_IS_MINE).scalar_subquery()
+_FURTHEST = select(func.coalesce(func.max(assignments.c.item), -1)).where(
+    assignments.c.review_id == bindparam("review")
+).scalar_subquery()  # fmt: skip
+_GIVEN_UP = select(assignments.c.item).where(
+    assignments.c.review_id == bindparam("review"),
+    assignments.c.state.in_(("declined", "open")),  # for the index: these are few
+    or_(assignments.c.state == "declined", _IS_EXPIRED),
+)
+_BACK = _FREE.where(review_items.c.item < _FURTHEST_OWN, review_items.c.item.in_(_GIVEN_UP))
+_FURTHER = _FREE.where(review_items.c.item > _FURTHEST_OWN)
+_FIRST_BACK, _FIRST_FURTHER = (one.order_by(review_items.c.item).limit(_CANDIDATES) for one in (_BACK, _FURTHER))
+_BETWEEN = _FURTHER.where(review_items.c.item <= _FURTHEST)
+_UNTOUCHED = select(review_items.c.item).where(_HERE, review_items.c.item > _FURTHEST)
+_counted = (select(func.count()).select_from(one.subquery()) for one in (_BEGUN, _BACK, _BETWEEN, _UNTOUCHED))
+_LEFT = select(sum((one.scalar_subquery() for one in _counted), literal(0)))
+
+
+def add_items(connection: Connection, review: int, items: Sequence[Row]) -> None:
+    """Add the answers of a review, in the order in which they are served."""
+    for some in chunks(enumerate(items), _AT_ONCE):
+        connection.execute(insert(review_items), [{**row, "review_id": review, "item": item} for item, row in some])
+
+
+def answer_positions(connection: Connection, run: int) -> dict[tuple[str, str, str, int], int]:
+    """The position of each answer of a run by dataset, case_id, target and target_repeat."""
+    key = (answers.c.dataset, answers.c.case_id, answers.c.target, answers.c.target_repeat)
+    found = connection.execute(select(*key, answers.c.position).where(answers.c.run == run))
+    return {(dataset, case, target, repeat): position for dataset, case, target, repeat, position in found}
+
+
+def candidates(connection: Connection, review: int, by: str, moment: float) -> list[int]:
+    """The first items that could be served to a person: those that they have begun, then free ones in order.
+
+    An item is free as long as fewer people have submitted or lease it than are wanted. `moment`: now, in seconds since
+    1970. The list is empty only if no item is free for them.
+    """
+    asked = {"review": review, "person": by, "moment": moment}
+    begun = sorted(connection.scalars(_BEGUN, asked))
+    return begun + [item for query in (_FIRST_BACK, _FIRST_FURTHER) for item in connection.scalars(query, asked)]
+
+
+def take(
+    connection: Connection, review: int, items: Sequence[int], by: str, moment: float, lease_s: float
+) -> int | None:
+    """Lease the first of these items that is still free to a person for `lease_s` seconds; None if none is.
+
+    An item that they have begun meanwhile is theirs again first, so that who asks twice at once has one item.
+    """
+    asked = {"review": review, "person": by, "moment": moment}
+    begun = min(connection.scalars(_BEGUN, asked), default=None)
+    if begun is not None:
+        change_assignment(connection, review, begun, by, {"expires_at": moment + lease_s})
+        return begun
+    item = connection.scalar(_FREE_OF, {**asked, "items": list(items)})
+    if item is not None:
+        values = {"review_id": review, "item": item, "by": by, "state": "open", "opened_at": moment}
+        values |= {"expires_at": moment + lease_s, "seconds": 0.0, "draft": {}, "is_flagged": False}
+        connection.execute(insert(assignments), values)
+    return item
+
+
+def left_for(connection: Connection, review: int, by: str, moment: float) -> int:
+    """How many items are free for a person, including those that they have begun."""
+    return connection.scalar(_LEFT, {"review": review, "person": by, "moment": moment}) or 0
+
+
+def begun_item(connection: Connection, review: int, item: int, by: str, moment: float) -> Row | None:
+    """An item and a person's part in it.
+
+    `number`: its place among those that they have opened, from 1. `untaken`: fewer others than are wanted have
+    submitted or lease it, so that this person may label it.
+    """
+    asked = {"review": review, "person": by, "moment": moment, "wanted_item": item}
+    found = connection.execute(_BEGUN_ITEM, asked).mappings().first()
+    return None if found is None else dict(found)
+
+
+def opened_items(connection: Connection, review: int, by: str) -> list[tuple[int, Any, bool]]:
+    """The items that a person has opened, in that order, each with its state and whether they flagged it."""
+    found = connection.execute(_OPENED, {"review": review, "person": by})
+    return [(item, state, is_flagged) for item, state, is_flagged in found]
+
+
+def change_assignment(connection: Connection, review: int, item: int, by: str, values: Mapping[str, Any]) -> None:
+    """Change a person's part in an item."""
+    found = update(assignments).where(_at(review, item, assignments), assignments.c.by == by)
+    connection.execute(found.values(**values))
+
+
+def review_assignments(connection: Connection, review: int, by: str | None = None) -> list[Row]:
+    """Who has which items, by when they opened them, without drafts; one person's, or all."""
+    columns = [column for column in assignments.c if column.name != "draft"]
+    query = select(*columns).where(_of(review, assignments))
+    query = query if by is None else query.where(assignments.c.by == by)
+    return every(connection, query.order_by(assignments.c.opened_at, assignments.c.item))
+
+
+def item_row(connection: Connection, review: int, item: int) -> Row | None:
+    """One item with its content."""
+    return one(connection, select(review_items).where(_at(review, item, review_items)))
+
+
+def all_rows(connection: Connection, review: int) -> tuple[list[Row], list[Row], list[Row]]:
+    """The items of a review in order, without their contents; who has which (see `review_assignments`); the labels."""
+    items = select(*_ITEM).where(_of(review, review_items)).order_by(review_items.c.item)
+    return every(connection, items), review_assignments(connection, review), label_rows(connection, review)
+
+
+def contents(connection: Connection, review: int, items: Sequence[int]) -> dict[int, Mapping[str, Any]]:
+    """The contents of these items."""
+    found: dict[int, Mapping[str, Any]] = {}
+    for some in chunks(items, _AT_ONCE):
+        query = select(review_items.c.item, review_items.c.content)
+        rows = connection.execute(query.where(_of(review, review_items), review_items.c.item.in_(some)))
+        found.update((row.item, row.content) for row in rows)
+    return found
+
+
+def counts(connection: Connection, reviews: Sequence[int]) -> dict[int, tuple[int, int]]:
+    """The number of items of each review that as many people have labelled as are wanted, and of all."""
+    done = select(assignments.c.review_id, assignments.c.item, func.count().label("number"))
+    done = done.where(assignments.c.review_id.in_(reviews), assignments.c.state == "submitted")
+    per_item = done.group_by(assignments.c.review_id, assignments.c.item).subquery()
+    at = (per_item.c.review_id == review_items.c.review_id) & (per_item.c.item == review_items.c.item)
+    finished = func.count().filter(func.coalesce(per_item.c.number, 0) >= review_items.c.wanted)
+    query = select(review_items.c.review_id, finished, func.count()).select_from(review_items.outerjoin(per_item, at))
+    query = query.where(review_items.c.review_id.in_(reviews)).group_by(review_items.c.review_id)
+    return {review: (number, total) for review, number, total in connection.execute(query)}
+
+
+def replace_labels(
+    connection: Connection, review: int, item: int, rows: Sequence[Row], *, kind: str, by: str | None = None
+) -> None:
+    """Put rows of labels in the place of those of the same kind and person (None: anyone) on the same metrics.
+
+    Those by other versions of the guidelines stay.
+    """
+    known = _at(review, item, labels) & (labels.c.kind == kind)
+    known &= or_(*((labels.c.metric == row["metric"]) & (labels.c.rubric == row["rubric"]) for row in rows))
+    connection.execute(delete(labels).where(known if by is None else known & (labels.c.by == by)))
+    same = {"review_id": review, "item": item, "kind": kind, "version": 1, "at": now()}
+    connection.execute(insert(labels), [{**row, **same} for row in rows])
+
+
+def label_rows(connection: Connection, review: int) -> list[Row]:
+    """All labels and resolutions of a review, by item."""
+    query = select(labels).where(labels.c.review_id == review)
+    return every(connection, query.order_by(labels.c.item, labels.c.metric, labels.c.id))
+
+
+def has_viewed(connection: Connection, run: int | None, by: str) -> bool:
+    """Whether a person has opened a run's results."""
+    query = select(run_views.c.by).where(run_views.c.run == run, run_views.c.by == by)
+    return run is not None and connection.scalar(query) is not None
+
+
+def note_view(connection: Connection, run: int, by: str) -> None:
+    """Note that a person has opened a run's results; the first time stays."""
+    values = {"run": run, "by": by, "at": now()}
+    connection.execute(upsert(connection, run_views, is_replaced=False).values(**values))
+
+
+def _of(review: int, table: Any) -> ColumnElement[bool]:
+    return table.c.review_id == review
+
+
+def _at(review: int, item: int, table: Any) -> ColumnElement[bool]:
+    return and_(table.c.review_id == review, table.c.item == item)

@@ -1,0 +1,185 @@
+"""Runs and their workers. Each change of state is one UPDATE that checks the state before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
+
+from sqlalchemy import ColumnElement, Connection, case, delete, func, not_, or_, select, true, update
+
+from evalflow.addons.studio.store.rows import Row, add, every, now, one
+from evalflow.addons.studio.store.tables import runs
+
+State = Literal["queued", "running", "done", "failed", "cancelled", "interrupted"]
+Task = Literal["run", "resume", "retry", "load"]
+"""A worker's task: start the run, finish it, retry what ended in error, or only load its scores."""
+ENDED = ("done", "failed", "cancelled", "interrupted")
+
+
+def create(connection: Connection, values: Mapping[str, Any]) -> int:
+    """Create a run; returns its row's id."""
+    blank: dict[str, Any] = {
+        "task": "run",
+        "cancelling": False,
+        "progress": {},
+        "facts": {},
+        "message": "",
+        "loaded": 0,
+        "version": 1,
+        "created_at": now(),
+    }
+    return add(connection, runs, {**blank, **values})
+
+
+def get(connection: Connection, run_id: str) -> Row | None:
+    """The run with that id."""
+    return one(connection, select(runs).where(runs.c.run_id == run_id))
+
+
+def by_key(connection: Connection, key: str) -> Row | None:
+    """The run that was created under an idempotency key."""
+    return one(connection, select(runs).where(runs.c.creation_key == key))
+
+
+def page(
+    connection: Connection,
+    project: int,
+    before: int | None,
+    limit: int,
+    bot: str | None = None,
+    state: str | None = None,
+    text: str | None = None,
+) -> list[Row]:
+    """Runs of a project, the newest first.
+
+    `before`: only runs whose row id is smaller. `text`: only runs with each of its words in their title, bot, id or
+    what is searched besides, ignoring the case of ASCII letters.
+    """
+    query = select(runs).where(runs.c.project_id == project).order_by(runs.c.id.desc()).limit(limit)
+    wanted = {runs.c.bot: bot, runs.c.state: state}
+    query = query.where(*(column == value for column, value in wanted.items() if value is not None))
+    for word in (text or "").lower().split():
+        searched = runs.c.title, runs.c.bot, runs.c.run_id, runs.c.facts["searched"].as_string()
+        query = query.where(or_(*(func.lower(one).contains(word, autoescape=True) for one in searched)))
+    return every(connection, query if before is None else query.where(runs.c.id < before))
+
+
+def delete_run(connection: Connection, run_id: str, expected: int | None = None) -> bool:
+    """Delete a run that has ended and has the expected version, with its scores; returns whether it did."""
+    fits = runs.c.state.in_(ENDED) & _has_version(expected)
+    return connection.execute(delete(runs).where(runs.c.run_id == run_id, fits)).rowcount == 1
+
+
+def queue(connection: Connection, run_id: str, task: Task, expected: int | None = None) -> bool:
+    """Queue a run again that has ended and has the expected version; returns whether it did."""
+    values = {"state": "queued", "task": task, "cancelling": False, "message": "", "finished_at": None, "loaded": 0}
+    return _set(connection, run_id, runs.c.state.in_(ENDED) & _has_version(expected), **values)
+
+
+def cancel(connection: Connection, run_id: str, expected: int | None = None) -> bool:
+    """Cancel a run: a queued run at once, a running one through its worker. Returns whether it did either."""
+    waits = runs.c.state == "queued"
+    values = {
+        "state": case((waits, "cancelled"), else_=runs.c.state),
+        "finished_at": case((waits, now()), else_=runs.c.finished_at),
+        "cancelling": not_(waits),
+    }
+    return _set(connection, run_id, runs.c.state.in_(("queued", "running")) & _has_version(expected), **values)
+
+
+def queued(connection: Connection) -> list[Row]:
+    """The queued runs, the longest waiting first."""
+    columns = (runs.c.id, runs.c.run_id, runs.c.project_id, runs.c.task, runs.c.need)
+    return every(connection, select(*columns).where(runs.c.state == "queued").order_by(runs.c.id))
+
+
+def claim(connection: Connection, row: int, worker: str, moment: float) -> Row | None:
+    """Assign a queued run to this worker; None if it is queued no longer. `moment`: now, in seconds."""
+    values = {"state": "running", "worker": worker, "heartbeat": moment, "pid": None, "cancelling": False}
+    started = func.coalesce(runs.c.started_at, now())
+    taken = update(runs).where(runs.c.id == row, runs.c.state == "queued")
+    if connection.execute(taken.values(**values, started_at=started)).rowcount != 1:
+        return None
+    return one(connection, select(runs).where(runs.c.id == row))
+
+
+def refuse(connection: Connection, row: int, exit_code: int, message: str) -> None:
+    """End a queued run before it starts."""
+    values = {"state": "failed", "exit_code": exit_code, "message": message, "finished_at": now()}
+    refused = update(runs).where(runs.c.id == row, runs.c.state == "queued")
+    connection.execute(refused.values(**values, version=runs.c.version + 1))
+
+
+def release(connection: Connection, run_id: str, worker: str) -> bool:
+    """Put a worker's run back into the queue, to be resumed, or end one that is being cancelled.
+
+    Returns whether it was the worker's.
+    """
+    mine = (runs.c.worker == worker) & (runs.c.state == "running")
+    state = case((runs.c.cancelling, "cancelled"), else_="queued")
+    return _set(connection, run_id, mine, state=state, worker=None, pid=None)
+
+
+def running(connection: Connection) -> list[Row]:
+    """All runs in state running."""
+    return every(connection, select(runs).where(runs.c.state == "running").order_by(runs.c.id))
+
+
+def take_over(connection: Connection, row: Row, worker: str, moment: float) -> bool:
+    """Take a run over from a dead worker. Returns False if another worker was faster."""
+    seen = (runs.c.worker == row["worker"]) & (runs.c.heartbeat == row["heartbeat"])
+    return _set(connection, row["run_id"], (runs.c.state == "running") & seen, worker=worker, heartbeat=moment)
+
+
+def note(connection: Connection, run_id: str, worker: str, **values: Any) -> bool:
+    """Save the progress of a worker's run. Returns whether it is still this worker's run."""
+    return _set(connection, run_id, (runs.c.worker == worker) & (runs.c.state == "running"), **values)
+
+
+def change(connection: Connection, run_id: str, expected: int, **values: Any) -> bool:
+    """Change a run if it still has the expected version; returns whether it had."""
+    return _set(connection, run_id, _has_version(expected), **values)
+
+
+def _has_version(version: int | None) -> ColumnElement[bool]:
+    return true() if version is None else runs.c.version == version
+
+
+def _set(connection: Connection, run_id: str, where: ColumnElement[bool], **values: Any) -> bool:
+    changed = {**values, "version": runs.c.version + 1}
+    return connection.execute(update(runs).where(runs.c.run_id == run_id, where).values(**changed)).rowcount == 1
+
+
+STATUSES = ("scored", "undefined", "skipped", "error")
+
+
+def states(connection: Connection) -> dict[str, int]:
+    """How many runs are in each state."""
+    query = select(runs.c.state, func.count().label("number")).group_by(runs.c.state)
+    found = {row.state: row.number for row in connection.execute(query)}
+    return {state: found.get(state, 0) for state in get_args(State)}
+
+
+def oldest_queued(connection: Connection) -> str | None:
+    """When the oldest queued run was created."""
+    return connection.scalar(select(func.min(runs.c.created_at)).where(runs.c.state == "queued"))
+
+
+def heartbeats(connection: Connection) -> dict[str, float]:
+    """The last heartbeat of each worker that has a run."""
+    query = (
+        select(runs.c.worker, func.max(runs.c.heartbeat).label("at"))
+        .where(runs.c.state == "running")
+        .group_by(runs.c.worker)
+    )
+    return {row.worker: row.at for row in connection.execute(query)}
+
+
+def totals(connection: Connection) -> dict[str, float]:
+    """Sums over all runs: scores by status, failed_answers, calls and cost_usd."""
+    progress = runs.c.progress
+    wanted = {status: progress["counts", status].as_integer() for status in STATUSES}
+    wanted |= {"failed_answers": progress["answers", "error"].as_integer(), "calls": progress["calls"].as_integer()}
+    values = {**wanted, "cost_usd": progress["cost_usd"].as_float()}
+    sums = [func.coalesce(func.sum(value), 0).label(name) for name, value in values.items()]
+    return {name: float(value) for name, value in connection.execute(select(*sums)).mappings().one().items()}

@@ -1,0 +1,57 @@
+"""What projects spend, by month: a row is a lease while it may still be spent from, then what was spent of it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, func, select, update
+
+from evalflow.addons.studio.store.rows import Row, add, every, now, one
+from evalflow.addons.studio.store.schema import NAME
+from evalflow.addons.studio.store.server_tables import spending
+from evalflow.calls.budget import UNITS, Amount
+
+LOST = timedelta(hours=1)
+"""A lease of no run that is older counts as spent: the process that took it has ended without settling it."""
+
+
+def totals(connection: Connection, project: int, month: str) -> tuple[Amount, Amount]:
+    """What a project has spent in a month, and what its open leases may spend in addition."""
+    its = (spending.c.project_id == project) & (spending.c.month == month)
+    return _sum(connection, its & ~_is_open()), _sum(connection, its & _is_open())
+
+
+def of_run(connection: Connection, run: int) -> Amount:
+    """What a run has spent, over all months, without its open lease."""
+    return _sum(connection, (spending.c.run == run) & spending.c.is_settled)
+
+
+def take(connection: Connection, project: int, month: str, source: str, amount: Amount, run: int | None = None) -> int:
+    """Open a lease; returns its id. `source` names what it is for."""
+    values: dict[str, Any] = {unit: getattr(amount, unit) for unit in UNITS}
+    values |= {"project_id": project, "month": month, "source": source[:NAME], "run": run}
+    return add(connection, spending, {**values, "is_settled": False, "at": now()})
+
+
+def open_leases(connection: Connection, run: int) -> list[Row]:
+    """The open leases of a run: at most one."""
+    return every(connection, select(spending).where(spending.c.run == run, ~spending.c.is_settled))
+
+
+def settle(connection: Connection, lease: int, spent: Amount | None) -> None:
+    """Close a lease with what was spent of it; None: all, as nobody knows. A closed one stays as it is."""
+    values = {} if spent is None else {unit: getattr(spent, unit) for unit in UNITS}
+    its = (spending.c.id == lease) & ~spending.c.is_settled
+    connection.execute(update(spending).where(its).values(**values, is_settled=True))
+
+
+def _is_open() -> ColumnElement[bool]:
+    return ~spending.c.is_settled & (spending.c.run.is_not(None) | (spending.c.at > now(-LOST)))
+
+
+def _sum(connection: Connection, which: ColumnElement[bool]) -> Amount:
+    sums = [func.coalesce(func.sum(spending.c[unit]), 0).label(unit) for unit in UNITS]
+    row = one(connection, select(*sums).where(which))
+    assert row is not None
+    return Amount(int(row["requests"]), int(row["tokens"]), float(row["usd"]))

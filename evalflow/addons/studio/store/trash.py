@@ -1,0 +1,118 @@
+"""What was deleted or removed, with the rows that went with it, so that it can be brought back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import Connection, delete, func, insert, select, update
+
+from evalflow.addons.studio.store.cases import has_example, relate, rewrite
+from evalflow.addons.studio.store.definitions import OWNERS, Kind, table_of
+from evalflow.addons.studio.store.rows import Row, add, chunks, every, now, one
+from evalflow.addons.studio.store.tables import bots, case_tags, cases, judges, metrics, runs, trash
+
+KEPT = timedelta(days=30)
+RESTORABLE: Sequence[Kind] = ("bot", "metric", "dataset", "judge", "check")
+"""The kinds of definitions that are kept."""
+_AT_ONCE = 500
+
+
+def keep(connection: Connection, project: int, kind: str, name: str, content: Row, by: str) -> int:
+    """Keep what is about to be deleted, and forget what was deleted more than `KEPT` ago; returns its id."""
+    values = {"project_id": project, "kind": kind, "name": name, "content": content, "by": by, "at": now()}
+    row = add(connection, trash, values)
+    connection.execute(delete(trash).where(trash.c.at < now(-KEPT)))  # afterwards, or SQLite would use their ids again
+    return row
+
+
+def kept(connection: Connection, project: int, row: int) -> Row | None:
+    """One deleted thing of a project."""
+    return one(connection, select(trash).where(trash.c.id == row, trash.c.project_id == project))
+
+
+def empty(connection: Connection, row: int) -> None:
+    """Remove the content of what was brought back. The row stays, so that its id is not used again."""
+    connection.execute(update(trash).where(trash.c.id == row).values(content={}))
+
+
+def clear(connection: Connection, project: int) -> None:
+    """Remove all that a project deleted, and its judges: the project is about to be deleted."""
+    for table in (trash, judges):
+        connection.execute(delete(table).where(table.c.project_id == project))
+
+
+def content_of(connection: Connection, kind: str, row: Row) -> Row:
+    """A definition with its dependents: the metrics of a bot and the ids of its runs, the cases of a dataset."""
+    content: Row = {"row": row}
+    if kind == "bot":
+        content["metrics"] = every(connection, select(metrics).where(metrics.c.bot_id == row["id"]))
+        content["runs"] = list(connection.scalars(select(runs.c.id).where(runs.c.bot_id == row["id"])))
+    elif kind == "dataset":
+        content["cases"] = content_of_cases(connection, row["id"])
+    elif kind == "metric":
+        content["bot"] = connection.scalar(select(bots.c.name).where(bots.c.id == row["bot_id"]))
+    return content
+
+
+def content_of_cases(connection: Connection, dataset: int, ids: Sequence[int] | None = None) -> list[Row]:
+    """Cases of a dataset with their tags; all of them without `ids`."""
+    found = select(cases).where(cases.c.dataset_id == dataset)
+    parts = [found] if ids is None else [found.where(cases.c.id.in_(chunk)) for chunk in chunks(ids, _AT_ONCE)]
+    rows = {row["id"]: {**row, "tags": list[str]()} for part in parts for row in every(connection, part)}
+    for chunk in chunks(rows, _AT_ONCE):
+        for case, tag in connection.execute(select(case_tags).where(case_tags.c.case_id.in_(chunk))):
+            rows[case]["tags"].append(tag)
+    return list(rows.values())
+
+
+def bring_back(connection: Connection, kind: Kind, content: Mapping[str, Any], owner: int) -> None:
+    """Insert a definition and its dependents again, with new ids and as they were."""
+    made = add(connection, table_of(kind), {**_without_id(content["row"]), OWNERS[kind]: owner})
+    for metric in content.get("metrics", []):
+        connection.execute(insert(metrics).values(**_without_id(metric) | {"bot_id": made}))
+    for chunk in chunks(content.get("runs", []), _AT_ONCE):
+        connection.execute(update(runs).where(runs.c.id.in_(chunk), runs.c.bot_id.is_(None)).values(bot_id=made))
+    bring_back_cases(connection, made, content.get("cases", []))
+
+
+def bring_back_cases(connection: Connection, dataset: int, rows: Sequence[Row]) -> None:
+    """Insert cases of a dataset again."""
+    ours = cases.c.dataset_id == dataset
+    last = connection.scalar(select(func.max(cases.c.position)).where(ours))
+    taken = set(connection.scalars(select(cases.c.position).where(ours)))
+    after = -1 if last is None else last
+    for row in rows:
+        values = {key: value for key, value in row.items() if key not in ("id", "tags")}
+        if row["position"] in taken:  # a case was added meanwhile
+            values["position"] = after = max(after, *(one["position"] for one in rows)) + 1
+        values |= {"dataset_id": dataset, "has_example": has_example(row["body"])}
+        relate(connection, {add(connection, cases, values): row})
+
+
+def bring_back_checks(connection: Connection, dataset: int, removed: Mapping[str, Sequence[tuple[int, Row]]]) -> int:
+    """Put checks back into cases of a dataset, each at its place; returns the number of cases.
+
+    Cases that are gone, and those that name the check again, are left as they are. `removed`: the places and the checks
+    by the cases' own ids.
+    """
+    ids = [
+        case
+        for chunk in chunks(removed, _AT_ONCE)
+        for case in connection.scalars(select(cases.c.id).where(cases.c.dataset_id == dataset, cases.c.key.in_(chunk)))
+    ]
+    changed: dict[int, Row] = {}
+    for row in content_of_cases(connection, dataset, ids):
+        checks: list[Row] = list(row["body"].get("checks") or ())
+        gone = removed[row["key"]]
+        if {check["identifier"] for check in checks}.isdisjoint(check["identifier"] for _, check in gone):
+            for place, check in gone:
+                checks[place:place] = [check]
+            changed[row["id"]] = {**row, "body": {**row["body"], "checks": checks}}
+    rewrite(connection, changed)
+    return len(changed)
+
+
+def _without_id(row: Row) -> Row:
+    return {key: value for key, value in row.items() if key != "id"}

@@ -1,0 +1,104 @@
+"""Where checks, judges and connections are used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, case, func, literal, or_, select
+
+from evalflow.addons.studio.store.cases import CaseQuery
+from evalflow.addons.studio.store.rows import Row, every
+from evalflow.addons.studio.store.tables import (
+    bots,
+    case_checks,
+    cases,
+    datasets,
+    judges,
+    metrics,
+    projects,
+    runs,
+    scores,
+)
+
+_REPEATS = 4
+"""A case that names a check repeatedly has scores `NAME`, `NAME#2`, ...; the first ones are searched for failures."""
+
+
+def check_counts(connection: Connection, project: int) -> dict[str, tuple[int, int]]:
+    """The number of cases that name each check, and of those where it is enabled, by its name."""
+    enabled = func.sum(case((case_checks.c.is_enabled, 1), else_=0))
+    query = (
+        select(case_checks.c.name, func.count(), enabled)
+        .join(cases, cases.c.id == case_checks.c.case_id)
+        .join(datasets, datasets.c.id == cases.c.dataset_id)
+        .where(datasets.c.project_id == project)
+        .group_by(case_checks.c.name)
+    )
+    return {name: (number, int(on)) for name, number, on in connection.execute(query)}
+
+
+def cases_with(connection: Connection, project: int, name: str, first: int = 0, limit: int | None = None) -> list[Row]:
+    """Cases that name a check, by dataset and in their order there, skipping the first `first`."""
+    columns = cases.c.id, cases.c.key, cases.c.question, cases.c.is_draft, case_checks.c.is_enabled
+    query = (
+        select(*columns, datasets.c.name.label("dataset"))
+        .join(case_checks, case_checks.c.case_id == cases.c.id)
+        .join(datasets, datasets.c.id == cases.c.dataset_id)
+        .where(datasets.c.project_id == project, case_checks.c.name == name)
+        .order_by(datasets.c.name, cases.c.position)
+    )
+    return every(connection, query if limit is None else query.offset(first).limit(limit))
+
+
+def among(wanted: CaseQuery, name: str) -> tuple[list[int], dict[int, bool]]:
+    """The row ids of the cases of a query; and of its dataset's cases that name a check, whether it is enabled."""
+    query = (
+        select(case_checks.c.case_id, case_checks.c.is_enabled)
+        .join(cases, cases.c.id == case_checks.c.case_id)
+        .where(cases.c.dataset_id == wanted.dataset, case_checks.c.name == name)
+    )
+    return wanted.ids(), {row.case_id: row.is_enabled for row in wanted.connection.execute(query)}
+
+
+def imperfect_runs(connection: Connection, project: int, name: str, limit: int) -> list[Row]:
+    """The latest runs in which a check has a score below 1, the newest first."""
+    below = or_(*(scores.c.metric == one for one in numbered(name))), scores.c.run == runs.c.id, scores.c.score < 1
+    columns = runs.c.id, runs.c.run_id, runs.c.title, runs.c.created_at, runs.c.finished_at, runs.c.facts
+    query = select(*columns).where(runs.c.project_id == project, select(scores.c.n).where(*below).exists())
+    return every(connection, query.order_by(runs.c.id.desc()).limit(limit))
+
+
+def numbered(name: str) -> Sequence[str]:
+    """The names of a check's scores."""
+    return [name, *(f"{name}#{number}" for number in range(2, _REPEATS + 1))]
+
+
+def runs_by_judge(connection: Connection, project: int) -> dict[str, int]:
+    """The number of runs of a project by the judge that they chose."""
+    judge = runs.c.composition["judge"].as_string().label("judge")
+    query = select(judge, func.count()).where(runs.c.project_id == project).group_by(judge)
+    return {row[0]: row[1] for row in connection.execute(query) if row[0]}
+
+
+def configurations(connection: Connection) -> list[Row]:
+    """All that may name a connection or an address, of all projects: bots, metrics, judges and queued runs.
+
+    Each with project, kind, name, `bot` (its own name, or that of the bot it belongs to) and `content`.
+    """
+    project = projects.c.name.label("project")
+    of_bots = select(project, literal("bot").label("kind"), bots.c.name, bots.c.name.label("bot"))
+    of_metrics = select(project, literal("metric").label("kind"), metrics.c.name, bots.c.name.label("bot"))
+    of_judges = select(project, literal("judge").label("kind"), judges.c.name, judges.c.name.label("bot"))
+    of_runs = select(project, literal("run").label("kind"), runs.c.run_id.label("name"), runs.c.bot)
+    queries = (
+        of_bots.add_columns(bots.c.config.label("content")).select_from(bots),
+        of_metrics.add_columns(metrics.c.definition.label("content")).select_from(metrics.join(bots)),
+        of_judges.add_columns(judges.c.config.label("content")).select_from(judges),
+        of_runs.add_columns(runs.c.composition.label("content")).select_from(runs).where(runs.c.state == "queued"),
+    )
+    owners = (bots.c.project_id, bots.c.project_id, judges.c.project_id, runs.c.project_id)
+    return [
+        row
+        for query, owner in zip(queries, owners, strict=True)
+        for row in every(connection, query.join(projects, projects.c.id == owner))
+    ]

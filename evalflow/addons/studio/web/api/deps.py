@@ -1,0 +1,145 @@
+"""Dependencies of routes: the workspace, If-Match versions, pages of lists."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Any, Protocol, TypeVar, cast
+
+from fastapi import Depends, Header, HTTPException, Path, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from evalflow.addons.studio.work.space import Page, Workspace
+from evalflow.errors import Problem, UserError
+
+_ETAG = re.compile(r'"(\d{1,18})"\Z')
+
+Name = Annotated[str, Path(max_length=200)]
+
+
+def _space(request: Request) -> Workspace:
+    return request.state.workspace
+
+
+def _expected(
+    if_match: Annotated[
+        str | None, Header(description="The ETag of the version that you changed, so that nobody's change is lost.")
+    ] = None,
+) -> int:
+    if if_match is None:
+        raise HTTPException(428, "send If-Match with the ETag of what you have seen, so that nobody's change is lost")
+    return _version(if_match)
+
+
+def _seen(
+    if_match: Annotated[str | None, Header(description="An ETag; if it has changed, nothing is done.")] = None,
+) -> int | None:
+    return None if if_match is None else _version(if_match)
+
+
+def _version(if_match: str) -> int:
+    found = _ETAG.match(if_match.strip())
+    if found is None:
+        raise HTTPException(400, 'If-Match is an ETag as it came, such as "3"')
+    return int(found[1])
+
+
+Space = Annotated[Workspace, Depends(_space)]
+"""The workspace of the application."""
+Expected = Annotated[int, Depends(_expected)]
+"""The version of If-Match."""
+Seen = Annotated[int | None, Depends(_seen)]
+"""The version of If-Match, which is optional here."""
+
+
+class _Versioned(Protocol):
+    @property
+    def version(self) -> int: ...
+
+
+V = TypeVar("V", bound=_Versioned)
+T = TypeVar("T")
+
+
+def tagged(response: Response, thing: V) -> V:
+    """Set the response's ETag to the version of the thing, and return the thing."""
+    response.headers["ETag"] = f'"{thing.version}"'
+    return thing
+
+
+def created(request: Request, response: Response, thing: T, name: str) -> T:
+    """Set the response's Location, and its ETag if the thing has versions; returns the thing."""
+    response.headers["Location"] = f"{request.url.path}/{name}"
+    version = getattr(thing, "version", None)
+    if version is not None:
+        response.headers["ETag"] = f'"{version}"'
+    return thing
+
+
+_JSON_LINES = "application/jsonl"
+
+
+def json_lines(rows: Iterable[Any], name: str) -> StreamingResponse:
+    """Rows as JSON lines, to download as a file of that name."""
+    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    headers = {"Content-Disposition": f'attachment; filename="{name}.jsonl"'}
+    return StreamingResponse(lines, media_type=_JSON_LINES, headers=headers)
+
+
+def json_lines_described(about: str) -> dict[int | str, dict[str, Any]]:
+    """The response of `json_lines` in the OpenAPI document."""
+    return {200: {"content": {_JSON_LINES: {}}, "description": about}}
+
+
+Title = Annotated[
+    str | None, Field(max_length=1_000, description="What people call it, in any script; null: its name.")
+]
+
+
+class RequestBody(BaseModel):
+    """The body of a request; unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+Cursor = Annotated[
+    str | None, Query(max_length=1000, description="`next` of the previous page; empty: the first page.")
+]
+Limit = Annotated[int, Query(ge=1, le=500, description="Items of a page, at most.")]
+
+
+def page_of(items: Sequence[T], key: Callable[[T], Sequence[Any]], cursor: str | None, limit: int) -> Page[T]:
+    """A page of a list that is completely in memory.
+
+    The items are sorted by their key, which is unique and of text, numbers and booleans.
+    """
+    behind = None if cursor is None else _read(cursor)
+    try:
+        rest = [item for item in items if behind is None or list(key(item)) > behind]
+    except TypeError:
+        raise _invalid_cursor() from None
+    more = _write(key(rest[limit - 1])) if len(rest) > limit else None
+    return Page(rest[:limit], more)
+
+
+def _write(key: Sequence[Any]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(list(key)).encode()).decode().rstrip("=")
+
+
+def _read(cursor: str) -> list[Any]:
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        found = json.loads(base64.b64decode(padded.encode(), altchars=b"-_", validate=True))
+    except (ValueError, binascii.Error, RecursionError):
+        raise _invalid_cursor() from None
+    if not isinstance(found, list):
+        raise _invalid_cursor()
+    return cast("list[Any]", found)
+
+
+def _invalid_cursor() -> UserError:
+    return UserError(Problem("this is no cursor of this list", "?cursor", "take `next` of the previous page"))

@@ -1,0 +1,173 @@
+"""/users for the owner; /me, /sessions and /tokens for everybody."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Request, Response
+from pydantic import BaseModel, Field
+
+from evalflow.addons.studio.web.api.deps import (
+    Cursor,
+    Expected,
+    Limit,
+    Name,
+    RequestBody,
+    Space,
+    created,
+    page_of,
+    tagged,
+)
+from evalflow.addons.studio.work import people, sessions
+from evalflow.addons.studio.work.access import Role
+from evalflow.addons.studio.work.space import Page
+
+users_router = APIRouter(prefix="/users", tags=["people"])
+router = APIRouter(tags=["people"])
+
+Id = Annotated[int, Path(ge=1, le=2**31 - 1)]
+Secret = Annotated[str, Field(max_length=2000)]
+
+
+class NewUser(RequestBody):
+    """A user to add; `POST /users/{user}/link` lets them choose a password."""
+
+    name: str = Field(max_length=200, description="Lower-case letters, digits and . _ -; it never changes.")
+    full_name: str = Field(default="", max_length=1000)
+    email: str | None = Field(default=None, max_length=1000, description="Links an identity provider's account.")
+    is_owner: bool = False
+
+
+class UserChange(RequestBody):
+    """Changes to a user; fields that are left out are unchanged."""
+
+    full_name: str | None = Field(default=None, max_length=1000)
+    email: str | None = Field(default=None, max_length=1000, description="Empty removes it.")
+    is_owner: bool | None = None
+    is_disabled: bool | None = Field(default=None, description="true also ends the user's sessions.")
+
+
+class OneTimeLink(BaseModel):
+    """A link to choose a password by; it is not shown again."""
+
+    path: str = Field(description="Below the server's address.")
+    days: int = Field(description="How long it is valid.")
+
+
+class NewPassword(RequestBody):
+    """A change of one's own password, which ends all other sessions."""
+
+    old: Secret
+    new: Secret
+
+
+class Me(BaseModel):
+    """Who you are, and your role in the project of the address; an owner needs none."""
+
+    name: str
+    full_name: str
+    email: str | None
+    is_owner: bool
+    has_password: bool
+    project: str
+    role: Role | None
+
+
+class NewToken(RequestBody):
+    """A token to make for the project of the address."""
+
+    name: str = Field(max_length=1000, description="What it is for.")
+    role: Role = Field(description="At most your own; if yours becomes lower, so does the token's.")
+    days: int = Field(description=f"How long it is valid: 1 to {sessions.LONGEST_TOKEN_DAYS}.")
+
+
+class MadeToken(BaseModel):
+    """A token and its key, which is not shown again."""
+
+    token: sessions.Token
+    key: str
+
+
+@users_router.get("")
+def read_users(space: Space, cursor: Cursor = None, limit: Limit = 50) -> Page[people.User]:
+    """All users, by name."""
+    return page_of(people.list_users(space), lambda one: (one.name,), cursor, limit)
+
+
+@users_router.post("", status_code=201)
+def post_user(space: Space, new: NewUser, request: Request, response: Response) -> people.User:
+    """Add a user without a password and without a role."""
+    user = people.add_user(space, **new.model_dump())
+    return created(request, response, user, user.name)
+
+
+@users_router.get("/{user}")
+def read_user(space: Space, user: Name, response: Response) -> people.User:
+    """One user."""
+    return tagged(response, people.get_user(space, user))
+
+
+@users_router.patch("/{user}")
+def patch_user(space: Space, user: Name, change: UserChange, expected: Expected, response: Response) -> people.User:
+    """Change a user; it takes effect at once."""
+    return tagged(response, people.update_user(space, user, expected, **change.model_dump()))
+
+
+@users_router.delete("/{user}", status_code=204)
+def remove_user(space: Space, user: Name, expected: Expected) -> None:
+    """Delete a user with their sessions, tokens and roles; what they made stays."""
+    people.delete_user(space, user, expected)
+
+
+@users_router.post("/{user}/link", status_code=201)
+def post_link(space: Space, user: Name, response: Response) -> OneTimeLink:
+    """Make a link by which a user chooses a password, once."""
+    code = people.password_link(space, user)
+    response.headers["Cache-Control"] = "no-store"
+    return OneTimeLink(path=f"/password?code={code}", days=people.LINK_TTL.days)
+
+
+@router.get("/me")
+def read_me(space: Space) -> Me:
+    """Who you are."""
+    own, role = sessions.own_account(space), space.identify().roles.get(space.project_id)
+    named = {field: getattr(own, field) for field in ("name", "full_name", "email", "is_owner", "has_password")}
+    return Me(**named, project=space.project, role=role)
+
+
+@router.put("/me/password", status_code=204)
+def put_password(space: Space, change: NewPassword) -> None:
+    """Change your password."""
+    sessions.change_password(space, change.old, change.new)
+
+
+@router.get("/sessions")
+def read_sessions(space: Space, cursor: Cursor = None, limit: Limit = 50) -> Page[sessions.Session]:
+    """Your own sessions, the newest first."""
+    return page_of(sessions.own_sessions(space), lambda one: (-one.id,), cursor, limit)
+
+
+@router.delete("/sessions/{session}", status_code=204)
+def remove_session(space: Space, session: Id) -> None:
+    """End one of your sessions."""
+    sessions.end_own_session(space, session)
+
+
+@router.get("/tokens")
+def read_tokens(space: Space, cursor: Cursor = None, limit: Limit = 50) -> Page[sessions.Token]:
+    """The tokens of the project, the newest first: your own, or all for an admin."""
+    return page_of(sessions.list_tokens(space), lambda one: (-one.id,), cursor, limit)
+
+
+@router.post("/tokens", status_code=201)
+def post_token(space: Space, new: NewToken, response: Response) -> MadeToken:
+    """Make a token. The answer is the only one with its key."""
+    token, key = sessions.create_token(space, new.name, new.role, new.days)
+    response.headers["Cache-Control"] = "no-store"
+    return MadeToken(token=token, key=key)
+
+
+@router.delete("/tokens/{token}", status_code=204)
+def remove_token(space: Space, token: Id) -> None:
+    """Revoke a token: your own, or anyone's for an admin."""
+    sessions.revoke_token(space, token)

@@ -1,0 +1,437 @@
+"""Two runs compared: what is chosen, why they cannot be compared, or the verdict and the cases that changed."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import uuid
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anyio import to_thread
+from nicegui import ui
+
+from evalflow.addons.studio.web.pages.compare_cases import ChangeQuery, changed_cases
+from evalflow.addons.studio.web.pages.runs import ACTIVE, name_of, when
+from evalflow.addons.studio.web.ui import forms
+from evalflow.addons.studio.web.ui.frame import frame, guarded_page
+from evalflow.addons.studio.web.ui.parts import (
+    ProgressBar,
+    Tone,
+    across,
+    address,
+    badge,
+    button,
+    cell,
+    empty,
+    fold,
+    later,
+    link_button,
+    message,
+    picture,
+    polled,
+    section,
+    shape,
+    table,
+    table_row,
+    text,
+)
+from evalflow.addons.studio.web.ui.visitor import may, title_of
+from evalflow.addons.studio.web.ui.word_changes import marked
+from evalflow.addons.studio.work import comparing
+from evalflow.addons.studio.work.bots import Bot
+from evalflow.addons.studio.work.comparing import passing_metrics
+from evalflow.addons.studio.work.reruns import bot_with_prompt, run_with_prompt
+from evalflow.addons.studio.work.runs import Run, get_run
+from evalflow.addons.studio.work.space import Workspace
+from evalflow.app.core.changed import KINDS, Kind, Obstacle
+from evalflow.app.core.comparison import ComparisonOptions
+from evalflow.report.comparison import (
+    VERDICTS,
+    Comparison,
+    judge_change_lines,
+)
+from evalflow.report.comparison_page import changed_values, write_comparison
+from evalflow.report.word_changes import Stretch
+from evalflow.report.wording import counted, joined, method, number, p_value, signed, unseen_in_words
+
+if TYPE_CHECKING:
+    from evalflow.summary.compare import ComparisonRow
+
+
+_ABOUT = "What changed between two runs, case by case, and whether it could be chance."
+_BEFORE = forms.About("Run A", "The earlier run; comparable runs come first.", required=True)
+_AFTER = forms.About("Run B", "The run to judge, e.g. the latest.", required=True)
+_MARGIN = forms.About(
+    "Acceptable loss", "Also tests that B is not worse than A by more than this. Empty: no test.", "0.02"
+)
+_PROMPT = forms.About("System prompt", "It comes before every conversation. Earlier runs keep the prompt they used.")
+POLL_S = 1.0
+"""Seconds between polls of a run in progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    a: str
+    b: str
+    allow: tuple[Kind, ...] = ()
+    margin: float | None = None
+
+    def path(self, query: ChangeQuery | None = None) -> str:
+        margin = "" if self.margin is None else f"{self.margin:g}"
+        own = {"a": self.a, "b": self.b, "allow": ",".join(self.allow), "margin": margin}
+        return address("/compare", {**own, **asdict(query or ChangeQuery())})
+
+
+def add() -> None:
+    """Register the page."""
+
+    @guarded_page("/compare")
+    async def compare(workspace: Workspace, a: str = "", b: str = "", allow: str = "", margin: str = "") -> None:
+        runs = await to_thread.run_sync(comparing.scored_runs, workspace)
+        if not runs or (len(runs) < 2 and not b):
+            title = "One run so far" if runs else "No run has ended yet"
+            about = "Run the same test cases and metrics twice with a change in between; then compare here."
+            with frame("Compare", place="Compare", about=_ABOUT):
+                empty("compare_arrows", title, about, ("To the runs", "/runs"))
+            return
+        after = await to_thread.run_sync(get_run, workspace, b) if b else runs[0]
+        before = await to_thread.run_sync(get_run, workspace, a) if a else None
+        is_scored = bool(after.facts.get("metrics"))
+        others = await to_thread.run_sync(comparing.candidates, workspace, after.run_id) if is_scored else []
+        bot = await to_thread.run_sync(bot_with_prompt, workspace, after) if is_scored and may("edit") else None
+        with frame("Compare", place="Compare", about="" if before else _ABOUT):
+            accepted = _margin(margin)
+            if before is not None:
+                allowed: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind in allow.split(","))
+                _show(workspace, (before, after), _Pair(before.run_id, after.run_id, allowed, accepted))
+            if bot is not None:
+                _prompt_form(workspace, after, bot)
+            if is_scored:
+                with fold("Compare other runs", is_open=before is None).classes("card other-runs"):
+                    _picks(runs, after, before, others, accepted)
+
+
+def _margin(content: str) -> float | None:
+    """The acceptable loss; None if it is missing, or not a positive number."""
+    try:
+        value = float(content.replace(",", "."))
+    except ValueError:
+        return None
+    return value if 0 < value < math.inf else None
+
+
+def _picks(
+    runs: Sequence[Run],
+    after: Run,
+    before: Run | None,
+    others: Sequence[comparing.ComparableRun],
+    accepted: float | None,
+) -> None:
+    """The fields for the two runs; choosing another run B reloads the page with the runs comparable to it."""
+    newer = {run.run_id: _option(run) for run in (*runs, after)}
+    older: dict[str, str] = {}
+    for one in others:
+        kinds = dict.fromkeys(obstacle.kind for obstacle in one.obstacles)
+        older[one.run.run_id] = _option(one.run) + (f" (other {', '.join(kinds)})" if kinds else "")
+    if before is not None:
+        older.setdefault(before.run_id, _option(before))
+    first = before.run_id if before is not None else next(iter(older), None)
+
+    def chosen() -> str:
+        return _Pair(str(a.value), after.run_id, margin=_margin(str(margin.value or ""))).path()
+
+    with ui.element("div").classes("stack"):
+        with ui.element("div").classes("form wide"), ui.element("div").classes("pair top"):
+            a = forms.pick(_BEFORE, older, first)
+            b = forms.pick(_AFTER, newer, after.run_id)
+            margin = forms.number_field(_MARGIN, accepted)
+        if first is None:
+            message("No other run has a dataset and a metric in common with run B.", "Choose another run B.")
+        with ui.element("div").classes("actions"):
+            if first is not None:
+                button("Compare", lambda: ui.navigate.to(chosen()), kind="" if before else "primary")
+            if before is not None:
+                link_button("Swap A and B", _Pair(after.run_id, before.run_id, margin=accepted).path())
+    b.on_value_change(lambda: ui.navigate.to(address("/compare", {"b": b.value})))
+
+
+def _option(run: Run) -> str:
+    return f"{name_of(run)} · {when(run.created_at)}"
+
+
+def _show(workspace: Workspace, runs: tuple[Run, Run], pair: _Pair) -> None:
+    """The result; before it, how far a run is that is still going."""
+    waiting = next((run for run in reversed(runs) if not run.facts.get("metrics")), None)
+    if waiting is None:
+        _result(workspace, runs, pair)
+    elif waiting.state in ACTIVE:
+        _wait(workspace, waiting)
+    else:
+        what = f"{name_of(waiting)} has no results: {waiting.state}."
+        message(what, waiting.message or "Resume it, then compare.", "warn")
+        link_button("To the run", f"/runs/{waiting.run_id}")
+
+
+def _wait(workspace: Workspace, waiting: Run) -> None:
+    with ui.element("section").classes("verdict-first waits"):
+        text(f"{name_of(waiting)} is running", "h2", "verdict-in-words")
+        done = text("", "p", "muted").props("aria-live=polite")
+        bar = ProgressBar()
+        link_button("To the run", f"/runs/{waiting.run_id}")
+
+    def tell_progress(run: Run) -> None:
+        progress = run.progress
+        of = f" of {progress.expected:,}" if progress.expected else ""
+        done.set_text(f"{progress.done:,}{of} scores so far. The comparison appears here when the run ends.")
+        bar.show(progress.done, progress.expected)
+
+    async def poll() -> None:
+        run = await to_thread.run_sync(get_run, workspace, waiting.run_id)
+        if run.state in ACTIVE:
+            tell_progress(run)
+        else:
+            timer.deactivate()
+            ui.navigate.reload()
+
+    tell_progress(waiting)
+    timer = polled(POLL_S, poll)
+
+
+def _result(workspace: Workspace, runs: tuple[Run, Run], pair: _Pair) -> None:
+    query = ChangeQuery.of_address()
+
+    def compare() -> Comparison | list[Obstacle]:
+        if forbidden := comparing.obstacles_between(workspace, pair.a, pair.b, pair.allow):
+            return forbidden
+        return comparing.compare_runs(workspace, pair.a, pair.b, ComparisonOptions(pair.allow, margin=pair.margin))
+
+    def show(found: Comparison | list[Obstacle]) -> None:
+        if isinstance(found, list):
+            _show_obstacles(found, pair)
+        else:
+            verdict(found, runs)
+            changed_cases(workspace, runs, query, pair.path)
+
+    later(ui.element("div"), "Comparing …", compare, show, "These runs cannot be compared")
+
+
+def _show_obstacles(obstacles: Sequence[Obstacle], pair: _Pair) -> None:
+    kinds = (*pair.allow, *dict.fromkeys(obstacle.kind for obstacle in obstacles))
+    with section("These runs cannot be compared as they are", "Their scores may not mean the same:"):
+        with ui.element("ul").classes("obstacles"):
+            for obstacle in obstacles:
+                text(obstacle.what, "li", "text")
+        with ui.element("div").classes("actions"):
+            link_button("Compare anyway", replace(pair, allow=kinds).path())
+            if may("edit"):
+                link_button("Run A again, as B was", address("/runs/new", {"source": pair.b}))
+            link_button("Choose another run A", address("/compare", {"b": pair.b}))
+
+
+def _prompt_form(workspace: Workspace, run: Run, bot: Bot) -> None:
+    """Edit the prompt of the bot of run B, run the same cases again, and compare with run B."""
+
+    async def start() -> None:
+        prompt, key = str(field.value or ""), f"prompt-{uuid.uuid4().hex}"
+        started = await forms.attempt(
+            lambda: run_with_prompt(workspace, run.run_id, prompt, bot.version, key),
+            {"system_prompt": field, "prompt": field},
+            starting,
+        )
+        if started is not None:
+            forms.leave(_Pair(run.run_id, started.run_id).path())
+
+    title = f"Edit the prompt of {bot.title}, run and compare"
+    with fold(title).classes("card prompt-trial"), forms.unsaved(), ui.element("div").classes("form wide"):
+        field = forms.area(_PROMPT, str(bot.config.get("system_prompt") or "")).props("dir=auto")
+        with ui.element("div").classes("actions"):
+            starting = button("Run and compare", start, kind="primary", icon="play_arrow")
+            about = f"Asks {bot.title} the same test cases again, and compares with {name_of(run)}."
+            text(about, "span", "small muted")
+
+
+_TONES: dict[str, Tone] = {"better": "pass", "worse": "fail"}
+_HEADS = ("Metric", "A", "B", "B minus A, with its 95 % interval", "Verdict")
+_MARGIN_VERDICTS: dict[bool | None, tuple[str, Tone]] = {
+    True: ("not worse", "pass"),
+    False: ("worse", "fail"),
+    None: ("cannot tell whether worse", "warn"),
+}
+_MIDDLE = 13
+"""Distance in pixels from the top to the line of an interval."""
+_LEGEND = (
+    "A difference is clear if its adjusted p-value is below 0.05 and its interval excludes 0. “Could detect” is the "
+    "true difference that this many cases would find four times in five."
+)
+_SIGNS = {"better": "▲", "worse": "▼", "higher": "↑", "lower": "↓", "cannot_tell": "?"}
+
+
+def verdict(found: Comparison, runs: tuple[Run, Run]) -> None:
+    """The verdict in a sentence, the two runs, and a line for each metric."""
+    rows = [replace(one, metric=title_of("metric", one.metric, runs[1].bot)) for one in found.rows]
+    passing = passing_metrics(runs[1])
+    [flips], [sentence] = found.flips, found.sentences.values()
+    with ui.element("section").classes("verdict-first"):
+        text(str(sentence), "h2", f"verdict-in-words {sentence.verdict}")
+        if sentence.beside:
+            text(sentence.beside, "p", "muted")
+        if passing:
+            better, worse = flips.improved, flips.worsened
+            said = f"{counted(better, 'case')} flipped to pass, {worse:,} to fail."
+            text(said if better or worse else "No case flipped between pass and fail.", "p", "flips-in-words")
+        with ui.element("div").classes("sides"):
+            for side, run in zip("AB", runs, strict=True):
+                _side(side, run)
+        for note in found.notes:
+            message(_with_titles(note, found.rows, runs[1].bot))
+        button("Download as one page", lambda: _download(found), icon="download")
+    _what_changed(found)
+    if agreement := list(judge_change_lines(found)):
+        with section("Agreement with people, before and after"), ui.element("ul").classes("card"):
+            for line in agreement:
+                text(line, "li", "text")
+    with section("Metric by metric", "B minus A, over the cases scored in both runs."):
+        _table(rows)
+        if found.margin is not None:
+            _against(rows, found.margin)
+        with fold("How this was tested").classes("tested"):
+            _statistics(replace(found, rows=rows))
+
+
+def _download(found: Comparison) -> None:
+    """The same document as compare.html of the command."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "compare.html")
+        write_comparison(path, found)
+        ui.download.content(path.read_bytes(), "compare.html", "text/html")
+
+
+def _what_changed(found: Comparison) -> None:
+    if not found.changes:
+        return
+    with section("What you changed"), ui.element("div").classes("card"):
+        for what, own in groupby(changed_values(found.changed[0]), key=itemgetter(0)):
+            text(what, "h3")
+            for _, name, before, after in own:
+                if name:
+                    text(name, "p", "small muted")
+                    with ui.element("div").classes("split"):
+                        marked(before or [Stretch("none", is_changed=False)], "del", f"{what}, {name}: A")
+                        marked(after or [Stretch("none", is_changed=False)], "ins", f"{what}, {name}: B")
+        if found.changed[0].answers:
+            text(found.changes[-1], "p", "small muted")
+
+
+def _with_titles(note: str, rows: Sequence[ComparisonRow], bot: str) -> str:
+    """A note on a metric of a dataset, with what people call both."""
+    for dataset, metric in dict.fromkeys((row.dataset, row.metric) for row in rows):
+        start = f"{dataset}, {metric}"
+        if note.startswith((f"{start}:", f"{start},")):
+            return f"{title_of('dataset', dataset)}, {title_of('metric', metric, bot)}{note.removeprefix(start)}"
+    return note
+
+
+def _side(side: str, run: Run) -> None:
+    with ui.element("div").classes("side"):
+        badge(side, "accent")
+        ui.link(name_of(run), f"/runs/{run.run_id}")
+        text(f"{title_of('bot', run.bot)} · {when(run.created_at)}", "span", "small muted")
+
+
+def _table(rows: Sequence[ComparisonRow]) -> None:
+    span = _span([row for row in rows if _is_small(row)])
+    several = len({row.dataset for row in rows}) > 1
+
+    with table(_HEADS, "table stacked"):
+        for one in rows:
+            _row(one, span if _is_small(one) else _span([one]), several)
+
+
+def _row(one: ComparisonRow, span: float, several: bool) -> None:
+    found = one.found
+    with table_row(one.metric, _about(one, several)):
+        cell("A", number(found.value_a))
+        cell("B", number(found.value_b))
+        with cell(_HEADS[3], classes="drawn"):
+            _interval(one, span)
+            ends = "no interval" if found.low is None else f"{signed(found.low)} to {signed(found.high)}"
+            with ui.element("div").classes("said"):
+                text(signed(found.difference), "strong")
+                text(ends, "span", "small muted")
+        with cell("Verdict", classes=""):
+            badge(f"{_SIGNS[one.verdict]} {VERDICTS[one.verdict]}", _TONES.get(one.verdict, ""))
+
+
+def _statistics(found: Comparison) -> None:
+    with table(("Metric", found.p_name, "Could detect", "Cases", "Interval by"), "table stacked"):
+        for row in found.rows:
+            cases = f"{row.found.n:,}"
+            if row.found.clusters != row.found.n:
+                cases += f" in {row.found.clusters:,} clusters"
+            with ui.element("tr"):
+                text(joined(row.metric, row.called, row.tag), "th").props("scope=row")
+                cell(found.p_name, p_value(row.p_adjusted))
+                cell("Could detect", number(row.detectable))
+                cell("Cases", cases)
+                cell("Interval by", method(row.found.method), "")
+    with ui.element("div").classes("legend small muted"):
+        for note in (*found.judges, f"A {found.family}.", _LEGEND):
+            text(note, "p")
+
+
+def _against(rows: Sequence[ComparisonRow], margin: float) -> None:
+    """Whether B is not worse by more than the margin, metric by metric."""
+    with ui.element("ul").classes("card margins"):
+        for row in rows:
+            found = row.document(margin)
+            words, tone = _MARGIN_VERDICTS[found["not_worse"]]
+            needed = found["cases_needed"]
+            more = f" About {needed:,} cases would decide, if the difference stays the same." if needed else ""
+            if unseen := unseen_in_words(found["unseen_share"], row.found.clusters):
+                more = f" {unseen[0].upper()}{unseen[1:]}."
+            with ui.element("li"):
+                badge(words, tone)
+                text(f"{row.metric}, {_about(row, several=True)}", "span")
+                text(f"by more than {margin:g}.{more}", "span", "small muted")
+
+
+def _about(row: ComparisonRow, several: bool) -> str:
+    lower = "" if row.higher_is_better else "lower is better"
+    return ", ".join(
+        part
+        for part in (row.called.replace("_", " ") or "mean", row.dataset if several else "", row.judge, lower)
+        if part
+    )
+
+
+def _interval(row: ComparisonRow, span: float) -> None:
+    found = row.found
+    with picture(
+        f"difference {signed(found.difference)}, interval {signed(found.low)} to {signed(found.high)}", "difference"
+    ):
+        shape("line", "zero", x1="50%", x2="50%", y1=0, y2=2 * _MIDDLE)
+        if found.low is not None and found.high is not None:
+            ends = {"x1": across(_across(found.low, span)), "x2": across(_across(found.high, span))}
+            shape("line", f"line {row.verdict}", y1=_MIDDLE, y2=_MIDDLE, **ends)
+        if found.difference is not None:
+            shape("circle", f"dot {row.verdict}", cx=across(_across(found.difference, span)), cy=_MIDDLE, r=5)
+
+
+def _across(value: float, span: float) -> float:
+    return 0.5 + 0.48 * value / span
+
+
+def _span(rows: Sequence[ComparisonRow]) -> float:
+    ends = [abs(end) for row in rows for end in (row.found.low, row.found.high, row.found.difference) if end]
+    return max(ends, default=1.0)
+
+
+def _is_small(row: ComparisonRow) -> bool:
+    """Whether the row fits the common scale; rows in other units get a separate scale."""
+    found = row.found
+    return all(end is None or abs(end) <= 1 for end in (found.low, found.high, found.difference))

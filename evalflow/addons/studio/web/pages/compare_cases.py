@@ -1,0 +1,356 @@
+"""The cases that differ between two runs: a list with filter and pages in the address, and one open case."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+
+from anyio import to_thread
+from nicegui import ui
+
+from evalflow.addons.studio.web.pages.runs import name_of
+from evalflow.addons.studio.web.ui.parts import (
+    AddressQuery,
+    Latest,
+    Tone,
+    badge,
+    button,
+    fill,
+    in_sentences,
+    message,
+    plain_button,
+    section,
+    text,
+)
+from evalflow.addons.studio.web.ui.score import why
+from evalflow.addons.studio.web.ui.visitor import title_of
+from evalflow.addons.studio.web.ui.word_changes import marked
+from evalflow.addons.studio.work import comparing
+from evalflow.addons.studio.work.runs import Run
+from evalflow.addons.studio.work.scores import Score, case_scores
+from evalflow.addons.studio.work.space import Workspace
+from evalflow.errors import EvalflowError
+from evalflow.report.comparison import became
+from evalflow.report.word_changes import Stretch, word_changes
+from evalflow.report.wording import number
+from evalflow.summary.case_changes import SORTS, CaseChange, CaseChanges, MetricChange, Sort
+
+PAGE_SIZE = 20
+_ABOUT = "The worst first, each by its worst drop, else its largest rise. Press j and k to read one after the other."
+_NAMES: dict[Sort, str] = {
+    "all": "All that differ",
+    "flipped": "Flipped",
+    "worse": "Worse",
+    "better": "Better",
+    "lost": "Scored in one run only",
+    "answer": "Answer changed",
+}
+_NONE: dict[Sort, str] = {
+    "all": "No case differs",
+    "flipped": "No case flipped between pass and fail",
+    "worse": "No case scored worse",
+    "better": "No case scored better",
+    "lost": "No case was scored in one run only",
+    "answer": "No answer differs",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeQuery(AddressQuery):
+    """What the list shows, as in the query of the address: the filter, the page from 1, and the open case."""
+
+    show: str = ""
+    dataset: str = ""
+    case: str = ""
+
+    @property
+    def sort(self) -> Sort:
+        """The filter; all if it is not known."""
+        return self.show if self.show in SORTS else "all"
+
+    @property
+    def first(self) -> int:
+        """The place of the page's first case, from 0."""
+        return PAGE_SIZE * (self.page_number - 1)
+
+
+def changed_cases(
+    workspace: Workspace, runs: tuple[Run, Run], query: ChangeQuery, path_of: Callable[[ChangeQuery], str]
+) -> None:
+    """The cases that changed; loaded after the rest of the page. `path_of` gives the address of what is shown."""
+    with section("Cases that changed", _ABOUT):
+        place = ui.element("div")
+
+    def read_first() -> CaseChanges:
+        return comparing.changed_cases(workspace, runs[0].run_id, runs[1].run_id)
+
+    async def read() -> CaseChanges:
+        return await to_thread.run_sync(read_first)
+
+    async def load() -> None:
+        found: list[ChangeList] = []
+        title = "The changed cases cannot be shown."
+        await fill(
+            place,
+            "Loading the cases …",
+            read,
+            lambda changes: found.append(ChangeList(workspace, changes, runs, path_of)),
+            title,
+        )
+        for cases in found:
+            await cases.begin(query)
+
+    ui.timer(0, load, once=True)
+
+
+class ChangeList:
+    """The list: one case is open at a time."""
+
+    def __init__(
+        self, workspace: Workspace, changes: CaseChanges, runs: tuple[Run, Run], path_of: Callable[[ChangeQuery], str]
+    ) -> None:
+        self._workspace, self._changes, self._runs, self._path_of = workspace, changes, runs, path_of
+        self._sort: Sort = "all"
+        self._first = 0
+        self._page: Sequence[CaseChange] = ()
+        self._open: int | None = None
+        self._latest, self._latest_case = Latest(), Latest()
+        self._choices: dict[Sort, ui.element] = {}
+        self._rows: list[tuple[ui.element, ui.element]] = []
+        with ui.element("div").classes("choose").props("role=group aria-label='How they changed'"):
+            for sort in SORTS:
+                n = changes.counts[sort]
+                label, classes = f"{_NAMES[sort]} {n:,}", "count" if n else "count nothing"
+                self._choices[sort] = plain_button(label, partial(self._load, sort, 0), classes)
+        self._place = ui.element("div").props("aria-live=polite")
+        with ui.element("nav").classes("pager").props('aria-label="Pages of cases"') as self._pager:
+            self._where = text("", "span", "small muted")
+            with ui.element("div").classes("actions"):
+                self._before = button("Previous", lambda: self._load(self._sort, self._first - PAGE_SIZE))
+                self._after = button("Next", lambda: self._load(self._sort, self._first + PAGE_SIZE))
+        with ui.element("div").classes("unseen"):
+            for label, key, by in (("Next case", "j", 1), ("Previous case", "k", -1)):
+                plain_button(label, partial(self._step, by)).props(f"data-key={key} tabindex=-1")
+
+    async def begin(self, query: ChangeQuery) -> None:
+        """Show what the address names."""
+        last = max(0, self._changes.counts[query.sort] - 1) // PAGE_SIZE * PAGE_SIZE
+        await self._read(query.sort, min(query.first, last))
+        for i, change in enumerate(self._page):
+            if (change.dataset, change.case_id) == (query.dataset, query.case):
+                await self._show_case(i)
+
+    async def _load(self, sort: Sort, first: int) -> None:
+        await self._read(sort, first)
+        self._note()
+
+    async def _read(self, sort: Sort, first: int) -> None:
+        self._sort, self._first = sort, first
+        is_latest = self._latest.begin()
+        page = await to_thread.run_sync(self._changes.page, sort, first, PAGE_SIZE)
+        if is_latest():
+            self._show(page)
+
+    def _note(self) -> None:
+        """Write what is shown into the address."""
+        change = None if self._open is None else self._page[self._open]
+        page = self._first // PAGE_SIZE + 1
+        shown = ChangeQuery(
+            page=str(page) if page > 1 else "",
+            show="" if self._sort == "all" else self._sort,
+            dataset=change.dataset if change else "",
+            case=change.case_id if change else "",
+        )
+        ui.navigate.history.replace(self._path_of(shown))
+
+    def _show(self, page: Sequence[CaseChange]) -> None:
+        total = self._changes.counts[self._sort]
+        self._page, self._open, self._rows = page, None, []
+        for sort, choice in self._choices.items():
+            choice.props["aria-pressed"] = "true" if sort == self._sort else "false"
+        self._place.clear()
+        with self._place:
+            if not page:
+                message(f"{_NONE[self._sort]}{_instead(self._changes)}")
+            else:
+                with ui.element("ul").classes("flips"):
+                    for i, change in enumerate(page):
+                        self._rows.append(self._row(i, change))
+        self._where.set_text(f"{self._first + 1:,} to {self._first + len(page):,} of {total:,}")
+        self._pager.set_visibility(total > PAGE_SIZE)
+        self._before.set_enabled(self._first > 0)
+        self._after.set_enabled(self._first + PAGE_SIZE < total)
+
+    def _row(self, i: int, change: CaseChange) -> tuple[ui.element, ui.element]:
+        label, tone, figures = _became(change)
+        with ui.element("li").classes("flip"):
+            head = ui.element("button").props("type=button aria-expanded=false")
+            head.on("click", partial(self._pick, i), args=[])
+            with head:
+                badge(label, tone)
+                text(change.question or change.case_id, "span", "line question")
+                text(title_of("metric", change.metric, self._runs[1].bot), "span", "small muted line")
+                text(figures, "span", "num")
+                if change.others:
+                    with ui.element("span").classes("chips"):
+                        for other in change.others:
+                            said, other_tone, _ = _became(other)
+                            badge(f"{title_of('metric', other.metric, self._runs[1].bot)} {said}", other_tone)
+            return head, ui.element("div").classes("stack")
+
+    async def _pick(self, i: int) -> None:
+        if self._open == i:
+            self._close()
+            self._note()
+        else:
+            await self._show_case(i)
+
+    def _close(self) -> None:
+        if self._open is not None:
+            head, place = self._rows[self._open]
+            head.props["aria-expanded"] = "false"
+            place.clear()
+        self._open = None
+
+    async def _step(self, by: int) -> None:
+        """Open the next or the previous case of the filter, on whatever page it is."""
+        at = self._first if self._open is None else self._first + self._open + by
+        if not 0 <= at < self._changes.counts[self._sort]:
+            return
+        first = at // PAGE_SIZE * PAGE_SIZE
+        if first != self._first:
+            await self._read(self._sort, first)
+        await self._show_case(at - first)
+
+    async def _show_case(self, i: int) -> None:
+        is_latest = self._latest_case.begin()
+        self._close()
+        self._open = i
+        self._note()
+        head, place = self._rows[i]
+        head.props["aria-expanded"] = "true"
+        change, runs = self._page[i], self._runs
+        try:
+            sides = await to_thread.run_sync(_sides_of, self._workspace, change, runs)
+        except EvalflowError as error:
+            with place:
+                message("The answers cannot be shown.", in_sentences(error), "fail")
+            return
+        if is_latest():
+            place.clear()
+            with place:
+                _side_by_side(change, runs, sides)
+            find = f"const row = getHtmlElement({head.id})"
+            ui.run_javascript(f"{find}; row.focus({{preventScroll: true}}); row.scrollIntoView({{block: 'start'}})")
+
+
+Marked = Mapping[int, Sequence[Stretch]]
+"""The stretches of a side's answers, by their position."""
+
+
+def _sides_of(
+    workspace: Workspace, change: CaseChange, runs: tuple[Run, Run]
+) -> Sequence[tuple[Sequence[Score], Marked]]:
+    """The scores of both runs, with what differs between the answers of the same repeat."""
+    a, b = (case_scores(workspace, run.run_id, change.dataset, change.case_id) for run in runs)
+    left, right = ({score.target_repeat: score for score in scores if score.answer} for scores in (a, b))
+    found: tuple[dict[int, Sequence[Stretch]], dict[int, Sequence[Stretch]]] = ({}, {})
+    for repeat in left.keys() & right.keys():
+        one, other = left[repeat], right[repeat]
+        if one.answer != other.answer:
+            changes = word_changes(one.answer or "", other.answer or "")
+            found[0][one.position], found[1][other.position] = changes
+    return [(a, found[0]), (b, found[1])]
+
+
+def _instead(changes: CaseChanges) -> str:
+    counts = changes.counts
+    if not counts["all"]:
+        return f": the {changes.common:,} cases of both runs have the same answers and scores."
+    scored, answered = counts["worse"] + counts["better"], counts["answer"]
+    parts = [f"{scored:,} scored differently"] if scored else []
+    parts += [f"{counts['lost']:,} scored in one run only"] if counts["lost"] else []
+    parts += [f"{answered:,} answered differently"] if answered else []
+    return f"; {', '.join(parts)}."
+
+
+def _became(change: MetricChange) -> tuple[str, Tone, str]:
+    """The change in one or two words, its colour, and both scores."""
+    scores = f"{number(change.score_a, 2)} → {number(change.score_b, 2)}"
+    if change.change is None and change.score_a is change.score_b:
+        return "answer changed", "", "not scored"
+    if change.change is None:
+        return became(change), "warn", scores
+    if change.passed_a is not None and change.passed_b is not None and change.passed_a != change.passed_b:
+        return became(change), "fail" if change.passed_a else "pass", scores
+    if not change.change:
+        return "answer changed", "", f"{number(change.score_b, 2)} in both"
+    return became(change), "fail" if change.change < 0 else "pass", scores
+
+
+def _side_by_side(change: CaseChange, runs: tuple[Run, Run], sides: Sequence[tuple[Sequence[Score], Marked]]) -> None:
+    found = [scores for scores, _ in sides]
+    first = next((score for scores in found for score in scores), None)
+    if first is None:
+        message("The scores of this case are not in the database.", "The runs may be only partly imported.")
+        return
+    text(f"Case {change.case_id} of {title_of('dataset', change.dataset)}", "p", "small muted")
+    text(first.question, "p", "text asked")
+    if not change.is_answered_otherwise:
+        message("Both runs have the same answer; only the scores differ.")
+    with ui.element("div").classes("split"):
+        for side, tag, run, (scores, stretches) in zip("AB", ("del", "ins"), runs, sides, strict=True):
+            with ui.element("div").classes("half"):
+                with ui.element("div").classes("side"):
+                    badge(side, "accent")
+                    ui.link(name_of(run), f"/runs/{run.run_id}" + (f"/cases/{scores[0].position}" if scores else ""))
+                for position, own in groupby(scores, lambda score: score.position):
+                    _answer(next(own), stretches.get(position), tag, side)
+    if first.reference:
+        text("Expected", "h3")
+        text(first.reference, "p", "text muted")
+    for metric in _metrics(found):
+        with ui.element("div").classes("metric-in-both"):
+            text(title_of("metric", metric, runs[1].bot), "h3")
+            with ui.element("div").classes("split"):
+                for side, scores in zip("AB", found, strict=True):
+                    with ui.element("div").classes("half"):
+                        for score in (one for one in scores if one.metric == metric):
+                            _score(side, score)
+
+
+def _metrics(found: Sequence[Sequence[Score]]) -> list[str]:
+    """The metrics, those with different scores first, then in the order of the run."""
+    by_metric: list[dict[str, list[object]]] = []
+    for scores in found:
+        by_metric.append({})
+        for score in scores:
+            by_metric[-1].setdefault(score.metric, []).append((score.status, score.score))
+    a, b = by_metric
+    return sorted({**a, **b}, key=lambda name: a.get(name) == b.get(name))
+
+
+def _label(score: Score, side: str) -> str:
+    again = f" {score.target_repeat + 1}" if score.target_repeat else ""
+    return f"Answer{again} of {side}"
+
+
+def _answer(score: Score, stretches: Sequence[Stretch] | None, tag: str, side: str) -> None:
+    if score.answer_error:
+        message("The bot gave no answer", score.answer_error, "fail")
+    else:
+        marked(stretches or [Stretch(score.answer or "(nothing)", is_changed=False)], tag, _label(score, side), "said")
+
+
+def _score(side: str, score: Score) -> None:
+    with ui.element("div"):
+        with ui.element("div").classes("actions"):
+            text(side, "span", "small muted which")
+            text(number(score.score, 2) if score.status == "scored" else score.status, "span", "num reading")
+            if score.passed is not None:
+                badge("pass" if score.passed else "fail", "pass" if score.passed else "fail")
+            if score.repeat:
+                text(f"repeat {score.repeat + 1}", "span", "small muted")
+        text(why(score) or "no reason given", "p", "text small muted")

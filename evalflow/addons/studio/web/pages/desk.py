@@ -1,0 +1,350 @@
+"""The desk: one person reads an answer and grades it, then the next one. It shows nothing of who or what else did."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+from urllib.parse import quote
+
+from anyio import to_thread
+from nicegui import ui
+
+from evalflow.addons.studio.web.ui import forms
+from evalflow.addons.studio.web.ui.dialogs import dialog, question
+from evalflow.addons.studio.web.ui.faults import tell_fault
+from evalflow.addons.studio.web.ui.frame import frame, guarded_page
+from evalflow.addons.studio.web.ui.grading import Grading
+from evalflow.addons.studio.web.ui.parts import button, capitalised, empty, fold, link_button, text
+from evalflow.addons.studio.work import review_desk
+from evalflow.addons.studio.work.review_desk import DeskItem, OwnProgress
+from evalflow.addons.studio.work.space import NotFoundError, TakenError, Workspace
+from evalflow.errors import EvalflowError, UserError
+from evalflow.report.wording import counted, joined
+
+SAVE_S = 0.8
+"""Seconds between a change and its draft being saved."""
+_KEYS = (
+    ("1 to 9", "choose the value with this number"),
+    ("Arrow keys", "go to the next or the previous question"),
+    ("U", "cannot tell"),
+    ("F", "flag the answer"),
+    ("Ctrl + Enter", "submit, and open the next answer"),
+    ("?", "show these keys"),
+)
+_COMMENT = forms.About("Comment")
+_REASON = forms.About("Why", "E.g. you wrote this answer yourself, or it is in a language that you do not read.")
+
+
+def add() -> None:
+    """Register the page."""
+
+    @guarded_page("/reviews/{review}/label", "label")
+    async def label(workspace: Workspace, review: str, item: int | None = None) -> None:
+        if item is None:
+            found = await to_thread.run_sync(review_desk.next_item, workspace, review)
+        else:
+            found = await to_thread.run_sync(review_desk.open_item, workspace, review, item)
+        progress = await to_thread.run_sync(review_desk.own_progress, workspace, review)
+        with frame(review, place="Reviews", trail=[("Reviews", "/reviews")]) as actions:
+            Desk(workspace, review, found, progress, actions)
+
+
+@dataclass(slots=True)
+class _Watch:
+    """Seconds that were spent on an answer while its page was in view."""
+
+    spent: float = 0.0
+    since: float | None = field(default_factory=time.monotonic)
+
+    def away(self, is_away: bool) -> None:
+        if self.since is not None:
+            self.spent += time.monotonic() - self.since
+        self.since = None if is_away else time.monotonic()
+
+    def read(self) -> float:
+        """The seconds so far."""
+        self.away(self.since is None)
+        return self.spent
+
+
+class Desk:
+    """One answer after the other, on one page."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        review: str,
+        item: DeskItem | None,
+        progress: OwnProgress,
+        actions: ui.element,
+    ) -> None:
+        self._workspace, self._review = workspace, review
+        self._watch, self._is_changed, self._is_busy = _Watch(), False, False
+        self._read: dict[str, int] = {}  # the versions of the guidelines by metric
+        if item is not None and progress.done:
+            self._read = {metric.name: metric.rubric for metric in item.metrics}
+        self._keys = _keys_dialog()
+        with actions:
+            self._count = text("", "span", "muted desk-count").props("aria-live=polite")
+            self._bar = ui.element("progress").props('aria-label="Your progress"')
+        self._place = ui.element("div")
+        self._show(item, progress)
+        ui.timer(SAVE_S, self._save)
+        ui.on("desk_away", lambda event: self._watch.away(bool(event.args)))
+        ui.context.client.on_disconnect(self._save)  # pyright: ignore[reportUnknownMemberType] - untyped in NiceGUI
+
+    def _show(self, item: DeskItem | None, progress: OwnProgress) -> None:
+        self._item, self._is_changed, self._watch = item, False, _Watch(item.seconds if item else 0.0)
+        self._before = _before(item, progress)
+        self._place.clear()
+        whole = progress.done + progress.left
+        self._count.set_text(f"{progress.done:,} of {whole:,} done")
+        self._bar.props["value"], self._bar.props["max"] = progress.done, max(whole, 1)
+        with self._place:
+            if item is None:
+                _ending(progress, self._next)
+                return
+            with ui.element("div").classes("desk") as desk:
+                desk.props["data-answer"] = str(item.item)
+                with ui.element("div").classes("desk-read"):
+                    _reading(item)
+                with ui.element("section").classes("desk-grade card").props('aria-label="Your judgement"'):
+                    self._controls(item)
+            ui.run_javascript("beginAnswer()")
+
+    def _controls(self, item: DeskItem) -> None:
+        draft: Mapping[str, Any] = item.draft.get("values", {})
+        unsure: Sequence[str] = item.draft.get("cannot_tell", ())
+        self._gradings = [
+            Grading(
+                metric,
+                draft.get(metric.name),
+                self._changed,
+                is_unsure=metric.name in unsure,
+                is_new=self._read.get(metric.name) != metric.rubric,
+            )
+            for metric in item.metrics
+        ]
+        self._read.update({metric.name: metric.rubric for metric in item.metrics})
+        self._is_flagged = item.is_flagged
+        self._comment = forms.area(_COMMENT, item.draft.get("comment"))
+        self._comment.on_value_change(self._changed)
+        self._comment.props["maxlength"] = 2000
+        with ui.element("div").classes("actions desk-asides"):
+            self._flag = button("Flag", self._toggle_flag, kind="quiet", icon="outlined_flag")
+            self._flag.props('data-desk-key=f title="Flag this answer for whoever reads the results (F)"')
+            self._tell_flag()
+            button("Decline", self._declining().open, kind="quiet", icon="do_not_disturb_on").props(
+                'title="Leave this answer to somebody else"'
+            )
+            button("Keys", self._keys.open, kind="quiet", icon="keyboard").props(
+                'data-desk-key="?" title="Show the keys (?)"'
+            )
+        with ui.element("div").classes("desk-foot"):
+            if self._before is not None:
+                button("Back", self._back, icon="arrow_back").props('title="Your answer before this one"')
+            self._saved = text("", "span", "muted small saved").props("role=status")
+            submit = button("Submit", self._submit, kind="primary").classes("submit")
+            submit.props('title="Submit, and open the next answer (Ctrl + Enter)"')
+
+    def _changed(self) -> None:
+        self._is_changed = True
+        self._saved.set_text("")
+
+    def _toggle_flag(self) -> None:
+        self._is_flagged = not self._is_flagged
+        self._tell_flag()
+        self._changed()
+
+    def _tell_flag(self) -> None:
+        self._flag.set_text("Flagged" if self._is_flagged else "Flag")
+        self._flag.props["icon"] = "flag" if self._is_flagged else "outlined_flag"
+        self._flag.props["aria-pressed"] = "true" if self._is_flagged else "false"
+
+    async def _save(self) -> None:
+        """Save what has changed since the last draft."""
+        if not self._is_changed or self._is_busy or self._item is None:
+            return
+        self._is_changed, item = False, self._item
+        if item.state == "submitted":  # what was submitted counts until it is submitted again
+            self._saved.set_text("Submit to save the change")
+            return
+        try:
+            await to_thread.run_sync(self._draft(item))
+        except (TakenError, NotFoundError) as error:
+            await self._open_again(error)
+        except EvalflowError as error:
+            self._saved.set_text("Not saved")
+            tell_fault(error, focus=False)
+        else:
+            if item is self._item and not self._is_changed:
+                self._saved.set_text("Saved")
+
+    def _draft(self, item: DeskItem) -> Callable[[], None]:
+        """What saves the present values."""
+        draft = {
+            "values": {one.name: one.value for one in self._gradings if one.value is not None},
+            "cannot_tell": [one.name for one in self._gradings if one.is_unsure],
+            "comment": self._comment.value or "",
+        }
+        given = (self._workspace, self._review, item.item, draft, self._watch.read())
+        return partial(review_desk.save_draft, *given, flagged=self._is_flagged)
+
+    async def _submit(self) -> None:
+        if self._is_busy or self._item is None:
+            return
+        missing = [one for one in self._gradings if one.tell_missing()]
+        if missing:
+            missing[0].focus()
+            return
+        values = {one.name: one.answer for one in self._gradings}
+        given = (self._workspace, self._review, self._item.item, values, self._comment.value or "")
+        rubrics = {metric.name: metric.rubric for metric in self._item.metrics}
+        about: dict[str, Any] = {"flagged": self._is_flagged, "seconds": self._watch.read(), "rubrics": rubrics}
+        await self._leave(partial(review_desk.submit_item, *given, **about))
+
+    async def _leave(self, work: Callable[[], object]) -> None:
+        """Do what ends the work on this answer, and show the next."""
+        if self._is_busy or self._item is None:
+            return
+        self._is_busy = True
+        try:
+            with forms.faults_shown():
+                try:
+                    await to_thread.run_sync(work)
+                except (TakenError, NotFoundError) as error:
+                    await self._open_again(error)
+                else:
+                    await self._next()
+        finally:
+            self._is_busy = False
+
+    async def _open_again(self, error: UserError) -> None:
+        """After something was refused: show the answer as it is now, or say why it is theirs no longer."""
+        assert self._item is not None
+        comment = self._comment.value or ""
+        try:
+            await to_thread.run_sync(self._draft(self._item))
+            found = await to_thread.run_sync(review_desk.open_item, self._workspace, self._review, self._item.item)
+        except (TakenError, NotFoundError):
+            self._item = None
+            self._place.clear()
+            with self._place:
+                _lost(error, comment, self._next)
+        else:
+            tell_fault(error)
+            self._to(found, await to_thread.run_sync(review_desk.own_progress, self._workspace, self._review))
+
+    async def _next(self) -> None:
+        found = await to_thread.run_sync(review_desk.next_item, self._workspace, self._review)
+        self._to(found, await to_thread.run_sync(review_desk.own_progress, self._workspace, self._review))
+
+    def _to(self, item: DeskItem | None, progress: OwnProgress) -> None:
+        query = f"?item={item.item}" if item else ""
+        with self._place:  # the pressed button is deleted together with its answer
+            ui.navigate.history.replace(f"/reviews/{quote(self._review, safe='')}/label{query}")
+        self._show(item, progress)
+
+    async def _back(self) -> None:
+        await self._save()
+        if self._before is None:
+            return
+        with forms.faults_shown():
+            found = await to_thread.run_sync(review_desk.open_item, self._workspace, self._review, self._before)
+            self._to(found, await to_thread.run_sync(review_desk.own_progress, self._workspace, self._review))
+
+    def _declining(self) -> ui.dialog:
+        async def decline(_: ui.button) -> None:
+            asked.close()
+            assert self._item is not None
+            given = (self._review, self._item.item, forms.written(reason) or "")
+            await self._leave(lambda: review_desk.decline_item(self._workspace, *given))
+
+        about = (
+            "Somebody else gets it, and you do not see it again. If you only cannot judge a part, use “Cannot tell”."
+        )
+        with question("Decline this answer?", about, "Decline", decline, kind="danger") as asked:
+            reason = forms.line(_REASON)
+        return asked
+
+
+def _before(item: DeskItem | None, progress: OwnProgress) -> int | None:
+    """The answer that was submitted before this one."""
+    submitted = [one for one in progress.items if one.state == "submitted"]
+    earlier = [one.item for one in submitted if item is None or one.number < item.number]
+    return earlier[-1] if earlier else None
+
+
+def _reading(item: DeskItem) -> None:
+    """The conversation, and the answer that is judged."""
+    with ui.element("section").classes("chat").props('aria-label="Conversation"'):
+        for turn in item.messages:
+            bubble(str(turn["role"]), str(turn["content"]))
+    with ui.element("section").classes("judged"):
+        text("Judge this answer", "h2")
+        text(item.answer, classes="text").props("dir=auto tabindex=-1")
+    if item.reference:
+        with fold("Expected answer").classes("aside-of-answer"):
+            text(item.reference, classes="text")
+    if item.contexts is not None:
+        found = counted(len(item.contexts), "passage") if item.contexts else "no passages"
+        with fold(f"What the bot was given: {found}").classes("aside-of-answer"), ui.element("div").classes("stack"):
+            for number, context in enumerate(item.contexts, 1):
+                with ui.element("div"):
+                    text(str(context.get("title") or f"Passage {number}"), "h3")
+                    text(str(context["text"]), classes="text")
+
+
+_WHO = {"user": "User", "assistant": "Bot", "system": "Instruction"}
+
+
+def bubble(role: str, content: str) -> None:
+    """One turn of a conversation."""
+    with ui.element("div").classes(f"utterance {role if role in _WHO else 'other'}"):
+        text(_WHO.get(role, role.capitalize()), classes="small muted")
+        text(content, classes="text")
+
+
+def _keys_dialog() -> ui.dialog:
+    with dialog("Keys") as shown:
+        with ui.element("dl").classes("keys"):
+            for key, does in _KEYS:
+                text(key, "dt")
+                text(does, "dd")
+        with ui.element("div").classes("actions"):
+            button("Close", shown.close)
+    return shown
+
+
+def _lost(error: UserError, comment: str, again: Callable[[], Any]) -> None:
+    """The answer is theirs no longer, and why."""
+    problem = error.problems[0]
+    with empty("lock_clock", "This answer cannot be submitted", f"{capitalised(problem.what)}."):
+        if isinstance(error, TakenError):
+            button("Go on", again, kind="primary")
+        link_button("To your reviews", "/reviews")
+    if comment:
+        text("Your comment, which was not saved:", "p", "small muted")
+        text(comment, "p", "text")
+
+
+def _ending(progress: OwnProgress, again: Callable[[], Any]) -> None:
+    parts = (
+        f"{counted(progress.done, 'answer')} labelled",
+        f"{progress.declined:,} declined" if progress.declined else "",
+    )
+    about = f"{joined(*parts)}. Your labels are saved; you can close this page."
+    if progress.left:
+        about = f"{joined(*parts)}. Others are working on the last ones; look again later in case one comes back."
+    icon, title = ("task_alt", "All done, thank you") if progress.done else ("inbox", "Nothing left to label")
+    if progress.left:
+        icon, title = "task_alt" if progress.done else "inbox", "Nothing free just now"
+    elif progress.state == "closed":
+        icon, title, about = "lock", "This review is closed", f"{joined(*parts)}. No more answers are given out."
+    with empty(icon, title, about):
+        if progress.left:
+            button("Look again", partial(again))
+        link_button("To your reviews", "/reviews", primary=True)

@@ -1,0 +1,219 @@
+"""A metric: define or change it, as a form or as YAML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from anyio import to_thread
+from nicegui import ui
+
+from evalflow.addons.studio.web.pages.metric_form import NEW, MetricForm, YamlForm, why_no_form
+from evalflow.addons.studio.web.pages.metric_trial import TrialCard
+from evalflow.addons.studio.web.ui import forms
+from evalflow.addons.studio.web.ui.dialogs import Deleting, Edited, Saving
+from evalflow.addons.studio.web.ui.frame import frame, guarded_page
+from evalflow.addons.studio.web.ui.naming import TitleField
+from evalflow.addons.studio.web.ui.parts import button, link_button, message, plain_button, text
+from evalflow.addons.studio.web.ui.visitor import may, title_of
+from evalflow.addons.studio.work import metrics
+from evalflow.addons.studio.work.bots import Bot, get_bot
+from evalflow.addons.studio.work.datasets import list_datasets
+from evalflow.addons.studio.work.judges import StoredJudge, has_models, list_judges
+from evalflow.addons.studio.work.metric_trial import WrittenSteps, write_steps
+from evalflow.addons.studio.work.space import Workspace
+
+
+def add() -> None:
+    """Register the pages."""
+
+    @guarded_page("/bots/{bot}/metrics/new", "edit")
+    async def new(workspace: Workspace, bot: str, source: str = "", view: str = "") -> None:
+        around = await to_thread.run_sync(_read_around, workspace, bot)
+        definition: Mapping[str, Any] = NEW if view != "yaml" else {}
+        prompts: Mapping[str, str] = {}
+        if source:
+            copied = await to_thread.run_sync(metrics.get_library, workspace, source)
+            definition, prompts = await to_thread.run_sync(metrics.own_prompts, copied.name, copied.definition)
+        title = f"Copy of {title_of('metric', source)}" if source else "New metric"
+        with frame(title, place="Bots", trail=around.trail) as actions:
+            _MetricEditor(workspace, around, definition, prompts, view, source=source)
+            if not source:
+                with actions:
+                    link_button("From the library", f"/library?bot={bot}")
+
+    @guarded_page("/bots/{bot}/metrics/{metric}")
+    async def edit(workspace: Workspace, bot: str, metric: str, view: str = "") -> None:
+        around = await to_thread.run_sync(_read_around, workspace, bot)
+        stored = await to_thread.run_sync(metrics.get_metric, workspace, bot, metric)
+        with frame(stored.title, place="Bots", trail=around.trail) as actions:
+            editor = _MetricEditor(workspace, around, stored.definition, stored.prompts, view, stored=stored)
+            if may("edit"):
+                with actions:
+                    button("Delete", editor.deletion(stored).open, kind="danger")
+
+
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """The context of the form: the bot, the names of its metrics, datasets, and the judges to choose from."""
+
+    bot: Bot
+    metrics: Sequence[str]
+    datasets: Mapping[str, str]
+    judges: Sequence[StoredJudge]
+
+    @property
+    def trail(self) -> list[tuple[str, str]]:
+        return [(f"Metrics of {self.bot.title}", f"/bots/{self.bot.name}/metrics")]
+
+
+def _read_around(workspace: Workspace, bot: str) -> _Around:
+    datasets = {one.name: one.title for one in list_datasets(workspace)}
+    judges = [one for one in list_judges(workspace) if has_models(one)]
+    own = [one.name for one in metrics.list_metrics(workspace, bot)]
+    return _Around(get_bot(workspace, bot), own, datasets, judges)
+
+
+class _MetricEditor:
+    """The form or the YAML of a metric, with its trial. `source`: the metric of the library that a new one copies."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        around: _Around,
+        definition: Mapping[str, Any],
+        prompts: Mapping[str, str],
+        view: str,
+        *,
+        stored: metrics.MetricDefinition | None = None,
+        source: str = "",
+    ) -> None:
+        self._workspace, self._around, self._bot, self._prompts = workspace, around, around.bot.name, prompts
+        self._stored, self._source = stored, source
+        self._path = f"/bots/{self._bot}/metrics"
+        self._form: YamlForm | MetricForm
+        self._fields: dict[str, forms.Field] = {}
+        why = why_no_form(definition, prompts)
+        with ui.element("div").classes("metric-editor"):
+            with forms.form():
+                title = stored.title if stored else title_of("metric", source) if source else ""
+                name = stored.name if stored else ""
+                self._title = TitleField("metric", "Factual accuracy", around.metrics, title, name)
+                with ui.element("div").classes("actions views").props('role=group aria-label="Show as"'):
+                    self._views = {
+                        "form": plain_button("Form", lambda: self._switch("form")),
+                        "yaml": plain_button("YAML", lambda: self._switch("yaml")),
+                    }
+                self._why = ui.element("div").props("aria-live=polite")
+                self._place = ui.element("div").classes("form")
+            if may("edit"):
+                TrialCard(workspace, self._bot, around.datasets, lambda: self._draft("new_metric"), self._fields)
+            with forms.unsaved() as self._rest:
+                self._rest.classes("form rest")
+        self._build("yaml" if why or view == "yaml" else "form", definition, why)
+        if not may("edit"):
+            return
+        with ui.element("div").classes("section actions"):
+            self._button = button("Save", self._save, kind="primary")
+            link_button("Cancel", self._path)
+        self._saving = Saving(self._edited(), f"{self._path}/{stored.name if stored else ''}")
+
+    def _build(self, view: str, definition: Mapping[str, Any], why: str = "") -> None:
+        """Show a definition as the form or as YAML; `why` it has no form."""
+        self._fields.clear()
+        self._fields |= self._title.fields
+        for place in (self._place, self._rest, self._why):
+            place.clear()
+        with self._why:
+            if why:
+                message("This metric has no form.", why)
+        with self._place:
+            if view == "yaml":
+                self._form = YamlForm(definition, self._prompts, self._fields)
+            else:
+                bot, judges = self._around.bot, self._around.judges
+                self._form = MetricForm(bot, judges, definition, self._fields, self._write, self._rest)
+        if self._stored is None and not self._source:
+            with self._form.kinds if isinstance(self._form, MetricForm) else self._why:
+                _examples(self._bot)
+        if not may("edit"):
+            forms.lock(self._place, self._rest)
+        for name, pressed in self._views.items():
+            pressed.props["aria-pressed"] = "true" if name == view else "false"
+
+    def _switch(self, view: str) -> None:
+        """Show what is entered in the other view; it stays as it is if it is wrong, or has no form."""
+        if (view == "yaml") == isinstance(self._form, YamlForm):
+            return
+        with forms.faults_shown(self._fields):
+            definition = self._form.read()
+            if isinstance(self._form, YamlForm):
+                self._prompts = self._form.prompts()
+            why = why_no_form(definition, self._prompts) if view == "form" else ""
+            self._build("yaml" if why else view, definition, why)
+            if not why:
+                query = "?view=yaml" if view == "yaml" else ""
+                ui.run_javascript(f"history.replaceState(null, '', location.pathname + {query!r})")
+
+    def deletion(self, metric: metrics.MetricDefinition) -> Deleting[metrics.MetricDefinition]:
+        """A dialog that asks before the metric is deleted."""
+        about = "Runs that used it stay, with their scores."
+        delete = partial(metrics.delete_metric, self._workspace, self._bot, metric.name)
+        return Deleting(self._edited(), f"Delete {metric.title}?", about, delete, self._path)
+
+    def _edited(self) -> Edited[metrics.MetricDefinition]:
+        name = self._stored.name if self._stored else ""
+        return Edited(partial(metrics.get_metric, self._workspace, self._bot, name), _content, self._stored)
+
+    def _draft(self, unnamed: str = "") -> metrics.MetricDraft:
+        prompts = self._form.prompts() if isinstance(self._form, YamlForm) else self._prompts
+        typed = self._title.name or unnamed, self._title.title or None
+        name, title = typed if unnamed else self._title.read(self._fields)
+        draft = metrics.MetricDraft(name, self._form.read(), prompts, title)
+        return metrics.with_prompts_of(draft, self._source) if self._source else draft
+
+    async def _save(self) -> None:
+        with forms.faults_shown(self._fields):
+            draft = self._draft()
+
+            def work(version: int) -> metrics.MetricDefinition:
+                if self._stored is None:
+                    return metrics.create_metric(self._workspace, self._bot, draft)
+                return metrics.update_metric(self._workspace, self._bot, draft, version)
+
+            mine = {
+                "title": draft.title,
+                **draft.definition,
+                **(self._prompts if draft.prompts is None else draft.prompts),
+            }
+            await self._saving.save(work, mine, self._fields, self._button, lambda _: forms.leave(self._path))
+
+    async def _write(self, by: ui.button) -> WrittenSteps | None:
+        with forms.faults_shown(self._fields, by):
+            draft = self._draft("new_metric")
+            return await self._workspace.ask(lambda: write_steps(self._workspace, self._bot, draft))
+        return None
+
+
+_EXAMPLES = {
+    "criteria": "Several criteria in one call",
+    "sql_equivalence": "SQL, by running it",
+    "answerability": "A decision graph",
+    "faithfulness": "Steps of a judge",
+}
+"""Metrics of the library to start from, of kinds without a form."""
+
+
+def _examples(bot: str) -> None:
+    with ui.element("p").classes("small muted"):
+        text("Other kinds, from an example as YAML: ", "span")
+        for number, (name, about) in enumerate(_EXAMPLES.items()):
+            if number:
+                text(" · ", "span")
+            ui.link(about, f"/bots/{bot}/metrics/new?source={name}")
+
+
+def _content(metric: metrics.MetricDefinition) -> dict[str, Any]:
+    return {"title": metric.title, **metric.definition, **metric.prompts}

@@ -1,0 +1,230 @@
+"""Try a metric on one case: the prompt that the judge gets, and a score with its reason."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, cast
+
+from nicegui import ui
+
+from evalflow.addons.studio.web.ui import forms
+from evalflow.addons.studio.web.ui.endpoint import show_answer
+from evalflow.addons.studio.web.ui.faults import reveal
+from evalflow.addons.studio.web.ui.parts import badge, button, facts, message, text
+from evalflow.addons.studio.web.ui.visitor import title_of
+from evalflow.addons.studio.work.cases import example_rows
+from evalflow.addons.studio.work.leases import amount_in_words
+from evalflow.addons.studio.work.metric_trial import PromptPreview, SentPrompt, preview_metric, try_metric
+from evalflow.addons.studio.work.metrics import MetricDraft
+from evalflow.addons.studio.work.space import Workspace
+from evalflow.records import ScoreRecord, numbered, texts_of
+
+Row = Mapping[str, Any]
+_FIELDS = MappingProxyType({
+    "question": forms.About("Question", "The question, as a user would ask it.", "What does the licence cost?"),
+    "answer": forms.About("Answer", "The bot's answer. Empty: the bot is asked now.", "It costs 40 pounds a year."),
+    "reference": forms.About("Expected answer", "The ideal answer.", "40 pounds a year"),
+    "contexts": forms.About(
+        "Context", "What the answer should be based on, one passage per line.", "The licence costs 40 pounds a year."
+    ),
+    "inputs": forms.About(
+        "Further values", "Additional inputs of the metric as name: value, one per line.", "audience: children"
+    ),
+})  # fmt: skip
+
+
+_GRADED = forms.About("Answer", "The answer to grade.", "You can return it within 30 days.", required=True)
+
+
+class CaseFields:
+    """The fields of a case; it can be loaded from a dataset and edited.
+
+    `is_asked`: a bot gives the answer if it is empty.
+    """
+
+    def __init__(self, workspace: Workspace, datasets: Mapping[str, str], *, is_asked: bool = True) -> None:
+        self._workspace = workspace
+        self._base: Row = {}
+        self._rows: list[Row] = []
+        answer = _FIELDS["answer"] if is_asked else _GRADED
+        self.fields = {"question": forms.area(_FIELDS["question"]), "answer": forms.area(answer)}
+        with ui.expansion("Take a case, or add an expected answer and context").classes("more"):
+            options = {"": "written here", **datasets}
+            help = "Your test cases or the samples, e.g. rag; or write one here."
+            about = forms.About("Take a case from", help, required=True)
+            forms.pick(about, options, "").on_value_change(lambda event: self._open(str(event.value or "")))
+            about = forms.About("Case", "One of the first twenty. You can edit it.")
+            self._picked = forms.pick(about, {"": ""}, "")
+            self._picked.on_value_change(lambda event: self._take(str(event.value or "")))
+            others = {key: forms.area(about) for key, about in _FIELDS.items() if key not in self.fields}
+        self.fields |= others
+
+    async def _open(self, dataset: str) -> None:
+        rows = await forms.attempt(lambda: example_rows(self._workspace, dataset)) if dataset else []
+        self._rows = rows or []
+        titles = {
+            str(number): (_question(row) or str(row.get("id", "")))[:120] for number, row in enumerate(self._rows)
+        }
+        self._picked.set_options({"": "", **titles}, value="0" if titles else "")  # pyright: ignore - partly untyped
+
+    def _take(self, number: str) -> None:
+        row: Row = self._rows[int(number)] if number else {}
+        self._base = row
+        self.fields["question"].value = _question(row)
+        self.fields["answer"].value = row.get("answer") or ""
+        self.fields["reference"].value = numbered(texts_of(row.get("reference")))
+        self.fields["contexts"].value = "\n".join(_passages(row))
+        self.fields["inputs"].value = "\n".join(f"{name}: {_as_text(value)}" for name, value in _vars(row).items())
+
+    def read(self) -> dict[str, Any]:
+        """The loaded case with the edits."""
+        row = dict(self._base)
+        asked = forms.written(self.fields["question"])
+        if asked != (_question(row).strip() or None):
+            row.pop("messages", None)
+        if asked is not None and "messages" not in row:
+            row["question"] = asked
+        row["answer"], reference = (forms.written(self.fields[key]) for key in ("answer", "reference"))
+        if reference != (numbered(texts_of(row.get("reference"))).strip() or None):
+            row["reference"] = reference
+        passages = forms.lines_of(self.fields["contexts"])
+        if passages != _passages(row):
+            row["contexts"] = passages
+        row["vars"] = {**_vars(row), **self._inputs(_vars(row))}
+        return {key: value for key, value in row.items() if value not in (None, {})}
+
+    def _inputs(self, stored: Mapping[str, Any]) -> dict[str, Any]:
+        lines = (line.partition(":") for line in forms.lines_of(self.fields["inputs"]))
+        values = {name.strip(): value.strip() for name, colon, value in lines if colon and name.strip()}
+        return {name: value for name, value in values.items() if _as_text(stored.get(name)) != value}
+
+
+def _question(row: Row) -> str:
+    turns = cast("list[Row]", row.get("messages") or [])
+    questions = [str(turn["content"]) for turn in turns if turn["role"] == "user"]
+    return questions[-1] if questions else str(row.get("question") or "")
+
+
+def _passages(row: Row) -> list[str]:
+    contexts = cast("list[str | Row]", row.get("contexts") or [])
+    texts = (one if isinstance(one, str) else str(one.get("text", "")) for one in contexts)
+    return [" ".join(text.split()) for text in texts]
+
+
+def _vars(row: Row) -> Row:
+    return cast("Row", row.get("vars") or {})
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+LONGEST_SHOWN = 100_000
+"""Maximum number of characters of a prompt on the page."""
+
+
+class TrialCard:
+    """A card with a case, and below it the prompt or the score. `draft` may raise UserError, shown at `fields`."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        bot: str,
+        datasets: Mapping[str, str],
+        draft: Callable[[], MetricDraft],
+        fields: Mapping[str, forms.Field],
+    ) -> None:
+        self._workspace, self._bot, self._draft, self._fields = workspace, bot, draft, fields
+        with ui.element("div").classes("card trial stack"):
+            text("Try it", "h2")
+            self._case = CaseFields(workspace, datasets)
+            with ui.element("div").classes("actions"):
+                self._previewing = button("Show the prompt", self._preview, icon="visibility")
+                self._scoring = button("Try it", self._score, icon="gavel")
+            self._result = ui.element("div").props("aria-live=polite").classes("stack")
+
+    async def _preview(self) -> None:
+        self._result.clear()
+        with forms.faults_shown({**self._fields, **self._case.fields}, self._previewing):
+            asked = self._workspace, self._bot, self._draft(), self._case.read()
+            found = await self._workspace.render(lambda: preview_metric(*asked))
+            with self._result:
+                _show_preview(found)
+
+    async def _score(self) -> None:
+        self._result.clear()
+        with forms.faults_shown({**self._fields, **self._case.fields}, self._scoring):
+            asked = self._workspace, self._bot, (draft := self._draft()), self._case.read()
+            found = await self._workspace.ask(lambda: try_metric(*asked))
+            with self._result:
+                is_asked = not self._case.fields["answer"].value and found.answer.answer
+                if is_asked or found.answer.status == "error":
+                    show_answer(found.answer)
+                for score in found.scores:
+                    is_own = score.metric == draft.name
+                    show_score(score, (draft.title if is_own else "") or title_of("metric", score.metric, self._bot))
+            reveal(self._result)
+
+
+def _show_preview(preview: PromptPreview) -> None:
+    if preview.nothing:
+        hint = "Fill it in above and try again. Only “Try it” asks the bot, which may cost money."
+        message(f"Nothing to send yet: {preview.nothing}", hint)
+        return
+    judge = f"{preview.judge} ({preview.nature})" if preview.judge else ""
+    facts([("Judge", judge), ("Requests", str(sum(prompt.times for prompt in preview.prompts)))])
+    for prompt in preview.prompts:
+        with ui.element("div").classes("prompt"):
+            _show_prompt(prompt)
+
+
+def _show_prompt(prompt: SentPrompt) -> None:
+    with ui.element("div").classes("actions"):
+        text(f"Step {prompt.step}", "h3")
+        if prompt.times > 1:
+            badge(f"sampled {prompt.times} times")
+    for role, content in prompt.messages:
+        text(role, classes="role")
+        text(_shortened(content), "pre")
+    if prompt.request is None:
+        text("This judge works by task and reads no prompt.", classes="help")
+    else:
+        with ui.expansion("The rest of the request"):
+            text(json.dumps(prompt.request, indent=2, ensure_ascii=False), "pre")
+
+
+def show_score(score: ScoreRecord, metric: str) -> None:
+    """A score with its reason, what it took and cost, and what the judge replied; `metric`: what people call it."""
+    with ui.element("div").classes("scored"):
+        with ui.element("div").classes("actions"):
+            text(f"{score.score:.2f}" if score.score is not None else "no score", "div", "figure")
+            badge(score.status, "fail" if score.status == "error" else "accent")
+            text(metric, "span", "muted small")
+        if score.error:
+            message(score.error, "", "fail")
+        if score.reason:
+            text(score.reason, classes="text")
+        value = f"{score.value:g}" if isinstance(score.value, float) else _as_text(score.value)
+        tokens = f"{score.input_tokens} in, {score.output_tokens} out"
+        facts([
+            ("On the metric's scale", "" if score.value is None else value),
+            ("Judge", title_of("judge", score.judge or "")),
+            ("Time", f"{score.latency_s:.2f} s" if score.latency_s is not None else ""),
+            ("Tokens", "" if score.input_tokens is None else tokens),
+            ("Cost", "" if score.cost_usd is None else amount_in_words("usd", score.cost_usd)),
+        ])  # fmt: skip
+        if score.steps:
+            with ui.expansion("What the judge replied, step by step"):
+                for step in score.steps:
+                    text(str(step.get("id")), "h3")
+                    found = {name: value for name, value in step.items() if name != "id"}
+                    reply = found.get("reply") or found.get("raw") if "reply" in found else found
+                    text(_shortened(json.dumps(reply, indent=2, ensure_ascii=False)), "pre")
+
+
+def _shortened(content: str) -> str:
+    if len(content) <= LONGEST_SHOWN:
+        return content
+    return f"{content[:LONGEST_SHOWN]}\n… ({len(content):,} characters in all)"

@@ -1,0 +1,302 @@
+"""One's own account with its sessions and tokens, and the people of the server for its owner."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from anyio import to_thread
+from nicegui import ui
+
+from evalflow.addons.studio.web.pages.runs import when
+from evalflow.addons.studio.web.ui import forms
+from evalflow.addons.studio.web.ui.dialogs import Deleting, Edited, Saving, confirmation, dialog, question
+from evalflow.addons.studio.web.ui.frame import frame, guarded_page
+from evalflow.addons.studio.web.ui.parts import (
+    badge,
+    button,
+    cell,
+    copyable,
+    empty,
+    facts,
+    link_button,
+    section,
+    table,
+    table_row,
+    tell,
+    text,
+)
+from evalflow.addons.studio.web.ui.visitor import title_of
+from evalflow.addons.studio.work import people, sessions
+from evalflow.addons.studio.work.access import ROLES, Role
+from evalflow.addons.studio.work.space import Workspace
+from evalflow.report.wording import joined
+
+_OLD = forms.About("Present password", required=True)
+_NEW = forms.About(
+    "New password", f"At least {people.SHORTEST_PASSWORD} characters; four words are easy to remember.", required=True
+)
+_TITLE = forms.About("Name", "What the token is for.", "Nightly runs", required=True)
+_ROLE = forms.About("Role", "If your own role becomes lower, so does the token's.", required=True)
+_DAYS = forms.About("Valid for (days)", f"1 to {sessions.LONGEST_TOKEN_DAYS}.", required=True)
+_DEFAULT_DAYS = 90
+
+
+def add() -> None:
+    """Register the pages."""
+
+    @guarded_page("/account", "account")
+    async def account(workspace: Workspace) -> None:
+        own = await to_thread.run_sync(sessions.own_account, workspace)
+        actor = await to_thread.run_sync(workspace.identify)
+        own_browsers = await to_thread.run_sync(sessions.own_sessions, workspace)
+        tokens = await to_thread.run_sync(sessions.list_tokens, workspace)
+        with frame("Account", place="Account", about=joined(own.full_name, own.name, own.email)):
+            role = (
+                f"{actor.roles.get(workspace.project_id, 'none')} in project {title_of('project', workspace.project)}"
+            )
+            facts([("Role", "owner of the server" if own.is_owner else role)])
+            if own.has_password:
+                with section("Password", "A new password ends all your other sessions."):
+                    _PasswordForm(workspace, own)
+            with section("Sessions", "The browsers in which you are signed in."):
+                _SessionList(workspace, own_browsers)
+            rights = actor.rights(workspace.project_id)
+            _TokenList(workspace, tokens, [role for role, allowed in ROLES.items() if allowed <= rights])
+
+    @guarded_page("/users", "own")
+    async def users(workspace: Workspace) -> None:
+        found = await to_thread.run_sync(people.list_users, workspace)
+        with frame("Users", place="Users", about=_ABOUT) as actions:
+            with actions:
+                button("Add somebody", _adding(workspace).open, kind="primary")
+            if found:
+                _table(found)
+            else:
+                empty("group", "Nobody yet", "Add the owner of the server first.")
+
+    @guarded_page("/users/{user}", "own")
+    async def one(workspace: Workspace, user: str) -> None:
+        found = await to_thread.run_sync(people.get_user, workspace, user)
+        with frame(found.name, place="Users", about=found.full_name, trail=[("Users", "/users")]) as actions:
+            with actions:
+                _actions(workspace, found)
+            with ui.element("div").classes("actions"):
+                _badges(found)
+            with section("Details"):
+                _UserForm(workspace, found)
+
+
+class _PasswordForm:
+    def __init__(self, workspace: Workspace, own: people.User) -> None:
+        self._workspace = workspace
+        with ui.element("div").classes("form"):
+            self._old = forms.line(_OLD).props('type=password autocomplete="current-password"')
+            self._new = forms.line(_NEW).props('type=password autocomplete="new-password"')
+            with ui.element("div").classes("actions"):
+                self._button = button("Change password", self._save)
+
+    async def _save(self) -> None:
+        old, new = str(self._old.value or ""), str(self._new.value or "")
+        work = partial(sessions.change_password, self._workspace, old, new)
+        if await forms.succeeds(work, {"old": self._old, "password": self._new}, self._button):
+            self._old.set_value("")
+            self._new.set_value("")
+            tell("Changed. Your other sessions have ended.")
+
+
+class _SessionList:
+    def __init__(self, workspace: Workspace, found: Sequence[sessions.Session]) -> None:
+        self._workspace = workspace
+        self._rows = ui.element("div").props("aria-live=polite")
+        self._show(found)
+
+    def _show(self, found: Sequence[sessions.Session]) -> None:
+        self._rows.clear()
+        with self._rows, table(("Browser", "Address", "Last used", ""), "table stacked"):
+            for session in found:
+                with ui.element("tr"):
+                    with ui.element("th").props("scope=row"):
+                        text(session.agent or "unknown", classes="small clamp")
+                        if session.is_this:
+                            badge("this browser", "accent")
+                    cell("Address", session.address, "")
+                    cell("Last used", when(session.seen_at), "")
+                    with cell("", classes="act"):
+                        if not session.is_this:
+                            button("End", partial(self._end, session.id), kind="quiet")
+
+    async def _end(self, session: int) -> None:
+        await forms.succeeds(partial(sessions.end_own_session, self._workspace, session))
+        self._show(await to_thread.run_sync(sessions.own_sessions, self._workspace))
+
+
+class _TokenList:
+    """The tokens of the project, and a dialog to make one."""
+
+    def __init__(self, workspace: Workspace, tokens: Sequence[sessions.Token], roles: Sequence[Role]) -> None:
+        self._workspace, self._roles = workspace, roles
+        about = f"Keys for programs, for the REST API of project {title_of('project', workspace.project)} alone."
+        with section("Tokens", about):
+            self._rows = ui.element("div").props("aria-live=polite")
+            self._show(tokens)
+            if roles:
+                with ui.element("div").classes("actions"):
+                    button("New token", self._creating().open)
+
+    def _show(self, tokens: Sequence[sessions.Token]) -> None:
+        self._rows.clear()
+        with self._rows:
+            if not tokens:
+                text("None yet.", "p", "muted")
+                return
+            with table(("Token", "Role", "Last used", "Ends", ""), "table stacked"):
+                for token in tokens:
+                    with table_row(token.name, token.user):
+                        cell("Role", token.role, "")
+                        cell("Last used", when(token.used_at) or "never", "")
+                        cell("Ends", when(token.expires_at), "")
+                        with cell("", classes="act"):
+                            self._revoke_button(token)
+
+    def _revoke_button(self, token: sessions.Token) -> None:
+        revoke, about = partial(self._revoke, token.id), "Programs that use it are refused at once."
+        asked = confirmation(f"Revoke {token.name}?", about, "Revoke", revoke)
+        button("Revoke", asked.open, kind="quiet")
+
+    async def _revoke(self, token: int) -> None:
+        await forms.succeeds(partial(sessions.revoke_token, self._workspace, token))
+        self._show(await to_thread.run_sync(sessions.list_tokens, self._workspace))
+
+    def _creating(self) -> ui.dialog:
+        async def create(creating: ui.button) -> None:
+            fields = {"name": title, "role": role, "days": days}
+            given = forms.written(title) or "", role.value, days.value or 0
+            made = await forms.attempt(lambda: sessions.create_token(self._workspace, *given), fields, creating)
+            if made is not None:
+                asked.close()
+                self._show(await to_thread.run_sync(sessions.list_tokens, self._workspace))
+                shown_once(
+                    "Your token", "Copy it now: it is not shown again. Programs send it as a bearer token.", made[1]
+                )
+
+        with question("New token", "", "Create", create) as asked, ui.element("div").classes("form"):
+            title = forms.line(_TITLE)
+            role = forms.pick(_ROLE, {name: name.capitalize() for name in self._roles}, self._roles[0])
+            days = forms.number_field(_DAYS, _DEFAULT_DAYS)
+        return asked
+
+
+def shown_once(title: str, about: str, secret: str) -> None:
+    """Open a dialog with a secret to copy."""
+    with ui.context.client.content, dialog(title, about) as shown:
+        copyable(secret)
+        with ui.element("div").classes("actions"):
+            button("Done", shown.close, kind="primary")
+    shown.open()
+
+
+_ABOUT = "Who may sign in. What they may do in a project is the role that its admin gives them."
+_NAME = forms.About("Name", "What they sign in with; it never changes.", "ann.smith", required=True)
+_FULL_NAME = forms.About("Full name", "As shown to others.", "Ann Smith")
+_EMAIL = forms.About("E-mail", "Links the account of an identity provider with the same address.", "ann@example.org")
+_OWNER = forms.About(
+    "Owner of the server", "Manages people, projects and connections, and may do everything everywhere."
+)
+
+
+def _table(users: Sequence[people.User]) -> None:
+    with table(("Person", "E-mail", "", ""), "table stacked"):
+        for user in users:
+            with table_row(user.full_name or user.name, user.name if user.full_name else ""):
+                cell("E-mail", user.email or "none", "")
+                with cell("", classes=""):
+                    _badges(user)
+                with cell("", classes="act"):
+                    link_button("Manage", f"/users/{user.name}").props(f'aria-label="Manage {user.name}"')
+
+
+def _badges(user: people.User) -> None:
+    if user.is_owner:
+        badge("owner", "accent")
+    if user.is_disabled:
+        badge("disabled", "warn")
+    if not user.has_password:
+        badge("no password")
+
+
+def _adding(workspace: Workspace) -> ui.dialog:
+    async def create(adding: ui.button) -> None:
+        fields = {"name": name, "full_name": full_name, "email": email}
+        given = forms.written(name) or "", forms.written(full_name) or "", forms.written(email)
+        work = partial(people.add_user, workspace, given[0], full_name=given[1], email=given[2])
+        made = await forms.attempt(work, fields, adding)
+        if made is not None:
+            asked.close()
+            ui.navigate.to(f"/users/{made.name}")
+
+    about = "They then choose a password by a link, or sign in with your company's provider."
+    with question("Add somebody", about, "Add", create) as asked, ui.element("div").classes("form"):
+        name = forms.line(_NAME)
+        full_name = forms.line(_FULL_NAME)
+        email = forms.line(_EMAIL)
+    return asked
+
+
+def _actions(workspace: Workspace, user: people.User) -> None:
+    async def show_link() -> None:
+        code = await forms.attempt(lambda: people.password_link(workspace, user.name), by=making)
+        if code is not None:
+            about = (
+                f"Send it to {user.name}: it works once, within {people.LINK_TTL.days} days, and is not shown again."
+            )
+            shown_once("A link to choose a password", about, f"{_server_url(workspace)}/password?code={code}")
+
+    async def set_disabled() -> None:
+        change = partial(people.update_user, workspace, user.name, is_disabled=not user.is_disabled)
+        if await forms.succeeds(lambda: change(people.get_user(workspace, user.name).version), by=setting):
+            ui.navigate.reload()
+
+    making = button("Make a link", show_link, kind="primary")
+    setting = button("Enable" if user.is_disabled else "Disable", set_disabled)
+    about = "Their sessions, tokens and roles end; what they made stays, and the audit still names them."
+    delete = partial(people.delete_user, workspace, user.name)
+    asked = Deleting(_edited(workspace, user), f"Delete {user.name}?", about, delete, "/users")
+    button("Delete", asked.open, kind="danger")
+
+
+def _server_url(workspace: Workspace) -> str:
+    """The address in the person's browser; a public server has https, whatever its proxy speaks with it."""
+    url = ui.context.client.request.url
+    return f"{url.scheme if workspace.identify().user is None else 'https'}://{url.netloc}"
+
+
+class _UserForm:
+    def __init__(self, workspace: Workspace, user: people.User) -> None:
+        self._workspace, self._user = workspace, user
+        with forms.form():
+            self._full_name = forms.line(_FULL_NAME, user.full_name)
+            self._email = forms.line(_EMAIL, user.email)
+            self._is_owner = forms.tick(_OWNER, user.is_owner)
+            with ui.element("div").classes("actions"):
+                self._button = button("Save", self._save)
+        self._saving = Saving(_edited(workspace, user), f"/users/{user.name}")
+
+    async def _save(self) -> None:
+        full_name, email = forms.written(self._full_name) or "", forms.written(self._email) or ""
+        is_owner = bool(self._is_owner.value)
+        fields = {"full_name": self._full_name, "email": self._email}
+        work = partial(
+            *(people.update_user, self._workspace, self._user.name), full_name=full_name, email=email, is_owner=is_owner
+        )
+        mine = {"full name": full_name, "e-mail": email, "owner": is_owner}
+        path = f"/users/{self._user.name}"
+        await self._saving.save(work, mine, fields, self._button, lambda _: forms.leave(path))
+
+
+def _edited(workspace: Workspace, user: people.User) -> Edited[people.User]:
+    def content(now: people.User) -> dict[str, object]:
+        about = {"full name": now.full_name, "e-mail": now.email or "", "owner": now.is_owner}
+        return {**about, "disabled": now.is_disabled}
+
+    return Edited(partial(people.get_user, workspace, user.name), content, user)

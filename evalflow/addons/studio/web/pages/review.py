@@ -1,0 +1,327 @@
+"""A review for editors: who has done what, where people disagree, and what their labels say of the judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from urllib.parse import quote
+
+from anyio import to_thread
+from nicegui import ui
+
+from evalflow.addons.studio.web.pages.review_setup import guidelines_section, people_section
+from evalflow.addons.studio.web.pages.reviews import desk_address
+from evalflow.addons.studio.web.ui import forms
+from evalflow.addons.studio.web.ui.dialogs import Deleting, Edited, open_once, question
+from evalflow.addons.studio.web.ui.frame import frame, guarded_page
+from evalflow.addons.studio.web.ui.grading import grades_of, named
+from evalflow.addons.studio.web.ui.parts import (
+    address,
+    badge,
+    button,
+    capitalised,
+    cell,
+    copyable,
+    empty,
+    fold,
+    later,
+    link_button,
+    message,
+    section,
+    table,
+    table_row,
+    tell,
+    text,
+)
+from evalflow.addons.studio.web.ui.verdict import CAUSES
+from evalflow.addons.studio.web.ui.visitor import title_of, visitor
+from evalflow.addons.studio.work import review_calibration, review_closing, review_results, reviews
+from evalflow.addons.studio.work.review_calibration import IssuedCertificate, JudgedCase, ReviewResult
+from evalflow.addons.studio.work.review_results import Disagreement, HumanAgreement, ReviewProgress
+from evalflow.addons.studio.work.reviews import Review, ReviewMetric
+from evalflow.addons.studio.work.space import Workspace
+from evalflow.errors import command
+from evalflow.report.calibration import Calibration, CorrectedRow
+from evalflow.report.wording import counted, joined, number
+
+_REASON = forms.About("Why", "For those who read it later.", "The fee is on the page that it quotes.", required=True)
+_DISAGREEMENTS = "disagreements"
+"""The anchor of the section."""
+_AGREES = (
+    (0.8, "People agree well"),
+    (0.667, "People agree enough for tentative conclusions"),
+    (-9.0, "People disagree"),
+)
+"""Krippendorff's own bounds of alpha: below 0.667, what the labels say is not reliable."""
+
+
+def add() -> None:
+    """Register the page."""
+
+    @guarded_page("/reviews/{review}", "edit")
+    async def one(workspace: Workspace, review: str) -> None:
+        found = await to_thread.run_sync(reviews.get_review, workspace, review)
+        progress = await to_thread.run_sync(review_results.progress, workspace, review)
+        may_label = await to_thread.run_sync(reviews.labellers, workspace)
+        about = joined(", ".join(one.title for one in found.metrics), found.run_title or found.run_id)
+        with frame(found.name, place="Reviews", about=about, trail=[("Reviews", "/reviews")]) as actions:
+            with actions:
+                _actions(workspace, found, progress)
+            _progress(found, progress)
+            people_section(workspace, found, progress, may_label)
+            build = partial(show_result, workspace, found)
+            _later(lambda: review_calibration.review_result(workspace, review), build, "Result")
+            about = "Decide what is true and why. It replaces the labels there; how far people agree stays as it is."
+            differing = partial(_disagreements, workspace, found)
+            with ui.element("div") as place:
+                place.props["id"] = _DISAGREEMENTS
+                _later(lambda: review_results.disagreements(workspace, review), differing, "Disagreements", about)
+            guidelines_section(workspace, found, progress)
+
+
+def _later(read: Callable[[], object], build: Callable[..., object], title: str, about: str = "") -> None:
+    """A section that is read after the first paint."""
+    with section(title, about):
+        later(ui.element("div").classes("stack"), "Reading …", read, build, f"{title}: not there yet.")
+
+
+def _actions(workspace: Workspace, review: Review, found: ReviewProgress) -> None:
+    me = visitor().actor
+    if review.state == "open" and me is not None and me.name in review.people:
+        link_button("Label", desk_address(review.name), primary=True)
+    labels = f"/api/v1/reviews/{quote(review.name, safe='')}/labels"
+    for form, word in (("csv", "Labels (CSV)"), ("jsonl", "Labels (JSON lines)")):
+        made = link_button(word, address(labels, {"format": form}))
+        made.props["download"] = f"labels.{form}"
+
+    async def change() -> None:
+        if review.state == "open" and found.ties:
+            open_once(_deciding_first(workspace, review, found.ties))
+            return
+        work = review_closing.close_review if review.state == "open" else reviews.reopen_review
+        if await forms.succeeds(partial(work, workspace, review.name, review.version), by=changing):
+            ui.navigate.reload()
+
+    changing = button("Close the review" if review.state == "open" else "Reopen the review", change)
+    changing.props["title"] = (
+        "No more answers are given out; who has begun one may still submit it"
+        if review.state == "open"
+        else "People can go on"
+    )
+    read = partial(reviews.get_review, workspace, review.name)
+    edited = Edited(read, lambda now: {"state": now.state, "people": list(now.people)}, review)
+    about = "Its labels are deleted too. Download them first if you need them."
+    delete = partial(reviews.delete_review, workspace, review.name)
+    button("Delete", Deleting(edited, f"Delete {review.name}?", about, delete, "/reviews").open, kind="danger")
+
+
+def _deciding_first(workspace: Workspace, review: Review, ties: int) -> ui.dialog:
+    async def close(closing: ui.button) -> None:
+        work = partial(review_closing.close_review, workspace, review.name, review.version, allow_ties=True)
+        if await forms.succeeds(work, by=closing):
+            ui.navigate.reload()
+
+    are = "is" if ties == 1 else "are"
+    title = f"{counted(ties, 'tie')} between people {are} to be decided"
+    about = "No value has more labels than another there. Undecided, a tie counts as the mean of its labels."
+    with question(title, about, "Close anyway", close, kind="danger") as asked:
+        ui.link("Decide them", f"#{_DISAGREEMENTS}").on("click", asked.close)
+    return asked
+
+
+def _progress(review: Review, found: ReviewProgress) -> None:
+    with ui.element("section").classes("card headline").props('aria-label="Progress"'):
+        with ui.element("h2"):
+            text(f"{review.items_done:,} of {review.items:,} answers judged", "span")
+        text(joined(f"{found.labels:,} of {found.wanted:,} labels", _drawn(review)), "p", "muted")
+        if review.state == "closed":
+            badge("closed")
+        if found.ties:
+            ui.link(f"{counted(found.ties, 'tie')} between people to decide", f"#{_DISAGREEMENTS}").classes("small")
+        for one in found.agreement:
+            text(_agreement(review, one), "p", "text")
+
+
+def _drawn(review: Review) -> str:
+    how = {"random": "at random", "groups": "as whole groups", "strata": f"by {review.by}"}[review.method]
+    return f"{review.size:,} of {review.population:,} answers, drawn {how}; {review.doubled:,} for two people"
+
+
+def _agreement(review: Review, found: HumanAgreement) -> str:
+    alpha = found.alpha
+    name = next((metric.title for metric in review.metrics if metric.name == found.metric), found.metric)
+    if alpha.value is None:
+        why = "no answer has two labels yet" if not found.doubled else alpha.method.partition(": ")[2] or alpha.method
+        return f"{name}: how far people agree is not known: {why}."
+    value = alpha.value
+    word = next(word for least, word in _AGREES if value >= least)
+    ends = "" if alpha.low is None else f" ({number(alpha.low, 2)} to {number(alpha.high, 2)})"
+    kappa = found.kappa.value if found.kappa else None
+    also = "" if kappa is None else f", kappa {number(kappa, 2)}"
+    doubled = counted(found.doubled, "answer")
+    return f"{name}: {word}: alpha {number(alpha.value, 2)}{ends}{also}, on {doubled} with two labels."
+
+
+def _disagreements(workspace: Workspace, review: Review, found: Sequence[Disagreement]) -> None:
+    if not found:
+        empty("handshake", "No disagreement", "Nobody has judged an answer differently from somebody else.")
+    metrics = {metric.name: metric for metric in review.metrics}
+    waiting = [one for one in found if not one.is_resolved]
+    if found:
+        ties = sum(one.is_tied for one in waiting)
+        first = f", {ties:,} of them ties" if ties else ""
+        text(f"{len(waiting):,} of {len(found):,} are to be decided{first}.", "p", "muted")
+    for one in found:
+        _disagreement(workspace, review, metrics[one.metric], one)
+
+
+def _disagreement(workspace: Workspace, review: Review, metric: ReviewMetric, one: Disagreement) -> None:
+    with ui.element("article").classes("card stack"):
+        with ui.element("div").classes("actions"):
+            text(f"{metric.title} of answer {one.item + 1}", "h3")
+            if one.is_resolved:
+                badge("decided", "pass")
+            else:
+                badge("tie, to be decided" if one.is_tied else "to be decided", "warn")
+        for turn in one.content.get("messages", ()):
+            text(f"{turn['role']}: {turn['content']}", "p", "text small muted")
+        text(str(one.content.get("answer") or ""), "p", "text")
+        with ui.element("ul"):
+            for label in one.labels:
+                words = joined(named(metric.scale, label.value), label.comment, "flagged" if label.is_flagged else "")
+                text(words, "li")
+        if one.is_resolved:
+            text(f"Decided: {named(metric.scale, one.resolved)}. {one.reason}", "p", "text")
+        with fold("Decide again" if one.is_resolved else "Decide"), ui.element("div").classes("form"):
+            _deciding(workspace, review, metric, one)
+
+
+def _deciding(workspace: Workspace, review: Review, metric: ReviewMetric, one: Disagreement) -> None:
+    grades = {str(i): (value, name) for i, (value, name) in enumerate(grades_of(metric.scale))}
+    about = forms.About(f"{metric.title} is", metric.guidelines, required=True)
+    names = {key: named(metric.scale, value) for key, (value, _) in grades.items()}
+    field: forms.Field = forms.pick(about, names, None) if grades else forms.number_field(about, None)
+    reason = forms.line(_REASON)
+
+    async def decide() -> None:
+        chosen = grades[str(field.value)][0] if grades and field.value is not None else field.value
+        if chosen is None:
+            field.error = "Choose what is true."
+            return
+        why = forms.required(reason)
+        if why is None:
+            return
+        work = partial(review_results.resolve, workspace, review.name, one.item, metric.name, chosen, why)
+        if await forms.succeeds(work, {"value": field, "reason": reason}, deciding):
+            ui.navigate.reload()
+
+    with ui.element("div").classes("actions"):
+        deciding = button("Decide", decide, kind="primary")
+
+
+_CLOSING = "Closing it gives out no more answers; what people have begun they may still submit."
+_SAVING = (
+    "Gates and reports of the run then count people's labels, and later runs with the same judge, metric and prompts "
+    "show how far the judge can be trusted."
+)
+_MOST = 20
+"""The most cases that are shown of those where judge and people differ."""
+
+
+def show_result(workspace: Workspace, review: Review, found: ReviewResult) -> None:
+    """The content of the section."""
+    titles = {metric.name: metric.title for metric in review.metrics}
+    rows = _corrected(found.calibration, titles) if found.calibration else ()
+    if not rows:
+        message("There are too few labels to say anything of the judge.", "Go on labelling.", "")
+    elif found.is_provisional:
+        message("Provisional: people are still labelling.", _CLOSING, "")
+    for row in rows:
+        with ui.element("article").classes("card stack"):
+            text(row.sentence, "p", "text")
+            for warning in row.warnings:
+                text(warning, "p", "small muted text")
+    for note in found.calibration.notes if found.calibration else ():
+        text(f"{capitalised(note)}.", "p", "small muted text")
+    if rows:
+        _saving(workspace, review, found, titles)
+    for metric in review.metrics:
+        _against(review, metric, [one for one in found.cases if one.metric == metric.name])
+
+
+def _corrected(found: Calibration, titles: Mapping[str, str]) -> Sequence[CorrectedRow]:
+    """What people's labels make of each mean, in words with the titles of the metrics."""
+    return replace(
+        found, rows=[replace(row, metric=titles.get(row.metric, row.metric)) for row in found.rows]
+    ).corrected_means
+
+
+def _saving(workspace: Workspace, review: Review, found: ReviewResult, titles: Mapping[str, str]) -> None:
+    with ui.element("section").classes("card stack").props('aria-label="Calibration of the run"'):
+        with ui.element("div").classes("actions"):
+            text("Calibration of the run", "h3")
+            badge("saved", "pass") if found.is_saved else badge("not saved")
+        for one in found.certificates:
+            _certificate(one, titles.get(one.metric, one.metric))
+        if found.is_saved:
+            run = f"/runs/{quote(review.run_id, safe='')}"
+            text("The run's gates and reports count these labels.", "p", "small muted")
+            ui.link("To the run", run).classes("small")
+        elif review.state == "open":
+            text("Close the review to save its calibration: until then it is provisional.", "p", "muted")
+        else:
+            text(_SAVING, "p", "muted")
+            with ui.element("div").classes("actions"):
+                saving = button("Save the calibration", lambda: _save(workspace, review, saving), kind="primary")
+        text("The same on the command line, with the labels downloaded as labels.csv:", "p", "small muted")
+        copyable(command("calibrate", workspace.runs / review.run_id, "--labels", "labels.csv"))
+
+
+def _certificate(one: IssuedCertificate, metric: str) -> None:
+    judge = title_of("judge", one.judge)
+    if one.issued_at:
+        text(f"Certificate of {judge}, {one.issued_at[:10]}: {one.agreement}.", "p", "text")
+    elif one.why_not:
+        text(f"No certificate of {judge} for {metric}: {one.why_not}.", "p", "text")
+    else:
+        text(f"Saving issues a certificate of {judge} for {metric}.", "p", "text")
+
+
+async def _save(workspace: Workspace, review: Review, saving: ui.button) -> None:
+    work = lambda: review_calibration.save_calibration(workspace, review.name)  # noqa: E731
+    saved = await forms.attempt(work, by=saving)
+    if saved is None:
+        return
+    for change in saved.changes:
+        tell(capitalised(change))
+    ui.navigate.reload()
+
+
+def _against(review: Review, metric: ReviewMetric, found: Sequence[JudgedCase]) -> None:
+    text(f"{metric.title}: judge against people", "h3", "against")
+    if not found:
+        text("No answer has both a score and a label yet.", "p", "muted")
+        return
+    apart = [one for one in found if one.agreed < 1]
+    same = f"{sum(one.agreed for one in found):,.10g} of {counted(len(found), 'answer')}"
+    half = "; where people are tied, an answer counts half" if any(0 < one.agreed < 1 for one in apart) else ""
+    text(f"Judge and people say the same of {same}{half}.", "p", "muted")
+    if not apart:
+        return
+
+    with table(("Answer", "Judge", "People", "Judge's reason", "Who is wrong?"), "table stacked"):
+        for one in apart[:_MOST]:
+            with table_row(
+                one.case_id, path="" if one.position is None else f"/runs/{review.run_id}/cases/{one.position}"
+            ):
+                cell("Judge", number(one.score, 2))
+                cell("People", number(one.human, 2))
+                with cell("Judge's reason", classes=""):
+                    text(one.reason or "–", "span", "small text")
+                with cell("Who is wrong?", classes=""), ui.element("div").classes("actions"):
+                    for cause, word in CAUSES.items():
+                        about = {"cause": cause, "run": review.run_id, "position": one.position, "metric": metric.name}
+                        ui.link(word, address("/tasks/new", about)).classes("small")
+    if len(apart) > _MOST:
+        text(f"The first {_MOST} of {len(apart):,}.", "p", "small muted")

@@ -1,0 +1,248 @@
+"""The reviews, and a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
+from urllib.parse import quote
+
+from anyio import to_thread
+from nicegui import ui
+
+from evalflow.addons.studio.web.pages.runs import name_of
+from evalflow.addons.studio.web.ui import forms
+from evalflow.addons.studio.web.ui.frame import frame, guarded_page
+from evalflow.addons.studio.web.ui.parts import Latest, address, badge, button, empty, link_button, text
+from evalflow.addons.studio.web.ui.visitor import may
+from evalflow.addons.studio.work import review_desk, reviews
+from evalflow.addons.studio.work.reviews import Candidates, Review, ReviewEntry, ReviewRequest, Shown
+from evalflow.addons.studio.work.runs import list_runs
+from evalflow.addons.studio.work.space import Workspace
+from evalflow.report.wording import counted, joined
+
+_ABOUT = "People judge answers without seeing scores. What they say shows how far a judge can be trusted."
+_NAME = forms.About(
+    "Name", "People who label see it; it should not tell what to expect.", "Fees, week 47", required=True
+)
+_SIZE = forms.About("Answers to judge", required=True)
+_OVERLAP = forms.About(
+    "Judged by two people (%)", "Shows how far people agree; at least 30 answers, unless 0.", required=True
+)
+_PEOPLE = forms.About("People", "Members of the project who may label.", required=True)
+_METRICS = forms.About("What to judge", "Metrics of the run.", required=True)
+_RUN = forms.About("Run", "Its answers are judged.", required=True)
+_METHODS = (
+    forms.FormOption("random", "At random", "Every answer has the same chance. Right in most cases.", "shuffle"),
+    forms.FormOption("tag", "Every tag", "Each tag gets its share; good to compare topics.", "sell"),
+    forms.FormOption(
+        "score", "By score", "High and low scores both get their share; good if failures are rare.", "bar_chart"
+    ),
+    forms.FormOption(
+        "groups", "Whole groups", "Related cases stay together; good if people must read them together.", "workspaces"
+    ),
+)
+_SIZE_AT_FIRST = 60
+
+
+def add() -> None:
+    """Register the pages."""
+
+    @guarded_page("/reviews", "label")
+    async def overview(workspace: Workspace) -> None:
+        found = await to_thread.run_sync(_listed, workspace)
+        with frame("Reviews", place="Reviews", about=_ABOUT if may("edit") else "Answers for you to judge.") as actions:
+            if may("edit"):
+                with actions:
+                    link_button("New review", "/reviews/new", primary=True)
+            if not found:
+                _none()
+            with ui.element("div").classes("cards"):
+                for entry, own in found:
+                    _card(entry, own)
+
+    @guarded_page("/reviews/new", "edit")
+    async def new(workspace: Workspace, run: str = "") -> None:
+        runs = [one for one in (await to_thread.run_sync(list_runs, workspace)).items if one.facts]
+        trail = [("Reviews", "/reviews")]
+        with frame("New review", place="Reviews", about=_ABOUT, trail=trail):
+            if not runs and not run:
+                about = "A review judges the answers of a run."
+                empty("play_circle", "No run has ended yet", about, ("To the runs", "/runs"))
+                return
+            chosen = run or runs[0].run_id
+            names = {one.run_id: name_of(one) for one in runs} | {chosen: chosen}
+            names |= {one.run_id: name_of(one) for one in runs}
+            found = await to_thread.run_sync(reviews.candidates, workspace, chosen)
+            _ReviewForm(workspace, chosen, names, found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Own:
+    done: int
+    left: int
+    declined: int
+
+
+def _listed(space: Workspace) -> list[tuple[ReviewEntry, _Own | None]]:
+    """The reviews, each with how far the visitor is in it if they are among its people."""
+    found: list[tuple[ReviewEntry, _Own | None]] = []
+    for entry in reviews.list_reviews(space):
+        progress = review_desk.own_progress(space, entry.name) if entry.is_mine else None
+        found.append((entry, _Own(progress.done, progress.left, progress.declined) if progress else None))
+    return found
+
+
+def _none() -> None:
+    if may("edit"):
+        about = "Let two people or more judge some answers of a run, and see whether its judge agrees with them."
+        empty("rate_review", "No reviews yet", about, ("New review", "/reviews/new"))
+    else:
+        empty("inbox", "Nothing to label", "When somebody needs your judgement, it appears here.")
+
+
+def _card(entry: ReviewEntry, own: _Own | None) -> None:
+    with ui.element("article").classes("card review stack"):
+        with ui.element("div").classes("named"):
+            if entry.review is None:
+                text(entry.name, "h2")
+            else:
+                with ui.element("h2"):
+                    ui.link(entry.name, f"/reviews/{quote(entry.name, safe='')}")
+            if entry.state == "closed":
+                badge("closed")
+        if entry.review is not None:
+            _about_review(entry.review)
+        elif own is not None:
+            declined = f"{own.declined:,} declined" if own.declined else ""
+            if own.done + own.left:
+                _bar(own.done, own.done + own.left, joined(f"{own.done:,} of {own.done + own.left:,} done", declined))
+            else:
+                text(declined, "p", "small")
+        with ui.element("div").classes("foot"):
+            if own is not None and own.left:
+                word = "Finish" if entry.state == "closed" else "Continue" if own.done else "Begin"
+                link = link_button(word, desk_address(entry.name), primary=entry.review is None)
+                link.props["aria-label"] = f"{word} {entry.name}"
+            elif own is not None and entry.review is None:
+                thanks = " Thank you." if own.done else ""
+                text(f"Nothing left for you.{thanks}", "span", "small muted")
+
+
+def _about_review(review: Review) -> None:
+    named = ", ".join(metric.name for metric in review.metrics)
+    text(joined(named, review.run_title or review.run_id), "p", "small muted clamp")
+    _bar(review.items_done, review.items, f"{review.items_done:,} of {review.items:,} answers judged")
+    text(counted(len(review.people), "person").replace("persons", "people"), "span", "small muted")
+
+
+def _bar(done: int, whole: int, words: str) -> None:
+    with ui.element("div"):
+        bar = ui.element("progress").classes("wide").props(f'value={done} max={max(whole, 1)} aria-label="Progress"')
+        bar.props["aria-valuetext"] = words
+        text(words, classes="small")
+
+
+def desk_address(review: str) -> str:
+    """The page where somebody labels."""
+    return f"/reviews/{quote(review, safe='')}/label"
+
+
+class _ReviewForm:
+    """One page; the interval to expect changes as one types."""
+
+    def __init__(self, workspace: Workspace, run: str, runs: Mapping[str, str], found: Candidates) -> None:
+        self._workspace, self._run, self._found, self._latest = workspace, run, found, Latest()
+        self._method = "random"
+        with forms.form():
+            with forms.fieldset("What is judged"):
+                picked = forms.pick(_RUN, runs, run)
+                picked.on_value_change(lambda: ui.navigate.to(address("/reviews/new", {"run": picked.value})))
+                known = {metric.name: metric.title for metric in found.metrics}
+                chosen = list(found.judged or known)
+                self._metrics = forms.several(_METRICS, known, chosen)
+                self._name = forms.line(_NAME)
+            with forms.fieldset("How many"):
+                with forms.pair():
+                    self._size = forms.number_field(_SIZE, min(_SIZE_AT_FIRST, found.answers))
+                    self._overlap = forms.number_field(_OVERLAP, round(100 * reviews.DEFAULT_OVERLAP))
+                self._expected = text("", "p", "expected").props("aria-live=polite")
+                options = [one for one in _METHODS if _is_possible(one.value, found)]
+                forms.choices("How they are drawn", options, "random", self._choose)
+            with forms.fieldset("Who"):
+                names = {one.name: joined(one.name, one.full_name) for one in found.people}
+                self._people = forms.several(_PEOPLE, names, list(names) if len(names) == 1 else [], searched=True)
+            with forms.fieldset("What people read"):
+                self._contexts = forms.tick(forms.About("Show the passages that the bot was given"), True)
+                self._reference = forms.tick(forms.About("Show the expected answer"), True)
+                self._guidelines = ui.element("div").classes("stack")
+            with ui.element("div").classes("actions"):
+                self._create = button("Create the review", self._save, kind="primary")
+        self._texts: dict[str, forms.Field] = {}
+        self._fill_guidelines()
+        self._metrics.on_value_change(self._fill_guidelines)
+        for field in (self._size, self._overlap, self._metrics):
+            field.on_value_change(self._estimate)
+        ui.timer(0, self._estimate, once=True)
+
+    def _choose(self, method: str) -> None:
+        self._method = method
+
+    def _chosen(self) -> list[str]:
+        return cast("list[str]", self._metrics.value or [])
+
+    def _fill_guidelines(self) -> None:
+        kept = {name: str(field.value or "") for name, field in self._texts.items()}
+        self._guidelines.clear()
+        self._texts = {}
+        with self._guidelines:
+            for metric in self._found.metrics:
+                if metric.name in self._chosen():
+                    about = forms.About(f"Guideline for {metric.title}", f"Values: {metric.scale.text}.")
+                    self._texts[metric.name] = forms.area(about, kept.get(metric.name, metric.guidelines))
+
+    async def _estimate(self) -> None:
+        is_latest = self._latest.begin()
+        metrics, size = self._chosen(), int(self._size.value or 0)
+        if not metrics or size < 2:
+            self._expected.set_text("")
+            return
+        given = (self._workspace, self._run, metrics[0], size, (self._overlap.value or 0) / 100)
+        found = await to_thread.run_sync(reviews.expected_interval, *given)
+        if is_latest():
+            drawn = counted(min(size, self._found.answers), "answer")
+            width = f"about ± {100 * found.half_width:.0f} points" if found.half_width < 1 else "too few to tell"
+            titles = {metric.name: metric.title for metric in self._found.metrics}
+            self._expected.set_text(
+                f"{drawn}: {width} for {titles[metrics[0]]}, from {counted(found.labels, 'label')}; {found.basis}."
+            )
+
+    async def _save(self) -> None:
+        fields: dict[str, forms.Field] = {
+            "name": self._name, "metrics": self._metrics, "size": self._size, "overlap": self._overlap,
+            "people": self._people,
+        }  # fmt: skip
+        method: Any = "strata" if self._method in ("tag", "score") else self._method
+        by: Any = self._method if method == "strata" else None
+        request = ReviewRequest(
+            name=forms.written(self._name) or "",
+            run_id=self._run,
+            metrics=self._chosen(),
+            size=cast("int", forms.number_of(self._size) or 0),
+            people=cast("Sequence[str]", self._people.value or []),
+            overlap=(self._overlap.value or 0) / 100,
+            method=method,
+            by=by,
+            guidelines={name: str(field.value or "") for name, field in self._texts.items()},
+            shown=Shown(bool(self._contexts.value), bool(self._reference.value)),
+        )
+        made = await forms.attempt(partial(reviews.create_review, self._workspace, request), fields, self._create)
+        if made is not None:
+            forms.leave("/reviews")
+
+
+def _is_possible(method: str, found: Candidates) -> bool:
+    if method == "tag":
+        return bool(found.tags)
+    return method != "groups" or found.groups < found.answers

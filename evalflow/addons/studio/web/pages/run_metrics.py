@@ -1,0 +1,298 @@
+"""A run's metrics: an overview, a card for each with its threshold, and a table by tag."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from anyio import to_thread
+from markupsafe import Markup
+from nicegui import ui
+
+from evalflow.addons.studio.web.pages.run_threshold import ThresholdBar, bars
+from evalflow.addons.studio.web.pages.runs import history_path
+from evalflow.addons.studio.web.ui.headline import outcome_badge
+from evalflow.addons.studio.web.ui.parts import (
+    Tone,
+    across,
+    filled,
+    interval,
+    markup,
+    section,
+    text,
+)
+from evalflow.addons.studio.web.ui.visitor import root_path, title_of
+from evalflow.addons.studio.work.runs import Run
+from evalflow.addons.studio.work.scores import Distribution, distribution, summary
+from evalflow.addons.studio.work.space import Workspace
+from evalflow.records import CASES
+from evalflow.report.sentences import of_labels
+from evalflow.report.wording import (
+    caveat,
+    joined,
+    method,
+    number,
+    percent,
+    series_name,
+    varying,
+    without_means_of_figures,
+)
+from evalflow.summary.verdicts import overall
+
+FEWEST = 2
+"""Smallest number of figures for an overview; below it, the cards are enough."""
+_OF_CASES: Mapping[str, Any] = {"direction": "higher_is_better", "bounded": True}
+_MIDDLE = 11
+"""Distance in pixels from the top to the line of an interval."""
+_ABOUT = "A dot is a metric's value from 0 to 1; its line is the 95 % interval. Click a name for details."
+
+
+def overview(run: Run) -> None:
+    """All numbers on one scale, those of whole cases first; nothing if there are few."""
+    metrics: Mapping[str, Mapping[str, Any]] = {one["name"]: one for one in run.facts.get("metrics", [])}
+    rows = [row for row in without_means_of_figures(run.facts["summary"]) if row["metric"] in {*metrics, CASES}]
+    rows.sort(key=lambda row: row["metric"] != CASES)
+    if len(rows) < FEWEST:
+        return
+    apart = varying(rows)
+    gates = run.facts.get("gates", [])
+    lines = [
+        _overview_row(run.bot, row, metrics.get(row["metric"], _OF_CASES), series_name(row, apart), gates)
+        for row in rows
+    ]
+    with section("At a glance", _ABOUT):
+        filled("ul", *lines, classes="card glance")
+
+
+def _overview_row(
+    bot: str, row: Mapping[str, Any], metric: Mapping[str, Any], series: str, gates: Sequence[Mapping[str, Any]]
+) -> Markup:
+    name = markup("a", title_of("metric", row["metric"], bot), href=f"#{anchor(row['metric'])}", dir="auto")
+    if row["metric"] == CASES:
+        name = markup("strong", "Cases that pass everything")
+    direction = "" if metric["direction"] == "higher_is_better" else "lower is better"
+    about = markup("span", joined(series, _statistic(row), direction), cls="small muted", dir="auto")
+    is_drawn = metric["bounded"] and row["value"] is not None
+    shown = _line(row) if is_drawn else markup("span", _interval(row), cls="small muted unlike")
+    notes: list[Markup] = []
+    if row["pass_rate"] is not None and row["statistic"] == "mean":
+        notes.append(markup("span", f"{percent(row['pass_rate'])} pass"))
+    if said := of_labels(row):
+        notes.append(markup("span", said))
+    unscored = row["n"] - row["n_scored"]
+    if unscored:
+        notes.append(markup("span", f"{unscored:,} unscored", cls="unscored"))
+    notes += [markup("span", word, cls=f"badge {tone}") for word, tone in _gate_badges(row, gates)]
+    return markup(
+        "li",
+        markup("div", name, about, cls="whose"),
+        markup("span", number(row["value"], 2), cls="reading"),
+        shown,
+        markup("div", *notes, cls="actions small muted"),
+    )
+
+
+def _line(row: Mapping[str, Any]) -> Markup:
+    bottom = f"{2 * _MIDDLE}"
+    drawn = [markup("line", cls="grid", x1=across(at), x2=across(at), y2=bottom) for at in (0.0, 0.5, 1.0)]
+    middle = f"{_MIDDLE}"
+    if row["ci_low"] is not None:
+        ends = {"x1": across(_within(row["ci_low"])), "x2": across(_within(row["ci_high"]))}
+        drawn.append(markup("line", cls="interval", y1=middle, y2=middle, **ends))
+    drawn.append(markup("circle", cls="dot", cx=across(_within(row["value"])), cy=middle, r="4.5"))
+    about = f"{number(row['value'], 2)}, {_interval(row)}"
+    return markup("svg", *drawn, cls="plotted", role="img", **{"aria-label": about})
+
+
+def _interval(row: Mapping[str, Any]) -> str:
+    return "nothing scored" if row["value"] is None else interval(row["ci_low"], row["ci_high"], 2)
+
+
+def _within(value: float) -> float:
+    return min(max(value, 0.0), 1.0)
+
+
+def _gate_badges(row: Mapping[str, Any], gates: Sequence[Mapping[str, Any]]) -> list[tuple[str, Tone]]:
+    if row["statistic"] != "mean" and row["metric"] != CASES:
+        return []
+    own = [gate["passed"] for gate in gates if gate.get("metric") == row["metric"] and _is_of(gate, row)]
+    if not own:
+        return []
+    said, tone = outcome_badge(overall(own))
+    return [(f"gate {said}", tone)]
+
+
+def _is_of(gate: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
+    return all(gate.get(key) in (None, row[key]) for key in ("dataset", "target"))
+
+
+def anchor(metric: str) -> str:
+    """The id of a metric's card."""
+    return f"metric-{metric}"
+
+
+_STATES = ("scored", "undefined", "error", "skipped")
+
+
+class MetricCard:
+    """A metric's figures, its distribution of scores, and its threshold.
+
+    `metric` is its entry in the run's facts. `on_threshold` gets its name and the new threshold, None to reset it;
+    `on_pick` gets metric and status, to list those scores.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        run: Run,
+        metric: Mapping[str, Any],
+        on_threshold: Callable[[str, float | None], Awaitable[None]],
+        on_pick: Callable[..., Awaitable[None]],
+    ) -> None:
+        self._workspace, self._run, self._metric = workspace, run, metric
+        self._name: str = metric["name"]
+        self._on_threshold, self._on_pick = on_threshold, on_pick
+        self._at: float | None = metric["threshold"]
+        rows = [row for row in without_means_of_figures(run.facts["summary"]) if row["metric"] == self._name]
+        with ui.element("div").classes("card metric") as card:
+            card.props["id"] = anchor(self._name)
+            told = filled("div", *self._about(rows), self._counts(rows), classes="told")
+            told.on("click", lambda event: self._on_pick(metric=self._name, status=event.args), js_handler=_PICKS)
+            self._bars = ui.element("div").classes("spread")
+            self._edges = ui.element("div").classes("edges muted small")
+            self._threshold = ui.element("div").classes("threshold")
+
+    def _about(self, rows: Sequence[Mapping[str, Any]]) -> list[Markup]:
+        metric, name = self._metric, title_of("metric", self._name, self._run.bot)
+        link = {"href": f"{root_path()}{history_path(self._run, self._name)}", "aria-label": f"{name} from run to run"}
+        over_time = markup("a", "Over time", cls="nicegui-link small", **link)
+        shown = [markup("div", markup("h3", name, dir="auto"), over_time, cls="actions named")]
+        if about := str(metric.get("description") or ""):
+            shown.append(markup("p", about, cls="muted small clamp", title=about, dir="auto"))
+        shown.append(markup("p", metric["judged"], cls="muted small said-by", dir="auto"))
+        apart = varying(rows)
+        return [*shown, *(_figure(row, series_name(row, apart), bounded=metric["bounded"]) for row in rows)]
+
+    async def load(self) -> None:
+        """Draw the distribution, and set up the threshold."""
+        scores = await self._distribution(self._metric["threshold"])
+        if scores is None:
+            with self._bars:
+                text("Nothing was scored.", "p", "muted small")
+            return
+        self._draw(scores)
+        with self._edges:
+            text(number(scores.edges[0], 2), "span")
+            text(number(scores.edges[-1], 2), "span")
+        with self._threshold:
+            bar = ThresholdBar(self._workspace, self._run, self._metric, scores, self._slid)
+        await bar.load()
+
+    def _counts(self, rows: Sequence[Mapping[str, Any]]) -> Markup:
+        cells = {(row["dataset"], row["target"], row["judge"]): row for row in rows}
+        buttons: list[Markup] = []
+        for state in _STATES:
+            n = sum(row[f"n_{state}"] for row in cells.values())
+            label = f"{n:,} {state}"
+            does = {"data-picks": state, "aria-label": f"{label}: show these scores of {self._name}"}
+            about = markup("span", label)
+            buttons.append(markup("button", about, cls=f"count {state if n else 'nothing'}", type="button", **does))
+        return markup("div", *buttons, cls="counts")
+
+    async def _distribution(self, threshold: float | None) -> Distribution | None:
+        return await to_thread.run_sync(distribution, self._workspace, self._run.run_id, self._name, threshold)
+
+    def _draw(self, scores: Distribution) -> None:
+        self._bars.props["innerHTML"] = str(bars(scores))
+
+    async def _slid(self, value: float, is_at_rest: bool) -> None:
+        """Colour the bars at once, and the list of scores when the slider rests."""
+        self._at = value
+        scores = await self._distribution(value)
+        if scores is not None and value == self._at:  # otherwise the slider has moved again
+            self._draw(scores)
+        if is_at_rest:
+            await self._on_threshold(self._name, None if value == self._metric["threshold"] else value)
+
+
+def _figure(row: Mapping[str, Any], series: str, *, bounded: bool) -> Markup:
+    shown: list[Markup] = []
+    if about := joined(series, _statistic(row)):
+        shown.append(markup("div", about, cls="small muted", dir="auto"))
+    ends = "" if row["ci_low"] is None else f"95 % interval, {method(row['ci_method'])}"
+    reading = [
+        markup("span", number(row["value"]), cls="reading big"),
+        markup("span", interval(row["ci_low"], row["ci_high"]), cls="muted", title=ends),
+    ]
+    if row["value"] is not None and (why := caveat(row["ci_method"])):
+        reading.append(markup("span", why, cls="small muted"))
+    shown.append(markup("div", *reading, cls="actions"))
+    if said := of_labels(row):
+        shown.append(markup("div", said, cls="small muted"))
+    if bounded and row["value"] is not None:
+        shown.append(_mark(row))
+    return markup("div", *shown, cls="overall-of")
+
+
+def _mark(row: Mapping[str, Any]) -> Markup:
+    drawn = [markup("rect", cls="axis", y="6", width="100%", height="2", rx="1")]
+    if row["ci_low"] is not None:
+        low, high = _within(row["ci_low"]), _within(row["ci_high"])
+        drawn.append(markup("rect", cls="interval", x=across(low), width=across(high - low), y="4", height="6", rx="3"))
+    drawn.append(markup("rect", cls="mean-at", x=across(_within(row["value"])), y="1", width="3", height="12", rx="2"))
+    return markup("svg", *drawn, cls="scale", **{"aria-hidden": "true"})
+
+
+SHOWN_TAGS = 200
+"""Maximum number of tags shown; the run's report has all."""
+
+
+class TagTable:
+    """The figures by tag, read after the first paint; `on_pick` is called with a tag, to list its scores."""
+
+    def __init__(self, workspace: Workspace, run: Run, on_pick: Callable[..., Awaitable[None]]) -> None:
+        self._workspace, self._run, self._on_pick = workspace, run, on_pick
+        with section("By tag", "The mean of each metric with its 95 % interval. Click a tag for its scores."):
+            self._place = ui.element("div").classes("card by-tag").props("tabindex=0 role=region aria-label='By tag'")
+
+    async def load(self) -> None:
+        """Read and show the figures."""
+        rows = await to_thread.run_sync(summary, self._workspace, self._run.run_id)
+        rows = [row for row in without_means_of_figures(rows) if row["tag"] is not None]
+        apart = varying(rows)
+        by_tag: dict[str, dict[str, Mapping[str, Any]]] = {}
+        for row in rows:
+            metric = title_of("metric", row["metric"], self._run.bot)
+            by_tag.setdefault(row["tag"], {})[joined(metric, series_name(row, apart), _statistic(row))] = row
+        columns = list(dict.fromkeys(column for cells in by_tag.values() for column in cells))
+        heads = markup("tr", *(markup("th", markup("span", head), scope="col") for head in ("Tag", "Cases", *columns)))
+        lines = [_tag_row(tag, by_tag[tag], columns) for tag in list(by_tag)[:SHOWN_TAGS]]
+        with self._place:
+            table = filled("table", markup("thead", heads), markup("tbody", *lines))
+            table.on("click", lambda event: self._on_pick(tag=event.args), js_handler=_PICKS)
+            if len(by_tag) > SHOWN_TAGS:
+                text(f"{len(by_tag) - SHOWN_TAGS:,} more tags are in the run's report.", "p", "muted small")
+
+
+_PICKS = """(event) => {
+    const button = event.target.closest("button");
+    if (button) emit(button.dataset.picks);
+}"""
+
+
+def _tag_row(tag: str, cells: Mapping[str, Mapping[str, Any]], columns: Sequence[str]) -> Markup:
+    named = markup("button", markup("span", tag), cls="tag", type="button", **{"data-picks": tag})
+    shown = [_tag_cell(cells.get(column)) for column in columns]
+    cases = markup("td", f"{max(row['n'] for row in cells.values()):,}", cls="muted")
+    return markup("tr", markup("th", named, scope="row"), cases, *shown)
+
+
+def _tag_cell(row: Mapping[str, Any] | None) -> Markup:
+    value = markup("span", number(row["value"] if row else None, 2), cls="reading")
+    if not row or row["ci_low"] is None:
+        return markup("td", value)
+    return markup("td", value, markup("span", interval(row["ci_low"], row["ci_high"], 2), cls="muted small"))
+
+
+def _statistic(row: Mapping[str, Any]) -> str:
+    return "" if row["statistic"] == "mean" or row["metric"] == CASES else str(row["statistic"])

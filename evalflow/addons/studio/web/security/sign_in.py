@@ -1,0 +1,139 @@
+"""Who sends a request to a public server: a session's cookie, a program's token, or the name that a proxy sends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+from urllib.parse import quote
+
+from anyio import to_thread
+
+from evalflow.addons.studio.web.security.guards import note_fields, refuse, route_path
+from evalflow.addons.studio.web.security.oidc import CALLBACK, OIDC
+from evalflow.addons.studio.web.security.projects import PREFIX, UNKNOWN
+from evalflow.addons.studio.web.security.token import OPEN_PATHS
+from evalflow.addons.studio.work.access import ROLES, ForbiddenError, Role, SignedOutError, nobody
+from evalflow.addons.studio.work.projects import list_projects
+from evalflow.addons.studio.work.sessions import (
+    TOKEN_PREFIX,
+    Identity,
+    identity_of,
+    note_use,
+)
+from evalflow.errors import Problem
+
+if TYPE_CHECKING:
+    from starlette.requests import HTTPConnection
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from evalflow.addons.studio.work.space import Workspace
+
+COOKIE = "__Host-evalflow"
+"""Browsers accept a cookie of such a name only over https, for this host, and for all paths."""
+FORMS = frozenset({"/sign-in", "/password"})
+FOR_EVERYBODY = frozenset({*OPEN_PATHS, *FORMS, OIDC, CALLBACK, "/metrics"})
+_WORK = frozenset({"read", "label"})
+"""Rights of which one is needed for the first page of a project."""
+"""Paths that need no account, or ask for one themselves."""
+
+
+class SignedIn:
+    """Lets only people with a session or a token in, and gives the workspace their identity.
+
+    The identity is checked again at every use, so that a page that stays open loses its rights with the session.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or refuse it."""
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
+            return
+        from starlette.requests import HTTPConnection
+
+        connection = HTTPConnection(scope)
+        workspace: Workspace = connection.state.workspace
+        try:
+            identity = await _identity(connection, workspace)
+        except ForbiddenError as error:
+            await refuse(scope, receive, send, 403, str(error))
+            return
+        if identity is None and not _is_for_everybody(scope):
+            await _refuse(connection, scope, receive, send)
+            return
+        workspace = connection.state.workspace = replace(workspace, identify=identity or nobody)
+        if identity and workspace.project_id == UNKNOWN and identity().is_owner:
+            await refuse(scope, receive, send, 404, f"there is no project {workspace.project!r}")
+            return
+        if identity and scope["path"] == "/" and _WORK.isdisjoint(identity().rights(workspace.project_id)):
+            await _redirect(await to_thread.run_sync(_first_page, workspace), scope, receive, send)
+            return
+        await self.app(scope, receive, send)
+
+
+def _is_for_everybody(scope: Scope) -> bool:
+    """Whether a request needs no account. NiceGUI gets none of these: it keeps a page for each that it lacks."""
+    path, method = route_path(scope), scope.get("method")
+    if method == "POST":
+        return path in FORMS
+    return method in ("GET", "HEAD") and (path in FOR_EVERYBODY or scope["path"].startswith("/assets/"))
+
+
+async def _identity(connection: HTTPConnection, workspace: Workspace) -> Identity | None:
+    """The identity of a request, or None if it has no valid key.
+
+    A token counts more than the name that the proxy sends, and that more than a cookie. Raises ForbiddenError if the
+    proxy names somebody without an account, or one that is disabled.
+    """
+    address = connection.client.host if connection.client else ""
+    note_fields(connection.scope, address=address)  # of the person, also behind a proxy
+    scheme, _, token = connection.headers.get("authorization", "").partition(" ")
+    key = session_key(connection)
+    user = getattr(connection.state, "proxy_user", None)
+    if scheme.lower() == "bearer" and token.startswith(TOKEN_PREFIX):
+        identity = identity_of(workspace, "token", token.strip(), address)
+    elif user:
+        identity = identity_of(workspace, "user", user, address)
+    elif key:
+        identity = identity_of(workspace, "session", key, address)
+    else:
+        return None
+    try:
+        note_fields(connection.scope, user=(await to_thread.run_sync(identity)).name)
+    except SignedOutError:
+        if identity.kind == "user":
+            what = f"you are signed in as {user!r}, who has no account here, or a disabled one"
+            raise ForbiddenError(Problem(what, hint="ask the owner of this server")) from None
+        return None
+    await to_thread.run_sync(note_use, workspace, identity)
+    return identity
+
+
+def session_key(connection: HTTPConnection) -> str | None:
+    """The key in the session cookie of a request."""
+    return connection.cookies.get(COOKIE)
+
+
+def _first_page(workspace: Workspace) -> str:
+    """The first page of somebody without a role in the default project: a project of theirs, or their account."""
+    mine = (one.name for one in list_projects(workspace) if not _WORK.isdisjoint(ROLES[cast("Role", one.role)]))
+    return next((f"{PREFIX}{name}/" for name in mine), "/account")
+
+
+async def _refuse(connection: HTTPConnection, scope: Scope, receive: Receive, send: Send) -> None:
+    """401; somebody who opens a page is sent to sign in, and then back."""
+    if scope["type"] == "http" and connection.headers.get("sec-fetch-mode") == "navigate":
+        query = scope["query_string"].decode("latin-1")
+        wanted = scope["path"] + (f"?{query}" if query else "")
+        url = "/sign-in" + ("" if wanted == "/" else f"?next={quote(wanted, safe='')}")
+        await _redirect(url, scope, receive, send)
+        return
+    await refuse(scope, receive, send, 401, SignedOutError().problems[0].what, {"WWW-Authenticate": "Bearer"})
+
+
+async def _redirect(url: str, scope: Scope, receive: Receive, send: Send) -> None:
+    from starlette.responses import RedirectResponse
+
+    await RedirectResponse(url, 303, {"Cache-Control": "no-store"})(scope, receive, send)

@@ -1,0 +1,134 @@
+"""The fields of where a model is called, and of a judge: an address and its key's variable, or a connection by name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nicegui import ui
+
+from evalflow.addons.studio.web.ui import forms
+from evalflow.addons.studio.web.ui.parts import message, text
+from evalflow.addons.studio.work.judges import StoredJudge
+from evalflow.records import Answer
+from evalflow.report.wording import counted
+
+PARAMETERS = forms.About(
+    "Further parameters", "JSON that is part of each request, unchanged.", '{"reasoning_effort": "low"}', code=True
+)
+MODEL = forms.About("Model", "The provider's model name.", "gpt-4.1-mini", required=True, code=True)
+ADDRESS = forms.About(
+    "Address", "The base URL, up to and including /v1. Empty: OpenAI's.", "http://127.0.0.1:11434/v1", code=True
+)
+KEY = forms.About(
+    "API key",
+    "The name of the environment variable that holds the key, never the key itself.",
+    "OPENAI_API_KEY",
+    code=True,
+)
+CONNECTION = forms.About("Connection", "The service and its key, as the owner of the server lists them.", required=True)
+
+
+def endpoint_fields(
+    lines: Mapping[str, forms.About],
+    values: Mapping[str, Any],
+    connections: Sequence[str] | None,
+    *,
+    about: forms.About = CONNECTION,
+) -> dict[str, forms.Field]:
+    """Build the fields; returns them by their keys: those of `lines`, or `connection` in place of address and key.
+
+    `connections`: the names to choose from; None where any address may be called. `about`: of the connection.
+    """
+    if connections is None:
+        return {key: forms.line(about, values.get(key)) for key, about in lines.items()}
+    kept = {key: forms.line(about, values.get(key)) for key, about in lines.items() if key not in CALLED}
+    return {**kept, "connection": pick_connection(values, connections, about)}
+
+
+def by_problem(prefix: str, fields: Mapping[str, forms.Field]) -> dict[str, forms.Field]:
+    """Fields of an endpoint by the keys that problems name; those of what a connection stands for are shown at it."""
+    called = dict.fromkeys(CALLED, fields["connection"]) if "connection" in fields else {}
+    return {f"{prefix}.{key}": field for key, field in {**fields, **called}.items()}
+
+
+def pick_connection(
+    values: Mapping[str, Any], connections: Sequence[str], about: forms.About = CONNECTION
+) -> forms.Field:
+    """The field of a connection."""
+    chosen = values.get("connection")
+    return forms.pick(
+        about, connections if about.required else ["", *connections], chosen if chosen in connections else None
+    )
+
+
+def key_field(about: forms.About, name: str | None) -> forms.Field:
+    """The field of the environment variable with a key, which says whether it is set."""
+    field = forms.line(about, name)
+    is_set = text(_whether_set(forms.written(field)), classes="aside")
+    field.on_value_change(lambda: is_set.set_text(_whether_set(forms.written(field))))
+    return field
+
+
+def _whether_set(name: str | None) -> str:
+    if name is None:
+        return "Empty: no key is sent."
+    return f"{name} is set on this machine." if name in os.environ else f"{name} is not set on this machine yet."
+
+
+def show_answer(answer: Answer) -> bool:
+    """What a bot that was tried has answered, or why it has not; whether it has."""
+    if answer.status == "error":
+        message("The bot gave no answer", answer.error or "", "fail")
+        return False
+    content = answer.answer if answer.answer is not None else answer.actual
+    text("Answer", "h3")
+    text("(nothing)" if content is None else str(content), classes="text said")
+    return True
+
+
+class ModelField:
+    """A field of a model's name, with those that its endpoint lists to choose from; any other can be typed."""
+
+    def __init__(self, about: forms.About) -> None:
+        self.field = forms.line(about)
+        self._names = ui.element("datalist")
+        self.field.props["list"] = self._names.html_id
+        self._note = text("", classes="aside").props("aria-live=polite")
+
+    def offer(self, names: Sequence[str]) -> None:
+        """Offer these; a single one is filled in."""
+        self._names.clear()
+        with self._names:
+            for name in names:
+                ui.element("option").props["value"] = name
+        if len(names) == 1 and not self.field.value:
+            self.field.value = names[0]
+        self._note.text = (
+            f"{counted(len(names), 'model')} at this address." if names else "It lists no models; type one."
+        )
+
+    def say(self, why: str) -> None:
+        """Say why none are offered."""
+        self._names.clear()
+        self._note.text = why
+
+
+CALLED = ("base_url", "api_key_env")
+"""The keys that a connection stands for."""
+
+
+def judge_labels(found: Sequence[StoredJudge]) -> dict[str, str]:
+    """The judges by name, as options of a field."""
+    return {one.name: f"{one.title} (key missing)" if one.missing_key else one.title for one in found}
+
+
+def missing_key_note(judge: StoredJudge | None, *, is_linked: bool = True) -> None:
+    """Say that the judge's key is not set, and how to set it; nothing if it is."""
+    if judge is None or not judge.missing_key:
+        return
+    hint = f"Set it before the server starts: export {judge.missing_key}=... Or choose another judge."
+    message(f"{judge.title}: {judge.missing_key} is not set in the server's environment.", hint, "warn")
+    if is_linked:
+        ui.link(f"Change {judge.title}", f"/judges/{judge.name}").classes("small")

@@ -1,0 +1,75 @@
+"""The result of a run in one sentence, with its uncertainty, and its gates in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from nicegui import ui
+
+from evalflow.addons.studio.web.ui.parts import Tone, text
+from evalflow.addons.studio.web.ui.visitor import title_of
+from evalflow.addons.studio.work.bot_home import Headline
+from evalflow.records import CASES
+from evalflow.report.gate_sentences import OUTCOMES, of_gates
+from evalflow.report.sentences import RunSentence, of_row
+from evalflow.report.wording import counted, joined, without_means_of_figures
+
+_TONES: Mapping[bool | None, Tone] = {True: "pass", False: "fail", None: "warn"}
+
+
+def said_of(headline: Headline) -> RunSentence:
+    """What heads the run, with the titles of its metrics."""
+    rows = without_means_of_figures(headline.run.facts["summary"])
+    return of_row(headline.row, rows, partial(title_of, "metric", bot=headline.run.bot))
+
+
+def sentence(headline: Headline) -> str:
+    """The headline in words, such as `30 % of 300 cases pass everything (25 to 36 %)`."""
+    return said_of(headline).first
+
+
+def about_what(headline: Headline) -> tuple[str, str]:
+    """The titles of the metric and the dataset; for the cases that pass everything, each metric with its pass rate."""
+    dataset = title_of("dataset", headline.dataset)
+    if headline.metric == CASES:
+        return said_of(headline).more, dataset
+    return title_of("metric", headline.metric, bot=headline.run.bot), dataset
+
+
+def heading(headline: Headline, tag: str = "h2") -> None:
+    """The sentence in an element of its own; its interval, and whose number it is, stand out less."""
+    said = said_of(headline)
+    with ui.element(tag):
+        text(said.found, "span")
+        if rest := said.first.removeprefix(said.found):
+            text(rest, "span", "ends-of")
+
+
+def basis(headline: Headline, moment: str = "") -> None:
+    """What the sentence is about: the metric, the dataset, the run's moment, and how many answers are scored."""
+    scored = f"{headline.n_scored:,} of {counted(headline.n, 'answer')} scored"
+    if headline.metric == CASES:
+        scored = f"{headline.n_scored:,} of {counted(headline.n)} decided"
+    why = f"{scored}; shown because {headline.why}" if headline.why else scored
+    text(joined(*about_what(headline), headline.run.taken.in_words, moment, why), "p", "muted small")
+    if headline.judged:
+        text(headline.judged, "p", "muted small")
+
+
+def gate_name(gate: Mapping[str, Any], bot: str) -> str:
+    """A gate of a run, such as "Faithfulness mean >= 0.8", with the title of its metric."""
+    name, metric = str(gate["name"]), str(gate.get("of_metric") or "")
+    is_of_it = bool(metric) and name.startswith((f"{metric} ", f"{metric}@"))
+    return f"{title_of('metric', metric, bot)}{name.removeprefix(metric)}" if is_of_it else name
+
+
+def outcome_badge(passed: bool | None) -> tuple[str, Tone]:
+    """A gate's outcome and its tone."""
+    return OUTCOMES[passed], _TONES[passed]
+
+
+def gates_in_words(gates: Sequence[Mapping[str, Any]], bot: str) -> str:
+    """Which gates of a bot's run failed or are undecided, or that all passed; empty without gates."""
+    return of_gates(gates, partial(gate_name, bot=bot))

@@ -1,0 +1,175 @@
+"""One score: its number, reason, cost and time, and the judge's prompts and replies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from markupsafe import Markup
+from nicegui import ui
+
+from evalflow.addons.studio.web.ui.parts import Tone, badge, copyable, fill, fold, lazy_fold, markup, text
+from evalflow.addons.studio.web.ui.visitor import title_of
+from evalflow.addons.studio.work.run_cases import JudgeCall, score_prompts
+from evalflow.addons.studio.work.scores import Score
+from evalflow.addons.studio.work.space import Workspace
+from evalflow.report.wording import cost, number
+
+_RENDERED = (
+    "The run stores the judge's replies, not the prompts. These prompts are rendered again from the templates, the "
+    "case and the answer that the run stored. Nothing was sent for this."
+)
+
+
+def score_markup(score: Score) -> list[Markup]:
+    """A score as HTML: its metric, number, reason, facts and the judge's steps."""
+    shown = [
+        markup(
+            "div",
+            markup("h4", title_of("metric", score.metric, score.target), dir="auto"),
+            _outcome(score),
+            cls="actions",
+        )
+    ]
+    if reason := why(score):
+        shown.append(_text(reason))
+    entries = [markup("div", markup("dt", name), markup("dd", value, dir="auto")) for name, value in _facts(score)]
+    shown.append(markup("dl", *entries, cls="facts"))
+    if score.steps:
+        steps = (_step(step) for step in score.steps)
+        shown.append(markup("details", markup("summary", "The judge's steps"), *steps))
+    return shown
+
+
+def _outcome(score: Score) -> Markup:
+    """The number and whether it passed, or the state of a case without a score."""
+    if score.status != "scored":
+        shown = [markup("span", score.status, cls=f"badge {_tone(score.status)}")]
+    else:
+        shown = [markup("div", number(score.score, 2), cls="reading")]
+        if score.passed is not None:
+            word, tone = ("passed", "pass") if score.passed else ("failed", "fail")
+            shown.append(markup("span", word, cls=f"badge {tone}"))
+    return markup("div", *shown, cls="outcome")
+
+
+def _tone(status: str) -> Tone:
+    return "fail" if status == "error" else ""
+
+
+def status_badge(status: str) -> None:
+    """The state of a score."""
+    badge(status, _tone(status))
+
+
+def why(score: Score) -> str:
+    """The judge's reason, or why there is no score."""
+    error = f"{score.error_type}: {score.error}" if score.error_type and score.error else score.error
+    return score.reason or error or score.answer_error or ""
+
+
+def _facts(score: Score) -> list[tuple[str, str]]:
+    """The judge, time and cost."""
+    entries = [
+        ("Judge", title_of("judge", score.judge) if score.judge else ""),
+        ("On the metric's scale", "" if score.value in (None, score.score) else readable(score.value)),
+        ("Threshold", "" if score.threshold is None else number(score.threshold, 2)),
+        ("Scored from", score_source(score)),
+        ("Time", f"{score.latency_s:.2f} s" if score.latency_s else ""),
+        ("Cost", "" if score.cost_usd is None else cost(score.cost_usd)),
+        ("Repeat of the judge", f"{score.repeat + 1}" if score.repeat else ""),
+    ]
+    return [(name, value) for name, value in entries if value]
+
+
+def score_source(score: Score) -> str:
+    """How the score was computed; empty if it is the grade of a first reply."""
+    if score.path != "weighted":
+        return "a second request" if score.path == "reasked" else ""
+    weighted = [step for step in score.steps or () if step.get("probabilities")]
+    if any("mass" in step for step in weighted):
+        return "token probabilities"
+    samples = next((step["samples"] for step in weighted if "samples" in step), None)
+    return f"the mean of {samples} sampled replies" if samples else "probabilities of the judge"
+
+
+def _step(step: Mapping[str, Any]) -> Markup:
+    reply: Any = step["reply"] if "reply" in step else {key: value for key, value in step.items() if key != "id"}
+    replies = cast("list[Any]", reply) if isinstance(reply, list) else [reply]
+    items: Sequence[Any] = step.get("items") or []
+    shown = [markup("h4", str(step.get("id", "step")))]
+    for place, one in enumerate(replies):
+        if place < len(items):
+            shown.append(_text(readable(items[place]), "text item"))
+        shown.append(_text(readable(one), "text reply"))
+    probabilities: Sequence[Any] = step.get("probabilities") or []
+    if probabilities and not items:
+        shown.append(_text(f"Probabilities of {_chances(probabilities[0])}", "muted small"))
+    if step.get("raw"):
+        mended = f" (mended: {', '.join(step['mended'])})" if step.get("mended") else ""
+        shown.append(_text(f"Reply{mended}: {step['raw']}", "text small muted"))
+    return markup("div", *shown, cls="step")
+
+
+def _text(content: str, classes: str = "text") -> Markup:
+    return markup("div", content, cls=classes, dir="auto")
+
+
+def _chances(probabilities: Mapping[str, Mapping[str, float]]) -> str:
+    parts: list[str] = []
+    for name, of_values in probabilities.items():
+        likeliest_first = sorted(of_values.items(), key=lambda pair: -pair[1])
+        parts.append(f"{name}: {', '.join(f'{value} {chance:.2f}' for value, chance in likeliest_first)}")
+    return "; ".join(parts)
+
+
+def readable(value: Any) -> str:
+    """A JSON value as readable text: one line for each field or item."""
+    if value is None:
+        return "no reply"
+    if isinstance(value, Mapping):
+        fields = cast("Mapping[str, Any]", value)
+        return "\n".join(f"{key}: {readable(one)}" for key, one in fields.items())
+    if isinstance(value, list):
+        return "\n".join(f"- {readable(one)}" for one in cast("list[Any]", value))
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def prompts_fold(workspace: Workspace, run: str, score: Score) -> None:
+    """A fold with the judge's prompts and raw replies, which are rendered when it is opened."""
+
+    async def read() -> Sequence[JudgeCall]:
+        return await workspace.render(lambda: score_prompts(workspace, run, score.id))
+
+    async def show(place: ui.element) -> None:
+        await fill(place, "Rendering …", read, _calls, "The prompts cannot be shown.")
+
+    with lazy_fold("prompts", show):
+        text("The prompts as sent, and the raw replies", "span")
+
+
+def _calls(calls: Sequence[JudgeCall]) -> None:
+    text(_RENDERED if calls else "No judge was asked for this score.", "p", "muted small")
+    for call in calls:
+        with ui.element("div").classes("step"):
+            _call(call)
+
+
+def _call(call: JudgeCall) -> None:
+    prompt = call.prompt
+    text(prompt.step if prompt.times == 1 else f"{prompt.step}, sampled {prompt.times} times", "h4")
+    if prompt.request is None:
+        text("This judge works by task and reads no prompt. Its input:", "p", "muted small")
+    for role, content in prompt.messages:
+        with fold(f"Prompt ({role})", is_open=True):
+            copyable(content, "pre")
+    if prompt.request is None:
+        return
+    with fold("The rest of the request"):
+        copyable(json.dumps(prompt.request, indent=2, ensure_ascii=False), "pre")
+    if not call.replies:
+        text("The raw reply is no longer in the cache; its content is in the steps.", "p", "muted small")
+    for place, reply in enumerate(call.replies, 1):
+        with fold("Raw reply" if len(call.replies) == 1 else f"Raw reply {place}", is_open=place == 1):
+            copyable(reply, "pre")

@@ -1,0 +1,328 @@
+"""What people say to a score or a task: agree, disagree, comment, exclude it, open a task.
+
+Buttons have the attribute `data-key` with the key that presses them in a panel: a, d, c.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from anyio import to_thread
+from nicegui import ui
+
+from evalflow.addons.studio.web.ui import forms
+from evalflow.addons.studio.web.ui.parts import address, button, icon_button, message, text
+from evalflow.addons.studio.web.ui.score import prompts_fold
+from evalflow.addons.studio.web.ui.visitor import local_time, may, name_here, title_of
+from evalflow.addons.studio.work import verdicts
+from evalflow.addons.studio.work.comments import Comment, CommentedOn, add_comment, delete_comment, list_comments
+from evalflow.addons.studio.work.scores import Score
+from evalflow.addons.studio.work.space import Workspace
+from evalflow.addons.studio.work.tasks import Task, TaskQuery, list_tasks
+from evalflow.addons.studio.work.verdicts import Exclusion, ScoreVerdicts, Verdict, VerdictScale
+from evalflow.report.wording import counted, number
+
+CAUSES = {"bot": "Bot wrong", "test": "Test wrong", "judge": "Judge wrong", "unknown": "Don't know"}
+"""What a person may find wrong in a result: the cause of a task, in words."""
+STATUSES = {"open": "Open", "in_progress": "In progress", "done": "Done"}
+_WHY = forms.About("Why?")
+_REASON = forms.About(
+    "Reason", "Reports then show the figures without it too, with your name.", "Duplicate question", required=True
+)
+
+
+class AnswerSaid:
+    """What people say to the scores of an answer, read at once for all of them."""
+
+    def __init__(self, workspace: Workspace, run_id: str, position: int) -> None:
+        self._workspace, self._run, self._position = workspace, run_id, position
+        self._reading: asyncio.Task[_Said] | None = None
+
+    async def read(self, *, is_changed: bool = False) -> _Said:
+        """What was said; read again after a change or a fault."""
+        if self._reading is None or is_changed or (self._reading.done() and self._reading.exception()):
+            self._reading = asyncio.create_task(to_thread.run_sync(self._read))
+        return await self._reading
+
+    def _read(self) -> _Said:
+        space, run, position = self._workspace, self._run, self._position
+        on = CommentedOn(run=run, position=position)
+        return _Said(
+            verdicts.answer_verdicts(space, run, position),
+            list_tasks(space, TaskQuery(run=run, position=position), None, MOST_SHOWN).items,
+            list_comments(space, on, None, MOST_SHOWN).items,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    verdicts: Mapping[str, ScoreVerdicts]
+    tasks: Sequence[Task]
+    comments: Sequence[Comment]
+
+
+def verdict_bar(workspace: Workspace, run_id: str, score: Score, said: AnswerSaid) -> None:
+    """Show the prompts of a score, what people say to it, and, for those who may, the buttons to say it.
+
+    It is built when it is first scrolled into view, since a case may have scores of a hundred metrics.
+    """
+    bar: _VerdictBar | None = None
+
+    async def seen() -> None:
+        nonlocal bar
+        if bar is None:
+            with place:
+                if score.judge:
+                    prompts_fold(workspace, run_id, score)
+                bar = _VerdictBar(workspace, run_id, score, said)
+            await bar.load()
+
+    place = ui.element("q-intersection").props("once").classes("verdict-place").on("visibility", seen, args=[])
+
+
+class _VerdictBar:
+    def __init__(self, workspace: Workspace, run_id: str, score: Score, said: AnswerSaid) -> None:
+        self._workspace, self._run, self._score, self._all_said = workspace, run_id, score, said
+        self._place = (run_id, score.position, score.metric)
+        on = CommentedOn(run=run_id, position=score.position, metric=score.metric)
+        with ui.element("div").classes("verdicts stack") as self._all:
+            self._buttons = ui.element("div").classes("actions").props("role=group")
+            self._buttons.props["aria-label"] = title_of("metric", score.metric, score.target)
+            self._choice = ui.element("div").classes("stack")
+            self._said = ui.element("div").classes("stack small").props("aria-live=polite")
+            self._comments = CommentList(workspace, on, is_open=False)
+
+    async def load(self, *, is_changed: bool = False) -> None:
+        """Read what was said, and show it."""
+        said = await self._all_said.read(is_changed=is_changed)
+        if self._all.is_deleted:  # another case is shown by now
+            return
+        metric = self._score.metric
+        with self._all:  # the pressed button may be deleted
+            self._show(said.verdicts[metric], [one for one in said.tasks if one.metric == metric])
+            self._comments.show([one for one in said.comments if one.metric == metric])
+
+    def _show(self, found: ScoreVerdicts, tasks: Sequence[Task]) -> None:
+        mine = next((one for one in found.verdicts if one.is_mine), None)
+        for place in (self._buttons, self._choice, self._said):
+            place.clear()
+        if may("edit"):
+            with self._buttons:
+                self._show_buttons(found, mine)
+        with self._said:
+            self._show_said(found, mine)
+            for task in tasks:
+                with ui.element("div"):
+                    text("Task: ", "span", "muted")
+                    ui.link(task.title, f"/tasks/{task.id}")
+                    text(f" ({STATUSES[task.status].lower()})", "span", "muted")
+
+    def _show_buttons(self, found: ScoreVerdicts, mine: Verdict | None) -> None:
+        if found.scale is not None:
+            self._button("Agree", "thumb_up", "a", self._agree, is_on=mine is not None and mine.agrees)
+            disagree = partial(self._disagree, found.scale, mine)
+            self._button("Disagree", "thumb_down", "d", disagree, is_on=mine is not None and not mine.agrees)
+        self._button("Comment", "chat_bubble_outline", "c", self._comments.open)
+        if found.exclusion is None:
+            self._button("Exclude", "block", "", self._ask_reason)
+        self._button("Open a task", "task_alt", "", self._ask_cause)
+
+    def _button(self, label: str, icon: str, key: str, work: Callable[[], Any], *, is_on: bool | None = None) -> None:
+        made = button(label, work, icon=icon).classes("slim")
+        if key:
+            made.props(f'data-key={key} aria-keyshortcuts={key} title="{label} ({key})"')
+        if is_on is not None:
+            made.props(f"aria-pressed={'true' if is_on else 'false'}")
+
+    def _show_said(self, found: ScoreVerdicts, mine: Verdict | None) -> None:
+        if found.exclusion is not None:
+            self._excluded(found.exclusion)
+        if found.scale is None and may("edit"):
+            text(f"This score cannot be judged: {found.fault}.", "p", "muted")
+            return
+        if mine is not None and may("edit"):
+            with ui.element("div").classes("actions"):
+                own = "You agree." if mine.agrees else f"You say {_shown(mine.value, found.scale)}."
+                text(own, "span")
+                button("Withdraw", partial(self._do, verdicts.withdraw), kind="quiet").classes("slim")
+        if mine is not None and not mine.agrees and may("edit"):
+            self._why(mine)
+        for words, those in _others(found):
+            text(f"{words}: {', '.join(those)}", "p")
+
+    def _why(self, mine: Verdict) -> None:
+        """A field for the reason, saved when it is left. Nothing moves then: a click elsewhere would miss."""
+        known = mine.comment or ""
+
+        async def save() -> None:
+            nonlocal known
+            said = forms.written(field) or ""
+            if said != known:
+                known = said
+                work = partial(verdicts.disagree, self._workspace, *self._place, mine.value, said)
+                await forms.attempt(work, {"verdict.comment": field})
+
+        field = forms.line(_WHY, known)
+        field.on("blur", save).on("keydown.enter", save)
+
+    def _excluded(self, out: Exclusion) -> None:
+        with ui.element("div").classes("actions"):
+            message(f"Excluded by {out.by}: {out.reason}", tone="warn")
+            if may("edit"):
+                button("Bring back", partial(self._do, verdicts.bring_back)).classes("slim")
+
+    async def _agree(self) -> None:
+        await self._do(verdicts.agree)
+
+    async def _disagree(self, scale: VerdictScale, mine: Verdict | None) -> None:
+        """Say the other value of two at once, or offer the others."""
+        others = [(value, words) for value, words in scale.choices if value != scale.judged]
+        if len(others) == 1:
+            await self._do(verdicts.disagree, others[0][0], (mine.comment or "") if mine else "")
+            return
+        self._choice.clear()
+        with self._choice:
+            if others:
+                text("What should it be?", "p", "small")
+                with ui.element("div").classes("actions"):
+                    for value, words in others:
+                        button(words, partial(self._do, verdicts.disagree, value)).classes("slim")
+            else:
+                self._number(scale)
+
+    def _number(self, scale: VerdictScale) -> None:
+        bounds = "" if scale.low is None or scale.high is None else f"From {scale.low:g} to {scale.high:g}."
+        field = forms.number_field(forms.About("What should it be?", bounds, required=True))
+
+        async def save() -> None:
+            if forms.required(field) is not None:
+                await self._do(verdicts.disagree, field.value, fields={"verdict.value": field})
+
+        field.on("keydown.enter", save)
+        with ui.element("div").classes("actions"):
+            button("Save", save).classes("slim")
+            button("Cancel", self._choice.clear, kind="quiet").classes("slim")
+        field.run_method("focus")
+
+    def _ask_reason(self) -> None:
+        self._choice.clear()
+        with self._choice:
+            field = forms.line(_REASON)
+
+            async def save() -> None:
+                reason = forms.required(field)
+                if reason is not None:
+                    await self._do(verdicts.exclude, reason, fields={"exclusion.reason": field})
+
+            field.on("keydown.enter", save)
+            with ui.element("div").classes("actions"):
+                button("Exclude this result", save).classes("slim")
+                button("Cancel", self._choice.clear, kind="quiet").classes("slim")
+        field.run_method("focus")
+
+    def _ask_cause(self) -> None:
+        self._choice.clear()
+        run, position, metric = self._place
+        about = {"run": run, "position": str(position), "metric": metric}
+        with self._choice:
+            text("What is wrong?", "p", "small")
+            with ui.element("div").classes("actions"):
+                for cause, words in CAUSES.items():
+                    ui.link(words, address("/tasks/new", {"cause": cause, **about})).classes("button slim")
+
+    async def _do(self, work: Callable[..., None], *values: Any, fields: dict[str, forms.Field] | None = None) -> None:
+        """Change something, and show it as it is then; an error stands at its field."""
+        if await forms.succeeds(partial(work, self._workspace, *self._place, *values), fields):
+            await self.load(is_changed=True)
+
+
+def _others(found: ScoreVerdicts) -> list[tuple[str, list[str]]]:
+    """What others say: `2 people agree: ann, ben`, and those who do not with their values and reasons."""
+    others = [one for one in found.verdicts if not one.is_mine or not may("edit")]
+    agreeing = [one.by for one in others if one.agrees]
+    differing = [
+        f"{one.by} says {_shown(one.value, found.scale)}" + (f" (“{one.comment}”)" if one.comment else "")
+        for one in others
+        if not one.agrees
+    ]
+    shown = [(f"{_people(agreeing)} agree{'s' if len(agreeing) == 1 else ''}", agreeing)]
+    shown += [(f"{_people(differing)} disagree{'s' if len(differing) == 1 else ''}", differing)]
+    return [(words, those) for words, those in shown if those]
+
+
+def _people(those: Sequence[str]) -> str:
+    return counted(len(those), "person") if len(those) == 1 else f"{len(those):,} people"
+
+
+def _shown(value: Any, scale: VerdictScale | None) -> str:
+    words = next((words for one, words in (scale.choices if scale else ()) if one == value), None)
+    return words or (number(value) if isinstance(value, float) else str(value))
+
+
+MOST_SHOWN = 500
+
+
+class CommentList:
+    """The comments on something, and a field to add one, which `is_open` shows at once."""
+
+    def __init__(self, workspace: Workspace, on: CommentedOn, *, is_open: bool = True) -> None:
+        self._workspace, self._on, self._is_open = workspace, on, is_open
+        self._list = ui.element("ul").classes("comments").props("aria-live=polite")
+        self._form = ui.element("div").classes("stack commenting")
+        self._form.set_visibility(is_open)
+        self._is_built = False
+        if is_open:
+            self._build()
+
+    def _build(self) -> None:
+        self._is_built = True
+        if may("edit"):
+            with self._form:
+                self._field = forms.area(forms.About("Your comment", required=True))
+                with ui.element("div").classes("actions"):
+                    self._adding = button("Add comment", self._add)
+
+    async def open(self) -> None:
+        """Show the field, or hide it again."""
+        if not self._is_built:
+            self._build()
+        self._form.set_visibility(not self._form.visible)
+        if self._form.visible:
+            self._field.run_method("focus")
+
+    async def load(self) -> None:
+        """Read the comments and show them."""
+        found = await to_thread.run_sync(lambda: list_comments(self._workspace, self._on, None, MOST_SHOWN))
+        if not self._list.is_deleted:
+            self.show(found.items)
+
+    def show(self, found: Sequence[Comment]) -> None:
+        """Show comments that were read already."""
+        self._list.clear()
+        with self._list:
+            for one in found:
+                with ui.element("li"):
+                    with ui.element("div").classes("actions small"):
+                        text(one.by, "strong")
+                        text(local_time(one.at), "span", "muted")
+                        if may("edit") and (one.by == name_here() or may("admin")):
+                            icon_button("delete", f"Delete the comment by {one.by}", partial(self._delete, one.id))
+                    text(one.text, classes="text")
+
+    async def _add(self) -> None:
+        said = forms.required(self._field)
+        if said is None:
+            return
+        fields = {"comment.text": self._field}
+        if await forms.attempt(lambda: add_comment(self._workspace, self._on, said), fields, by=self._adding):
+            self._field.value = ""
+            self._form.set_visibility(self._is_open)
+            await self.load()
+
+    async def _delete(self, comment: int) -> None:
+        await forms.attempt(lambda: delete_comment(self._workspace, comment))
+        await self.load()

@@ -1,0 +1,160 @@
+"""`backup` and `restore`: the database, the folders of runs and evalflow's own files of a workspace in one archive.
+
+The database is copied first, at one moment. The folders follow while runs may go on: their journals only grow, and hold
+all that the database has read of them. A run that was under way is resumed after a restore.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import tarfile
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from evalflow.addons.studio.store import open_database
+from evalflow.addons.studio.store.database import copy_sqlite
+from evalflow.addons.studio.store.snapshot import Snapshot, expect_place, load_snapshot, settle, take_snapshot
+from evalflow.errors import InfrastructureError, Problem, UserError, command
+from evalflow.paths import OWN_FOLDER, completed, private_file
+from evalflow.version import __version__
+
+FORMAT = 1
+_ABOUT, _DATABASE = "backup.json", "database"
+_FILE = "evalflow.db"
+OUTPUTS = "outputs"
+_LEFT_OUT = (".lock", ".part", "-wal", "-shm", "-journal", ".backup", ".draft", "open.html")
+"""Ends of names: locks of processes, incomplete files, what belongs to an open database, and its older copies."""
+
+
+def back_up(file: Path, url: str | None, *, has_cache: bool = True) -> int:
+    """Write an archive of the workspace in the working directory, which may be in use; returns its bytes.
+
+    `has_cache`: with the paid replies.
+
+    Raises:
+        UserError: There is no database, or the file exists.
+        InfrastructureError: The archive or the snapshot cannot be written.
+    """
+    root = Path.cwd()
+    if file.exists():
+        raise UserError(Problem("it is there already", str(file), "name a new file"))
+    try:
+        with completed(file) as draft, TemporaryDirectory(dir=file.parent, prefix=".evalflow-backup-") as work:
+            target = private_file(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+            snapshot = take_snapshot(url or f"sqlite:///{root / OWN_FOLDER / _FILE}", Path(work) / _DATABASE)
+            about = {"format": FORMAT, "evalflow": __version__, "root": str(root), "snapshot": asdict(snapshot)}
+            with os.fdopen(target, "wb") as out, tarfile.open(fileobj=out, mode="w:gz", compresslevel=6) as archive:
+                _add_text(archive, _ABOUT, json.dumps(about))
+                _add(archive, Path(work) / _DATABASE, _DATABASE)
+                for path, name in _files(root):
+                    if path.name == "cache.db":
+                        if has_cache:
+                            copy_sqlite(path, copy := Path(work) / path.name)
+                            _add(archive, copy, name)
+                            copy.unlink()
+                    else:
+                        _add(archive, path, name)
+        return file.stat().st_size
+    except OSError as error:
+        raise InfrastructureError(f"{file} cannot be written: {error.strerror or error}") from None
+
+
+def _files(root: Path) -> Iterator[tuple[Path, str]]:
+    """What is archived besides the database, with its name there."""
+    for folder in (root / OWN_FOLDER, root / OUTPUTS):
+        for path in sorted(folder.rglob("*")):
+            name = path.relative_to(root).as_posix()
+            if path.name.endswith(_LEFT_OUT) or name == f"{OWN_FOLDER}/{_FILE}":
+                continue
+            if path.is_file() and not path.is_symlink():  # `outputs/latest` is a link that the next run makes again
+                yield path, name
+
+
+def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
+    """Add a file as long as it is now, though it may be growing; one that is gone by now is left out."""
+    try:
+        with path.open("rb") as file:
+            about = archive.gettarinfo(arcname=name, fileobj=file)
+            about.mode = 0o600
+            archive.addfile(about, file)
+    except FileNotFoundError:
+        return
+
+
+def _add_text(archive: tarfile.TarFile, name: str, text: str) -> None:
+    about = tarfile.TarInfo(name)
+    about.size = len(text.encode())
+    archive.addfile(about, io.BytesIO(text.encode()))
+
+
+def restore(file: Path, url: str | None) -> Snapshot:
+    """Restore an archive into the working directory and its database, both empty, and migrate an older schema.
+
+    Raises:
+        UserError: The file is no backup, was made by a newer version, or there is something here already.
+        InfrastructureError: The database does not answer, or the disk is full.
+    """
+    root = Path.cwd()
+    _expect_empty(root)
+    mask = os.umask(0o077)
+    try:
+        with file.open("rb") as source, tarfile.open(fileobj=source, mode="r|gz") as archive:
+            snapshot, before = _about(archive, file)
+            url = url or f"sqlite:///{root / OWN_FOLDER / _FILE}"
+            expect_place(url, snapshot)
+            with TemporaryDirectory(dir=root, prefix=".evalflow-restore-") as work:
+                rest = (member for member in archive if member.name != _ABOUT)
+                archive.extractall(work, rest, filter="data")  # which refuses names that lead out of the folder
+                _put_in_place(root, Path(work), url)
+        with closing(open_database(url)) as database:
+            settle(database, before, root)
+    except (tarfile.TarError, EOFError) as error:
+        raise UserError(Problem(f"it is no backup, or damaged: {error}", str(file), "name another file")) from None
+    except OSError as error:
+        raise InfrastructureError(f"{file} cannot be restored: {error.strerror or error}") from None
+    finally:
+        os.umask(mask)
+    return snapshot
+
+
+def _put_in_place(root: Path, work: Path, url: str) -> None:
+    """Move the extracted folders to the workspace and load the database; after an error neither folder is there."""
+    try:
+        for name in (OWN_FOLDER, OUTPUTS):
+            if (root / name).is_dir():
+                (root / name).rmdir()
+            if (work / name).is_dir():
+                (work / name).rename(root / name)
+        load_snapshot(url, work / _DATABASE)
+    except BaseException:
+        for name in (OWN_FOLDER, OUTPUTS):
+            shutil.rmtree(root / name, ignore_errors=True)
+        raise
+
+
+def _expect_empty(root: Path) -> None:
+    for name in (OWN_FOLDER, OUTPUTS):
+        if any((root / name).glob("*")):
+            hint = f"restore into an empty folder: mkdir restored && cd restored && {command('restore', 'FILE')}"
+            raise UserError(Problem("there is a workspace already", str(root / name), hint))
+
+
+def _about(archive: tarfile.TarFile, file: Path) -> tuple[Snapshot, Path]:
+    """What the archive's first member says: of which database it is, and where the workspace was."""
+    first = archive.next()
+    text = archive.extractfile(first) if first is not None and first.name == _ABOUT else None
+    try:
+        about: dict[str, Any] = json.load(text) if text is not None else {}
+        if about["format"] != FORMAT:
+            what = f"it was made by a newer version of evalflow ({about.get('evalflow')})"
+            raise UserError(Problem(what, str(file), "install that version"))
+        return Snapshot(**about["snapshot"]), Path(about["root"])
+    except (ValueError, KeyError, TypeError):
+        raise UserError(Problem("it is no backup", str(file), "name a file that `backup` wrote")) from None

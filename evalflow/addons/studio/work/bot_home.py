@@ -1,0 +1,211 @@
+"""What a bot's home says: how good its latest run is, whether it is better than before, and where it is weak."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from evalflow.addons.studio.work.access import requires
+from evalflow.addons.studio.work.comparing import (
+    ComparableRun,
+    compare_runs,
+    gated_metrics,
+    interval_of,
+    related,
+    row_statistic,
+    scored_runs,
+)
+from evalflow.addons.studio.work.runs import Run, list_runs
+from evalflow.addons.studio.work.scores import summary
+from evalflow.addons.studio.work.space import Workspace
+from evalflow.errors import UserError
+from evalflow.records import CASES
+from evalflow.report.sentences import of_run, shown_statistic
+from evalflow.report.wording import without_means_of_figures
+
+if TYPE_CHECKING:
+    from evalflow.report.comparison_sentences import ComparisonSentence
+
+    pass
+
+LATEST = 5
+"""The number of runs that a home lists."""
+FEWEST = 5
+"""A tag is called weak only if at least so many of its answers have a score."""
+_WEAKEST = 5
+_JUDGES = 2
+"""The number of judges that a headline names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """The one number of a run that says whether the bot is good.
+
+    It is the share of cases that pass everything, if the run has that figure; else of one metric, by name.
+
+    Attributes:
+        metric: `cases` for the cases that pass everything.
+        statistic: pass_rate, or mean or the name of a figure for a metric without pass or fail.
+        value, low, high: The number and its 95 % interval; None if nothing was scored.
+        n, n_scored: Answers, and those with a score.
+        why: Why this metric is the one, of several; empty for the cases.
+        is_one_of_several: Whether the run has more metrics.
+        judged: The judge, and its agreement with people; of whole cases those of the metrics; empty without a judge.
+        row: The row of the summary that has the number.
+    """
+
+    run: Run
+    metric: str
+    dataset: str
+    judge: str | None
+    statistic: str
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int
+    n_scored: int
+    why: str
+    row: Mapping[str, Any]
+    is_one_of_several: bool = False
+    judged: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadlineChange:
+    """How the number of a headline changed since an earlier run.
+
+    Attributes:
+        before: None if no earlier run shares a dataset and a metric.
+        sentence: What the comparison with it says; None if the runs cannot be compared.
+    """
+
+    before: ComparableRun | None
+    sentence: ComparisonSentence | None
+
+
+@dataclass(frozen=True, slots=True)
+class WeakTag:
+    """The number of a headline on the cases of a tag."""
+
+    tag: str
+    value: float
+    low: float | None
+    high: float | None
+    n_scored: int
+
+
+@dataclass(frozen=True, slots=True)
+class BotHome:
+    """The latest runs of a bot, newest first, and the headline of the latest one with results.
+
+    A run of a part of the cases, such as those that failed, has it only if there is no other.
+    """
+
+    runs: Sequence[Run]
+    headline: Headline | None
+
+
+@requires("read")
+def bot_home(space: Workspace, bot: str) -> BotHome:
+    """What the home of a bot shows at once."""
+    runs = list_runs(space, limit=LATEST, bot=bot).items
+    scored = next((run for run in runs if run.facts.get("metrics") and not run.taken.is_part), None)
+    if scored is None:
+        own = [run for run in scored_runs(space) if run.bot == bot]
+        scored = min(own, key=_is_part, default=None)
+    return BotHome(runs, headline_of(scored) if scored else None)
+
+
+def _is_part(run: Run) -> bool:
+    return run.taken.is_part
+
+
+@requires("read")
+def headlines(space: Workspace) -> dict[str, Headline]:
+    """The headline of each bot's latest run with results, by bot; see `BotHome`."""
+    found: dict[str, Headline] = {}
+    for run in sorted(scored_runs(space), key=_is_part):
+        if run.bot not in found and (headline := headline_of(run)):
+            found[run.bot] = headline
+    return found
+
+
+def headline_of(run: Run) -> Headline | None:
+    """The headline of a run with results: what heads its reports, on the dataset with the most answers."""
+    metrics = {one["name"] for one in run.facts["metrics"]}
+    rows = [row for row in without_means_of_figures(run.facts["summary"]) if row["metric"] in {*metrics, CASES}]
+    if not rows:
+        return None
+    row = max((head.row for head in of_run(rows, gated_metrics(run))), key=lambda row: row["n"])
+    is_one_of_several = len(metrics) > 1 and row["metric"] != CASES
+    why = "no metric has pass and fail" if row["pass_rate"] is None else "it is the first with pass and fail"
+    if row["metric"] in gated_metrics(run):
+        why = "it has a gate"
+    statistic = shown_statistic(row)
+    place = (row["metric"], row["dataset"], row["judge"], statistic)
+    return Headline(
+        run,
+        *place,
+        *interval_of(row, statistic),
+        row["n"],
+        row["n_scored"],
+        why if is_one_of_several else "",
+        row,
+        is_one_of_several,
+        "; ".join(_judged(run, row)),
+    )
+
+
+def _judged(run: Run, row: Mapping[str, Any]) -> list[str]:
+    """The judge of a number, and its agreement with people; for whole cases those of the metrics, each once."""
+    if row["metric"] == CASES:
+        passing = {one["metric"] for one in run.facts["summary"] if one["pass_rate"] is not None}
+        own = [one for one in run.facts["metrics"] if one["name"] in passing and one["judge"]]
+    else:
+        own = [one for one in run.facts["metrics"] if one["name"] == row["metric"] and row["judge"]]
+    lines = list(dict.fromkeys(one["judged"] for one in own))
+    return lines if len(lines) <= _JUDGES else [*lines[:_JUDGES], f"{len(lines) - _JUDGES} more"]
+
+
+@requires("read")
+def change_since(space: Workspace, headline: Headline) -> HeadlineChange:
+    """How the headline changed since the run before; reads both runs' folders."""
+    before = related(space, headline.run.run_id).before
+    if before is None:
+        return HeadlineChange(None, None)
+    try:
+        found = compare_runs(space, before.run.run_id, headline.run.run_id)
+    except UserError:  # obstacles say why
+        return HeadlineChange(before, None)
+    # The same answers may be compared although their judges differ.
+    return HeadlineChange(replace(before, obstacles=[]), next(iter(found.sentences.values()), None))
+
+
+@requires("read")
+def weak_tags(space: Workspace, headline: Headline) -> list[WeakTag]:
+    """The tags with the worst numbers, worst first, of those that are worse than all cases together."""
+    directions = {one["name"]: one["direction"] for one in headline.run.facts["metrics"]}
+    lower = directions.get(headline.metric) == "lower_is_better"
+    is_lower_better = lower and headline.statistic != "pass_rate"
+    found = [tag for row in summary(space, headline.run.run_id) for tag in _tagged(row, headline)]
+    found.sort(key=lambda one: -one.value if is_lower_better else one.value)
+    if headline.value is None:
+        return []
+    worse = [one for one in found if (one.value > headline.value if is_lower_better else one.value < headline.value)]
+    return [one for one in worse if not any(_is_all_of(other, one) for other in worse)][:_WEAKEST]
+
+
+def _is_all_of(tag: WeakTag, parent: WeakTag) -> bool:
+    """Whether a sub-tag has all cases of its parent, which then says nothing more."""
+    return tag.tag.startswith(f"{parent.tag} > ") and tag.n_scored == parent.n_scored
+
+
+def _tagged(row: Mapping[str, Any], headline: Headline) -> Iterator[WeakTag]:
+    statistic = row_statistic(headline.metric, headline.statistic)
+    wanted = (headline.metric, headline.dataset, headline.judge, statistic)
+    if row["tag"] is None or (row["metric"], row["dataset"], row["judge"], row["statistic"]) != wanted:
+        return
+    value, low, high = interval_of(row, headline.statistic)
+    if value is not None and row["n_scored"] >= FEWEST:
+        yield WeakTag(row["tag"], value, low, high, row["n_scored"])

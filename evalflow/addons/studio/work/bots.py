@@ -1,0 +1,233 @@
+"""Bots: the targets that people define, those of conf/, and a test question to one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, cast
+
+from anyio import to_thread
+
+from evalflow.addons.studio.store.rows import from_row
+from evalflow.addons.studio.work.access import requires
+from evalflow.addons.studio.work.definitions import (
+    Definition,
+    DefinitionStore,
+    Origin,
+    Row,
+    given,
+    kind_of,
+    new_values,
+    remembered_content,
+)
+from evalflow.addons.studio.work.leases import trial_budget
+from evalflow.addons.studio.work.space import Workspace
+from evalflow.addons.studio.work.titles import lifted
+from evalflow.addons.studio.work.validate import BOT_KINDS, check_bot, one_line
+from evalflow.app.core.options import Option
+from evalflow.calls.budget import Budget
+from evalflow.calls.client import CallSession
+from evalflow.calls.connections import Connections
+from evalflow.config.schema import TargetConfig
+from evalflow.config.targets import OpenAITargetConfig
+from evalflow.errors import CallError, InfrastructureError, Problem, UserError
+from evalflow.llm.chat import listed_models
+from evalflow.paths import prompt_dirs
+from evalflow.prompts import Prompts
+from evalflow.protocols import Target
+from evalflow.records import Answer, Case, Message
+from evalflow.redaction import Redactor, environment_values
+from evalflow.targets.registry import TARGET_KINDS, build_target
+from evalflow.targets.reply import Form
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bot(Definition):
+    """A target under test; its name is the target's in runs.
+
+    Attributes:
+        description: For people.
+        config: A target's configuration: kind (openai, http or recorded) and its keys. It holds names of secrets, not
+            the secrets.
+    """
+
+    description: str
+    config: Mapping[str, Any]
+    origin: Origin = "workspace"
+
+
+BOTS = DefinitionStore("bot", "target", lambda option: kind_of(option) in BOT_KINDS)
+
+
+@requires("read")
+def list_bots(space: Workspace) -> list[Bot]:
+    """All bots: the defined ones by name, then those of conf/ that could be defined here too."""
+    return BOTS.all_of(BOTS.rows(space), partial(from_row, Bot), _of_conf)
+
+
+@requires("read")
+def get_bot(space: Workspace, name: str) -> Bot:
+    """One bot. A bot of conf/ includes all that it inherits, and "???" for a required value that is missing."""
+
+    def whole(option: Option) -> Bot:
+        return replace(_of_conf(option), config=lifted(remembered_content(space, "target", name), None)[0])
+
+    return BOTS.one(space, name, partial(from_row, Bot), whole)
+
+
+@requires("edit")
+def create_bot(
+    space: Workspace, name: str, config: Mapping[str, Any], description: str = "", title: str | None = None
+) -> Bot:
+    """Define a bot."""
+    BOTS.create(space, bot_values(space, name, config, description, title))
+    return get_bot(space, name)
+
+
+@requires("edit")
+def bot_values(
+    space: Workspace, name: str, config: Mapping[str, Any], description: str = "", title: str | None = None
+) -> Row:
+    """The columns of a new bot, for `BOTS.add`."""
+    values = _values(space, name, config, description, title)
+    BOTS.expect_free(name)
+    return values
+
+
+def _values(space: Workspace, name: str, config: Mapping[str, Any], description: str, title: str | None) -> Row:
+    return new_values("bot", name, config, description, title, partial(check_bot, connections=space.allowed))
+
+
+@requires("edit")
+def update_bot(
+    space: Workspace,
+    name: str,
+    expected: int,
+    *,
+    config: Mapping[str, Any] | None = None,
+    description: str | None = None,
+    new_name: str | None = None,
+    title: str | None = None,
+) -> Bot:
+    """Change a bot. None leaves a value unchanged.
+
+    `config` is the complete new one. Past runs keep an old name. `expected` is the version that the change is based on.
+    """
+    row = BOTS.get(space, name)
+    given: Mapping[str, Any] = row["config"] if config is None else config
+    about = row["description"] if description is None else description
+    values = _values(space, new_name or name, given, about, title)
+    if values["name"] != name:
+        BOTS.expect_free(values["name"])
+    BOTS.change(space, row, expected, values)
+    return get_bot(space, values["name"])
+
+
+@requires("edit")
+def delete_bot(space: Workspace, name: str, expected: int) -> int:
+    """Delete a bot and its metrics; its runs stay. Returns its id in the trash."""
+    return BOTS.delete(space, BOTS.get(space, name), expected)
+
+
+@requires("edit")
+def copy_bot(
+    space: Workspace, source: str, name: str, changes: Mapping[str, Any] | None = None, title: str | None = None
+) -> Bot:
+    """Copy a bot, which may be of conf/, and change some keys."""
+    bot = get_bot(space, source)
+    return create_bot(space, name, {**given(bot.config), **(changes or {})}, bot.description, title)
+
+
+def _of_conf(option: Option) -> Bot:
+    config, _ = lifted(option.values, None)
+    return Bot(name=option.name, title=option.title, description=option.description, config=config, origin="conf")
+
+
+LONGEST_S = 120.0
+"""Time limit, including retries."""
+LONGEST_QUESTION = 20_000
+"""In characters."""
+MODELS_S = 10.0
+"""Time limit of the list of an endpoint's models."""
+_VARIABLE = re.compile(r"\$\{oc\.env:([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+@requires("edit")
+async def try_bot(space: Workspace, name: str, config: Mapping[str, Any], question: str) -> Answer:
+    """Send a question to a bot that is being defined; nothing is cached or saved.
+
+    A call that fails gives an answer in state error; only a wrong configuration or a missing key raises.
+    """
+    asked = question.strip()
+    if not asked or len(asked) > LONGEST_QUESTION:
+        raise UserError(Problem(f"a question has 1 to {LONGEST_QUESTION} characters", "question"))
+    case = Case(dataset="trial", index=0, id="trial", messages=(Message("user", asked),))
+    return await answer_case(space, name, config, case)
+
+
+@requires("edit")
+async def answer_case(space: Workspace, name: str, config: Mapping[str, Any], case: Case) -> Answer:
+    """What a bot answers to a case now; as in `try_bot`."""
+    with trial_budget(space, f"trial of {name}") as budget:
+        target = await to_thread.run_sync(_built, space, name, config, budget, case.dataset)
+        try:
+            async with asyncio.timeout(LONGEST_S):
+                answer = await target.answer(case, 0)
+        except TimeoutError:
+            raise UserError(Problem(f"no answer came within {LONGEST_S:g} s", "question", "is it running?")) from None
+        finally:
+            await target.close()
+    redactor = Redactor(environment_values(config))
+    said = answer.answer and redactor.data(answer.answer)
+    return replace(answer, answer=said, error=answer.error and redactor.text(answer.error))
+
+
+@requires("edit")
+async def list_models(space: Workspace, config: Mapping[str, Any]) -> list[str]:
+    """The names of the models that an OpenAI-compatible endpoint lists, sorted.
+
+    `config`: of a bot, whose model may be missing. UserError says why there are none.
+    """
+    asked = {**config, "model": config.get("model") or "unknown", "attempts": 1, "timeout_s": MODELS_S}
+    model, allowed = await to_thread.run_sync(_checked, space, "bot", asked)
+    try:
+        return await listed_models(cast("OpenAITargetConfig", model), "target", CallSession(connections=allowed))
+    except (CallError, InfrastructureError) as error:
+        raise UserError(Problem(one_line(str(error), "bot"), "target.model")) from None
+
+
+def _built(space: Workspace, name: str, config: Mapping[str, Any], budget: Budget, dataset: str) -> Target:
+    model, allowed = _checked(space, name, config)
+    if model.kind == "recorded":
+        raise UserError(Problem("recorded answers cannot be asked", "question", "choose a bot that answers"))
+    session = CallSession(connections=allowed, budget=budget)
+    return build_target(model, name, Prompts(prompt_dirs()), {dataset: Form()}, generate=True, session=session)
+
+
+def _checked(space: Workspace, name: str, config: Mapping[str, Any]) -> tuple[TargetConfig, Connections | None]:
+    """A valid configuration as it is called, and the connections that it may call."""
+    allowed = space.allowed
+    plain = check_bot(name, config, allowed)
+    called = plain if allowed is None else allowed.resolve(plain, "target")
+    model = TARGET_KINDS.config(plain["kind"]).model_validate(_with_environment(called))
+    return model, allowed
+
+
+def _with_environment(value: Any) -> Any:
+    if isinstance(value, str):
+        return _VARIABLE.sub(lambda found: _variable(found[1]), value)
+    if isinstance(value, dict):
+        return {key: _with_environment(inner) for key, inner in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [_with_environment(item) for item in cast("list[Any]", value)]
+    return value
+
+
+def _variable(name: str) -> str:
+    if name not in os.environ:
+        raise UserError(Problem(f"{name} is not set in the environment", "target.headers", f"export {name}=..."))
+    return os.environ[name]

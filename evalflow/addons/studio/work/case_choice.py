@@ -1,0 +1,123 @@
+"""Which cases of its datasets a run takes, and how many it leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic import TypeAdapter, ValidationError
+
+from evalflow import datasets as readers
+from evalflow.addons.studio.work.access import requires
+from evalflow.addons.studio.work.cases import case_rows
+from evalflow.addons.studio.work.datasets import Dataset, list_datasets
+from evalflow.addons.studio.work.run_request import RunRequest
+from evalflow.addons.studio.work.space import Workspace
+from evalflow.app.core.cases import has_tags
+from evalflow.errors import Problem, UserError, did_you_mean
+
+KEYS = ("tags", "every_tag", "ids")
+"""The keys of a dataset that choose its cases."""
+_FILE = "left_out.json"
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOutCases:
+    """How many cases of a dataset a run leaves out.
+
+    Attributes:
+        drafts: Those that the run would take if they were active.
+        unselected: The active ones that are not chosen, or beyond the limit or the sample.
+    """
+
+    drafts: int
+    unselected: int
+
+
+_LEFT_OUT = TypeAdapter(dict[str, LeftOutCases])
+
+
+def wrong_choices(request: RunRequest) -> Iterator[Problem]:
+    """What is wrong with the names and keys of a request's `dataset_values`; their types are checked with the run."""
+    for name, values in request.dataset_values.items():
+        where = f"dataset_values.{name}"
+        if name not in request.datasets:
+            yield Problem(f"the run has no dataset {name!r}", where, did_you_mean(name, request.datasets))
+        for key in set(values) - set(KEYS):
+            yield Problem(f"cases are not chosen by {key!r}", f"{where}.{key}", f"choose them by {', '.join(KEYS)}")
+
+
+@requires("read")
+def chosen_values(space: Workspace, request: RunRequest) -> dict[str, Mapping[str, Any]]:
+    """The request's `dataset_values` without the ids of drafts, since a run does not have these."""
+    own, given = _own(space, request), _given(request)
+    return {name: _without_drafts(space, own[name], one) if name in own else one for name, one in given.items()}
+
+
+def _given(request: RunRequest) -> dict[str, dict[str, Any]]:
+    """The keys that are set; an empty list chooses nothing, and is left out like null."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, values in request.dataset_values.items():
+        found[name] = {key: value for key, value in values.items() if value not in (None, [], ())}
+    return {name: values for name, values in found.items() if values}
+
+
+def _without_drafts(space: Workspace, dataset: Dataset, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not (dataset.drafts and _texts(values.get("ids"))):
+        return values
+    drafts = {row["id"] for row in case_rows(space, dataset.name, draft=True)}
+    active = [key for key in values["ids"] if key not in drafts]
+    if not active:
+        what = f"all {len(values['ids']):,} chosen cases of {dataset.name} are drafts"
+        where = f"dataset.{dataset.name}.ids"
+        raise UserError(Problem(what, where, "activate them, or choose others", where))
+    return {**values, "ids": active}
+
+
+@requires("read")
+def count_left_out(
+    space: Workspace, request: RunRequest, frozen: Mapping[str, int], taken: Mapping[str, int]
+) -> dict[str, LeftOutCases]:
+    """What a run leaves out, by dataset. `frozen`: how many cases its snapshot holds; `taken`: how many it takes."""
+    own, chosen = _own(space, request), _given(request)
+    return {
+        name: LeftOutCases(_drafts(space, own[name], chosen.get(name, {})) if name in own else 0, total - taken[name])
+        for name, total in frozen.items()
+    }
+
+
+def _drafts(space: Workspace, dataset: Dataset, chosen: Mapping[str, Any]) -> int:
+    """How many drafts of a dataset have the chosen tags and ids."""
+    if not (dataset.drafts and chosen):
+        return dataset.drafts
+    ids, tags = set(chosen.get("ids", ())), {readers.tag_name(tag) for tag in chosen.get("tags", ())}
+    every = bool(chosen.get("every_tag"))
+    return sum(
+        (not ids or row["id"] in ids) and (not tags or has_tags(row.get("tags") or (), tags, every=every))
+        for row in case_rows(space, dataset.name, draft=True)
+    )
+
+
+def _own(space: Workspace, request: RunRequest) -> dict[str, Dataset]:
+    """The datasets of a request that were defined here, and can have drafts."""
+    found = {one.name: one for one in list_datasets(space) if one.origin == "workspace"}
+    return {name: found[name] for name in request.datasets if name in found}
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(one, str) for one in cast("Sequence[Any]", value))
+
+
+def keep_left_out(snapshot: Path, found: Mapping[str, LeftOutCases]) -> None:
+    """Save what a run leaves out beside what it uses."""
+    (snapshot / _FILE).write_bytes(_LEFT_OUT.dump_json(dict(found), indent=1))
+
+
+def read_left_out(snapshot: Path) -> dict[str, LeftOutCases]:
+    """What a run left out; empty if nobody counted it, as for runs of the command line."""
+    try:
+        return _LEFT_OUT.validate_json((snapshot / _FILE).read_bytes())
+    except (OSError, ValidationError):
+        return {}

@@ -1,0 +1,435 @@
+"""Test cases: list, find, add, change, and bulk edit."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+from evalflow import datasets as readers
+from evalflow.addons.studio.store import cases as table
+from evalflow.addons.studio.store.rows import from_row, storable
+from evalflow.addons.studio.work.access import requires
+from evalflow.addons.studio.work.datasets import (
+    DATASETS,
+    Dataset,
+    FoundCases,
+    dataset_values,
+    declared_dataset,
+    declared_page,
+    declared_rows,
+    get_dataset,
+    own_row,
+    question_of,
+)
+from evalflow.addons.studio.work.space import (
+    Page,
+    StaleError,
+    TakenError,
+    Workspace,
+    changed_keys,
+    not_found,
+    row_number,
+    stale,
+)
+from evalflow.addons.studio.work.trash import keep_cases
+from evalflow.addons.studio.work.validate import NO_PROGRAMS
+from evalflow.config.schema import DatasetConfig, FieldValue
+from evalflow.errors import Problem, UserError
+from evalflow.jsonvalues import DEEPEST, is_too_deep
+from evalflow.metrics.case_checks import starts_program
+from evalflow.records import Case
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+
+MAX_PAGE = 500
+Fields = Mapping[str, FieldValue]
+"""Case field to column or JSONPath, as `fields` of a dataset's configuration."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCase:
+    """A case in the database.
+
+    Attributes:
+        id: The id of its row; the case's own id is in `body`.
+        question: The last user message, for lists.
+        body: The case by field names, as a line of JSON lines: id, messages, answer, reference, ...
+        is_draft: Whether runs leave it out.
+    """
+
+    id: int
+    question: str
+    body: Mapping[str, Any]
+    version: int
+    is_draft: bool = False
+
+
+class CaseFilter(TypedDict, total=False):
+    """Which cases of a dataset are meant; see `CaseQuery`."""
+
+    tag: str | None
+    text: str | None
+    draft: bool | None
+
+
+@requires("read")
+def list_cases(
+    space: Workspace, dataset: str, cursor: str | None = None, limit: int = 50, **matching: Unpack[CaseFilter]
+) -> Page[StoredCase]:
+    """Cases of a dataset that was defined here."""
+    row, limit = own_row(space, dataset), max(1, min(limit, MAX_PAGE))
+    after = row_number(cursor)
+    with space.database.reading() as connection:
+        found = table.CaseQuery(connection, row["id"], **matching).page(after, limit + 1)
+    return Page.of(found, limit, partial(from_row, StoredCase), "position")
+
+
+@requires("read")
+def get_case(space: Workspace, dataset: str, case: int) -> StoredCase:
+    """One case."""
+    return from_row(StoredCase, case_row(space, dataset, case))
+
+
+@requires("read")
+def dataset_tags(space: Workspace, dataset: str) -> list[tuple[str, int]]:
+    """Every tag of a dataset with the number of cases that have it or a sub-tag; of conf/ in its first cases."""
+    if get_dataset(space, dataset).origin == "conf":
+        return list(declared_page(space, dataset, 0, 1).tags)
+    row = own_row(space, dataset)
+    return space.read(table.tag_counts, row["id"])
+
+
+@requires("edit")
+def add_cases(
+    space: Workspace, dataset: str, rows: Iterable[Mapping[str, Any]], *, allow_irregular: bool = False
+) -> int:
+    """Add cases, all or none; returns their number.
+
+    `rows`: cases by field names; `question` becomes one user message. A case without an id gets a hash of its content.
+    A UserError lists the problems of each row (`rows:NUMBER`), including ids that exist already, and the violations of
+    message order unless `allow_irregular`.
+    """
+    own_row(space, dataset)
+    cases = list(read_rows(dataset, rows, allow_irregular=allow_irregular))
+    return append_rows(space, dataset, (readers.case_to_row(case) for case in cases))
+
+
+@requires("edit")
+def update_case(
+    space: Workspace, dataset: str, case: int, expected: int, row: Mapping[str, Any], *, draft: bool | None = None
+) -> StoredCase:
+    """Replace a case; `draft`: whether runs leave it out, None: as before. Irregular turns can only stay."""
+    there = case_row(space, dataset, case)
+    is_same = row.get("messages") == there["body"].get("messages")
+    changed = case_columns(readers.case_to_row(read_row(dataset, {"id": there["key"], **row}, allow_irregular=is_same)))
+    if draft is not None:
+        changed["is_draft"] = draft
+    fields = [f"{field} of case {there['key']}" for field in changed_keys("", there["body"], changed["body"])]
+    with space.changing("update", "dataset", dataset, fields) as connection:
+        owner = there["dataset_id"]
+        if changed["key"] != there["key"] and table.known_keys(connection, owner, [changed["key"]]):
+            raise duplicates([changed["key"]])
+        if not table.replace(connection, case, expected, changed):
+            raise _stale(table.get(connection, owner, case) or there, expected, changed["body"])
+    return get_case(space, dataset, case)
+
+
+@requires("read")
+def case_rows(space: Workspace, dataset: str, *, draft: bool = False) -> Iterator[dict[str, Any]]:
+    """The active cases, or the drafts, of a dataset that was defined here, as rows of JSON lines."""
+    row = own_row(space, dataset)
+    with space.database.reading() as connection:
+        yield from table.bodies(connection, row["id"], draft=draft)
+
+
+@requires("edit")
+def add_case(space: Workspace, dataset: str, row: Mapping[str, Any], *, draft: bool = False) -> StoredCase:
+    """Add one case, which runs leave out if it is a draft. The key of a problem is the name of its field."""
+    owner = own_row(space, dataset)["id"]
+    new = case_columns(readers.case_to_row(read_row(dataset, row, allow_irregular=False)))
+    with space.changing("add cases", "dataset", dataset, ["1 cases"]) as connection:
+        append_stored(connection, owner, [{**new, "is_draft": draft}])
+        return from_row(StoredCase, table.by_key(connection, owner, new["key"]))
+
+
+@requires("edit")
+def append_rows(space: Workspace, dataset: str, rows: Iterable[dict[str, Any]], *, draft: bool = False) -> int:
+    """Add cases as `case_to_row` returns them, all or none; returns their number."""
+    row = own_row(space, dataset)
+    prepared = [{**case_columns(body), "is_draft": draft} for body in rows]
+    with space.changing("add cases", "dataset", dataset, [f"{len(prepared)} cases"]) as connection:
+        return append_stored(connection, row["id"], prepared)
+
+
+def append_stored(connection: Connection, dataset: int, prepared: Sequence[dict[str, Any]]) -> int:
+    """Add cases as `case_columns` returns them, within a transaction, to the dataset of this row id."""
+    twice = [key for key, n in Counter(one["key"] for one in prepared).items() if n > 1]
+    if twice:
+        raise duplicates(twice, "are in it more than once")
+    taken = table.known_keys(connection, dataset, [one["key"] for one in prepared])
+    if taken:
+        raise duplicates(sorted(taken))
+    return table.append(connection, dataset, prepared)
+
+
+def duplicates(keys: Sequence[str], how: str = "are there already") -> TakenError:
+    """The error for new ids that are in use."""
+    shown = ", ".join(repr(key) for key in keys[:5]) + (", ..." if len(keys) > 5 else "")
+    hint = "give other ids, or leave those out; a case without an id gets one of its content"
+    return TakenError(Problem(f"cases with these ids {how}: {shown}", "id", hint, "id"))
+
+
+def _stale(row: Mapping[str, Any], expected: int, wanted: Mapping[str, Any]) -> StaleError:
+    there = row["body"]
+    values = {field: wanted.get(field) for field in dict.fromkeys([*there, *wanted])}
+    return stale("case", row["key"], expected, {**row, **there}, values)
+
+
+@requires("edit")
+def copy_dataset(space: Workspace, source: str, name: str, title: str | None = None) -> Dataset:
+    """Copy a dataset with all its cases; the source may be in conf/."""
+    origin = get_dataset(space, source)
+    if origin.origin == "workspace":
+        values = dataset_values(name, origin.description, origin.generates, title)
+        rows, drafts = case_rows(space, source), case_rows(space, source, draft=True)
+    else:
+        config = declared_dataset(space, source)
+        values = dataset_values(name, config.description or "", config.generates, title)
+        rows, drafts = declared_rows(space, source), iter(())
+    prepared = [case_columns(row) for row in rows] + [{**case_columns(row), "is_draft": True} for row in drafts]
+    with space.changing("create", "dataset", name) as connection:
+        append_stored(connection, DATASETS.add(connection, space.project_id, values), prepared)
+    return get_dataset(space, name)
+
+
+@requires("read")
+def case_row(space: Workspace, dataset: str, case: int) -> dict[str, Any]:
+    """The row of one case."""
+    row = own_row(space, dataset)
+    found = space.read(table.get, row["id"], case)
+    if found is None:
+        raise not_found("case", str(case), [])
+    return found
+
+
+def read_rows(dataset: str, rows: Iterable[Mapping[str, Any]], *, allow_irregular: bool = True) -> Iterator[Case]:
+    """Parse rows with the reader of files, so that only cases that a file could hold are accepted."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "rows"
+        with path.open("w", encoding="utf-8") as file:
+            for number, row in enumerate(rows, 1):
+                if is_too_deep(row):
+                    what = f"the row has more than {DEEPEST} maps and lists within each other"
+                    raise UserError(Problem(what, f"rows:{number}"))
+                try:
+                    file.write(json.dumps(row, allow_nan=False) + "\n")
+                except (TypeError, ValueError) as error:
+                    raise UserError(Problem(f"the row is no JSON: {error}", f"rows:{number}")) from None
+        config = DatasetConfig(path=str(path), format="jsonl", allow_irregular=allow_irregular)
+        try:
+            yield from list(readers.read(dataset, config))
+        except UserError as error:
+            key = f"dataset.{dataset}.allow_irregular=true"  # of a configuration, which nobody has here
+            raise UserError(
+                [
+                    Problem(p.what, p.where.replace(str(path), "rows"), p.hint.replace(key, "`allow_irregular`"))
+                    for p in error.problems
+                ]
+            ) from None
+
+
+def read_row(dataset: str, row: Mapping[str, Any], *, allow_irregular: bool = True) -> Case:
+    """Parse one row as a case. The key of a problem with a field is the field's name."""
+    try:
+        return next(read_rows(dataset, [row], allow_irregular=allow_irregular))
+    except UserError as error:
+        raise UserError([_at_field(problem) for problem in error.problems]) from None
+
+
+def _at_field(problem: Problem) -> Problem:
+    field, colon, what = problem.what.partition(": ")
+    if not colon or field not in readers.FIELDS:
+        return problem
+    return Problem(what, field, problem.hint, field)
+
+
+def irregular_turns(messages: Sequence[Mapping[str, Any]], *, goes_on: bool) -> list[tuple[int, str]]:
+    """Problems in the order of a conversation, which a simulated user may go on with, by number of message from 0."""
+    return list(readers.irregular(readers.read_messages(list(messages)), goes_on=goes_on))
+
+
+def beside_words(message: Mapping[str, Any]) -> list[str]:
+    """What a message of a case has beside its words, a line each: the tools that it calls, `[image]` and the like."""
+    (turn,) = readers.read_messages([dict(message)])
+    others = [part for part in turn.parts if part["type"] != "text"]
+    return replace(turn, content="", api={**(turn.api or {}), "parts": others}).text.splitlines()
+
+
+def case_columns(body: dict[str, Any]) -> dict[str, Any]:
+    """A case as `case_to_row` returns it, with its id, question and tags (all their levels) in columns.
+
+    UserError if one of its checks would start a program.
+    """
+    if any(starts_program(check["identifier"], check.get("params")) for check in body.get("checks") or ()):
+        raise UserError(
+            Problem(f"case {body['id']!r}: {NO_PROGRAMS}", "checks", "remove the check `command`", "checks")
+        )
+    levels = [level for tag in body.get("tags", []) for level in readers.tag_levels(tag)]
+    return {
+        "key": storable(body["id"]),
+        "question": storable(question_of(body)),
+        "body": body,
+        "tags": [storable(level) for level in dict.fromkeys(levels)],
+    }
+
+
+Body = dict[str, Any]
+
+
+@requires("read")
+def case_ids(space: Workspace, dataset: str, **matching: Unpack[CaseFilter]) -> list[int]:
+    """The row ids of the matching cases, in order."""
+    row = own_row(space, dataset)
+    with space.database.reading() as connection:
+        return table.CaseQuery(connection, row["id"], **matching).ids()
+
+
+@requires("read")
+def ids_of_rows(space: Workspace, dataset: str, cases: Sequence[int]) -> list[str]:
+    """The cases' own ids, by the ids of their rows; those that are gone are left out."""
+    row = own_row(space, dataset)
+    return space.read(table.keys_of, row["id"], cases)
+
+
+@requires("read")
+def known_ids(space: Workspace, dataset: str, ids: Sequence[str]) -> list[str]:
+    """Those of some case ids that a dataset has; a dataset of conf/ is read as a whole."""
+    if get_dataset(space, dataset).origin == "workspace":
+        row = own_row(space, dataset)
+        known = space.read(table.known_keys, row["id"], ids)
+    else:
+        known = {row["id"] for row in declared_rows(space, dataset)}
+    return [one for one in ids if one in known]
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """How many cases were deleted or lost something, and the id of what they lost in the trash."""
+
+    count: int
+    trash: int
+
+
+@requires("edit")
+def delete_cases(space: Workspace, dataset: str, cases: Sequence[int]) -> Deleted:
+    """Delete cases."""
+    row = own_row(space, dataset)
+    with space.changing("delete cases", "dataset", dataset, [f"{len(cases)} cases"]) as connection:
+        kept = keep_cases(space, connection, row, cases)
+        return Deleted(table.remove(connection, row["id"], cases), kept)
+
+
+@requires("edit")
+def tag_cases(
+    space: Workspace, dataset: str, cases: Sequence[int], *, add: Sequence[str] = (), remove: Sequence[str] = ()
+) -> int:
+    """Add and remove tags of cases; removing a tag removes its sub-tags. Returns the number of changed cases."""
+    given = [name for tag in add if (name := readers.tag_name(tag))]
+    gone = {readers.tag_name(tag) for tag in remove}
+
+    def tagged(body: Body) -> Body:
+        kept = [tag for tag in body.get("tags", []) if gone.isdisjoint(readers.tag_levels(tag))]
+        tags = list(dict.fromkeys([*kept, *given]))
+        return {**body, "tags": tags} if tags else _without(body, "tags")
+
+    return change_cases(space, dataset, cases, "tags", tagged)
+
+
+@requires("edit")
+def activate_cases(space: Workspace, dataset: str, cases: Sequence[int], *, draft: bool = False) -> int:
+    """Make drafts active so that runs take them, or cases drafts; returns the number of changed cases."""
+    row = own_row(space, dataset)
+    with space.changing("update", "dataset", dataset, [f"is_draft of {len(cases)} cases"]) as connection:
+        return table.set_draft(connection, row["id"], cases, draft=draft)
+
+
+@requires("edit")
+def group_cases(space: Workspace, dataset: str, cases: Sequence[int], group: str | None) -> int:
+    """Set or remove the group of cases; returns the number of changed cases."""
+
+    def grouped(body: Body) -> Body:
+        return {**body, "group": group} if group else _without(body, "group")
+
+    return change_cases(space, dataset, cases, "group", grouped)
+
+
+@requires("edit")
+def change_cases(space: Workspace, dataset: str, cases: Sequence[int], field: str, new: Callable[[Body], Body]) -> int:
+    """Change the bodies of cases in one transaction; `field` is for the audit. Returns the number of changed cases."""
+    row = own_row(space, dataset)
+    with space.changing("update", "dataset", dataset, [f"{field} of {len(cases)} cases"]) as connection:
+        there = table.by_ids(connection, row["id"], cases)
+        changed = {one["id"]: case_columns(body) for one in there if (body := new(one["body"])) != one["body"]}
+        table.rewrite(connection, changed)
+    return len(changed)
+
+
+def _without(body: Body, field: str) -> Body:
+    return {key: value for key, value in body.items() if key != field}
+
+
+@dataclass(frozen=True, slots=True)
+class CasePlace:
+    """The place of a case in a filtered list, or the place it would have.
+
+    Attributes:
+        before: The number of matching cases before it.
+        previous, next: Row ids of its neighbours; None at the ends.
+    """
+
+    before: int
+    total: int
+    previous: int | None
+    next: int | None
+
+
+@requires("read")
+def case_place(space: Workspace, dataset: str, case: int, **matching: Unpack[CaseFilter]) -> CasePlace:
+    """The place of a case among those that match a filter."""
+    row = case_row(space, dataset, case)
+    with space.database.reading() as connection:
+        found = table.CaseQuery(connection, row["dataset_id"], **matching)
+        before, previous, following = found.around(row["position"])
+        return CasePlace(before, found.count(), previous, following)
+
+
+@requires("read")
+def cases_at(
+    space: Workspace, dataset: str, first: int, limit: int = 50, **matching: Unpack[CaseFilter]
+) -> FoundCases[StoredCase]:
+    """A page of the matching cases, in order. If `first` is beyond the end, the last page."""
+    row, limit = own_row(space, dataset), max(1, min(limit, MAX_PAGE))
+    with space.database.reading() as connection:
+        query = table.CaseQuery(connection, row["id"], **matching)
+        total = query.count()
+        if first >= total:
+            first = max(0, (total - 1) // limit * limit)
+        found = query.page_at(first, limit)
+    return FoundCases([from_row(StoredCase, one) for one in found], first, total)
+
+
+@requires("read")
+def example_rows(space: Workspace, dataset: str, count: int = 20) -> list[Mapping[str, Any]]:
+    """The first cases of a dataset by field names, as lines of JSON lines."""
+    if get_dataset(space, dataset).origin == "workspace":
+        return [case.body for case in list_cases(space, dataset, limit=count).items]
+    return list(islice(declared_rows(space, dataset), count))

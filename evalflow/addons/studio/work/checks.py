@@ -1,0 +1,238 @@
+"""Reusable checks, which cases name; `check_uses` enables them on cases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, cast
+
+from pydantic import ConfigDict, ValidationError
+
+from evalflow.addons.studio.store import uses
+from evalflow.addons.studio.store.rows import from_row, storable
+from evalflow.addons.studio.work.access import requires
+from evalflow.addons.studio.work.definitions import DefinitionStore
+from evalflow.addons.studio.work.space import TakenError, Workspace
+from evalflow.addons.studio.work.validate import NO_PROGRAMS, check_name, one_line
+from evalflow.errors import Problem, Subject, UserError, did_you_mean
+from evalflow.jsonvalues import DEEPEST, is_too_deep
+from evalflow.metrics.case_checks import (
+    JUDGED,
+    PARAMS,
+    CheckGroup,
+    CommandParams,
+    SemanticSimilarity,
+    circular,
+    meaning_of,
+    named_checks,
+    rulebook_of,
+    starts_program,
+)
+from evalflow.metrics.kinds.checks import param_problems
+
+
+@dataclass(frozen=True, slots=True)
+class CheckExample:
+    """An answer that the check must pass, or must fail.
+
+    Attributes:
+        metadata: What the answer's metadata are; None for none.
+        question: What was asked, for a judge who reads the conversation.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+    answer: str
+    passes: bool
+    metadata: Mapping[str, Any] | None = None
+    question: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckDraft:
+    """A check to be saved, which is defined once and named by many cases.
+
+    Attributes:
+        name: The identifier by which cases name it: lower-case letters, digits and _.
+        type: The built-in check behind it.
+        params: Its parameters; a case may override them.
+    """
+
+    name: str
+    type: str
+    params: Mapping[str, Any]
+    title: str = ""
+    description: str = ""
+    examples: Sequence[CheckExample] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check(CheckDraft):
+    """A saved check."""
+
+    version: int
+    created_at: str
+    updated_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltInCheck:
+    """A built-in check.
+
+    Attributes:
+        params: The JSON Schema of its parameters.
+    """
+
+    identifier: str
+    description: str
+    is_judged: bool
+    params: Mapping[str, Any]
+
+
+@requires("read")
+def list_check_types(_: Workspace) -> list[BuiltInCheck]:
+    """The built-in checks, by identifier."""
+    from evalflow.app.core.json_schema import documented_generator
+
+    generator = documented_generator()
+    return [
+        BuiltInCheck(name, meaning_of(name), name in JUDGED, model.model_json_schema(schema_generator=generator))
+        for name, model in sorted(PARAMS.items())
+    ]
+
+
+CHECKS = DefinitionStore("check")
+MOST_EXAMPLES = 50
+_EMPTY = ("missing", "too_short", "string_too_short")
+"""Pydantic's errors for what is required."""
+
+
+@requires("read")
+def list_checks(space: Workspace) -> list[Check]:
+    """All reusable checks, by name."""
+    return [_as_check(row) for row in CHECKS.rows(space)]
+
+
+@requires("read")
+def get_check(space: Workspace, name: str) -> Check:
+    """One reusable check."""
+    return _as_check(CHECKS.get(space, name))
+
+
+@requires("edit")
+def create_check(space: Workspace, draft: CheckDraft) -> Check:
+    """Define a check."""
+    _expect_members(space, draft)
+    CHECKS.create(space, check_values(draft))
+    return get_check(space, draft.name)
+
+
+@requires("edit")
+def update_check(space: Workspace, expected: int, draft: CheckDraft) -> Check:
+    """Replace a check; its name stays."""
+    _expect_members(space, draft)
+    CHECKS.change(space, CHECKS.get(space, draft.name), expected, check_values(draft))
+    return get_check(space, draft.name)
+
+
+@requires("edit")
+def delete_check(space: Workspace, name: str, expected: int) -> int:
+    """Delete a check that no case names; returns its id in the trash."""
+    row = CHECKS.get(space, name)
+    used, _ = space.read(uses.check_counts, space.project_id).get(name, (0, 0))
+    if used:
+        what = f"{used:,} case{'' if used == 1 else 's'} use{'s' if used == 1 else ''} the check {name!r}"
+        raise TakenError(Problem(what, "check", "remove it from them first", see=(Subject("check", name),)))
+    for other in CHECKS.rows(space):
+        if name in (member for member, _ in named_checks(other["params"])):
+            what = f"the check {other['name']!r} has {name!r} in its group"
+            see = (Subject("check", other["name"]),)
+            raise TakenError(Problem(what, "check", "remove it there first", see=see))
+    return CHECKS.delete(space, row, expected)
+
+
+@requires("read")
+def custom_checks(space: Workspace) -> dict[str, dict[str, Any]]:
+    """The reusable checks in the form of the key `custom` of a metric of the kind `checks`."""
+    keys = ("description", "type", "params")
+    return {
+        row["name"]: {"name": row["title"] or None, **{key: row[key] for key in keys}} for row in CHECKS.rows(space)
+    }
+
+
+@requires("read")
+def with_checks(space: Workspace, definition: Mapping[str, Any]) -> dict[str, Any]:
+    """A metric; if it runs the checks of cases, with the reusable checks besides those that it declares itself."""
+    if definition.get("kind") != "checks" or not (known := custom_checks(space)):
+        return dict(definition)
+    return {**definition, "custom": {**known, **(definition.get("custom") or {})}}
+
+
+def _expect_members(space: Workspace, draft: CheckDraft) -> None:
+    """Expect that the checks of a group exist, and that none of them has this one in its own group."""
+    known: dict[str, Mapping[str, Any]] = {row["name"]: row["params"] for row in CHECKS.rows(space)}
+    known[draft.name] = draft.params
+    problems = [
+        Problem(f"there is no check {name!r}", "checks", did_you_mean(name, [*PARAMS, *known]), "checks")
+        for name, _ in (() if is_too_deep(draft.params) else named_checks(draft.params))
+        if name not in PARAMS and name not in known
+    ]
+    if not problems and draft.name in circular(known):
+        problems = [Problem("the group contains itself", "checks", "leave this check out of it", "checks")]
+    if problems:
+        raise UserError(problems)
+
+
+def check_values(draft: CheckDraft) -> dict[str, Any]:
+    """The columns of a check, for `CHECKS.add`. The keys of problems are the parameters' names."""
+    check_name(draft.name, "check")
+    problems = [] if draft.name not in PARAMS else [Problem("a built-in check has this name", "check.name")]
+    if draft.type not in PARAMS:
+        problems.append(Problem(f"there is no check {draft.type!r}", "check.type", did_you_mean(draft.type, PARAMS)))
+    elif starts_program(draft.type, draft.params):
+        problems.append(Problem(NO_PROGRAMS, "check.type", "choose another type", "type"))
+    else:
+        problems += wrong_params(draft.type, draft.params)
+    if len(draft.examples) > MOST_EXAMPLES:
+        problems.append(Problem(f"more than {MOST_EXAMPLES} examples", "check.examples"))
+    if any(is_too_deep(one.metadata or {}) for one in draft.examples):
+        what = f"the metadata of an example have more than {DEEPEST} maps and lists within each other"
+        problems.append(Problem(what, "check.examples"))
+    if problems:
+        raise UserError(problems)
+    return {
+        "name": draft.name,
+        "title": " ".join(storable(draft.title).split()),
+        "description": one_line(draft.description, "check"),
+        "type": draft.type,
+        "params": dict(draft.params),
+        "examples": [asdict(one) for one in draft.examples],
+    }
+
+
+def wrong_params(kind: str, params: Mapping[str, Any]) -> list[Problem]:
+    """What is wrong with the parameters of a built-in check."""
+    if is_too_deep(params):
+        return [Problem(f"more than {DEEPEST} maps and lists within each other", "params")]
+    try:
+        model = PARAMS[kind].model_validate(dict(params))
+        if isinstance(model, CheckGroup):
+            members = [(number, one) for number, one in enumerate(model.checks) if one.identifier in PARAMS]
+            return [
+                Problem(f"checks[{number}]: {problem.what}", problem.where, problem.hint, "checks")
+                for number, one in members
+                for problem in wrong_params(one.identifier, one.params)
+            ]
+        if kind not in JUDGED and not isinstance(model, SemanticSimilarity | CommandParams):
+            rulebook_of(kind, model)
+    except ValidationError as error:
+        kinds = (one["type"] for one in error.errors(include_url=False))
+        return [
+            replace(problem, what=f"{problem.key}: is required", hint="") if type in _EMPTY else problem
+            for type, problem in zip(kinds, param_problems(error, kind), strict=True)
+        ]
+    return []
+
+
+def _as_check(row: Mapping[str, Any]) -> Check:
+    examples = [CheckExample(**one) for one in cast("list[dict[str, Any]]", row["examples"])]
+    return from_row(Check, row, examples=examples)

@@ -1,0 +1,193 @@
+"""Connections: the only addresses that a public server may call, as its owner lists them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, cast
+
+from evalflow.addons.studio.store import uses
+from evalflow.addons.studio.store.rows import Row, from_row
+from evalflow.addons.studio.work.access import requires
+from evalflow.addons.studio.work.definitions import DefinitionStore, remembered_content
+from evalflow.addons.studio.work.space import TakenError, Workspace
+from evalflow.addons.studio.work.validate import check_name, one_line
+from evalflow.calls.connections import Connection, Connections, Place
+from evalflow.errors import Problem, Subject, UserError, check_all
+from evalflow.llm.sdk import OPENAI_URL
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionDraft:
+    """What makes a connection; see `docs/connections.md`.
+
+    Attributes:
+        address: Such as https://api.openai.com/v1; all that is below it belongs to the connection.
+        api_key_env: The environment variable of the server with the key; None: it needs none.
+        networks: Where it may lead to: `public`, and CIDRs such as 10.20.0.0/16.
+        description: For people.
+    """
+
+    address: str
+    api_key_env: str | None = None
+    networks: Sequence[str] = ("public",)
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredConnection(ConnectionDraft):
+    """A connection of the server.
+
+    Attributes:
+        name: Unique; what editors write after `connection:`.
+        is_key_set: Whether the server's environment has the key; None if it needs none.
+        version: Counts changes.
+        created_at, updated_at: ISO 8601, UTC.
+    """
+
+    name: str = ""
+    is_key_set: bool | None = None
+    version: int = 0
+    created_at: str = ""
+    updated_at: str = ""
+
+
+_COLUMNS = tuple(field.name for field in fields(ConnectionDraft))
+CONNECTIONS = DefinitionStore("connection")
+
+
+@requires("edit")
+def list_connections(space: Workspace) -> list[StoredConnection]:
+    """All connections, by name."""
+    return [_shown(row) for row in CONNECTIONS.rows(space)]
+
+
+@requires("read")
+def connection_names(space: Workspace) -> list[str] | None:
+    """The connections to choose from, by name; None where any address may be called."""
+    allowed = space.allowed
+    return None if allowed is None else [one.name for one in allowed.listed]
+
+
+@requires("edit")
+def get_connection(space: Workspace, name: str) -> StoredConnection:
+    """One connection."""
+    return _shown(CONNECTIONS.get(space, name))
+
+
+@requires("own")
+def create_connection(space: Workspace, name: str, draft: ConnectionDraft) -> StoredConnection:
+    """Add a connection."""
+    check_all(lambda: check_name(name, "connection"), lambda: _checked(space, name, draft))
+    CONNECTIONS.create(space, {"name": name, **_checked(space, name, draft)})
+    return get_connection(space, name)
+
+
+@requires("own")
+def update_connection(space: Workspace, name: str, expected: int, changes: Mapping[str, Any]) -> StoredConnection:
+    """Change fields of a `ConnectionDraft`; runs under way keep the old connection.
+
+    `expected` is the version that the change is based on.
+    """
+    row = CONNECTIONS.get(space, name)
+    values: dict[str, Any] = {key: row[key] for key in _COLUMNS} | dict(changes)
+    draft = ConnectionDraft(**values)
+    CONNECTIONS.change(space, row, expected, _checked(space, name, draft))
+    return get_connection(space, name)
+
+
+@requires("own")
+def delete_connection(space: Workspace, name: str, expected: int) -> None:
+    """Delete a connection. Raises TakenError if bots, metrics, judges or queued runs use it, naming them."""
+    row = CONNECTIONS.get(space, name)
+    used = users_of(space, name)
+    if used:
+        what = f"the connection {name!r} is used by {', '.join(map(_named, used))}"
+        hint = "give these another connection, or cancel the runs"
+        raise TakenError(Problem(what, "connection", hint, see=tuple(used)))
+    CONNECTIONS.delete(space, row, expected)
+
+
+@requires("own")
+def users_of(space: Workspace, name: str) -> list[Subject]:
+    """The bots, metrics, judges and queued runs of all projects that use a connection."""
+    one = Connection.of(CONNECTIONS.get(space, name))
+    rows = space.read(uses.configurations)
+    using = [row for row in rows if any(_is_of(one, values) for values in _parts(_content(space, row)))]
+    theirs = {(row["project"], row["name"]) for row in using if row["kind"] in ("bot", "judge")}
+    using += [
+        row
+        for row in rows
+        if row["kind"] == "run" and row not in using
+        if {(row["project"], row["bot"]), (row["project"], row["content"]["judge"])} & theirs
+    ]
+    return [
+        Subject(row["kind"], row["name"], row["bot"] if row["kind"] == "metric" else "", row["project"])
+        for row in using
+    ]
+
+
+def _named(user: Subject) -> str:
+    """Such as `bot desk/helper`."""
+    return f"{user.kind} {'/'.join(part for part in (user.project, user.owner, user.name) if part)}"
+
+
+def _content(space: Workspace, row: Row) -> Any:
+    """The configuration of a row; of a run, those of its judge and its embedder, which conf/ declares."""
+    if row["kind"] != "run":
+        return row["content"]
+    request: Mapping[str, Any] = row["content"]
+    try:
+        return [
+            {**remembered_content(space, group, request[group]), **request[f"{group}_values"]}
+            for group in ("judge", "embedder")
+        ]
+    except UserError:  # conf/ has changed since, or the judge is defined here
+        return request
+
+
+def _parts(content: Any) -> Iterator[Mapping[str, Any]]:
+    """The maps within a configuration, itself included."""
+    if isinstance(content, dict):
+        yield cast("dict[str, Any]", content)
+        content = list(cast("dict[str, Any]", content).values())
+    if isinstance(content, list):
+        for inner in cast("list[Any]", content):
+            yield from _parts(inner)
+
+
+def _is_of(one: Connection, values: Mapping[str, Any]) -> bool:
+    if "connection" in values:
+        return values["connection"] == one.name
+    for key, default in (("url", None), ("base_url", OPENAI_URL if values.get("kind") == "openai" else None)):
+        address = values.get(key) or default
+        try:
+            if isinstance(address, str) and one.place.holds(Place.of(address)):
+                return True
+        except ValueError:  # it cannot be called, then
+            continue
+    return False
+
+
+def _checked(space: Workspace, name: str, draft: ConnectionDraft) -> dict[str, Any]:
+    """The columns of a valid connection that goes with the others."""
+    variable = (draft.api_key_env or "").strip() or None
+    networks = list(dict.fromkeys(word.strip().lower() for word in draft.networks if word.strip()))
+    one = Connection(name, _normalised(draft.address), variable, tuple(networks))
+    others = [Connection.of(row) for row in CONNECTIONS.rows(space) if row["name"] != name]
+    Connections((*others, one))
+    values = {**asdict(one), "networks": one.reach.words, "description": one_line(draft.description, "connection")}
+    return {key: values[key] for key in _COLUMNS}
+
+
+def _normalised(address: str) -> str:
+    """The address with its scheme and host in lower case, and without slashes at its end."""
+    scheme, colon, rest = address.strip().rstrip("/").partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme.lower()}{colon}{host.lower()}{slash}{path}"
+
+
+def _shown(row: Row) -> StoredConnection:
+    variable = row["api_key_env"]
+    return from_row(StoredConnection, row, is_key_set=None if variable is None else bool(os.environ.get(variable)))

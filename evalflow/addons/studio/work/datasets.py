@@ -1,0 +1,192 @@
+"""Datasets: those defined in the application, and those declared by files in conf/."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar, cast
+
+from evalflow import datasets as readers
+from evalflow.addons.studio.store import definitions
+from evalflow.addons.studio.store.rows import from_row
+from evalflow.addons.studio.work.access import requires
+from evalflow.addons.studio.work.definitions import Definition, DefinitionStore, Origin, Row, remembered_content
+from evalflow.addons.studio.work.space import Workspace
+from evalflow.addons.studio.work.validate import check_name, one_line
+from evalflow.app.core.options import Option
+from evalflow.config.schema import DatasetConfig
+
+Generates = Literal["answer", "actual"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dataset(Definition):
+    """A source of cases; its version counts changes of these fields, not of the cases.
+
+    Attributes:
+        description: For people.
+        generates: The case field that a live bot's reply fills.
+        cases: The number of cases; None if its files were not counted.
+        drafts: How many of them are drafts, which runs leave out.
+    """
+
+    description: str
+    generates: Generates = "answer"
+    cases: int | None = None
+    origin: Origin = "workspace"
+    drafts: int = 0
+
+
+DATASETS = DefinitionStore("dataset", "dataset")
+
+
+@requires("read")
+def list_datasets(space: Workspace) -> list[Dataset]:
+    """All datasets: the defined ones by name, then those of conf/."""
+    return DATASETS.all_of(DATASETS.rows(space), _own(space), _of_conf)
+
+
+@requires("read")
+def get_dataset(space: Workspace, name: str) -> Dataset:
+    """One dataset."""
+    return DATASETS.one(space, name, _own(space), _of_conf)
+
+
+def _own(space: Workspace) -> Callable[[Row], Dataset]:
+    counted = space.read(definitions.counts)
+
+    def shown(row: Row) -> Dataset:
+        cases, drafts = counted.get(row["id"], (0, 0))
+        return from_row(Dataset, row, cases=cases, drafts=drafts)
+
+    return shown
+
+
+def _of_conf(option: Option) -> Dataset:
+    return Dataset(name=option.name, title=option.title, description=option.description, origin="conf")
+
+
+@requires("edit")
+def create_dataset(
+    space: Workspace, name: str, description: str = "", generates: Generates = "answer", title: str | None = None
+) -> Dataset:
+    """Create a dataset without cases."""
+    DATASETS.create(space, dataset_values(name, description, generates, title))
+    return get_dataset(space, name)
+
+
+def dataset_values(name: str, description: str, generates: Generates, title: str | None = None) -> Row:
+    """The columns of a new dataset, for `DATASETS.add`."""
+    check_name(name, "dataset")
+    DATASETS.expect_free(name)
+    about = one_line(description, "dataset")
+    return {"name": name, "title": title, "description": about, "generates": generates}
+
+
+@requires("edit")
+def update_dataset(
+    space: Workspace,
+    name: str,
+    expected: int,
+    *,
+    title: str | None = None,
+    description: str | None = None,
+    generates: Generates | None = None,
+) -> Dataset:
+    """Change a dataset's title, description or `generates`. None leaves a value unchanged."""
+    row = own_row(space, name)
+    values = {
+        "title": title,
+        "description": row["description"] if description is None else one_line(description, "dataset"),
+        "generates": row["generates"] if generates is None else generates,
+    }
+    DATASETS.change(space, row, expected, values)
+    return get_dataset(space, name)
+
+
+@requires("edit")
+def delete_dataset(space: Workspace, name: str, expected: int) -> int:
+    """Delete a dataset and its cases; runs keep their own copies."""
+    return DATASETS.delete(space, own_row(space, name), expected)
+
+
+@requires("read")
+def own_row(space: Workspace, name: str) -> Row:
+    """The row of a dataset that was defined here."""
+    return DATASETS.get(space, name)
+
+
+T = TypeVar("T")
+COUNTED = 20_000
+"""Rows read to compute the total and the tags. Of a larger file, further rows are read only to fill the page."""
+MAX_TAGS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCases(Generic[T]):
+    """A page of the cases that match a filter.
+
+    Attributes:
+        first: The number of matching cases before this page.
+        total: The number of matching cases among those that were read.
+        is_whole: Whether all cases were read, so that `total` is exact.
+        tags: Every tag with the number of cases that have it or a sub-tag, regardless of filters; only of conf/.
+    """
+
+    items: Sequence[T]
+    first: int
+    total: int
+    is_whole: bool = True
+    tags: Sequence[tuple[str, int]] = ()
+
+
+CaseRow = Mapping[str, Any]
+"""A case as a row of JSON lines."""
+
+
+@requires("read")
+def declared_dataset(space: Workspace, name: str) -> DatasetConfig:
+    """The configuration of a dataset of conf/."""
+    return DatasetConfig.model_validate(remembered_content(space, "dataset", name))
+
+
+@requires("read")
+def declared_rows(space: Workspace, name: str) -> Iterator[dict[str, Any]]:
+    """All cases of a dataset of conf/, as rows of JSON lines."""
+    return map(readers.case_to_row, readers.read(name, declared_dataset(space, name)))
+
+
+@requires("read")
+def declared_page(
+    space: Workspace,
+    name: str,
+    first: int,
+    limit: int = 50,
+    *,
+    tag: str | None = None,
+    text: str | None = None,
+    is_wanted: Callable[[], bool] = lambda: True,
+) -> FoundCases[CaseRow]:
+    """A page of cases of a dataset of conf/; only it is held in memory. If `is_wanted` is false, reading stops."""
+    found, total, tags, is_whole = list[Mapping[str, Any]](), 0, Counter[str](), True
+    tag, words = readers.tag_name(tag or ""), (text or "").lower()
+    for number, row in enumerate(declared_rows(space, name)):
+        if number >= COUNTED and (total > first + limit or not is_wanted()):
+            is_whole = False
+            break
+        levels = {level for one in row.get("tags") or () for level in readers.tag_levels(one)}
+        if number < COUNTED:
+            tags.update(level for level in levels if level in tags or len(tags) < MAX_TAGS)
+        if (not tag or tag in levels) and words in f"{question_of(row)}\n{row['id']}".lower():
+            if first <= total < first + limit:
+                found.append(row)
+            total += 1
+    return FoundCases(found, first, total, is_whole, sorted(tags.items()))
+
+
+def question_of(row: Mapping[str, Any]) -> str:
+    """The last user message of a row of JSON lines, else the situation of a simulated user; empty without either."""
+    messages = cast("list[dict[str, Any]]", row.get("messages") or [])
+    said = (str(message["content"]) for message in reversed(messages) if message["role"] == "user")
+    return next(said, str(row.get("scenario") or ""))

@@ -1,0 +1,279 @@
+"""Definitions of bots, datasets and metrics: those in the database, and those that conf/ declares."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain, count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+
+from evalflow.addons.studio.store import definitions
+from evalflow.addons.studio.store.definitions import Kind
+from evalflow.addons.studio.work.access import requires
+from evalflow.addons.studio.work.space import TakenError, Workspace, changed_keys, not_found, stale
+from evalflow.addons.studio.work.titles import checked_title, lifted, name_for, same_title
+from evalflow.addons.studio.work.trash import keep_definition
+from evalflow.addons.studio.work.validate import one_line
+from evalflow.app.core.options import Option, option_values, options
+from evalflow.config.load import compose
+from evalflow.config.yaml_text import MISSING, unescaped, unescaped_but_environment
+from evalflow.errors import Problem, UserError
+from evalflow.paths import conf_dirs
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+
+Origin = Literal["workspace", "conf"]
+"""Whether it was defined in the application, or a file of conf/ declares it, which cannot be changed here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """What people define under a name.
+
+    Attributes:
+        name: Unique; files, columns and overrides have it.
+        title: What people call it.
+        version: Counts its changes; 0 for conf.
+        created_at, updated_at: ISO 8601, UTC; empty for conf.
+    """
+
+    name: str
+    title: str = ""
+    version: int = 0
+    created_at: str = ""
+    updated_at: str = ""
+
+
+Row = dict[str, Any]
+D = TypeVar("D", bound=Definition)
+Check = Callable[[str, Mapping[str, Any]], Row]
+"""Gives a valid configuration as plain JSON, or raises UserError."""
+
+
+@dataclass(frozen=True, slots=True)
+class DefinitionStore:
+    """One kind of definition in the database, in addition to those of conf/.
+
+    A change or deletion names the version that it is based on, and fails if that version is no longer current.
+
+    Attributes:
+        kind: Also the word for one of them in messages.
+        group: The config group of conf/ that shares their names; None if there is none.
+    """
+
+    kind: Kind
+    group: str | None = None
+    is_offered: Callable[[Option], bool] = lambda _: True
+
+    def rows(self, space: Workspace, bot: int | None = None) -> list[Row]:
+        """All rows of the project by name, or those of one bot."""
+        return space.read(definitions.listed, self.kind, bot or space.project_id)
+
+    def find(self, space: Workspace, name: str, bot: int | None = None) -> Row | None:
+        """The row of that name; None if there is none."""
+        return space.read(definitions.named, self.kind, name, bot or space.project_id)
+
+    def all_of(self, rows: Iterable[Row], own: Callable[[Row], D], shipped: Callable[[Option], D]) -> list[D]:
+        """The definitions of some rows, then those of conf/ with other names."""
+        found = [own(row) for row in rows]
+        taken = {one.name for one in found}
+        return [*found, *(shipped(option) for name, option in self.offered().items() if name not in taken)]
+
+    def one(self, space: Workspace, name: str, own: Callable[[Row], D], shipped: Callable[[Option], D]) -> D:
+        """The definition of that name, of the database or else of conf/."""
+        if (row := self.find(space, name)) is not None:
+            return own(row)
+        if option := self.offered().get(name):
+            return shipped(option)
+        raise not_found(self.kind, name, self._known(space))
+
+    def get(self, space: Workspace, name: str, bot: int | None = None) -> Row:
+        """The row of that name."""
+        row = self.find(space, name, bot)
+        if row is not None:
+            return row
+        if name in self._declared():
+            what = f"the {self.kind} {name!r} is declared in conf/, and cannot be changed here"
+            raise TakenError(Problem(what, self.kind, "copy it under another name, and change the copy"))
+        raise not_found(self.kind, name, self._known(space, bot))
+
+    def _known(self, space: Workspace, bot: int | None = None) -> list[str]:
+        return list(dict.fromkeys([*(row["name"] for row in self.rows(space, bot)), *self.offered()]))
+
+    def offered(self) -> dict[str, Option]:
+        """The options of conf/ that the application can use, by name."""
+        return {name: option for name, option in self._declared().items() if self.is_offered(option)}
+
+    def expect_free(self, name: str) -> None:
+        """Refuse a name that conf/ declares."""
+        if name in self._declared():
+            raise self._taken(name)
+
+    def add(self, connection: Connection, owner: int, values: Mapping[str, Any], bot: str | None = None) -> int:
+        """Add a row within a transaction; returns its id. Without a title it has its name as its title.
+
+        `owner` is the id of its project, or of the bot of a metric, whose name is `bot`.
+        """
+        if definitions.named(connection, self.kind, values["name"], owner):
+            raise self._taken(values["name"], bot)
+        owned: Row = {definitions.OWNERS[self.kind]: owner} if self.kind in definitions.OWNERS else {}
+        if self.kind in definitions.TITLED:
+            owned["title"] = self._free_title(connection, owner, values.get("title") or values["name"])
+        return definitions.add(connection, self.kind, {**values, **owned})
+
+    def change(self, space: Workspace, row: Mapping[str, Any], expected: int, values: Mapping[str, Any]) -> None:
+        """Change a row of the expected version, or raise StaleError; NotFoundError if it has been deleted.
+
+        Without a title it stays; it follows a new name if there never was another one.
+        """
+        with self.changing(space, row, expected, values):
+            pass
+
+    @contextmanager
+    def changing(
+        self, space: Workspace, row: Mapping[str, Any], expected: int, values: Mapping[str, Any]
+    ) -> Generator[Connection]:
+        """As `change`, with more to do in the same transaction."""
+        name, bot, values = values.get("name", row["name"]), row.get("bot_id"), dict(values)
+        if self.kind in definitions.TITLED:
+            kept = name if row["title"] == row["name"] else row["title"]
+            values["title"] = checked_title(values.get("title") or kept, self.kind)
+        fields = [key for column, value in values.items() for key in changed_keys(column, row[column], value)]
+        with space.changing("update", self.kind, row["name"], fields) as connection:
+            if name != row["name"] and definitions.named(connection, self.kind, name, bot or space.project_id):
+                raise self._taken(name)
+            if self.kind in definitions.TITLED and values["title"] != row["title"]:
+                self._free_title(connection, bot or space.project_id, values["title"], row["id"])
+            if not definitions.change(connection, self.kind, row["id"], expected, values):
+                raise stale(self.kind, row["name"], expected, self.get(space, row["name"], bot), values)
+            yield connection
+
+    def delete(self, space: Workspace, row: Row, expected: int) -> int:
+        """Delete a row and its dependents if it still has the expected version; returns its id in the trash, if any."""
+        with space.changing("delete", self.kind, row["name"]) as connection:
+            kept = keep_definition(space, connection, self.kind, row)
+            self.remove(space, connection, row, expected)
+        return kept
+
+    def remove(self, space: Workspace, connection: Connection, row: Mapping[str, Any], expected: int) -> None:
+        """Delete a row for good, within a transaction."""
+        if not definitions.delete(connection, self.kind, row["id"], expected):
+            raise stale(self.kind, row["name"], expected, self.get(space, row["name"], row.get("bot_id")), {})
+
+    def names(self, space: Workspace) -> set[str]:
+        """The names that a new one cannot have."""
+        found = space.read(definitions.names, self.kind, space.project_id)
+        return {row["name"] for row in found} | set(self._declared())
+
+    def free(self, space: Workspace, title: str) -> tuple[str, str]:
+        """A free name and title for a new one in the project, by that title; with a number if it is taken."""
+        found = space.read(definitions.names, self.kind, space.project_id)
+        taken = {same_title(one) for one in (*(row["title"] for row in found), *self._declared_titles())}
+        numbered = (f"{title} {number}" for number in count(2))
+        free = next(one for one in chain([title], numbered) if same_title(one) not in taken)
+        return name_for(free, self.names(space), self.kind), free
+
+    def create(self, space: Workspace, values: Mapping[str, Any]) -> None:
+        """Add a row to the project; see `add`."""
+        with space.changing("create", self.kind, values["name"]) as connection:
+            self.add(connection, space.project_id, values)
+
+    def _declared(self) -> dict[str, Option]:
+        return declared(self.group) if self.group else {}
+
+    def _declared_titles(self) -> dict[str, str]:
+        return {option.title: name for name, option in self._declared().items()}
+
+    def _free_title(self, connection: Connection, owner: int, title: str, but: int | None = None) -> str:
+        """The title as it is stored; TakenError if another one of the owner, or of conf/, has it."""
+        found = checked_title(title, self.kind)
+        others = definitions.names(connection, self.kind, owner)
+        there = {row["title"]: row["name"] for row in others if row["id"] != but}
+        for other, name in {**self._declared_titles(), **there}.items():
+            if same_title(other) == same_title(found):
+                what = f"there already is a {self.kind} called {other!r}, with the name {name}"
+                raise TakenError(Problem(what, f"{self.kind}.title", "choose another one"))
+        return found
+
+    def _taken(self, name: str, bot: str | None = None) -> TakenError:
+        what = f"the bot {bot!r} already has" if bot else "there already is"
+        return TakenError(Problem(f"{what} a {self.kind} {name!r}", f"{self.kind}.name", "choose another name"))
+
+
+def new_values(
+    kind: Kind, name: str, config: Mapping[str, Any], description: str, title: str | None, check: Check
+) -> Row:
+    """The columns of a definition. If no title is given, that in its configuration counts."""
+    plain, title = lifted(config, title)
+    checked = check(name, plain)
+    return {"name": name, "title": title, "description": one_line(description, kind), "config": checked}
+
+
+@requires("read")
+def taken_names(space: Workspace, store: DefinitionStore) -> set[str]:
+    """The names that a new definition of the project cannot have."""
+    return store.names(space)
+
+
+def declared(group: str, config_dir: Path | None = None) -> dict[str, Option]:
+    """The options of a group by name."""
+    return {option.name: option for option in options(config_dir, group)}
+
+
+def find_declared(group: str, what: str, name: str, config_dir: Path | None = None) -> Option:
+    """One option."""
+    known = declared(group, config_dir)
+    if name not in known:
+        raise not_found(what, name, list(known))
+    return known[name]
+
+
+def declared_content(group: str, name: str, config_dir: Path | None = None) -> dict[str, Any]:
+    """The keys of an option, including all that it inherits, as JSON. A required value that is still missing is "???".
+
+    Raises:
+        UserError: Its files are invalid, or it interpolates a value from elsewhere, which a copy could not.
+    """
+    composed = compose([f"{group}={name}"], config_dir, complete=False).storable[group]
+    values = composed[name] if group in ("metric", "dataset") else composed
+    read = unescaped_but_environment if group == "target" else unescaped
+    try:
+        return cast("dict[str, Any]", json.loads(json.dumps(read(values))))
+    except ValueError as error:
+        where = f"{group}.{name}"
+        raise UserError(Problem(f"{where} cannot be copied: {error}", where, "write the value itself")) from None
+
+
+@requires("read")
+def remembered_content(space: Workspace, group: str, name: str) -> dict[str, Any]:
+    """The same as `declared_content`, cached until a file of conf/ changes."""
+    return space.remembered.get(f"{group}/{name}", conf_dirs(), lambda: declared_content(group, name))
+
+
+def kind_of(option: Option) -> str | None:
+    """The kind of an option, which may be inherited from another file of its group."""
+    values = option.values
+    for base in [None, *cast("list[Any]", values.get("defaults") or [])]:
+        files = (folder / option.group / f"{base}.yaml" for folder in conf_dirs())
+        file = next((file for file in files if file.is_file()), None)
+        if isinstance(base, str) and file is not None:
+            values = option_values(file)
+        if isinstance(values.get("kind"), str):
+            return values["kind"]
+    return None
+
+
+def endpoint_judges() -> list[str]:
+    """Names of the judges that have a model of their own at a configurable address."""
+    known = declared("judge")
+    return [name for name, option in known.items() if name != "target" and kind_of(option) == "openai"]
+
+
+def given(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values without those that are still missing ("???")."""
+    return {key: value for key, value in values.items() if value != MISSING}

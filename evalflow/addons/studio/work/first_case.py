@@ -1,0 +1,80 @@
+"""From an own bot's address to its first scored case: the bot, a dataset with one case, a metric, and what to run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from evalflow import datasets as readers
+from evalflow.addons.studio.work.access import requires
+from evalflow.addons.studio.work.bots import BOTS, bot_values
+from evalflow.addons.studio.work.cases import append_stored, case_columns, read_row
+from evalflow.addons.studio.work.datasets import DATASETS, dataset_values
+from evalflow.addons.studio.work.metrics import MetricDraft, add_metric, check_draft
+from evalflow.addons.studio.work.run_request import RunRequest
+from evalflow.addons.studio.work.titles import checked_title
+from evalflow.errors import Problem, UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from evalflow.addons.studio.work.space import Workspace
+
+DATASET = "First cases"
+JUDGED, CONTAINED = "good_answer", "contains_expected"
+
+
+@dataclass(frozen=True, slots=True)
+class FirstCase:
+    """A question and what a good answer to it is.
+
+    Attributes:
+        reference: The expected answer; empty if criteria are enough.
+        criteria: What a good answer is, for the judge, which is the bot's own model. Empty: no judge is asked, and the
+            answer must contain the expected one.
+    """
+
+    question: str
+    reference: str = ""
+    criteria: str = ""
+
+    def metric(self) -> MetricDraft:
+        """The metric that it is scored by."""
+        if not self.criteria:
+            return MetricDraft(CONTAINED, _CONTAINED, title="Contains the expected answer")
+        needs = ["question", "answer", *(["reference"] if self.reference else [])]
+        definition = {"kind": "rubric", "description": self.criteria, "needs": needs, "scale": {"type": "boolean"}}
+        return MetricDraft(JUDGED, {**definition, "threshold": 1.0}, title="Good answer")
+
+
+_CONTAINED = {
+    "kind": "check",
+    "description": "Whether the answer contains the expected answer.",
+    "needs": ["answer", "reference"],
+    "checks": [{"op": "contains", "against": "reference"}],
+    "threshold": 1.0,
+}
+
+
+@requires("edit")
+def save_first_case(space: Workspace, title: str, config: Mapping[str, Any], case: FirstCase) -> RunRequest:
+    """Save a new bot with its first case and metric, all or none; returns the run that scores it.
+
+    A bot or dataset of that title that is there already is left alone, and the new one gets a number.
+    """
+    if not case.question.strip():
+        raise UserError(Problem("the question is required", "question"))
+    if not case.criteria and not case.reference:
+        raise UserError(Problem("the expected answer is required", "reference", "or let a judge decide by criteria"))
+    name, title = BOTS.free(space, checked_title(title, "bot"))
+    bot = bot_values(space, name, config, title=title)
+    name, title = DATASETS.free(space, DATASET)
+    dataset = dataset_values(name, "", "answer", title)
+    row = {"question": case.question, "reference": case.reference or None}
+    body = readers.case_to_row(read_row(dataset["name"], {key: value for key, value in row.items() if value}))
+    metric = check_draft(space, case.metric())
+    with space.changing("create", "bot", bot["name"], [metric.name, dataset["name"]]) as connection:
+        add_metric(connection, BOTS.add(connection, space.project_id, bot), bot["name"], metric)
+        append_stored(connection, DATASETS.add(connection, space.project_id, dataset), [case_columns(body)])
+    judge = "target" if case.criteria else "embedded"
+    return RunRequest(bot["name"], [dataset["name"]], [metric.name], judge=judge, title="First case")

@@ -1,0 +1,112 @@
+"""Signing in with an identity that a provider has proved: known ones, linked ones, and new accounts."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+from evalflow.addons.studio.store import definitions, people
+from evalflow.addons.studio.store.rows import now, storable
+from evalflow.addons.studio.work.access import Actor, ForbiddenError, open_to_all
+from evalflow.addons.studio.work.sessions import start_session
+from evalflow.addons.studio.work.space import Workspace
+from evalflow.errors import Problem
+
+BACK_TTL = timedelta(minutes=10)
+"""How long somebody may take at the provider."""
+_KIND = "oidc"
+
+
+@dataclass(frozen=True, slots=True)
+class ProvidedIdentity:
+    """Somebody whom an OpenID Connect provider knows.
+
+    Attributes:
+        issuer, subject: Which provider, and its own unchanging name for them.
+        email: Their address; None unless the provider has verified it.
+        user_name, full_name: Proposals for a new account; anybody may have chosen them.
+    """
+
+    issuer: str
+    subject: str
+    email: str | None
+    user_name: str
+    full_name: str
+
+
+@open_to_all
+def keep_until_back(space: Workspace, content: Mapping[str, str]) -> str:
+    """Keep what a sign-in needs when the browser is back from the provider; returns the key for the browser."""
+    key = secrets.token_urlsafe(32)
+    with space.database.writing(in_turn=False) as connection:
+        people.put_code(connection, key, {**content, "kind": _KIND}, now(BACK_TTL))
+    return key
+
+
+@open_to_all
+def take_back(space: Workspace, key: str) -> Mapping[str, str] | None:
+    """What `keep_until_back` kept under that key; once."""
+    with space.database.writing(in_turn=False) as connection:
+        content = people.code(connection, key)
+        return people.take_code(connection, key) if content and content["kind"] == _KIND else None
+
+
+@open_to_all
+def sign_in_by_identity(
+    space: Workspace, identity: ProvidedIdentity, address: str, agent: str, *, signs_up: bool
+) -> str:
+    """Start a session for an identity; returns its key.
+
+    An identity that is not known yet is linked to the only account with the same e-mail address, if the provider has
+    verified it and the account has no other identity there: companies give addresses of people who left to others.
+    `signs_up`: others get a new account, without a role.
+
+    Raises:
+        ForbiddenError: There is no account for it, or it is disabled.
+    """
+    row = space.read(people.user_of_identity, identity.issuer, identity.subject)
+    if row is None:
+        row = _linked(space, identity, address) or (_signed_up(space, identity, address) if signs_up else None)
+    if row is None:
+        named = f"account with the address {identity.email}" if identity.email else "account for you"
+        raise ForbiddenError(Problem(f"there is no {named}", hint="ask the owner of this server to add you"))
+    if row["is_disabled"]:
+        raise ForbiddenError(Problem("your account is disabled", hint="ask the owner of this server"))
+    return start_session(space, row, address, agent, "oidc")
+
+
+def _linked(space: Workspace, identity: ProvidedIdentity, address: str) -> Mapping[str, Any] | None:
+    if identity.email is None:
+        return None
+    with space.database.reading() as connection:
+        found = people.users_with_email(connection, identity.email)
+        row = found[0] if len(found) == 1 else None
+        if row is None or row["is_disabled"] or people.has_identity(connection, row["id"], identity.issuer):
+            return None
+    with _acting(space, row, address).changing("link identity", "user", row["name"], ["by e-mail"]) as connection:
+        people.link_identity(connection, row["id"], identity.issuer, identity.subject)
+    return row
+
+
+def _signed_up(space: Workspace, identity: ProvidedIdentity, address: str) -> Mapping[str, Any] | None:
+    """A new account; none if one has the address already, which its person or the owner must look at."""
+    with space.database.reading() as connection:
+        if identity.email and people.users_with_email(connection, identity.email):
+            return None
+        taken = {row["name"] for row in definitions.listed(connection, "user")}
+    wanted = re.sub(r"[^a-z0-9._-]+", "-", identity.user_name.partition("@")[0].lower()).strip("._-")[:90] or "user"
+    name = next(one for one in (wanted, *(f"{wanted}-{n}" for n in range(2, len(taken) + 3))) if one not in taken)
+    values = {"name": name, "full_name": storable(" ".join(identity.full_name.split()))[:200], "email": identity.email}
+    unset = {"password_hash": None, "is_owner": False, "is_disabled": False}
+    with _acting(space, values, address).changing("create", "user", name, ["sign-up"]) as connection:
+        user_id = definitions.add(connection, "user", {**values, **unset})
+        people.link_identity(connection, user_id, identity.issuer, identity.subject)
+    return {**values, **unset, "id": user_id}
+
+
+def _acting(space: Workspace, row: Mapping[str, Any], address: str) -> Workspace:
+    return replace(space, identify=lambda: Actor(row.get("id"), row["name"], address=address))

@@ -1,0 +1,273 @@
+"""Judges that are defined once in a project, and chosen by name for metrics and runs.
+
+A panel and a cascade may name their members, which are judges of the project or of conf/: `members` is then a list, and
+a run gets each member as it is defined when the run starts.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
+
+from evalflow.addons.studio.store import definitions, uses
+from evalflow.addons.studio.store.rows import from_row
+from evalflow.addons.studio.work.access import requires
+from evalflow.addons.studio.work.definitions import (
+    Definition,
+    DefinitionStore,
+    Origin,
+    Row,
+    declared,
+    declared_content,
+    given,
+    kind_of,
+    new_values,
+    remembered_content,
+)
+from evalflow.addons.studio.work.space import TakenError, Workspace, not_found
+from evalflow.addons.studio.work.titles import lifted, titled
+from evalflow.addons.studio.work.validate import check_judge
+from evalflow.app.core.options import Option
+from evalflow.config.yaml_text import MISSING
+from evalflow.errors import Problem, Subject, UserError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredJudge(Definition):
+    """A judge of the project, or one that conf/ declares; its name never changes.
+
+    Attributes:
+        description: For people.
+        config: A judge's configuration: kind, model and other keys. It holds the name of a key's variable, not the key.
+        used_by: The metrics of the project that name it, as BOT/METRIC, and the judges of which it is a member.
+        runs: How many runs of the project chose it.
+        missing_key: The environment variable that has no value and must be set first; None if nothing is missing.
+    """
+
+    description: str
+    config: Mapping[str, Any]
+    used_by: list[str]
+    runs: int
+    missing_key: str | None
+    origin: Origin = "workspace"
+
+
+JUDGES = DefinitionStore("judge", "judge")
+
+
+@requires("read")
+def list_judges(space: Workspace) -> list[StoredJudge]:
+    """All judges: the defined ones by name, then those of conf/."""
+    uses = _Uses.of(space)
+    return JUDGES.all_of(JUDGES.rows(space), uses.own, uses.shipped)
+
+
+@requires("read")
+def get_judge(space: Workspace, name: str) -> StoredJudge:
+    """One judge."""
+    uses = _Uses.of(space)
+    return JUDGES.one(space, name, uses.own, uses.shipped)
+
+
+@requires("edit")
+def create_judge(
+    space: Workspace, name: str, config: Mapping[str, Any], description: str = "", title: str | None = None
+) -> StoredJudge:
+    """Define a judge."""
+    JUDGES.create(space, judge_values(space, name, config, description, title))
+    return get_judge(space, name)
+
+
+@requires("edit")
+def judge_values(
+    space: Workspace, name: str, config: Mapping[str, Any], description: str = "", title: str | None = None
+) -> Row:
+    """The columns of a new judge, for `JUDGES.add`."""
+    values = new_values("judge", name, config, description, title, partial(_checked, space))
+    JUDGES.expect_free(name)
+    return values
+
+
+def _checked(space: Workspace, name: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    whole = with_members(space, config)
+    checked = check_judge(name, whole, space.allowed)
+    return {key: list(config[key]) if key == "members" and whole is not config else checked[key] for key in config}
+
+
+@requires("edit")
+def tried_judge(space: Workspace, name: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """A judge that is not saved, checked and complete, for a trial."""
+    _checked(space, name, config)
+    return {"name": name, **space.resolve(with_members(space, config), "judge")}
+
+
+@requires("read")
+def with_members(space: Workspace, config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A judge's configuration with the named members in full, and their connections replaced by address and key."""
+    named = config.get("members")
+    if not isinstance(named, list):
+        return config
+    own, shipped = {row["name"]: row["config"] for row in JUDGES.rows(space)}, declared("judge")
+    members: dict[str, Mapping[str, Any]] = {}
+    for name in map(str, cast("list[Any]", named)):
+        if name in own:
+            members[name] = {**space.resolve(own[name], "judge"), "name": name}
+        elif name in shipped and name != "target":
+            members[name] = {**declared_content("judge", name), "name": name}
+        else:
+            raise not_found("judge", name, [*own, *(one for one in shipped if one != "target")])
+        if "members" in members[name]:
+            what = f"the member {name!r} is itself made of members"
+            raise UserError(Problem(what, "judge.members", "choose single judges"))
+    ordered = {"order": [*members]} if config.get("kind") == "cascade" and not config.get("order") else {}
+    return {**config, **ordered, "members": members}
+
+
+@requires("edit")
+def update_judge(
+    space: Workspace,
+    name: str,
+    expected: int,
+    config: Mapping[str, Any],
+    description: str = "",
+    title: str | None = None,
+) -> StoredJudge:
+    """Replace a judge's configuration and description, and its title unless that is None.
+
+    Runs that exist keep the judge that they started with.
+    """
+    row = JUDGES.get(space, name)
+    values = new_values("judge", name, config, description, title, partial(_checked, space))
+    JUDGES.change(space, row, expected, values)
+    return get_judge(space, name)
+
+
+@requires("edit")
+def delete_judge(space: Workspace, name: str, expected: int) -> int:
+    """Delete a judge; returns its id in the trash. Raises TakenError if metrics name it; runs keep their copy."""
+    row = JUDGES.get(space, name)
+    if used := _users(space).get(name):
+        what = f"the judge {name!r} is used by {', '.join(used)}"
+        see = tuple(_subject(user) for user in used)
+        raise TakenError(Problem(what, "judge", "choose another judge there first", see=see))
+    return JUDGES.delete(space, row, expected)
+
+
+@requires("read")
+def named_judges(
+    space: Workspace, names: Iterable[str], metrics: Iterable[Mapping[str, Any]]
+) -> dict[str, tuple[str, Mapping[str, Any]]]:
+    """Descriptions and configurations of the defined judges of these names, and of those that the metrics name.
+
+    Their connections are replaced by address and key.
+
+    Raises NotFoundError for a name that neither the project nor conf/ has.
+    """
+    own, shipped = {row["name"]: row for row in JUDGES.rows(space)}, declared("judge")
+    chosen = [judge for metric in metrics if isinstance(judge := metric.get("judge"), str)]
+    wanted = dict.fromkeys([*names, *chosen])
+    for name in wanted:
+        if name not in own and name not in shipped:
+            raise not_found("judge", name, [*own, *shipped])
+    found = [own[name] for name in wanted if name in own]
+    return {
+        row["name"]: (row["description"], titled({"name": row["name"], **called}, row["name"], row["title"]))
+        for row in found
+        for called in [space.resolve(with_members(space, row["config"]), "judge")]
+    }
+
+
+@requires("read")
+def with_judge(space: Workspace, name: str, definition: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A metric's definition with the connection of its own judge replaced by address and key."""
+    own = definition.get("judge")
+    if not isinstance(own, Mapping):
+        return definition
+    return {**definition, "judge": space.resolve(cast("Mapping[str, Any]", own), f"metric.{name}.judge")}
+
+
+def has_models(judge: StoredJudge) -> bool:
+    """Whether it reads prompts, by a model of its own or by its members'."""
+    return bool(judge.config.get("model") or judge.config.get("members"))
+
+
+def can_be_member(judge: StoredJudge) -> bool:
+    """Whether a panel or a cascade can have it as it is: it is single, and complete."""
+    is_embedded, model = judge.config.get("kind") == "embedded", judge.config.get("model")
+    return judge.name != "target" and "members" not in judge.config and (is_embedded or model not in (None, MISSING))
+
+
+def _users(space: Workspace) -> dict[str, list[str]]:
+    """The metrics of the project that name each judge."""
+    found: dict[str, list[str]] = {}
+    with space.database.reading() as connection:
+        for bot in definitions.listed(connection, "bot", space.project_id):
+            for metric in definitions.listed(connection, "metric", bot["id"]):
+                named = metric["definition"].get("judge")
+                if isinstance(named, str):
+                    found.setdefault(named, []).append(f"{bot['name']}/{metric['name']}")
+        for row in definitions.listed(connection, "judge", space.project_id):
+            for member in _member_names(row["config"]):
+                found.setdefault(member, []).append(row["name"])
+    return found
+
+
+def _subject(user: str) -> Subject:
+    """What `_users` names: a metric of a bot, or a judge."""
+    bot, _, name = user.rpartition("/")
+    return Subject("metric", name, bot) if bot else Subject("judge", name)
+
+
+def _member_names(config: Mapping[str, Any]) -> list[str]:
+    named = config.get("members")
+    return cast("list[str]", named) if isinstance(named, list) else []
+
+
+@dataclass(frozen=True, slots=True)
+class _Uses:
+    """What judges are shown with: the metrics and judges that name each, and the number of runs that chose it."""
+
+    space: Workspace
+    users: Mapping[str, list[str]]
+    runs: Mapping[str, int]
+
+    @classmethod
+    def of(cls, space: Workspace) -> _Uses:
+        return cls(space, _users(space), space.read(uses.runs_by_judge, space.project_id))
+
+    def own(self, row: Row) -> StoredJudge:
+        config: Mapping[str, Any] = row["config"]
+        try:
+            called = with_members(self.space, self.space.resolve(config, "judge"))
+        except UserError:  # its connection, or a member, was deleted
+            called = config
+        return from_row(StoredJudge, row, missing_key=_missing_key(called), **self._of(row["name"]))
+
+    def shipped(self, option: Option) -> StoredJudge:
+        is_whole = "members" not in str(option.values.get("defaults", ""))  # the members are named there
+        values = given(option.values) if is_whole else remembered_content(self.space, "judge", option.name)
+        config = {**lifted(values, None)[0], "kind": kind_of(option)}
+        config.pop("defaults", None)
+        return StoredJudge(
+            name=option.name,
+            title=option.title,
+            description=option.description,
+            config=config,
+            missing_key=_missing_key(config),
+            origin="conf",
+            **self._of(option.name),
+        )
+
+    def _of(self, name: str) -> dict[str, Any]:
+        return {"used_by": self.users.get(name, []), "runs": self.runs.get(name, 0)}
+
+
+def _missing_key(config: Mapping[str, Any]) -> str | None:
+    """The first variable of the judge, or of one of its members, that has no value."""
+    members = config.get("members")
+    called = [config, *cast("Mapping[str, Any]", members).values()] if isinstance(members, Mapping) else [config]
+    variables = [cast("str | None", one.get("api_key_env")) for one in called]
+    return next((one for one in variables if one and not one.startswith("${") and not os.environ.get(one)), None)

@@ -1,0 +1,276 @@
+"""Metrics: those of each bot, and the library declared in conf/."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from pydantic import ConfigDict
+
+from evalflow.addons.studio.store import definitions
+from evalflow.addons.studio.store.rows import from_row
+from evalflow.addons.studio.work.access import requires
+from evalflow.addons.studio.work.bots import BOTS
+from evalflow.addons.studio.work.definitions import (
+    Definition,
+    DefinitionStore,
+    Origin,
+    Row,
+    declared,
+    find_declared,
+    remembered_content,
+)
+from evalflow.addons.studio.work.judges import named_judges
+from evalflow.addons.studio.work.space import NotFoundError, TakenError, Workspace, not_found, refuse_elsewhere, stale
+from evalflow.addons.studio.work.titles import checked_title, lifted, same_title
+from evalflow.addons.studio.work.validate import check_metric
+from evalflow.app.core.options import Option
+from evalflow.errors import Problem, UserError
+from evalflow.paths import prompt_dirs
+from evalflow.prompts import Prompts
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricDefinition(Definition):
+    """A metric of a bot or of the library.
+
+    Its name is unique for the bot, and also the metric's in scores, unless the definition has its own `name`. The
+    `version` in its definition is another one.
+
+    Attributes:
+        bot: The name of its bot; None for the library.
+        prompts: Its own templates, by name; shipped templates that it uses are not included.
+    """
+
+    bot: str | None = None
+    definition: Mapping[str, Any]
+    prompts: Mapping[str, str]
+    origin: Origin = "workspace"
+
+
+@dataclass(frozen=True, slots=True)
+class MetricDraft:
+    """A metric to be saved: its name, the content of its YAML, and its own templates as NAME/FILE.jinja.
+
+    Without a title, the definition's own counts, or else the one that it has already.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="forbid")  # it is also the body of requests
+    name: str
+    definition: Mapping[str, Any]
+    prompts: Mapping[str, str] | None = None
+    title: str | None = None
+
+
+METRICS = DefinitionStore("metric")
+
+
+@requires("read")
+def list_library(_: Workspace) -> list[MetricDefinition]:
+    """The metrics of conf/, as their files declare them."""
+    return [_shipped(option, option.values, {}) for option in declared("metric").values()]
+
+
+@requires("read")
+def get_library(space: Workspace, name: str) -> MetricDefinition:
+    """One metric of conf/, with the prompts that it uses under their own names."""
+    option = find_declared("metric", "metric", name)
+    prompts = Prompts(prompt_dirs())
+    texts = {prompt: prompts.source(prompt) for prompt in option.prompts}
+    return _shipped(option, remembered_content(space, "metric", name), texts)
+
+
+def _shipped(option: Option, content: Mapping[str, Any], prompts: Mapping[str, str]) -> MetricDefinition:
+    definition, _ = lifted(content, None)
+    return MetricDefinition(name=option.name, title=option.title, definition=definition, prompts=prompts, origin="conf")
+
+
+@requires("read")
+def list_metrics(space: Workspace, bot: str) -> list[MetricDefinition]:
+    """The metrics of a bot, by name; none for a bot of conf/."""
+    row = BOTS.find(space, bot)
+    if row is not None:
+        return [from_row(MetricDefinition, found, bot=bot) for found in METRICS.rows(space, row["id"])]
+    find_declared("target", "bot", bot)
+    return []
+
+
+@requires("read")
+def get_metric(space: Workspace, bot: str, name: str) -> MetricDefinition:
+    """One metric of a bot."""
+    found = {metric.name: metric for metric in list_metrics(space, bot)}
+    if name not in found:
+        raise not_found("metric", name, list(found))
+    return found[name]
+
+
+@requires("edit")
+def create_metric(space: Workspace, bot: str, draft: MetricDraft) -> MetricDefinition:
+    """Define a metric."""
+    checked = _complete(space, draft)
+    row = BOTS.get(space, bot)["id"]
+    with space.changing("create", "metric", f"{bot}/{draft.name}") as connection:
+        add_metric(connection, row, bot, checked)
+    return get_metric(space, bot, draft.name)
+
+
+@requires("edit")
+def check_draft(space: Workspace, draft: MetricDraft) -> MetricDraft:
+    """A valid draft with all its parts, which takes steps of no run that the person may not see."""
+    plain, title = lifted(draft.definition, draft.title)
+    refuse_elsewhere(space, {"metric": {draft.name: plain}})
+    return MetricDraft(draft.name, *check_metric(draft.name, plain, draft.prompts, space.allowed), title)
+
+
+def _complete(space: Workspace, draft: MetricDraft) -> MetricDraft:
+    """The same for a draft whose judge must be there by now."""
+    checked = check_draft(space, draft)
+    try:
+        named_judges(space, [], [checked.definition])
+    except NotFoundError as error:
+        where = f"metric.{draft.name}.judge"
+        raise UserError([replace(problem, where=where, key=where) for problem in error.problems]) from None
+    return checked
+
+
+def add_metric(connection: Connection, row: int, bot: str, checked: MetricDraft) -> None:
+    """Add a metric within a transaction, to the bot of this row id and name."""
+    METRICS.add(connection, row, asdict(checked), bot)
+
+
+@requires("edit")
+def update_metric(space: Workspace, bot: str, draft: MetricDraft, expected: int) -> MetricDefinition:
+    """Replace a metric's definition and prompts. Without `prompts` in the draft, the templates stay."""
+    row = _row(space, bot, draft.name)
+    texts = row["prompts"] if draft.prompts is None else draft.prompts
+    checked = _complete(space, replace(draft, prompts=texts))
+    values = {"title": checked.title, "definition": checked.definition, "prompts": checked.prompts}
+    METRICS.change(space, row, expected, values)
+    return get_metric(space, bot, draft.name)
+
+
+@requires("edit")
+def delete_metric(space: Workspace, bot: str, name: str, expected: int) -> int:
+    """Delete a metric; runs that used it stay. Returns its id in the trash."""
+    return METRICS.delete(space, _row(space, bot, name), expected)
+
+
+@requires("edit")
+def replace_metrics(
+    space: Workspace, bot: str, drafts: Sequence[MetricDraft], expected: Mapping[str, int]
+) -> list[MetricDefinition]:
+    """Replace all metrics of a bot, or change nothing if one of them is invalid.
+
+    `expected`: the versions, by name, of all metrics that the bot had when they were read.
+    """
+    checked = _checked(space, drafts)
+    row = BOTS.get(space, bot)["id"]
+    with space.changing("replace metrics", "bot", bot, [draft.name for draft in drafts]) as connection:
+        there = {found["name"]: found for found in definitions.listed(connection, "metric", row)}
+        for name in dict.fromkeys([*there, *expected]):
+            found = there.get(name, {"version": 0})
+            if found["version"] != expected.get(name, 0):
+                raise stale("metric", name, expected.get(name, 0), found, {})
+        titles = _distinct_titles(checked, there)
+        for name, draft in checked.items():
+            values = {"title": titles[name], "definition": draft.definition, "prompts": draft.prompts}
+            if name not in there:
+                definitions.add(connection, "metric", {"bot_id": row, "name": name, **values})
+            elif any(there[name][key] != value for key, value in values.items()):
+                definitions.change(connection, "metric", there[name]["id"], there[name]["version"], values)
+        for name, found in there.items():
+            if name not in checked:
+                definitions.delete(connection, "metric", found["id"], found["version"])
+    return list_metrics(space, bot)
+
+
+def _distinct_titles(drafts: Mapping[str, MetricDraft], there: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """The titles of all metrics of a bot by name; TakenError if two are the same."""
+    found: dict[str, str] = {}
+    for name, draft in drafts.items():
+        title = checked_title(draft.title or there.get(name, {}).get("title") or name, "metric")
+        if other := next((other for other, one in found.items() if same_title(one) == same_title(title)), None):
+            what = f"the metrics {other} and {name} are both called {title!r}"
+            raise TakenError(Problem(what, "metric.title", "rename one of them"))
+        found[name] = title
+    return found
+
+
+@requires("edit")
+def copy_metric(
+    space: Workspace, source: str, bot: str, name: str, *, of: str | None = None, title: str | None = None
+) -> MetricDefinition:
+    """Copy a metric of the bot `of`, or of the library, with its prompts, so that changes affect only the copy."""
+    if of is None:
+        definition, prompts = own_prompts(name, get_library(space, source).definition)
+        return create_metric(space, bot, MetricDraft(name, definition, prompts, title))
+    found = get_metric(space, of, source)
+    draft = MetricDraft(name, found.definition, found.prompts, title)
+    return create_metric(space, bot, with_prompts_of(draft, source))
+
+
+def own_prompts(name: str, definition: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The definition with its own copies of the prompts, and these prompts. Templates that they include are not copied.
+
+    The name of the metric is also the folder of its prompts.
+    """
+    prompts = Prompts(prompt_dirs())
+    found: dict[str, str] = {}
+
+    def moved(part: Any) -> Any:
+        if not isinstance(part, dict):
+            return part
+        changed = cast("dict[str, Any]", dict(part))  # pyright: ignore[reportUnknownArgumentType]
+        for key in ("prompt", "steps_prompt"):
+            old = changed.get(key)
+            if isinstance(old, str) and old.endswith(".jinja"):
+                changed[key] = f"{name}/{Path(old).name}"
+                found[changed[key]] = prompts.source(old)
+        return changed
+
+    changed = moved(dict(definition))
+    if isinstance(steps := definition.get("steps"), list):
+        changed["steps"] = [moved(step) for step in cast("list[Any]", steps)]
+    if isinstance(nodes := definition.get("nodes"), dict):
+        changed["nodes"] = {node: moved(one) for node, one in cast("dict[str, Any]", nodes).items()}
+    return changed, found
+
+
+def with_prompts_of(draft: MetricDraft, source: str) -> MetricDraft:
+    """The draft with its own prompts moved from the folder named `source` to the folder of its own name."""
+    prompts = {f"{draft.name}/{file.partition('/')[2]}": text for file, text in (draft.prompts or {}).items()}
+    return replace(draft, definition=_renamed(draft.definition, source, draft.name), prompts=prompts)
+
+
+def _renamed(value: Any, old: str, new: str) -> Any:
+    if isinstance(value, dict):
+        return {key: _renamed(inner, old, new) for key, inner in value.items()}  # pyright: ignore
+    if isinstance(value, list):
+        return [_renamed(item, old, new) for item in value]  # pyright: ignore
+    own = isinstance(value, str) and value.startswith(f"{old}/") and value.endswith(".jinja")
+    return f"{new}/{value.partition('/')[2]}" if own else value
+
+
+def _checked(space: Workspace, drafts: Sequence[MetricDraft]) -> dict[str, MetricDraft]:
+    checked: dict[str, MetricDraft] = {}
+    problems: list[Problem] = []
+    for draft in drafts:
+        if draft.name in checked:
+            problems.append(Problem(f"two metrics are called {draft.name!r}", "metric.name", "rename one of them"))
+            continue
+        try:
+            checked[draft.name] = _complete(space, draft)
+        except UserError as error:
+            problems += error.problems
+    if problems:
+        raise UserError(problems)
+    return checked
+
+
+def _row(space: Workspace, bot: str, name: str) -> Row:
+    return METRICS.get(space, name, BOTS.get(space, bot)["id"])

@@ -1,0 +1,206 @@
+"""The people of a server: added, changed, disabled and deleted by its owner; passwords and one-time links."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from evalflow.addons.studio.store import definitions, people
+from evalflow.addons.studio.store.rows import from_row, now, storable
+from evalflow.addons.studio.work.access import requires
+from evalflow.addons.studio.work.definitions import DefinitionStore
+from evalflow.addons.studio.work.space import TakenError, Workspace
+from evalflow.errors import Problem, UserError, check_all
+
+SHORTEST_PASSWORD, LONGEST_PASSWORD = 12, 1024
+"""In characters. The longest bounds the work of hashing."""
+LINK_TTL = timedelta(days=2)
+"""How long a one-time link is valid."""
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}\Z")
+_EMAIL = re.compile(r"[^@\s\x00\ud800-\udfff]{1,64}@[^@\s\x00\ud800-\udfff]{1,250}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A person with an account.
+
+    Attributes:
+        name: Unique; what they sign in with, and what the audit names.
+        full_name: As shown to others; may be empty.
+        email: Links an identity provider's account with the same verified address; None if they have none.
+        is_owner: Whether they manage the server.
+        is_disabled: Whether they can neither sign in nor use tokens.
+        has_password: Whether they can sign in with a password.
+        version: Counts changes.
+    """
+
+    name: str
+    full_name: str
+    email: str | None
+    is_owner: bool
+    is_disabled: bool
+    has_password: bool
+    version: int
+    created_at: str
+    updated_at: str
+
+
+USERS = DefinitionStore("user")
+
+
+def as_user(row: Mapping[str, Any]) -> User:
+    """The user of a row, without the hash of the password."""
+    return from_row(User, row, has_password=row["password_hash"] is not None)
+
+
+@requires("own")
+def list_users(space: Workspace) -> list[User]:
+    """All users by name."""
+    return [as_user(row) for row in USERS.rows(space)]
+
+
+@requires("own")
+def get_user(space: Workspace, name: str) -> User:
+    """One user."""
+    return as_user(USERS.get(space, name))
+
+
+@requires("own")
+def add_user(
+    space: Workspace, name: str, *, full_name: str = "", email: str | None = None, is_owner: bool = False
+) -> User:
+    """Add a user without a password; `password_link` lets them choose one."""
+    check_all(lambda: _check_name(name), lambda: _one_line(full_name), lambda: _email(email))
+    values = {"name": name, "full_name": _one_line(full_name), "email": _email(email)}
+    with space.changing("create", "user", name, ["is_owner"] if is_owner else []) as connection:
+        if definitions.named(connection, "user", name):
+            raise TakenError(Problem(f"there already is a user {name!r}", "name", "choose another name"))
+        new = {**values, "password_hash": None, "is_owner": is_owner, "is_disabled": False}
+        definitions.add(connection, "user", new)
+    return get_user(space, name)
+
+
+@requires("own")
+def update_user(
+    space: Workspace,
+    name: str,
+    expected: int,
+    *,
+    full_name: str | None = None,
+    email: str | None = None,
+    is_owner: bool | None = None,
+    is_disabled: bool | None = None,
+) -> User:
+    """Change a user; None leaves a value unchanged, and an empty `email` removes it.
+
+    A disabled user's sessions end. The last owner can be neither disabled nor made an ordinary user.
+    """
+    row = USERS.get(space, name)
+    check_all(lambda: _one_line(full_name or ""), lambda: _email(email or None))
+    given = {"full_name": full_name, "email": email, "is_owner": is_owner, "is_disabled": is_disabled}
+    values: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    if full_name is not None:
+        values["full_name"] = _one_line(full_name)
+    if email is not None:
+        values["email"] = _email(email or None)
+    with USERS.changing(space, row, expected, values) as connection:
+        _expect_owner(row, people.owners(connection))
+        if is_disabled:
+            people.end_sessions(connection, row["id"])
+    return get_user(space, name)
+
+
+@requires("own")
+def delete_user(space: Workspace, name: str, expected: int) -> None:
+    """Delete a user with their sessions, tokens and roles; what they made stays, and the audit still names them."""
+    row = USERS.get(space, name)
+    with space.changing("delete", "user", name) as connection:
+        USERS.remove(space, connection, row, expected)
+        _expect_owner(row, people.owners(connection))
+
+
+@requires("own")
+def password_link(space: Workspace, name: str) -> str:
+    """The code of a link that lets a user choose a password, once, within `LINK_TTL`.
+
+    A new password by any way ends all links that were made before it.
+    """
+    row = USERS.get(space, name)
+    code = secrets.token_urlsafe(32)
+    with space.changing("create link", "user", name) as connection:
+        people.put_code(connection, code, {"kind": "password", "account": account_state(row)}, now(LINK_TTL))
+    return code
+
+
+def account_state(row: Mapping[str, Any]) -> str:
+    """A digest of an account and its password. Its id would not do: SQLite gives the ids of deleted rows again."""
+    return people.digest(f"{row['name']} {row['created_at']} {row['password_hash']}")
+
+
+@requires("own")
+def set_password(space: Workspace, name: str, password: str) -> None:
+    """Set a user's password, and end their sessions."""
+    row = USERS.get(space, name)
+    hashed = password_hash(password, name)
+    with space.changing("set password", "user", name) as connection:
+        definitions.change(connection, "user", row["id"], row["version"], {"password_hash": hashed})
+        people.end_sessions(connection, row["id"])
+
+
+def weak_password(password: str, name: str) -> Problem | None:
+    """Why a password cannot be a user's; None if it can."""
+    hint = f"take {SHORTEST_PASSWORD} characters or more, such as four words"
+    if len(password) < SHORTEST_PASSWORD or password.casefold().strip() == name.casefold():
+        return Problem("this password is too easy to guess", "password", hint)
+    if len(password) > LONGEST_PASSWORD:
+        return Problem(f"a password has at most {LONGEST_PASSWORD} characters", "password", hint)
+    return None
+
+
+def password_hash(password: str, name: str) -> str:
+    """The argon2id hash of a new password. Raises UserError if it is too short, too long, or the user's name."""
+    from pwdlib import PasswordHash
+
+    if weak := weak_password(password, name):
+        raise UserError(weak)
+    return PasswordHash.recommended().hash(password)
+
+
+@requires("own")
+def has_owner(space: Workspace) -> bool:
+    """Whether somebody can sign in as the owner of the server."""
+    return space.read(people.owners) > 0
+
+
+def _expect_owner(row: Mapping[str, Any], left: int) -> None:
+    if row["is_owner"] and not left:
+        what = "the server would have no owner"
+        raise TakenError(Problem(what, "user", "make somebody else an owner first"))
+
+
+def _check_name(name: str) -> None:
+    if not _NAME.match(name):
+        hint = "1 to 100 lower-case letters, digits and . _ -, such as ann.smith"
+        raise UserError(Problem(f"{name!r} cannot be the name of a user", "name", hint))
+
+
+def _one_line(text: str) -> str:
+    line = storable(" ".join(text.split()))
+    if len(line) > 200:
+        raise UserError(Problem("a name has at most 200 characters", "full_name"))
+    return line
+
+
+def is_email(text: str) -> bool:
+    """Whether a text can be an e-mail address."""
+    return _EMAIL.match(text) is not None
+
+
+def _email(email: str | None) -> str | None:
+    if email is not None and not is_email(email):
+        raise UserError(Problem(f"{email!r} is no e-mail address", "email", "such as ann@example.org"))
+    return email

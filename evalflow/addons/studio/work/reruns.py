@@ -1,0 +1,117 @@
+"""A run again: on some of its cases, or with another prompt of its bot."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from evalflow.addons.studio.work.access import requires
+from evalflow.addons.studio.work.bots import BOTS, Bot, copy_bot, get_bot, update_bot
+from evalflow.addons.studio.work.cases import known_ids
+from evalflow.addons.studio.work.datasets import list_datasets
+from evalflow.addons.studio.work.run_request import RunRequest
+from evalflow.addons.studio.work.runs import Run, changed_request, create_run, get_run
+from evalflow.addons.studio.work.scores import failed_cases
+from evalflow.addons.studio.work.space import NotFoundError, TakenError, Workspace
+from evalflow.engine.folder import RunFolder
+from evalflow.errors import EvalflowError, Problem, UserError
+
+
+@dataclass(frozen=True, slots=True)
+class KnownCases:
+    """Cases of a run, by dataset, that its datasets still have; `gone` counts the others."""
+
+    ids: Mapping[str, Sequence[str]]
+    gone: int
+
+
+@requires("read")
+def known_cases(space: Workspace, ids: Mapping[str, Sequence[str]]) -> KnownCases:
+    """Those of some cases that still exist; datasets of conf/ are read as a whole."""
+    names = {dataset.name for dataset in list_datasets(space)}
+    found = {name: known_ids(space, name, wanted) for name, wanted in ids.items() if name in names}
+    kept = {name: known for name, known in found.items() if known}
+    return KnownCases(kept, sum(map(len, ids.values())) - sum(map(len, kept.values())))
+
+
+@requires("read")
+def failed_only(space: Workspace, request: RunRequest, run_id: str) -> RunRequest:
+    """A request for only those of its cases that failed in a run: with a score that fails or ended in an error."""
+    known, chosen = known_cases(space, failed_cases(space, run_id)).ids, dict[str, list[str]]()
+    for name in request.datasets:
+        given = request.dataset_values.get(name, {}).get("ids")
+        if ids := [one for one in known.get(name, ()) if given is None or one in given]:
+            chosen[name] = ids
+    if not chosen:
+        what = f"no case of {', '.join(request.datasets)} failed in run {run_id}"
+        raise TakenError(Problem(what, "failed_in", "choose another run, or all cases"))
+    values = {name: {**request.dataset_values.get(name, {}), "ids": ids} for name, ids in chosen.items()}
+    return replace(request, datasets=list(chosen), dataset_values=values)
+
+
+_KEY = re.compile(r"\b(?:judge|target|embedder|simulator|dataset|metric|budget|repeats)\.[A-Za-z_][\w.]*[A-Za-z0-9_]")
+_VALUES = ("base_url", "url", "api_key_env", "model")
+
+
+@requires("read")
+def fault_of(space: Workspace, run_id: str) -> Problem | None:
+    """Why a run failed, with the key that its message names, or whose value it names; None if it did not fail."""
+    run = get_run(space, run_id)
+    if run.state != "failed" or not run.message:
+        return None
+    problem, _, _ = run.message.removeprefix("error:").strip().partition("\nwhat was finished is in ")
+    what, _, hint = problem.partition("\n  hint: ")
+    named = _KEY.search(problem)
+    return Problem(what, hint=hint, key=named[0] if named else _key_of_value(run, what))
+
+
+def _key_of_value(run: Run, what: str) -> str:
+    """The key of the bot or the judge whose address, key or model a message names."""
+    try:
+        config = RunFolder(run.folder).read_manifest().config
+    except (EvalflowError, OSError, ValueError):
+        return ""
+    parts: dict[str, Mapping[str, Any]] = {group: config.get(group) or {} for group in ("target", "judge")}
+    for key in _VALUES:
+        for group, values in parts.items():
+            if values.get(key) and str(values[key]) in what:
+                return f"{group}.{key}"
+    return ""
+
+
+@requires("edit")
+def bot_with_prompt(space: Workspace, run: Run) -> Bot | None:
+    """The bot of a run, if it is a model whose prompt can be changed here and the run can be repeated; else None."""
+    try:
+        bot = get_bot(space, run.bot)
+    except NotFoundError:
+        return None
+    return bot if run.request is not None and bot.config.get("kind") == "openai" else None
+
+
+@requires("edit")
+def run_with_prompt(space: Workspace, run_id: str, prompt: str, expected: int, creation_key: str | None = None) -> Run:
+    """Save a system prompt in the bot of a run, and have it answer and be scored again as in that run.
+
+    The bot gets a new version, of which `expected` is the one before; a bot of conf/ is copied. Earlier runs keep what
+    they used.
+    """
+    run = get_run(space, run_id)
+    bot = bot_with_prompt(space, run)
+    if bot is None:
+        raise UserError(Problem(f"the bot of run {run_id} has no prompt to change here", "prompt"))
+    written, name = prompt.strip() or None, bot.name
+    if written != (bot.config.get("system_prompt") or None):
+        if bot.origin == "conf":
+            name, title = BOTS.free(space, bot.title)
+            copy_bot(space, bot.name, name, {"system_prompt": written}, title)
+        else:
+            update_bot(space, name, expected, config={**bot.config, "system_prompt": written})
+    options = {**run.request.options, "generate": True} if run.request else {}
+    return create_run(
+        space,
+        changed_request(run, bot=name, title=f"{run.title or bot.title}, new prompt", options=options),
+        creation_key,
+    )

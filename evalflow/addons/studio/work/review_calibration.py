@@ -1,0 +1,195 @@
+"""What the labels of a review say of the run's judges, and saving that for the run as the command `calibrate` does."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from evalflow.addons.studio.store import reviews as stored
+from evalflow.addons.studio.store.rows import Row
+from evalflow.addons.studio.work.access import requires
+from evalflow.addons.studio.work.review_desk import is_reserved
+from evalflow.addons.studio.work.review_results import (
+    ShownLabel,
+    current_labels,
+    flags_of,
+    is_given,
+    item_key,
+    review_labels,
+    shown_label,
+)
+from evalflow.addons.studio.work.reviews import REVIEWS, scored_run
+from evalflow.addons.studio.work.run_files import apply_labels
+from evalflow.addons.studio.work.space import TakenError, Workspace
+from evalflow.app.core.calibration import calibration_of, no_certificate
+from evalflow.app.core.certificates import Certificate, saved_certificates
+from evalflow.app.core.kept_labels import RunLabels, read_kept
+from evalflow.app.core.labels import bound_labels
+from evalflow.app.core.saved import SavedRun
+from evalflow.errors import Problem, UserError
+from evalflow.report.calibration import Calibration
+from evalflow.report.page import verdict_of
+from evalflow.summary.calibration import CalibrationRow
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedCase:
+    """An answer with the judge's score and people's truth, both from 0 to 1, and as people gave it.
+
+    `agreed` is how far both say the same: 1, 0, or one half if people are tied between the judge's class and another.
+    """
+
+    metric: str
+    position: int | None
+    dataset: str
+    case_id: str
+    judge: str | None
+    score: float
+    human: float
+    difference: float
+    agreed: float
+    value: str | None
+    reason: str | None
+    labels: Sequence[ShownLabel]
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedCertificate:
+    """A judge's certificate for a metric: in words how well it agrees with people, and when it was issued (ISO 8601).
+
+    `why_not` is why the labels do not suffice for one; empty if they do.
+    """
+
+    metric: str
+    judge: str
+    agreement: str = ""
+    issued_at: str = ""
+    why_not: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewResult:
+    """What the labels of a review say of the run's judges.
+
+    Attributes:
+        is_provisional: Whether people may still label: the review is open, or they have answers that they began before.
+        calibration: None without scored answers.
+        cases: The labelled answers with a score, those where judge and people differ most first.
+        is_saved: Whether the run was calibrated with just these labels.
+        certificates: Of each judge, as saved; without `issued_at` those that saving would issue, or not.
+    """
+
+    is_provisional: bool
+    calibration: Calibration | None
+    cases: Sequence[JudgedCase]
+    is_saved: bool
+    certificates: Sequence[IssuedCertificate]
+
+
+@dataclass(frozen=True, slots=True)
+class SavedCalibration:
+    """What saving changed: the certificates, and in words the gates and the exit code that people's labels decided."""
+
+    certificates: Sequence[IssuedCertificate]
+    changes: Sequence[str]
+
+
+@requires("edit")
+def review_result(space: Workspace, name: str) -> ReviewResult:
+    """Compare the run's judges with the labels of a review, as `calibrate` does with its export; saves nothing.
+
+    UserError if there is no label yet, or the run was deleted.
+    """
+    review = REVIEWS.get(space, name)
+    run = scored_run(space, review["run_id"])
+    people = bound_labels(run, list(review_labels(space, name)))
+    found = calibration_of(run, people)
+    rows, held, labels = space.read(stored.all_rows, review["id"])
+    items, flags = {item_key(row): row for row in rows}, flags_of(held)
+    given: dict[tuple[int, str], list[ShownLabel]] = defaultdict(list)
+    for row in current_labels(review, labels):
+        if is_given(row):
+            given[row["item"], row["metric"]].append(shown_label(row, flags))
+    cases = [one for series in found.rows for one in _judged(series, items, given)] if found else []
+    cases.sort(key=lambda one: (-abs(one.difference), one.dataset, one.case_id))
+    is_saved = found is not None and _is_saved(run, people)
+    return ReviewResult(
+        review["state"] == "open" or any(map(is_reserved, held)),
+        found,
+        cases,
+        is_saved,
+        _certificates(found, saved_certificates() if is_saved else []) if found else [],
+    )
+
+
+@requires("edit")
+def save_calibration(space: Workspace, name: str) -> SavedCalibration:
+    """Calibrate the run with the labels of a closed review, as `calibrate --labels` does with their export.
+
+    It issues the judge's certificates, and gates and reports of the run count people's labels from then on. TakenError
+    while the review is open, or something else works on the run.
+    """
+    review = REVIEWS.get(space, name)
+    if review["state"] == "open":
+        what = "people are still labelling, so the result is provisional"
+        raise TakenError(Problem(what, "review", "close the review first"))
+    rows = list(review_labels(space, name))
+    found, _, changes = apply_labels(space, review["run_id"], lambda run: bound_labels(run, rows))
+    return SavedCalibration(_certificates(found, saved_certificates()), changes)
+
+
+def _is_saved(run: SavedRun, people: RunLabels) -> bool:
+    """Whether the run was calibrated with the same labels."""
+    with suppress(UserError):  # damaged labels, which `calibrate` would refuse
+        kept = read_kept(run.folder)
+        return kept is not None and kept.frame.drop("case_hash").equals(people.frame.drop("case_hash"))
+    return False
+
+
+def _certificates(found: Calibration, known: Sequence[Certificate]) -> list[IssuedCertificate]:
+    """Of each metric's judge: the certificate that the run has, or would get."""
+    run = found.manifest.run_id
+    issued = {(one.metric, one.judge, one.dataset, one.target): one for one in known if one.run_id == run}
+    shown: dict[tuple[str, str, str, str], IssuedCertificate] = {}
+    for row in sorted(found.rows, key=lambda row: -row.corrected.n):
+        if row.judge is None:
+            continue
+        key = (row.metric, row.judge, row.dataset, row.target)
+        one = issued.get(key)
+        about = IssuedCertificate(row.metric, row.judge, why_not=no_certificate(row))
+        if one is not None:
+            facts: Mapping[str, Any] = {"agreement": one.agreement, "bias": one.bias}
+            facts = {**facts, "n_labels": one.n_labels, "dataset": one.dataset}
+            about = IssuedCertificate(row.metric, row.judge, verdict_of(row.metric, facts), one.issued_at)
+        shown.setdefault(key, about)
+    return list(shown.values())
+
+
+def _judged(
+    series: CalibrationRow,
+    items: Mapping[tuple[str, str, str, int], Row],
+    given: Mapping[tuple[int, str], Sequence[ShownLabel]],
+) -> Iterator[JudgedCase]:
+    labelled, classes = series.answers.filter(series.answers["human"].is_not_null()), series.classes
+    agreed = (labelled["score"] == labelled["human"]).cast(float).to_list()
+    if classes is not None and not classes.by_threshold:
+        agreed = classes.agreed.tolist()
+    for row, same in zip(labelled.iter_rows(named=True), agreed, strict=True):
+        item = items.get((series.dataset, row["case_id"], series.target, row["target_repeat"]))
+        yield JudgedCase(
+            metric=series.metric,
+            position=item["position"] if item else None,
+            dataset=series.dataset,
+            case_id=row["case_id"],
+            judge=series.judge,
+            score=row["score"],
+            human=row["human"],
+            difference=row["score"] - row["human"],
+            agreed=same,
+            value=row["said"] if isinstance(row["said"], str) else None,
+            reason=row["reason"],
+            labels=given.get((item["item"], series.metric), ()) if item else (),
+        )

@@ -1,0 +1,330 @@
+"""The desk: a person is given one answer of a review after the other, and labels it without seeing others' judgements.
+
+Nothing that these functions return tells of run, target, judge, scores or other people.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from evalflow.addons.studio.store import reviews as stored
+from evalflow.addons.studio.store.rows import Row, storable
+from evalflow.addons.studio.store.scores import CELL
+from evalflow.addons.studio.work.access import requires
+from evalflow.addons.studio.work.reviews import ReviewMetric, as_metric, named_review, newest_rubrics, scale_of
+from evalflow.addons.studio.work.space import TakenError, Workspace, not_found
+from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.metrics.scale import read_label
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+LEASE_S = 15 * 60.0
+"""How long an answer is reserved for a person after they last did something."""
+LONGEST_COMMENT, LONGEST_DRAFT = 10_000, 50_000
+_SEARCHES = 10
+
+
+class NoValue(Enum):
+    """In the place of a value."""
+
+    CANNOT_TELL = "cannot_tell"
+
+
+CANNOT_TELL: Final = NoValue.CANNOT_TELL
+"""Who labels an answer can tell no value."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeskItem:
+    """An answer to label.
+
+    Attributes:
+        item: Identifies it in the review.
+        number: Its place among those that this person has opened, from 1.
+        state: Whether they have submitted it already.
+        messages: The conversation, each with role and content.
+        contexts, reference: None if they are not to be shown.
+        draft: As it was saved, or what was submitted: values and comment, and cannot_tell, a list of metrics.
+        lease_expires_at: Until when it is reserved, in seconds since 1970.
+    """
+
+    review: str
+    item: int
+    number: int
+    state: Literal["open", "submitted"]
+    messages: Sequence[Mapping[str, str]]
+    answer: str
+    contexts: Sequence[Mapping[str, str]] | None
+    reference: str | None
+    metrics: Sequence[ReviewMetric]
+    draft: Mapping[str, Any]
+    is_flagged: bool
+    seconds: float
+    lease_expires_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class OwnItem:
+    """An answer that the person has opened. `number` is its place among these, from 1."""
+
+    item: int
+    number: int
+    state: Literal["open", "submitted", "declined"]
+    is_flagged: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OwnProgress:
+    """How far a person is: submitted, declined, and the answers left for them, which others may label instead.
+
+    Of a closed review, those are left that they have begun.
+    """
+
+    done: int
+    declined: int
+    left: int
+    items: Sequence[OwnItem]
+    state: Literal["open", "closed"]
+
+
+@requires("label")
+def next_item(space: Workspace, name: str) -> DeskItem | None:
+    """The next answer for the person who asks, leased to them for 15 minutes; None if none is left for them.
+
+    The search reads; only taking what it found writes, so that people who ask at once wait for each other but briefly.
+    TakenError if others took all that was found, several times in a row. Once the review is closed it is the answer
+    that they have begun, while it is reserved.
+    """
+    me = space.identify().name
+    for _ in range(_SEARCHES):
+        moment = time.time()
+        with space.database.reading() as connection:
+            review = named_review(space, name, connection)
+            if review["state"] != "open":
+                return _begun_before_closing(connection, review, me)
+            found = stored.candidates(connection, review["id"], me, moment)
+        if not found:
+            return None
+        with space.database.writing() as connection:
+            item = stored.take(connection, review["id"], found, me, moment, LEASE_S)
+            if item is not None:
+                return _read_item(connection, review, item, me)
+    raise TakenError(Problem("others were given every answer that was free", "review", "ask again"))
+
+
+@requires("label")
+def open_item(space: Workspace, name: str, item: int) -> DeskItem:
+    """An answer that the person has begun or submitted, to go on with it or to correct it."""
+    me = space.identify().name
+    with space.database.writing() as connection:
+        review = named_review(space, name, connection)
+        _expect_mine(connection, review, item, me)
+        _extend(connection, review["id"], item, me, {})
+        return _read_item(connection, review, item, me)
+
+
+@requires("label")
+def save_draft(
+    space: Workspace, name: str, item: int, draft: Mapping[str, Any], seconds: float, *, flagged: bool = False
+) -> None:
+    """Save what the person has entered so far, as in `DeskItem.draft`, and extend their lease.
+
+    `seconds` is the whole time that they have worked on it. A submitted answer is not changed by a draft.
+    """
+    me = space.identify().name
+    if len(json.dumps(draft, default=str)) > LONGEST_DRAFT:
+        raise UserError(Problem(f"a draft has at most {LONGEST_DRAFT:,} characters", "draft"))
+    with space.database.writing() as connection:
+        review = named_review(space, name, connection)
+        if _expect_mine(connection, review, item, me)["state"] == "open":
+            kept = {"draft": _storable(dict(draft)), "seconds": _seconds(seconds), "is_flagged": flagged}
+            _extend(connection, review["id"], item, me, kept)
+
+
+@requires("label")
+def submit_item(
+    space: Workspace,
+    name: str,
+    item: int,
+    values: Mapping[str, Any],
+    comment: str = "",
+    *,
+    flagged: bool = False,
+    seconds: float = 0.0,
+    rubrics: Mapping[str, int] | None = None,
+) -> None:
+    """Submit a value, or CANNOT_TELL, for every metric of an answer; it replaces what was submitted before.
+
+    `rubrics`: by metric the versions of the guidelines that the person has read; TakenError if there are newer ones.
+    """
+    me, comment = space.identify().name, storable(comment.strip())
+    if len(comment) > LONGEST_COMMENT:
+        raise UserError(Problem(f"a comment has at most {LONGEST_COMMENT:,} characters", "comment"))
+    with space.changing("label", "review", name) as connection:
+        review = named_review(space, name, connection)
+        if any((rubrics or {}).get(one["name"], one["rubric"]) != one["rubric"] for one in review["metrics"]):
+            what = "the guidelines were changed while you had this answer open"
+            raise TakenError(Problem(what, "guidelines", "read them again, and submit"))
+        found = _expect_mine(connection, review, item, me)
+        read = _read_values(review, found["content"]["metrics"], values)
+        told = {metric: value for metric, value in read.items() if value is not None}
+        draft = {"values": told, "cannot_tell": [one for one in read if one not in told], "comment": comment}
+        state = {"state": "submitted", "draft": draft, "is_flagged": flagged, "seconds": _seconds(seconds)}
+        stored.change_assignment(connection, review["id"], item, me, state)
+        _put_labels(connection, review, found, me, read, {"comment": comment or None, "seconds": _seconds(seconds)})
+
+
+@requires("label")
+def decline_item(space: Workspace, name: str, item: int, reason: str = "") -> None:
+    """Hand an answer back; the person is not given it again, and another is."""
+    me = space.identify().name
+    with space.changing("decline", "review", name) as connection:
+        review = named_review(space, name, connection)
+        found = _expect_mine(connection, review, item, me)
+        stored.change_assignment(connection, review["id"], item, me, {"state": "declined", "expires_at": 0.0})
+        about = {"comment": storable(reason.strip())[:LONGEST_COMMENT] or None, "seconds": found["seconds"]}
+        nothing = dict.fromkeys(found["content"]["metrics"])
+        _put_labels(connection, review, found, me, nothing, {**about, "missing": "declined"})
+
+
+@requires("label")
+def own_progress(space: Workspace, name: str) -> OwnProgress:
+    """How far the person who asks is; also once the review is closed."""
+    me = space.identify().name
+    with space.database.reading() as connection:
+        review = named_review(space, name, connection)
+        opened = stored.opened_items(connection, review["id"], me)
+        if review["state"] == "open":
+            left = stored.left_for(connection, review["id"], me, time.time())
+        else:
+            left = sum(map(is_reserved, stored.review_assignments(connection, review["id"], me)))
+    states = [state for _, state, _ in opened]
+    items = [OwnItem(item, i, state, is_flagged) for i, (item, state, is_flagged) in enumerate(opened, 1)]
+    return OwnProgress(states.count("submitted"), states.count("declined"), left, items, review["state"])
+
+
+def _begun_before_closing(connection: Connection, review: Mapping[str, Any], me: str) -> DeskItem | None:
+    rows = stored.review_assignments(connection, review["id"], me)
+    begun = next((row["item"] for row in rows if is_reserved(row)), None)
+    return None if begun is None else _read_item(connection, review, begun, me)
+
+
+def is_reserved(row: Row) -> bool:
+    """Whether a person has begun an answer, and it is still reserved for them: also after the review was closed."""
+    return row["state"] == "open" and row["expires_at"] > time.time()
+
+
+def _expect_mine(connection: Connection, review: Mapping[str, Any], item: int, me: str) -> Row:
+    """The item and the person's part in it; refuses one that is not theirs to label."""
+    found = stored.begun_item(connection, review["id"], item, me, time.time())
+    if found is None or found["state"] == "declined":
+        raise not_found("answer", str(item), [])
+    if review["state"] != "open" and not is_reserved(found):
+        what = f"the review {review['name']!r} is closed"
+        raise TakenError(Problem(what, "review", "ask whoever created it to open it again"))
+    if found["state"] == "open" and not found["untaken"]:
+        what = "this answer was given to somebody else, because it was reserved for you no longer"
+        raise TakenError(Problem(what, "item", "go on with the next one"))
+    return found
+
+
+def _extend(connection: Connection, review: int, item: int, me: str, values: Mapping[str, Any]) -> None:
+    stored.change_assignment(connection, review, item, me, {**values, "expires_at": time.time() + LEASE_S})
+
+
+def _read_item(connection: Connection, review: Mapping[str, Any], item: int, me: str) -> DeskItem:
+    found = stored.begun_item(connection, review["id"], item, me, time.time())
+    if found is None:  # the review was deleted meanwhile
+        raise not_found("answer", str(item), [])
+    content: Mapping[str, Any] = found["content"]
+    rows = [one for one in review["metrics"] if one["name"] in content["metrics"]]
+    return DeskItem(
+        review=review["name"],
+        item=item,
+        number=found["number"],
+        state=found["state"],
+        messages=content["messages"],
+        answer=content["answer"],
+        contexts=content["contexts"] if review["shown"]["contexts"] else None,
+        reference=content["reference"] if review["shown"]["reference"] else None,
+        metrics=[as_metric(one, review["guidelines"][one["name"]]) for one in rows],
+        draft=found["draft"],
+        is_flagged=found["is_flagged"],
+        seconds=found["seconds"],
+        lease_expires_at=found["expires_at"],
+    )
+
+
+def _read_values(review: Mapping[str, Any], metrics: Sequence[str], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values on the metrics' own scales, None for CANNOT_TELL; a UserError names every problem."""
+    scales = {one["name"]: scale_of(one) for one in review["metrics"] if one["name"] in metrics}
+    problems: list[Problem] = []
+    for name in values:
+        if name not in scales:
+            problems.append(Problem(f"there is no metric {name!r} to label", name, did_you_mean(name, scales)))
+    read: dict[str, Any] = {}
+    for name, scale in scales.items():
+        value = values.get(name)
+        if value is None or value == "":
+            problems.append(Problem(f"{name} has no value yet", name, "give one, or say that you cannot tell"))
+            continue
+        try:
+            read[name] = None if value is CANNOT_TELL else read_label(scale, value)[1]
+        except ValueError as error:
+            problems.append(Problem(f"{name}: {error}", name, "choose a value of the scale"))
+    if problems:
+        raise UserError(problems)
+    return read
+
+
+def _put_labels(
+    connection: Connection,
+    review: Mapping[str, Any],
+    item: Row,
+    me: str,
+    read: Mapping[str, Any],
+    about: Mapping[str, Any],
+) -> None:
+    seen = stored.has_viewed(connection, review["run"], me)
+    rubrics = newest_rubrics(review)
+    rows = [
+        label_row(review, item, me, metric, value, blind=True, seen_before=seen, rubric=rubrics[metric])
+        | {"missing": "cannot_tell" if value is None else None, **about}
+        for metric, value in read.items()
+    ]
+    stored.replace_labels(connection, review["id"], item["item"], rows, kind="label", by=me)
+
+
+def label_row(
+    review: Mapping[str, Any],
+    item: Row,
+    by: str,
+    metric: str,
+    value: Any,
+    *,
+    blind: bool,
+    seen_before: bool,
+    rubric: int,
+) -> Row:
+    """A row of the labels of a review, with the weight of a single answer."""
+    about = {name: item[name] for name in (*CELL, "answer_hash")}
+    return {
+        **about, "project_id": review["project_id"], "run": review["run"], "metric": metric, "value": value, "by": by,
+        "weight": 1.0, "comment": None, "blind": blind, "seen_before": seen_before, "rubric": rubric,
+        "seconds": None, "missing": None,
+    }  # fmt: skip
+
+
+def _seconds(seconds: float) -> float:
+    return min(max(seconds, 0.0), 86_400.0) if math.isfinite(seconds) else 0.0
+
+
+def _storable(value: Any) -> Any:
+    return json.loads(storable(json.dumps(value, ensure_ascii=False, default=str)))

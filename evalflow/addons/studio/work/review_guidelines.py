@@ -1,0 +1,65 @@
+"""The guidelines of a review: revised, and answers that were labelled by older ones given out again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from evalflow.addons.studio.store import reviews as stored
+from evalflow.addons.studio.store.rows import Row
+from evalflow.addons.studio.work.access import requires
+from evalflow.addons.studio.work.reviews import REVIEWS, Review, change_review, guideline_text
+from evalflow.addons.studio.work.space import Workspace
+from evalflow.errors import Problem, UserError, did_you_mean
+
+
+@requires("edit")
+def revise_guidelines(space: Workspace, name: str, expected: int, guidelines: Mapping[str, str]) -> Review:
+    """Change the guidelines of metrics. Labels that follow the older ones then count no more."""
+    row = REVIEWS.get(space, name)
+    unknown = [metric for metric in guidelines if metric not in row["guidelines"]]
+    if unknown:
+        what = f"the review has no metric {unknown[0]!r}"
+        raise UserError(Problem(what, "guidelines", did_you_mean(unknown[0], row["guidelines"])))
+    new = {**row["guidelines"], **{metric: guideline_text(text) for metric, text in guidelines.items()}}
+    metrics = [
+        one
+        if (before := row["guidelines"][one["name"]]) == new[one["name"]]
+        else {**one, "rubric": one["rubric"] + 1, "older": [*one.get("older", ()), before]}
+        for one in row["metrics"]
+    ]
+    return change_review(space, name, expected, {"guidelines": new, "metrics": metrics})
+
+
+@requires("edit")
+def give_out_again(space: Workspace, name: str, expected: int) -> Review:
+    """Ask people again, first of all, for the answers that they have submitted by older guidelines only.
+
+    The review is open from then on. The earlier labels stay, with their `rubric`; the desk does not show them, so that
+    nobody is led by what they said before.
+    """
+    changed = change_review(space, name, expected, {"state": "open"})
+    with space.changing("give out again", "review", name) as connection:
+        labels = stored.label_rows(connection, changed.id)
+        rubrics = {metric.name: metric.rubric for metric in changed.metrics}
+        held = stored.review_assignments(connection, changed.id)
+        anew: dict[str, Any] = {"state": "open", "draft": {}, "is_flagged": False, "seconds": 0.0, "expires_at": 0.0}
+        for item, person in submitted_by_older(held, labels, rubrics):
+            stored.change_assignment(connection, changed.id, item, person, anew)
+    return changed
+
+
+def submitted_by_older(
+    held: Sequence[Row], labels: Sequence[Row], rubrics: Mapping[str, int]
+) -> Collection[tuple[int, str]]:
+    """The items and people of submitted answers without a label by the newest guidelines on some metric.
+
+    `rubrics`: the newest versions, by metric.
+    """
+    told = {
+        (row["item"], row["by"], row["metric"]): row["rubric"]
+        for row in sorted(labels, key=lambda row: row["rubric"] or 0)
+        if row["kind"] == "label"
+    }
+    older = {(item, by) for (item, by, metric), rubric in told.items() if rubric != rubrics[metric]}
+    return [one for row in held if row["state"] == "submitted" and (one := (row["item"], row["by"])) in older]

@@ -1,0 +1,457 @@
+"""Reviews: answers of a run, drawn at random, that people label without seeing the judge's scores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import TypeAdapter
+
+from evalflow.addons.studio.store import definitions, projects
+from evalflow.addons.studio.store import people as accounts
+from evalflow.addons.studio.store import reviews as stored
+from evalflow.addons.studio.store.rows import from_row, storable
+from evalflow.addons.studio.store.scores import CELL
+from evalflow.addons.studio.work.access import ROLES, Role, may, requires
+from evalflow.addons.studio.work.definitions import DefinitionStore
+from evalflow.addons.studio.work.runs import run_row
+from evalflow.addons.studio.work.space import TakenError, Workspace, not_found
+from evalflow.app.core.reviewing import (
+    Method,
+    StratifiedBy,
+    answers_to_label,
+    doubled,
+    draw_review,
+    labellable_scores,
+)
+from evalflow.app.core.saved import SavedRun, open_scored
+from evalflow.engine.folder import RunFolder
+from evalflow.errors import Problem, UserError, check_all, did_you_mean
+from evalflow.metrics.scale import LabelScale, LikertScale, RecordedScale, label_bounds, label_scale, scale_text
+from evalflow.stats.prediction import Spread
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+REVIEWS = DefinitionStore("review")
+MOST_ITEMS = 10_000
+LONGEST_NAME, LONGEST_GUIDELINES = 100, 20_000
+DEFAULT_OVERLAP = 0.2
+_SCALES: TypeAdapter[RecordedScale] = TypeAdapter(RecordedScale)
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewScale:
+    """The grades that people may give.
+
+    Attributes:
+        kind: What the control is.
+        min, max: The bounds of a number or a grade; None: none.
+        labels: The words of a label.
+        anchors: What single grades mean.
+        text: The allowed values in words.
+    """
+
+    kind: Literal["boolean", "likert", "percentage", "label", "number"]
+    min: float | None
+    max: float | None
+    labels: Sequence[str]
+    anchors: Mapping[int, str]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewMetric:
+    """A metric on which people label, with its title in the run.
+
+    `rubric` counts the versions of its guidelines; `older` has the texts of those before, the first one first, for
+    editors only.
+    """
+
+    name: str
+    scale: ReviewScale
+    description: str
+    rubric: int
+    guidelines: str
+    older: Sequence[str] = ()
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What people see besides conversation and answer."""
+
+    contexts: bool = True
+    reference: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """A review.
+
+    Attributes:
+        run_id, run_title: The run whose answers are labelled; it may be deleted.
+        people: User names of those who label.
+        by: What strata are made by; None without strata.
+        size, population: The number of drawn answers, and of those that they were drawn from.
+        overlap: The requested share of answers for two people; `doubled` is their number.
+        items, items_done: The number of answers, and of those that as many people have labelled as are wanted.
+    """
+
+    id: int
+    name: str
+    run_id: str
+    run_title: str
+    state: Literal["open", "closed"]
+    metrics: Sequence[ReviewMetric]
+    people: Sequence[str]
+    method: Method
+    by: StratifiedBy | None
+    size: int
+    population: int
+    seed: int
+    overlap: float
+    doubled: int
+    shown: Shown
+    created_by: str
+    created_at: str
+    version: int
+    items: int
+    items_done: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewEntry:
+    """A review in the list. `is_mine`: the person who asks is among its people; `review` is None for annotators."""
+
+    name: str
+    state: Literal["open", "closed"]
+    is_mine: bool
+    review: Review | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewRequest:
+    """A review to create.
+
+    Attributes:
+        size: How many answers to draw; about as many if whole groups are drawn.
+        guidelines: By metric; by default its description and the anchors of its scale.
+        by: What to make strata by; score if None.
+        seed: None: drawn.
+    """
+
+    name: str
+    run_id: str
+    metrics: Sequence[str]
+    size: int
+    people: Sequence[str]
+    overlap: float = DEFAULT_OVERLAP
+    method: Method = "random"
+    by: StratifiedBy | None = None
+    seed: int | None = None
+    guidelines: Mapping[str, str] | None = None
+    shown: Shown = Shown()
+
+
+@dataclass(frozen=True, slots=True)
+class Labeller:
+    """A person who may label."""
+
+    name: str
+    full_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """What can be reviewed of a run: its metrics with guidelines to begin with, answers, groups, tags, and people.
+
+    `judged` are the metrics that a judge scores.
+    """
+
+    metrics: Sequence[ReviewMetric]
+    judged: Sequence[str]
+    answers: int
+    groups: int
+    tags: Sequence[str]
+    people: Sequence[Labeller]
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalEstimate:
+    """Half the width of the 95 % interval of the mean label to be expected, from 0 to 1, and what that assumes."""
+
+    half_width: float
+    labels: int
+    basis: str
+
+
+@requires("edit")
+def candidates(space: Workspace, run_id: str, metrics: Sequence[str] = ()) -> Candidates:
+    """What can be reviewed of a run; answers, groups and tags on these metrics (none: those that a judge scores)."""
+    run = scored_run(space, run_id)
+    judged = [name for name, metric in run.rules.metrics.items() if metric.judge]
+    _expect_metrics(run, metrics)
+    found = answers_to_label(labellable_scores(run, metrics or judged or list(run.rules.metrics)))
+    return Candidates(
+        [as_metric(one, _guidelines(one)) for one in _metric_rows(run, list(run.rules.metrics))],
+        judged,
+        len(found),
+        len({(one.key[0], one.group) for one in found}),
+        sorted({tag for one in found for tag in one.tags}),
+        labellers(space),
+    )
+
+
+@requires("edit")
+def expected_interval(
+    space: Workspace, run_id: str, metric: str, size: int, overlap: float = DEFAULT_OVERLAP
+) -> IntervalEstimate:
+    """The interval to be expected from labelling so many answers, and how many labels that takes."""
+    run = scored_run(space, run_id)
+    _expect_metrics(run, [metric])
+    found = answers_to_label(labellable_scores(run, [metric]))
+    scores = [one.score for one in found if one.score is not None]
+    mean = sum(scores) / len(scores) if scores else 0.5
+    variance = sum((score - mean) ** 2 for score in scores) / (len(scores) - 1) if len(scores) > 1 else 0.0
+    size = max(2, min(size, len(found)))
+    basis = "if people's grades vary as much as the judge's; less where the judge agrees with them"
+    if variance == 0:
+        variance, basis = 0.25, "if half of the answers pass, since the judge's scores do not vary"
+    half_width = float(Spread(variance, 0.0, 0.0).width(size)) / 2
+    return IntervalEstimate(half_width, size + doubled(size, overlap), basis)
+
+
+@requires("edit")
+def create_review(space: Workspace, request: ReviewRequest) -> Review:
+    """Draw answers of a run, and freeze what people read of each."""
+    run, row = scored_run(space, request.run_id), run_row(space, request.run_id)
+    check_all(
+        lambda: _check(request),
+        lambda: _expect_metrics(run, request.metrics),
+        lambda: _expect_people(space, request.people),
+    )
+    people = _expect_people(space, request.people)
+    given = request.guidelines or {}
+    metrics = _metric_rows(run, request.metrics)
+    overlap = request.overlap if len(people) > 1 else 0.0
+    drawn = draw_review(
+        run, request.metrics, request.size, method=request.method, by=request.by, seed=request.seed, overlap=overlap
+    )
+    by = (request.by or "score") if request.method == "strata" else None
+    draw = {"method": request.method, "by": by, "population": drawn.population, "seed": drawn.seed}
+    draw |= {"overlap": overlap, "strata": dict(drawn.strata), "groups": list(drawn.groups), "title": row["title"]}
+    draw |= {"size": len(drawn.items), "doubled": sum(one.wanted == 2 for one in drawn.items)}
+    values: dict[str, Any] = {
+        "name": request.name.strip(), "run": row["id"], "run_id": request.run_id, "state": "open", "metrics": metrics,
+        "draw": draw, "people": people, "shown": asdict(request.shown), "created_by": space.identify().name,
+        "guidelines": {one["name"]: guideline_text(given.get(one["name"], _guidelines(one))) for one in metrics},
+    }  # fmt: skip
+    with space.changing("create", "review", values["name"]) as connection:
+        review = REVIEWS.add(connection, space.project_id, values)
+        positions = stored.answer_positions(connection, row["id"])
+        own = ("group", "stratum", "pi", "wanted", "content")
+        items = [
+            dict(zip(CELL, one.key, strict=True))
+            | {"position": positions.get(one.key), "answer_hash": one.digest}
+            | {name: getattr(one, name) for name in own}
+            for one in drawn.items
+        ]
+        stored.add_items(connection, review, items)
+    return get_review(space, values["name"])
+
+
+@requires("label")
+def list_reviews(space: Workspace) -> list[ReviewEntry]:
+    """The reviews, the newest first: all for editors, and for others those that name them."""
+    rows, me, sees_all = REVIEWS.rows(space), space.identify().name, may(space, "edit")
+    rows = sorted((row for row in rows if sees_all or me in row["people"]), key=lambda row: -row["id"])
+    whole = {one.name: one for one in _as_reviews(space, rows)} if sees_all else {}
+    return [ReviewEntry(row["name"], row["state"], me in row["people"], whole.get(row["name"])) for row in rows]
+
+
+@requires("edit")
+def get_review(space: Workspace, name: str) -> Review:
+    """One review."""
+    return _as_reviews(space, [REVIEWS.get(space, name)])[0]
+
+
+@requires("edit")
+def reopen_review(space: Workspace, name: str, expected: int) -> Review:
+    """Let people go on with a closed review."""
+    return change_review(space, name, expected, {"state": "open"})
+
+
+@requires("edit")
+def change_people(space: Workspace, name: str, expected: int, people: Sequence[str]) -> Review:
+    """Change who labels. The labels of those who leave stay; what they had begun goes to others at once."""
+    row = REVIEWS.get(space, name)
+    chosen = _expect_people(space, people, row["people"])
+    changed = change_review(space, name, expected, {"people": chosen})
+    with space.database.writing() as connection:
+        for held in stored.review_assignments(connection, row["id"]):
+            if held["by"] not in chosen and held["state"] == "open":
+                stored.change_assignment(connection, row["id"], held["item"], held["by"], {"expires_at": 0.0})
+    return changed
+
+
+@requires("edit")
+def delete_review(space: Workspace, name: str, expected: int) -> None:
+    """Delete a review with its labels."""
+    REVIEWS.delete(space, REVIEWS.get(space, name), expected)
+
+
+@requires("edit")
+def labellers(space: Workspace) -> list[Labeller]:
+    """Who may label in the project, by name. Without accounts it is the person at this machine."""
+    with space.database.reading() as connection:
+        if not accounts.has_users(connection):
+            return [Labeller("local", "")]
+        members = projects.project_members(connection, space.project_id)
+        roles: dict[str, Role | None] = {row["name"]: row["role"] for row in members}
+        rows = definitions.listed(connection, "user")
+    return [
+        from_row(Labeller, row)
+        for row in rows
+        if not row["is_disabled"] and (row["is_owner"] or "label" in ROLES.get(roles.get(row["name"]) or "viewer", ()))
+    ]
+
+
+@requires("edit")
+def scored_run(space: Workspace, run_id: str) -> SavedRun:
+    """A run that has scores, opened from its folder."""
+    folder = Path(run_row(space, run_id)["folder"])
+    try:
+        return open_scored(RunFolder(folder), run_id)
+    except OSError as error:
+        hint = "put the run's folder back, or review another run"
+        raise UserError(Problem(f"{folder}: {error.strerror}", "run", hint)) from None
+
+
+def as_metric(row: Mapping[str, Any], guidelines: str) -> ReviewMetric:
+    """A metric of a review from the stored form."""
+    scale = scale_of(row)
+    low, high = label_bounds(scale)
+    anchors = scale.anchors or {} if isinstance(scale, LikertScale) else {}
+    labels = list(scale.values) if isinstance(scale, LabelScale) else []
+    own = ReviewScale(
+        "number" if scale.type == "fraction" else scale.type, low, high, labels, anchors, scale_text(scale)
+    )
+    title = row.get("title") or row["name"]
+    return ReviewMetric(row["name"], own, row["description"], row["rubric"], guidelines, title=title)
+
+
+def newest_rubrics(review: Mapping[str, Any]) -> dict[str, int]:
+    """The versions of the guidelines that a review has now, by metric."""
+    return {one["name"]: one["rubric"] for one in review["metrics"]}
+
+
+def scale_of(row: Mapping[str, Any]) -> RecordedScale:
+    """The scale of a metric of a review from the stored form."""
+    return _SCALES.validate_python(row["scale"])
+
+
+def _as_reviews(space: Workspace, rows: Sequence[Mapping[str, Any]]) -> list[Review]:
+    counted = space.read(stored.counts, [row["id"] for row in rows])
+    return [_as_review(row, *counted.get(row["id"], (0, 0))) for row in rows]
+
+
+def _as_review(row: Mapping[str, Any], done: int, items: int) -> Review:
+    draw: Mapping[str, Any] = row["draw"]
+    texts: Mapping[str, str] = row["guidelines"]
+    metrics = [replace(as_metric(one, texts[one["name"]]), older=one.get("older", ())) for one in row["metrics"]]
+    others: dict[str, Any] = {"metrics": metrics, "shown": Shown(**row["shown"]), "run_title": draw["title"]}
+    return from_row(Review, {**draw, **row}, items=items, items_done=done, **others)
+
+
+@requires("edit")
+def change_review(space: Workspace, name: str, expected: int, values: Mapping[str, Any]) -> Review:
+    """Change a review that still has the expected version."""
+    REVIEWS.change(space, REVIEWS.get(space, name), expected, values)
+    return get_review(space, name)
+
+
+def _metric_rows(run: SavedRun, names: Sequence[str]) -> list[dict[str, Any]]:
+    known = run.rules.metrics
+    scales = {name: label_scale(known[name].config, bounded=known[name].bounded) for name in names}
+    return [
+        {
+            "name": name,
+            "title": run.manifest.titles.get(name, name),
+            "scale": scale.model_dump(mode="json"),
+            "description": known[name].config.description or "",
+            "rubric": 1,
+        }
+        for name, scale in scales.items()
+    ]
+
+
+def _guidelines(row: Mapping[str, Any]) -> str:
+    """What a metric's guidelines begin with: its description, and the anchors of its scale."""
+    scale = scale_of(row)
+    anchors = sorted((scale.anchors or {}).items()) if isinstance(scale, LikertScale) else []
+    return "\n".join([row["description"], *(f"{grade}: {text}" for grade, text in anchors)]).strip()
+
+
+def _expect_metrics(run: SavedRun, metrics: Sequence[str]) -> None:
+    for name in metrics:
+        if name not in run.rules.metrics:
+            raise UserError(
+                Problem(f"the run has no metric {name!r}", "metrics", did_you_mean(name, run.rules.metrics))
+            )
+
+
+def _expect_people(space: Workspace, names: Sequence[str], before: Sequence[str] = ()) -> list[str]:
+    """The names, each once. Those of `before` may stay, also if they may not label any more."""
+    known = [*(one.name for one in labellers(space)), *before]
+    people = list(dict.fromkeys(names))
+    if not people:
+        raise UserError(Problem("nobody is to label", "people", "choose one person or more"))
+    for name in people:
+        if name not in known:
+            hint = did_you_mean(name, known) or "ask an admin of the project to make them an annotator"
+            raise UserError(Problem(f"{name!r} may not label in this project", "people", hint))
+    return people
+
+
+def _check(request: ReviewRequest) -> None:
+    found: list[Problem] = []
+    name = request.name.strip()
+    if not name or len(name) > LONGEST_NAME or storable(name) != name or "/" in name or "\n" in name:
+        found.append(Problem(f"a review's name has 1 to {LONGEST_NAME} characters, and no /", "name"))
+    if not request.metrics:
+        found.append(Problem("no metric is chosen", "metrics", "choose what people are to judge"))
+    if not 1 <= request.size <= MOST_ITEMS or request.size % 1:
+        found.append(Problem(f"{request.size:g} answers cannot be drawn", "size", f"draw 1 to {MOST_ITEMS:,}"))
+    if not 0 <= request.overlap <= 1:
+        what = f"from 0 to 100 % of the answers can have two people, not {100 * request.overlap:g} %"
+        found.append(Problem(what, "overlap"))
+    if request.method == "strata" and request.by != "tag" and len(request.metrics) > 1:
+        hint = "choose one metric, or make the strata by tag"
+        found.append(Problem("strata by score are of one metric", "by", hint))
+    for metric in request.guidelines or {}:
+        if metric not in request.metrics:
+            found.append(Problem(f"the review has no metric {metric!r}", "guidelines"))
+    if found:
+        raise UserError(found)
+
+
+def guideline_text(text: str) -> str:
+    """Guidelines as they are stored; UserError if they are too long."""
+    if len(text) > LONGEST_GUIDELINES:
+        raise UserError(Problem(f"guidelines have at most {LONGEST_GUIDELINES:,} characters", "guidelines"))
+    return storable(text.strip())
+
+
+@requires("label")
+def named_review(space: Workspace, name: str, connection: Connection) -> dict[str, Any]:
+    """The row of a review that names the person who asks; they are told of no other, unless they may edit."""
+    row = definitions.named(connection, "review", name, space.project_id)
+    if row is None or space.identify().name not in row["people"]:
+        if row is not None and may(space, "edit"):
+            what = f"you are not among the people of the review {name!r}"
+            raise TakenError(Problem(what, "people", "add yourself to them to label"))
+        raise not_found("review", name, [])
+    return row

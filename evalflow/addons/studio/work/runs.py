@@ -1,0 +1,393 @@
+"""Runs: created, cancelled, resumed and deleted; a worker executes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from evalflow.addons.studio.store import runs
+from evalflow.addons.studio.store.rows import from_row
+from evalflow.addons.studio.store.runs import ENDED, State
+from evalflow.addons.studio.work import leases
+from evalflow.addons.studio.work.access import requires
+from evalflow.addons.studio.work.bots import BOTS
+from evalflow.addons.studio.work.case_choice import LeftOutCases, count_left_out, keep_left_out, read_left_out
+from evalflow.addons.studio.work.run_request import RunRequest
+from evalflow.addons.studio.work.snapshot import (
+    freeze,
+    frozen_cases,
+    inspect_snapshot,
+    own_definitions,
+    remove_folder,
+    with_values,
+)
+from evalflow.addons.studio.work.space import (
+    Page,
+    TakenError,
+    Workspace,
+    not_found,
+    refuse_elsewhere,
+    row_number,
+    run_folder,
+    stale,
+)
+from evalflow.addons.studio.work.subjects import RunSubjects
+from evalflow.addons.studio.work.validate import NO_PROGRAMS
+from evalflow.app.core.inspect import Inspection
+from evalflow.app.core.rederive import searched_text
+from evalflow.app.core.saved import expect_agreed, programs_of_metrics
+from evalflow.app.core.selection import TakenCases, chosen_cases
+from evalflow.calls.budget import Lease
+from evalflow.errors import ConflictError, InfrastructureError, Problem, UserError, command
+from evalflow.paths import new_run_id
+
+MAX_PAGE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A run's progress.
+
+    Attributes:
+        done, expected: Finished scores, and their final number; expected is None until it is known.
+        rate: Scores per second, recently.
+        cost_usd: Cost so far; None if a price is unknown.
+        latest: The last finished scores, newest first: metric, dataset, case_id, target_repeat, status, score, reason;
+            and position, the answer's position in the run, if it can be shown already.
+        loaded: Answers in the database while a finished run is being loaded; 0 before.
+    """
+
+    done: int = 0
+    expected: int | None = None
+    counts: Mapping[str, int] = field(default_factory=dict[str, int])
+    answers: Mapping[str, int] = field(default_factory=dict[str, int])
+    rate: float | None = None
+    seconds_left: float | None = None
+    cost_usd: float | None = None
+    latest: Sequence[Mapping[str, Any]] = ()
+    loaded: int = 0
+
+    @property
+    def errors(self) -> int:
+        """Scores in state error."""
+        return self.counts.get("error", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run.
+
+    Attributes:
+        state: queued, running, done, failed (refused, an endpoint gone, a bug), cancelled (from here), or interrupted
+            (killed, or stopped by hand elsewhere).
+        origin: workspace, or command line for a run opened from its folder.
+        request: The request, for running it again with changes; None for a run from its folder that no request says.
+        repeat: The command line that repeats it; empty until available.
+        exit_code: Of its process; None until it has ended, or if no worker saw it end.
+        message: Why it failed, in words.
+        facts: What its scores mean, once it has ended: `metrics` (name, judge, threshold, direction, bounded,
+            description; declared: the threshold that it was made with; judged: the judge, and its agreement with
+            people's labels), `summary` (rows of all cases together, as in summary.json), `excluded` (the details of
+            results that people took out), `gates`,
+            `datasets`, `taken` (see `TakenCases`), `target`, `kept` (the overrides that changed declared thresholds),
+            `seed`.
+    """
+
+    run_id: str
+    title: str
+    bot: str
+    state: State
+    origin: str
+    request: RunRequest | None
+    folder: Path
+    repeat: str
+    progress: Progress
+    exit_code: int | None
+    message: str
+    cost_usd: float | None
+    facts: Mapping[str, Any]
+    cancelling: bool
+    version: int
+    created_at: str
+    started_at: str | None
+    finished_at: str | None
+
+    @property
+    def taken(self) -> TakenCases:
+        """Which cases of its datasets it took, once it has ended; before, those that its request chooses."""
+        known = TakenCases(**self.facts.get("taken", {}))
+        return replace(known, **chosen_cases(self.request.dataset_values)) if self.request else known
+
+
+@dataclass(frozen=True, slots=True)
+class RunEstimate:
+    """The estimate of a run, as from `check`. Costs are None if a price is unknown.
+
+    Attributes:
+        left_out: What the run leaves out of each dataset.
+        notices: Warnings about the results, e.g. a judge that grades answers of its own model.
+    """
+
+    cases: Mapping[str, int]
+    left_out: Mapping[str, LeftOutCases]
+    scores: int
+    requests: int
+    input_tokens: tuple[int, int]
+    output_tokens: tuple[int, int]
+    cost_usd: tuple[float | None, float | None]
+    notices: Sequence[str]
+
+
+@requires("edit")
+def estimate_run(space: Workspace, request: RunRequest) -> RunEstimate:
+    """Check a run and estimate it; nothing is sent or saved."""
+    folder = _new_folder(space, request)
+    try:
+        _, found, need, budget = _inspected(space, folder, request)
+        left_out = _left_out(space, request, folder, found)
+    finally:
+        remove_folder(folder)
+    estimate = found.estimate
+    notices = [notice for notice in found.notices() if str(folder) not in notice]  # of the draft's own folder
+    return RunEstimate(
+        cases=dict(found.cases),
+        left_out=left_out,
+        scores=found.cells,
+        requests=estimate.requests,
+        input_tokens=(estimate.input_tokens_low, estimate.input_tokens_high),
+        output_tokens=(estimate.output_tokens_low, estimate.output_tokens_high),
+        cost_usd=(estimate.cost_usd_low, estimate.cost_usd_high),
+        notices=[*leases.shortfall(budget, need), *notices],
+    )
+
+
+@requires("edit")
+def create_run(space: Workspace, request: RunRequest, creation_key: str | None = None) -> Run:
+    """Freeze the run's configuration and data, check the run, and queue it for a worker.
+
+    Repeating a call with the same `creation_key` returns the existing run. After an error no files remain.
+    """
+    key = None if creation_key is None else space.personal_key(creation_key)
+    known = _created(space, request, key)
+    if known is not None:
+        return known
+    folder = _new_folder(space, request)
+    try:
+        arguments, found, need, budget = _inspected(space, folder, request)
+        keep_left_out(folder / "snapshot", _left_out(space, request, folder, found))
+        offered = leases.offer(budget, need)
+        if offered.short and not offered.waits:
+            raise UserError(leases.refusal(budget, offered))
+        values = {
+            "project_id": space.project_id,
+            "run_id": folder.name,
+            "title": request.title,
+            "bot": request.bot,
+            "bot_id": (BOTS.find(space, request.bot) or {"id": None})["id"],
+            "state": "queued",
+            "origin": "workspace",
+            "composition": asdict(request),
+            "arguments": arguments,
+            "folder": str(folder),
+            "progress": {"expected": found.cells},
+            "facts": {"searched": searched_text(found.parts.settings.run)},
+            "need": asdict(need),
+            "creation_key": key,
+        }
+        with space.changing("create", "run", folder.name) as connection:
+            runs.create(connection, values)
+    except InfrastructureError:
+        raise  # the run may be in the queue all the same, if the database was lost while it answered
+    except ConflictError:
+        remove_folder(folder)
+        known = _created(space, request, key)  # by another request meanwhile
+        if known is None:
+            raise
+        return known
+    except BaseException:
+        remove_folder(folder)
+        raise
+    return get_run(space, folder.name)
+
+
+@requires("read")
+def get_run(space: Workspace, run_id: str) -> Run:
+    """One run."""
+    return _as_run(run_row(space, run_id))
+
+
+@requires("read")
+def list_runs(
+    space: Workspace,
+    cursor: str | None = None,
+    limit: int = 50,
+    *,
+    bot: str | None = None,
+    state: str | None = None,
+    text: str | None = None,
+) -> Page[Run]:
+    """Runs, the newest first.
+
+    `text`: only those with each of its words in their title, id, bot, datasets, metrics or models. `cursor` is `next`
+    of the previous page. `limit`: at most 200.
+    """
+    limit = max(1, min(limit, MAX_PAGE))
+    found = space.read(runs.page, space.project_id, row_number(cursor), limit + 1, bot, state, text)
+    return Page.of(found, limit, _as_run)
+
+
+@requires("edit")
+def cancel_run(space: Workspace, run_id: str, expected: int | None = None) -> Run:
+    """Stop a run. Finished scores are kept, and `resume_run` continues it.
+
+    `expected` is the version that was seen; None accepts any, since an active run changes every second.
+    """
+    run_row(space, run_id)
+    with space.changing("cancel", "run", run_id) as connection:
+        if not runs.cancel(connection, run_id, expected):
+            raise _refusal(space, run_id, expected, ENDED, "it is over")
+    return get_run(space, run_id)
+
+
+@requires("edit")
+def resume_run(space: Workspace, run_id: str, expected: int | None = None) -> Run:
+    """Finish a run that was cancelled, interrupted or failed. Finished calls are not repeated."""
+    return _queue(space, run_id, "resume", expected)
+
+
+@requires("edit")
+def retry_errors(space: Workspace, run_id: str, expected: int | None = None) -> Run:
+    """Repeat only what ended in error."""
+    return _queue(space, run_id, "retry", expected)
+
+
+@requires("admin")
+def delete_run(space: Workspace, run_id: str, expected: int | None = None) -> None:
+    """Delete a run that has ended from the database; its folder stays."""
+    run_row(space, run_id)
+    with space.changing("delete", "run", run_id) as connection:
+        if not runs.delete_run(connection, run_id, expected):
+            raise _refusal(space, run_id, expected, ("queued", "running"), "cancel it first")
+
+
+def changed_request(run: Run, **changes: Any) -> RunRequest:
+    """The request of a run with changes, for running it again."""
+    if run.request is None:
+        hint = f"run it in a terminal: {run.repeat}"
+        raise UserError(Problem(f"run {run.run_id} was made on the command line", "run", hint))
+    return replace(run.request, **changes)
+
+
+@requires("read")
+def latest_datasets(space: Workspace, bot: str) -> Sequence[str]:
+    """The datasets of the bot's latest run; empty if it has none."""
+    latest = next((run.request for run in list_runs(space, bot=bot, limit=1).items), None)
+    return latest.datasets if latest else []
+
+
+@requires("read")
+def run_row(space: Workspace, run_id: str) -> dict[str, Any]:
+    """The row of a run."""
+    row = space.read(runs.get, run_id)
+    if row is None or row["project_id"] != space.project_id:
+        raise not_found("run", run_id, [])
+    return row
+
+
+def _as_run(row: Mapping[str, Any]) -> Run:
+    return from_row(
+        Run,
+        row,
+        folder=Path(row["folder"]),
+        repeat=command(*repeating(row)) if row["arguments"] else "",
+        request=RunRequest(**row["composition"]) if row["composition"] else None,
+        progress=from_row(Progress, {**row["progress"], "loaded": row["loaded"]}),
+        facts=row["facts"] if "summary" in row["facts"] else {},  # until then, facts only hold what decides passing
+    )
+
+
+def repeating(row: Mapping[str, Any]) -> list[str]:
+    """The arguments that repeat a run, including generated steps and changed thresholds that were saved with it."""
+    facts = row["facts"]
+    steps = [f"metric.{metric}.steps_from={row['folder']}" for metric in facts.get("wrote_steps", ())]
+    return [*row["arguments"], *steps, *(f"++{override}" for override in facts.get("kept", ()))]
+
+
+def _queue(space: Workspace, run_id: str, task: Literal["resume", "retry"], expected: int | None) -> Run:
+    _expect_own(space, run_row(space, run_id))
+    with space.changing(task, "run", run_id) as connection:
+        if not runs.queue(connection, run_id, task, expected):
+            raise _refusal(space, run_id, expected, ("queued", "running"), "wait until it has ended, or cancel it")
+    return get_run(space, run_id)
+
+
+def _expect_own(space: Workspace, row: Mapping[str, Any]) -> None:
+    """Check that a resumed run uses files below the working directory only, and only an allowed program."""
+    folder = run_folder(space, row)
+    if folder.manifest.is_file():
+        manifest = folder.read_manifest()
+        refuse_elsewhere(space, manifest.config)
+        if any(programs_of_metrics(manifest)):
+            raise UserError(
+                Problem(NO_PROGRAMS, str(folder.path), f"resume it there: {command('resume', folder.path)}")
+            )
+        expect_agreed(manifest, str(folder.path), "resume it on the command line, where you are asked", space.root)
+
+
+def _refusal(space: Workspace, run_id: str, expected: int | None, unfit: Sequence[State], hint: str) -> UserError:
+    """Why an operation on a run was refused: its state does not allow it, or its version is not the expected one."""
+    row = run_row(space, run_id)
+    if row["state"] in unfit or expected is None:
+        return TakenError(Problem(f"run {run_id} is {row['state']}", "run", hint))
+    return stale("run", run_id, expected, row, {})
+
+
+def _inspected(
+    space: Workspace, folder: Path, request: RunRequest
+) -> tuple[Sequence[str], Inspection, leases.Need, leases.ProjectBudget]:
+    """Freeze a run in its folder. Returns its arguments, its inspection, what it needs, and what its project has."""
+    own = own_definitions(space, request)
+    definitions = {name: definition for name, (definition, _) in own.metrics.items()}
+    with RunSubjects(request.bot, request.judge or "target", definitions, request.datasets).linked():
+        refuse_elsewhere(space, {**request.options, "metric": definitions})
+        arguments = freeze(folder / "snapshot", own, *with_values(space, request))
+        budget = space.read(leases.read_budget, space.project_id)
+        found = inspect_snapshot(arguments, space.allowed, Lease(id=0, **budget.limits.model_dump()))
+    return arguments, found, leases.need_of(found.estimate, found.parts.settings.run.budget), budget
+
+
+def _left_out(space: Workspace, request: RunRequest, folder: Path, found: Inspection) -> dict[str, LeftOutCases]:
+    configs = found.parts.settings.run.dataset
+    taken = {name: found.cases[configs[name].name or name] for name in request.datasets}
+    return count_left_out(space, request, frozen_cases(folder / "snapshot", request.datasets), taken)
+
+
+@requires("read")
+def left_out_of(space: Workspace, run_id: str) -> dict[str, LeftOutCases]:
+    """What a run left out, by dataset; empty for runs of the command line."""
+    return read_left_out(Path(run_row(space, run_id)["folder"]) / "snapshot")
+
+
+def _new_folder(space: Workspace, request: RunRequest) -> Path:
+    words = [f"dataset={'-'.join(request.datasets)}", f"metric={'-'.join(request.metrics)}"]
+    return space.runs / new_run_id(words)
+
+
+def _created(space: Workspace, request: RunRequest, key: str | None) -> Run | None:
+    if key is None:
+        return None
+    row = space.read(runs.by_key, key)
+    return _same(row, request) if row else None
+
+
+def _same(row: Mapping[str, Any], request: RunRequest) -> Run:
+    """The run created with the same key. Raises if its request is a different one."""
+    run = _as_run(row)
+    if run.request is None or asdict(run.request) != json.loads(json.dumps(asdict(request))):
+        raise TakenError(
+            Problem("this idempotency key was used for another request", "Idempotency-Key", "draw a new one")
+        )
+    return run

@@ -1,0 +1,281 @@
+"""The scores of a run: the table of results, pages of scores, distributions, and pass rates at other thresholds."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from evalflow.addons.studio.store import results, reviews
+from evalflow.addons.studio.store.results import ResultCell, ResultRow
+from evalflow.addons.studio.store.scores import Limit, RunScores, Score, ScoreFilter
+from evalflow.addons.studio.work.access import requires
+from evalflow.addons.studio.work.runs import ENDED, run_row
+from evalflow.addons.studio.work.space import Page, Workspace, not_found
+from evalflow.errors import Problem, UserError
+
+__all__ = ["ResultCell", "ResultRow", "Score", "ScoreFilter"]
+
+
+@dataclass(frozen=True, slots=True)
+class PassRate:
+    """The share of a metric's scores, by one judge, that pass a threshold.
+
+    Attributes:
+        passed, n: Counts; `n` is the number of scores in state scored.
+        rate: The share; None if nothing was scored. `run_files.passing` gives its interval.
+    """
+
+    metric: str
+    judge: str | None
+    threshold: float
+    direction: str
+    passed: int
+    n: int
+    rate: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """The distribution of a metric's scores: `counts[i]` lie between `edges[i]` and `edges[i + 1]`.
+
+    Of these, `passed[i]` pass the given threshold; None without a threshold.
+    """
+
+    metric: str
+    edges: Sequence[float]
+    counts: Sequence[int]
+    passed: Sequence[int] | None = None
+
+
+MAX_PAGE = 500
+BINS = 20
+_LARGEST = 2**31 - 1
+"""The largest possible position."""
+
+
+@requires("read")
+def list_scores(
+    space: Workspace,
+    run_id: str,
+    wanted: ScoreFilter | None = None,
+    cursor: str | None = None,
+    limit: int = 50,
+    *,
+    sort: str = "input",
+    thresholds: Mapping[str, float] | None = None,
+) -> Page[Score]:
+    """Scores of a run.
+
+    `cursor` is `next` of the previous page with the same filter and order. `limit`: at most 500. `sort`: input (the
+    order of the data), or score or -score (lowest or highest first, for one metric). `thresholds` by metric replace the
+    run's for `passed`.
+    """
+    chosen, limit = wanted or ScoreFilter(), max(1, min(limit, MAX_PAGE))
+    if sort not in ("input", "score", "-score"):
+        raise UserError(Problem(f"{sort!r} is no order", "sort", "input, score or -score"))
+    if sort != "input" and chosen.metric is None:
+        raise UserError(Problem("only the scores of one metric can be sorted", "sort", "choose a metric"))
+    with _scores_of(space, run_id, thresholds) as scores:
+        if sort == "input":
+            found = scores.page(chosen, _cursor(cursor, (int, int)), limit + 1)
+        else:
+            place = _cursor(cursor, (float, int, int))
+            found = scores.page_by_score(chosen, place, limit + 1, is_descending=sort == "-score")
+    more = None
+    if len(found) > limit:
+        last = found[limit - 1]
+        more = ",".join(map(repr, last.place if sort == "input" else (last.score, *last.place)))
+    return Page(found[:limit], more)
+
+
+@requires("read")
+def case_scores(space: Workspace, run_id: str, dataset: str, case_id: str) -> list[Score]:
+    """All scores of a case, answer by answer if it was answered repeatedly. Empty if the run does not have the case."""
+    with _scores_of(space, run_id) as scores:
+        places = scores.positions(dataset, case_id)[:MAX_PAGE]
+        return scores.page(ScoreFilter(positions=places), None, MAX_PAGE * len(places)) if places else []
+
+
+@requires("read")
+def answer_scores(
+    space: Workspace, run_id: str, position: int, thresholds: Mapping[str, float] | None = None
+) -> list[Score]:
+    """All scores of an answer, at most `MAX_PAGE`, each with the judge's steps."""
+    with _scores_of(space, run_id, thresholds) as scores:
+        found, steps = scores.page(ScoreFilter(positions=[position]), None, MAX_PAGE), scores.steps(position)
+        return [replace(one, steps=steps.get(one.place[1])) for one in found]
+
+
+@requires("read")
+def get_score(space: Workspace, run_id: str, score_id: str, thresholds: Mapping[str, float] | None = None) -> Score:
+    """One score with the judge's steps. Prompts are included only if the run saved them."""
+    position, _, n = score_id.partition("-")
+    found = None
+    with _scores_of(space, run_id, thresholds) as scores:
+        if score_id.isascii() and position.isdecimal() and n.isdecimal() and len(score_id) < 20:
+            found = scores.get((int(position), int(n)))
+    if found is None:
+        raise not_found("score", score_id, [])
+    return found
+
+
+@requires("read")
+def order_results(
+    space: Workspace,
+    run_id: str,
+    wanted: ScoreFilter | None = None,
+    sort: str = "worst",
+    thresholds: Mapping[str, float] | None = None,
+) -> Sequence[int]:
+    """The positions of the answers that have a matching score, in the order of the results.
+
+    `sort`: worst (most failed scores first, then most errors, then the lowest mean of the scores from 0 to 1), input
+    (the order of the data), or low:METRIC or high:METRIC. `thresholds` by metric replace the run's.
+    """
+    by, _, metric = sort.partition(":")
+    if by not in ("worst", "input") and not (by in ("low", "high") and metric):
+        raise UserError(Problem(f"{sort!r} is no order", "sort", "worst, input, low:METRIC or high:METRIC"))
+    row = run_row(space, run_id)
+    scales = {
+        one["name"]: one["direction"] == "higher_is_better"
+        for one in row["facts"].get("metrics", [])
+        if one.get("bounded")
+    }
+    with space.database.reading() as connection:
+        scores = RunScores(connection, row["id"], limits_of(row, thresholds))
+
+        def ranking() -> results.AnswerRanking:
+            if row["state"] not in ENDED:
+                return results.rank_answers(scores, scales)
+            key = (row["id"], row["version"], *scores.limits)
+            return space.rankings.get(key, lambda: results.rank_answers(scores, scales))
+
+        return results.positions_in_order(scores, wanted or ScoreFilter(), results.ResultOrder(by, metric), ranking)
+
+
+@requires("read")
+def read_results(
+    space: Workspace, run_id: str, positions: Sequence[int], thresholds: Mapping[str, float] | None = None
+) -> list[ResultRow]:
+    """The answers at these positions with a cell for each metric, in this order."""
+    with _scores_of(space, run_id, thresholds) as scores:
+        return results.result_rows(scores, positions)
+
+
+@requires("read")
+def answered_cases(space: Workspace, run_id: str, positions: Sequence[int]) -> dict[str, list[str]]:
+    """The ids of the cases whose answers stand at these positions, by dataset."""
+    found: dict[str, list[str]] = {}
+    with _scores_of(space, run_id) as scores:
+        for dataset, case in results.cases_at(scores, positions):
+            found.setdefault(dataset, []).append(case)
+    return found
+
+
+@requires("read")
+def failed_cases(space: Workspace, run_id: str) -> dict[str, list[str]]:
+    """The ids of the cases with a score that fails or ended in an error, by dataset."""
+    failed = [ScoreFilter(passed=False), ScoreFilter(status="error")]
+    positions = {place for one in failed for place in order_results(space, run_id, one, "input")}
+    return answered_cases(space, run_id, sorted(positions))
+
+
+@requires("read")
+def note_view(space: Workspace, run_id: str) -> None:
+    """Note that the person who acts has seen the run's scores, so that their later labels of its answers are not blind.
+
+    The audit has no row for it, since nothing of the project changes.
+    """
+    run, by = run_row(space, run_id)["id"], space.identify().name
+    if not space.read(reviews.has_viewed, run, by):
+        with space.database.writing() as connection:
+            reviews.note_view(connection, run, by)
+
+
+@requires("read")
+def summary(space: Workspace, run_id: str) -> list[dict[str, Any]]:
+    """The rows of a run's summary, including tags, as in summary.json. Empty until the run has ended."""
+    file = Path(run_row(space, run_id)["folder"]) / "summary.json"
+    return json.loads(file.read_text(encoding="utf-8"))["rows"] if file.is_file() else []
+
+
+@requires("read")
+def run_tags(space: Workspace, run_id: str) -> list[tuple[str, int]]:
+    """Every tag of a run with the number of answers that have it or a sub-tag."""
+    with _scores_of(space, run_id) as scores:
+        return scores.tags()
+
+
+@requires("read")
+def pass_rates(
+    space: Workspace, run_id: str, thresholds: Mapping[str, float] | None = None, metric: str | None = None
+) -> list[PassRate]:
+    """The pass rate of each metric with a threshold, at the given thresholds or else the run's. Nothing is re-run."""
+    found: list[PassRate] = []
+    with _scores_of(space, run_id, thresholds) as scores:
+        for limit in (one for one in scores.limits if metric in (None, one.metric)):
+            passed, n = scores.passing(limit)
+            direction = "higher_is_better" if limit.higher else "lower_is_better"
+            found.append(
+                PassRate(limit.metric, limit.judge, limit.value, direction, passed, n, passed / n if n else None)
+            )
+    return found
+
+
+@requires("read")
+def distribution(space: Workspace, run_id: str, metric: str, threshold: float | None = None) -> Distribution | None:
+    """The distribution of a metric's scores: over 0..1 for a bounded metric, else from the lowest to the highest score.
+
+    With a threshold, it counts how many scores of each bin pass. None if nothing was scored.
+    """
+    row = run_row(space, run_id)
+    metrics: list[Mapping[str, Any]] = row["facts"].get("metrics", [])
+    about = {str(one["name"]): one for one in metrics}.get(metric)
+    with space.database.reading() as connection:
+        scores = RunScores(connection, row["id"])
+        span = scores.span(metric)
+        if span is None:
+            return None
+        low, high = (0.0, 1.0) if about and about["bounded"] else span
+        edges = [low, high] if low == high else [low + (high - low) * i / BINS for i in range(BINS)] + [high]
+        higher = about is None or about["direction"] == "higher_is_better"
+        found = scores.histogram(metric, edges, threshold, higher=higher)
+    counts, passed = ([pair[i] for pair in found] for i in (0, 1))
+    return Distribution(metric, edges, counts, None if threshold is None else passed)
+
+
+@contextmanager
+def _scores_of(space: Workspace, run_id: str, thresholds: Mapping[str, float] | None = None) -> Generator[RunScores]:
+    row = run_row(space, run_id)
+    with space.database.reading() as connection:
+        yield RunScores(connection, row["id"], limits_of(row, thresholds))
+
+
+def limits_of(row: Mapping[str, Any], thresholds: Mapping[str, float] | None = None) -> list[Limit]:
+    """The thresholds of a run's metrics, or those that replace them."""
+    found: list[Limit] = []
+    for metric in row["facts"].get("metrics", []):
+        value = (thresholds or {}).get(metric["name"], metric["threshold"])
+        if value is not None:
+            found.append(Limit(metric["name"], metric["judge"], value, metric["direction"] == "higher_is_better"))
+    return found
+
+
+def _cursor(text: str | None, kinds: Sequence[type]) -> Any:
+    if text is None:
+        return None
+    parts = text.split(",")
+    try:
+        if len(parts) != len(kinds) or len(text) > 60:
+            raise ValueError
+        found = tuple(kind(part) for kind, part in zip(kinds, parts, strict=True))
+        if not all(0 <= value <= _LARGEST if isinstance(value, int) else math.isfinite(value) for value in found):
+            raise ValueError
+        return found
+    except ValueError:
+        raise UserError(Problem(f"{text!r} is no cursor", "cursor", "take `next` of the page before")) from None

@@ -1,0 +1,370 @@
+"""A workspace: a database, and the folder that its runs are created in."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from threading import BoundedSemaphore, Lock
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast
+
+from anyio import CapacityLimiter, to_thread
+
+from evalflow.addons.studio.store import DEFAULT_PROJECT, Database, audit, definitions, open_database, people
+from evalflow.addons.studio.store.results import AnswerRanking
+from evalflow.addons.studio.store.rows import from_row
+from evalflow.addons.studio.work.access import Actor, local_person, requires
+from evalflow.calls.connections import Connection as CallConnection
+from evalflow.calls.connections import Connections
+from evalflow.engine.folder import RunFolder, refuse_links
+from evalflow.errors import ConflictError, Problem, UserError, did_you_mean
+from evalflow.paths import from_home
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+OF_SERVER = frozenset({"user", "connection"})
+"""Kinds of objects that belong to no project."""
+SETTLED_S = 2.0
+"""A file changed more recently may change again without a new timestamp, so its value is not cached."""
+WORKBOOKS = 2
+RANKINGS = 16
+"""How many rankings to keep in memory, at 9 bytes an answer."""
+State = tuple[tuple[str, int, int, int, int], ...]
+
+
+class Remembered:
+    """A cache of JSON values. It is safe to use from several threads: at worst, two compute the same value."""
+
+    def __init__(self, now: Callable[[], float] = time.time) -> None:
+        self._now = now
+        self._known: tuple[State, dict[str, str]] = ((), {})
+
+    def get(self, key: str, folders: Sequence[Path], make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """A copy of the value, cached or computed.
+
+        `make` computes it from the files below the folders and from nothing else; its errors are not cached.
+        """
+        before = _state(folders)
+        state, values = self._known
+        if state == before and key in values:
+            return json.loads(values[key])
+        made = make()
+        newest = max((max(modified, changed) for _, modified, changed, _, _ in before), default=0)
+        if before == _state(folders) and newest / 1e9 <= self._now() - SETTLED_S:
+            kept = values if state == before else {}
+            self._known = (before, {**kept, key: json.dumps(made)})
+        return made
+
+
+def _state(folders: Sequence[Path]) -> State:
+    """Name, mtime, ctime, size and inode of each file, to detect changes."""
+    return tuple(sorted(entry for folder in folders for entry in _files(str(folder))))
+
+
+def _files(folder: str) -> Iterator[tuple[str, int, int, int, int]]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir():
+                yield from _files(entry.path)
+            elif entry.name.endswith(".yaml"):
+                found = os.stat(entry.path)  # noqa: PTH116 - an entry of a link would describe the link itself
+                yield entry.path, found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
+
+
+T = TypeVar("T")
+S = TypeVar("S")
+P = ParamSpec("P")
+
+
+class Recent(Generic[T]):
+    """The values that were used last. It is safe to use from several threads: at worst, two compute the same value."""
+
+    def __init__(self, size: int) -> None:
+        self._size, self._values, self._turn = size, OrderedDict[Hashable, T](), Lock()
+
+    def get(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The value of a key, known or computed."""
+        with self._turn:
+            if key in self._values:
+                self._values.move_to_end(key)
+                return self._values[key]
+        made = make()
+        with self._turn:
+            self._values[key] = made
+            while len(self._values) > self._size:
+                self._values.popitem(last=False)
+        return made
+
+
+FILE = Path(".evalflow") / "evalflow.db"
+"""The default database, below the working directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """A page of a list, in order. `next` is the cursor of the following page; null at the end."""
+
+    items: Sequence[T]
+    next: str | None = None
+
+    @staticmethod
+    def of(
+        rows: Sequence[Mapping[str, Any]], limit: int, item: Callable[[Mapping[str, Any]], S], key: str = "id"
+    ) -> Page[S]:
+        """A page of the first `limit` rows; if there is one more, its cursor is the `key` of the last."""
+        more = str(rows[limit - 1][key]) if len(rows) > limit else None
+        return Page([item(row) for row in rows[:limit]], more)
+
+
+def every_item(read: Callable[[str | None], Page[T]]) -> Iterator[T]:
+    """All items of a list that is read in pages, the first of them at once."""
+    return _items_from(read, read(None))
+
+
+def _items_from(read: Callable[[str | None], Page[T]], page: Page[T]) -> Iterator[T]:
+    yield from page.items
+    while page.next is not None:
+        page = read(page.next)
+        yield from page.items
+
+
+def row_number(cursor: str | None) -> int | None:
+    """The number that the cursor of a list of rows is."""
+    if cursor is None:
+        return None
+    if not (cursor.isascii() and cursor.isdecimal() and len(cursor) < 19):
+        raise UserError(Problem("this is no cursor of this list", "?cursor", "take `next` of the previous page"))
+    return int(cursor)
+
+
+class NotFoundError(UserError):
+    """Nothing of that name exists."""
+
+
+class TakenError(ConflictError):
+    """The name is in use, or the current state does not allow the operation."""
+
+
+class StaleError(UserError):
+    """Somebody else has changed the object since it was read."""
+
+    def __init__(self, problem: Problem, current: int) -> None:
+        self.current = current
+        super().__init__(problem)
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """A database and a working directory.
+
+    Attributes:
+        root: The working directory of its runs, with conf/, prompts/ and outputs/.
+        project_id, project: The project that is worked in.
+        identify: Who acts now. It raises SignedOutError once a session has ended, also for a page that is still open.
+        remembered: Cached values composed from conf/.
+        rankings: Of the answers of runs that have ended.
+        rendering, asking: Limits on threads that render prompts, and on threads that wait for a bot or judge on trial.
+            These threads are used for nothing else, so that a slow template or bot delays no listing or estimate.
+        workbooks: Limits how many Excel files are read at once, since a process with much memory reads each.
+    """
+
+    database: Database
+    root: Path
+    project_id: int
+    project: str = DEFAULT_PROJECT
+    identify: Callable[[], Actor] = field(default=local_person, compare=False)
+    remembered: Remembered = field(default_factory=Remembered, compare=False)
+    rankings: Recent[AnswerRanking] = field(default_factory=lambda: Recent(RANKINGS), compare=False)
+    rendering: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(4), compare=False)
+    asking: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(16), compare=False)
+    workbooks: BoundedSemaphore = field(default_factory=lambda: BoundedSemaphore(WORKBOOKS), compare=False)
+
+    @property
+    def runs(self) -> Path:
+        """The folder of the project's runs."""
+        outputs = self.root / "outputs"
+        return outputs / "runs" if self.project == DEFAULT_PROJECT else outputs / "projects" / self.project / "runs"
+
+    def read(self, query: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What one query of the store finds."""
+        with self.database.reading() as connection:
+            return query(connection, *args, **kwargs)
+
+    @contextmanager
+    def changing(self, action: str, kind: str, name: str, fields: Iterable[str] = ()) -> Generator[Connection]:
+        """A write transaction that also records who changed what. `fields`: the names of the changed ones."""
+        actor, project = self.identify(), None if kind in OF_SERVER else self.project
+        with self.database.writing() as connection:
+            yield connection
+            audit.add(connection, actor.name, actor.address, project, action, kind, name, list(dict.fromkeys(fields)))
+
+    def personal_key(self, key: str) -> str:
+        """A digest of an idempotency key, so that another person's or project's equal key is another one."""
+        return hashlib.sha256(f"{self.identify().name}\0{self.project}\0{key}".encode()).hexdigest()
+
+    def in_project(self, name: str) -> Workspace:
+        """The workspace in another project."""
+        row = self.read(definitions.named, "project", name)
+        if row is None:
+            raise not_found("project", name, [])
+        return replace(self, project_id=row["id"], project=row["name"])
+
+    @property
+    def allowed(self) -> Connections | None:
+        """The connections as they are now; None where nobody has an account: any address may be called."""
+        with self.database.reading() as connection:
+            rows = definitions.listed(connection, "connection") if people.has_users(connection) else None
+        return None if rows is None else Connections(tuple(map(CallConnection.of, rows)))
+
+    def resolve(self, values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+        """The configuration of a bot, judge or embedder with its `connection` replaced by address and key."""
+        allowed = self.allowed
+        return values if allowed is None else allowed.resolve(values, key)
+
+    async def render(self, work: Callable[[], T]) -> T:
+        """Run a function that renders users' prompts, in a thread."""
+        return await to_thread.run_sync(work, limiter=self.rendering, abandon_on_cancel=True)
+
+    async def ask(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run a function that calls a bot or a judge, in a thread with its own event loop."""
+        return await to_thread.run_sync(lambda: asyncio.run(work()), limiter=self.asking, abandon_on_cancel=True)
+
+    def close(self) -> None:
+        """Close the database."""
+        self.database.close()
+
+
+def open_workspace(url: str | None = None) -> Workspace:
+    """The workspace of the working directory.
+
+    Without a URL, its database is `.evalflow/evalflow.db`. `database.made` is set if the file has just been created,
+    `database.backup` if it was copied before its schema was changed.
+    """
+    root = Path.cwd()
+    database = open_database(url or f"sqlite:///{root / FILE}")
+    with database.reading() as connection:
+        project = definitions.named(connection, "project", DEFAULT_PROJECT)
+    assert project is not None
+    return Workspace(database, root, project["id"])
+
+
+@requires("read")
+def within(space: Workspace, folder: Path, allowed: Path | None = None) -> str:
+    """The real path of a folder, which must be below `allowed`, or else the working directory.
+
+    Others are refused, since a run does what its files say.
+    """
+    allowed = allowed or space.root
+    try:
+        found = (space.root / folder).resolve()
+        found.exists()  # raises for a string that cannot be a path
+    except (OSError, ValueError, RuntimeError):
+        raise UserError(Problem("this can be no folder", "folder", "such as outputs/runs/ID")) from None
+    if not found.is_relative_to(allowed.resolve()):
+        hint = "name one below it; copy a run to outputs/runs, if you trust it: it does what its files say"
+        named = "the working directory" if allowed == space.root else "the runs of the project"
+        raise UserError(Problem(f"{folder} is not below {named}", "folder", hint))
+    return str(found)
+
+
+@requires("read")
+def run_folder(space: Workspace, row: Mapping[str, Any]) -> RunFolder:
+    """The folder of a run to resume or rewrite: below the working directory, without links in its path or content."""
+    found = within(space, Path(row["folder"]))
+    if found != row["folder"]:
+        what = f"{row['folder']} leads through a link to {found}"
+        raise UserError(Problem(what, "folder", "put the folder itself there, without links on the way"))
+    folder = RunFolder(Path(found))
+    refuse_links(folder)
+    return folder
+
+
+@requires("read")
+def refuse_elsewhere(space: Workspace, config: Mapping[str, Any]) -> None:
+    """Check that a run reuses only folders, and writes only to caches, below the working directory.
+
+    For others than the owner, a reused folder must be among the project's runs.
+    """
+    metrics = _inside(config, "metric")
+    runs = None if space.identify().is_owner else space.runs
+    named = [("cache.path", _inside(config, "cache").get("path"), None), ("baseline", config.get("baseline"), runs)]
+    named += [(f"metric.{name}.steps_from", _inside(metrics, name).get("steps_from"), runs) for name in metrics]
+    for key, value, allowed in named:
+        if value is None:
+            continue
+        try:
+            within(space, from_home(str(value)), allowed)
+        except UserError as error:
+            hint = "such a run stays with the command line"
+            raise UserError(Problem(error.problems[0].what, key, hint)) from None
+
+
+def _inside(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = config.get(key)
+    return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
+
+
+def not_found(what: str, name: str, known: list[str]) -> NotFoundError:
+    """The error for an unknown name, with a similar one as a hint."""
+    return NotFoundError(Problem(f"there is no {what} {name!r}", what, did_you_mean(name, known) if known else ""))
+
+
+def stale(what: str, name: str, expected: int, row: Mapping[str, Any], wanted: Mapping[str, Any]) -> StaleError:
+    """The error for a change based on an older version. It lists the keys that differ from the current version.
+
+    `row` is the current one, `wanted` the new values by column.
+    """
+    changed = [key for column, value in wanted.items() for key in changed_keys(column, row.get(column), value)]
+    differing = f"; it differs from yours in {', '.join(changed)}" if changed else ""
+    when = f" at {datetime.fromisoformat(row['updated_at']):%H:%M} UTC" if row.get("updated_at") else ""
+    problem = Problem(
+        f"someone changed the {what} {name!r}{when}: it has version {row['version']}, not {expected}{differing}",
+        what,
+        "look at what it is now, and change that",
+    )
+    return StaleError(problem, row["version"])
+
+
+def changed_keys(key: str, there: Any, wanted: Any) -> list[str]:
+    """The keys where two JSON values differ, one level deep, such as `config.model`; without `key`, such as `model`."""
+    if there == wanted:
+        return []
+    if not isinstance(there, dict) or not isinstance(wanted, dict):
+        return [key]
+    old, new = cast("dict[str, Any]", there), cast("dict[str, Any]", wanted)
+    return [
+        f"{key}.{inner}" if key else inner for inner in dict.fromkeys([*old, *new]) if old.get(inner) != new.get(inner)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredResponse:
+    """A stored HTTP response."""
+
+    request: str
+    status: int
+    headers: Sequence[tuple[str, str]]
+    body: bytes
+
+
+@requires("account")
+def answered(space: Workspace, key: str) -> StoredResponse | None:
+    """The response stored under an idempotency key within the last 30 days, if any."""
+    row = space.read(definitions.get, key)
+    return None if row is None else from_row(StoredResponse, row)
+
+
+@requires("account")
+def store_response(space: Workspace, key: str, answer: StoredResponse) -> None:
+    """Store a response under an idempotency key. The key has at most 64 characters, such as a digest."""
+    with space.database.writing() as connection:
+        definitions.put(connection, {"key": key, **asdict(answer)})

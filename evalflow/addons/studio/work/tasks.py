@@ -1,0 +1,271 @@
+"""Tasks: what is to be mended in a bot, a test or a judge, who does it, and how far they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, get_args
+
+from evalflow.addons.studio.store import definitions, people, projects
+from evalflow.addons.studio.store import tasks as stored
+from evalflow.addons.studio.store.rows import from_row, storable
+from evalflow.addons.studio.store.scores import RunScores, ScoreFilter
+from evalflow.addons.studio.store.tasks import Cause, Priority, Status, TaskQuery
+from evalflow.addons.studio.work.access import requires
+from evalflow.addons.studio.work.runs import run_row
+from evalflow.addons.studio.work.space import Page, Workspace, every_item, not_found, stale
+from evalflow.errors import Problem, UserError
+
+LONGEST_TITLE, LONGEST_TEXT = 300, 20_000
+"""In characters."""
+MOST_ASSIGNEES = 50
+_CHOICES = {"cause": get_args(Cause), "status": get_args(Status), "priority": get_args(Priority)}
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeExample:
+    """An answer that a judge scored wrongly, kept with its task.
+
+    Attributes:
+        judge_value, reason: What the judge said, on the metric's own scale.
+        value: What the person says, on the same scale; None if they did not.
+    """
+
+    metric: str
+    question: str
+    answer: str | None
+    judge: str | None
+    judge_value: Any
+    reason: str | None
+    value: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDraft:
+    """A task to create.
+
+    Attributes:
+        assignees: Names of people of the project.
+        run: The id of the run that it is about; `position` is an answer in it, `metric` one of the answer's scores.
+        dataset, case_id: The case that it is about; those of the answer if there is one.
+        value: What a person says in place of the judge, for `JudgeExample`.
+    """
+
+    title: str
+    description: str = ""
+    cause: Cause = "unknown"
+    status: Status = "open"
+    priority: Priority = "normal"
+    assignees: Sequence[str] = ()
+    run: str | None = None
+    position: int | None = None
+    metric: str | None = None
+    dataset: str | None = None
+    case_id: str | None = None
+    value: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A task.
+
+    Attributes:
+        run: The id of its run; None without one, or once the run is deleted.
+        bot: The run's bot.
+        example: The score that it is about, as it was then; None if it is about no score.
+        comments: How many there are.
+        version: Counts changes.
+    """
+
+    id: int
+    title: str
+    description: str
+    cause: Cause
+    status: Status
+    priority: Priority
+    assignees: Sequence[str]
+    run: str | None
+    bot: str | None
+    position: int | None
+    metric: str | None
+    dataset: str | None
+    case_id: str | None
+    example: JudgeExample | None
+    comments: int
+    created_by: str
+    version: int
+    created_at: str
+    updated_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskBoard:
+    """What the list of tasks shows beside them: how many are in each status, and which bots they are about."""
+
+    counts: Mapping[Status, int] = field(default_factory=dict[Status, int])
+    bots: Sequence[str] = ()
+
+
+@requires("edit")
+def create_task(space: Workspace, draft: TaskDraft) -> Task:
+    """Create a task. UserError for a value that is none; NotFoundError for an unknown run or answer."""
+    fields = ("title", "description", "cause", "status", "priority", "assignees")
+    values = _checked(space, {name: getattr(draft, name) for name in fields})
+    values |= {"project_id": space.project_id, "created_by": space.identify().name, "example": {}}
+    values |= _about(space, draft)
+    with space.changing("create", "task", values["title"]) as connection:
+        row = definitions.add(connection, "task", values)
+    return get_task(space, row)
+
+
+@requires("read")
+def list_tasks(
+    space: Workspace, query: TaskQuery | None = None, cursor: str | None = None, limit: int = 50
+) -> Page[Task]:
+    """Tasks by priority, high first, then the newest first."""
+    wanted, after = _known_run(space, query), _place(cursor)
+    found = space.read(stored.page, space.project_id, wanted, after, limit + 1)
+    more = f"{found[limit - 1]['rank']}-{found[limit - 1]['id']}" if len(found) > limit else None
+    return Page([_task(row) for row in found[:limit]], more)
+
+
+@requires("read")
+def task_board(space: Workspace, query: TaskQuery | None = None) -> TaskBoard:
+    """How many tasks match in each status (that of the query aside), and the bots of all tasks of the project."""
+    counts: dict[Any, int] = space.read(stored.counts, space.project_id, _known_run(space, query))
+    return TaskBoard(counts, space.read(stored.bots, space.project_id))
+
+
+@requires("read")
+def get_task(space: Workspace, task: int) -> Task:
+    """One task."""
+    return _task(_row(space, task))
+
+
+@requires("edit")
+def update_task(space: Workspace, task: int, expected: int, values: Mapping[str, Any]) -> Task:
+    """Change title, description, cause, status, priority or assignees; `expected` is the version it is based on."""
+    row = _row(space, task)
+    changed = _checked(space, values, row["assignees"])
+    fields = [name for name, value in changed.items() if value != row[name]]
+    with space.changing("update", "task", row["title"], fields) as connection:
+        if not definitions.change(connection, "task", task, expected, changed):
+            raise stale("task", row["title"], expected, _row(space, task), changed)
+    return get_task(space, task)
+
+
+@requires("edit")
+def delete_task(space: Workspace, task: int, expected: int) -> None:
+    """Delete a task with its comments."""
+    row = _row(space, task)
+    with space.changing("delete", "task", row["title"]) as connection:
+        if not definitions.delete(connection, "task", task, expected):
+            raise stale("task", row["title"], expected, _row(space, task), {})
+
+
+@requires("read")
+def judge_examples(space: Workspace) -> Iterator[tuple[Task, JudgeExample]]:
+    """The tasks with cause judge and the scores that they are about."""
+    for task in every_item(lambda cursor: list_tasks(space, TaskQuery(cause="judge"), cursor, 500)):
+        if task.example is not None:
+            yield task, task.example
+
+
+@requires("read")
+def people_of(space: Workspace) -> list[str]:
+    """Names of those who may be assigned: members who may edit, and owners; on a machine without accounts, its user."""
+    with space.database.reading() as connection:
+        if not people.has_users(connection):
+            return [space.identify().name]
+        members = projects.project_members(connection, space.project_id)
+        own = [row["name"] for row in members if row["role"] in ("editor", "admin") and not row["is_disabled"]]
+        owners = [
+            row["name"] for row in definitions.listed(connection, "user") if row["is_owner"] and not row["is_disabled"]
+        ]
+    return sorted({*own, *owners})
+
+
+def _known_run(space: Workspace, query: TaskQuery | None) -> TaskQuery:
+    """The query, or that for all; NotFoundError if its run does not exist."""
+    if query is not None and query.run is not None:
+        run_row(space, query.run)
+    return query or TaskQuery()
+
+
+def _place(cursor: str | None) -> tuple[int, int] | None:
+    if cursor is None:
+        return None
+    rank, _, row = cursor.partition("-")
+    if not (rank in ("0", "1", "2") and row.isdecimal() and row.isascii() and len(row) < 10):
+        raise UserError(Problem("this is no cursor of this list", "?cursor", "take `next` of the previous page"))
+    return int(rank), int(row)
+
+
+def _row(space: Workspace, task: int) -> dict[str, Any]:
+    with space.database.reading() as connection:
+        row = stored.get(connection, space.project_id, task) if 0 < task < 2**31 else None
+    if row is None:
+        raise not_found("task", str(task), [])
+    return row
+
+
+def _task(row: Mapping[str, Any]) -> Task:
+    example = JudgeExample(**row["example"]) if row["example"] else None
+    return from_row(Task, row, run=row["run_id"], example=example)
+
+
+def _checked(space: Workspace, values: Mapping[str, Any], assigned: Sequence[str] = ()) -> dict[str, Any]:
+    """The values as columns; UserError names all that cannot be. Those `assigned` before may stay."""
+    found, problems = dict(values), list[Problem]()
+    if "title" in values:
+        found["title"] = " ".join(storable(values["title"]).split())
+        if not 0 < len(found["title"]) <= LONGEST_TITLE:
+            problems.append(Problem(f"a title has 1 to {LONGEST_TITLE} characters", "task.title"))
+    if "description" in values:
+        found["description"] = storable(values["description"]).strip()
+        if len(found["description"]) > LONGEST_TEXT:
+            problems.append(Problem(f"a description has at most {LONGEST_TEXT:,} characters", "task.description"))
+    for name, known in _CHOICES.items():
+        if name in values and values[name] not in known:
+            problems.append(Problem(f"{values[name]!r} is none of {', '.join(known)}", f"task.{name}"))
+    if "assignees" in values:
+        found["assignees"] = list(dict.fromkeys(values["assignees"]))
+        known = people_of(space)
+        if strangers := [name for name in found["assignees"] if name not in {*known, *assigned}]:
+            hint = f"choose from {', '.join(known)}"
+            what = f"{', '.join(map(repr, strangers))} cannot be assigned: no editor of this project has this name"
+            problems.append(Problem(what, "task.assignees", hint))
+    if problems:
+        raise UserError(problems)
+    return found
+
+
+def _about(space: Workspace, draft: TaskDraft) -> dict[str, Any]:
+    """The columns that say what a task is about, and the score as it is now."""
+    if draft.run is None:
+        if draft.position is not None or draft.metric is not None:
+            raise UserError(Problem("an answer or a score needs its run", "task.run", "name the run as well"))
+        return {name: _plain(getattr(draft, name)) for name in ("dataset", "case_id")}
+    run = run_row(space, draft.run)
+    if draft.position is None:
+        return {"run": run["id"], **{name: _plain(getattr(draft, name)) for name in ("metric", "dataset", "case_id")}}
+    with space.database.reading() as connection:
+        scores = RunScores(connection, run["id"])
+        answer = scores.answer(draft.position) if 0 <= draft.position < 2**31 else None
+        if answer is None:
+            raise not_found("answer", str(draft.position), [])
+        own = scores.page(ScoreFilter(metric=draft.metric, positions=[draft.position]), None, 1) if draft.metric else []
+    if draft.metric and not own:
+        raise not_found("metric", draft.metric, [])
+    found = {"run": run["id"], "position": draft.position, "metric": draft.metric}
+    for score in own:
+        said = score.value if score.value is not None else score.score
+        names = ("metric", "question", "answer", "judge", "reason")
+        found["example"] = {name: getattr(score, name) for name in names}
+        is_truth = isinstance(said, bool) and draft.value in (0, 1)  # labels of checks are numbers
+        found["example"] |= {"judge_value": said, "value": bool(draft.value) if is_truth else draft.value}
+    return {**found, "dataset": answer["dataset"], "case_id": answer["case_id"]}
+
+
+def _plain(text: str | None) -> str | None:
+    return None if text is None else storable(text)

@@ -1,0 +1,133 @@
+"""Titles: what people call bots, metrics, datasets, judges and projects, and the names that are derived from them.
+
+A title is any text in any script; the name is an identifier, which addresses, files, columns and overrides have.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain, count
+from typing import Any
+
+from evalflow.addons.studio.store import definitions
+from evalflow.addons.studio.work.access import requires
+from evalflow.addons.studio.work.space import NotFoundError, Workspace
+from evalflow.addons.studio.work.validate import LONGEST_NAME, no_names
+from evalflow.app.core.options import options
+from evalflow.config.schema import IDENTIFIER
+from evalflow.errors import Problem, UserError
+from evalflow.paths import conf_dirs
+from evalflow.records import CASES
+
+LONGEST_TITLE = 120
+"""In characters."""
+_LONGEST_DERIVED = 60
+_LETTERS = str.maketrans({"æ": "ae", "œ": "oe", "ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "ı": "i"})
+"""Latin letters that Unicode does not decompose."""
+_REORDERING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+"""Characters that change the direction of what follows them, and so could make a title look like another."""
+_GROUPS = {"target": "bot", "metric": "metric", "dataset": "dataset", "judge": "judge"}
+
+
+def checked_title(title: str, what: str) -> str:
+    """The title with normalised Unicode and single spaces; UserError if it cannot be one."""
+    found = " ".join(unicodedata.normalize("NFC", title).split())
+    key = f"{what}.title"
+    if not any(unicodedata.category(letter)[0] in "LNPS" for letter in found):
+        raise UserError(Problem(f"the {what} has no name", key, "a text that can be read"))
+    if len(found) > LONGEST_TITLE:
+        raise UserError(
+            Problem(f"the name has {len(found):,} characters, of at most {LONGEST_TITLE}", key, "shorten it")
+        )
+    if any(unicodedata.category(letter) in ("Cc", "Cs") or letter in _REORDERING for letter in found):
+        raise UserError(Problem("the name has a control character", key, "remove it"))
+    if "${" in found:
+        raise UserError(Problem("the name has ${, which configuration would replace", key, "leave it out"))
+    return found
+
+
+def same_title(title: str) -> str:
+    """What two titles have in common that people would read as one."""
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", title).casefold())
+
+
+def name_for(title: str, taken: Collection[str], what: str) -> str:
+    """A free name for a title: `Kundenservice – Köln` becomes `kundenservice_koln`; a name is unchanged.
+
+    What has no letter of a to z gets the name `what`. A taken or reserved name gets a number.
+    """
+    name = title if IDENTIFIER.match(title) and len(title) <= LONGEST_NAME - 10 else _folded(title, what)
+    numbered = (f"{name}_{i}" for i in count(2))
+    return next(free for free in chain([name], numbered) if free not in taken and free not in no_names(what))
+
+
+def _folded(title: str, what: str) -> str:
+    letters = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", title).casefold().translate(_LETTERS))
+    plain = "".join(
+        one if one.isascii() and one.isalnum() else " " for one in letters if not unicodedata.combining(one)
+    )
+    name = "_".join(plain.split())
+    if not name[:1].isalpha():
+        name = f"{what}_{name}" if name else what
+    return name[:_LONGEST_DERIVED].rstrip("_")
+
+
+def lifted(values: Mapping[str, Any], title: str | None) -> tuple[dict[str, Any], str | None]:
+    """A configuration without its key `title`, and the title: the given one, or else the key's."""
+    others, own = dict(values), values.get("title")
+    if others.pop("title", None) is not None and not isinstance(own, str):
+        raise UserError(Problem("the title must be a text", "title", "put it in quotes"))
+    return others, title or own
+
+
+def titled(values: Mapping[str, Any], name: str, title: str) -> dict[str, Any]:
+    """The configuration for a file, which has the key `title` if the title is not just the name; see `lifted`."""
+    return {"title": title, **values} if title != name else dict(values)
+
+
+@dataclass(frozen=True, slots=True)
+class Titles:
+    """The titles of a project, to show for names: those that differ from their names, by kind, bot and name."""
+
+    given: Mapping[tuple[str, str, str], str]
+
+    def of(self, kind: str, name: str, bot: str = "") -> str:
+        """The title of a bot, metric, dataset, judge or project; its name if it has no other title.
+
+        `bot`: whose metric it is; without one it is the library's.
+        """
+        if (kind, name) == ("metric", CASES):
+            return "Cases that pass everything"
+        return self.given.get((kind, bot, name)) or self.given.get((kind, "", name)) or name
+
+
+NO_TITLES = Titles({})
+
+
+@requires("account")
+def titles_of(space: Workspace) -> Titles:
+    """The titles of the workspace's project and of conf/, as they are now."""
+    own = space.read(definitions.other_titles, space.project_id)
+    declared = space.remembered.get("titles", conf_dirs(), _declared)
+    shipped = {(kind, "", name): title for kind, titles in declared.items() for name, title in titles.items()}
+    return Titles({**shipped, **{(row["kind"], row["bot"], row["name"]): row["title"] for row in own}})
+
+
+@requires("admin")
+def titles_of_projects(space: Workspace, projects: Iterable[str]) -> dict[str, Titles]:
+    """The titles of projects, as they are now, by project; those that were deleted have none."""
+    found: dict[str, Titles] = {}
+    for name in dict.fromkeys(projects):
+        with suppress(NotFoundError):
+            found[name] = titles_of(space.in_project(name))
+    return found
+
+
+def _declared() -> dict[str, dict[str, str]]:
+    return {
+        kind: {option.name: option.title for option in options(None, group) if option.title != option.name}
+        for group, kind in _GROUPS.items()
+    }

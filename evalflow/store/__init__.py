@@ -1,5 +1,0 @@
-"""The database of the application: definitions, runs and scores, in SQLite or PostgreSQL."""
-
-from evalflow.store.database import DEFAULT_PROJECT, Database, open_database
-
-__all__ = ["DEFAULT_PROJECT", "Database", "open_database"]

@@ -1,0 +1,106 @@
+"""From an empty workspace to a scored case, and on to a better prompt."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from evalflow.testing import Endpoint, Request
+from tests.addons.studio.web.conftest import Fits, Server
+
+pytestmark = pytest.mark.browser
+OWN_TABS = True
+WORKER = True
+MOST_CLICKS, MOST_CLICKS_OWN = 6, 12
+COUNTING = """addEventListener("pointerdown", event => { if (event.isTrusted) counted(); }, true)"""
+CASE = {"id": "c", "question": "What is the fee?", "reference": "It costs 3 pounds."}
+
+
+def test_few_clicks_lead_from_nothing_to_a_scored_case(visit: Callable[..., Any], fits: Fits) -> None:
+    fits(visit("/", 390, "dark"), "first start")
+    page = visit("/")
+    clicks = 0
+
+    def click(found: Any) -> None:
+        nonlocal clicks
+        found.click()
+        clicks += 1
+
+    click(page.get_by_role("button", name="Try the sample bot"))
+    page.wait_for_url("**/runs/*")
+    page.get_by_text("60 results, page").wait_for(timeout=120_000)
+    page.get_by_text("corrected by 60 labels").first.wait_for()
+    click(page.locator(".result-rows tbody tr").first)
+    panel = page.get_by_role("complementary", name="Case")
+    panel.get_by_role("heading", level=2).wait_for()
+    panel.get_by_text("faithfulness").first.wait_for()
+    assert re.search(r"\b[01]\.\d\d\b", panel.inner_text())
+    assert clicks <= MOST_CLICKS
+
+
+def test_few_clicks_lead_from_an_own_bot_to_a_scored_case(visit: Callable[..., Any], pages: Server) -> None:
+    def answer(request: Request) -> Any:
+        return {"reason": "It names no price.", "score": False} if "says the same" in request.text else "It is free."
+
+    clicks: list[int] = []
+    with Endpoint(answer, models=["big/fee-bot"]) as endpoint:
+        page = visit("/")
+        page.expose_function("counted", lambda: clicks.append(1))
+        page.add_init_script(COUNTING)
+        page.reload()
+        page.wait_for_function("window.did_handshake === true")
+        page.get_by_role("button", name="Try it").click()
+        page.get_by_text("This field is required").first.wait_for()
+        page.get_by_label("Address").fill("http://127.0.0.1:9/v1")
+        page.get_by_label("Address").press("Tab")
+        page.get_by_text("No models are offered").wait_for()
+        page.get_by_label("Address").fill(endpoint.url)
+        page.get_by_label("Address").press("Tab")
+        page.get_by_text("1 model at this address").wait_for()
+        assert page.get_by_label("Model").input_value() == "big/fee-bot"
+        page.get_by_label("First question").fill("What is the fee?")
+        page.get_by_role("button", name="Try it").click()
+        page.get_by_text("It is free.").wait_for()
+        page.get_by_label("Expected answer").fill("3 pounds")
+        page.get_by_role("button", name="Save and run").click()
+        page.wait_for_url("**/runs/*")
+        page.get_by_text("1 result").first.wait_for(timeout=120_000)
+        page.locator(".result-rows tbody tr").first.click()
+        panel = page.get_by_role("complementary", name="Case")
+        panel.get_by_text("It names no price.", exact=True).wait_for()
+        panel.get_by_text("0.00").first.wait_for()
+    assert len(clicks) == 4 <= MOST_CLICKS_OWN
+    bot = pages.ask("GET", "/api/v1/bots/fee_bot").json
+    assert bot["config"]["model"] == "big/fee-bot"
+
+
+def test_a_prompt_is_edited_run_and_compared_in_one_click(visit: Callable[..., Any], pages: Server) -> None:
+    def answer(request: Request) -> str:
+        return "It costs 3 pounds." if "Be exact" in request.text else "No idea."
+
+    with Endpoint(answer) as endpoint:
+        config = {"kind": "openai", "model": "m", "base_url": endpoint.url, "api_key_env": None}
+        for path, body in (
+            ("bots", {"name": "fees", "config": config}),
+            ("datasets", {"name": "questions"}),
+            (
+                "datasets/questions/cases",
+                {"items": [CASE]},
+            ),
+        ):
+            assert pages.ask("POST", f"/api/v1/{path}", body).status == 201
+        wanted = {"bot": "fees", "datasets": ["questions"], "metrics": ["exact_match"], "judge": "embedded"}
+        first = pages.ask("POST", "/api/v1/runs", wanted).json["run_id"]
+        page = visit(f"/runs/{first}")
+        page.get_by_text("1 result").first.wait_for(timeout=120_000)
+        page.get_by_role("heading", name="Overall").wait_for(timeout=120_000)
+        page.goto(f"{pages.address.url}/compare?b={first}")
+        page.get_by_text("Edit the prompt of fees, run and compare").click()
+        page.get_by_label("System prompt").fill("Be exact.")
+        page.get_by_role("button", name="Run and compare").click()
+        page.wait_for_url(f"**/compare?a={first}&b=*")
+        page.locator(".flips-in-words").wait_for(timeout=120_000)
+        assert page.locator(".flips-in-words").inner_text() == "1 case flipped to pass, 0 to fail."

@@ -1,0 +1,104 @@
+"""An open page belongs to the session that opened it, and ends with it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import aiohttp
+import pytest
+
+from evalflow.addons.studio.web.application import API
+from tests.addons.studio.web.public import PublicServer, emit, received, serving_in_public
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(name="server", scope="module")
+def _server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PublicServer]:
+    with serving_in_public(tmp_path_factory.mktemp("public")) as server:
+        yield server
+
+
+def handshake(client_id: str) -> dict[str, Any]:
+    return {"client_id": client_id, "tab_id": "t", "document_id": "d", "next_message_id": 0}
+
+
+def test_a_stolen_id_is_worth_nothing_without_the_session(server: PublicServer) -> None:
+    olga, vera = server.sign_in("olga"), server.sign_in("vera")
+    stolen = server.open(olga)
+
+    async def steal() -> None:
+        with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
+            async with server.socket(vera, f"&client_id={stolen}&tab_id=t&implicit_handshake=true"):
+                pass
+        async with server.socket(vera) as thief:
+            for event in ("handshake", "event", "javascript_response", "ack", "log"):
+                assert await emit(thief, event, handshake(stolen)) == [False]
+        async with server.socket(olga) as own:
+            assert await emit(own, "handshake", handshake(stolen)) == [True]
+
+    asyncio.run(steal())
+    with server.client(Cookie=olga) as own, server.client(Cookie=vera, Origin=server.url) as thief:
+        polled = own.get("/_nicegui_ws/socket.io/?EIO=4&transport=polling")
+        sid = polled.text.partition('"sid":"')[2].partition('"')[0]
+        assert thief.get(f"/_nicegui_ws/socket.io/?EIO=4&transport=polling&sid={sid}").status_code == 403
+        upload = f"/_nicegui/client/{stolen}/upload/1"
+        assert thief.post(upload, content=b"x").status_code == 403
+        assert own.post(upload, content=b"x", headers={"Origin": server.url}).status_code == 404
+        own.cookies.clear()
+    with server.client() as nobody:
+        assert nobody.get("/_nicegui_ws/socket.io/?EIO=4&transport=polling").status_code == 401
+
+
+def test_a_page_ends_with_its_session_and_with_its_rights(server: PublicServer) -> None:
+    changes: list[tuple[str, str, dict[str, Any]]] = [
+        ("PUT", "/projects/default/members/vera", {"role": "editor"}),
+        ("PATCH", "/users/vera", {"is_disabled": True}),
+    ]
+    with server.client(Cookie=server.sign_in("olga")) as owner:
+
+        def change(method: str, path: str, body: dict[str, Any]) -> None:
+            seen = owner.get(f"{API}{path}").headers.get("ETag", '"1"')
+            assert owner.request(method, f"{API}{path}", json=body, headers={"If-Match": seen}).status_code == 200
+
+        async def watch(asked: tuple[str, str, dict[str, Any]]) -> str:
+            vera = await asyncio.to_thread(server.sign_in, "vera")
+            page = await asyncio.to_thread(server.open, vera)
+            async with server.socket(vera) as own:
+                assert await emit(own, "handshake", handshake(page)) == [True]
+                await asyncio.to_thread(change, *asked)
+                await received(own, "location.reload()")
+                while await emit(own, "ack", handshake(page)) != [False]:
+                    await asyncio.sleep(0.1)  # until the server has deleted the page
+            return vera
+
+        for asked in changes:
+            vera = asyncio.run(watch(asked))
+        with server.client(Cookie=vera) as disabled:
+            assert disabled.get("/runs", headers={"Sec-Fetch-Mode": "navigate"}).headers["Location"] == (
+                "/sign-in?next=%2Fruns"
+            )
+        change("PATCH", "/users/vera", {"is_disabled": False})
+
+
+def test_a_foreign_page_is_refused_over_https(server: PublicServer) -> None:
+    olga, evil = server.sign_in("olga"), "https://evil.example"
+
+    async def connect() -> None:
+        with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
+            async with server.socket(olga, origin=evil):
+                pass
+
+    asyncio.run(connect())
+    with server.client(Cookie=olga) as browser:
+        for origin in (evil, server.url.replace("https", "http"), "null"):
+            headers = {"Origin": origin, "Content-Type": "application/x-www-form-urlencoded"}
+            assert browser.post("/sign-out", content=b"", headers=headers).status_code == 403
+            assert browser.post(f"{API}/datasets", json={"name": "x"}, headers={"Origin": origin}).status_code == 403
+        for site in ("cross-site", "same-site"):
+            fetched = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"}
+            assert browser.get(f"{API}/bots", headers=fetched).status_code == 403
+        assert browser.post(f"{API}/datasets", content=b"{}").status_code == 403, "as a form, without an origin"
+        assert browser.get(f"{API}/bots").status_code == 200

@@ -1,0 +1,126 @@
+"""`serve` as a process: what it refuses, what it prints, and that it ends its worker."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from evalflow.addons.studio.web.address import Address
+from evalflow.addons.studio.web.child import Child
+from evalflow.addons.studio.web.serve import require_packages
+from evalflow.errors import UserError
+from tests.addons.studio.web.conftest import Server
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[4]
+
+
+def serve(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run a `serve` that is refused."""
+    command = [sys.executable, "-m", "evalflow", "serve", *words]
+    return subprocess.run(command, cwd=cwd, env=env(), capture_output=True, text=True, check=False, timeout=60)
+
+
+def env() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+@contextmanager
+def serving(cwd: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], Server]]:
+    """The whole application, in a process of its own, on a free port."""
+    command = [sys.executable, "-m", "evalflow", "serve", "--port", "0", *words]
+    process = subprocess.Popen(command, cwd=cwd, env=env(), stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        found = re.search(r"http://127\.0\.0\.1:(\d+)/\?token=(\S+) ", line)
+        assert found, line
+        yield process, Server(Address("127.0.0.1", int(found[1])), found[2])
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "example.org"])
+def test_any_address_but_this_machines_is_refused(host: str, tmp_path: Path) -> None:
+    done = serve("--host", host, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "not an address of this machine alone" in done.stderr
+    assert "hint: " in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = serve("--port", str(taken.getsockname()[1]), cwd=tmp_path)
+    assert done.returncode == 2
+    assert "cannot listen on" in done.stderr
+
+
+def test_what_is_not_installed_is_named_with_what_installs_it() -> None:
+    with pytest.raises(UserError, match=r"not installed: nothing_of_that_name\n.*python -m pip install .*'nicegui>="):
+        require_packages(("json", "nothing_of_that_name"))
+
+
+def test_it_runs_its_worker_starts_it_again_and_ends_it(tmp_path: Path) -> None:
+    with serving(tmp_path) as (process, server):
+        assert server.ask("GET", "/healthz").json == {"status": "ok"}
+        assert server.ask("GET", "/readyz").json == {"status": "ok", "faults": []}
+        stranger = replace(server, token=None)
+        for path in ("/", "/assets/theme.css", "/_nicegui_ws/socket.io/?EIO=4&transport=polling", "/api/v1/bots"):
+            assert (server.ask("GET", path).status, stranger.ask("GET", path).status) == (200, 401), path
+        (first,) = children(process.pid)
+        os.kill(first, signal.SIGKILL)
+        second = until(lambda: next((pid for pid in children(process.pid) if pid != first), None))
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) in (0, 130)
+        with pytest.raises(ProcessLookupError):
+            os.kill(second, 0)
+
+
+@pytest.mark.anyio
+async def test_a_worker_that_cannot_be_started_is_said_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("evalflow.addons.studio.web.child.AGAIN_S", (0.05,))
+    python = sys.executable
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    async with Child(["worker", "--attached"]) as worker:
+        while caplog.text.count("it is started again in") < 2:
+            assert "it cannot be started" in worker.fault
+            await asyncio.sleep(0.01)
+        monkeypatch.setattr(sys, "executable", python)
+        while worker.fault:
+            await asyncio.sleep(0.01)
+    assert "No such file or directory" in caplog.text
+
+
+def children(pid: int) -> list[int]:
+    """Processes that it started."""
+    return [int(serve) for serve in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def until(look):
+    """What is found at last; the limit is for a test that fails, and measures nothing."""
+    import time
+
+    for _ in range(600):
+        if found := look():
+            return found
+        time.sleep(0.05)
+    raise AssertionError("it never came")

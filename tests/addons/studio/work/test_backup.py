@@ -1,0 +1,177 @@
+"""A workspace in use is written to one file, and is what it was after a restore elsewhere, also of an older schema."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import tarfile
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.operations import Operations
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import create_engine, text
+
+from evalflow.addons.studio.store import runs
+from evalflow.addons.studio.store.database import FOLDER
+from evalflow.addons.studio.work import bots
+from evalflow.addons.studio.work.backup import back_up, restore
+from evalflow.addons.studio.work.runs import get_run, list_runs
+from evalflow.addons.studio.work.space import Workspace, open_workspace
+from evalflow.errors import EvalflowError, InfrastructureError, UserError
+from tests.addons.studio.store import first_tables
+
+JOURNAL = '{"case_id": "c1"}\n'
+
+
+def fill(space: Workspace) -> None:
+    """A bot, and a run that a worker is at, with its files."""
+    bots.create_bot(space, "desk", {"kind": "recorded"})
+    folder = space.runs / "r1"
+    folder.mkdir(parents=True)
+    (folder / "scores.jsonl").write_text(JOURNAL, encoding="utf-8")
+    (folder / "process.lock").write_text("here", encoding="utf-8")
+    row: dict[str, Any] = {"project_id": space.project_id, "run_id": "r1", "title": "", "bot": "desk"}
+    row |= {"origin": "workspace", "state": "queued", "composition": {}, "arguments": [], "folder": str(folder)}
+    with space.database.writing() as connection:
+        runs.create(connection, row)
+        assert runs.claim(connection, runs.queued(connection)[0]["id"], "elsewhere:1:1", 1.0)
+    for name, content in {"token": "secret", "open.html": "secret"}.items():
+        (space.root / ".evalflow").mkdir(exist_ok=True)
+        (space.root / ".evalflow" / name).write_text(content, encoding="utf-8")
+    with closing(sqlite3.connect(space.root / ".evalflow" / "cache.db")) as cache:
+        cache.execute("CREATE TABLE replies (key TEXT)")
+
+
+@pytest.fixture(name="urls", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def _urls(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str | None, str | None]:
+    """The URLs of a database to fill, and of an empty one for the restore."""
+    if request.param == "sqlite":
+        return None, None
+    if shutil.which("pg_dump") is None:
+        pytest.skip("NO PG_DUMP: backups of PostgreSQL are not tested; apt-get install postgresql-client")
+    postgres: str = request.getfixturevalue("postgres")
+    made: list[str] = []
+    engine = create_engine(postgres.replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        for name in ("before", "after"):
+            connection.execute(text(f"CREATE DATABASE {name}"))
+            made.append(postgres.replace("/postgres?", f"/{name}?"))
+    engine.dispose()
+    return made[0], made[1]
+
+
+@pytest.fixture(name="go")
+def _go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Make a folder, and work in it."""
+
+    def go(name: str) -> Path:
+        folder = tmp_path / name
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        return folder
+
+    return go
+
+
+def test_a_workspace_in_use_is_restored_elsewhere(
+    urls: tuple[str | None, str | None], tmp_path: Path, go: Callable[[str], Path]
+) -> None:
+    file = tmp_path / "backup.tar.gz"
+    go("before")
+    with closing(open_workspace(urls[0])) as space:
+        fill(space)
+        back_up(file, urls[0])
+    assert file.stat().st_mode & 0o777 == 0o600
+    with tarfile.open(file) as archive:
+        names = set(archive.getnames())
+    kept = {".evalflow/cache.db", ".evalflow/token", "outputs/runs/r1/scores.jsonl"}
+    assert names == {"backup.json", "database", *kept}
+    after = go("after")
+    restore(file, urls[1])
+    with closing(open_workspace(urls[1])) as space:
+        assert "desk" in [bot.name for bot in bots.list_bots(space)]
+        run = get_run(space, "r1")
+        assert (run.state, run.folder) == ("queued", after / "outputs" / "runs" / "r1")
+        assert (run.folder / "scores.jsonl").read_text(encoding="utf-8") == JOURNAL
+    for path in (".evalflow/token", ".evalflow/cache.db"):
+        assert (after / path).stat().st_mode & 0o777 == 0o600
+    with pytest.raises(UserError, match="there is a workspace already"):
+        restore(file, urls[1])
+    if urls[1]:
+        empty = go("empty")
+        with pytest.raises(UserError, match="an empty database only"):
+            restore(file, urls[1])
+        assert list(empty.iterdir()) == []
+
+
+def test_a_backup_of_an_older_schema_is_migrated(
+    tmp_path: Path, go: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, old = tmp_path / "backup.tar.gz", go("before")
+    (old / ".evalflow").mkdir()
+    engine = create_engine(f"sqlite:///{old / '.evalflow' / 'evalflow.db'}")
+    with engine.begin() as connection:
+        context = MigrationContext.configure(connection)
+        with Operations.context(context):
+            first_tables.upgrade()
+        connection.execute(
+            text("INSERT INTO bots (name, description, config, version, created_at, updated_at)"
+                 " VALUES ('desk', '', '{}', 1, '', '')")
+        )  # fmt: skip
+        connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)"))
+        connection.execute(text("INSERT INTO alembic_version VALUES ('0001')"))
+    engine.dispose()
+    upgraded_to(old, "0003", tmp_path, monkeypatch)
+    back_up(file, None)
+    go("after")
+    assert restore(file, None).revision == "0003"
+    with closing(open_workspace()) as space:
+        assert "desk" in [bot.name for bot in bots.list_bots(space)]
+        assert list(list_runs(space).items) == []
+
+
+def upgraded_to(folder: Path, revision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    later = [f"{number:04}_*" for number in range(int(revision) + 1, 100)]
+    scripts = tmp_path / "migrations"
+    shutil.copytree(FOLDER, scripts, ignore=shutil.ignore_patterns("__pycache__", *later))
+    with monkeypatch.context() as patch:
+        patch.setattr("evalflow.addons.studio.store.database.FOLDER", scripts)
+        from evalflow.addons.studio.store import open_database
+
+        open_database(f"sqlite:///{folder / '.evalflow' / 'evalflow.db'}").close()
+
+
+def archive_of(tmp_path: Path, **about: Any) -> Path:
+    (tmp_path / "backup.json").write_text(json.dumps(about), encoding="utf-8")
+    with tarfile.open(tmp_path / "made.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "backup.json", "backup.json")
+    return tmp_path / "made.tar.gz"
+
+
+def test_what_cannot_be_restored_leaves_nothing_behind(tmp_path: Path, go: Callable[[str], Path]) -> None:
+    newer = {"kind": "sqlite", "revision": "9999"}
+    empty = go("empty")
+    refusals: list[tuple[Path, type[EvalflowError], str]] = [
+        (archive_of(tmp_path, format=1, root="/", snapshot=newer), UserError, "newer version.*9999"),
+        (tmp_path / "nothing.tar.gz", InfrastructureError, "No such file"),
+    ]
+    (tmp_path / "text.tar.gz").write_text("text", encoding="utf-8")
+    refusals.append((tmp_path / "text.tar.gz", UserError, "it is no backup"))
+    for file, error, what in refusals:
+        with pytest.raises(error, match=what):
+            restore(file, None)
+    with pytest.raises(UserError, match="newer version"):
+        restore(archive_of(tmp_path, format=2), None)
+    with pytest.raises(UserError, match="of a database in postgresql"):
+        restore(
+            archive_of(tmp_path, format=1, root="/", snapshot={**newer, "kind": "postgresql", "revision": "0003"}), None
+        )
+    with pytest.raises(UserError, match="there is no database"):
+        back_up(tmp_path / "new.tar.gz", None)
+    assert list(empty.iterdir()) == []
+    assert not (tmp_path / "new.tar.gz").exists()

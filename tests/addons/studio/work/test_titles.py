@@ -1,0 +1,176 @@
+"""Titles in any script, and the names that are derived from them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalflow.addons.studio.work import bots, datasets, judges, metrics, projects, trash
+from evalflow.addons.studio.work.metrics import MetricDraft
+from evalflow.addons.studio.work.space import TakenError, Workspace
+from evalflow.addons.studio.work.titles import LONGEST_TITLE, checked_title, name_for, titles_of, titles_of_projects
+from evalflow.addons.studio.work.validate import RESERVED, check_name
+from evalflow.errors import UserError
+
+RECORDED = {"kind": "recorded"}
+EXACT = {"kind": "check", "needs": ["answer", "reference"], "checks": [{"op": "contains", "against": "reference"}]}
+
+
+@given(title=st.text(max_size=150), taken=st.sets(st.text(max_size=3)), what=st.sampled_from(["bot", "metric"]))
+def test_any_title_has_a_valid_free_name(title: str, taken: set[str], what: str) -> None:
+    name = name_for(title, taken, what)
+    check_name(name, what)
+    assert name not in taken
+    other = name_for(title, {name, *taken}, what)
+    check_name(other, what)
+    assert other not in {name, *taken}
+
+
+@given(st.text(max_size=LONGEST_TITLE))
+def test_what_a_title_may_be_stays_as_it_is(title: str) -> None:
+    try:
+        checked = checked_title(title, "bot")
+    except UserError:
+        return
+    assert checked_title(checked, "bot") == checked
+
+
+@pytest.mark.parametrize(
+    ("title", "name"),
+    [
+        ("Kundenservice – Köln", "kundenservice_koln"),
+        ("Straße 7", "strasse_7"),
+        ("Łódź & Ærø", "lodz_aero"),
+        ("会議ボット", "bot"),
+        ("会議ボット v2", "v2"),
+        ("２０２６", "bot_2026"),
+        ("Is it polite?", "is_it_polite"),
+        ("polite_tone", "polite_tone"),
+        ("New", "new_2"),
+        ("null", "null_2"),
+        ("🙂", "bot"),
+        ("a" * 300, "a" * 60),
+    ],
+)
+def test_names_are_readable(title: str, name: str) -> None:
+    assert name_for(title, (), "bot") == name
+
+
+@pytest.mark.parametrize(
+    "title", [" ", "\u200b\u200d", "a\0b", "a\x1bb", "a" * (LONGEST_TITLE + 1), "abc\u202edcba", "${x}"]
+)
+def test_what_cannot_be_read_is_no_title(title: str) -> None:
+    with pytest.raises(UserError, match=r"the (bot has no )?name"):
+        checked_title(title, "bot")
+
+
+def test_a_title_is_normalised() -> None:
+    assert checked_title("  Ko\u0308ln \n Mitte ", "bot") == "Köln Mitte"
+
+
+def test_titles_stay_as_typed_and_are_shown_for_names(space: Workspace) -> None:
+    bot = bots.create_bot(space, "kaigi", RECORDED, title="会議ボット")
+    metrics.create_metric(space, "kaigi", MetricDraft("polite", EXACT, title="Is it polite?"))
+    metrics.create_metric(space, "kaigi", MetricDraft("other", {**EXACT, "name": "column"}, title="Other"))
+    datasets.create_dataset(space, "fragen", title="Fragen – Köln")
+    judges.create_judge(space, "strict", {"kind": "embedded"}, title="Strict one")
+    projects.create_project(space, "shop", title="Ladengeschäft")
+    assert (bot.title, metrics.get_metric(space, "kaigi", "polite").title) == ("会議ボット", "Is it polite?")
+    shown = titles_of(space)
+    assert shown.of("bot", "kaigi") == "会議ボット"
+    assert (shown.of("metric", "polite", "kaigi"), shown.of("metric", "column", "kaigi")) == ("Is it polite?", "Other")
+    assert (shown.of("metric", "polite"), shown.of("metric", "polite", "nobody")) == ("polite", "polite")
+    assert (shown.of("dataset", "fragen"), shown.of("judge", "strict")) == ("Fragen – Köln", "Strict one")
+    assert shown.of("project", "shop") == "Ladengeschäft"
+    assert titles_of(space.in_project("shop")).of("bot", "kaigi") == "kaigi"
+
+
+def test_a_title_changes_without_the_name_and_a_renamed_bot_keeps_it(space: Workspace) -> None:
+    bots.create_bot(space, "helper", RECORDED)
+    assert bots.update_bot(space, "helper", 1, new_name="support").title == "support"  # it never had another one
+    bot = bots.update_bot(space, "support", 2, title="Support  – Köln")
+    assert (bot.name, bot.title) == ("support", "Support – Köln")
+    assert bots.update_bot(space, "support", 3, new_name="helper").title == "Support – Köln"
+    assert bots.update_bot(space, "helper", 4, description="d").title == "Support – Köln"
+
+
+def test_two_do_not_have_one_title(space: Workspace) -> None:
+    bots.create_bot(space, "one", RECORDED, title="Straße")
+    bots.create_bot(space, "two", RECORDED)
+    for refused in (
+        lambda: bots.create_bot(space, "three", RECORDED, title="STRASSE"),
+        lambda: bots.create_bot(space, "strasse", RECORDED),
+        lambda: bots.update_bot(space, "two", 1, title="strasse"),
+    ):
+        with pytest.raises(TakenError, match="called 'Straße', with the name one") as taken:
+            refused()
+        assert taken.value.problems[0].where == "bot.title"
+    with pytest.raises(TakenError, match="called 'rag'"):
+        datasets.create_dataset(space, "mine", title="RAG")
+    projects.create_project(space, "other")
+    assert bots.create_bot(space.in_project("other"), "one", RECORDED, title="Straße").title == "Straße"
+    assert bots.update_bot(space, "one", 1, title="strasse").title == "strasse"
+
+
+def test_the_metrics_of_a_bot_have_different_titles(space: Workspace) -> None:
+    bots.create_bot(space, "helper", RECORDED)
+    drafts = [MetricDraft("a", EXACT, title="Same"), MetricDraft("b", EXACT, title="same")]
+    with pytest.raises(TakenError, match="a and b are both called 'same'"):
+        metrics.replace_metrics(space, "helper", drafts, {})
+    metrics.replace_metrics(space, "helper", [drafts[0], MetricDraft("b", EXACT, title="Other")], {})
+    swapped = [MetricDraft("a", EXACT, title="Other"), MetricDraft("b", {**EXACT, "title": "Same"})]
+    found = metrics.replace_metrics(space, "helper", swapped, {"a": 1, "b": 1})
+    assert [(one.title, "title" in one.definition) for one in found] == [("Other", False), ("Same", False)]
+    kept = metrics.replace_metrics(
+        space, "helper", [MetricDraft("a", EXACT), MetricDraft("b", EXACT)], {"a": 2, "b": 2}
+    )
+    assert [one.title for one in kept] == ["Other", "Same"]
+
+
+def test_what_was_deleted_comes_back_with_its_title_unless_another_has_it(space: Workspace) -> None:
+    bots.create_bot(space, "one", RECORDED, title="Köln")
+    deleted = bots.delete_bot(space, "one", 1)
+    bots.create_bot(space, "two", RECORDED, title="köln")
+    with pytest.raises(TakenError, match="another bot called 'Köln'"):
+        trash.restore(space, deleted)
+    bots.update_bot(space, "two", 1, title="Bonn")
+    trash.restore(space, deleted)
+    assert bots.get_bot(space, "one").title == "Köln"
+
+
+@pytest.mark.parametrize("name", sorted({*RESERVED, "null", "true", "inf"}))
+def test_words_of_addresses_and_overrides_are_no_names(space: Workspace, name: str) -> None:
+    with pytest.raises(UserError, match="cannot be a name"):
+        bots.create_bot(space, name, RECORDED)
+
+
+def test_files_may_have_titles(space: Workspace) -> None:
+    check = "kind: check\nneeds: [answer]\nchecks: [{op: contains, value: x}]"
+    files: dict[str, Any] = {"target/kaigi": "kind: recorded\ntitle: 会議", "dataset/q": "path: q.jsonl\ntitle: Fragen"}
+    files |= {"metric/m": f"{check}\ntitle: Gleich?", "judge/j": "kind: embedded\ntitle: Rechner"}
+    for name, text in files.items():
+        file = space.root / "conf" / f"{name}.yaml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        group, _, key = name.partition("/")
+        package = f"# @package {group}.{key}\n" if group in ("dataset", "metric") else ""
+        file.write_text(f"{package}{text}\n", encoding="utf-8")
+    assert bots.get_bot(space, "kaigi").title == "会議"
+    assert {one.name: one.title for one in datasets.list_datasets(space)}["q"] == "Fragen"
+    assert metrics.get_library(space, "m").title == "Gleich?"
+    assert judges.get_judge(space, "j").title == "Rechner"
+    with pytest.raises(UserError, match="must be a text"):
+        bots.create_bot(space, "number", {**RECORDED, "title": 5})
+    copied = bots.copy_bot(space, "kaigi", "copy")
+    assert (copied.title, "title" in copied.config) == ("copy", False)
+    assert titles_of(space).of("metric", "m") == "Gleich?"
+
+
+def test_titles_of_several_projects_are_read_and_deleted_ones_have_none(space: Workspace) -> None:
+    other = space.in_project(projects.create_project(space, "other").name)
+    bots.create_bot(space, "helper", RECORDED, title="Hilfe")
+    bots.create_bot(other, "helper", RECORDED, title="会議")
+    found = titles_of_projects(space, ["default", "other", "other", "gone"])
+    assert {name: titles.of("bot", "helper") for name, titles in found.items()} == {"default": "Hilfe", "other": "会議"}
