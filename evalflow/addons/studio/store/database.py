@@ -98,14 +98,14 @@ def current_revision(connection: Connection) -> str | None:
     """The revision of a database's schema; None if it is empty.
 
     Raises:
-        UserError: It is another program's, or was made by a newer version.
+        UserError: It is another program's, or was made by another version.
     """
     revision = MigrationContext.configure(connection).get_current_revision()
     where = connection.engine.url.render_as_string(hide_password=True)
     if revision is None and inspect(connection).has_table("runs"):
         raise UserError(Problem("this database is another program's", where, "name another one: --database-url URL"))
     if revision is not None and revision not in known_revisions():
-        what = f"this database was made by a newer version of evalflow (schema {revision})"
+        what = f"this database was made by another version of evalflow (schema {revision})"
         raise UserError(Problem(what, where, "install that version, or name another database: --database-url URL"))
     return revision
 

@@ -45,7 +45,7 @@ def take_snapshot(url: str, target: Path) -> Snapshot:
     """Write a snapshot of a database to a file, without migrating it.
 
     Raises:
-        UserError: The database is missing, empty, or made by a newer version.
+        UserError: The database is missing, empty, or made by another version.
         InfrastructureError: pg_dump is missing or failed.
     """
     parsed, file = _location(url)
@@ -68,13 +68,13 @@ def expect_place(url: str, snapshot: Snapshot) -> None:
     """Check that a snapshot can be loaded into a database, which must be empty.
 
     Raises:
-        UserError: It is of another kind or not empty, or the snapshot was made by a newer version.
+        UserError: It is of another kind or not empty, or the snapshot was made by another version.
         InfrastructureError: The database does not answer.
     """
     parsed, file = _location(url)
     shown = parsed.render_as_string(hide_password=True)
     if snapshot.revision not in known_revisions():
-        what = f"this backup was made by a newer version of evalflow (schema {snapshot.revision})"
+        what = f"this backup was made by another version of evalflow (schema {snapshot.revision})"
         raise UserError(Problem(what, hint="install that version"))
     if parsed.get_backend_name() != snapshot.kind:
         what = f"this backup is of a database in {snapshot.kind}"

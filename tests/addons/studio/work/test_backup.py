@@ -12,18 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from alembic.operations import Operations
-from alembic.runtime.migration import MigrationContext
 from sqlalchemy import create_engine, text
 
 from evalflow.addons.studio.store import runs
-from evalflow.addons.studio.store.database import FOLDER
 from evalflow.addons.studio.work import bots
 from evalflow.addons.studio.work.backup import back_up, restore
 from evalflow.addons.studio.work.runs import get_run, list_runs
 from evalflow.addons.studio.work.space import Workspace, open_workspace
 from evalflow.errors import EvalflowError, InfrastructureError, UserError
-from tests.addons.studio.store import first_tables
+from tests.addons.studio.store.test_database import HEAD, with_one_more
 
 JOURNAL = '{"case_id": "c1"}\n'
 
@@ -112,38 +109,18 @@ def test_a_workspace_in_use_is_restored_elsewhere(
 def test_a_backup_of_an_older_schema_is_migrated(
     tmp_path: Path, go: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file, old = tmp_path / "backup.tar.gz", go("before")
-    (old / ".evalflow").mkdir()
-    engine = create_engine(f"sqlite:///{old / '.evalflow' / 'evalflow.db'}")
-    with engine.begin() as connection:
-        context = MigrationContext.configure(connection)
-        with Operations.context(context):
-            first_tables.upgrade()
-        connection.execute(
-            text("INSERT INTO bots (name, description, config, version, created_at, updated_at)"
-                 " VALUES ('desk', '', '{}', 1, '', '')")
-        )  # fmt: skip
-        connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)"))
-        connection.execute(text("INSERT INTO alembic_version VALUES ('0001')"))
-    engine.dispose()
-    upgraded_to(old, "0003", tmp_path, monkeypatch)
+    file = tmp_path / "backup.tar.gz"
+    go("before")
+    with closing(open_workspace()) as space:
+        bots.create_bot(space, "desk", {"kind": "recorded"})
     back_up(file, None)
     go("after")
-    assert restore(file, None).revision == "0003"
+    with_one_more(tmp_path / "migrations")
+    monkeypatch.setattr("evalflow.addons.studio.store.database.FOLDER", tmp_path / "migrations")
+    assert restore(file, None).revision == HEAD
     with closing(open_workspace()) as space:
         assert "desk" in [bot.name for bot in bots.list_bots(space)]
         assert list(list_runs(space).items) == []
-
-
-def upgraded_to(folder: Path, revision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    later = [f"{number:04}_*" for number in range(int(revision) + 1, 100)]
-    scripts = tmp_path / "migrations"
-    shutil.copytree(FOLDER, scripts, ignore=shutil.ignore_patterns("__pycache__", *later))
-    with monkeypatch.context() as patch:
-        patch.setattr("evalflow.addons.studio.store.database.FOLDER", scripts)
-        from evalflow.addons.studio.store import open_database
-
-        open_database(f"sqlite:///{folder / '.evalflow' / 'evalflow.db'}").close()
 
 
 def archive_of(tmp_path: Path, **about: Any) -> Path:
@@ -157,7 +134,7 @@ def test_what_cannot_be_restored_leaves_nothing_behind(tmp_path: Path, go: Calla
     newer = {"kind": "sqlite", "revision": "9999"}
     empty = go("empty")
     refusals: list[tuple[Path, type[EvalflowError], str]] = [
-        (archive_of(tmp_path, format=1, root="/", snapshot=newer), UserError, "newer version.*9999"),
+        (archive_of(tmp_path, format=1, root="/", snapshot=newer), UserError, "another version.*9999"),
         (tmp_path / "nothing.tar.gz", InfrastructureError, "No such file"),
     ]
     (tmp_path / "text.tar.gz").write_text("text", encoding="utf-8")
@@ -169,7 +146,7 @@ def test_what_cannot_be_restored_leaves_nothing_behind(tmp_path: Path, go: Calla
         restore(archive_of(tmp_path, format=2), None)
     with pytest.raises(UserError, match="of a database in postgresql"):
         restore(
-            archive_of(tmp_path, format=1, root="/", snapshot={**newer, "kind": "postgresql", "revision": "0003"}), None
+            archive_of(tmp_path, format=1, root="/", snapshot={**newer, "kind": "postgresql", "revision": HEAD}), None
         )
     with pytest.raises(UserError, match="there is no database"):
         back_up(tmp_path / "new.tar.gz", None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-revision = "0001"
+revision = "first"
 down_revision = None
 branch_labels = None
 depends_on = None
