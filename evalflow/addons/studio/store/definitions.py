@@ -1,18 +1,16 @@
-"""What has a version, such as bots, datasets, metrics and users; and stored responses by idempotency key."""
+"""What has a version, such as bots, datasets, metrics and users."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from typing import Any, Literal
 
 import sqlalchemy as sa
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import Connection, func, select
 
 from evalflow.addons.studio.store import rows
 from evalflow.addons.studio.store.rows import Query, Row, every, now, one, storable
 from evalflow.addons.studio.store.schema import metadata
-from evalflow.addons.studio.store.server_tables import creations
 from evalflow.addons.studio.store.tables import bots, cases
 
 Kind = Literal["bot", "dataset", "metric", "project", "connection", "check", "judge", "review", "user", "task"]
@@ -96,17 +94,3 @@ def counts(connection: Connection) -> dict[int, tuple[int, int]]:
 def _select(kind: Kind, owner: int | None) -> sa.Select[Any]:
     query = select(table_of(kind))
     return query.where(table_of(kind).c[OWNERS[kind]] == owner) if kind in OWNERS else query
-
-
-KEPT = timedelta(days=30)
-
-
-def get(connection: Connection, key: str) -> Row | None:
-    """The response stored under an idempotency key."""
-    return one(connection, select(creations).where(creations.c.key == key))
-
-
-def put(connection: Connection, values: Row) -> None:
-    """Store a response, replacing one with the same key, and delete those older than `KEPT`."""
-    connection.execute(sa.delete(creations).where((creations.c.at < now(-KEPT)) | (creations.c.key == values["key"])))
-    connection.execute(insert(creations).values(**values, at=now()))

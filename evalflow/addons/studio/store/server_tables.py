@@ -11,7 +11,6 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
-    LargeBinary,
     PrimaryKeyConstraint,
     String,
     Table,
@@ -134,16 +133,4 @@ spending = Table(
     moment("at"),
     Index(None, "project_id", "month"),
     Index(None, "run", "id"),
-)
-
-creations = Table(
-    "creations",
-    metadata,
-    Column("key", String(64), primary_key=True),
-    Column("request", String(64), nullable=False),
-    Column("status", Integer, nullable=False),
-    Column("headers", JSON, nullable=False),
-    Column("body", LargeBinary, nullable=False),
-    moment("at"),
-    Index(None, "at"),
 )

@@ -31,8 +31,8 @@ READY_S = 3.0
 """Seconds for the database to answer a check of readiness."""
 _ABOUT_API = """What evalflow's pages do, for programs. Every error is a problem document (RFC 9457); its `errors` say
 where the problem is and how to fix it. Every request needs the server's token. A change needs `Content-Type:
-application/json` or the header `X-Requested-With`. It names the version that it was made from in `If-Match`. A creation
-can be repeated with the same `Idempotency-Key`."""
+application/json` or the header `X-Requested-With`. It names the version that it was made from in `If-Match`. The
+creation of a run can be repeated with the same `Idempotency-Key`."""
 
 
 def application(workspace: Workspace, address: Address, worker: Child | None, token: str | None) -> FastAPI:
@@ -100,7 +100,6 @@ def rest_api() -> FastAPI:
         tasks,
         transfer,
     )
-    from evalflow.addons.studio.web.api.idempotency import IdempotencyKeys
     from evalflow.addons.studio.web.api.problems import describe_problems, handle_faults
     from evalflow.addons.studio.web.security.guards import OutagesTold
 
@@ -111,7 +110,7 @@ def rest_api() -> FastAPI:
         openapi_url="/openapi.json",
         docs_url=None,  # its page would load scripts from elsewhere
         redoc_url=None,
-        middleware=[Middleware(OutagesTold), Middleware(IdempotencyKeys)],
+        middleware=[Middleware(OutagesTold)],
     )
     for router in (
         *(bots.router, metrics.bot_router, metrics.router, checks.router, judges.router),

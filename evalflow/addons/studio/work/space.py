@@ -10,7 +10,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from threading import BoundedSemaphore, Lock
@@ -20,7 +20,6 @@ from anyio import CapacityLimiter, to_thread
 
 from evalflow.addons.studio.store import DEFAULT_PROJECT, Database, audit, definitions, open_database, people
 from evalflow.addons.studio.store.results import AnswerRanking
-from evalflow.addons.studio.store.rows import from_row
 from evalflow.addons.studio.work.access import Actor, local_person, requires
 from evalflow.calls.connections import Connection as CallConnection
 from evalflow.calls.connections import Connections
@@ -344,27 +343,3 @@ def changed_keys(key: str, there: Any, wanted: Any) -> list[str]:
     return [
         f"{key}.{inner}" if key else inner for inner in dict.fromkeys([*old, *new]) if old.get(inner) != new.get(inner)
     ]
-
-
-@dataclass(frozen=True, slots=True)
-class StoredResponse:
-    """A stored HTTP response."""
-
-    request: str
-    status: int
-    headers: Sequence[tuple[str, str]]
-    body: bytes
-
-
-@requires("account")
-def answered(space: Workspace, key: str) -> StoredResponse | None:
-    """The response stored under an idempotency key within the last 30 days, if any."""
-    row = space.read(definitions.get, key)
-    return None if row is None else from_row(StoredResponse, row)
-
-
-@requires("account")
-def store_response(space: Workspace, key: str, answer: StoredResponse) -> None:
-    """Store a response under an idempotency key. The key has at most 64 characters, such as a digest."""
-    with space.database.writing() as connection:
-        definitions.put(connection, {"key": key, **asdict(answer)})

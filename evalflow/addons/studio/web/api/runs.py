@@ -76,7 +76,7 @@ def post_run(
     request: Request,
     response: Response,
     failed_in: FailedIn = None,
-    idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
+    idempotency_key: Annotated[str | None, Header(min_length=1, max_length=200)] = None,
 ) -> runs.Run:
     """Start a run: its bot, cases and metrics are checked and frozen, and the worker picks it up."""
     run = runs.create_run(space, failed_only(space, new, failed_in) if failed_in else new, idempotency_key)

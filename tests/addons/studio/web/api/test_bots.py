@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.addons.studio.web.conftest import Answer, Api, api_served
+from tests.addons.studio.web.conftest import Api
 
 MODEL = {"kind": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1", "api_key_env": "BOT_KEY"}
 
@@ -96,32 +95,6 @@ def test_bots_of_conf_are_read_and_copied(api: Api) -> None:
     copy = api("POST", "/bots/openai/copies", {"name": "own", "changes": {"model": "other"}})
     assert copy.status == 201
     assert (copy.json["origin"], copy.json["config"]["model"]) == ("workspace", "other")
-
-
-def test_a_creation_that_is_sent_again_is_done_once(api: Api) -> None:
-    body = {"name": "again", "config": MODEL}
-    first = api("POST", "/bots", body, Idempotency_Key="key-1")
-    second = api("POST", "/bots", body, Idempotency_Key="key-1")
-    assert first.status == second.status == 201
-    assert first.body == second.body
-    assert api("POST", "/bots", {**body, "description": "x"}, Idempotency_Key="key-1").status == 422
-    assert api("POST", "/bots", body, Idempotency_Key="").status == 400
-    assert api("POST", "/bots", body).status == 409
-
-
-def test_a_key_holds_beyond_the_end_of_the_server(tmp_path: Path) -> None:
-    made: list[Answer] = []
-    for _ in range(2):
-        with api_served(tmp_path) as server:
-            made.append(Api(server)("POST", "/bots", {"name": "kept", "config": MODEL}, Idempotency_Key="key"))
-    assert [answer.status for answer in made] == [201, 201]
-    assert made[0].body == made[1].body
-    assert made[0].headers["Location"] == made[1].headers["Location"]
-
-
-def test_what_failed_may_be_tried_again_under_the_same_key(api: Api) -> None:
-    assert api("POST", "/bots", {"name": "No", "config": MODEL}, Idempotency_Key="key-2").status == 422
-    assert api("POST", "/bots", {"name": "yes", "config": MODEL}, Idempotency_Key="key-2").status == 201
 
 
 def test_a_list_is_paged(api: Api) -> None:

@@ -22,12 +22,17 @@ def test_a_body_that_says_how_large_it_is(api: Api) -> None:
 
 def test_a_body_that_does_not(api: Api) -> None:
     address = api.server.address
-    for key in ({}, {"Idempotency-Key": "large"}):
+    for path in ("bots", "runs"):
         connection = http.client.HTTPConnection(address.host, address.port, timeout=30)
-        headers = {"Content-Type": "application/json", "Transfer-Encoding": "chunked", **key, **api.server.known}
+        headers = {
+            "Content-Type": "application/json",
+            "Transfer-Encoding": "chunked",
+            "Idempotency-Key": "large",
+            **api.server.known,
+        }
         chunks = (b" " * 1024**2 for _ in range(LARGE // 1024**2))
         with contextlib.suppress(ConnectionError):  # it was refused while more came
-            connection.request("POST", "/api/v1/bots", chunks, headers, encode_chunked=True)
+            connection.request("POST", f"/api/v1/{path}", chunks, headers, encode_chunked=True)
         reply = connection.getresponse()
         assert reply.status == 413
         assert json.loads(reply.read())["status"] == 413

@@ -19,6 +19,8 @@ def test_a_run_is_estimated_triggered_followed_and_cancelled(api: Api) -> None:
     run = made.json["run_id"]
     assert made.headers["Location"] == f"/api/v1/runs/{run}"
     assert api("POST", "/runs", body, Idempotency_Key="run-1").json["run_id"] == run
+    assert api("POST", "/runs", {**body, "options": {"limit": 1}}, Idempotency_Key="run-1").status == 409
+    assert api("POST", "/runs", body, Idempotency_Key="").status == 422
     assert [one["run_id"] for one in api("GET", "/runs").json["items"]] == [run]
     assert api("GET", f"/runs/{run}/scores").json == {"items": [], "next": None}
     assert api("POST", f"/runs/{run}/cancel").json["state"] == "cancelled"
