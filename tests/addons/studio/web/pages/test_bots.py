@@ -96,8 +96,8 @@ def test_a_failed_save_goes_to_its_error_and_cuts_no_number(visit: Visit) -> Non
     model.get_by_text("This field is required").wait_for()
     page.get_by_text("ess than or equal to 2").wait_for()
     assert field(page, "Temperature").input_value() == "5"
+    model.locator("input:focus").wait_for()
     page.wait_for_function("document.activeElement.getBoundingClientRect().top > 0")
-    assert model.locator("input").evaluate("element => element === document.activeElement")
 
 
 def test_a_key_is_named_and_its_value_never_shown(visit: Visit) -> None:
