@@ -40,8 +40,8 @@ def test_the_rule_holds() -> None:
         ),
         ("engine/pipeline.py", "import hydra", "Hydra and OmegaConf in config only"),
         ("app/run.py", "import evalflow.testing", "The product never imports evalflow.testing"),
-        ("app/core/saved.py", "import evalflow.app.run", "Worker and studio over verbs over the core"),
-        ("app/compare.py", "import evalflow.app.report", "Worker and studio over verbs over the core"),
+        ("app/core/saved.py", "import evalflow.app.run", "Verbs over the core"),
+        ("app/compare.py", "import evalflow.app.report", "Verbs over the core"),
         ("app/core/saved.py", "import evalflow.app.core.rederive", "No circle of imports, inside packages too"),
     ],
 )

@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import signal
+import time
 from typing import Any
 
 import pytest
@@ -51,6 +52,7 @@ def test_a_run_killed_in_the_middle_of_a_conversation_pays_no_turn_twice(program
     with Endpoint(gate) as endpoint:
         process = program.begin(*arguments(program, endpoint.url), f"cache.mode={mode}")
         assert gate.reached.wait(300)
+        time.sleep(0.5)  # by then the replies of the turns before are stored
         os.kill(process.pid, signal.SIGKILL)
         assert process.wait() == -9
         gate.open.set()
