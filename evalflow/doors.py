@@ -31,7 +31,7 @@ def installed_points() -> EntryPoints:
     return cast("EntryPoints", entry_points())  # Python 3.11 returns another type with the same `select`
 
 
-INSTALL = "install evalflow again, whose addons are not registered: python -m pip install -e . (in its checkout)"
+INSTALL = "the addons are not registered; in the checkout of evalflow: python -m pip install -e ."
 
 
 def has_own_points() -> bool:

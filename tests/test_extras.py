@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from evalflow import extras
 
@@ -20,7 +21,7 @@ def test_it_names_the_packages_of_the_extra_and_no_others(extra: str) -> None:
     python, flag, pip, install, *packages = shlex.split(extras.install_command(extra))
     assert (python, flag, pip, install) == ("python", "-m", "pip", "install")
     declared = PROJECT["optional-dependencies"][extra]
-    assert {name.replace(" ", "") for name in packages} == {name.replace(" ", "") for name in declared}
+    assert {str(Requirement(name)) for name in packages} == {str(Requirement(name)) for name in declared}
 
 
 def test_a_checkout_that_is_not_installed_is_installed_with_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -175,4 +175,4 @@ def test_an_installation_that_is_older_than_the_code_says_so(
     monkeypatch.setattr(doors, "installed_points", lambda: EntryPoints([]))
     for words in (["serve"], ["dataset=rag", "metric=faithfulness"]):
         assert run_command(words) == 2
-        assert "install evalflow again" in capsys.readouterr().err
+        assert "the addons are not registered" in capsys.readouterr().err
