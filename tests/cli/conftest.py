@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import json
 import os
+import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
-from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import chdir, closing, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,6 +53,20 @@ class Program:
     @property
     def manifest(self) -> dict[str, Any]:
         return json.loads((self.latest / "run.json").read_text(encoding="utf-8"))
+
+    def wait_for_replies(self, count: int) -> None:
+        """Wait until the cache's file has this many replies: they gather for some milliseconds, and more when busy."""
+        until = time.monotonic() + 60
+        while self._replies() < count:
+            assert time.monotonic() < until, f"of {count} replies {self._replies()} are stored"
+            time.sleep(0.02)
+
+    def _replies(self) -> int:
+        path = self.folder / ".evalflow" / "cache.db"
+        if not path.exists():
+            return 0
+        with closing(sqlite3.connect(path, timeout=60)) as database:
+            return database.execute("SELECT COUNT(*) FROM entries").fetchone()[0]
 
     def write(self, name: str, *rows: dict[str, Any]) -> str:
         """A JSON lines file; gives its name."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -172,7 +171,7 @@ def test_finished_calls_of_unfinished_scores_are_not_paid_twice(program: Program
         words = arguments(program, endpoint.url, f"cache.mode={mode}", "judge.concurrency={start: 4, max: 4}")
         process = program.begin(*words)
         assert script.reached.wait(60)
-        time.sleep(0.5)  # a kill takes the replies of the last moment
+        program.wait_for_replies(6)
         process.kill()
         process.wait()
         in_flight = endpoint.count - 6
@@ -205,7 +204,7 @@ def test_a_resumed_run_costs_what_one_costs_that_was_not_stopped(
         words = arguments(program, endpoint.url, *more, *bot, *[f"target.base_url={endpoint.url}"][: len(bot)])
         process = program.begin(*words)
         assert script.reached.wait(60)
-        time.sleep(0.5)  # a kill takes the replies of the last moment
+        program.wait_for_replies(17)
         process.kill()
         process.wait()
         script.open.set()

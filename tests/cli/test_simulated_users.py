@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import signal
-import time
 from typing import Any
 
 import pytest
@@ -52,7 +51,7 @@ def test_a_run_killed_in_the_middle_of_a_conversation_pays_no_turn_twice(program
     with Endpoint(gate) as endpoint:
         process = program.begin(*arguments(program, endpoint.url), f"cache.mode={mode}")
         assert gate.reached.wait(300)
-        time.sleep(0.5)  # by then the replies of the turns before are stored
+        program.wait_for_replies(5)
         os.kill(process.pid, signal.SIGKILL)
         assert process.wait() == -9
         gate.open.set()
