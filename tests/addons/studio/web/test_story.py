@@ -221,7 +221,7 @@ def _fit(browser: Any, fits: Fits) -> Fit:
         for name, path in paths.items():
             page.goto(f"{server.address.url}{path}")
             page.wait_for_function("window.did_handshake === true")
-            page.locator(".waiting").wait_for(state="detached")
+            page.wait_for_function("!document.querySelector('.waiting')")
             if name == "run":
                 page.locator(".result-rows tbody tr").first.wait_for()
             fits(page, name)

@@ -105,7 +105,7 @@ def test_both_pages_fit_in_both_colours(visit: Visit, finished: Finished, fits: 
         ("histories", "/history"),
     ):
         page = visit(path, 390, "dark")
-        page.locator(".waiting").wait_for(state="detached")
+        page.wait_for_function("!document.querySelector('.waiting')")
         page.locator("table, .plot").first.wait_for()
         fits(page, name)
 
