@@ -25,7 +25,13 @@ serve: $(VENV)/.ready-web ## The application on this machine; ARGS="--port 8001"
 # By file, so that what a file shares is made once; tests/conftest.py counts the workers and begins with the long files.
 # 5: none was chosen.
 test: $(VENV)/.ready-dev ## All tests; ARGS="-k name" for some, ARGS="-m 'not slow'" for the quick ones
-	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS) || [ $$? = 5 ]
+	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS) || \
+	case $$? in \
+	1) echo "== What failed, again and alone: a busy machine can be too slow for a browser"; \
+	   $(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(ARGS);; \
+	5) ;; \
+	*) exit 1;; \
+	esac
 
 test-live: $(VENV)/.ready-dev ## The tests that ask a real judge; needs its key, such as OPENAI_API_KEY
 	@$(BIN)/python -m pytest -m live -rs $(ARGS)
