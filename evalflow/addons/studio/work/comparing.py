@@ -37,7 +37,7 @@ from evalflow.report.wording import without_means_of_figures
 from evalflow.summary.case_changes import CaseChanges, changed_cells
 from evalflow.summary.compare import pair_scores
 from evalflow.summary.gates import parse_condition
-from evalflow.summary.verdicts import Condition
+from evalflow.summary.verdicts import Condition, overall
 
 if TYPE_CHECKING:
     from evalflow.report.comparison import Comparison
@@ -269,6 +269,11 @@ class HistoryPoint:
     breaks: Sequence[Obstacle]
     changed: Sequence[str]
     taken: str = ""
+
+    @property
+    def gate_failed(self) -> bool:
+        """Whether one of the gates failed; one that is undecided did not."""
+        return overall(gate.passed for gate in self.gates) is False
 
 
 @dataclass(frozen=True, slots=True)

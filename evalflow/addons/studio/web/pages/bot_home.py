@@ -170,8 +170,7 @@ def _line(points: Sequence[HistoryPoint]) -> None:
                 shape("line", "link", x1=right(i - 1), x2=right(i), y1=down(points[i - 1].value), y2=down(point.value))
             if point.low is not None and point.high is not None:
                 shape("line", "interval", x1=right(i), x2=right(i), y1=down(point.low), y2=down(point.high))
-            failed = any(gate.passed is False for gate in point.gates)
-            shape("circle", "dot failed" if failed else "dot", cx=right(i), cy=down(point.value), r=3.5)
+            shape("circle", "dot failed" if point.gate_failed else "dot", cx=right(i), cy=down(point.value), r=3.5)
 
 
 def _weak(workspace: Workspace, headline: bot_home.Headline) -> None:

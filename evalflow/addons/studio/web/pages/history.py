@@ -289,7 +289,7 @@ def _links(points: Sequence[HistoryPoint], places: Sequence[int], count: int, sc
 def _point(point: HistoryPoint, x: str, scale: _ValueScale) -> None:
     """A dot with its interval, linked to the run; a diamond if a gate failed."""
     assert point.value is not None
-    y, failed = scale.down(point.value), any(gate.passed is False for gate in point.gates)
+    y, failed = scale.down(point.value), point.gate_failed
     around = shape("svg", "point failed" if failed else "point", x=x, overflow="visible")
     with around, shape("a", href=f"{root_path()}/runs/{point.run_id}", aria_label=_point_in_words(point)):
         text(_point_in_words(point), "title")
@@ -309,7 +309,7 @@ def _legend(points: Sequence[HistoryPoint], limited: Sequence[HistoryPoint]) -> 
         signs.append("The dashed line is the gate.")
     if any(point.threshold is not None for point in limited):
         signs.append("The dotted line is the threshold of a single score.")
-    if any(gate.passed is False for point in points for gate in point.gates):
+    if any(point.gate_failed for point in points):
         signs.append("A diamond failed its gate.")
     if any(point.breaks for point in points):
         signs.append("Runs on two sides of a vertical line cannot be compared.")
@@ -332,7 +332,7 @@ def _thresholds_in_words(points: Sequence[HistoryPoint]) -> str:
 
 def _point_in_words(point: HistoryPoint) -> str:
     ends = "" if point.low is None else f", interval {interval(point.low, point.high)}"
-    failed = ", a gate failed" if any(gate.passed is False for gate in point.gates) else ""
+    failed = ", a gate failed" if point.gate_failed else ""
     limit = "" if point.threshold is None else f", threshold {number(point.threshold, 2)}"
     taken = f", {point.taken}" if point.taken else ""
     return f"{point.title or point.run_id}, {when(point.at)}{taken}: {number(point.value)}{ends}{limit}{failed}"

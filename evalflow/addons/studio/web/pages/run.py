@@ -44,6 +44,7 @@ from evalflow.addons.studio.work.space import Workspace
 from evalflow.errors import UserError
 from evalflow.report.sentences import judge_beside
 from evalflow.report.wording import cost, joined, number
+from evalflow.summary.verdicts import overall
 
 POLL_S = 0.5
 """Seconds between polls of a run in progress; the worker saves its progress once a second."""
@@ -192,7 +193,7 @@ def _verdict(run: runs.Run) -> None:
             if alone := judge_beside(headline.row):
                 text(alone, "p", "text")
         if gates:
-            failed = any(gate["passed"] is False for gate in run.facts["gates"])
+            failed = overall(gate["passed"] for gate in run.facts["gates"]) is False
             text(gates, "p", "gates-said failed" if failed else "gates-said")
         if headline is not None:
             basis(headline)

@@ -24,6 +24,7 @@ from evalflow.app.core.saved import ProgramError
 from evalflow.errors import EvalflowError
 from evalflow.records import CASES
 from evalflow.report.wording import joined
+from evalflow.summary.verdicts import overall
 
 STATES: dict[str, tuple[str, Tone]] = {
     "queued": ("waiting", "accent"),
@@ -238,7 +239,7 @@ def _row(run: Run) -> None:
                 text(joined(*about_what(headline)), "p", "muted small line")
         with ui.element("div").classes("state"):
             badge(*state_of(run))
-            if any(gate["passed"] is False for gate in run.facts.get("gates", ())):
+            if overall(gate["passed"] for gate in run.facts.get("gates", ())) is False:
                 badge("gate failed", "fail")
             if run.origin != "workspace":
                 badge(run.origin)
