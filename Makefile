@@ -23,12 +23,12 @@ serve: $(VENV)/.ready-web ## The application on this machine; ARGS="--port 8001"
 	@$(BIN)/python -m evalflow serve $(ARGS)
 
 # By file, so that what a file shares is made once; tests/conftest.py counts the workers and begins with the long files.
-# 5: none was chosen.
+# A busy machine can be too slow for a browser: what failed (1) has to fail alone, too, to fail here. 5: none was chosen.
 test: $(VENV)/.ready-dev ## All tests; ARGS="-k name" for some, ARGS="-m 'not slow'" for the quick ones
 	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS) || \
 	case $$? in \
-	1) echo "== What failed, again and alone: a busy machine can be too slow for a browser"; \
-	   $(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(ARGS);; \
+	1) echo "== What failed, again and alone; the first that fails ends it"; \
+	   $(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(ARGS) --maxfail 1;; \
 	5) ;; \
 	*) exit 1;; \
 	esac

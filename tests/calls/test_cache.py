@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,16 @@ def stored(path: Path) -> int:
         return store.stats().entries
     finally:
         store.close()
+
+
+def wait_until_stored(path: Path, count: int) -> None:
+    until = time.monotonic() + 60
+    while True:
+        with suppress(sqlite3.OperationalError):  # there is no file, or no table in it yet
+            if stored(path) >= count:
+                return
+        assert time.monotonic() < until
+        time.sleep(0.01)
 
 
 def test_every_part_of_a_call_is_part_of_its_key() -> None:
@@ -284,7 +294,7 @@ def test_what_was_put_a_moment_before_a_kill_is_there(path: Path, count: int) ->
     process = writer(path, "paused", count)
     assert process.stdout is not None
     assert any(int(line) == count - 1 for line in process.stdout)
-    time.sleep(0.3)
+    wait_until_stored(path, count)
     process.kill()
     process.communicate()
     cache = Cache(path)
@@ -428,7 +438,7 @@ def test_somebody_elses_database_is_left_alone(path: Path, warnings: list[str]) 
 def test_a_file_that_is_removed_meanwhile_is_made_again(path: Path) -> None:
     cache = Cache(path)
     cache.put(KEY, ENTRY)
-    time.sleep(0.2)
+    wait_until_stored(path, 1)
     path.unlink()
     later = keys(1)[0]
     cache.put(later, ENTRY)

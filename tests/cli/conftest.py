@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import chdir, closing, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import chdir, closing, contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,10 +63,10 @@ class Program:
 
     def _replies(self) -> int:
         path = self.folder / ".evalflow" / "cache.db"
-        if not path.exists():
-            return 0
-        with closing(sqlite3.connect(path, timeout=60)) as database:
-            return database.execute("SELECT COUNT(*) FROM entries").fetchone()[0]
+        with suppress(sqlite3.OperationalError):  # there is no file, or no table in it yet
+            with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=60)) as database:
+                return database.execute("SELECT COUNT(*) FROM entries").fetchone()[0]
+        return 0
 
     def write(self, name: str, *rows: dict[str, Any]) -> str:
         """A JSON lines file; gives its name."""
