@@ -46,17 +46,20 @@ def generate(path: Path, rows: int, shape: str) -> None:
     tags = [[], ["a"], ["b > c"], ["d > e > f", "a"], *[[f"t{i}"] for i in range(6)]]
     picked = rng.integers(0, 1 if shape in _PLAIN else len(tags), cases)
     frame = (
-        pl.DataFrame({
-            "dataset": "generated",
-            "case_id": [f"{i:016x}" for i in range(cases)],
-            "group": [f"source_{i // 7}" if shape == "clusters" else None for i in range(cases)],
-            "tags": [tags[i] for i in picked],
-            "target": "recorded",
-        }, schema_overrides={"group": pl.String, "tags": pl.List(pl.String)})
+        pl.DataFrame(
+            {
+                "dataset": "generated",
+                "case_id": [f"{i:016x}" for i in range(cases)],
+                "group": [f"source_{i // 7}" if shape == "clusters" else None for i in range(cases)],
+                "tags": [tags[i] for i in picked],
+                "target": "recorded",
+            },
+            schema_overrides={"group": pl.String, "tags": pl.List(pl.String)},
+        )
         .join(pl.DataFrame({"metric": _METRICS}), how="cross")
         .join(pl.DataFrame({"judge": _JUDGES}), how="cross")
         .join(pl.DataFrame({"repeat": range(repeats)}, schema={"repeat": pl.Int64}), how="cross")
-    )  # fmt: skip
+    )
     n = frame.height
     fate = rng.random(n)
     score = np.where(frame["metric"].is_in(_METRICS[:4]).to_numpy(), rng.random(n).round(3), rng.integers(0, 2, n))

@@ -131,9 +131,13 @@ def simulated(rng: Random, people: People, judge: Judge, n: int, clusters: str) 
         return corrected_mean(truth[labelled], judged[labelled], judged[rest], bounded=True)
     group = np.arange(size) // GROUP
     return corrected_mean(
-        truth[labelled], judged[labelled], judged[rest], clusters=group[labelled], unlabelled_clusters=group[rest],
+        truth[labelled],
+        judged[labelled],
+        judged[rest],
+        clusters=group[labelled],
+        unlabelled_clusters=group[rest],
         bounded=True,
-    )  # fmt: skip
+    )
 
 
 def cell(people: People, judge: Judge, p: float, n: int, clusters: str, runs: int) -> tuple[str, bool]:

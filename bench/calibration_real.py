@@ -43,21 +43,30 @@ field: "{field}"
 scale: {scale}
 """
 REFUSALS = {
-    "kappa": 0.6792035398, "sensitivity": 0.703539823, "specificity": 0.9756637168, "judge mean": 0.3639380531,
-}  # fmt: skip
+    "kappa": 0.6792035398,
+    "sensitivity": 0.703539823,
+    "specificity": 0.9756637168,
+    "judge mean": 0.3639380531,
+}
 PPI = {"estimate": 0.5386725502, "ci_low": 0.4800020715, "ci_high": 0.5973430288, "human_mean": 0.5595238095}
 FACTUALITY = {
-    "FactCC": (0.5899141519, 0.5303266742, 0.5946677035), "QAGS": (0.5731308077, 0.4550884126, 0.5777974119),
+    "FactCC": (0.5899141519, 0.5303266742, 0.5946677035),
+    "QAGS": (0.5731308077, 0.4550884126, 0.5777974119),
     "BertScore P Art": (0.5894135604, 0.4573028374, 0.5819676636),
     "Rouge L": (0.1429916046, 0.1108589593, 0.1533843167),
-}  # fmt: skip
+}
 SUMMARIES = {
-    "coherence": (0.5632111737, 0.5539821852), "consistency": (0.8867880552, 0.7820615213),
-    "fluency": (0.7535566971, 0.6277268908), "relevance": (0.4822794106, 0.4215886682),
-}  # fmt: skip
+    "coherence": (0.5632111737, 0.5539821852),
+    "consistency": (0.8867880552, 0.7820615213),
+    "fluency": (0.7535566971, 0.6277268908),
+    "relevance": (0.4822794106, 0.4215886682),
+}
 NEWS = {
-    "informativeness": 0.2494991759, "relevance": 0.03222392434, "fluency": 0.003778568413, "coherence": 0.08888348142,
-}  # fmt: skip
+    "informativeness": 0.2494991759,
+    "relevance": 0.03222392434,
+    "fluency": 0.003778568413,
+    "coherence": 0.08888348142,
+}
 CLAIMS = {"mean": 0.8243001787, "alone": 0.00656829555, "clustered": 0.02798176775, "answers": 0.8240378188}
 ROGAN_GLADEN = 0.5071322879
 SAFETY = {"alpha": 0.2225247374, "kappa": 0.4198473282}
@@ -261,11 +270,16 @@ def claims(lab: Lab, data: Path) -> None:
     """Claims that people held against the context: each a case of its question's group, and by answer."""
     answers = records(data, "claim_labels")
     rows = [
-        {"id": f"{row['id']} {number}", "group": row["group"], "question": "-", "answer": "left out",
-         "entailed": claim["label"] == "Entailment"}
+        {
+            "id": f"{row['id']} {number}",
+            "group": row["group"],
+            "question": "-",
+            "answer": "left out",
+            "entailed": claim["label"] == "Entailment",
+        }
         for row in answers
         for number, claim in enumerate(row["claims"])
-    ]  # fmt: skip
+    ]
     metric = recorded("entailed", "entailed", BOOLEAN)
     lab.run(rows, metric)
     show(f"{len(rows)} claims, mean", lab.summary("mean"), CLAIMS["mean"])
@@ -305,9 +319,7 @@ def coverage(y: np.ndarray, f: np.ndarray, clusters: np.ndarray, n: int) -> floa
     for _ in range(RUNS):
         order = rng.permutation(y.size)
         a, b = order[:n], order[n:]
-        found = corrected_mean(
-            y[a], f[a], f[b], clusters=clusters[a], unlabelled_clusters=clusters[b], bounded=True
-        )  # fmt: skip
+        found = corrected_mean(y[a], f[a], f[b], clusters=clusters[a], unlabelled_clusters=clusters[b], bounded=True)
         held += found.low is not None and found.high is not None and found.low <= y.mean() <= found.high
     return held / RUNS
 

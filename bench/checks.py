@@ -44,9 +44,14 @@ def material(count: int) -> list[tuple[Case, Answer]]:
         )
         metadata = {"tool": {"name": "loan_rules", "ok": True}, "sources": number}
         answer = Answer(
-            dataset="d", index=number, case_id=str(number), target="t", messages=case.messages, answer=said,
+            dataset="d",
+            index=number,
+            case_id=str(number),
+            target="t",
+            messages=case.messages,
+            answer=said,
             metadata=metadata,
-        )  # fmt: skip
+        )
         found.append((case, answer))
     return found
 

@@ -28,7 +28,7 @@ from _draws import (
     piled,
     ties,
     unequal,
-)  # fmt: skip
+)
 from numpy.typing import NDArray
 
 from evalflow.stats.classification import classification_figures
@@ -142,13 +142,16 @@ def main() -> None:
         f"Wanted: {WANTED[0]:.0%} to {WANTED[1]:.0%}. {runs:,} runs a cell, {_FIGURE_RUNS} of a figure; bold: outside."
     )
     tables: list[tuple[str, Draw, Groups | None]] = [
-        ("pass or fail", binary, None), ("graded scores", graded, None), ("means of three judgements", repeated, None),
-        ("grades of which most are 1", piled, None), ("win rates with ties", ties, None),
+        ("pass or fail", binary, None),
+        ("graded scores", graded, None),
+        ("means of three judgements", repeated, None),
+        ("grades of which most are 1", piled, None),
+        ("win rates with ties", ties, None),
         ("pass or fail, groups of five", binary_in_groups, equal),
         ("graded scores, groups of five", graded_in_groups, equal),
         ("pass or fail, unequal groups", binary_in_groups, unequal),
         ("graded scores, unequal groups", graded_in_groups, unequal),
-    ]  # fmt: skip
+    ]
     head = "| n | truth | holds |\n|---|---|---|"
     for seed, (title, draw, groups) in enumerate(tables):
         print(f"\n{title}\n\n{head}", *of_means(draw, groups, runs, seed), sep="\n", flush=True)

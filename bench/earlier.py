@@ -51,9 +51,7 @@ def cell(rng: np.random.Generator, score: Callable[[Any], Any], n: int, r: float
         )
         a, b = (score(r**0.5 * shared + (1 - r) ** 0.5 * rng.normal(size=ALL)) for _ in range(2))
         b = b[:n]
-        found = corrected_mean(
-            b, a[:n], a[n:], clusters=groups[:n], unlabelled_clusters=groups[n:], bounded=True
-        )  # fmt: skip
+        found = corrected_mean(b, a[:n], a[n:], clusters=groups[:n], unlabelled_clusters=groups[n:], bounded=True)
         plain = interval(b, groups[:n], bounded=True)
         ends = (max(0.0, found.low or 0.0), min(1.0, found.high or 1.0)), (plain.low or 0.0, plain.high or 1.0)
         narrower = found.lambda_ and ends[0][1] - ends[0][0] < ends[1][1] - ends[1][0]

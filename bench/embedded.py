@@ -243,8 +243,10 @@ async def measure(name: str, part: str, items: list[Item], judge: EmbeddedJudge,
 
 def print_row(*cells: object) -> None:
     widths = (22, 10, 5, 9, 6, 6, 6, 14, 6, 6)
-    line = [f"{cell!s:>{width}}" if index > 1 else f"{cell!s:<{width}}" for index, (cell, width) in
-            enumerate(zip(cells, widths, strict=True))]  # fmt: skip
+    line = [
+        f"{cell!s:>{width}}" if index > 1 else f"{cell!s:<{width}}"
+        for index, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    ]
     print(" ".join(line), flush=True)
 
 

@@ -86,10 +86,13 @@ def over_classes(shares: tuple[float, ...], right: float, n: int, group: int = 1
     def drawn(rng: Random) -> list[Figure]:
         own, shared = rng.choice(len(pairs), n, p=chances), rng.choice(len(pairs), n // group, p=chances).repeat(group)
         cell = np.where(rng.random(n) < 0.2**0.5, shared, own) if group > 1 else own
-        frame = pl.DataFrame({
-            "cluster": np.arange(n) // group, "truth": [pairs[c][0] for c in cell],
-            "prediction": [pairs[c][1] for c in cell],
-        })  # fmt: skip
+        frame = pl.DataFrame(
+            {
+                "cluster": np.arange(n) // group,
+                "truth": [pairs[c][0] for c in cell],
+                "prediction": [pairs[c][1] for c in cell],
+            }
+        )
         counts = frame.group_by("cluster" if group > 1 else pl.lit(0), "truth", "prediction").agg(n=pl.len())
         if group == 1:  # as `summary.figures` merges records that stand alone
             counts = (
@@ -117,10 +120,15 @@ def calibration(kind: str, off: float, n: int, group: int = 1) -> tuple[float, D
         luck = rng.random(n)
         if group > 1:  # as of `graded_in_groups`: some share their luck
             luck = np.where(rng.random(n) < 0.2**0.5, rng.random(n // group).repeat(group), luck)
-        frame = pl.DataFrame({
-            "cluster": np.arange(n) // group, "confidence": stated, "correct": luck < stated - off,
-            "n": 1, "clusters": 1,
-        })  # fmt: skip
+        frame = pl.DataFrame(
+            {
+                "cluster": np.arange(n) // group,
+                "confidence": stated,
+                "correct": luck < stated - off,
+                "n": 1,
+                "clusters": 1,
+            }
+        )
         ece = reliability_figures(frame, int(rng.integers(2**31)))[1]
         return ece.low, ece.high, str(ece.method)
 

@@ -41,10 +41,16 @@ def scores_of(votes: Any, human: Any, **more: Any) -> MemberScores:
     """Verdicts as scores of members."""
     scores = votes.astype(float)
     given = {
-        "names": [f"m{at}" for at in range(scores.shape[1])], "scores": scores, "costs": np.ones(scores.shape),
-        "confidence": np.full(scores.shape, np.nan), "human": human, "units": np.arange(human.size),
-        "levels": np.array([0.0, 1.0]), "threshold": None, "higher_is_better": True,
-    }  # fmt: skip
+        "names": [f"m{at}" for at in range(scores.shape[1])],
+        "scores": scores,
+        "costs": np.ones(scores.shape),
+        "confidence": np.full(scores.shape, np.nan),
+        "human": human,
+        "units": np.arange(human.size),
+        "levels": np.array([0.0, 1.0]),
+        "threshold": None,
+        "higher_is_better": True,
+    }
     return MemberScores(**(given | more))
 
 

@@ -132,8 +132,10 @@ def main() -> None:
     every = [one for times in seen.documents.values() for one in times]
     rows += [("all", *row(every)), ("all, with its websocket", *row(seen.live))]
     print_table(("page", "n", "median, ms", "95th percentile, ms", "worst, ms"), rows)
-    print(f"\n{pages / seconds:.1f} pages/s, {1000 * used / max(pages, 1):.0f} ms of CPU a page, "
-          f"{100 * used / seconds:.0f} % of a core, {memory:.0f} MB, {len(seen.failures)} failed")  # fmt: skip
+    print(
+        f"\n{pages / seconds:.1f} pages/s, {1000 * used / max(pages, 1):.0f} ms of CPU a page, "
+        f"{100 * used / seconds:.0f} % of a core, {memory:.0f} MB, {len(seen.failures)} failed"
+    )
     for failure in sorted(set(seen.failures))[:5]:
         print(f"  {failure}")
 

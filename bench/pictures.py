@@ -87,9 +87,11 @@ def one_run(folder: Path) -> None:
     below = [float(found.low or 0) for found in anytime]
     above = [float(found.high or 1) for found in anytime]
     shown = [
-        Curve("", *_from(ends, low), svg.FAIL), Curve("for one look", *_from(ends, high), svg.FAIL),
-        Curve("", *_from(ends, below), svg.MAIN), Curve("for any look", *_from(ends, above), svg.MAIN),
-    ]  # fmt: skip
+        Curve("", *_from(ends, low), svg.FAIL),
+        Curve("for one look", *_from(ends, high), svg.FAIL),
+        Curve("", *_from(ends, below), svg.MAIN),
+        Curve("for any look", *_from(ends, above), svg.MAIN),
+    ]
     curves(drawing, shown, x, y)
     for end in out:
         drawing.rect(x(end) - 2, HEIGHT - 6, 4, 6, svg.FAIL)

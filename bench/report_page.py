@@ -81,9 +81,13 @@ def cells(n: int) -> Iterator[dict[str, Any]]:
             ]
             score = round(r.random(), 3)
             yield {
-                "case_id": f"{i:012x}", "metric": metric, "score": score, "passed": score >= 0.5,
-                "reason": text(r, 25), "steps": json.dumps(steps),
-            }  # fmt: skip
+                "case_id": f"{i:012x}",
+                "metric": metric,
+                "score": score,
+                "passed": score >= 0.5,
+                "reason": text(r, 25),
+                "steps": json.dumps(steps),
+            }
 
 
 def write(folder: Path, n: int) -> None:
@@ -97,10 +101,17 @@ def write(folder: Path, n: int) -> None:
     texts = ("group", "member_of", "value", "error", "error_type", "path")
     pl.DataFrame(cells(n)).with_columns(
         *[pl.lit(None, pl.String).alias(name) for name in texts],
-        run_id=pl.lit("bench"), dataset=pl.lit("rag"), target=pl.lit("recorded"), judge=pl.lit("embedded"),
-        status=pl.lit("scored"), target_repeat=pl.lit(0, pl.Int64), repeat=pl.lit(0, pl.Int64),
-        threshold=pl.lit(0.5), latency_s=pl.lit(0.1), cost_usd=pl.lit(None, pl.Float64),
-    ).write_parquet(folder / "scores.parquet")  # fmt: skip
+        run_id=pl.lit("bench"),
+        dataset=pl.lit("rag"),
+        target=pl.lit("recorded"),
+        judge=pl.lit("embedded"),
+        status=pl.lit("scored"),
+        target_repeat=pl.lit(0, pl.Int64),
+        repeat=pl.lit(0, pl.Int64),
+        threshold=pl.lit(0.5),
+        latency_s=pl.lit(0.1),
+        cost_usd=pl.lit(None, pl.Float64),
+    ).write_parquet(folder / "scores.parquet")
     columns = ("dataset", "target", "metric", "statistic", "judge", "tag", "value", "pass_rate")
     run = Reported(
         scores=pl.scan_parquet(folder / "scores.parquet"),

@@ -42,13 +42,24 @@ def fill(space: Workspace, people: list[str], answers: int) -> None:
     """Store a review of which nine in ten answers are labelled."""
     metric = {"name": "good", "scale": {"type": "boolean"}, "description": "", "rubric": 1}
     values: dict[str, Any] = {
-        "name": NAME, "run": None, "run_id": "run", "state": "open", "metrics": [metric], "people": people,
-        "draw": {}, "shown": {"contexts": True, "reference": True}, "guidelines": {"good": ""}, "created_by": "bench",
-    }  # fmt: skip
+        "name": NAME,
+        "run": None,
+        "run_id": "run",
+        "state": "open",
+        "metrics": [metric],
+        "people": people,
+        "draw": {},
+        "shown": {"contexts": True, "reference": True},
+        "guidelines": {"good": ""},
+        "created_by": "bench",
+    }
     content = {
-        "messages": [{"role": "user", "content": "q" * 200}], "answer": "a" * 1000, "reference": "r" * 300,
-        "contexts": [{"title": "t", "text": "c" * 4000}], "metrics": ["good"],
-    }  # fmt: skip
+        "messages": [{"role": "user", "content": "q" * 200}],
+        "answer": "a" * 1000,
+        "reference": "r" * 300,
+        "contexts": [{"title": "t", "text": "c" * 4000}],
+        "metrics": ["good"],
+    }
     about = {"position": None, "dataset": "d", "target": "t", "target_repeat": 0, "answer_hash": "h", "group": ""}
     about |= {"stratum": "all", "pi": 1.0, "content": content}
     done = {"state": "submitted", "expires_at": 0.0, "seconds": 1.0, "draft": {}, "is_flagged": False}

@@ -37,10 +37,14 @@ def command(url: str, cases: Path, cache: Path, *more: str) -> list[str]:
         f"{side}{rest}"
         for side in sides
         for rest in (
-            "=openai", ".model=m", f".base_url={url}", ".api_key_env=null",
-            f".concurrency.start={IN_FLIGHT}", f".concurrency.max={IN_FLIGHT}",
+            "=openai",
+            ".model=m",
+            f".base_url={url}",
+            ".api_key_env=null",
+            f".concurrency.start={IN_FLIGHT}",
+            f".concurrency.max={IN_FLIGHT}",
         )
-    ]  # fmt: skip
+    ]
     data = ["dataset=scenarios", f"dataset.scenarios.path={cases}", "metric=answer_words", "generate=true"]
     return [sys.executable, "-m", "evalflow", *data, *model, f"cache.path={cache}", *more]
 

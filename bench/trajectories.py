@@ -44,11 +44,13 @@ def calls(count: int) -> list[dict[str, Any]]:
         {
             "name": f"tool_{draw.randrange(8)}",
             "arguments": {
-                "city": f"city {draw.randrange(50)}", "days": draw.randrange(50), "options": {"on": True, "of": [1, 2]},
+                "city": f"city {draw.randrange(50)}",
+                "days": draw.randrange(50),
+                "options": {"on": True, "of": [1, 2]},
             },
         }
         for _ in range(count)
-    ]  # fmt: skip
+    ]
 
 
 def messages(made: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -35,8 +35,15 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _NAMES: Mapping[str, Any] = {
-    "True": True, "False": False, "None": None, "true": True, "false": False, "null": None, "nan": None, "NaN": None,
-}  # fmt: skip
+    "True": True,
+    "False": False,
+    "None": None,
+    "true": True,
+    "false": False,
+    "null": None,
+    "nan": None,
+    "NaN": None,
+}
 _CLOSING = {"[": "]", "(": ")", "{": "}"}
 
 

@@ -32,9 +32,22 @@ from evalflow.sandbox import Sandbox, Shared
 from evalflow.trajectories import trajectory_text
 
 JUDGED = (
-    "question", "history", "messages", "answer", "reference", "contexts", "turn_contexts", "demo_answer", "scenario",
-    "persona", "goal", "facts", "brief", "source", "against",
-)  # fmt: skip
+    "question",
+    "history",
+    "messages",
+    "answer",
+    "reference",
+    "contexts",
+    "turn_contexts",
+    "demo_answer",
+    "scenario",
+    "persona",
+    "goal",
+    "facts",
+    "brief",
+    "source",
+    "against",
+)
 """Variables of a judge's prompts that hold untrusted text."""
 _ELSEWHERE = (nodes.Macro, nodes.CallBlock, nodes.AssignBlock, nodes.FilterBlock)
 """Blocks whose output does not go into the prompt unchanged."""

@@ -50,9 +50,15 @@ _LETTER = re.compile(r"[^\W_]")
 _SAMPLE = 2000  # characters of a text by which its script is found
 _BEYOND_LATIN = re.compile("[\u0370-\u1dff\u2c00-\ua71f\ua800-\ud7ff\uf900-\ufaff\ufb1d-\uffef\U00010000-\U0003ffff]")
 _LANGUAGES = {
-    "CJK": "Chinese", "BOPOMOFO": "Chinese", "HIRAGANA": "Japanese", "KATAKANA": "Japanese", "HANGUL": "Korean",
-    "MYANMAR": "Burmese", "FULLWIDTH": "Latin", "HALFWIDTH": "Japanese",
-}  # fmt: skip
+    "CJK": "Chinese",
+    "BOPOMOFO": "Chinese",
+    "HIRAGANA": "Japanese",
+    "KATAKANA": "Japanese",
+    "HANGUL": "Korean",
+    "MYANMAR": "Burmese",
+    "FULLWIDTH": "Latin",
+    "HALFWIDTH": "Japanese",
+}
 """By the first word of a character's name in Unicode, where readers know the language better than the script."""
 WITHOUT_SPACES = frozenset({"Chinese", "Japanese", "Thai", "Lao", "Khmer", "Burmese"})
 """What `script_of` calls texts without spaces between words."""

@@ -8,20 +8,37 @@ from typing import Any
 from evalflow.records.manifest import SCHEMA, Manifest, SweepManifest
 
 _HEADER: dict[str, Any] = {
-    "schema": SCHEMA, "run_id": "r", "status": "done", "started_at": "2026-11-21T14:03:22+00:00", "finished_at": None,
+    "schema": SCHEMA,
+    "run_id": "r",
+    "status": "done",
+    "started_at": "2026-11-21T14:03:22+00:00",
+    "finished_at": None,
     "overrides": [],
-}  # fmt: skip
+}
 _RUN: dict[str, Any] = {
-    "working_directory": "/", "process": 1, "versions": {}, "git_commit": None, "config": {}, "choices": {},
-    "search_folders": {"conf": [], "prompts": []}, "order": {"shuffled": False, "seed": 0}, "prices": {},
+    "working_directory": "/",
+    "process": 1,
+    "versions": {},
+    "git_commit": None,
+    "config": {},
+    "choices": {},
+    "search_folders": {"conf": [], "prompts": []},
+    "order": {"shuffled": False, "seed": 0},
+    "prices": {},
     "spent_before": {},
-}  # fmt: skip
+}
 _DATASET: dict[str, Any] = {"files": [], "sha256": "", "cases": 0, "labelled": 0}
 _JUDGE: dict[str, Any] = {"nature": "", "identity": "", "calibrated": True}
 _METRIC: dict[str, Any] = {
-    "judge": None, "asks": False, "embeds": False, "bounded": True, "description": "", "version": 1,
-    "prompt_sha256": None, "figures": None,
-}  # fmt: skip
+    "judge": None,
+    "asks": False,
+    "embeds": False,
+    "bounded": True,
+    "description": "",
+    "version": 1,
+    "prompt_sha256": None,
+    "figures": None,
+}
 
 
 def manifest_of(

@@ -38,7 +38,7 @@ from evalflow.cells import Base64, boolean_of, list_in, literal, number_of, obje
         ("('a')", None),
         ("", None),
     ],
-)  # fmt: skip
+)
 def test_a_text_is_a_list_if_all_of_it_is_one(text: str, wanted: Any) -> None:
     assert list_in(text) == wanted
 
@@ -60,7 +60,7 @@ def test_a_text_is_a_list_if_all_of_it_is_one(text: str, wanted: Any) -> None:
         ("[" * 100 + "]" * 100, "more than 64"),
         ("[1e999]", "too large"),
     ],
-)  # fmt: skip
+)
 def test_a_text_that_begins_as_a_list_and_is_none_is_refused(text: str, why: str) -> None:
     with pytest.raises(ValueError, match="looks like a list and cannot be read as one") as error:
         list_in(text)
@@ -85,11 +85,30 @@ def test_objects() -> None:
 @pytest.mark.parametrize(
     ("text", "number"),
     [
-        ("3", 3), (" 4.50 ", 4.5), ("+1", 1), ("-.5", -0.5), ("1.", 1.0), ("1e5", 100_000.0), ("007", 7),
-        ("1_000", None), ("1,5", None), ("1 000", None), ("0x10", None), ("½", None), ("٣", None), ("nan", None),
-        ("1e999", None), ("", None), ("TRUE", None), (True, None), (3, 3), (0.5, 0.5), ([], None), (None, None),
+        ("3", 3),
+        (" 4.50 ", 4.5),
+        ("+1", 1),
+        ("-.5", -0.5),
+        ("1.", 1.0),
+        ("1e5", 100_000.0),
+        ("007", 7),
+        ("1_000", None),
+        ("1,5", None),
+        ("1 000", None),
+        ("0x10", None),
+        ("½", None),
+        ("٣", None),
+        ("nan", None),
+        ("1e999", None),
+        ("", None),
+        ("TRUE", None),
+        (True, None),
+        (3, 3),
+        (0.5, 0.5),
+        ([], None),
+        (None, None),
     ],
-)  # fmt: skip
+)
 def test_numbers(text: Any, number: Any) -> None:
     assert (number_of(text), type(number_of(text))) == (number, type(number))
 
@@ -111,15 +130,28 @@ def test_booleans() -> None:
 @pytest.mark.parametrize(
     ("kind", "value", "wanted"),
     [
-        ("text", 4, "4"), ("text", True, "true"), ("text", Decimal("4.50"), "4.50"), ("text", "x", "x"),
-        ("number", "4.50", 4.5), ("number", " ", None), ("number", "NaN", None), ("number", 4, 4),
-        ("boolean", "Yes", True), ("boolean", "", None),
-        ("list", "['a']", ["a"]), ("list", "a | b", ["a", "b"]), ("list", "a", ["a"]), ("list", 3, [3]),
+        ("text", 4, "4"),
+        ("text", True, "true"),
+        ("text", Decimal("4.50"), "4.50"),
+        ("text", "x", "x"),
+        ("number", "4.50", 4.5),
+        ("number", " ", None),
+        ("number", "NaN", None),
+        ("number", 4, 4),
+        ("boolean", "Yes", True),
+        ("boolean", "", None),
+        ("list", "['a']", ["a"]),
+        ("list", "a | b", ["a", "b"]),
+        ("list", "a", ["a"]),
+        ("list", 3, [3]),
         ("list", ["a"], ["a"]),
-        ("json", '{"a": 1}', {"a": 1}), ("json", "{'a': True}", {"a": True}), ("json", "3", 3), ("json", "null", None),
+        ("json", '{"a": 1}', {"a": 1}),
+        ("json", "{'a': True}", {"a": True}),
+        ("json", "3", 3),
+        ("json", "null", None),
         ("json", {"a": 1}, {"a": 1}),
     ],
-)  # fmt: skip
+)
 def test_a_declared_type_is_read(kind: Any, value: Any, wanted: Any) -> None:
     assert read_as(kind, value) == wanted
 
@@ -135,7 +167,7 @@ def test_a_declared_type_is_read(kind: Any, value: Any, wanted: Any) -> None:
         ("list", "['a' 'b']", "looks like a list"),
         ("json", "{broken", "expected JSON, got the text '{broken'"),
     ],
-)  # fmt: skip
+)
 def test_a_value_that_is_not_of_the_declared_type_is_refused(kind: Any, value: Any, what: str) -> None:
     with pytest.raises(ValueError, match=r"expected|looks") as error:
         read_as(kind, value)

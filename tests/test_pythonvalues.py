@@ -100,7 +100,7 @@ Pair = namedtuple("Pair", ["left", "right"])
         (Decimal("NaN"), None),
         ({1: "a", Tone.KIND: "b"}, {"1": "a", "kind": "b"}),
     ],
-)  # fmt: skip
+)
 def test_what_is_plain_is_converted(value: Any, wanted: Any) -> None:
     assert plain(value) == wanted
     assert json.loads(json_text(plain({"x": value}))) == {"x": wanted}
@@ -125,7 +125,7 @@ def test_decimals_keep_their_digits() -> None:
         (Passage, "the class type"),
         (print, "the class builtin_function_or_method"),
     ],
-)  # fmt: skip
+)
 def test_what_is_not_plain_is_refused_with_its_place(value: Any, what: str) -> None:
     with pytest.raises(NotPlain) as error:
         plain(value)

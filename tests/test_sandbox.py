@@ -59,10 +59,24 @@ MEMORY = {
     "hex": '{{ (long * 300).encode().hex("-") | length }}',
     "~ in a loop": "{% set n = namespace(x=long) %}" + often("{% set n.x = n.x ~ n.x %}"),
     "+ in a loop": "{% set n = namespace(x=long) %}" + often("{% set n.x = n.x + n.x %}"),
-    **{f"lists in lists: {end}": f"{LISTS}{{{{ {end} }}}}" for end in (
-        "n.x", "n.x | string", "n.x | tojson", "n.x | json", "n.x | pprint", "n.x ~ 1", "n.x | fenced('x')",
-        "'%s' % n.x", "'{}'.format(n.x)", "[n.x] | join", "n.x | upper", "dict(a=n.x)", "n.x | replace('a', 'b')",
-    )},
+    **{
+        f"lists in lists: {end}": f"{LISTS}{{{{ {end} }}}}"
+        for end in (
+            "n.x",
+            "n.x | string",
+            "n.x | tojson",
+            "n.x | json",
+            "n.x | pprint",
+            "n.x ~ 1",
+            "n.x | fenced('x')",
+            "'%s' % n.x",
+            "'{}'.format(n.x)",
+            "[n.x] | join",
+            "n.x | upper",
+            "dict(a=n.x)",
+            "n.x | replace('a', 'b')",
+        )
+    },
     "tojson's indent": "{{ [[[1] * 100000]] | tojson(indent=100000) }}",
     "batch": "{{ [1] | batch(1000000, fill_with=long) | list }}",
     "slice": "{{ [1] | slice(1000000000) | list }}",
@@ -76,7 +90,7 @@ MEMORY = {
     "json of json": "{{ '\\\\' " + "| json " * 60 + "}}",
     "joiner": "{% set j = joiner(long) %}" + often("{{ j() }}"),
     "a large text in a loop": often("{{ long }}"),
-}  # fmt: skip
+}
 TIME = {
     "a loop in a loop": often(often("")),
     "a loop in a loop with text": often("{% for j in range(900) %}" + "x" * 9999 + "{% endfor %}"),
@@ -103,14 +117,28 @@ TIME = {
     + "".join(f"{{% block a{i} %}}{{{{ self.a{i - 1}() * 2 }}}}{{% endblock %}}" * (i > 0) for i in range(40)),
     "arguments": "{% macro m() %}{{ varargs | length }}{% endmacro %}" + often("{{ m(*range(99999)) }}"),
     "an include": often(often('{% include "p" %}')),
-    **{f"lists in lists: {end}": f"{LISTS}{{{{ {end} }}}}" for end in (
-        "n.x == m.x", "n.x in [m.x]", "n.x is in [m.x]", "n.x is eq(m.x)", "[n.x].index(m.x)", "[n.x, m.x] | max",
-        "[n.x] | select('eq', m.x) | list",
-    )},
-    **{f"a tuple that is looked up: {end}": f"{TUPLE}{{{{ {end} }}}}" for end in (
-        "{n.x: 1}", "{1: 1}[n.x]", "{1: 1}.get(n.x)", "[n.x] | unique | list",
-    )},
-}  # fmt: skip
+    **{
+        f"lists in lists: {end}": f"{LISTS}{{{{ {end} }}}}"
+        for end in (
+            "n.x == m.x",
+            "n.x in [m.x]",
+            "n.x is in [m.x]",
+            "n.x is eq(m.x)",
+            "[n.x].index(m.x)",
+            "[n.x, m.x] | max",
+            "[n.x] | select('eq', m.x) | list",
+        )
+    },
+    **{
+        f"a tuple that is looked up: {end}": f"{TUPLE}{{{{ {end} }}}}"
+        for end in (
+            "{n.x: 1}",
+            "{1: 1}[n.x]",
+            "{1: 1}.get(n.x)",
+            "[n.x] | unique | list",
+        )
+    },
+}
 BOMBS = {**MEMORY, **{f"time: {name}": source for name, source in TIME.items()}}
 RENDERING = """
 import json, sys

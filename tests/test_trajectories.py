@@ -7,8 +7,10 @@ from evalflow.trajectories import call_lines, trajectory_text
 
 def test_ids_that_begin_anew_name_the_last_call_before_a_result() -> None:
     asked = {"role": "assistant", "tool_calls": [{"id": "call_0", "name": "look"}]}
-    results = [{"role": "tool", "tool_call_id": name, "content": text} for name, text in
-               (("call_0", "one"), ("call_0", "two"), ("lost", "three"))]  # fmt: skip
+    results = [
+        {"role": "tool", "tool_call_id": name, "content": text}
+        for name, text in (("call_0", "one"), ("call_0", "two"), ("lost", "three"))
+    ]
     steps = [results[1], asked, results[0], {"role": "user", "content": "And now?"}, asked, results[1], results[2]]
     assert trajectory_text(steps).splitlines() == [
         "step 1, result of no call: two",

@@ -74,10 +74,16 @@ class RunResult:
         saved = scored_run(self)
         columns = columns_of_scores(saved.scores())
         schema: dict[str, Any] = {
-            "dataset": pl.String, "case_id": pl.String, "target": pl.String, "target_repeat": pl.Int64,
-            "tags": pl.List(pl.String), "question": pl.String, "answer": pl.String, "reference": pl.String,
+            "dataset": pl.String,
+            "case_id": pl.String,
+            "target": pl.String,
+            "target_repeat": pl.Int64,
+            "tags": pl.List(pl.String),
+            "question": pl.String,
+            "answer": pl.String,
+            "reference": pl.String,
             "contexts": pl.List(pl.String),
-        }  # fmt: skip
+        }
         for score, passed, reason in columns.values():
             schema |= {score: pl.Float64, passed: pl.Boolean, reason: pl.String}
         with answers_of(saved.folder, saved.rules.settings.run) as answers:
@@ -211,10 +217,16 @@ def _cells(row: AnsweredCase) -> list[Any]:
     said = answer and (answer.answer if answer.answer is not None else answer.actual)
     contexts = answer.contexts if answer and answer.contexts is not None else case.contexts
     return [
-        case.dataset, case.id, row.target, row.target_repeat, list(case.tags), case.question,
-        None if said is None else json_or_text(said), case.reference_text,
+        case.dataset,
+        case.id,
+        row.target,
+        row.target_repeat,
+        list(case.tags),
+        case.question,
+        None if said is None else json_or_text(said),
+        case.reference_text,
         None if contexts is None else [one.text for one in contexts],
-    ]  # fmt: skip
+    ]
 
 
 def _frame(documents: Iterable[Mapping[str, Any]]) -> polars.DataFrame:

@@ -83,10 +83,14 @@ def _proof(run: SavedRun, by: float) -> Proof:
     subject = ProofSubject.find(settings)
     bounded = all(facts.bounded for facts in run.manifest.metrics.values() if facts.declared == subject.name)
     return proof_of(
-        subject.scores(scores), subject.name,
-        faults=subject.faults or (), higher_is_better=subject.config.direction == "higher_is_better", by=by,
-        limits=(0.0, 1.0) if bounded else None, people=people,
-    )  # fmt: skip
+        subject.scores(scores),
+        subject.name,
+        faults=subject.faults or (),
+        higher_is_better=subject.config.direction == "higher_is_better",
+        by=by,
+        limits=(0.0, 1.0) if bounded else None,
+        people=people,
+    )
 
 
 def _people(run: SavedRun) -> dict[str, FixtureScore]:

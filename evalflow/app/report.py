@@ -77,9 +77,19 @@ def open_report(folder: str | None, console: Console) -> int:
 
 
 _SCORE_KEYS = (
-    "metric", "judge", "member_of", "repeat", "status", "score", "threshold", "passed", "reason", "error_type", "error",
+    "metric",
+    "judge",
+    "member_of",
+    "repeat",
+    "status",
+    "score",
+    "threshold",
+    "passed",
+    "reason",
+    "error_type",
+    "error",
     "path",
-)  # fmt: skip
+)
 
 
 def show_cases(options: argparse.Namespace, console: Console) -> int:

@@ -16,14 +16,16 @@ from evalflow.jsonvalues import as_list, as_map
 
 _LENGTHS = ("max_tokens", LIMIT)
 STATUSES = frozenset({400, 403, 404, 422})
-_WORDS: Mapping[str, re.Pattern[str]] = MappingProxyType({
-    "top_logprobs": re.compile(r"\btop_?logprobs\b|sample logprobs", re.IGNORECASE),
-    "logprobs": re.compile(r"\blog_?probs?\b|\blog[ -]prob|\btop_?logprobs\b", re.IGNORECASE),
-    "temperature": re.compile(r"\btemperature\b", re.IGNORECASE),
-    LIMIT: re.compile(rf"\b{LIMIT}\b", re.IGNORECASE),
-    "max_tokens": re.compile(r"\bmax_tokens\b", re.IGNORECASE),
-    "strict": re.compile(r"\bstrict\b|additionalProperties", re.IGNORECASE),
-})  # fmt: skip
+_WORDS: Mapping[str, re.Pattern[str]] = MappingProxyType(
+    {
+        "top_logprobs": re.compile(r"\btop_?logprobs\b|sample logprobs", re.IGNORECASE),
+        "logprobs": re.compile(r"\blog_?probs?\b|\blog[ -]prob|\btop_?logprobs\b", re.IGNORECASE),
+        "temperature": re.compile(r"\btemperature\b", re.IGNORECASE),
+        LIMIT: re.compile(rf"\b{LIMIT}\b", re.IGNORECASE),
+        "max_tokens": re.compile(r"\bmax_tokens\b", re.IGNORECASE),
+        "strict": re.compile(r"\bstrict\b|additionalProperties", re.IGNORECASE),
+    }
+)
 _REFUSED = re.compile(
     r"support|not allowed|unknown|unrecogni[sz]ed|unexpected|extra (inputs|fields)|not permitted|deprecated|"
     r"not available|not enabled|invalid|may only|must be|can ?not|only the default|no longer|removed|instead|ignored|"

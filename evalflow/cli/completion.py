@@ -15,9 +15,21 @@ from evalflow.paths import GROUPS, conf_dirs
 ASK = "--complete"
 """The hidden first argument of a question: the words so far follow, the last of which is to be completed."""
 _KEYS = (
-    "generate=", "limit=", "sample=", "seed=", "repeats.target=", "repeats.judge=", "cache.mode=", "budget.usd=",
-    "budget.requests=", "gate=", "baseline=", "otel.endpoint=", "otel.text=", "copy_to=",
-)  # fmt: skip
+    "generate=",
+    "limit=",
+    "sample=",
+    "seed=",
+    "repeats.target=",
+    "repeats.judge=",
+    "cache.mode=",
+    "budget.usd=",
+    "budget.requests=",
+    "gate=",
+    "baseline=",
+    "otel.endpoint=",
+    "otel.text=",
+    "copy_to=",
+)
 _RUNS = frozenset({"run", "check", "race", "prove", "tiamat"})  # the verbs that take overrides
 
 _BASH = """\

@@ -43,9 +43,26 @@ def _run(parser: VerbParser) -> Work:
 
 
 _FLAGS = (
-    "--cfg", "--config-name", "--config-path", "--experimental-rerun", "--hydra-help", "--info", "--multirun",
-    "--package", "--resolve", "--run", "--shell-completion", "-c", "-cn", "-cp", "-i", "-m", "-p", "-r", "-sc",
-)  # fmt: skip
+    "--cfg",
+    "--config-name",
+    "--config-path",
+    "--experimental-rerun",
+    "--hydra-help",
+    "--info",
+    "--multirun",
+    "--package",
+    "--resolve",
+    "--run",
+    "--shell-completion",
+    "-c",
+    "-cn",
+    "-cp",
+    "-i",
+    "-m",
+    "-p",
+    "-r",
+    "-sc",
+)
 """What Hydra takes beside overrides; its own message of another flag would list these alone."""
 
 

@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 
 _FEW = 30  # names that a hint lists
 _EXAMPLES = {
-    "argv": "[python3,bot.py]", "base_url": "http://127.0.0.1:8000/v1", "call": "my_bot:ask",
+    "argv": "[python3,bot.py]",
+    "base_url": "http://127.0.0.1:8000/v1",
+    "call": "my_bot:ask",
     "url": "http://127.0.0.1:8000/ask",
-}  # fmt: skip
+}
 """Values of keys that are called so, for hints."""
 
 

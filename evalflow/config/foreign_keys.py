@@ -16,9 +16,19 @@ from evalflow.jsonvalues import as_map
 SINGLE_SELECT = ("judge", "target", "embedder", "simulator", "engine")
 ROOT_GROUPS = ("experiment", "local")
 """Groups whose files set keys of the whole configuration."""
-ADDRESS_KEYS = frozenset({
-    "base_url", "url", "api_key_env", "headers", "azure", "members", "open", "poll", "argv",
-})  # fmt: skip
+ADDRESS_KEYS = frozenset(
+    {
+        "base_url",
+        "url",
+        "api_key_env",
+        "headers",
+        "azure",
+        "members",
+        "open",
+        "poll",
+        "argv",
+    }
+)
 """Keys that say where data goes, and with which key."""
 ENDPOINT_KEYS = ADDRESS_KEYS | {"kind", "name", "model", "client", "price"}
 """The same, and who is asked there: of a file that chooses its own."""

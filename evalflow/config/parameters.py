@@ -36,11 +36,28 @@ _OF_TEXTS: Mapping[str, str] = MappingProxyType(
         **dict.fromkeys(_LOGPROBS, "nothing reads them of a target's answers"),
     }
 )
-KNOWN = frozenset({
-    LIMIT, "chat_template_kwargs", "extra_body", "frequency_penalty", "logit_bias", "min_p", "presence_penalty",
-    "reasoning", "reasoning_effort", "repetition_penalty", "seed", "service_tier", "stop", "thinking", "top_k", "top_p",
-    "user", "verbosity",
-})  # fmt: skip
+KNOWN = frozenset(
+    {
+        LIMIT,
+        "chat_template_kwargs",
+        "extra_body",
+        "frequency_penalty",
+        "logit_bias",
+        "min_p",
+        "presence_penalty",
+        "reasoning",
+        "reasoning_effort",
+        "repetition_penalty",
+        "seed",
+        "service_tier",
+        "stop",
+        "thinking",
+        "top_k",
+        "top_p",
+        "user",
+        "verbosity",
+    }
+)
 """Parameters of requests that people may take for keys."""
 
 

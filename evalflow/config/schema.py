@@ -26,10 +26,29 @@ from evalflow.records import Direction
 IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*\Z")
 MANY = 10**15  # an upper limit for counts: above any real number of cases, below the largest machine integer
 FIELDS = (
-    "question", "history", "messages", "answer", "reference", "contexts", "turn_contexts", "expected", "actual",
-    "metadata", "demo_answer", "vars", "latency_s", "cost_usd", "scenario", "persona", "goal", "facts", "brief",
-    "finish_reason", "thoughts", "full_answer",
-)  # fmt: skip
+    "question",
+    "history",
+    "messages",
+    "answer",
+    "reference",
+    "contexts",
+    "turn_contexts",
+    "expected",
+    "actual",
+    "metadata",
+    "demo_answer",
+    "vars",
+    "latency_s",
+    "cost_usd",
+    "scenario",
+    "persona",
+    "goal",
+    "facts",
+    "brief",
+    "finish_reason",
+    "thoughts",
+    "full_answer",
+)
 """The fields that `needs` and templates may name."""
 DERIVED = MappingProxyType({"brief": "scenario", "turn_contexts": "contexts"})
 """Fields that no column is mapped to, with the one to map instead."""

@@ -52,10 +52,27 @@ from evalflow.paths import shown
 from evalflow.records import Case
 
 __all__ = (
-    "FIELDS", "ReadRow", "ReadingNotes", "case_to_row", "columns", "digest", "examples", "excerpt", "files",
-    "irregular", "places", "plain_rows", "propose_fields", "read", "read_messages", "read_rows", "sheets",
-    "tag_levels", "tag_name", "text_bytes",
-)  # fmt: skip
+    "FIELDS",
+    "ReadRow",
+    "ReadingNotes",
+    "case_to_row",
+    "columns",
+    "digest",
+    "examples",
+    "excerpt",
+    "files",
+    "irregular",
+    "places",
+    "plain_rows",
+    "propose_fields",
+    "read",
+    "read_messages",
+    "read_rows",
+    "sheets",
+    "tag_levels",
+    "tag_name",
+    "text_bytes",
+)
 
 
 @dataclass(frozen=True, slots=True)

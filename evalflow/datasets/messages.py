@@ -17,10 +17,22 @@ FORMS = (
 )
 """The forms of a conversation's turns, for messages."""
 _ROLES: Mapping[str, str] = {
-    "system": "system", "developer": "developer", "user": "user", "assistant": "assistant", "tool": "tool",
-    "human": "user", "ai": "assistant", "model": "assistant", "bot": "assistant", "chatbot": "assistant",
-    "gpt": "assistant", "agent": "assistant", "customer": "user", "client": "user", "function": "tool",
-}  # fmt: skip
+    "system": "system",
+    "developer": "developer",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+    "human": "user",
+    "ai": "assistant",
+    "model": "assistant",
+    "bot": "assistant",
+    "chatbot": "assistant",
+    "gpt": "assistant",
+    "agent": "assistant",
+    "customer": "user",
+    "client": "user",
+    "function": "tool",
+}
 _WHO = ("type", "from", "sender", "speaker", "author")
 _WORDS = ("content", "contents", "value", "parts", "text", "message")
 _KNOWN = {"role", *_WHO, *_WORDS, "metadata", "tool_calls", "tool_call_id", "name", "function_call", "refusal"}

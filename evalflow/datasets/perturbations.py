@@ -47,11 +47,26 @@ _STATED = (
     (re.compile(r"\b(is|are|was|were|will|must|should|may)\b(?! not?\b|n['’]t)"), r"\1 not"),
 )
 _PARAPHRASES = (
-    ("cannot", "can’t"), ("do not", "don’t"), ("does not", "doesn’t"), ("is not", "isn’t"), ("are not", "aren’t"),
-    ("it is", "it’s"), ("you will", "you’ll"), ("for example", "for instance"), ("in order to", "to"), ("also", "too"),
-    ("need to", "have to"), ("each", "every"), ("begin", "start"), ("purchase", "buy"), ("however", "but"),
-    ("per cent", "percent"), ("until", "till"), ("free of charge", "at no cost"), ("large", "big"),
-)  # fmt: skip
+    ("cannot", "can’t"),
+    ("do not", "don’t"),
+    ("does not", "doesn’t"),
+    ("is not", "isn’t"),
+    ("are not", "aren’t"),
+    ("it is", "it’s"),
+    ("you will", "you’ll"),
+    ("for example", "for instance"),
+    ("in order to", "to"),
+    ("also", "too"),
+    ("need to", "have to"),
+    ("each", "every"),
+    ("begin", "start"),
+    ("purchase", "buy"),
+    ("however", "but"),
+    ("per cent", "percent"),
+    ("until", "till"),
+    ("free of charge", "at no cost"),
+    ("large", "big"),
+)
 _BEFORE, _AFTER = "Thank you for your question.", "I hope this helps."
 
 
@@ -205,9 +220,16 @@ def _in_place(text: str, match: re.Match[str], by: str) -> str:
 
 
 _FAULTY: Mapping[str, Callable[[str, _FaultSources], str | None]] = {
-    "number": _number, "name": _name, "negation": _negation, "addition": _addition, "omission": _omission,
+    "number": _number,
+    "name": _name,
+    "negation": _negation,
+    "addition": _addition,
+    "omission": _omission,
     "other_answer": _other_answer,
-}  # fmt: skip
+}
 _HARMLESS: Mapping[str, Callable[[str], str | None]] = {
-    "noise": _noise, "paraphrase": _paraphrase, "reorder": _reorder, "padding": _padding,
-}  # fmt: skip
+    "noise": _noise,
+    "paraphrase": _paraphrase,
+    "reorder": _reorder,
+    "padding": _padding,
+}

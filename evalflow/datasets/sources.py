@@ -24,9 +24,15 @@ _INVISIBLE = "\ufeff\u200b\u200c\u200d\u2060"
 MAX_RECORD = 32 * 1024**2  # maximum size of one record: characters in CSV and Excel, bytes in others
 Format = Literal["jsonl", "json", "csv", "parquet", "xlsx"]
 ENDINGS: dict[str, Format] = {
-    ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet",
-    ".xlsx": "xlsx", ".xlsm": "xlsx",
-}  # fmt: skip
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".parquet": "parquet",
+    ".xlsx": "xlsx",
+    ".xlsm": "xlsx",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,10 +33,32 @@ if TYPE_CHECKING:
 log = logging.getLogger("evalflow")
 
 _COLUMNS = (
-    "dataset", "index", "case_id", "target", "target_repeat", "status", "messages", "answer", "actual", "contexts",
-    "metadata", "requests", "usage", "cost_usd", "saved_usd", "paid", "latency_s", "cached", "error_type", "error",
-    "simulator", "thoughts", "full_answer", "extracted", "finish_reason",
-)  # fmt: skip
+    "dataset",
+    "index",
+    "case_id",
+    "target",
+    "target_repeat",
+    "status",
+    "messages",
+    "answer",
+    "actual",
+    "contexts",
+    "metadata",
+    "requests",
+    "usage",
+    "cost_usd",
+    "saved_usd",
+    "paid",
+    "latency_s",
+    "cached",
+    "error_type",
+    "error",
+    "simulator",
+    "thoughts",
+    "full_answer",
+    "extracted",
+    "finish_reason",
+)
 """The fields of an answer in a line of answers.jsonl."""
 _CASE_ID = re.compile(rb'"case_id":\s*("(?:[^"\\]|\\.)*")')
 SYNC_EVERY_S = 0.1

@@ -143,11 +143,19 @@ class Bound:
     def row(self) -> dict[str, Any]:
         answer, label = self.answer, self.label
         return {
-            "dataset": answer.dataset, "case_id": answer.case_id, "target": answer.target,
-            "target_repeat": answer.target_repeat, "answer_hash": answer.digest, "metric": label.metric,
-            "by": label.by, "human": self.score, "value": None if self.value is None else str(self.value),
-            "weight": label.weight, "comment": label.comment, "use": label.use,
-        }  # fmt: skip
+            "dataset": answer.dataset,
+            "case_id": answer.case_id,
+            "target": answer.target,
+            "target_repeat": answer.target_repeat,
+            "answer_hash": answer.digest,
+            "metric": label.metric,
+            "by": label.by,
+            "human": self.score,
+            "value": None if self.value is None else str(self.value),
+            "weight": label.weight,
+            "comment": label.comment,
+            "use": label.use,
+        }
 
 
 @dataclass(frozen=True, slots=True)

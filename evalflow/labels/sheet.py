@@ -135,9 +135,23 @@ def _ticket(key: Key, seed: int) -> bytes:
 
 
 SHEET_COLUMNS = (
-    "case_id", "dataset", "target", "target_repeat", "metric", "answer_hash", "weight", "group", "question", "answer",
-    "contexts", "reference", "scale", "value", "by", "comment",
-)  # fmt: skip
+    "case_id",
+    "dataset",
+    "target",
+    "target_repeat",
+    "metric",
+    "answer_hash",
+    "weight",
+    "group",
+    "question",
+    "answer",
+    "contexts",
+    "reference",
+    "scale",
+    "value",
+    "by",
+    "comment",
+)
 """Columns of a sheet. The judge's score is left out, because it would bias people."""
 
 _CONTEXTS, _REFERENCE = 6000, 2000

@@ -15,13 +15,28 @@ from evalflow.config.parameters import LIMIT
 from evalflow.jsonvalues import as_list
 from evalflow.llm.finish_reasons import finish_reason
 
-_TRANSLATED = frozenset({
-    "messages", "tools", "tool_choice", "response_format", "logprobs", "top_logprobs", LIMIT,
-})  # fmt: skip
+_TRANSLATED = frozenset(
+    {
+        "messages",
+        "tools",
+        "tool_choice",
+        "response_format",
+        "logprobs",
+        "top_logprobs",
+        LIMIT,
+    }
+)
 _STATUS = {
-    "authentication_error": 401, "billing_error": 402, "permission_error": 403, "not_found_error": 404,
-    "request_too_large": 413, "rate_limit_error": 429, "api_error": 500, "timeout_error": 504, "overloaded_error": 529,
-}  # fmt: skip
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
 
 
 INSTRUCTIONS = ("system", "developer")

@@ -14,25 +14,56 @@ _WORDS: Mapping[str, str] = MappingProxyType(
         **dict.fromkeys(("stop", "end_turn", "stop_sequence", "eos", "eos_token", "complete", "completed"), "stop"),
         **dict.fromkeys(
             (
-                "length", "max_tokens", "max_output_tokens", "max_length", "max_new_tokens", "model_length",
-                "model_context_window_exceeded", "context_length", "token_limit", "incomplete", "truncated", "cut_off",
+                "length",
+                "max_tokens",
+                "max_output_tokens",
+                "max_length",
+                "max_new_tokens",
+                "model_length",
+                "model_context_window_exceeded",
+                "context_length",
+                "token_limit",
+                "incomplete",
+                "truncated",
+                "cut_off",
             ),
             CUT_OFF,
         ),
         **dict.fromkeys(
             (
-                "content_filter", "content_filtered", "filtered", "refusal", "safety", "recitation", "blocklist",
-                "prohibited_content", "spii", "image_safety", "guardrail_intervened", "error_toxic", "sensitive",
+                "content_filter",
+                "content_filtered",
+                "filtered",
+                "refusal",
+                "safety",
+                "recitation",
+                "blocklist",
+                "prohibited_content",
+                "spii",
+                "image_safety",
+                "guardrail_intervened",
+                "error_toxic",
+                "sensitive",
             ),
             FILTERED,
         ),
         **dict.fromkeys(("tool_calls", "tool_use", "tool_call", "function_call"), "tool_calls"),
     }
-)  # fmt: skip
-BROKEN_OFF = frozenset({
-    "error", "error_limit", "abort", "aborted", "cancelled", "user_cancel", "timeout", "time_limit",
-    "insufficient_system_resource", "malformed_model_output",
-})  # fmt: skip
+)
+BROKEN_OFF = frozenset(
+    {
+        "error",
+        "error_limit",
+        "abort",
+        "aborted",
+        "cancelled",
+        "user_cancel",
+        "timeout",
+        "time_limit",
+        "insufficient_system_resource",
+        "malformed_model_output",
+    }
+)
 """Words of endpoints (OpenRouter, Mistral, vLLM, SGLang, DeepSeek, Cohere) that failed in the midst of a reply."""
 
 

@@ -13,10 +13,17 @@ from evalflow.jsonvalues import as_list, as_map
 from evalflow.llm.anthropic import INSTRUCTIONS, arguments_of, data_address, instructions
 
 _SETTINGS = {
-    "temperature": "temperature", "max_tokens": "maxOutputTokens", "logprobs": "responseLogprobs",
-    "top_logprobs": "logprobs", "max_completion_tokens": "maxOutputTokens", "top_p": "topP", "top_k": "topK",
-    "stop": "stopSequences", "presence_penalty": "presencePenalty", "frequency_penalty": "frequencyPenalty",
-}  # fmt: skip
+    "temperature": "temperature",
+    "max_tokens": "maxOutputTokens",
+    "logprobs": "responseLogprobs",
+    "top_logprobs": "logprobs",
+    "max_completion_tokens": "maxOutputTokens",
+    "top_p": "topP",
+    "top_k": "topK",
+    "stop": "stopSequences",
+    "presence_penalty": "presencePenalty",
+    "frequency_penalty": "frequencyPenalty",
+}
 _TRANSLATED = frozenset({"model", "messages", "tools", "tool_choice", "response_format", "extra_body", *_SETTINGS})
 _OF_THE_REQUEST = ("safetySettings", "cachedContent", "serviceTier", "labels")  # not of its generationConfig
 _FINISHED = {"STOP": "stop", "MAX_TOKENS": "length"}  # all others are reasons to withhold the reply

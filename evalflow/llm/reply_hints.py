@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     from evalflow.llm.chat import Completion
 
 _MORE_TOKENS = 4096
-_REFUSED: Mapping[ReplyMode, re.Pattern[str]] = MappingProxyType({
-    "json_schema": re.compile(r"response[_ ]?format|json[_ ]?schema|structured|guided|grammar", re.IGNORECASE),
-    "json": re.compile(r"response[_ ]?format|json[_ ]?(object|mode)|structured", re.IGNORECASE),
-    "tools": re.compile(r"\btools?\b|tool_choice|function.?call", re.IGNORECASE),
-})  # fmt: skip
+_REFUSED: Mapping[ReplyMode, re.Pattern[str]] = MappingProxyType(
+    {
+        "json_schema": re.compile(r"response[_ ]?format|json[_ ]?schema|structured|guided|grammar", re.IGNORECASE),
+        "json": re.compile(r"response[_ ]?format|json[_ ]?(object|mode)|structured", re.IGNORECASE),
+        "tools": re.compile(r"\btools?\b|tool_choice|function.?call", re.IGNORECASE),
+    }
+)
 """Words of an endpoint that refuses a request for the way in which it asks for a typed reply."""
 
 

@@ -455,9 +455,13 @@ def filled(text: str, case: Case) -> str:
             return literal
         name = found["name"]
         known: Mapping[str, Any] = {
-            **case.vars, "metadata": case.metadata or {}, "vars": case.vars, "question": case.question,
-            "reference": case.reference_text, "expected": case.expected,
-        }  # fmt: skip
+            **case.vars,
+            "metadata": case.metadata or {},
+            "vars": case.vars,
+            "question": case.question,
+            "reference": case.reference_text,
+            "expected": case.expected,
+        }
         value = known.get(name, known.get(name.replace(" ", "_")))
         value = look_up(name, known) if value is None else value
         if not isinstance(value, str | int | float) or value == "":

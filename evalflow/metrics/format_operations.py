@@ -22,20 +22,35 @@ from evalflow.segments import listed
 _PATIENCE_S = 2.0
 _VOID = listed("area base br col embed hr img input link meta source track wbr")
 _END_IS_OPTIONAL = listed("body caption colgroup dd dt head html li optgroup option p rp rt tbody td tfoot th thead tr")
-_ELEMENTS = _VOID | _END_IS_OPTIONAL | listed(
-    """a abbr address article aside audio b bdi bdo blockquote button canvas cite code data datalist del details dfn
+_ELEMENTS = (
+    _VOID
+    | _END_IS_OPTIONAL
+    | listed(
+        """a abbr address article aside audio b bdi bdo blockquote button canvas cite code data datalist del details dfn
     dialog div dl em fieldset figcaption figure footer form h1 h2 h3 h4 h5 h6 header hgroup i iframe ins kbd label
     legend main map mark math menu meter nav noscript object ol output picture pre progress q ruby s samp script search
     section select slot small span strong style sub summary sup svg table template textarea time title u ul var
     video"""
-)  # fmt: skip
+    )
+)
 """Those of the HTML Standard; custom elements have a hyphen in their names."""
 _OTHER_VOCABULARY = frozenset({"svg", "math"})
 _UNFINISHED = re.compile(r"<[a-zA-Z/!][^>]*\Z")
 Dialect = Literal[
-    "bigquery", "clickhouse", "databricks", "duckdb", "mysql", "oracle", "postgres", "redshift", "snowflake", "spark",
-    "sqlite", "trino", "tsql",
-]  # fmt: skip
+    "bigquery",
+    "clickhouse",
+    "databricks",
+    "duckdb",
+    "mysql",
+    "oracle",
+    "postgres",
+    "redshift",
+    "snowflake",
+    "spark",
+    "sqlite",
+    "trino",
+    "tsql",
+]
 LONGEST = 50_000
 """Maximum characters of a statement."""
 

@@ -283,9 +283,14 @@ class LowestRule(NumberListRule):
     """The lowest number of the items: one bad item decides. Probabilities of single items give no expectation of it."""
 
     model_config = with_examples(
-        {"op": "lowest", "of": "faults.faults", "field": "severity",
-         "values": {"critical": 0, "major": 0.5, "minor": 0.9}, "when_empty": 1},
-    )  # fmt: skip
+        {
+            "op": "lowest",
+            "of": "faults.faults",
+            "field": "severity",
+            "values": {"critical": 0, "major": 0.5, "minor": 0.9},
+            "when_empty": 1,
+        },
+    )
     op: Literal["lowest"]  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def _score(self, listed: Rows, replies: Replies, weighted: bool) -> Result:
@@ -306,9 +311,14 @@ class PenaltiesRule(ListRule):
     """
 
     model_config = with_examples(
-        {"op": "penalties", "of": "faults.faults", "field": "severity",
-         "values": {"critical": 1, "major": 0.3, "minor": 0.1}, "when_empty": 1},
-    )  # fmt: skip
+        {
+            "op": "penalties",
+            "of": "faults.faults",
+            "field": "severity",
+            "values": {"critical": 1, "major": 0.3, "minor": 0.1},
+            "when_empty": 1,
+        },
+    )
     op: Literal["penalties"]  # pyright: ignore[reportIncompatibleVariableOverride]
     values: UnitValues
 

@@ -124,8 +124,12 @@ class _Duckdb:
 
         self._duckdb = duckdb
         self._seconds = seconds
-        off = ("enable_external_access", "autoinstall_known_extensions", "autoload_known_extensions",
-               "allow_community_extensions")  # fmt: skip
+        off = (
+            "enable_external_access",
+            "autoinstall_known_extensions",
+            "autoload_known_extensions",
+            "allow_community_extensions",
+        )
         limits = {"memory_limit": f"{memory}B", "threads": "1", "temp_directory": ""}
         self._connection = duckdb.connect(":memory:", config={**dict.fromkeys(off, "false"), **limits})
         self._connection.execute("SET lock_configuration=true")

@@ -37,11 +37,22 @@ if TYPE_CHECKING:
 COSTS = ("latency_s", "cost_usd")
 """What an answer took: seconds, and US dollars."""
 FROM_ANSWER = (
-    "answer", "actual", "contexts", "turn_contexts", "metadata", "finish_reason", "thoughts", "full_answer", *COSTS,
-)  # fmt: skip
+    "answer",
+    "actual",
+    "contexts",
+    "turn_contexts",
+    "metadata",
+    "finish_reason",
+    "thoughts",
+    "full_answer",
+    *COSTS,
+)
 LISTS: Mapping[str, Sequence[str]] = {
-    "turns": ("messages", "answer"), "user_turns": ("messages",), "contexts": ("contexts",), "calls": ("actual",),
-}  # fmt: skip
+    "turns": ("messages", "answer"),
+    "user_turns": ("messages",),
+    "contexts": ("contexts",),
+    "calls": ("actual",),
+}
 """Lists in a case that a judge can be asked about item by item, with the fields they come from."""
 _OPEN_FIELDS = ("vars", "metadata", "expected")
 """Fields whose content is the user's own; any list in them can be asked about item by item, too."""

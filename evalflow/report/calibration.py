@@ -126,42 +126,76 @@ def document_of(row: CalibrationRow) -> dict[str, Any]:
     """A row as JSON, with the rows of its tags under `tags`."""
     found, other = row.corrected, row.by_class
     document: dict[str, Any] = {
-        "dataset": row.dataset, "metric": row.metric, "target": row.target, "judge": row.judge, "tag": row.tag,
-        "n_labels": found.n, "n_unlabelled": found.n_unlabelled, "n_unscored": row.unscored,
-        "n_failed": row.failed[0], "n_failed_labelled": row.failed[1],
-        "n_people": row.people[0], "weighted": row.weighted,
-        "judge_mean": found.judge_mean, "judge_ci_low": row.judged.low, "judge_ci_high": row.judged.high,
-        "human_mean": found.human_mean, "human_ci_low": found.human_low, "human_ci_high": found.human_high,
-        "bias": found.bias, "bias_ci_low": found.bias_low, "bias_ci_high": found.bias_high,
+        "dataset": row.dataset,
+        "metric": row.metric,
+        "target": row.target,
+        "judge": row.judge,
+        "tag": row.tag,
+        "n_labels": found.n,
+        "n_unlabelled": found.n_unlabelled,
+        "n_unscored": row.unscored,
+        "n_failed": row.failed[0],
+        "n_failed_labelled": row.failed[1],
+        "n_people": row.people[0],
+        "weighted": row.weighted,
+        "judge_mean": found.judge_mean,
+        "judge_ci_low": row.judged.low,
+        "judge_ci_high": row.judged.high,
+        "human_mean": found.human_mean,
+        "human_ci_low": found.human_low,
+        "human_ci_high": found.human_high,
+        "bias": found.bias,
+        "bias_ci_low": found.bias_low,
+        "bias_ci_high": found.bias_high,
         "agreement": {name: one.document() for name, one in row.agreement.items()},
         "people_agreement": None if row.raters is None else _raters(row.raters),
         "corrected": _corrected(found),
-        "pass_rate": None if row.pass_rate is None else {
-            "judge": row.pass_rate.judge_mean, "human": row.pass_rate.human_mean, **_corrected(row.pass_rate),
+        "pass_rate": None
+        if row.pass_rate is None
+        else {
+            "judge": row.pass_rate.judge_mean,
+            "human": row.pass_rate.human_mean,
+            **_corrected(row.pass_rate),
         },
         "labels_saved": found.labels_saved,
-        "rogan_gladen": None if other is None else {
-            "estimate": other.value, "ci_low": other.low, "ci_high": other.high, "method": other.method,
+        "rogan_gladen": None
+        if other is None
+        else {
+            "estimate": other.value,
+            "ci_low": other.low,
+            "ci_high": other.high,
+            "method": other.method,
         },
         "n_resolved": row.resolved,
         "missing": None if row.missing is None else _missing(row.missing),
-        "apart": None if row.apart is None else {
-            "n_labels": sum(row.apart.by.values()), "n_answers": row.apart.n_answers, "by": dict(row.apart.by),
+        "apart": None
+        if row.apart is None
+        else {
+            "n_labels": sum(row.apart.by.values()),
+            "n_answers": row.apart.n_answers,
+            "by": dict(row.apart.by),
             "agreement": {name: one.document() for name, one in row.apart.agreement.items()},
         },
         "undefined": None if row.undefined is None else asdict(row.undefined),
-        "at_random": row.at_random, "uncorrected": row.uncorrected,
+        "at_random": row.at_random,
+        "uncorrected": row.uncorrected,
         "warnings": warnings_of(row),
-    }  # fmt: skip
+    }
     return document if row.tag else document | {"tags": [document_of(one) for one in row.tags]}
 
 
 def _corrected(found: CorrectedMean) -> dict[str, Any]:
     return {
-        "estimate": found.estimate, "ci_low": found.low, "ci_high": found.high, "std_error": found.std_error,
-        "finite_ci_low": found.finite_low, "finite_ci_high": found.finite_high,
-        "method": found.method, "lambda": found.lambda_, "spread": found.spread and asdict(found.spread),
-    }  # fmt: skip
+        "estimate": found.estimate,
+        "ci_low": found.low,
+        "ci_high": found.high,
+        "std_error": found.std_error,
+        "finite_ci_low": found.finite_low,
+        "finite_ci_high": found.finite_high,
+        "method": found.method,
+        "lambda": found.lambda_,
+        "spread": found.spread and asdict(found.spread),
+    }
 
 
 def _missing(found: MissingLabels) -> dict[str, Any]:
@@ -172,13 +206,17 @@ def _missing(found: MissingLabels) -> dict[str, Any]:
 
 def _raters(found: Raters) -> dict[str, Any]:
     return {
-        "n_answers": found.alpha.n, "krippendorff_alpha": found.alpha.document(),
-        "judge_krippendorff_alpha": found.alphas.judge.document(), "difference": found.alphas.difference.document(),
+        "n_answers": found.alpha.n,
+        "krippendorff_alpha": found.alpha.document(),
+        "judge_krippendorff_alpha": found.alphas.judge.document(),
+        "difference": found.alphas.difference.document(),
         "krippendorff_alpha_ordinal": found.alpha_ordinal.document(),
-        "fleiss_kappa": found.fleiss_kappa, "gwet_ac1": found.gwet_ac1,
-        "reliability": found.reliability, "ceiling": found.ceiling,
+        "fleiss_kappa": found.fleiss_kappa,
+        "gwet_ac1": found.gwet_ac1,
+        "reliability": found.reliability,
+        "ceiling": found.ceiling,
         "alt_test": found.alt_test.document(),
-    }  # fmt: skip
+    }
 
 
 def write_calibration(path: Path, found: Calibration) -> None:
@@ -247,26 +285,44 @@ def _measures_table(row: CalibrationRow, measures: Sequence[tuple[str, str, Esti
 def _tags_table(who: str, rows: Sequence[CalibrationRow]) -> PageTable:
     heads = [PageColumn(name, "num") for name in ("Labels", "Answers", who.capitalize(), "People")]
     cells = [
-        (row.tag or "", f"{c.n:,}", f"{c.n + c.n_unlabelled:,}", number(c.judge_mean), number(c.human_mean),
-         number(c.estimate), interval(c.low, c.high), method(c.method))
+        (
+            row.tag or "",
+            f"{c.n:,}",
+            f"{c.n + c.n_unlabelled:,}",
+            number(c.judge_mean),
+            number(c.human_mean),
+            number(c.estimate),
+            interval(c.low, c.high),
+            method(c.method),
+        )
         for row in rows
         for c in (row.corrected,)
-    ]  # fmt: skip
+    ]
     return PageTable([PageColumn("Tag"), *heads, PageColumn("Corrected", "num value"), INTERVAL, METHOD], cells)
 
 
 def _answers_table(who: str, rows: Sequence[Mapping[str, Any]]) -> PageTable:
     columns = [
-        PageColumn("Case"), PageColumn("Metric"), PageColumn(who.capitalize(), "num"), PageColumn("People", "num"),
+        PageColumn("Case"),
+        PageColumn("Metric"),
+        PageColumn(who.capitalize(), "num"),
+        PageColumn("People", "num"),
         PageColumn("Difference", "num value", f"{who.capitalize()} minus people"),
-        PageColumn(f"The {who}'s reason", "wide"), PageColumn("What people said", "wide"),
-    ]  # fmt: skip
+        PageColumn(f"The {who}'s reason", "wide"),
+        PageColumn("What people said", "wide"),
+    ]
     cells = [
-        ((one["case_id"], cut(one["question"], 160), cut(one["answer"], 300)), one["metric"], number(one["score"]),
-         number(one["human"]), signed(one["difference"]), cut(one["reason"] or "–", 400),
-         ", ".join(one["said"]) + (f": {cut(one['comment'], 300)}" if one["comment"] else ""))
+        (
+            (one["case_id"], cut(one["question"], 160), cut(one["answer"], 300)),
+            one["metric"],
+            number(one["score"]),
+            number(one["human"]),
+            signed(one["difference"]),
+            cut(one["reason"] or "–", 400),
+            ", ".join(one["said"]) + (f": {cut(one['comment'], 300)}" if one["comment"] else ""),
+        )
         for one in rows
-    ]  # fmt: skip
+    ]
     return PageTable(columns, cells)
 
 
@@ -340,11 +396,16 @@ def _means(row: CalibrationRow) -> Table:
 def _tags(tags: list[CalibrationRow]) -> Table:
     heads = ("labels", tags[0].who, "corrected", "95 % interval")
     rows = [
-        (folded(plain_line(row.tag or ""), _NAME), f"{c.n:,}", number(c.judge_mean), number(c.estimate),
-         interval(c.low, c.high))
+        (
+            folded(plain_line(row.tag or ""), _NAME),
+            f"{c.n:,}",
+            number(c.judge_mean),
+            number(c.estimate),
+            interval(c.low, c.high),
+        )
         for row in tags
         for c in (row.corrected,)
-    ]  # fmt: skip
+    ]
     return table_of({"tag": "word", **dict.fromkeys(heads, "number")}, rows, gap=2)
 
 

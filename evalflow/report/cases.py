@@ -69,8 +69,17 @@ _PREVIEW = 160
 _SERIES = ("metric", "judge", "repeat", "target", "target_repeat", "member_of")
 _SERIES_OF = itemgetter(*_SERIES)
 _SCORE_KEYS = (
-    "status", "score", "threshold", "passed", "reason", "error_type", "error", "path", "cost_usd", "latency_s",
-)  # fmt: skip
+    "status",
+    "score",
+    "threshold",
+    "passed",
+    "reason",
+    "error_type",
+    "error",
+    "path",
+    "cost_usd",
+    "latency_s",
+)
 _SCORE_OF = itemgetter(*_SCORE_KEYS)
 _OF_CALLS = frozenset({"role", "arguments", "function"})
 _ANSWER_KEYS = ("status", "answer", "actual", "metadata", "cost_usd", "latency_s", "error_type", "error")
@@ -215,9 +224,14 @@ def print_case(console: Console, case: Mapping[str, Any]) -> None:
     extracted = {True: ", extracted", False: ", nothing extracted", None: ""}[case["extracted"]]
     ended = {CUT_OFF: ", cut off", FILTERED: ", filtered"}.get(case["finish_reason"], "")
     shown = {
-        "thoughts": "thoughts", "full_answer": "whole answer", "answer": f"answer{extracted}{ended}",
-        "actual": f"actual{extracted}{ended}", "error": "no answer", "reference": "reference", "expected": "expected",
-    }  # fmt: skip
+        "thoughts": "thoughts",
+        "full_answer": "whole answer",
+        "answer": f"answer{extracted}{ended}",
+        "actual": f"actual{extracted}{ended}",
+        "error": "no answer",
+        "reference": "reference",
+        "expected": "expected",
+    }
     for key, label in shown.items():
         _block(console, label, _readable(case[key]))
     if ended := ending_of(case["metadata"]):

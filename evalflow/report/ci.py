@@ -26,9 +26,22 @@ _PLAIN = re.compile("[ !#-%'-;=?-~\u00a0-\ud7ff]*")
 """Characters that need no escape in an attribute."""
 _ILLEGAL = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _SHOWN = (
-    "dataset", "case_id", "target", "target_repeat", "metric", "judge", "repeat", "status", "score", "threshold",
-    "passed", "reason", "error_type", "error", "latency_s",
-)  # fmt: skip
+    "dataset",
+    "case_id",
+    "target",
+    "target_repeat",
+    "metric",
+    "judge",
+    "repeat",
+    "status",
+    "score",
+    "threshold",
+    "passed",
+    "reason",
+    "error_type",
+    "error",
+    "latency_s",
+)
 
 
 class _Verdict(NamedTuple):

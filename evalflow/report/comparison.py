@@ -54,8 +54,12 @@ from evalflow.summary.judge_change import JudgeAgreementChange
 from evalflow.summary.verdicts import LEVEL
 
 VERDICTS: Mapping[str, str] = {
-    "better": "better", "worse": "worse", "higher": "higher", "lower": "lower", "cannot_tell": "cannot tell",
-}  # fmt: skip
+    "better": "better",
+    "worse": "worse",
+    "higher": "higher",
+    "lower": "lower",
+    "cannot_tell": "cannot tell",
+}
 _VERDICT_STYLES: Mapping[str, str] = {"better": "green", "worse": "bold red"}
 _WORST = 5
 _NAME = 18

@@ -118,10 +118,18 @@ def _named_sides(found: Comparison) -> Iterator[str]:
 
 def _differences_table(found: Comparison) -> PageTable:
     columns = [
-        PageColumn("Metric"), PageColumn("A", "num"), PageColumn("B", "num"), PageColumn("B minus A", "num value"),
-        INTERVAL, PageColumn("p", "num"), PageColumn(found.p_name, "num"), PageColumn("Verdict", "strong"),
-        PageColumn("Cases", "num"), PageColumn("Could detect", "num"), METHOD,
-    ]  # fmt: skip
+        PageColumn("Metric"),
+        PageColumn("A", "num"),
+        PageColumn("B", "num"),
+        PageColumn("B minus A", "num value"),
+        INTERVAL,
+        PageColumn("p", "num"),
+        PageColumn(found.p_name, "num"),
+        PageColumn("Verdict", "strong"),
+        PageColumn("Cases", "num"),
+        PageColumn("Could detect", "num"),
+        METHOD,
+    ]
     cells: list[Sequence[Cell]] = []
     for row in found.rows:
         one, tag = row.found, f", {row.tag}" if row.tag else ""
@@ -129,22 +137,36 @@ def _differences_table(found: Comparison) -> PageTable:
         pair = f" · {row.pair[1]} against {row.pair[0]}" if found.several else ""
         clusters = f"{one.clusters:,} clusters" if one.clusters != one.n else ""
         verdict = VERDICTS[row.verdict]
-        cells.append((
-            (row.metric, f"{row.called or 'mean'}{tag}{lower} · {row.dataset}{pair}"),
-            number(one.value_a), number(one.value_b), signed(one.difference), interval(one.low, one.high, signed),
-            p_value(one.p_value), p_value(row.p_adjusted),
-            verdict if found.margin is None else (verdict, not_worse_in_words(row, found.margin)),
-            (f"{one.n:,}", clusters), number(row.detectable), method(one.method),
-        ))  # fmt: skip
+        cells.append(
+            (
+                (row.metric, f"{row.called or 'mean'}{tag}{lower} · {row.dataset}{pair}"),
+                number(one.value_a),
+                number(one.value_b),
+                signed(one.difference),
+                interval(one.low, one.high, signed),
+                p_value(one.p_value),
+                p_value(row.p_adjusted),
+                verdict if found.margin is None else (verdict, not_worse_in_words(row, found.margin)),
+                (f"{one.n:,}", clusters),
+                number(row.detectable),
+                method(one.method),
+            )
+        )
     return PageTable(columns, cells)
 
 
 def _agreement_table(found: Comparison) -> PageTable:
     """How far the judges of the same answers agree with people, before and after."""
     columns = [
-        PageColumn("Metric"), PageColumn("Measure"), PageColumn("Before", "num"), PageColumn("Now", "num"),
-        PageColumn("Difference", "num value"), INTERVAL, PageColumn("Verdict", "strong"), PageColumn("Labels", "num"),
-    ]  # fmt: skip
+        PageColumn("Metric"),
+        PageColumn("Measure"),
+        PageColumn("Before", "num"),
+        PageColumn("Now", "num"),
+        PageColumn("Difference", "num value"),
+        INTERVAL,
+        PageColumn("Verdict", "strong"),
+        PageColumn("Labels", "num"),
+    ]
     cells: list[Sequence[Cell]] = []
     for pair, changes in found.judge_changes.items():
         for one in changes:
@@ -153,29 +175,42 @@ def _agreement_table(found: Comparison) -> PageTable:
             )
             for change in one.changes:
                 before, after, difference = change.before, change.after, change.difference
-                cells.append((
-                    (found.named(one.metric), about), measure_in_words(change),
-                    (number(before.value, 2), interval(before.low, before.high)),
-                    (number(after.value, 2), interval(after.low, after.high)),
-                    signed(difference.difference), interval(difference.low, difference.high, signed),
-                    agreement_verdict(change), str(one.n_labels),
-                ))  # fmt: skip
+                cells.append(
+                    (
+                        (found.named(one.metric), about),
+                        measure_in_words(change),
+                        (number(before.value, 2), interval(before.low, before.high)),
+                        (number(after.value, 2), interval(after.low, after.high)),
+                        signed(difference.difference),
+                        interval(difference.low, difference.high, signed),
+                        agreement_verdict(change),
+                        str(one.n_labels),
+                    )
+                )
     return PageTable(columns, cells)
 
 
 def _flips_table(changed: CaseChanges, found: Comparison) -> PageTable:
     columns = [
-        PageColumn("Case"), PageColumn("Metric", "strong", "Below it, other metrics that changed"),
-        PageColumn("A", "num"), PageColumn("B", "num"), PageColumn("Change", "num value", "Below 0 is worse"),
+        PageColumn("Case"),
+        PageColumn("Metric", "strong", "Below it, other metrics that changed"),
+        PageColumn("A", "num"),
+        PageColumn("B", "num"),
+        PageColumn("Change", "num value", "Below 0 is worse"),
         PageColumn("Reason in B"),
-    ]  # fmt: skip
+    ]
     passes = {True: "pass", False: "fail", None: ""}
     cells = [
-        ((one.case_id, cut(found.questions.get((one.dataset, one.case_id)), 160)), (one.metric, also_changed(one)),
-         (number(one.score_a), passes[one.passed_a]), (number(one.score_b), passes[one.passed_b]),
-         signed(one.change), cut(one.reason or "–", 300))
+        (
+            (one.case_id, cut(found.questions.get((one.dataset, one.case_id)), 160)),
+            (one.metric, also_changed(one)),
+            (number(one.score_a), passes[one.passed_a]),
+            (number(one.score_b), passes[one.passed_b]),
+            signed(one.change),
+            cut(one.reason or "–", 300),
+        )
         for one in changed.cases[:_LISTED]
-    ]  # fmt: skip
+    ]
     return PageTable(columns, cells)
 
 

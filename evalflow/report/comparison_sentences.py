@@ -28,13 +28,18 @@ _DETAIL = 0.005
 _VALUE = 40  # characters of a setting in a line
 _WORDS = 120  # characters of the words in a line that differ between two texts
 _CHANGES: Mapping[str, str] = {
-    "judge": "another judge", "prompt": "another prompt of the judge", "metric": "a changed metric",
+    "judge": "another judge",
+    "prompt": "another prompt of the judge",
+    "metric": "a changed metric",
     "threshold": "another threshold",
-}  # fmt: skip
+}
 _NOUNS: Mapping[str, str] = {
-    "judge": "the judge", "prompt": "the judge's prompt", "metric": "the metric", "threshold": "the threshold",
+    "judge": "the judge",
+    "prompt": "the judge's prompt",
+    "metric": "the metric",
+    "threshold": "the threshold",
     "cases": "the test cases",
-}  # fmt: skip
+}
 _MEASURES = {"kappa": "kappa", "kappa_weighted": "weighted kappa", "spearman": "Spearman", "accuracy": "same verdicts"}
 
 

@@ -18,9 +18,11 @@ from evalflow.summary.members import CascadeAdvice, EscalationPoint, PanelAdvice
 from evalflow.summary.verdicts import side_of
 
 _WAYS = {
-    "majority": "by majority", "best member": "by the best member alone", "weighted": "by weights",
+    "majority": "by majority",
+    "best member": "by the best member alone",
+    "weighted": "by weights",
     "dawid_skene": "by Dawid and Skene's model, with all answers",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +82,13 @@ def _panel(found: PanelAdvice, keys: Mapping[str, str], place: str) -> Iterator[
                 f"{bracketed(excess.low, excess.high)} more of the answers than judges that err independently would, "
                 "so together they tell less than two; take one of another family."
             )
-    yield "Right on labels that chose no weights (cross-validated): " + "; ".join(
-        f"{_WAYS[name]} {number(way.value)}{bracketed(way.low, way.high)}" for name, way in found.ways.items()
-    ) + "."  # fmt: skip
+    yield (
+        "Right on labels that chose no weights (cross-validated): "
+        + "; ".join(
+            f"{_WAYS[name]} {number(way.value)}{bracketed(way.low, way.high)}" for name, way in found.ways.items()
+        )
+        + "."
+    )
     yield f"Weights against majority: {_gain(found.gain)}."
     for name in found.useless:
         yield f"{name} is no better than chance; remove it."

@@ -34,9 +34,11 @@ _NAMED = 4
 _MINUTE = 60
 _FOLDED = 34  # width of the names in a terminal's table
 _SEEN = {
-    "seen": "sees", "not seen": "is blind to", "not kept": "is misled by",
+    "seen": "sees",
+    "not seen": "is blind to",
+    "not kept": "is misled by",
     "cannot tell": "leaves open, with so few cases,",
-}  # fmt: skip
+}
 _MEASURES = {"kappa": "kappa", "kappa_weighted": "weighted kappa", "spearman": "Spearman"}
 
 
@@ -175,11 +177,16 @@ def sample_lines(manifest: Manifest) -> list[str]:
 
 
 _ENDED = {
-    "goal_reached": "reached the goal", "gave_up": "gave up", "turns": "reached the limit of turns",
-    "tokens": "reached the limit of tokens", "usd": "reached the limit of US dollars",
-    "seconds": "reached the limit of seconds", "script_over": "came to the end of the script",
-    "spoke_as_bot": "failed because the user spoke as the bot", "failed": "failed",
-}  # fmt: skip
+    "goal_reached": "reached the goal",
+    "gave_up": "gave up",
+    "turns": "reached the limit of turns",
+    "tokens": "reached the limit of tokens",
+    "usd": "reached the limit of US dollars",
+    "seconds": "reached the limit of seconds",
+    "script_over": "came to the end of the script",
+    "spoke_as_bot": "failed because the user spoke as the bot",
+    "failed": "failed",
+}
 
 
 def ending_words(ended: str) -> str:
@@ -372,9 +379,14 @@ class PageHead:
 
 
 def write_page(
-    path: Path, template: str, head: PageHead, context: Mapping[str, Any], *, scripts: Sequence[str] = ("print.js",),
+    path: Path,
+    template: str,
+    head: PageHead,
+    context: Mapping[str, Any],
+    *,
+    scripts: Sequence[str] = ("print.js",),
     styles: Sequence[str] = ("page.css", "tables.css", "sweep.css", "print.css"),
-) -> None:  # fmt: skip
+) -> None:
     """Render a template with these files of templates/, in chunks; iterables of markup in the context are streamed."""
     style, script = _assets(styles, scripts)
     policy = content_policy(styles, scripts)

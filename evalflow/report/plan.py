@@ -132,10 +132,17 @@ def print_plan(console: Console, plan: PlanReport) -> None:
         console.print(literal(f"{name}: {goal.words}", style="bold"), soft_wrap=True)
         heads = ["answers", "judgements", "cases", "scores", "detects", "interval", "cost"]
         cells = [
-            [f"{row.answers}", f"{row.judgements}", f"{row.cases:,}", f"{row.scores:,}", number(row.detectable, 4),
-             number(row.width, 4), cost(row.cost_usd)]
+            [
+                f"{row.answers}",
+                f"{row.judgements}",
+                f"{row.cases:,}",
+                f"{row.scores:,}",
+                number(row.detectable, 4),
+                number(row.width, 4),
+                cost(row.cost_usd),
+            ]
             for row in rows
-        ]  # fmt: skip
+        ]
         if plan.assurance is not None and goal.kind != "cases":
             for line, text in zip(
                 [heads, *cells], ["by estimate", *(f"{row.cases_by_estimate:,}" for row in rows)], strict=True

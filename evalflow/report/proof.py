@@ -120,9 +120,13 @@ def print_proof(console: Console, proof: Proof) -> None:
         if not rows:
             continue
         kinds: dict[str, ColumnKind] = {
-            "faults" if is_fault else "other changes": "name", "n": "number", "seen" if is_fault else "kept": "number",
-            "95 % interval": "number", "mean change": "number", "": "name",
-        }  # fmt: skip
+            "faults" if is_fault else "other changes": "name",
+            "n": "number",
+            "seen" if is_fault else "kept": "number",
+            "95 % interval": "number",
+            "mean change": "number",
+            "": "name",
+        }
         console.print(table_of(kinds, [_cells(row) for row in rows]))
     print_lines(console, lines_of(proof))
 
@@ -154,9 +158,12 @@ def _people_table(proof: Proof) -> PageTable:
 
 def _furthest_table(proof: Proof) -> PageTable:
     heads = [
-        PageColumn("Case"), PageColumn("Judge", "num"), PageColumn("People", "num"),
-        PageColumn("Why people score it so"), PageColumn("Why the judge does"),
-    ]  # fmt: skip
+        PageColumn("Case"),
+        PageColumn("Judge", "num"),
+        PageColumn("People", "num"),
+        PageColumn("Why people score it so"),
+        PageColumn("Why the judge does"),
+    ]
     furthest = proof.people.furthest if proof.people else ()
     rows = [
         (one.case_id, score_of(one.judge), score_of(one.person), one.why or "–", one.reason or "–") for one in furthest
@@ -167,15 +174,26 @@ def _furthest_table(proof: Proof) -> PageTable:
 def _changes_table(proof: Proof, is_fault: bool) -> PageTable:
     flips = [PageColumn("Verdict flips", "interval")] if proof.accepted else []
     heads = [
-        *_COUNTED, PageColumn(f"{'Seen' if is_fault else 'Kept'}, 95 % interval", "interval"),
-        PageColumn("Mean change", "num value"), *flips, PageColumn("Not scored", "num"), PageColumn("Finding"),
-    ]  # fmt: skip
+        *_COUNTED,
+        PageColumn(f"{'Seen' if is_fault else 'Kept'}, 95 % interval", "interval"),
+        PageColumn("Mean change", "num value"),
+        *flips,
+        PageColumn("Not scored", "num"),
+        PageColumn("Finding"),
+    ]
     rows = [
-        ((row.change.replace("_", " "), ABOUT.get(row.change, "")), str(row.as_expected.n), share(row.as_expected),
-         number(row.shift.value), *([share(row.flips)] if flips else []), str(row.unscored), row.finding)
+        (
+            (row.change.replace("_", " "), ABOUT.get(row.change, "")),
+            str(row.as_expected.n),
+            share(row.as_expected),
+            number(row.shift.value),
+            *([share(row.flips)] if flips else []),
+            str(row.unscored),
+            row.finding,
+        )
         for row in proof.rows
         if row.fault == is_fault
-    ]  # fmt: skip
+    ]
     return PageTable(heads, rows)
 
 

@@ -119,10 +119,15 @@ def _print_items(console: Console, table: ItemTable) -> None:
     suspects = table.of("key_suspect", "reversed")[:_SUSPECTS]
     if suspects:
         lines = [
-            [folded(row["case_id"], _NAME), number(row["mean"]), signed(row["discrimination"]),
-             interval(row["ci_low"], row["ci_high"], signed), p_value(row["p_adjusted"])]
+            [
+                folded(row["case_id"], _NAME),
+                number(row["mean"]),
+                signed(row["discrimination"]),
+                interval(row["ci_low"], row["ci_high"], signed),
+                p_value(row["p_adjusted"]),
+            ]
             for row in suspects
-        ]  # fmt: skip
+        ]
         names = ("mean", "discrimination", "95 % interval", "adjusted p")
         numbers: dict[str, ColumnKind] = dict.fromkeys(names, "number")
         console.print(table_of({"look at first": "name", **numbers}, lines))
@@ -156,27 +161,40 @@ def write_ranking(folder: Path, found: RankingPage) -> list[Path]:
 
 def _ranks_table(ranking: Ranking) -> PageTable:
     heads = [
-        PageColumn("Run"), PageColumn("Rank", "num value"), PageColumn("95 % ranks", "num"),
-        PageColumn(_BY[ranking.by].partition(",")[0].capitalize(), "num"), INTERVAL,
-    ]  # fmt: skip
+        PageColumn("Run"),
+        PageColumn("Rank", "num value"),
+        PageColumn("95 % ranks", "num"),
+        PageColumn(_BY[ranking.by].partition(",")[0].capitalize(), "num"),
+        INTERVAL,
+    ]
     corrected = any(row.raw for row in ranking.rows)
     heads += [PageColumn("Judge alone", "num")] if corrected else []
     show = signed if ranking.by in ("pairs", "verdicts") else number
     rows = [
-        (row.run, str(row.rank), rank_range(row.rank_low, row.rank_high), show(row.value),
-         interval(row.low, row.high, show), *([number(row.raw and row.raw[0])] if corrected else []),
-         f"{row.left_out:,}")
+        (
+            row.run,
+            str(row.rank),
+            rank_range(row.rank_low, row.rank_high),
+            show(row.value),
+            interval(row.low, row.high, show),
+            *([number(row.raw and row.raw[0])] if corrected else []),
+            f"{row.left_out:,}",
+        )
         for row in ranking.rows
-    ]  # fmt: skip
+    ]
     return PageTable([*heads, PageColumn("Left out", "num")], rows)
 
 
 def _items_tables(table: ItemTable) -> Iterator[PageTable]:
     heads = [
-        PageColumn("Case"), PageColumn("Mean", "num"), PageColumn("Spread", "num"),
-        PageColumn("Discrimination", "num value"), INTERVAL, PageColumn("Adjusted p", "num"),
+        PageColumn("Case"),
+        PageColumn("Mean", "num"),
+        PageColumn("Spread", "num"),
+        PageColumn("Discrimination", "num value"),
+        INTERVAL,
+        PageColumn("Adjusted p", "num"),
         PageColumn("Against labels", "num"),
-    ]  # fmt: skip
+    ]
     parts = {
         "Better runs score worse: a wrong key, or chance": table.of("key_suspect", "reversed"),
         "Scores against people's labels": table.contradicted,
@@ -184,11 +202,17 @@ def _items_tables(table: ItemTable) -> Iterator[PageTable]:
     }
     for caption, items in parts.items():
         rows = [
-            (row["case_id"], number(row["mean"]), number(row["spread"]), number(row["discrimination"]),
-             interval(row["ci_low"], row["ci_high"]), p_value(row["p_adjusted"]),
-             f"{row['contradicted']} of {row['labelled']}" if row["labelled"] else "–")
+            (
+                row["case_id"],
+                number(row["mean"]),
+                number(row["spread"]),
+                number(row["discrimination"]),
+                interval(row["ci_low"], row["ci_high"]),
+                p_value(row["p_adjusted"]),
+                f"{row['contradicted']} of {row['labelled']}" if row["labelled"] else "–",
+            )
             for row in items[:_CASES]
-        ]  # fmt: skip
+        ]
         rest = f": the first {_CASES} of {len(items):,}; items.csv has all" if len(items) > _CASES else ""
         if rows:
             yield PageTable(heads, rows, f"{caption}{rest}")

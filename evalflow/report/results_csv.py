@@ -21,17 +21,44 @@ AnswerOf = Callable[[Case, str, int], Answer | None]
 Score = dict[str, Any]  # one row of `scores`, by column name
 
 COLUMNS = (
-    "dataset", "case_id", "target", "target_repeat", "metric", "judge", "repeat", "member_of", "status", "score",
-    "threshold", "passed", "value", "reason", "steps", "error_type", "error", "path", "cost_usd", "latency_s",
-)  # fmt: skip
+    "dataset",
+    "case_id",
+    "target",
+    "target_repeat",
+    "metric",
+    "judge",
+    "repeat",
+    "member_of",
+    "status",
+    "score",
+    "threshold",
+    "passed",
+    "value",
+    "reason",
+    "steps",
+    "error_type",
+    "error",
+    "path",
+    "cost_usd",
+    "latency_s",
+)
 """The columns of `scores` that are shown for a single case."""
 
 ABOUT_ANSWER = ("finish_reason", "thoughts", "full_answer", "extracted")
 """What is known of an answer beside its text."""
 _BATCH = 2000
 MISCATEGORISED_COLUMNS = (
-    "dataset", "case_id", "target", "target_repeat", "metric", "question", "expected", "actual", "confidence", "tags",
-)  # fmt: skip
+    "dataset",
+    "case_id",
+    "target",
+    "target_repeat",
+    "metric",
+    "question",
+    "expected",
+    "actual",
+    "confidence",
+    "tags",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,16 +73,22 @@ class Drawing:
         (x1, y1), (x2, y2) = start, end
         self._cover(min(x1, x2), min(y1, y2), max(x1, x2), max(y1, y2))
         self._add(
-            "line", x1=x1, y1=y1, x2=x2, y2=y2, stroke=stroke, stroke_width=width, stroke_dasharray=dash,
-            stroke_opacity=opacity, stroke_linecap=cap,
-        )  # fmt: skip
+            "line",
+            x1=x1,
+            y1=y1,
+            x2=x2,
+            y2=y2,
+            stroke=stroke,
+            stroke_width=width,
+            stroke_dasharray=dash,
+            stroke_opacity=opacity,
+            stroke_linecap=cap,
+        )
 
     def dot(self, x: float, y: float, radius: float = 5.4, *, opacity: float = 1) -> None:
         """A filled circle with an edge in the background colour."""
         self._cover(x - radius, y - radius, x + radius, y + radius)
-        self._add(
-            "circle", cx=x, cy=y, r=radius, fill=MAIN, fill_opacity=opacity, stroke=PAPER, stroke_width=1.5
-        )  # fmt: skip
+        self._add("circle", cx=x, cy=y, r=radius, fill=MAIN, fill_opacity=opacity, stroke=PAPER, stroke_width=1.5)
 
     def text(
         self,
@@ -107,9 +113,16 @@ class Drawing:
         self._cover(x + min(across), y + min(down), x + max(across), y + max(down))
         turn = f"rotate({_short(angle)} {_short(x)} {_short(y)})" if angle else None
         self._add(
-            "text", text, x=x, y=y, text_anchor=None if anchor == "start" else anchor, font_size=size, fill=fill,
-            font_weight="bold" if bold else None, transform=turn,
-        )  # fmt: skip
+            "text",
+            text,
+            x=x,
+            y=y,
+            text_anchor=None if anchor == "start" else anchor,
+            font_size=size,
+            fill=fill,
+            font_weight="bold" if bold else None,
+            transform=turn,
+        )
 
     def markup(self, label: str) -> str:
         """The `svg` element in its natural size; a screen reader reads the label instead of the picture's texts."""

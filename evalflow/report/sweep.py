@@ -99,9 +99,12 @@ def cost_chart(
 
 
 _CHOICE_VERDICTS = {
-    "best": "agrees most", "no_agreement": "no agreement shown", "worse": "agrees less",
-    "cannot_tell": "no clear difference", "undefined": "undefined",
-}  # fmt: skip
+    "best": "agrees most",
+    "no_agreement": "no agreement shown",
+    "worse": "agrees less",
+    "cannot_tell": "no clear difference",
+    "undefined": "undefined",
+}
 _CHOICE_MEASURES = {"kappa": "Cohen's kappa", "spearman": "Spearman's correlation"}
 
 
@@ -112,28 +115,44 @@ def choice_tables(boards: Rows) -> list[tuple[str, PageTable]]:
 
 def _choice_table(board: Mapping[str, Any]) -> PageTable:
     heads = [
-        PageColumn("Judge"), PageColumn(_CHOICE_MEASURES[board["measure"]], "num value"), INTERVAL,
-        PageColumn("Verdict"), PageColumn("Cost", "num"), PageColumn("Corrected mean", "num value"), INTERVAL,
-    ]  # fmt: skip
+        PageColumn("Judge"),
+        PageColumn(_CHOICE_MEASURES[board["measure"]], "num value"),
+        INTERVAL,
+        PageColumn("Verdict"),
+        PageColumn("Cost", "num"),
+        PageColumn("Corrected mean", "num value"),
+        INTERVAL,
+    ]
     rows: list[Sequence[Cell]] = []
     for place, row in enumerate(board["ranking"], 1):
         c: Mapping[str, Any] = row["corrected"] or {"estimate": None, "ci_low": None, "ci_high": None, "n_labels": 0}
         p = "" if row["p_adjusted"] is None else f", p {p_value(row['p_adjusted'])} ({ADJUSTMENTS['holm']})"
-        rows.append((
-            (f"{place}. {row['judge']}", row["run"]), number(row["value"]), interval(row["ci_low"], row["ci_high"]),
-            f"{_CHOICE_VERDICTS[row['verdict']]}{p}", cost(row["cost_usd"]), number(c["estimate"]),
-            (interval(c["ci_low"], c["ci_high"]), f"by {c['n_labels']} labels"),
-        ))  # fmt: skip
+        rows.append(
+            (
+                (f"{place}. {row['judge']}", row["run"]),
+                number(row["value"]),
+                interval(row["ci_low"], row["ci_high"]),
+                f"{_CHOICE_VERDICTS[row['verdict']]}{p}",
+                cost(row["cost_usd"]),
+                number(c["estimate"]),
+                (interval(c["ci_low"], c["ci_high"]), f"by {c['n_labels']} labels"),
+            )
+        )
     return PageTable(heads, rows)
 
 
 def _agreement_table(agreement: pl.DataFrame) -> PageTable:
     numbers = [PageColumn(name, "num") for name in ("Common scores", "Same pass or fail", "Rank correlation")]
     rows = [
-        (row["metric"], f"{row['judge_a']} and {row['judge_b']}", f"{row['n']:,}", percent(row["agreement"]),
-         number(row["correlation"], 2))
+        (
+            row["metric"],
+            f"{row['judge_a']} and {row['judge_b']}",
+            f"{row['n']:,}",
+            percent(row["agreement"]),
+            number(row["correlation"], 2),
+        )
         for row in agreement.iter_rows(named=True)
-    ]  # fmt: skip
+    ]
     return PageTable([PageColumn("Metric"), PageColumn("Judges"), *numbers], rows)
 
 
@@ -405,8 +424,10 @@ def agreement(runs: Sequence[pl.LazyFrame]) -> pl.DataFrame:
 
 
 _FAULTS = {
-    "cut_off": "of its answers cut off", "filtered": "filtered", "not_extracted": "without the part that is scored",
-}  # fmt: skip
+    "cut_off": "of its answers cut off",
+    "filtered": "filtered",
+    "not_extracted": "without the part that is scored",
+}
 
 
 def run_line(name: str, manifest: Manifest, summary: pl.DataFrame) -> str:

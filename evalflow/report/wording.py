@@ -262,9 +262,12 @@ def folded(name: str, width: int, indent: str = "  ") -> str:
 
 ColumnKind = Literal["name", "word", "number", "figure", "text"]
 _COLUMN_KINDS: Mapping[ColumnKind, Mapping[str, Any]] = {
-    "name": {"overflow": "fold"}, "word": {"no_wrap": True}, "number": {"justify": "right", "no_wrap": True},
-    "figure": {"justify": "right", "overflow": "fold"}, "text": {},
-}  # fmt: skip
+    "name": {"overflow": "fold"},
+    "word": {"no_wrap": True},
+    "number": {"justify": "right", "no_wrap": True},
+    "figure": {"justify": "right", "overflow": "fold"},
+    "text": {},
+}
 
 
 def table_of(columns: Mapping[str, ColumnKind], rows: Iterable[Sequence[str | Text]], gap: int = 1) -> Table:

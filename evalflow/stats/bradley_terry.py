@@ -131,9 +131,16 @@ def _information(fit: Floats, table: _Comparisons) -> Floats:
     i, j, last = table.i, table.j, np.full(table.i.size, fit.size - 1)
     found = np.zeros((fit.size, fit.size))
     for rows, columns, values in (
-        (i, i, square), (j, j, square), (i, j, -square), (j, i, -square), (i, last, mixed), (last, i, mixed),
-        (j, last, -mixed), (last, j, -mixed), (last, last, tie * (1 - tie)),
-    ):  # fmt: skip
+        (i, i, square),
+        (j, j, square),
+        (i, j, -square),
+        (j, i, -square),
+        (i, last, mixed),
+        (last, i, mixed),
+        (j, last, -mixed),
+        (last, j, -mixed),
+        (last, last, tie * (1 - tie)),
+    ):
         np.add.at(found, (rows, columns), values * table.number)
     return found
 

@@ -51,9 +51,15 @@ class Sample:
 
 
 def sample(
-    labels: ArrayLike, judged: ArrayLike, unlabelled: ArrayLike, *, clusters: ArrayLike | None = None,
-    unlabelled_clusters: ArrayLike | None = None, weights: ArrayLike | None = None, step: float | None = None,
-) -> Sample:  # fmt: skip
+    labels: ArrayLike,
+    judged: ArrayLike,
+    unlabelled: ArrayLike,
+    *,
+    clusters: ArrayLike | None = None,
+    unlabelled_clusters: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+    step: float | None = None,
+) -> Sample:
     """Build a `Sample` from the arguments of `corrected_mean`; `step` is `widest` of labels and scores if None."""
     y, f, u = (np.asarray(x, dtype=np.float64) for x in (labels, judged, unlabelled))
     own, others = (np.arange(y.size) if clusters is None else cluster_codes(clusters)), np.arange(u.size) + y.size

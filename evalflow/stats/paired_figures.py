@@ -95,9 +95,7 @@ def figure_difference(figure: Of | Ratio, clusters: PairedClusters) -> Differenc
     if error is not None:
         df = groups - 1
         p = max(p, t_test(difference, error, df))
-    return Difference(
-        n, groups, value_a, value_b, difference, error, df, found.low, found.high, p, found.method
-    )  # fmt: skip
+    return Difference(n, groups, value_a, value_b, difference, error, df, found.low, found.high, p, found.method)
 
 
 def undefined(clusters: PairedClusters, value_a: float, value_b: float) -> Difference:

@@ -108,19 +108,23 @@ class CorrectedMean:
 
 
 def corrected_mean(
-    labels: ArrayLike, judged: ArrayLike, unlabelled: ArrayLike, *, clusters: ArrayLike | None = None,
-    unlabelled_clusters: ArrayLike | None = None, weights: ArrayLike | None = None, bounded: bool = False,
+    labels: ArrayLike,
+    judged: ArrayLike,
+    unlabelled: ArrayLike,
+    *,
+    clusters: ArrayLike | None = None,
+    unlabelled_clusters: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+    bounded: bool = False,
     seed: int = 0,
-) -> CorrectedMean:  # fmt: skip
+) -> CorrectedMean:
     """Estimate people's mean over all answers from labels, the judge's scores of the same answers, and of the others.
 
     Clusters have the same names on both sides. Weights are 1 / the sampling probability of each labelled answer.
     `bounded`: 0 and 1 are the ends of the scale, and so of the estimate and the intervals. The folds do not depend on
     the order of the answers.
     """
-    s = sample(
-        labels, judged, unlabelled, clusters=clusters, unlabelled_clusters=unlabelled_clusters, weights=weights
-    )  # fmt: skip
+    s = sample(labels, judged, unlabelled, clusters=clusters, unlabelled_clusters=unlabelled_clusters, weights=weights)
     binary = bool(np.isin(s.labels, (0.0, 1.0)).all())
     human = human_interval(s, binary, bounded=bounded)
     bias_low, bias_high = bias_interval(s, has_ends=bounded or binary)
@@ -130,11 +134,25 @@ def corrected_mean(
     estimate, found, lambda_ = _estimate(s, mean, human, seed, has_ends=bounded or binary)
     saved = _saved(s, human, found, binary) if lambda_ else (None if lambda_ is None else 0)
     corrected = CorrectedMean(
-        estimate, found.low, found.high, found.std_error, found.method, lambda_, raw, mean, human.low, human.high,
-        off, bias_low, bias_high, s.labels.size, s.unlabelled.size, saved,
+        estimate,
+        found.low,
+        found.high,
+        found.std_error,
+        found.method,
+        lambda_,
+        raw,
+        mean,
+        human.low,
+        human.high,
+        off,
+        bias_low,
+        bias_high,
+        s.labels.size,
+        s.unlabelled.size,
+        saved,
         *_finite(s, mean, human, found, lambda_, seed),
         observed_spread(s.labels, s.judged, s.units, s.step) if s.weights is None else None,
-    )  # fmt: skip
+    )
     return _clipped(corrected) if bounded else corrected
 
 

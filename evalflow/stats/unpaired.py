@@ -150,9 +150,7 @@ def unpaired_figure_difference(figure: Of | Ratio, clusters: PairedClusters, siz
     if error is not None:
         df = freedom
         p = t_test(difference, error, df)
-    return Difference(
-        n, groups, value_a, value_b, difference, error, df, found.low, found.high, p, found.method
-    )  # fmt: skip
+    return Difference(n, groups, value_a, value_b, difference, error, df, found.low, found.high, p, found.method)
 
 
 def _independent(clusters: PairedClusters) -> bool:

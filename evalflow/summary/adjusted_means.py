@@ -16,7 +16,7 @@ from evalflow.stats.arrays import Interval
 from evalflow.stats.intervals import interval
 from evalflow.stats.labelled import sampling_bias
 from evalflow.stats.prediction import CorrectedMean, corrected_mean
-from evalflow.summary.compare import Pairing, Traits, by_case
+from evalflow.summary.pairing import Pairing, Traits, by_case
 from evalflow.summary.slices import cluster_name
 
 FEWEST_DIFFERING = 5
@@ -39,15 +39,26 @@ class AdjustedMean:
     def document(self) -> dict[str, Any]:
         found = self.found
         return {
-            "run_a": self.pair[0], "run_b": self.pair[1], "dataset": self.dataset, "metric": self.metric,
-            "n": found.n, "n_other": found.n_unlabelled, "mean": found.human_mean, "ci_low": self.plain.low,
-            "ci_high": self.plain.high, "method": self.plain.method,
+            "run_a": self.pair[0],
+            "run_b": self.pair[1],
+            "dataset": self.dataset,
+            "metric": self.metric,
+            "n": found.n,
+            "n_other": found.n_unlabelled,
+            "mean": found.human_mean,
+            "ci_low": self.plain.low,
+            "ci_high": self.plain.high,
+            "method": self.plain.method,
             "adjusted": {
-                "estimate": found.estimate, "ci_low": found.low, "ci_high": found.high, "std_error": found.std_error,
-                "method": found.method, "lambda": found.lambda_,
+                "estimate": found.estimate,
+                "ci_low": found.low,
+                "ci_high": found.high,
+                "std_error": found.std_error,
+                "method": found.method,
+                "lambda": found.lambda_,
             },
             "cases_saved": found.labels_saved,
-        }  # fmt: skip
+        }
 
 
 def adjusted_means(

@@ -29,9 +29,18 @@ from evalflow.summary.slices import cluster_name
 from evalflow.summary.verdicts import side_of
 
 MEASURES = (
-    "kappa", "kappa_weighted", "krippendorff_alpha", "spearman", "spearman_by_group", "kendall", "pearson",
-    "accuracy", "sensitivity", "specificity", "auroc",
-)  # fmt: skip
+    "kappa",
+    "kappa_weighted",
+    "krippendorff_alpha",
+    "spearman",
+    "spearman_by_group",
+    "kendall",
+    "pearson",
+    "accuracy",
+    "sensitivity",
+    "specificity",
+    "auroc",
+)
 _MAX_CLASSES = 11
 """Scores with at most this many values, and a third as many as answers, are treated as classes, such as grades."""
 _HALF = 0.5
@@ -285,9 +294,18 @@ def label_frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
     """
     text, number = pl.String(), pl.Float64()
     texts = (
-        "dataset", "case_id", "target", "metric", "answer_hash", "case_hash", "by", "value", "comment", "use",
+        "dataset",
+        "case_id",
+        "target",
+        "metric",
+        "answer_hash",
+        "case_hash",
+        "by",
+        "value",
+        "comment",
+        "use",
         "unusable",
-    )  # fmt: skip
+    )
     schema = dict.fromkeys(texts, text) | {"target_repeat": pl.Int64(), "human": number, "weight": number}
     return pl.DataFrame(list(rows), schema).with_columns(pl.col("use").fill_null("label"))
 
@@ -359,9 +377,13 @@ def labelled_scores(
     own = own.join(nothing_to_score(labels).lazy(), on=ANSWER, how="anti", maintain_order="left")
     cluster = cluster_name(pl.col("group").first(), pl.col("case_id").first())
     answers = own.group_by(cell).agg(
-        pl.col("place").min(), cluster.alias("cluster"), pl.col("tags").first(), pl.col("score").mean(),
-        pl.col("passed").cast(pl.Float64).mean(), pl.col("threshold", "value", "reason").first(),
-    )  # fmt: skip
+        pl.col("place").min(),
+        cluster.alias("cluster"),
+        pl.col("tags").first(),
+        pl.col("score").mean(),
+        pl.col("passed").cast(pl.Float64).mean(),
+        pl.col("threshold", "value", "reason").first(),
+    )
     own, resolved = pl.col("use") == "label", pl.col("use") == "resolution"
     said = pl.when(resolved).then(pl.col("value") + " (resolved)").otherwise("value")
     weight = pl.col("weight")
@@ -380,7 +402,7 @@ def labelled_scores(
         people=pl.col("by").filter(own).n_unique().clip(1),
         weight=pl.coalesce(weight.filter(own).first(), weight.first()),
         comment=pl.col("comment").drop_nulls().str.join("; "),
-    )  # fmt: skip
+    )
     joined = answers.join(people, on=ANSWER, how="left").sort("place").drop("place")
     # Numbers in the order of the names, which are far faster to count and to sort.
     return joined.collect(engine="streaming").with_columns(pl.col("cluster").rank("dense"))

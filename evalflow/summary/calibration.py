@@ -33,7 +33,7 @@ from evalflow.summary.agreement import (
     unscored_labels,
     weights_of,
 )
-from evalflow.summary.compare import Traits, has_tag, tags_of
+from evalflow.summary.pairing import Traits, has_tag, tags_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,7 +332,12 @@ def _row(
     scores, agreed = answers["score"].to_numpy(), agreement(labelled, classes, seed=seed)
     documents = {name: one.document() for name, one in agreed.items()}
     return CalibrationRow(
-        dataset=dataset, metric=metric, target=target, judge=judge, tag=None, traits=traits,
+        dataset=dataset,
+        metric=metric,
+        target=target,
+        judge=judge,
+        tag=None,
+        traits=traits,
         corrected=corrected,
         pass_rate=_pass_rate(everything, seed=seed),
         judged=interval(scores, clusters_of(answers), bounded=traits.bounded),
@@ -344,10 +349,15 @@ def _row(
         classes=classes,
         by_class=_rate(labelled, rest),
         sampling_bias=None if weighted else _bias_of(answers),
-        uneven=(), weighted=weighted, unscored=0, left_out=0, failed=failed,
+        uneven=(),
+        weighted=weighted,
+        unscored=0,
+        left_out=0,
+        failed=failed,
         constant=(labelled["human"].n_unique() == 1, answers["score"].n_unique() == 1),
-        answers=answers, resolved=resolved.unique(ANSWER).height,
-    )  # fmt: skip
+        answers=answers,
+        resolved=resolved.unique(ANSWER).height,
+    )
 
 
 def _with_failed(answers: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
@@ -362,11 +372,15 @@ def _corrected(answers: pl.DataFrame, *, bounded: bool, seed: int) -> CorrectedM
     labelled, rest = answers.filter(pl.col("human").is_not_null()), answers.filter(pl.col("human").is_null())
     clustered = answers["cluster"].n_unique() < answers.height
     return corrected_mean(
-        labelled["human"].to_numpy(), labelled["score"].to_numpy(), rest["score"].to_numpy(),
+        labelled["human"].to_numpy(),
+        labelled["score"].to_numpy(),
+        rest["score"].to_numpy(),
         clusters=labelled["cluster"].to_numpy() if clustered else None,
         unlabelled_clusters=rest["cluster"].to_numpy() if clustered else None,
-        weights=weights_of(labelled), bounded=bounded, seed=seed,
-    )  # fmt: skip
+        weights=weights_of(labelled),
+        bounded=bounded,
+        seed=seed,
+    )
 
 
 def _pass_rate(answers: pl.DataFrame, *, seed: int) -> CorrectedMean | None:
@@ -395,8 +409,17 @@ def disagreements(row: CalibrationRow, most: int) -> list[dict[str, Any]]:
     differing = differences.filter(pl.col("difference").abs() > 1e-9)
     worst = differing.sort(pl.col("difference").abs(), descending=True, maintain_order=True).head(most)
     columns = (
-        "dataset", "metric", "target", "target_repeat", "judge", "case_id", "score", "human", "difference", "said",
+        "dataset",
+        "metric",
+        "target",
+        "target_repeat",
+        "judge",
+        "case_id",
+        "score",
+        "human",
+        "difference",
+        "said",
         "reason",
-    )  # fmt: skip
+    )
     comment = pl.when(pl.col("comment") != "").then("comment").alias("comment")
     return worst.select(*columns, comment).to_dicts()

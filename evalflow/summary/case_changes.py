@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from evalflow.lazy import pl
 from evalflow.records import CASES
-from evalflow.summary.compare import Pairing, Traits, lower_is_better, pair_scores, whole_cases
+from evalflow.summary.pairing import Pairing, Traits, lower_is_better, pair_scores, whole_cases
 
 Sort = Literal["all", "flipped", "worse", "better", "lost", "answer"]
 SORTS: tuple[Sort, ...] = get_args(Sort)
@@ -87,9 +87,12 @@ class CaseChanges:
         # Drops before rises before what does not differ; the metric that failed says more than the case as a whole.
         kind = pl.when(weight < 0).then(0).when(weight > 0).then(1).otherwise(2)
         shown = self._changed.filter(pl.col(sort)).sort(
-            *_CASE, kind, pl.col("metric") == CASES, pl.when(weight < 0).then(weight).otherwise(-weight),
+            *_CASE,
+            kind,
+            pl.col("metric") == CASES,
+            pl.when(weight < 0).then(weight).otherwise(-weight),
             maintain_order=True,
-        )  # fmt: skip
+        )
         cases = shown.unique(_CASE, keep="first", maintain_order=True)
         order = -weight if sort == "better" else weight
         page = cases.sort(order, "place", maintain_order=True).slice(offset, limit)

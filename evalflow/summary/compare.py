@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from evalflow.datasets import tag_levels
 from evalflow.lazy import pl
-from evalflow.records import CASES, FigureSpec
+from evalflow.records import CASES
 from evalflow.stats.paired import (
     Difference,
     paired_difference,
     within_margin,
 )
 from evalflow.stats.unpaired import unpaired_difference
-from evalflow.summary.agreement import labelled_scores
 from evalflow.summary.changed import Attribution
 from evalflow.summary.figure_differences import (
     LOWER_IS_BETTER,
@@ -25,163 +23,27 @@ from evalflow.summary.figure_differences import (
     read_values,
     same_as_mean,
 )
-from evalflow.summary.passing_cases import passing_cases, passing_metrics
+from evalflow.summary.pairing import (
+    KEY,
+    NO_LABELS,
+    SIDE,
+    Labels,
+    Pairing,
+    Sides,
+    Traits,
+    by_case,
+    lower_is_better,
+    pair_scores,
+    slices,
+    whole_cases,
+    with_labels,
+)
 from evalflow.summary.slices import cluster_name
 from evalflow.summary.verdicts import Verdict, cases_to_decide, not_worse, of_difference, unseen_share
 
-_KEY = ("dataset", "metric", "case_id")
-_SIDE = ("judge", "score", "passed", "human", "accepted")
-Sides = tuple["pl.DataFrame", "pl.DataFrame"]
-"""The cases of each run: dataset, metric, case_id, cluster, tags, judge, score, passed, human, accepted."""
 NOT_OF_FIGURES = "labels correct means and pass rates of a metric only"
 """Why they do not correct that of another statistic."""
 NONE_UNUSABLE: Mapping[tuple[str, str], str] = {}
-
-
-@dataclass(frozen=True, slots=True)
-class Pairing:
-    """The common cases of two runs."""
-
-    # One row per dataset, metric and case that both have scored: cluster, tags, judge_a, judge_b, score_a, score_b,
-    # passed_a, passed_b (means over the repeats; passed null if a run has no pass or fail), human_a, human_b,
-    # accepted_a, accepted_b (of `with_labels`).
-    cases: pl.DataFrame
-    # Per dataset and metric: common, only_a, only_b, unscored (cases of both that one did not score).
-    counts: pl.DataFrame
-    sides: tuple[pl.LazyFrame, pl.LazyFrame]  # the two runs' scores, as given
-    shared: pl.DataFrame  # also the cases of both that one did not score: key, place (A's), score_*, passed_*
-
-
-def with_labels(
-    cases: pl.DataFrame, scores: pl.LazyFrame, labels: pl.DataFrame | None, lower: Collection[str], side: str = ""
-) -> pl.DataFrame:
-    """The cases with people's mean `human`, and the share of labels that pass, `accepted`; null without a label.
-
-    `labels` are those of the answers, as of `label_frame`; names end in `side`. Metrics in `lower` pass at or below
-    their threshold.
-    """
-    names = {name: pl.col(name).mean().alias(f"{name}{side}") for name in ("human", "accepted")}
-    if labels is None:
-        return cases.with_columns(pl.lit(None, pl.Float64).alias(f"{name}{side}") for name in names)
-    labelled = scores.filter(pl.col("case_id").is_in(labels["case_id"].unique().to_list()))
-    people = labelled_scores(labelled, labels, lower=lower).group_by(_KEY).agg(*names.values())
-    return cases.join(people, on=_KEY, how="left", maintain_order="left")
-
-
-Labels = tuple["pl.DataFrame | None", "pl.DataFrame | None"]
-NO_LABELS: Labels = (None, None)
-
-
-def pair_scores(
-    a: pl.LazyFrame, b: pl.LazyFrame, *, labels: Labels = NO_LABELS, lower: Collection[str] = ()
-) -> Pairing:
-    """Join two runs case by case, repeats averaged; a case without a score in one run is left out, and counted.
-
-    `labels` are people's of each run's answers, as of `label_frame`; metrics in `lower` pass at or below a threshold.
-    """
-    joined = by_case(a).join(by_case(b), on=_KEY, how="full", coalesce=True, suffix="_b")
-    sides = joined.rename({name: f"{name}_a" for name in ("judge", "score", "passed", "place", "seen")})
-    table = sides.sort("dataset", "place_a", "place_b", "metric", nulls_last=True).collect(engine="streaming")
-    both = pl.col("seen_a").is_not_null() & pl.col("seen_b").is_not_null()
-    scored = pl.col("score_a").is_not_null() & pl.col("score_b").is_not_null()
-    counts = table.group_by("dataset", "metric", maintain_order=True).agg(
-        common=(both & scored).sum(),
-        only_a=pl.col("seen_b").is_null().sum(),
-        only_b=pl.col("seen_a").is_null().sum(),
-        unscored=(both & ~scored).sum(),
-    )
-    cluster = cluster_name(pl.coalesce("group", "group_b"), pl.col("case_id"))
-    cases = table.filter(both & scored).select(
-        *_KEY, cluster.alias("cluster"), pl.coalesce("tags", "tags_b").alias("tags"), "judge_a", "judge_b",
-        "score_a", "score_b", "passed_a", "passed_b",
-    )  # fmt: skip
-    for side, scores, given in zip("ab", (a, b), labels, strict=True):
-        cases = with_labels(cases, scores, given, lower, f"_{side}")
-    own = ("score_a", "score_b", "passed_a", "passed_b")
-    return Pairing(cases, counts, (a, b), table.filter(both).select(*_KEY, *own, place="place_a"))
-
-
-def whole_cases(
-    sides: tuple[pl.LazyFrame, pl.LazyFrame], metrics: Mapping[str, Traits]
-) -> tuple[pl.LazyFrame, pl.LazyFrame] | None:
-    """The scores of `passing_cases` of two runs; None if their metrics with pass and fail differ, or are just one."""
-    counted = passing_metrics(sides[0]), passing_metrics(sides[1])
-    several = len(counted[0]) > 1 or any(metrics.get(name, Traits()).of_cases for name in counted[0])
-    if not several or counted[0].keys() != counted[1].keys():
-        return None
-    a, b = (passing_cases(side, own).lazy() for side, own in zip(sides, counted, strict=True))
-    return a, b
-
-
-def lower_is_better(metrics: Mapping[str, Traits]) -> list[str]:
-    """The names of metrics whose lower scores are better."""
-    return [name for name, traits in metrics.items() if not traits.higher_is_better]
-
-
-def tags_of(cases: pl.DataFrame) -> dict[str, list[str]]:
-    """Every tag of the cases, ancestors included, in alphabetical order, with the cases' own tags that lie in it."""
-    own: Sequence[str] = cases["tags"].explode().drop_nulls().unique().to_list() if cases.height else []
-    found: dict[str, list[str]] = {}
-    for tag in own:
-        for level in tag_levels(tag):
-            found.setdefault(level, []).append(tag)
-    return dict(sorted(found.items()))
-
-
-def has_tag(own: Sequence[str]) -> pl.Expr:
-    """Whether a row has one of these tags; null without a list of tags."""
-    return pl.col("tags").list.eval(pl.element().is_in(own)).list.any()
-
-
-def slices(sides: Sides, *, by_tag: bool) -> Iterator[tuple[str | None, Sequence[str], Sides]]:
-    """All cases (tag None), and those of each tag that every side has, with other tags of exactly these cases.
-
-    Tags with the same cases are one slice: a second row would count as another test, and weaken the adjusted p-values.
-    """
-    if not by_tag:
-        yield None, [], sides
-        return
-    found: dict[Any, tuple[str | None, list[str], Sides]] = {_ids(sides): (None, [], sides)}
-    tags_a, tags_b = (tags_of(side) for side in sides)
-    for tag in (name for name in tags_a if name in tags_b):
-        own = sides[0].filter(has_tag(tags_a[tag])), sides[1].filter(has_tag(tags_b[tag]))
-        if _ids(own) in found:
-            found[_ids(own)][1].append(tag)
-        else:
-            found[_ids(own)] = (tag, [], own)
-    yield from found.values()
-
-
-def _ids(sides: Sides) -> tuple[frozenset[str], ...]:
-    return tuple(frozenset(side["case_id"]) for side in sides)
-
-
-def by_case(scores: pl.LazyFrame) -> pl.LazyFrame:
-    """One row per case and metric, as means over its repeats; score and passed are null where nothing was scored.
-
-    Columns: dataset, metric, case_id, group, tags, judge, score, passed, place (in the run's order), seen (cells).
-    """
-    rows = scores.filter(pl.col("member_of").is_null()).with_row_index("place")
-    cases = rows.group_by(_KEY).agg(
-        pl.col("group", "judge").first(),
-        pl.col("score").mean(),
-        pl.col("passed").cast(pl.Float64).mean(),
-        pl.col("place").min(),
-        seen=pl.len(),
-    )
-    # The first of many lists takes ten times as long as all the rest.
-    return cases.join(rows.select("place", "tags"), on="place", how="left")
-
-
-@dataclass(frozen=True, slots=True)
-class Traits:
-    """A metric's direction, whether its scores lie in 0..1, its figures, and the declared order of its tests."""
-
-    higher_is_better: bool = True
-    bounded: bool = False
-    figures: FigureSpec | None = None
-    test_order: Sequence[str] = ()
-    of_cases: bool = False  # whether cases bring it, as a check of theirs
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,18 +86,42 @@ class ComparisonRow:
         """The row as JSON; with a margin, also whether B is not worse than A by more than it."""
         found = self.found
         row: dict[str, Any] = {
-            "run_a": self.pair[0], "run_b": self.pair[1], "dataset": self.dataset, "metric": self.metric,
-            "statistic": self.statistic, "also": list(self.also), "judge": self.judge, "tag": self.tag,
-            "also_tags": list(self.also_tags), "n": found.n, "clusters": found.clusters, "value_a": found.value_a,
-            "value_b": found.value_b, "difference": found.difference, "std_error": found.std_error,
-            "ci_low": found.low, "ci_high": found.high, "p_value": found.p_value, "p_adjusted": self.p_adjusted,
-            "method": found.method, "detectable_difference": self.detectable, "verdict": self.verdict,
+            "run_a": self.pair[0],
+            "run_b": self.pair[1],
+            "dataset": self.dataset,
+            "metric": self.metric,
+            "statistic": self.statistic,
+            "also": list(self.also),
+            "judge": self.judge,
+            "tag": self.tag,
+            "also_tags": list(self.also_tags),
+            "n": found.n,
+            "clusters": found.clusters,
+            "value_a": found.value_a,
+            "value_b": found.value_b,
+            "difference": found.difference,
+            "std_error": found.std_error,
+            "ci_low": found.low,
+            "ci_high": found.high,
+            "p_value": found.p_value,
+            "p_adjusted": self.p_adjusted,
+            "method": found.method,
+            "detectable_difference": self.detectable,
+            "verdict": self.verdict,
             "attribution": self.attribution,
-            "n_labels": self.labelled, "uncorrected": self.uncorrected, "judged": None if self.judged is None else {
-                "value_a": self.judged.value_a, "value_b": self.judged.value_b, "difference": self.judged.difference,
-                "ci_low": self.judged.low, "ci_high": self.judged.high, "p_value": self.judged.p_value,
+            "n_labels": self.labelled,
+            "uncorrected": self.uncorrected,
+            "judged": None
+            if self.judged is None
+            else {
+                "value_a": self.judged.value_a,
+                "value_b": self.judged.value_b,
+                "difference": self.judged.difference,
+                "ci_low": self.judged.low,
+                "ci_high": self.judged.high,
+                "p_value": self.judged.p_value,
             },
-        }  # fmt: skip
+        }
         return row if margin is None else row | self._against(margin)
 
     def not_worse(self, margin: float) -> bool | None:
@@ -259,10 +145,13 @@ class ComparisonRow:
     def _against(self, margin: float) -> dict[str, Any]:
         tested = within_margin(self.found, margin, higher_is_better=self.higher_is_better)
         return {
-            "margin": margin, "not_worse": self.not_worse(margin), "cases_needed": self.cases_to_decide(margin),
+            "margin": margin,
+            "not_worse": self.not_worse(margin),
+            "cases_needed": self.cases_to_decide(margin),
             "unseen_share": self.unseen_share(margin),
-            "p_not_inferior": tested and tested.p_not_inferior, "p_equivalent": tested and tested.p_equivalent,
-        }  # fmt: skip
+            "p_not_inferior": tested and tested.p_not_inferior,
+            "p_equivalent": tested and tested.p_equivalent,
+        }
 
 
 def compare_cases(
@@ -280,13 +169,13 @@ def compare_cases(
     `unusable` says why the labels of a dataset and metric correct nothing.
     """
     design = _Comparing(pairing.sides, pair, metrics, by_tag, by_class, seed, paired=True, unusable=unusable)
-    shared = [*_KEY, "cluster", "tags"]
+    shared = [*KEY, "cluster", "tags"]
     rows: list[ComparisonRow] = []
     whole = whole_cases(pairing.sides, metrics)
     both = [pairing.cases, *([_whole_pairs(whole, pairing)] if whole else [])]
     cases = pl.concat(both).with_columns(pl.col("cluster").rank("dense"))  # many times as fast as names
     for (dataset, metric), part in cases.group_by("dataset", "metric", maintain_order=True):
-        a, b = (part.select(*shared, *(pl.col(f"{name}_{side}").alias(name) for name in _SIDE)) for side in "ab")
+        a, b = (part.select(*shared, *(pl.col(f"{name}_{side}").alias(name) for name in SIDE)) for side in "ab")
         rows += design.rows(str(dataset), str(metric), (a, b))
     return rows
 
@@ -397,8 +286,18 @@ class _Comparing:
         for tag, also_tags, own in slices(sides, by_tag=self.by_tag):
             about = (self.pair, dataset, metric, judge, tag)
             for row in self._differences(own, traits, values, unusable):
-                yield ComparisonRow(*about, row.statistic, row.higher_is_better, row.found, row.also, row.bounded,
-                                    row.judged, row.labelled, row.uncorrected, also_tags)  # fmt: skip
+                yield ComparisonRow(
+                    *about,
+                    row.statistic,
+                    row.higher_is_better,
+                    row.found,
+                    row.also,
+                    row.bounded,
+                    row.judged,
+                    row.labelled,
+                    row.uncorrected,
+                    also_tags,
+                )
 
     def _differences(
         self, sides: Sides, traits: Traits, values: ClassifiedCases | None, unusable: str
@@ -413,10 +312,11 @@ class _Comparing:
             return
         judged = self._judged(sides)
         same = [
-            own.height == side.height and (side["passed"] == side["score"]).all()
+            own.height == side.height
+            and (side["passed"] == side["score"]).all()
             and side["human"].eq_missing(side["accepted"]).all()
             for side, own in zip(sides, judged, strict=True)
-        ]  # fmt: skip
+        ]
         mean = self._corrected(sides, ("score", "human"), unusable, bounded=traits.bounded)
         alone = mean.judged or mean.found
         figures = list(figure_differences(values, sides, self.seed, by_class=self.by_class)) if values else []
@@ -424,8 +324,9 @@ class _Comparing:
         also += same_as_mean(traits.figures) if traits.figures else ()
         if self.paired and values and values.spec.kind == "retrieval":
             also += [name for name, found in figures if _same(found, alone)]
-        yield replace(mean, statistic="mean", higher_is_better=traits.higher_is_better, also=also,
-                      bounded=traits.bounded)  # fmt: skip
+        yield replace(
+            mean, statistic="mean", higher_is_better=traits.higher_is_better, also=also, bounded=traits.bounded
+        )
         if "pass_rate" not in also and all(own.height for own in judged):
             yield self._corrected(judged, ("passed", "accepted"), unusable, bounded=True)
         for name, found in figures:

@@ -222,9 +222,18 @@ _BETWEEN = "\x1f"
 _MOST_DIFFERING = 10
 _CELL = ("case_id", "target_repeat", "repeat")
 _MEMBER_COLUMNS = (
-    "judge", "n", "n_scored", "n_undefined", "n_error", "n_skipped", "value", "ci_low", "ci_high", "ci_method",
+    "judge",
+    "n",
+    "n_scored",
+    "n_undefined",
+    "n_error",
+    "n_skipped",
+    "value",
+    "ci_low",
+    "ci_high",
+    "ci_method",
     "cost_usd",
-)  # fmt: skip
+)
 
 
 def member_key() -> pl.Expr:

@@ -59,11 +59,15 @@ def with_exclusions(
     others = summarise_metrics(touched.join(given, on=_RESULT, how="anti", maintain_order="left"), metrics, seed).frame
     without = {(_unit(row), row["statistic"]): row for row in others.iter_rows(named=True)}
     details = [
-        {**dict(zip(_UNIT, _unit(row), strict=True)), "statistic": row["statistic"], "n": row["n_scored"],
-         "excluded": _excluded(taken[_unit(row)], without.get((_unit(row), row["statistic"])))}
+        {
+            **dict(zip(_UNIT, _unit(row), strict=True)),
+            "statistic": row["statistic"],
+            "n": row["n_scored"],
+            "excluded": _excluded(taken[_unit(row)], without.get((_unit(row), row["statistic"]))),
+        }
         for row in summary.frame.iter_rows(named=True)
         if _unit(row) in taken
-    ]  # fmt: skip
+    ]
     return Summary(summary.frame, [*summary.details, *details])
 
 

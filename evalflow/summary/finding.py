@@ -16,9 +16,14 @@ if TYPE_CHECKING:
 _MEAN = ("value", "ci_low", "ci_high", "ci_method")
 _PASS_RATE = ("pass_rate", "pass_rate_low", "pass_rate_high")
 RAW = {
-    "value": "raw_value", "ci_low": "raw_low", "ci_high": "raw_high", "ci_method": "raw_method",
-    "pass_rate": "raw_pass_rate", "pass_rate_low": "raw_pass_rate_low", "pass_rate_high": "raw_pass_rate_high",
-}  # fmt: skip
+    "value": "raw_value",
+    "ci_low": "raw_low",
+    "ci_high": "raw_high",
+    "ci_method": "raw_method",
+    "pass_rate": "raw_pass_rate",
+    "pass_rate_low": "raw_pass_rate_low",
+    "pass_rate_high": "raw_pass_rate_high",
+}
 """The columns that labels can correct, and those for what the judge alone says: null where labels correct nothing."""
 
 

@@ -67,11 +67,15 @@ def agreement_of(
     """
     done = pl.col("status").is_in(["scored", "undefined"])
     cases = cells.group_by("case_id", maintain_order=True).agg(
-        pl.col("tags").first(), pl.col("reason").first(), cluster=pl.col("group").first(),
-        usable=done.all(), judge=pl.col("score").mean(), threshold=pl.col("threshold").first(),
+        pl.col("tags").first(),
+        pl.col("reason").first(),
+        cluster=pl.col("group").first(),
+        usable=done.all(),
+        judge=pl.col("score").mean(),
+        threshold=pl.col("threshold").first(),
         # of several repeats some may find nothing to score: the majority decides
         scored=(pl.col("status") == "scored").mean() >= _HALF,
-    )  # fmt: skip
+    )
     persons = pl.Series([people[one].score for one in cases["case_id"]], dtype=pl.Float64)
     both, apart = pl.col("person").is_not_null() & pl.col("scored"), (pl.col("judge") - pl.col("person")).abs()
     passed = partial(passes, threshold=pl.col("threshold"), higher_is_better=higher_is_better)
@@ -79,7 +83,7 @@ def agreement_of(
         distance=pl.when(both).then(apart),
         same=pl.when(both).then(apart < by - 1e-9).otherwise(pl.col("person").is_null() & ~pl.col("scored")),
         verdict=pl.when(both).then(passed(pl.col("judge")) == passed(pl.col("person"))),
-    )  # fmt: skip
+    )
     usable = cases.filter("usable")
     scored = usable.filter(pl.col("distance").is_not_null())
     names = sorted({tag for tags in usable["tags"] for tag in tags})

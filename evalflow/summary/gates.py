@@ -20,33 +20,70 @@ if TYPE_CHECKING:
 Looks = Literal["anytime"] | int
 _CONDITION = re.compile(r"\s*(>=|<=|==|>|<)\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*\Z")
 COLUMNS = (
-    "mean", "std", "std_error", "median", "lowest", "bound_low", "bound_high", "ci_low", "ci_high", "pass_rate",
-    "pass_rate_low", "pass_rate_high", "pass_hat_k", "pass_hat_k_low", "pass_hat_k_high", "repeat_pass_share",
-    "repeat_pass_share_low", "repeat_pass_share_high", "n", "n_scored", "n_undefined",
-    "n_error", "n_skipped", "n_cut_off", "cost_usd", "latency_p50", "latency_p95",
-)  # fmt: skip
+    "mean",
+    "std",
+    "std_error",
+    "median",
+    "lowest",
+    "bound_low",
+    "bound_high",
+    "ci_low",
+    "ci_high",
+    "pass_rate",
+    "pass_rate_low",
+    "pass_rate_high",
+    "pass_hat_k",
+    "pass_hat_k_low",
+    "pass_hat_k_high",
+    "repeat_pass_share",
+    "repeat_pass_share_low",
+    "repeat_pass_share_high",
+    "n",
+    "n_scored",
+    "n_undefined",
+    "n_error",
+    "n_skipped",
+    "n_cut_off",
+    "cost_usd",
+    "latency_p50",
+    "latency_p95",
+)
 """Statistics that are columns of the row of the mean; all others are rows of their own."""
 OF_REPEATS = (
-    "pass_hat_k", "pass_hat_k_low", "pass_hat_k_high", "repeat_pass_share", "repeat_pass_share_low",
+    "pass_hat_k",
+    "pass_hat_k_low",
+    "pass_hat_k_high",
+    "repeat_pass_share",
+    "repeat_pass_share_low",
     "repeat_pass_share_high",
-)  # fmt: skip
+)
 """Statistics of runs with repeats."""
 _RATES = ("pass_rate", "pass_rate_low", "pass_rate_high")
 OF_CASES = (*_RATES, *OF_REPEATS, "n", "n_scored", "n_undefined", "n_error", "n_skipped")
 """Statistics of the metric `cases`, the cases that pass everything; all are columns of its row."""
 _CI = ("ci_low", "ci_high")
 BOUNDS = {
-    "mean": _CI, "pass_rate": ("pass_rate_low", "pass_rate_high"),
+    "mean": _CI,
+    "pass_rate": ("pass_rate_low", "pass_rate_high"),
     "pass_hat_k": ("pass_hat_k_low", "pass_hat_k_high"),
     "repeat_pass_share": ("repeat_pass_share_low", "repeat_pass_share_high"),
-}  # fmt: skip
+}
 """The columns of the interval of a statistic that is a column; of a figure they are those of the mean."""
 SHARES = (*_RATES, *OF_REPEATS)
 MAX_UNDEFINED_RATE = 0.1
 _WITH_ALL = (
-    "bound_low", "bound_high", "n", "n_scored", "n_undefined", "n_error", "n_skipped", "n_cut_off", "cost_usd",
-    "latency_p50", "latency_p95",
-)  # fmt: skip
+    "bound_low",
+    "bound_high",
+    "n",
+    "n_scored",
+    "n_undefined",
+    "n_error",
+    "n_skipped",
+    "n_cut_off",
+    "cost_usd",
+    "latency_p50",
+    "latency_p95",
+)
 """Columns computed from all scores, undefined ones included."""
 ON_SCALE = ("mean", "median", "lowest", "bound_low", "bound_high", "ci_low", "ci_high")
 _Key = tuple[Any, ...]

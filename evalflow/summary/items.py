@@ -16,8 +16,10 @@ from evalflow.summary.verdicts import LEVEL
 
 Kind = Literal["key_suspect", "reversed", "separates", "all_pass", "all_fail", "alike"]
 _KINDS: Mapping[Kind, str] = {
-    "all_pass": "pass in all of them", "all_fail": "fail in all of them", "alike": "have the same score in all of them",
-}  # fmt: skip
+    "all_pass": "pass in all of them",
+    "all_fail": "fail in all of them",
+    "alike": "have the same score in all of them",
+}
 _HALF = 0.5
 
 
@@ -57,8 +59,15 @@ class ItemTable:
             yield f"Scores of {wrong:,} of {labelled:,} labelled answers contradict people's labels."
 
     def document(self) -> dict[str, Any]:
-        return {"dataset": self.dataset, "metric": self.metric, "runs": self.runs, "n": self.rows.height,
-                "counts": self.counts, "sentences": list(self.sentences), "cases": self.rows.to_dicts()}  # fmt: skip
+        return {
+            "dataset": self.dataset,
+            "metric": self.metric,
+            "runs": self.runs,
+            "n": self.rows.height,
+            "counts": self.counts,
+            "sentences": list(self.sentences),
+            "cases": self.rows.to_dicts(),
+        }
 
     @property
     def counts(self) -> dict[Kind, int]:
@@ -82,9 +91,13 @@ class ItemTable:
 
 
 def item_table(
-    common: CommonCases, runs: Mapping[str, pl.LazyFrame], labels: Mapping[str, pl.DataFrame],
-    *, higher_is_better: bool, bounded: bool,
-) -> ItemTable:  # fmt: skip
+    common: CommonCases,
+    runs: Mapping[str, pl.LazyFrame],
+    labels: Mapping[str, pl.DataFrame],
+    *,
+    higher_is_better: bool,
+    bounded: bool,
+) -> ItemTable:
     """The items of the common cases; `labels` are people's of each run's answers, as of `label_frame`."""
     found = items(common.scores if higher_is_better else -common.scores)
     systems = len(common.names)
@@ -155,10 +168,14 @@ class ShortSet:
             return (
                 f"What it loses is not known: that takes {FEWEST_TO_MEASURE} runs or more, and these are {self.runs}."
             )
-        order = "" if math.isnan(found.order) else (
-            f"; {100 * found.order:.0f} % of the pairs of runs stand in the same order (random: "
-            f"{100 * found.random_order:.0f} %)"
-        )  # fmt: skip
+        order = (
+            ""
+            if math.isnan(found.order)
+            else (
+                f"; {100 * found.order:.0f} % of the pairs of runs stand in the same order (random: "
+                f"{100 * found.random_order:.0f} %)"
+            )
+        )
         less = f"{found.gain:.4f} less ({found.low:.4f} to {found.high:.4f})"
         verdict = "" if found.is_better else f" It is not shown to be better than a random set of {n:,} cases."
         off = f"a mean is off by {found.error:.4f}, and by {found.random_error:.4f} with a random set"
@@ -170,9 +187,14 @@ class ShortSet:
             known = {name: None if math.isnan(value) else value for name, value in asdict(self.loss).items()}
             found = known | {"is_better_than_random": self.loss.is_better}
         return {
-            "dataset": self.dataset, "metric": self.metric, "n": len(self.ids), "of": self.of, "ids": list(self.ids),
-            "loss": found, "sentence": self.sentence,
-        }  # fmt: skip
+            "dataset": self.dataset,
+            "metric": self.metric,
+            "n": len(self.ids),
+            "of": self.of,
+            "ids": list(self.ids),
+            "loss": found,
+            "sentence": self.sentence,
+        }
 
 
 def short_set(common: CommonCases, n: int, *, seed: int) -> ShortSet:

@@ -20,7 +20,7 @@ from evalflow.summary.agreement import (
     labelled_scores,
     weights_of,
 )
-from evalflow.summary.compare import Traits, lower_is_better
+from evalflow.summary.pairing import Traits, lower_is_better
 
 _ANSWERS = ("dataset", "metric", *ANSWER_KEY)
 _SERIES = ("dataset", "metric", "judge", "judge_after")

@@ -91,6 +91,11 @@ def _entry(one: JudgeInRun, found: Agreements, place: int, p: float | None, verd
     value = float(found.values[place])
     span = found.interval(place)
     return {
-        "run": one.run, "judge": one.judge, "value": value if value == value else None, "ci_low": span.low,
-        "ci_high": span.high, "p_adjusted": p, "verdict": verdict,
-    }  # fmt: skip
+        "run": one.run,
+        "judge": one.judge,
+        "value": value if value == value else None,
+        "ci_low": span.low,
+        "ci_high": span.high,
+        "p_adjusted": p,
+        "verdict": verdict,
+    }

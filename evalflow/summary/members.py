@@ -145,10 +145,16 @@ def member_scores(
     low, high = nearest_levels(human, values) if limit is None else nearest_levels(_accepted(table), values)
     human[low != high] = math.nan
     return MemberScores(
-        names=names, scores=columns[0], costs=columns[1], confidence=sure, human=human,
-        units=cluster_codes(table["cluster"].to_numpy()), levels=values, threshold=limit,
+        names=names,
+        scores=columns[0],
+        costs=columns[1],
+        confidence=sure,
+        human=human,
+        units=cluster_codes(table["cluster"].to_numpy()),
+        levels=values,
+        threshold=limit,
         higher_is_better=row.traits.higher_is_better,
-    )  # fmt: skip
+    )
 
 
 def _accepted(table: pl.DataFrame) -> Floats:
@@ -258,12 +264,13 @@ def cascade_advice(members: MemberScores, current: float, seed: int) -> CascadeA
     unknown = bool(np.isnan(members.costs[~np.isnan(members.scores)]).any())
     points = [
         EscalationPoint(
-            float(threshold), float(asked[:, 1:].any(axis=1).mean()),
+            float(threshold),
+            float(asked[:, 1:].any(axis=1).mean()),
             None if unknown else float((costs * asked).sum(axis=1).mean()),
             mean_estimate(own, units, bounded=True),
         )
         for threshold, (_, asked), own in zip(thresholds, made, right, strict=True)
-    ]  # fmt: skip
+    ]
     folds = _folds(units, seed)
     validated = np.zeros(units.size)
     for fold in np.unique(folds):

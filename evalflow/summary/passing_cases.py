@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from evalflow.lazy import pl
 from evalflow.records import CASES, CUT_OFF
@@ -27,23 +27,10 @@ def passing_cases(scores: pl.LazyFrame, metrics: Mapping[str, bool]) -> pl.DataF
     Columns count a case's repeats: `verdicts` are all of these, `passes` those that pass, `judged` its answers with a
     verdict, and `passing` the answers that pass by majority.
     """
-    status, passed = pl.col("status"), pl.col("passed")
-    flags = [
-        (~passed).any().alias("fails"), passed.any().alias("passes"), (status == "error").any().alias("errs"),
-        (status == "undefined").any().alias("undefined"), pl.col("place").min(),
-        (pl.col("finish_reason") == CUT_OFF).any().alias("cut_off"),
-    ]  # fmt: skip
     rows = _counted(scores.with_row_index("place"))
     again = [name for name, is_repeated in metrics.items() if is_repeated]
     answer = (*_CASE, "target_repeat")
-    draws = rows.filter(~pl.col("metric").is_in(again)).group_by(answer).agg(flags)
-    if again:
-        judged = rows.filter(pl.col("metric").is_in(again)).group_by(*answer, "repeat").agg(flags)
-        both = judged.join(draws, on=answer, how="full", coalesce=True)
-        either = [
-            pl.col(name).fill_null(value=False) | pl.col(f"{name}_right").fill_null(value=False) for name in _FLAGS
-        ]
-        draws = both.with_columns(*either, place=pl.min_horizontal("place", "place_right"))
+    draws = _draws(rows, again)
     decided = pl.when("fails").then(0.0).when("errs").then(None).when("passes").then(1.0)
     score = pl.col("score")
     verdicts, passed_draws, states = pl.col("verdicts"), pl.col("passes"), pl.col("errs", "undefined", "cut_off")
@@ -57,26 +44,69 @@ def passing_cases(scores: pl.LazyFrame, metrics: Mapping[str, bool]) -> pl.DataF
     cases = (
         answers.group_by(_CASE)
         .agg(
-            states.any(), pl.col("place").min(), verdicts.sum(), passed_draws.sum(),
-            judged=(verdicts > 0).sum(), passing=(passed_draws > _HALF * verdicts).sum(),
+            states.any(),
+            pl.col("place").min(),
+            verdicts.sum(),
+            passed_draws.sum(),
+            judged=(verdicts > 0).sum(),
+            passing=(passed_draws > _HALF * verdicts).sum(),
         )
         .with_columns(score=pl.when(verdicts > 0).then(passed_draws / verdicts))
         .with_columns(
-            pl.lit(CASES).alias("metric"), pl.lit(None, pl.String).alias("judge"),
-            pl.lit(None, pl.String).alias("member_of"), pl.lit(0, pl.Int64).alias("repeat"),
-            pl.lit(0, pl.Int64).alias("target_repeat"), passed=score,
-            status=pl.when(score.is_not_null()).then(pl.lit("scored")).when("errs").then(pl.lit("error"))
-            .when("undefined").then(pl.lit("undefined")).otherwise(pl.lit("skipped")),
+            *_constants(),
+            passed=score,
+            status=pl.when(score.is_not_null())
+            .then(pl.lit("scored"))
+            .when("errs")
+            .then(pl.lit("error"))
+            .when("undefined")
+            .then(pl.lit("undefined"))
+            .otherwise(pl.lit("skipped")),
             finish_reason=pl.when("cut_off").then(pl.lit(CUT_OFF)),
-            cached=pl.lit(False), latency_s=pl.lit(None, pl.Float64), cost_usd=pl.lit(0.0),
-            input_tokens=pl.lit(0, pl.Int64), output_tokens=pl.lit(0, pl.Int64),
         )
-    )  # fmt: skip
+    )
     found = cases.collect(engine="streaming")
     # The first of many lists, or a join of all, would take several times as long.
     about = rows.select("place", "group", "tags").join(found.lazy().select("place"), on="place", how="semi")
     joined = found.join(about.collect(engine="streaming"), on="place")
     return joined.sort("place").drop("errs", "undefined", "cut_off", "place")
+
+
+def _constants() -> list[pl.Expr]:
+    """The columns of scores that are the same for every case as a whole."""
+    return [
+        pl.lit(CASES).alias("metric"),
+        pl.lit(None, pl.String).alias("judge"),
+        pl.lit(None, pl.String).alias("member_of"),
+        pl.lit(0, pl.Int64).alias("repeat"),
+        pl.lit(0, pl.Int64).alias("target_repeat"),
+        pl.lit(False).alias("cached"),
+        pl.lit(None, pl.Float64).alias("latency_s"),
+        pl.lit(0.0).alias("cost_usd"),
+        pl.lit(0, pl.Int64).alias("input_tokens"),
+        pl.lit(0, pl.Int64).alias("output_tokens"),
+    ]
+
+
+def _draws(rows: pl.LazyFrame, again: Sequence[str]) -> pl.LazyFrame:
+    """One row per answer, or per answer and judgement if metrics were judged `again`: what its scores are, together."""
+    answer = (*_CASE, "target_repeat")
+    status, passed = pl.col("status"), pl.col("passed")
+    flags = [
+        (~passed).any().alias("fails"),
+        passed.any().alias("passes"),
+        (status == "error").any().alias("errs"),
+        (status == "undefined").any().alias("undefined"),
+        pl.col("place").min(),
+        (pl.col("finish_reason") == CUT_OFF).any().alias("cut_off"),
+    ]
+    draws = rows.filter(~pl.col("metric").is_in(again)).group_by(answer).agg(flags)
+    if not again:
+        return draws
+    judged = rows.filter(pl.col("metric").is_in(again)).group_by(*answer, "repeat").agg(flags)
+    both = judged.join(draws, on=answer, how="full", coalesce=True)
+    either = [pl.col(name).fill_null(value=False) | pl.col(f"{name}_right").fill_null(value=False) for name in _FLAGS]
+    return both.with_columns(*either, place=pl.min_horizontal("place", "place_right"))
 
 
 def _counted(scores: pl.LazyFrame) -> pl.LazyFrame:

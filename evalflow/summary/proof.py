@@ -113,9 +113,10 @@ def proof_of(
     else:
         usable = pl.lit(value=True) if worst is None else pl.col("before") - worst >= by
     pairs = pairs.with_columns(
-        moved=pl.col("score") - pl.col("before"), usable=usable.fill_null(value=False),
+        moved=pl.col("score") - pl.col("before"),
+        usable=usable.fill_null(value=False),
         flipped=(pl.col("passed") != pl.col("passed_before")).cast(pl.Float64),
-    )  # fmt: skip
+    )
     rows: list[ChangeRow] = []
     for is_fault, heading in ((True, "all faults"), (False, "all other changes")):
         own = [name for name in CHANGES if (name in faults) == is_fault]
@@ -146,9 +147,14 @@ def _row(name: str, pairs: pl.DataFrame, *, fault: bool, by: float, has_threshol
         finding = yes if side > 0 else no
     flips = mean_of(scored.filter(pl.col("flipped").is_not_null()), pl.col("flipped"), bounded=True)
     return ChangeRow(
-        name, fault, rate, mean_of(scored, pl.col("moved"), bounded=False), finding, considered.height - scored.height,
+        name,
+        fault,
+        rate,
+        mean_of(scored, pl.col("moved"), bounded=False),
+        finding,
+        considered.height - scored.height,
         flips if has_threshold else None,
-    )  # fmt: skip
+    )
 
 
 def _same(cells: pl.DataFrame, by: float) -> Estimated | None:

@@ -13,7 +13,7 @@ from evalflow.stats.bradley_terry import strengths
 from evalflow.stats.intervals import interval, mean_error, t_interval
 from evalflow.stats.ranks import Ranks, mean_covariance, rank_intervals, unsure_pairs
 from evalflow.summary.agreement import labelled_scores
-from evalflow.summary.compare import Traits, by_case
+from evalflow.summary.pairing import Traits, by_case
 from evalflow.summary.slices import cluster_name
 
 if TYPE_CHECKING:
@@ -175,19 +175,34 @@ class Ranking:
 
     def document(self) -> dict[str, Any]:
         return {
-            "dataset": self.dataset, "metric": self.metric, "judge": self.judge, "by": self.by,
-            "higher_is_better": self.higher_is_better, "n": self.cases, "clusters": self.clusters,
-            "confidence": 0.95, "method": self.method, "sentences": list(self.sentences), "notes": list(self.notes),
-            "n_labels": self.labelled, "uncorrected": self.uncorrected,
+            "dataset": self.dataset,
+            "metric": self.metric,
+            "judge": self.judge,
+            "by": self.by,
+            "higher_is_better": self.higher_is_better,
+            "n": self.cases,
+            "clusters": self.clusters,
+            "confidence": 0.95,
+            "method": self.method,
+            "sentences": list(self.sentences),
+            "notes": list(self.notes),
+            "n_labels": self.labelled,
+            "uncorrected": self.uncorrected,
             "rows": [
                 {
-                    "run": row.run, "value": row.value, "ci_low": row.low, "ci_high": row.high, "rank": row.rank,
-                    "rank_low": row.rank_low, "rank_high": row.rank_high, "n_left_out": row.left_out,
+                    "run": row.run,
+                    "value": row.value,
+                    "ci_low": row.low,
+                    "ci_high": row.high,
+                    "rank": row.rank,
+                    "rank_low": row.rank_low,
+                    "rank_high": row.rank_high,
+                    "n_left_out": row.left_out,
                     **dict(zip(_RAW, row.raw or (None, None, None), strict=True)),
                 }
                 for row in self.rows
             ],
-        }  # fmt: skip
+        }
 
 
 def rank_by_mean(common: CommonCases, traits: Traits, *, seed: int = 0, unusable: str = "") -> list[Ranking]:
@@ -266,9 +281,13 @@ def _corrected(
 
 
 def _rows(
-    common: CommonCases, names: Sequence[str], values: Floats, bounds: Sequence[tuple[float | None, float | None]],
-    ranks: Ranks, raw: Sequence[tuple[float, float | None, float | None]] | None = None,
-) -> list[RankedRun]:  # fmt: skip
+    common: CommonCases,
+    names: Sequence[str],
+    values: Floats,
+    bounds: Sequence[tuple[float | None, float | None]],
+    ranks: Ranks,
+    raw: Sequence[tuple[float, float | None, float | None]] | None = None,
+) -> list[RankedRun]:
     columns = (values.tolist(), bounds, ranks.rank.tolist(), ranks.low.tolist(), ranks.high.tolist())
     rows = [
         RankedRun(name, value, low, high, rank, first, last, common.left_out.get(name, 0), alone)

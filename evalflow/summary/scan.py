@@ -32,9 +32,18 @@ log = logging.getLogger("evalflow")
 _BLOCK = 2 << 20
 _NAMED = 5  # damaged lines to name in a warning
 _NEEDED = (
-    "run_id", "dataset", "index", "case_id", "target", "target_repeat", "metric", "metric_version", "repeat", "status",
+    "run_id",
+    "dataset",
+    "index",
+    "case_id",
+    "target",
+    "target_repeat",
+    "metric",
+    "metric_version",
+    "repeat",
+    "status",
     "cached",
-)  # fmt: skip
+)
 # A case is identified by its index in the dataset.
 _CELL = ("dataset", "index", "target", "target_repeat", "metric", "judge", "repeat", "member_of")
 
@@ -155,10 +164,17 @@ def rank(column: str, names: Sequence[str]) -> pl.Expr:
 def _ranks(order: InputOrder) -> list[pl.Expr]:
     names = {name: pl.col(name).cast(pl.String) for name in ("dataset", "target", "metric", "judge")}
     return [
-        rank("dataset", order.datasets), names["dataset"], pl.col("index"), names["target"], pl.col("target_repeat"),
-        rank("metric", order.metrics), names["metric"], pl.col("member_of").is_not_null(), names["judge"],
+        rank("dataset", order.datasets),
+        names["dataset"],
+        pl.col("index"),
+        names["target"],
+        pl.col("target_repeat"),
+        rank("metric", order.metrics),
+        names["metric"],
+        pl.col("member_of").is_not_null(),
+        names["judge"],
         pl.col("repeat"),
-    ]  # fmt: skip
+    ]
 
 
 def _read(file: io.FileIO, spans: Offsets) -> Iterator[bytes]:
@@ -212,8 +228,15 @@ def _source(batches: Any) -> pl.LazyFrame:
 
 _ANSWER_KEY = ("dataset", "index", "target", "target_repeat")
 _ANSWER_COLUMNS = (
-    *_ANSWER_KEY, "run_id", "case_id", "group", "tags", "finish_reason", "extracted", "finished_at",
-)  # fmt: skip
+    *_ANSWER_KEY,
+    "run_id",
+    "case_id",
+    "group",
+    "tags",
+    "finish_reason",
+    "extracted",
+    "finished_at",
+)
 _PART_COLUMNS = ("status", "score", "reason", "error_type", "error")
 _Scores = Mapping[str, Mapping[int, tuple[Any, ...]]]
 """An answer's scores: by metric and judge's repeat, the values of `_PART_COLUMNS`."""
@@ -298,8 +321,20 @@ def _record(composite: Composite, repeat: int, outcome: Outcome, first: Mapping[
     """The composite's score of the answer whose first row this is. It makes no calls, so its cost is known to be 0."""
     about: dict[str, Any] = {**first, "tags": tuple(first["tags"] or ())}
     return ScoreRecord(
-        **about, metric=composite.name, metric_version=composite.config.version,
-        judge=composite.judge, repeat=repeat, status=outcome.status, score=outcome.score, value=outcome.value,
-        reason=outcome.reason, steps=outcome.steps, error_type=outcome.error_type, error=outcome.error,
-        path=outcome.path, input_tokens=0, output_tokens=0, cost_usd=0.0,
-    )  # fmt: skip
+        **about,
+        metric=composite.name,
+        metric_version=composite.config.version,
+        judge=composite.judge,
+        repeat=repeat,
+        status=outcome.status,
+        score=outcome.score,
+        value=outcome.value,
+        reason=outcome.reason,
+        steps=outcome.steps,
+        error_type=outcome.error_type,
+        error=outcome.error,
+        path=outcome.path,
+        input_tokens=0,
+        output_tokens=0,
+        cost_usd=0.0,
+    )

@@ -17,9 +17,17 @@ from evalflow.summary.journal import SLICE
 
 NAMES = ("score", "passed")
 OF_REPEATS = (
-    "mean", "answers", "answer_variance", "per_judgement", "judge_variance", "judgements", "verdicts", "passes",
-    "judged", "passing",
-)  # fmt: skip
+    "mean",
+    "answers",
+    "answer_variance",
+    "per_judgement",
+    "judge_variance",
+    "judgements",
+    "verdicts",
+    "passes",
+    "judged",
+    "passing",
+)
 STATES = ("scored", "undefined", "error", "skipped")
 _SPENT = ("cost_usd", "input_tokens", "output_tokens")
 _HALF = 0.5
@@ -123,13 +131,19 @@ def find_units(cells: pl.LazyFrame) -> Units:
     # An undefined or skipped score may never have called the judge. A cached reply costs nothing now.
     asked = pl.col("judge").is_not_null() & ~pl.col("cached")
     asked &= status.is_in(["scored", "error"]) | pl.col("latency_s").is_not_null()
-    named = cells.with_columns(asked=asked).group_by("part", "status", "asked").agg(
-        pl.col(*SLICE, "tags").first(), pl.len().cast(pl.Int64).alias("n"),
-        pl.col(_SPENT).sum(), pl.col(_SPENT).null_count().name.suffix("_nulls"),
-        n_cut_off=(pl.col("finish_reason") == CUT_OFF).sum().cast(pl.Int64),
-        repeated=((pl.col("repeat") > 0) | (pl.col("target_repeat") > 0)).any(),
-        grouped=pl.col("group").is_not_null().any(),
-    )  # fmt: skip
+    named = (
+        cells.with_columns(asked=asked)
+        .group_by("part", "status", "asked")
+        .agg(
+            pl.col(*SLICE, "tags").first(),
+            pl.len().cast(pl.Int64).alias("n"),
+            pl.col(_SPENT).sum(),
+            pl.col(_SPENT).null_count().name.suffix("_nulls"),
+            n_cut_off=(pl.col("finish_reason") == CUT_OFF).sum().cast(pl.Int64),
+            repeated=((pl.col("repeat") > 0) | (pl.col("target_repeat") > 0)).any(),
+            grouped=pl.col("group").is_not_null().any(),
+        )
+    )
     parts = named.collect(engine="streaming")
     exact = parts.group_by("part").agg(pl.col(*SLICE, "tags").first())
     names = [
@@ -229,25 +243,38 @@ def repeats_of(values: pl.DataFrame) -> pl.DataFrame:
         .with_row_index("place")
         .group_by(answer=pl.col("case") ^ pl.col("target_repeat").hash())
         .agg(
-            place, *([pl.col("case").first()] if several else ()), score.sum(), variance=score.var(), n=score.count(),
-            wanted=pl.col("share").count(), verdicts=pl.col("passed").count(), passes=pl.col("passed").sum(),
+            place,
+            *([pl.col("case").first()] if several else ()),
+            score.sum(),
+            variance=score.var(),
+            n=score.count(),
+            wanted=pl.col("share").count(),
+            verdicts=pl.col("passed").count(),
+            passes=pl.col("passed").sum(),
         )
         .with_columns(
-            mean=pl.when(n > 0).then(score / n), answers=(n > 0).cast(pl.UInt32), judgements=n,
-            answer_variance=pl.lit(None, pl.Float64), per_judgement=pl.when(n > 0).then(1 / n),
+            mean=pl.when(n > 0).then(score / n),
+            answers=(n > 0).cast(pl.UInt32),
+            judgements=n,
+            answer_variance=pl.lit(None, pl.Float64),
+            per_judgement=pl.when(n > 0).then(1 / n),
             judge_variance=pl.col("variance"),
-            judged=(verdicts > 0).cast(pl.UInt32), passing=(passes > _HALF * verdicts).cast(pl.UInt32),
+            judged=(verdicts > 0).cast(pl.UInt32),
+            passing=(passes > _HALF * verdicts).cast(pl.UInt32),
         )
-    )  # fmt: skip
+    )
     if several:
         mean, sums = (
             pl.col("mean"),
             ("score", "wanted", "verdicts", "passes", "answers", "judgements", "judged", "passing"),
         )
         answers = answers.group_by("case").agg(
-            place, pl.col(sums).sum(), mean.mean(), mean.var().alias("answer_variance"),
+            place,
+            pl.col(sums).sum(),
+            mean.mean(),
+            mean.var().alias("answer_variance"),
             pl.col("per_judgement", "judge_variance").mean(),
-        )  # fmt: skip
+        )
     found = (
         answers.with_columns(
             score=pl.when(pl.col("judgements") > 0).then(score / pl.col("judgements")),
@@ -284,12 +311,15 @@ def measures(
         passes.append(_moments(own, "passed", bounded=True))
         score, share = own["score"], own["share"][~np.isnan(own["share"])]
         known = float(np.nansum(score * own["share"]))
-        rows.append({
-            "unit": unit, **_quantiles(score, lowest=0.0, median=0.5),
-            "floor": known / share.size if share.size else None,
-            "ceiling": (known + float((1 - share).sum())) / share.size if share.size else None,
-            **_quantiles(called["latency"], latency_p50=0.5, latency_p95=0.95),
-        })  # fmt: skip
+        rows.append(
+            {
+                "unit": unit,
+                **_quantiles(score, lowest=0.0, median=0.5),
+                "floor": known / share.size if share.size else None,
+                "ceiling": (known + float((1 - share).sum())) / share.size if share.size else None,
+                **_quantiles(called["latency"], latency_p50=0.5, latency_p95=0.95),
+            }
+        )
     frame = pl.DataFrame(rows, schema=dict.fromkeys(rows[0], pl.Float64) | {"unit": pl.UInt32})
     return frame, stacked(scores), stacked(passes)
 

@@ -171,10 +171,18 @@ def _figure_rows(found: list[Slice], means: pl.DataFrame) -> tuple[pl.DataFrame,
     details: list[dict[str, Any]] = []
     for part in found:
         for place, figure in enumerate(part.figures, start=1):
-            rows.append((
-                part.unit, place, figure.statistic, figure.value, figure.std_error, figure.low, figure.high,
-                figure.method,
-            ))  # fmt: skip
+            rows.append(
+                (
+                    part.unit,
+                    place,
+                    figure.statistic,
+                    figure.value,
+                    figure.std_error,
+                    figure.low,
+                    figure.high,
+                    figure.method,
+                )
+            )
             details.append({**part.key, "statistic": figure.statistic, "n": figure.n, **(figure.details or {})})
     schema = summary_schema()
     own = ("statistic", "value", "std_error", "ci_low", "ci_high", "ci_method")

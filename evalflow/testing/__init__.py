@@ -20,7 +20,26 @@ from evalflow.testing.faults import cut, faulty, html, malformed, off_schema, re
 from evalflow.testing.replies import Request, Step, auto, calls, embeddings, no_choices, refusal, reply, vector
 
 __all__ = [
-    "Batches", "Endpoint", "Request", "ScriptError", "Step", "auto", "by_schema", "calls", "cut", "embeddings",
-    "faulty", "html", "malformed", "no_choices", "off_schema", "refusal", "reply", "reset", "silence", "status",
-    "trickle", "vector",
-]  # fmt: skip
+    "Batches",
+    "Endpoint",
+    "Request",
+    "ScriptError",
+    "Step",
+    "auto",
+    "by_schema",
+    "calls",
+    "cut",
+    "embeddings",
+    "faulty",
+    "html",
+    "malformed",
+    "no_choices",
+    "off_schema",
+    "refusal",
+    "reply",
+    "reset",
+    "silence",
+    "status",
+    "trickle",
+    "vector",
+]

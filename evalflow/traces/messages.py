@@ -12,8 +12,12 @@ from evalflow.jsonvalues import as_list, as_map, is_too_deep, written
 from evalflow.traces.spans import Span
 
 _ROLES: Mapping[str, str] = {
-    "human": "user", "ai": "assistant", "model": "assistant", "developer": "system", "function": "tool",
-}  # fmt: skip
+    "human": "user",
+    "ai": "assistant",
+    "model": "assistant",
+    "developer": "system",
+    "function": "tool",
+}
 _SIDES: Mapping[str, tuple[str, str, str, str, str]] = {
     "input": ("gen_ai.input.messages", "gen_ai.prompt", "llm.input_messages", "input.value", "user"),
     "output": ("gen_ai.output.messages", "gen_ai.completion", "llm.output_messages", "output.value", "assistant"),
@@ -23,10 +27,12 @@ _TEXT_KEYS: Mapping[str, tuple[str, ...]] = {
     "output": ("answer", "output", "result", "response", "content", "text"),
 }
 _EVENTS: Mapping[str, tuple[str, str]] = {
-    "gen_ai.system.message": ("input", "system"), "gen_ai.user.message": ("input", "user"),
-    "gen_ai.assistant.message": ("input", "assistant"), "gen_ai.tool.message": ("input", "tool"),
+    "gen_ai.system.message": ("input", "system"),
+    "gen_ai.user.message": ("input", "user"),
+    "gen_ai.assistant.message": ("input", "assistant"),
+    "gen_ai.tool.message": ("input", "tool"),
     "gen_ai.choice": ("output", "assistant"),
-}  # fmt: skip
+}
 _MANY_DOTS = 20
 _AROUND = 8  # objects within objects around a message
 _DEEPEST = 48  # lists and objects within each other in a value; what an answer holds of it is deeper by a few

@@ -14,10 +14,21 @@ from typing import Any
 from evalflow.jsonvalues import as_list, as_map, as_number, kind
 
 _KEPT = (
-    "gen_ai.", "llm.input_messages.", "llm.output_messages.", "llm.token_count.", "llm.cost.total", "llm.model_name",
-    "input.value", "output.value", "retrieval.documents.", "reranker.output_documents.", "tool.name", "session.id",
-    "openinference.span.kind", "event.name",
-)  # fmt: skip
+    "gen_ai.",
+    "llm.input_messages.",
+    "llm.output_messages.",
+    "llm.token_count.",
+    "llm.cost.total",
+    "llm.model_name",
+    "input.value",
+    "output.value",
+    "retrieval.documents.",
+    "reranker.output_documents.",
+    "tool.name",
+    "session.id",
+    "openinference.span.kind",
+    "event.name",
+)
 _DROPPED = ("gen_ai.tool.definitions", "gen_ai.tool.description")
 _ERROR = (2, "STATUS_CODE_ERROR")
 

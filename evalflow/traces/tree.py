@@ -8,16 +8,35 @@ from collections.abc import Callable, Mapping, Sequence
 from evalflow.traces.spans import Span
 
 _OPERATIONS: Mapping[str, str] = {
-    "chat": "llm", "text_completion": "llm", "generate_content": "llm", "execute_tool": "tool",
-    "invoke_agent": "agent", "invoke_workflow": "agent", "retrieval": "retriever",
-    "embeddings": "embedding", "create_agent": "other",
-}  # fmt: skip
+    "chat": "llm",
+    "text_completion": "llm",
+    "generate_content": "llm",
+    "execute_tool": "tool",
+    "invoke_agent": "agent",
+    "invoke_workflow": "agent",
+    "retrieval": "retriever",
+    "embeddings": "embedding",
+    "create_agent": "other",
+}
 _KINDS: Mapping[str, str] = {
-    "LLM": "llm", "TOOL": "tool", "RETRIEVER": "retriever", "RERANKER": "reranker", "AGENT": "agent", "CHAIN": "agent",
-    "EMBEDDING": "embedding", "GUARDRAIL": "guardrail", "EVALUATOR": "evaluator",
-}  # fmt: skip
-_OF_MODELS = ("gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.prompt", "gen_ai.completion",
-              "llm.input_messages.", "llm.output_messages.")  # fmt: skip
+    "LLM": "llm",
+    "TOOL": "tool",
+    "RETRIEVER": "retriever",
+    "RERANKER": "reranker",
+    "AGENT": "agent",
+    "CHAIN": "agent",
+    "EMBEDDING": "embedding",
+    "GUARDRAIL": "guardrail",
+    "EVALUATOR": "evaluator",
+}
+_OF_MODELS = (
+    "gen_ai.input.messages",
+    "gen_ai.output.messages",
+    "gen_ai.prompt",
+    "gen_ai.completion",
+    "llm.input_messages.",
+    "llm.output_messages.",
+)
 MANY_SPANS = 20_000
 """Maximum spans of one trace, which is held in memory as a whole."""
 _ABOUT_ANSWERS = frozenset({"guardrail", "evaluator"})

@@ -9,7 +9,7 @@ import pytest
 import evalflow
 from evalflow.app.core.saved import find_scored
 from evalflow.summary.case_changes import CaseChanges, changed_cells
-from evalflow.summary.compare import pair_scores
+from evalflow.summary.pairing import pair_scores
 
 METRICS = "metric=[exact_match,token_f1,rouge_l]"
 

@@ -146,8 +146,11 @@ def test_a_connection_is_refused_with_all_that_is_wrong_with_it() -> None:
     with pytest.raises(UserError) as caught:
         Connection(" ", "https://user:hunter2@host/v1", "A KEY", ("everywhere",))
     assert [found.where.removeprefix("connection.") for found in caught.value.problems] == [
-        "name", "address", "networks", "api_key_env",
-    ]  # fmt: skip
+        "name",
+        "address",
+        "networks",
+        "api_key_env",
+    ]
     assert "its path" in problem(Connection, "a", "https://host/v1?key=b", None, ("public",)).what
     assert "different networks" in problem(Connections, (LOCAL, Connection("b", LOCAL.address, "B", ("public",)))).what
     assert "are called 'local'" in problem(Connections, (LOCAL, LOCAL)).what

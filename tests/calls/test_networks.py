@@ -42,7 +42,7 @@ def test_what_is_not_globally_routable_is_not_public() -> None:
         ("2002::/16", "", "2002:7f00:1::1"),
         ("2002::/16 127.0.0.0/8", "2002:7f00:1::1", "2002:a00:1::1"),
     ],
-)  # fmt: skip
+)
 def test_networks_are_those_that_are_named(networks: str, inside: str, outside: str) -> None:
     named = Networks.of(networks.split())
     assert [host for host in inside.split() if not allows(named, host)] == []

@@ -11,12 +11,17 @@ from tests.cli.conftest import Program
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 ROWS: Sequence[dict[str, Any]] = (
-    {"id": "right", "question": "Which-7Q?", "answer": "Paris-7Q", "reference": "Paris-7Q",
-     "metadata": {"trace_id": TRACE, "span_id": SPAN, "response_id": "chatcmpl-1"}},
+    {
+        "id": "right",
+        "question": "Which-7Q?",
+        "answer": "Paris-7Q",
+        "reference": "Paris-7Q",
+        "metadata": {"trace_id": TRACE, "span_id": SPAN, "response_id": "chatcmpl-1"},
+    },
     {"id": "wrong", "question": "Which-7Q?", "answer": "Lyon-7Q", "reference": "Paris-7Q"},
     {"id": "lacking", "question": "Which-7Q?", "answer": "Paris-7Q"},
     {"id": "failed", "question": "Which-7Q?", "failure": "HTTP 500 of the bot-7Q", "reference": "Paris-7Q"},
-)  # fmt: skip
+)
 
 
 def prepare(program: Program, rows: Sequence[dict[str, Any]] = ROWS) -> None:

@@ -18,8 +18,10 @@ ROWS = [
     {"id": "unasked", "messages": [], "answer": "Yes."},
 ]
 VECTORS = {"Who wrote it?": [1, 2, 2], "a": [1, 2, 2], "b": [2, 1, 2], "c": [0, 3, 4]}
-PRICES = ("judge.price={input_per_million: 1.0, output_per_million: 10.0}",
-          "embedder.price={input_per_million: 100.0, output_per_million: 0.0}")  # fmt: skip
+PRICES = (
+    "judge.price={input_per_million: 1.0, output_per_million: 10.0}",
+    "embedder.price={input_per_million: 100.0, output_per_million: 0.0}",
+)
 
 
 def judge(request: Request) -> Any:

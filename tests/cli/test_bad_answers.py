@@ -73,8 +73,11 @@ def demo(*cases: tuple[str, Any, dict[str, Any]]) -> list[str]:
     ]
     path = write("demo.jsonl", *rows)
     return [
-        "dataset=conversations", f"dataset.conversations.path={path}", "generate=demo", "metric=checks",
-    ]  # fmt: skip
+        "dataset=conversations",
+        f"dataset.conversations.path={path}",
+        "generate=demo",
+        "metric=checks",
+    ]
 
 
 def test_answers_that_a_check_cannot_decide_are_errors_of_their_scores() -> None:
@@ -92,9 +95,15 @@ def test_answers_that_a_check_cannot_decide_are_errors_of_their_scores() -> None
     )
     ends(3, *arguments)
     assert {case: status for (case, _), status in states().items()} == {
-        "fine": "scored", "infinite": "error", "digits": "error", "more digits": "error", "endless": "error",
-        "deep": "error", "half": "scored", "half in metadata": "scored",
-    }  # fmt: skip
+        "fine": "scored",
+        "infinite": "error",
+        "digits": "error",
+        "more digits": "error",
+        "endless": "error",
+        "deep": "error",
+        "half": "scored",
+        "half in metadata": "scored",
+    }
 
 
 def scripted(replies: Sequence[str]) -> Callable[[Request], Any]:
@@ -114,9 +123,13 @@ def test_a_judges_bad_reply_is_its_scores_alone() -> None:
     path = write("mine.jsonl", *({"id": f"c{i}", "question": "?", "answer": f"case {i}."} for i in range(6)))
     with Endpoint(scripted(list(replies))) as endpoint:
         ends(
-            3, "dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "metric=coherence",
+            3,
+            "dataset=rag",
+            f"dataset.rag.path={path}",
+            "dataset.rag.fields=null",
+            "metric=coherence",
             *judge_arguments(endpoint.url),
-        )  # fmt: skip
+        )
     assert list(states().values()) == list(replies.values())
 
 
@@ -125,10 +138,16 @@ def test_a_models_bad_prediction_is_its_cases_alone() -> None:
     path = write("mine.jsonl", *({"id": f"c{i}", "question": f"case {i}.", "expected_outcome": True} for i in range(7)))
     with Endpoint(scripted(replies)) as endpoint:
         ends(
-            0, "dataset=jailbreak_guardrails", f"dataset.jailbreak_guardrails.path={path}",
-            "metric=jailbreak_guardrails", "generate=true", "target=openai", "target.model=bot",
-            f"target.base_url={endpoint.url}", "target.api_key_env=null",
-        )  # fmt: skip
+            0,
+            "dataset=jailbreak_guardrails",
+            f"dataset.jailbreak_guardrails.path={path}",
+            "metric=jailbreak_guardrails",
+            "generate=true",
+            "target=openai",
+            "target.model=bot",
+            f"target.base_url={endpoint.url}",
+            "target.api_key_env=null",
+        )
     assert list(states().values()) == ["scored"] * 7  # what is neither true nor false is a wrong prediction
 
 
@@ -144,7 +163,13 @@ def test_a_programs_bad_reply_is_its_cases_alone() -> None:
     Path("bot.py").write_text(BOT)
     path = write("mine.jsonl", *({"id": f"c{i}", "question": f"case {i}.", "reference": "good"} for i in range(4)))
     ends(
-        3, "dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "metric=exact_match",
-        "generate=true", "target=command", f"target.argv=[{sys.executable},bot.py]",
-    )  # fmt: skip
+        3,
+        "dataset=rag",
+        f"dataset.rag.path={path}",
+        "dataset.rag.fields=null",
+        "metric=exact_match",
+        "generate=true",
+        "target=command",
+        f"target.argv=[{sys.executable},bot.py]",
+    )
     assert list(states().values()) == ["scored", "error", "scored", "error"]

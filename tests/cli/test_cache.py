@@ -31,9 +31,13 @@ def verdicts(request: Request) -> Any:
 def arguments(program: Program, url: str, *more: str) -> list[str]:
     path = program.write("mine.jsonl", *ROWS)
     return [
-        "dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "metric=faithfulness",
-        *judge_arguments(url), *more,
-    ]  # fmt: skip
+        "dataset=rag",
+        f"dataset.rag.path={path}",
+        "dataset.rag.fields=null",
+        "metric=faithfulness",
+        *judge_arguments(url),
+        *more,
+    ]
 
 
 def scores(program: Program) -> list[tuple[Any, ...]]:

@@ -236,8 +236,11 @@ def test_strata_come_with_weights_that_lead_back_to_all_answers(lab: Lab) -> Non
     same = row["agreement"]["accuracy"]
     assert same["ci_low"] < right < same["ci_high"]
     assert row["agreement"]["krippendorff_alpha"] == {
-        "value": None, "ci_low": None, "ci_high": None, "method": "none: labels carry weights"
-    }  # fmt: skip
+        "value": None,
+        "ci_low": None,
+        "ci_high": None,
+        "method": "none: labels carry weights",
+    }
 
 
 def test_answers_that_the_judge_failed_at_are_drawn_and_others_are_counted(
@@ -365,9 +368,15 @@ def test_all_that_is_wrong_with_a_sample_is_told(lab: Lab) -> None:
 
 def test_every_wrong_label_has_its_line(lab: Lab) -> None:
     said = refused(
-        lab, label(1), label(1), label(500), label(2, "maybe"), {**label(3), "metric": "like"},
-        {**label(4), "weight": -1}, {**label(5), "metric": None},
-    )  # fmt: skip
+        lab,
+        label(1),
+        label(1),
+        label(500),
+        label(2, "maybe"),
+        {**label(3), "metric": "like"},
+        {**label(4), "weight": -1},
+        {**label(5), "metric": None},
+    )
     for words in (
         "l.jsonl:2: two labels by ana for one answer to case 'c1' on likes",
         "l.jsonl:3: the run has no case 'c500'",

@@ -99,9 +99,12 @@ def test_what_a_judge_decides_is_asked_with_the_cases_own_parameters(program: Pr
     assert done.returncode == 0, done.stderr
     found = {row["metric"]: (row["status"], row["score"]) for row in scores(program)}
     assert found == {
-        "correctness": ("scored", 1.0), "conformity": ("scored", 0.0), "groundedness": ("scored", 1.0),
-        "groundedness#2": ("skipped", None), "no_advice": ("scored", 1.0),
-    }  # fmt: skip
+        "correctness": ("scored", 1.0),
+        "conformity": ("scored", 0.0),
+        "groundedness": ("scored", 1.0),
+        "groundedness#2": ("skipped", None),
+        "no_advice": ("scored", 1.0),
+    }
     texts = [request.text for request in endpoint.requests]
     assert len(texts) == 4
     assert any("Paris, founded around 200 BC." in text and "leaves out" in text for text in texts)
@@ -191,10 +194,14 @@ def test_the_rest_of_a_case_is_skipped_after_a_failed_check_also_when_the_run_go
         case(2, "Hello.", HELLO, correct("Case three")),
     ]
     expected = [
-        ("0", "correctness", "skipped"), ("0", "string_matching", 0.0),
-        ("1", "correctness", 0.0), ("1", "correctness#2", "skipped"), ("1", "string_matching", 1.0),
-        ("2", "correctness", 1.0), ("2", "string_matching", 1.0),
-    ]  # fmt: skip
+        ("0", "correctness", "skipped"),
+        ("0", "string_matching", 0.0),
+        ("1", "correctness", 0.0),
+        ("1", "correctness#2", "skipped"),
+        ("1", "string_matching", 1.0),
+        ("2", "correctness", 1.0),
+        ("2", "string_matching", 1.0),
+    ]
     with Endpoint(script) as endpoint:
         more = (*judge_arguments(endpoint.url), "metric.checks.stop_on_fail=true")
         assert run(program, *rows, more=more).returncode == 0

@@ -23,9 +23,12 @@ def scored(program: Program) -> Program:
     path = program.write("mine.jsonl", *CASES)
     with Endpoint(faithful_judge(CLAIMS)) as endpoint:
         done = program(
-            "dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "metric=faithfulness",
+            "dataset=rag",
+            f"dataset.rag.path={path}",
+            "dataset.rag.fields=null",
+            "metric=faithfulness",
             *judge_arguments(endpoint.url),
-        )  # fmt: skip
+        )
     assert done.returncode == 0, done.stderr
     return program
 

@@ -55,8 +55,18 @@ def test_two_runs(program: Program, two: tuple[str, str]) -> None:
     assert (row["n"], row["verdict"], row["method"], row["not_worse"]) == (12, "worse", "newcombe_mcnemar", False)
     assert row["difference"] == pytest.approx(-0.75)
     assert row["p_value"] == pytest.approx(2 / 2**9)
-    assert {"dataset", "metric", "statistic", "judge", "value_a", "value_b", "ci_low", "ci_high", "p_adjusted",
-            "detectable_difference"} <= set(row)  # fmt: skip
+    assert {
+        "dataset",
+        "metric",
+        "statistic",
+        "judge",
+        "value_a",
+        "value_b",
+        "ci_low",
+        "ci_high",
+        "p_adjusted",
+        "detectable_difference",
+    } <= set(row)
     assert backwards["family"] == {"size": 1, "adjust": "holm", "level": 0.05, "test_order": {}}
     assert backwards["flips"][0]["worsened"] == 9
     assert backwards["flips"][0]["cases"][0]["change"] == -1
@@ -210,8 +220,13 @@ def test_runs_without_a_score_are_not_sent_to_other_samples(program: Program) ->
     runs: list[str] = []
     with Endpoint(lambda _: "no JSON") as endpoint:
         for _ in range(2):
-            done = program("dataset=rag", "dataset.rag.path=mine.jsonl", "dataset.rag.fields=null", "metric=coherence",
-                           *judge_arguments(endpoint.url))  # fmt: skip
+            done = program(
+                "dataset=rag",
+                "dataset.rag.path=mine.jsonl",
+                "dataset.rag.fields=null",
+                "metric=coherence",
+                *judge_arguments(endpoint.url),
+            )
             assert done.returncode == 3, done.stderr
             runs.append(str(program.latest))
     done = program("compare", *runs)
@@ -223,8 +238,9 @@ def test_runs_without_a_score_are_not_sent_to_other_samples(program: Program) ->
 def test_every_pair_of_a_sweep(program: Program) -> None:
     for name, right in (("a", 1), ("b", 5), ("c", 12)):
         program.write(f"{name}.jsonl", *cases(right))
-    done = program("-m", "dataset=rag", "dataset.rag.path=a.jsonl,b.jsonl,c.jsonl", "dataset.rag.fields=null",
-                   "metric=exact_match")  # fmt: skip
+    done = program(
+        "-m", "dataset=rag", "dataset.rag.path=a.jsonl,b.jsonl,c.jsonl", "dataset.rag.fields=null", "metric=exact_match"
+    )
     assert done.returncode == 0, done.stderr
     document = json.loads(program("compare", "--json").stdout)
     assert [(row["run_a"][0], row["run_b"][0]) for row in document["rows"]] == [("0", "1"), ("0", "2"), ("1", "2")]
@@ -246,8 +262,13 @@ def test_judges_of_the_same_answers_are_compared_unasked_and_neither_is_better(p
         for i, grade in enumerate(grades.values())
     ]
     path = program.write("mine.jsonl", *rows)
-    data = ("dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "metric=coherence",
-            "dataset.rag.labels_of=answer")  # fmt: skip
+    data = (
+        "dataset=rag",
+        f"dataset.rag.path={path}",
+        "dataset.rag.fields=null",
+        "metric=coherence",
+        "dataset.rag.labels_of=answer",
+    )
 
     def answer(prompt: str, *, kind: bool) -> str:
         grade = next(grade for text, grade in grades.items() if text in prompt)

@@ -104,10 +104,17 @@ def test_what_a_conversation_cost_that_was_given_up_is_unknown_and_said_to_be(pr
     path = program.write("mine.jsonl", {"id": "a", "messages": turns})
     with Endpoint(lambda request: reply("fine").after(30 * (len(request.body["messages"]) > 1))) as endpoint:
         done = program(
-            "dataset=conversations", f"dataset.conversations.path={path}", "metric=relevance", "generate=true",
-            "target=vllm", "target.model=bot", f"target.base_url={endpoint.url}", "case_timeout_s=1",
-            "target.price={input_per_million: 1, output_per_million: 1}", "max_error_rate=1",
-        )  # fmt: skip
+            "dataset=conversations",
+            f"dataset.conversations.path={path}",
+            "metric=relevance",
+            "generate=true",
+            "target=vllm",
+            "target.model=bot",
+            f"target.base_url={endpoint.url}",
+            "case_timeout_s=1",
+            "target.price={input_per_million: 1, output_per_million: 1}",
+            "max_error_rate=1",
+        )
     assert done.returncode == 0, done.stderr
     assert "cost unknown" in done.stdout
     assert (program.manifest["cost_usd"], program.manifest["answers"]["error"]) == (None, 1)

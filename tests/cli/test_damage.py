@@ -39,10 +39,17 @@ def arguments(url: str) -> list[str]:
     rows = ({"id": f"c{i}", "question": f"Question {i}?"} for i in range(N))
     Path("mine.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return [
-        "dataset=rag", "dataset.rag.path=mine.jsonl", "dataset.rag.fields=null", "metric=coherence",
-        *judge_arguments(url), "generate=true", "target=vllm", "target.model=bot", f"target.base_url={url}",
+        "dataset=rag",
+        "dataset.rag.path=mine.jsonl",
+        "dataset.rag.fields=null",
+        "metric=coherence",
+        *judge_arguments(url),
+        "generate=true",
+        "target=vllm",
+        "target.model=bot",
+        f"target.base_url={url}",
         "cache.mode=off",
-    ]  # fmt: skip
+    ]
 
 
 def scores() -> list[tuple[Any, ...]]:

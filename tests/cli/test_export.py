@@ -65,8 +65,11 @@ def test_each_score_is_one_event_with_its_state_and_no_text(program: Program) ->
     )
     assert f"otel: 4 of 4 scores sent to {receiver.url}/v1/logs" in done.stderr
     assert {key: exported(program)[key] for key in ("sent", "rejected", "unsent", "why")} == {
-        "sent": 4, "rejected": 0, "unsent": 0, "why": None,
-    }  # fmt: skip
+        "sent": 4,
+        "rejected": 0,
+        "unsent": 0,
+        "why": None,
+    }
 
 
 @pytest.mark.parametrize(("text", "reason", "answer"), [("reasons", True, False), ("all", True, True)])
@@ -307,6 +310,7 @@ print(json.dumps({"answer": "yes"}))
         done = run(program, receiver.url, *words)
     assert done.returncode == 0, done.stderr
     assert [[one.attributes["evalflow.case.id"] for one in batch] for batch in receiver.requests] == [
-        ["first"], ["second"],
-    ]  # fmt: skip
+        ["first"],
+        ["second"],
+    ]
     assert {one.attributes["evalflow.score.state"] for one in receiver.accepted} == {"scored"}

@@ -48,9 +48,7 @@ def in_environment(*words: str, folder: Path | None = None, **env: str) -> subpr
 
 
 def export(program: Program, uri: str, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return in_environment(
-        "-m", "evalflow", "export", "mlflow", "--to", uri, *words, folder=program.folder, **env
-    )  # fmt: skip
+    return in_environment("-m", "evalflow", "export", "mlflow", "--to", uri, *words, folder=program.folder, **env)
 
 
 def read(uri: str, experiment: str = "evalflow") -> list[dict[str, Any]]:
@@ -106,8 +104,11 @@ def test_a_run_is_there_once_with_params_bounds_report_and_feedback(ran: Program
     assert set(run["files"]) == {"report.html", "summary.csv", "summary.md"}
     found = feedback(run)
     assert {name: one["feedback"].get("value") for name, one in found.items()} == {
-        "right": 1, "wrong": 0, "lacking": None, "failed": None,
-    }  # fmt: skip
+        "right": 1,
+        "wrong": 0,
+        "lacking": None,
+        "failed": None,
+    }
     assert found["wrong"]["rationale"]
     assert found["failed"]["feedback"]["error"]["error_code"] == "target: recorded"
     assert found["lacking"]["metadata"]["evalflow.state"] == "skipped"

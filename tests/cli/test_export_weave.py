@@ -48,8 +48,11 @@ def test_a_run_is_there_once_with_summary_report_and_a_score_for_each_case(ran: 
         assert len(server.feedback) == 4
         found = scores(server)
         assert {name: (one.get("value"), one["state"]) for name, one in found.items()} == {
-            "right": (1.0, "scored"), "wrong": (0.0, "scored"), "lacking": (None, "skipped"), "failed": (None, "error"),
-        }  # fmt: skip
+            "right": (1.0, "scored"),
+            "wrong": (0.0, "scored"),
+            "lacking": (None, "skipped"),
+            "failed": (None, "error"),
+        }
         assert found["wrong"]["reason"]
         [evaluation] = [call for call in server.calls.values() if "Evaluation.evaluate:" in call["op_name"]]
         summary = json.loads((ran.latest / "summary.json").read_text())["rows"][0]

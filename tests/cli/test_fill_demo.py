@@ -40,8 +40,12 @@ def test_missing_example_answers_are_filled_in_beside_the_data(program: Program)
     assert (program.folder / "c.jsonl").read_bytes() == before
     filled = read(program.folder / "c.demo.jsonl")
     assert [row.get("demo_answer", {}).get("content") for row in filled] == [
-        "Hello, Case 0?", "My own.", None, "Hello, Case 3?", None
-    ]  # fmt: skip
+        "Hello, Case 0?",
+        "My own.",
+        None,
+        "Hello, Case 3?",
+        None,
+    ]
     assert (filled[0]["tags"], filled[0]["vars"], filled[0]["checks"]) == (["A > B"], {"brand": "Acme"}, HELLO)
     [command] = [line.split(maxsplit=1)[1] for line in done.stdout.splitlines() if line.startswith("try ")]
     tried = program(*command.split()[3:-1], "metric=checks")

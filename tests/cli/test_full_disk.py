@@ -47,10 +47,18 @@ def test_a_run_on_a_full_disk_says_so_and_goes_on_once_there_is_room(small_disk:
 
     with Endpoint(script) as endpoint:
         done = program(
-            "dataset=rag", "dataset.rag.path=mine.jsonl", "dataset.rag.fields=null", "metric=exact_match",
-            "generate=true", "target=openai", "target.model=bot", f"target.base_url={endpoint.url}",
-            "target.api_key_env=null", f"target.concurrency.max={IN_FLIGHT}", f"cache.mode='{cache}'",
-        )  # fmt: skip
+            "dataset=rag",
+            "dataset.rag.path=mine.jsonl",
+            "dataset.rag.fields=null",
+            "metric=exact_match",
+            "generate=true",
+            "target=openai",
+            "target.model=bot",
+            f"target.base_url={endpoint.url}",
+            "target.api_key_env=null",
+            f"target.concurrency.max={IN_FLIGHT}",
+            f"cache.mode='{cache}'",
+        )
         paid = endpoint.count
         assert done.returncode == 5, done.stdout + done.stderr
         assert "No space left on device" in done.stderr

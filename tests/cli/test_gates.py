@@ -49,10 +49,14 @@ def test_a_gate_says_what_it_rests_on_and_too_many_undefined_scores_leave_it_und
     monkeypatch.chdir(tmp_path)
     no_topic: dict[str, None] = {"primary": None, "secondary": None}
     rows = [
-        {"id": f"c{i}", "question": "Q?", "expected": {"primary": "x", "secondary": None} if i < 55 else no_topic,
-         "actual": {"primary": "x" if i % 9 else "y", "secondary": None}}
+        {
+            "id": f"c{i}",
+            "question": "Q?",
+            "expected": {"primary": "x", "secondary": None} if i < 55 else no_topic,
+            "actual": {"primary": "x" if i % 9 else "y", "secondary": None},
+        }
         for i in range(100)
-    ]  # fmt: skip
+    ]
     Program(tmp_path).write("mine.jsonl", *rows)
     words = [*WORDS[:-1], "metric=topic_any"]
     assert run_command([*words, "gate={topic_any: {mean: '>= 0.5'}}"]) == 3, capsys.readouterr().err
@@ -215,8 +219,8 @@ def test_the_lowest_case_can_be_gated_and_bounds_are_named_as_such(program: Prog
         ('{exact_match: {lowest: ">= 0.5"}}', 1, "gate FAILED  exact_match lowest >= 0.5: 0 ("),
         ('{exact_match: {bound_low: ">= 0.8"}}', 0, "gate passed  exact_match bound_low >= 0.8: 0.8889"),
         ('{exact_match: {worst: ">= 0.5"}}', 2, "known: bound_high, bound_low, "),
-        ('{exact_match: {lowest: {not_worse_by: 0.1}}}', 2, "lowest cannot be compared with a baseline"),
-    ):  # fmt: skip
+        ("{exact_match: {lowest: {not_worse_by: 0.1}}}", 2, "lowest cannot be compared with a baseline"),
+    ):
         done = program("dataset=nine", "metric=exact_match", f"gate={gate}")
         assert done.returncode == code, done.stdout + done.stderr
         assert said in done.stdout + done.stderr

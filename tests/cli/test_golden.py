@@ -22,20 +22,48 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 WRITE = os.environ.get("EVALFLOW_GOLDEN") == "write"
 
 CASES = (
-    {"id": "all-good", "question": "When does the library open?", "answer": "It opens at nine. Entry is free.",
-     "reference": "It opens at nine.", "contexts": ["Doors open at nine. Entry is free."], "group": "hours",
-     "tags": ["Topic > Library"]},
-    {"id": "half-good", "question": "When does the pool open?", "answer": "It opens at ten. It is heated.",
-     "reference": "It opens at ten.", "contexts": ["The pool opens at ten."], "group": "hours",
-     "tags": ["Topic > Pool"]},
-    {"id": "no-context", "question": "What does a ticket cost?", "answer": "Two euros.", "reference": "Two euros.",
-     "contexts": [], "tags": ["Topic > Pool"]},
-    {"id": "no-claims", "question": "Thank you!", "answer": "You are welcome.", "reference": "You are welcome.",
-     "contexts": ["Doors open at nine."]},
+    {
+        "id": "all-good",
+        "question": "When does the library open?",
+        "answer": "It opens at nine. Entry is free.",
+        "reference": "It opens at nine.",
+        "contexts": ["Doors open at nine. Entry is free."],
+        "group": "hours",
+        "tags": ["Topic > Library"],
+    },
+    {
+        "id": "half-good",
+        "question": "When does the pool open?",
+        "answer": "It opens at ten. It is heated.",
+        "reference": "It opens at ten.",
+        "contexts": ["The pool opens at ten."],
+        "group": "hours",
+        "tags": ["Topic > Pool"],
+    },
+    {
+        "id": "no-context",
+        "question": "What does a ticket cost?",
+        "answer": "Two euros.",
+        "reference": "Two euros.",
+        "contexts": [],
+        "tags": ["Topic > Pool"],
+    },
+    {
+        "id": "no-claims",
+        "question": "Thank you!",
+        "answer": "You are welcome.",
+        "reference": "You are welcome.",
+        "contexts": ["Doors open at nine."],
+    },
     {"id": "no-answer", "question": "And on Sundays?", "contexts": ["Closed on Sundays."], "reference": "Closed."},
-    {"id": "unreadable", "question": "Is there a café?", "answer": "=1+1, there is.", "reference": "Yes.",
-     "contexts": ["There is a café."]},
-)  # fmt: skip
+    {
+        "id": "unreadable",
+        "question": "Is there a café?",
+        "answer": "=1+1, there is.",
+        "reference": "Yes.",
+        "contexts": ["There is a café."],
+    },
+)
 CLAIMS = {
     "It opens at nine.": [("It opens at nine.", "supported"), ("Entry is free.", "supported")],
     "It opens at ten.": [("It opens at ten.", "supported"), ("The pool is heated.", "not_in_context")],
@@ -60,10 +88,14 @@ def finished(program: Program) -> Path:
     path = program.write("mine.jsonl", *CASES)
     with Endpoint(judge) as endpoint:
         done = program(
-            "dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null",
-            "metric=[faithfulness,coherence,exact_match]", *judge_arguments(endpoint.url), "max_error_rate=0.2",
+            "dataset=rag",
+            f"dataset.rag.path={path}",
+            "dataset.rag.fields=null",
+            "metric=[faithfulness,coherence,exact_match]",
+            *judge_arguments(endpoint.url),
+            "max_error_rate=0.2",
             "gate={faithfulness: {mean: '>= 0.7', point: true}, exact_match: {pass_rate: '>= 0.9', point: true}}",
-        )  # fmt: skip
+        )
     assert done.returncode == 1, done.stderr
     return program.latest
 

@@ -93,9 +93,12 @@ def test_topic_tagger_counts_its_errors(program: Program) -> None:
     rows, _ = summary(program)
     cases = [case for case in load("topic_tagger") if case["status"] == "success"]
     pairs = [
-        ((c["expected_primary_topic"], c["expected_secondary_topic"]),
-         (c["actual_primary_topic"], c["actual_secondary_topic"])) for c in cases
-    ]  # fmt: skip
+        (
+            (c["expected_primary_topic"], c["expected_secondary_topic"]),
+            (c["actual_primary_topic"], c["actual_secondary_topic"]),
+        )
+        for c in cases
+    ]
     sets = [({*e} - {None}, {*a} - {None}) for e, a in pairs]
     rates = {
         "topics_in_order": [e == a for e, a in pairs],
@@ -110,8 +113,12 @@ def test_topic_tagger_counts_its_errors(program: Program) -> None:
         assert (row["ci_method"], row["n_error"], row["n_scored"]) == ("wilson", 1, 20)
     assert program("experiment=topic_tagger", "max_error_rate=0").returncode == 3
     # what a run writes of its cases loads again, the error included
-    again = ("dataset=topic_tagger", f"dataset.topic_tagger.path={program.latest / 'cases.jsonl'}",
-             "dataset.topic_tagger.fields=null", "metric=topic_primary")  # fmt: skip
+    again = (
+        "dataset=topic_tagger",
+        f"dataset.topic_tagger.path={program.latest / 'cases.jsonl'}",
+        "dataset.topic_tagger.fields=null",
+        "metric=topic_primary",
+    )
     assert program(*again).returncode == 3
     assert summary(program)[0]["topic_primary", "mean"]["n_error"] == 1
 

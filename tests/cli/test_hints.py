@@ -61,9 +61,12 @@ def test_what_show_proposes_runs(option: Option, said: Said) -> None:
     shown = said("show", f"{option.group}/{option.name}")
     if suggested.command is None:
         assert (option.group, option.name) in {
-            ("metric", "cost"), ("metric", "latency"), ("target", "agent"), ("target", "command"),
+            ("metric", "cost"),
+            ("metric", "latency"),
+            ("target", "agent"),
+            ("target", "command"),
             ("target", "python"),
-        }  # fmt: skip
+        }
         assert suggested.note in shown
         return
     assert suggested.command in shown

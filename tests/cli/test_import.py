@@ -30,30 +30,72 @@ tests:
     assert: [{type: contains, value: a, weight: 2}, {type: not-regex, value: 'x$'}]
 """
 RESULT: dict[str, Any] = {
-    "testIdx": 0, "promptIdx": 0, "provider": {"id": "echo"}, "vars": {"q": "Q"}, "prompt": {"raw": "Say Q"},
-    "response": {"output": "A"}, "latencyMs": 1, "cost": 0, "score": 0.5, "success": False, "failureReason": 1,
+    "testIdx": 0,
+    "promptIdx": 0,
+    "provider": {"id": "echo"},
+    "vars": {"q": "Q"},
+    "prompt": {"raw": "Say Q"},
+    "response": {"output": "A"},
+    "latencyMs": 1,
+    "cost": 0,
+    "score": 0.5,
+    "success": False,
+    "failureReason": 1,
     "gradingResult": {"componentResults": [{"score": 1, "assertion": {"type": "contains", "value": "A"}}]},
     "testCase": {"assert": [{"type": "contains", "value": "A"}]},
-}  # fmt: skip
+}
 GOLDEN = {"input": "Q", "actual_output": "A", "retrieval_context": ["c"]}
-RUN = {"testCases": [{"input": "Q", "actualOutput": "A", "retrievalContext": ["c"], "metricsData": [
-    {"name": "Faithfulness", "score": 0.5, "threshold": 0.7}]}]}  # fmt: skip
-EVAL = {"eval": {"testing_criteria": [
-    {"type": "string_check", "name": "exact", "input": "{{sample.output_text}}", "reference": "{{item.a}}",
-     "operation": "eq"},
-    {"type": "score_model", "name": "tone", "model": "m", "input": [{"role": "user", "content": "{{item.a}}"}]},
-]}, "rows": [{"item": {"q": "Q", "a": "b"}, "sample": {"output_text": "b"}}]}  # fmt: skip
+RUN = {
+    "testCases": [
+        {
+            "input": "Q",
+            "actualOutput": "A",
+            "retrievalContext": ["c"],
+            "metricsData": [{"name": "Faithfulness", "score": 0.5, "threshold": 0.7}],
+        }
+    ]
+}
+EVAL = {
+    "eval": {
+        "testing_criteria": [
+            {
+                "type": "string_check",
+                "name": "exact",
+                "input": "{{sample.output_text}}",
+                "reference": "{{item.a}}",
+                "operation": "eq",
+            },
+            {"type": "score_model", "name": "tone", "model": "m", "input": [{"role": "user", "content": "{{item.a}}"}]},
+        ]
+    },
+    "rows": [{"item": {"q": "Q", "a": "b"}, "sample": {"output_text": "b"}}],
+}
 SAMPLE = {"input": "Spain", "ideal": "Madrid"}
 TRACE = {"id": "t", "name": "bot", "input": "Q", "output": "A", "helpful": [0.5], "totalCost": 0.1}
 EXAMPLE = {"id": "e", "inputs": {"question": "Q"}, "outputs": {"answer": "A"}}
 SPAN = {"input": "Q", "output": "A", "expected": "B", "scores": {"right": 0.5}}
-HARNESS = {"doc_id": 0, "doc": {"q": "Q"}, "target": "A", "arguments": [["Q", {"until": []}]], "resps": [["A"]],
-           "filtered_resps": ["A"], "filter": "none", "metrics": ["exact_match"], "exact_match": 1.0}  # fmt: skip
+HARNESS = {
+    "doc_id": 0,
+    "doc": {"q": "Q"},
+    "target": "A",
+    "arguments": [["Q", {"until": []}]],
+    "resps": [["A"]],
+    "filtered_resps": ["A"],
+    "filter": "none",
+    "metrics": ["exact_match"],
+    "exact_match": 1.0,
+}
 PHOENIX_CSV = "example_id,input,reference_output,output,annotation_exact_score\nx,Q,R,A,0.5\n"
 AZURE = {"inputs.query": "Q", "outputs.response": "A", "outputs.f1_score.f1_score": 0.5, "line_number": 0}
 MLFLOW = {"inputs": {"question": "Q"}, "expectations": {"expected_response": "A"}}
-GISKARD = {"interactions": [{"input": {"messages": [{"role": "user", "content": "Q"}]}, "checks": [
-    {"identifier": "hub_correctness", "override_spec": {"reference": "R"}}]}]}  # fmt: skip
+GISKARD = {
+    "interactions": [
+        {
+            "input": {"messages": [{"role": "user", "content": "Q"}]},
+            "checks": [{"identifier": "hub_correctness", "override_spec": {"reference": "R"}}],
+        }
+    ]
+}
 RAGAS = {"user_input": "Q", "response": "A", "retrieved_contexts": ["c"], "faithfulness": 0.5}
 
 CHAT = {"gen_ai.operation.name": "chat", "gen_ai.prompt": "Q", "gen_ai.completion": "A"}

@@ -138,10 +138,15 @@ def test_a_sweep_is_corrected_as_its_pairs_are(desk: Desk) -> None:
     grades = {name: [round(min(1.0, one + shift), 3) for one in desk.true] for name, shift in (("x", 0), ("y", 0.15))}
     for name, own in grades.items():
         rows = [
-            {"id": f"c{i}", "question": "?", "answer": f"{name} {i}", "grade": grade,
-             "labels": {"grade": round(min(1.0, max(0.0, desk.true[i] + draw.gauss(0, 0.03))), 3)} if i % 2 else {}}
+            {
+                "id": f"c{i}",
+                "question": "?",
+                "answer": f"{name} {i}",
+                "grade": grade,
+                "labels": {"grade": round(min(1.0, max(0.0, desk.true[i] + draw.gauss(0, 0.03))), 3)} if i % 2 else {},
+            }
             for i, grade in enumerate(own)
-        ]  # fmt: skip
+        ]
         desk.program.write(f"{name}.jsonl", *rows)
     done = desk.program("-m", "dataset=desk", "++dataset.desk.path=x.jsonl,y.jsonl", "metric=grade")
     assert done.returncode == 0, done.stderr

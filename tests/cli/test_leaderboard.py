@@ -13,8 +13,9 @@ from tests.cli.test_compare import cases
 def test_the_leader_and_who_cannot_be_told_apart(program: Program) -> None:
     for name, right in (("a", 2), ("b", 19), ("c", 20)):
         program.write(f"{name}.jsonl", *cases(right, 20))
-    done = program("-m", "dataset=rag", "dataset.rag.path=a.jsonl,b.jsonl,c.jsonl", "dataset.rag.fields=null",
-                   "metric=exact_match")  # fmt: skip
+    done = program(
+        "-m", "dataset=rag", "dataset.rag.path=a.jsonl,b.jsonl,c.jsonl", "dataset.rag.fields=null", "metric=exact_match"
+    )
     assert done.returncode == 0, done.stderr
     summary = json.loads((program.latest / "summary.json").read_text(encoding="utf-8"))
     [board] = [detail for detail in summary["details"] if "leaderboard" in detail]
@@ -33,19 +34,27 @@ def test_the_leader_and_who_cannot_be_told_apart(program: Program) -> None:
 def test_other_cases_are_not_comparable(program: Program) -> None:
     program.write("a.jsonl", *cases(2))
     program.write("b.jsonl", *[row | {"reference": "no"} for row in cases(2)])
-    done = program("-m", "dataset=rag", "dataset.rag.path=a.jsonl,b.jsonl", "dataset.rag.fields=null",
-                   "metric=exact_match")  # fmt: skip
+    done = program(
+        "-m", "dataset=rag", "dataset.rag.path=a.jsonl,b.jsonl", "dataset.rag.fields=null", "metric=exact_match"
+    )
     assert done.returncode == 0, done.stderr
     assert "0_dataset.rag.path=a.jsonl: not comparable" in " ".join(done.stdout.split())
 
 
 def test_figures_have_boards_of_their_own(program: Program) -> None:
     for name, right in (("a", 30), ("b", 44)):
-        rows = [{"id": f"c{i}", "question": "Q?", "expected": i % 2 == 0, "actual": (i % 2 == 0) == (i < right)}
-                for i in range(48)]  # fmt: skip
+        rows = [
+            {"id": f"c{i}", "question": "Q?", "expected": i % 2 == 0, "actual": (i % 2 == 0) == (i < right)}
+            for i in range(48)
+        ]
         program.write(f"{name}.jsonl", *rows)
-    done = program("-m", "dataset=jailbreak_guardrails", "dataset.jailbreak_guardrails.path=a.jsonl,b.jsonl",
-                   "dataset.jailbreak_guardrails.fields=null", "metric=jailbreak_guardrails")  # fmt: skip
+    done = program(
+        "-m",
+        "dataset=jailbreak_guardrails",
+        "dataset.jailbreak_guardrails.path=a.jsonl,b.jsonl",
+        "dataset.jailbreak_guardrails.fields=null",
+        "metric=jailbreak_guardrails",
+    )
     assert done.returncode == 0, done.stderr
     summary = json.loads((program.latest / "summary.json").read_text(encoding="utf-8"))
     boards = {d["statistic"]: d for d in summary["details"] if "leaderboard" in d}

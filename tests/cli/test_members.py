@@ -133,8 +133,10 @@ def test_members_of_one_skill_are_not_said_to_gain_by_weights(program: Program) 
     assert "make the same mistakes" not in told
     assert "Keep the vote as it is." in told
     assert "To vote by weights" not in told
-    weights = [{"case_id": f"c{i:03}", "metric": "coherence", "value": 5 if TRUTH[i] else 1, "by": "ann",
-                "weight": 1 + i % 2} for i in range(60)]  # fmt: skip
+    weights = [
+        {"case_id": f"c{i:03}", "metric": "coherence", "value": 5 if TRUTH[i] else 1, "by": "ann", "weight": 1 + i % 2}
+        for i in range(60)
+    ]
     name = program.write("weighted.jsonl", *weights)
     weighted = json.loads(program("calibrate", "--labels", name, "--json").stdout)["rows"][0]["members"]
     assert weighted["why"] == "the labels carry weights"

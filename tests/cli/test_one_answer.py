@@ -111,9 +111,7 @@ def test_the_sweep_and_the_two_runs_get_one_answer(sweep: Sweep, rows: list[dict
 def test_the_leaderboard_and_the_ranking(sweep: Sweep, rows: list[dict[str, Any]]) -> None:
     details = json.loads((sweep.folder / "summary.json").read_text(encoding="utf-8"))["details"]
     boards = {_key(one): one for one in details}
-    ranked = {
-        (one["metric"], one["by"]): one for one in sweep.asked("rank", *sweep.runs)["rankings"]
-    }  # fmt: skip
+    ranked = {(one["metric"], one["by"]): one for one in sweep.asked("rank", *sweep.runs)["rankings"]}
     with (
         Path(sweep.folder, "rank.csv").open(encoding="utf-8")
         if Path(sweep.folder, "rank.csv").is_file()

@@ -63,8 +63,11 @@ def test_a_run_tells_the_win_rate_and_what_the_judge_leans_to(program: Program) 
     assert done.returncode == 1, done.stderr
     found = statistics(program)
     assert {name: found[name]["value"] for name in ("mean", "win_rate", "consistency", "first_preferred")} == {
-        "mean": 0.5, "win_rate": 0.5, "consistency": 0.4, "first_preferred": 1.0,
-    }  # fmt: skip
+        "mean": 0.5,
+        "win_rate": 0.5,
+        "consistency": 0.4,
+        "first_preferred": 1.0,
+    }
     assert (found["consistency"]["ci_method"], found["win_rate"]["n_scored"]) == ("wilson", 10)
     sentence = (
         "preference: of 10 pairs 2 won, 2 lost, 0 tied, and 6 decided by the order in which they were read. Where the "
@@ -123,9 +126,13 @@ def test_two_runs_answers_are_held_against_each_other(program: Program) -> None:
         asked = [{"id": f"c{i}", "question": f"Q{i}?"} for i in range(4)]
         before = program.write("before.jsonl", *asked[:2], {"id": "c2", "question": "Something else?"}, asked[3])
         common = (
-            "dataset=rag", "dataset.rag.fields=null", "generate=true", "target=vllm",
-            f"target.base_url={endpoint.url}", *judge_arguments(endpoint.url),
-        )  # fmt: skip
+            "dataset=rag",
+            "dataset.rag.fields=null",
+            "generate=true",
+            "target=vllm",
+            f"target.base_url={endpoint.url}",
+            *judge_arguments(endpoint.url),
+        )
         program(*common, f"dataset.rag.path={before}", "target.model=old", "metric=coherence")
         baseline = program.latest
         after = program.write("after.jsonl", *asked)
@@ -139,7 +146,10 @@ def test_two_runs_answers_are_held_against_each_other(program: Program) -> None:
     assert program.manifest["config"]["baseline"] == str(baseline)
     lines = (program.latest / "scores.jsonl").read_text(encoding="utf-8").splitlines()
     assert {line["case_id"]: (line["status"], line["score"]) for line in map(json.loads, lines)} == {
-        "c0": ("scored", 1.0), "c1": ("skipped", None), "c2": ("skipped", None), "c3": ("scored", 1.0),
-    }  # fmt: skip
+        "c0": ("scored", 1.0),
+        "c1": ("skipped", None),
+        "c2": ("skipped", None),
+        "c3": ("scored", 1.0),
+    }
     cases = map(json.loads, (program.latest / "cases.jsonl").read_text(encoding="utf-8").splitlines())
     assert [case.get("vars", {}).get("baseline") for case in cases] == [WORSE, None, None, WORSE]

@@ -163,10 +163,21 @@ def test_a_pilot_with_repeats_and_prices_knows_noise_and_cost(program: Program) 
     price = "price={input_per_million: 1, output_per_million: 2}"
     with Endpoint(script) as endpoint:
         done = program(
-            "dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "metric=coherence", "generate=true",
-            "target=vllm", "target.model=bot", f"target.base_url={endpoint.url}", f"target.{price}", "judge=vllm",
-            "judge.model=grader", f"judge.base_url={endpoint.url}", f"judge.{price}", "repeats.target=2",
-        )  # fmt: skip
+            "dataset=rag",
+            f"dataset.rag.path={path}",
+            "dataset.rag.fields=null",
+            "metric=coherence",
+            "generate=true",
+            "target=vllm",
+            "target.model=bot",
+            f"target.base_url={endpoint.url}",
+            f"target.{price}",
+            "judge=vllm",
+            "judge.model=grader",
+            f"judge.base_url={endpoint.url}",
+            f"judge.{price}",
+            "repeats.target=2",
+        )
     assert done.returncode == 0, done.stderr
     document = planned(program, "--width", "0.5")
     paid = program.manifest["cost_usd"] + program.manifest["saved_usd"]

@@ -40,8 +40,11 @@ def test_a_race_stops_once_one_side_is_better(program: Program, models: str, ver
     assert row["p_value"] <= 0.05
     assert count <= 500  # of 2,000
     assert found["saved"] == {
-        "cases": 1000, "asked": count // 2, "requests": count, "requests_saved": 2000 - count,
-    }  # fmt: skip
+        "cases": 1000,
+        "asked": count // 2,
+        "requests": count,
+        "requests_saved": 2000 - count,
+    }
     assert (program.latest / "compare.html").is_file()
     runs = [json.loads((program.latest.parent / name / "run.json").read_text()) for name in found["runs"]]
     assert [run["target"]["name"] for run in runs] == [f"openai:{model}" for model in models.split(",")]

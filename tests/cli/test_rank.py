@@ -24,8 +24,9 @@ def sweep(program: Program) -> Path:
     """Three runs, right in 2, 19 and 20 of 20 cases."""
     for name, right in (("a", 2), ("b", 19), ("c", 20)):
         program.write(f"{name}.jsonl", *cases(right, 20))
-    done = program("-m", "dataset=rag", "dataset.rag.path=a.jsonl,b.jsonl,c.jsonl", "dataset.rag.fields=null",
-                   "metric=exact_match")  # fmt: skip
+    done = program(
+        "-m", "dataset=rag", "dataset.rag.path=a.jsonl,b.jsonl,c.jsonl", "dataset.rag.fields=null", "metric=exact_match"
+    )
     assert done.returncode == 0, done.stderr
     return program.latest
 
@@ -46,8 +47,10 @@ def test_a_sweep(program: Program, sweep: Path) -> None:
     mean, pairs = document["rankings"]
     assert (mean["by"], mean["n"], mean["method"], mean["confidence"]) == ("mean", 20, "max_t", 0.95)
     assert [(row["run"][0], row["rank"], row["rank_low"], row["rank_high"]) for row in mean["rows"]] == [
-        ("2", 1, 1, 2), ("1", 2, 1, 2), ("0", 3, 3, 3),
-    ]  # fmt: skip
+        ("2", 1, 1, 2),
+        ("1", 2, 1, 2),
+        ("0", 3, 3, 3),
+    ]
     assert [row["value"] for row in mean["rows"]] == [1.0, 0.95, 0.1]
     assert mean["rows"][1]["ci_low"] < 0.95 < mean["rows"][1]["ci_high"]
     with (sweep / "rank.csv").open(encoding="utf-8", newline="") as file:
@@ -127,13 +130,22 @@ def test_verdicts_of_a_metric_that_compares_with_a_reference(program: Program) -
     with Endpoint(script) as endpoint:
         for name, wins in (("a", 6), ("b", 13)):
             rows = [
-                {"id": f"c{i}", "question": f"Q{i}?", "reference": "It has quality 5.",
-                 "answer": f"This one has quality {6 if i < wins else 5 if i < wins + 3 else 4}."}
+                {
+                    "id": f"c{i}",
+                    "question": f"Q{i}?",
+                    "reference": "It has quality 5.",
+                    "answer": f"This one has quality {6 if i < wins else 5 if i < wins + 3 else 4}.",
+                }
                 for i in range(20)
-            ]  # fmt: skip
+            ]
             path = program.write(f"{name}.jsonl", *rows)
-            done = program("dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "metric=preference",
-                           *judge_arguments(endpoint.url))  # fmt: skip
+            done = program(
+                "dataset=rag",
+                f"dataset.rag.path={path}",
+                "dataset.rag.fields=null",
+                "metric=preference",
+                *judge_arguments(endpoint.url),
+            )
             assert done.returncode == 0, done.stderr
             runs.append(str(program.latest))
     document = json.loads(program("rank", *runs, "--json").stdout)
@@ -161,8 +173,9 @@ def bots(program: Program, count: int) -> list[str]:
 @pytest.mark.slow
 def test_items_and_a_short_set_that_runs(program: Program) -> None:
     runs = bots(program, 6)
-    program.write("labels.jsonl", *({"case_id": "c0", "metric": "exact_match", "value": True, "by": "ann",
-                                     "target": "recorded"},))  # fmt: skip
+    program.write(
+        "labels.jsonl", *({"case_id": "c0", "metric": "exact_match", "value": True, "by": "ann", "target": "recorded"},)
+    )
     done = program("rank", *runs, "--items", "--labels", "labels.jsonl", "--short", "8", "--out", "quick")
     assert done.returncode == 0, done.stderr
     said = flat(done.stdout)

@@ -27,10 +27,19 @@ def test_generator_and_judge_are_told_apart(program: Program) -> None:
 
     with Endpoint(script) as endpoint:
         done = program(
-            "dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "metric=coherence", "generate=true",
-            "target=vllm", "target.model=bot", f"target.base_url={endpoint.url}", "judge=vllm", "judge.model=grader",
-            f"judge.base_url={endpoint.url}", "repeats={target: 4, judge: 2}",
-        )  # fmt: skip
+            "dataset=rag",
+            f"dataset.rag.path={path}",
+            "dataset.rag.fields=null",
+            "metric=coherence",
+            "generate=true",
+            "target=vllm",
+            "target.model=bot",
+            f"target.base_url={endpoint.url}",
+            "judge=vllm",
+            "judge.model=grader",
+            f"judge.base_url={endpoint.url}",
+            "repeats={target: 4, judge: 2}",
+        )
     assert done.returncode == 0, done.stderr
     summary = json.loads((program.latest / "summary.json").read_text(encoding="utf-8"))
     [detail] = [detail for detail in summary["details"] if "noise" in detail]

@@ -46,9 +46,14 @@ class Gate:
 def arguments(program: Program, url: str) -> list[str]:
     path = program.write("mine.jsonl", *ROWS)
     return [
-        "dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "metric=coherence",
-        *judge_arguments(url), "judge.concurrency.max=2", "cache.mode=off",
-    ]  # fmt: skip
+        "dataset=rag",
+        f"dataset.rag.path={path}",
+        "dataset.rag.fields=null",
+        "metric=coherence",
+        *judge_arguments(url),
+        "judge.concurrency.max=2",
+        "cache.mode=off",
+    ]
 
 
 def scores(program: Program) -> list[tuple[Any, ...]]:
@@ -129,10 +134,17 @@ def test_generated_answers_are_not_asked_for_again(program: Program) -> None:
 
     with Endpoint(script) as endpoint:
         done = program(
-            "dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "metric=coherence",
-            *judge_arguments(endpoint.url), "generate=true", "target=vllm", "target.model=bot",
-            f"target.base_url={endpoint.url}", "cache.mode=off",
-        )  # fmt: skip
+            "dataset=rag",
+            f"dataset.rag.path={path}",
+            "dataset.rag.fields=null",
+            "metric=coherence",
+            *judge_arguments(endpoint.url),
+            "generate=true",
+            "target=vllm",
+            "target.model=bot",
+            f"target.base_url={endpoint.url}",
+            "cache.mode=off",
+        )
         assert done.returncode == 3, done.stderr
         assert program("resume", "--retry-errors").returncode == 3
         assert [request.model for request in endpoint.requests].count("bot") == len(ROWS)

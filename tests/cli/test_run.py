@@ -21,10 +21,22 @@ from evalflow.testing import Endpoint, Request, malformed, reply, status
 from tests.cli.conftest import Program, faithful_judge, judge_arguments
 
 FILES = {
-    ".hydra", "run.json", "prepared.json", "answers.jsonl", "scores.jsonl", "cases.jsonl", "scores.parquet",
-    "results.csv", "summary.parquet", "summary.csv", "summary.json", "report.html", "junit.xml", "evalflow.log",
+    ".hydra",
+    "run.json",
+    "prepared.json",
+    "answers.jsonl",
+    "scores.jsonl",
+    "cases.jsonl",
+    "scores.parquet",
+    "results.csv",
+    "summary.parquet",
+    "summary.csv",
+    "summary.json",
+    "report.html",
+    "junit.xml",
+    "evalflow.log",
     "summary.md",
-}  # fmt: skip
+}
 
 CASES = (
     {
@@ -62,9 +74,12 @@ def test_a_run_writes_every_file_and_keeps_the_four_states_apart(program: Progra
     path = program.write("mine.jsonl", *CASES)
     with Endpoint(faithful_judge(CLAIMS)) as endpoint:
         done = program(
-            "dataset=rag", f"dataset.rag.path={path}", "metric=faithfulness", *judge_arguments(endpoint.url),
+            "dataset=rag",
+            f"dataset.rag.path={path}",
+            "metric=faithfulness",
+            *judge_arguments(endpoint.url),
             "dataset.rag.fields=null",
-        )  # fmt: skip
+        )
     assert done.returncode == 0, done.stderr
     assert {item.name for item in program.latest.iterdir()} == FILES
 
@@ -103,9 +118,12 @@ def test_results_are_readable_and_cases_load_again(program: Program) -> None:
         assert rows[0]["faithfulness"] == "0.5"
         assert "beta" in rows[0]["faithfulness_reason"]
         again = program(
-            "dataset=rag", f"dataset.rag.path={program.latest / 'cases.jsonl'}", "dataset.rag.fields=null",
-            "metric=faithfulness", *judge,
-        )  # fmt: skip
+            "dataset=rag",
+            f"dataset.rag.path={program.latest / 'cases.jsonl'}",
+            "dataset.rag.fields=null",
+            "metric=faithfulness",
+            *judge,
+        )
     assert again.returncode == 0, again.stderr
     assert scores_of(program)["score"].to_list() == [0.5, 1.0, None, None, None]
 
@@ -136,9 +154,16 @@ def test_a_failed_generation_is_a_record_and_no_stop(program: Program) -> None:
 
     with Endpoint(script) as endpoint:
         done = program(
-            "dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "metric=exact_match", "generate=true",
-            "target=openai", "target.model=bot", f"target.base_url={endpoint.url}", "target.api_key_env=null",
-        )  # fmt: skip
+            "dataset=rag",
+            f"dataset.rag.path={path}",
+            "dataset.rag.fields=null",
+            "metric=exact_match",
+            "generate=true",
+            "target=openai",
+            "target.model=bot",
+            f"target.base_url={endpoint.url}",
+            "target.api_key_env=null",
+        )
     assert done.returncode == 3, done.stderr
     assert scores_of(program)["status"].to_list() == ["scored", "scored", "error", "scored"]
     lines = (program.latest / "answers.jsonl").read_text(encoding="utf-8").splitlines()
@@ -153,9 +178,13 @@ def test_a_gate_decides_the_exit_code(program: Program, gate: str, code: int) ->
     path = program.write("mine.jsonl", *CASES[:2])
     with Endpoint(faithful_judge(CLAIMS)) as endpoint:
         done = program(
-            "dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "metric=faithfulness",
-            f"gate={{faithfulness: {{mean: '{gate}', point: true}}}}", *judge_arguments(endpoint.url),
-        )  # fmt: skip
+            "dataset=rag",
+            f"dataset.rag.path={path}",
+            "dataset.rag.fields=null",
+            "metric=faithfulness",
+            f"gate={{faithfulness: {{mean: '{gate}', point: true}}}}",
+            *judge_arguments(endpoint.url),
+        )
     assert done.returncode == code, done.stderr
     assert (program.latest / "junit.xml").read_text(encoding="utf-8").count("<failure") == 2 * code
 
@@ -209,9 +238,13 @@ def test_repeats_are_no_new_cases(program: Program) -> None:
     path = program.write("mine.jsonl", *CASES[:2])
     with Endpoint(faithful_judge(CLAIMS)) as endpoint:
         done = program(
-            "dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "metric=faithfulness",
-            "repeats.judge=3", *judge_arguments(endpoint.url),
-        )  # fmt: skip
+            "dataset=rag",
+            f"dataset.rag.path={path}",
+            "dataset.rag.fields=null",
+            "metric=faithfulness",
+            "repeats.judge=3",
+            *judge_arguments(endpoint.url),
+        )
     assert done.returncode == 0, done.stderr
     assert scores_of(program)["repeat"].to_list() == [0, 1, 2] * 2
     row = pl.read_parquet(program.latest / "summary.parquet").filter(pl.col("tag").is_null()).row(0, named=True)
@@ -222,9 +255,14 @@ def test_check_sends_nothing_and_leaves_nothing(program: Program) -> None:
     path = program.write("mine.jsonl", *CASES)
     with Endpoint() as endpoint:
         done = program(
-            "check", "dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "metric=faithfulness",
-            *judge_arguments(endpoint.url), "--json",
-        )  # fmt: skip
+            "check",
+            "dataset=rag",
+            f"dataset.rag.path={path}",
+            "dataset.rag.fields=null",
+            "metric=faithfulness",
+            *judge_arguments(endpoint.url),
+            "--json",
+        )
         assert endpoint.count == 0
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
@@ -258,9 +296,12 @@ def test_a_refused_key_or_model_ends_at_once_with_5(program: Program, code: int)
     path = program.write("mine.jsonl", *CASES)
     with Endpoint(lambda _: status(code, message="refused")) as endpoint:
         done = program(
-            "dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "metric=faithfulness",
+            "dataset=rag",
+            f"dataset.rag.path={path}",
+            "dataset.rag.fields=null",
+            "metric=faithfulness",
             *judge_arguments(endpoint.url),
-        )  # fmt: skip
+        )
         assert done.returncode == 5, done.stderr
         assert endpoint.count <= 5
     assert "Traceback" not in done.stderr
@@ -320,9 +361,12 @@ def test_two_files_make_a_metric(program: Program) -> None:
         file.write_text(text, encoding="utf-8")
     with Endpoint(lambda request: {"reason": "it is", "loud": "Alpha" in request.text}) as endpoint:
         done = program(
-            "dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "metric=shouting",
+            "dataset=rag",
+            f"dataset.rag.path={path}",
+            "dataset.rag.fields=null",
+            "metric=shouting",
             *judge_arguments(endpoint.url),
-        )  # fmt: skip
+        )
     assert done.returncode == 0, done.stderr
     assert scores_of(program)["score"].to_list() == [1.0, 0.0]
     assert scores_of(program)["passed"].to_list() == [False, True]
@@ -344,9 +388,12 @@ def test_data_that_change_under_way_cost_no_score(program: Program, padding: int
 
     with Endpoint(script) as endpoint:
         done = program(
-            "dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "metric=faithfulness",
+            "dataset=rag",
+            f"dataset.rag.path={path}",
+            "dataset.rag.fields=null",
+            "metric=faithfulness",
             *judge_arguments(endpoint.url),
-        )  # fmt: skip
+        )
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     assert program.manifest["status"] != "running"

@@ -17,10 +17,16 @@ def test_a_password_in_an_address_stays_in_its_variable(program: Program) -> Non
     with Endpoint(faithful_judge(CLAIMS)) as endpoint:
         url = endpoint.url.replace("://", "://user:${oc.env:MYPW}@")
         done = program(
-            "dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "metric=faithfulness",
-            "judge=openai", "judge.model=scripted", f"judge.base_url='{url}'", "judge.api_key_env=null",
+            "dataset=rag",
+            f"dataset.rag.path={path}",
+            "dataset.rag.fields=null",
+            "metric=faithfulness",
+            "judge=openai",
+            "judge.model=scripted",
+            f"judge.base_url='{url}'",
+            "judge.api_key_env=null",
             MYPW=PASSWORD,
-        )  # fmt: skip
+        )
     assert done.returncode == 0, done.stderr
     files = [file for file in program.folder.rglob("*") if file.is_file() and file.suffix != ".lock"]
     assert program.latest / "run.json" in [file.resolve() for file in files]

@@ -136,8 +136,12 @@ def test_a_plan_counts_the_users_turns_with_the_answer_and_not_with_its_judgemen
     talk = document["conversations"]
     assert talk.pop("seconds") > 0
     assert talk == {
-        "count": 6, "turns": 2, "user_calls": 3, "tokens": 3 * 110 + 2 * 55, "cost_usd": pytest.approx(answer)
-    }  # fmt: skip
+        "count": 6,
+        "turns": 2,
+        "user_calls": 3,
+        "tokens": 3 * 110 + 2 * 55,
+        "cost_usd": pytest.approx(answer),
+    }
     assert "a conversation took 2 answers, 3 calls for the user, 440 tokens" in " ".join(
         program("plan", "--cases", "10").stdout.split()
     )
@@ -197,9 +201,15 @@ def test_a_command_holds_a_conversation_with_a_script(program: Program) -> None:
     (program.folder / "bot.py").write_text(bot, encoding="utf-8")
     path = program.write("mine.jsonl", SCENARIO)
     done = program(
-        "dataset=scenarios", f"dataset.scenarios.path={path}", "metric=answer_words", "generate=true",
-        "target=command", "target.argv=[python3,bot.py]", "simulator=scripted", "simulator.replies=[One?,Two?]",
-    )  # fmt: skip
+        "dataset=scenarios",
+        f"dataset.scenarios.path={path}",
+        "metric=answer_words",
+        "generate=true",
+        "target=command",
+        "target.argv=[python3,bot.py]",
+        "simulator=scripted",
+        "simulator.replies=[One?,Two?]",
+    )
     assert done.returncode == 0, done.stderr
     (answer,) = answers(program)
     assert answer["answer"] == "['contexts', 'id', 'messages', 'metadata', 'question', 'vars']"

@@ -22,9 +22,14 @@ def bot_and_judges(request: Request) -> object:
 
 def arguments(path: str, url: str) -> list[str]:
     return [
-        "dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "generate=true", "target=vllm",
-        "target.model=bot", f"target.base_url={url}",
-    ]  # fmt: skip
+        "dataset=rag",
+        f"dataset.rag.path={path}",
+        "dataset.rag.fields=null",
+        "generate=true",
+        "target=vllm",
+        "target.model=bot",
+        f"target.base_url={url}",
+    ]
 
 
 def test_a_sweep_over_judges_asks_the_target_once(program: Program) -> None:

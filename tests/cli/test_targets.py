@@ -51,10 +51,14 @@ def test_errors_of_a_service_are_records_and_its_key_is_kept_nowhere(program: Pr
 
     with Endpoint(service) as endpoint:
         done = program(
-            *BASE, f"dataset.jailbreak_guardrails.path={path}", "target=http",
-            f"target.url={endpoint.url}/chat/completions", "target.actual='$.verdict'",
-            "target.headers={Authorization: 'Bearer ${oc.env:BOT_KEY}'}", BOT_KEY=KEY,
-        )  # fmt: skip
+            *BASE,
+            f"dataset.jailbreak_guardrails.path={path}",
+            "target=http",
+            f"target.url={endpoint.url}/chat/completions",
+            "target.actual='$.verdict'",
+            "target.headers={Authorization: 'Bearer ${oc.env:BOT_KEY}'}",
+            BOT_KEY=KEY,
+        )
     assert done.returncode == 3, done.stderr
     assert endpoint.requests[0].headers["authorization"] == f"Bearer {KEY}"
     assert program.manifest["scores"]["error"] == 3
@@ -106,9 +110,12 @@ def test_a_hanging_call_ends_neither_the_run_nor_the_targets_exit_handlers(progr
         "    return case['question'] != 'Q1?' or threading.Event().wait()\n"
     )
     done = program.process(
-        *BASE, f"dataset.jailbreak_guardrails.path={path}", "target=python", "target.call=my_bot:guard",
+        *BASE,
+        f"dataset.jailbreak_guardrails.path={path}",
+        "target=python",
+        "target.call=my_bot:guard",
         "target.timeout_s=1",
-    )  # fmt: skip
+    )
     assert done.returncode == 3, done.stderr
     assert program.manifest["scores"]["error"] == 1
     assert (program.folder / "closed").exists()

@@ -50,17 +50,27 @@ def cases(program: Program) -> str:
 def test_metrics_score_from_the_trace_of_a_service(program: Program, cases: str) -> None:
     with Endpoint(agent) as bot, Endpoint(judge) as scripted:
         words = (
-            "dataset=agent", cases, *RUN, "target=http", f"target.url={bot.url}/chat/completions",
+            "dataset=agent",
+            cases,
+            *RUN,
+            "target=http",
+            f"target.url={bot.url}/chat/completions",
             *judge_arguments(scripted.url),
-        )  # fmt: skip
+        )
         done = program(*words)
         assert done.returncode == 3, done.stderr  # the answer with a broken trace
         answers = {row["case_id"]: row for row in rows(program, "answers.jsonl")}
         assert answers["1"]["usage"] == {"input_tokens": 7, "output_tokens": 2}
         assert (answers["1"]["answer"], answers["1"]["cost_usd"]) == ("At 9.", 0.25)
         assert "trace: expected OTLP JSON with resourceSpans, got an object with spans" in answers["3"]["error"]
-        wanted = {("1", "trajectory_match"): 1, ("1", "goal_accuracy"): 1, ("2", "trajectory_match"): 0,
-                  ("2", "goal_accuracy"): 0, ("3", "trajectory_match"): None, ("3", "goal_accuracy"): None}  # fmt: skip
+        wanted = {
+            ("1", "trajectory_match"): 1,
+            ("1", "goal_accuracy"): 1,
+            ("2", "trajectory_match"): 0,
+            ("2", "goal_accuracy"): 0,
+            ("3", "trajectory_match"): None,
+            ("3", "goal_accuracy"): None,
+        }
         assert scores(program) == wanted
         asked = bot.count, scripted.count
         assert asked == (3, 2)

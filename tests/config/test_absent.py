@@ -31,12 +31,15 @@ def problems(*overrides: str) -> list[Problem]:
         ("repeats.jugde=2", "unknown key repeats.jugde", "judge"),
         ("metric.faithfulness.treshold=0.9", "unknown key metric.faithfulness.treshold", "threshold"),
         ("metric.faithfulness.score.equls=x", "unknown key metric.faithfulness.score.equls", "equals"),
-        ("metric.fathfulness.threshold=1", "metric.fathfulness.threshold: no metric 'fathfulness' is chosen",
-         "faithfulness"),
+        (
+            "metric.fathfulness.threshold=1",
+            "metric.fathfulness.threshold: no metric 'fathfulness' is chosen",
+            "faithfulness",
+        ),
         ("dataset.rga.path=x", "dataset.rga.path: no dataset 'rga' is chosen", "rag"),
         ("judge.calibratd=true", "unknown key judge.calibratd", "calibrated"),
     ],
-)  # fmt: skip
+)
 def test_a_slip_of_the_pen_is_told_with_the_nearest_right_name(override: str, what: str, nearest: str) -> None:
     [problem] = problems(override)
     assert (problem.what, problem.where, problem.hint) == (what, "command line", f"did you mean {nearest!r}?")

@@ -80,8 +80,12 @@ def test_neither_dataset_nor_metric_shows_what_to_try() -> None:
 
 @pytest.mark.parametrize("word", ["yes", "no", "on", "off"])
 def test_an_unquoted_yes_or_no_is_no_label(folder: Folder, word: str) -> None:
-    own = folder({"metric/mine.yaml": f"# @package metric.mine\nkind: rubric\nneeds: [answer]\n"
-                                      f"scale: {{type: label, values: {{{word}: 1, 'maybe': 0}}}}\n"})  # fmt: skip
+    own = folder(
+        {
+            "metric/mine.yaml": f"# @package metric.mine\nkind: rubric\nneeds: [answer]\n"
+            f"scale: {{type: label, values: {{{word}: 1, 'maybe': 0}}}}\n"
+        }
+    )
     text = complaint("dataset=rag", "metric=mine", "judge=openai", "judge.model=m", config_dir=own)
     assert "quote" in text
 
@@ -129,12 +133,14 @@ def test_broken_yaml_says_where(folder: Folder) -> None:
 
 
 def test_a_file_that_cannot_be_read_or_lacks_what_it_starts_from_is_named(folder: Folder) -> None:
-    own = folder({
-        "judge/lost.yaml": "defaults: [opnai, _self_]\n",
-        "judge/circle.yaml": "defaults: [circle, _self_]\n",
-        "dataset/odd.yaml": "",
-        "experiment/local.yaml": "dataset: rag\n",
-    })  # fmt: skip
+    own = folder(
+        {
+            "judge/lost.yaml": "defaults: [opnai, _self_]\n",
+            "judge/circle.yaml": "defaults: [circle, _self_]\n",
+            "dataset/odd.yaml": "",
+            "experiment/local.yaml": "dataset: rag\n",
+        }
+    )
     (own / "dataset" / "odd.yaml").write_bytes(b"# @package dataset.odd\npath: \xff\n")
     chosen = ("dataset=rag", "metric=faithfulness")
     text = complaint(*chosen, "judge=lost", config_dir=own)
@@ -167,7 +173,7 @@ def test_all_unknown_choices_are_told_at_once() -> None:
         ("judge.name=a,b", "judge.name=a,b has several values"),
         ("=x", "cannot read '=x'\n  hint: write KEY=VALUE"),
     ],
-)  # fmt: skip
+)
 def test_what_hydra_would_say_in_its_own_words_is_said_in_ours(override: str, told: str) -> None:
     assert told in complaint("dataset=rag", "metric=faithfulness", override)
 
@@ -182,8 +188,12 @@ def test_new_answers_from_recorded_ones_are_an_error() -> None:
 
 
 def test_a_metric_overrides_part_of_the_judge(folder: Folder) -> None:
-    own = folder({"metric/mine.yaml": "# @package metric.mine\nkind: rubric\nneeds: [answer]\n"
-                                      "scale: {type: boolean}\njudge: {temperature: 0.7}\n"})  # fmt: skip
+    own = folder(
+        {
+            "metric/mine.yaml": "# @package metric.mine\nkind: rubric\nneeds: [answer]\n"
+            "scale: {type: boolean}\njudge: {temperature: 0.7}\n"
+        }
+    )
     overrides = ["dataset=rag", "metric=mine", "judge=openai", "judge.model=m", "judge.max_tokens=99"]
     judge = settings_of(compose(overrides, own)).judges["mine"]
     assert judge.model_dump()["temperature"] == 0.7

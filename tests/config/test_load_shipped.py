@@ -23,9 +23,14 @@ CONF = Path(__file__).parents[2] / "conf"
 LLM = ("judge=vllm", "judge.model=m", "judge.base_url=http://127.0.0.1:9/v1")
 TOPICS = ("topics_in_order", "topics_any_order", "topic_primary", "topic_primary_in_either", "topic_any")
 AGENT_JUDGES = (
-    "argument_correctness", "goal_accuracy", "plan_adherence", "plan_quality", "step_efficiency", "tool_choice",
+    "argument_correctness",
+    "goal_accuracy",
+    "plan_adherence",
+    "plan_quality",
+    "step_efficiency",
+    "tool_choice",
     "tool_result_use",
-)  # fmt: skip
+)
 DATASET = {
     "checks": "conversations",
     "jailbreak_guardrails": "jailbreak_guardrails",

@@ -35,12 +35,25 @@ def swept(word: str) -> list[str]:
 @pytest.mark.parametrize(
     "text",
     [
-        "Fälle.jsonl", "质问集.csv", "質問 集.csv", "Вопросы (1).xlsx", "a#b.jsonl", "it's.jsonl", "really!?.csv",
+        "Fälle.jsonl",
+        "质问集.csv",
+        "質問 集.csv",
+        "Вопросы (1).xlsx",
+        "a#b.jsonl",
+        "it's.jsonl",
+        "really!?.csv",
         "~cases.csv",
-        "~/cases.csv", "a=b.csv", "C:\\Daten\\Fälle.csv", "[old] cases.csv", 'say "hi"', "`x` & <y>; ^z", "🙂", "ä\\",
+        "~/cases.csv",
+        "a=b.csv",
+        "C:\\Daten\\Fälle.csv",
+        "[old] cases.csv",
+        'say "hi"',
+        "`x` & <y>; ^z",
+        "🙂",
+        "ä\\",
         "f(x",
     ],
-)  # fmt: skip
+)
 def test_a_text_needs_no_quotes_of_hydra(text: str) -> None:
     assert value_of(f"dataset.rag.path={text}") == text
 

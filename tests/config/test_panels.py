@@ -87,8 +87,12 @@ def test_what_a_panel_cannot_mean_is_refused(overrides: list[str], said: str) ->
 
 
 def test_the_problems_of_all_members_are_told_at_once() -> None:
-    said = problems("judge=panel", "judge.members.second.model=two", "judge.members.second.api_key_env=NO_SUCH_KEY_A",
-                    "judge.members.first.api_key_env=NO_SUCH_KEY_B")  # fmt: skip
+    said = problems(
+        "judge=panel",
+        "judge.members.second.model=two",
+        "judge.members.second.api_key_env=NO_SUCH_KEY_A",
+        "judge.members.first.api_key_env=NO_SUCH_KEY_B",
+    )
     assert "NO_SUCH_KEY_A" in said
     assert "NO_SUCH_KEY_B" in said
 

@@ -20,9 +20,16 @@ FILES = {
     "text_to_sql": 14,
 }
 FINE = {
-    "dropped_condition", "mixed_rows", "negation", "outdated", "overclaimed", "overgeneralized", "swapped_names",
-    "swapped_number", "wrong_unit",
-}  # fmt: skip
+    "dropped_condition",
+    "mixed_rows",
+    "negation",
+    "outdated",
+    "overclaimed",
+    "overgeneralized",
+    "swapped_names",
+    "swapped_number",
+    "wrong_unit",
+}
 COARSE = {"contradiction", "invented", "off_topic", "padding", "unsupported_claim"}
 MAY_BE_FAITHFUL = {"off_topic", "missing_part"}
 CHUNK_TYPES = {

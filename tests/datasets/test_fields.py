@@ -43,9 +43,15 @@ def test_fields_name_columns_and_paths(load: Any) -> None:
         "with space": "r",
     }
     fields = {
-        "id": "$.meta.nr", "question": "query", "answer": "$.out['text']", "contexts": "$.out.hits[*].body",
-        "reference": "with space", "expected": "$.absent.deep", "tags": "$.meta.kind", "actual": "$.out.none[*]",
-    }  # fmt: skip
+        "id": "$.meta.nr",
+        "question": "query",
+        "answer": "$.out['text']",
+        "contexts": "$.out.hits[*].body",
+        "reference": "with space",
+        "expected": "$.absent.deep",
+        "tags": "$.meta.kind",
+        "actual": "$.out.none[*]",
+    }
     (case,) = load([row], fields=fields, group="$.meta.kind")
     assert (case.id, case.question, case.answer, case.reference, case.group) == ("7", "q", "a", "r", "x")
     assert case.contexts == (Context("c1"), Context("c2"))
@@ -75,10 +81,13 @@ def test_a_declared_column_is_not_replaced_by_one_with_the_fields_name(load: Any
 @pytest.mark.parametrize(
     ("options", "counted"),
     [
-        ({"answer": "bot"}, True), ({"answer": "$.bot"}, True), ({"answer": "ideal"}, False),
-        ({"answer": "$.deep.bot"}, False), ({"answer": "ideal", "labels": "$.labels"}, False),
+        ({"answer": "bot"}, True),
+        ({"answer": "$.bot"}, True),
+        ({"answer": "ideal"}, False),
+        ({"answer": "$.deep.bot"}, False),
+        ({"answer": "ideal", "labels": "$.labels"}, False),
     ],
-)  # fmt: skip
+)
 def test_labels_are_of_the_column_that_they_judge_and_of_no_other(
     load: Any, options: dict[str, str], counted: bool
 ) -> None:
@@ -91,9 +100,11 @@ def test_labels_are_of_the_column_that_they_judge_and_of_no_other(
 
 def test_labels_are_found_where_they_stand(load: Any) -> None:
     row = {
-        "id": "c", "reply": {"text": "a"}, "judged": "yes",
+        "id": "c",
+        "reply": {"text": "a"},
+        "judged": "yes",
         "review": {"faithful": 0.5, "people": [{"score": 1, "who": "ana"}, {"score": 0, "who": "ben"}]},
-    }  # fmt: skip
+    }
     labels = {"faithfulness": "$.review.faithful", "relevance": "$.review.people[*].score", "tone": "judged"}
     fields = {"answer": "$.reply.text", "labels": {**labels, "bias": "$.review.nowhere"}}
     (case,) = load([row], fields=fields, labels_of="$.reply.text")
@@ -108,8 +119,11 @@ def test_labels_are_found_where_they_stand(load: Any) -> None:
 
 def test_group_is_text(load: Any) -> None:
     assert [case.group for case in load([{"doc": 3}, {"doc": "d"}, {"doc": True}, {"other": 1}], group="doc")] == [
-        "3", "d", "true", None,
-    ]  # fmt: skip
+        "3",
+        "d",
+        "true",
+        None,
+    ]
 
 
 def test_vars_that_stand_in_the_data_are_joined_by_other_columns(load: Any) -> None:

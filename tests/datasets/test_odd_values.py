@@ -29,10 +29,40 @@ Rows = Sequence[Mapping[str, Any]]
 Write = Callable[[Rows], Path]
 
 TEXTS = (
-    "3.10", "250.1", "007", "1000000.00", "1e5", "+1", "0x10", "1_000", "½", "1,5", "TRUE", "false", "None", "null",
-    "nan", "NaN", "N/A", "2026-01-02", " spaces ", "[1]", "['a', 'b']", '{"a": 1}', "a|b", "a; b", "=1+1", "'", '"',
-    "#", "two\nlines", "{{ braces }}", "${env}", "日本", "[Document(page_content='a')]",
-)  # fmt: skip
+    "3.10",
+    "250.1",
+    "007",
+    "1000000.00",
+    "1e5",
+    "+1",
+    "0x10",
+    "1_000",
+    "½",
+    "1,5",
+    "TRUE",
+    "false",
+    "None",
+    "null",
+    "nan",
+    "NaN",
+    "N/A",
+    "2026-01-02",
+    " spaces ",
+    "[1]",
+    "['a', 'b']",
+    '{"a": 1}',
+    "a|b",
+    "a; b",
+    "=1+1",
+    "'",
+    '"',
+    "#",
+    "two\nlines",
+    "{{ braces }}",
+    "${env}",
+    "日本",
+    "[Document(page_content='a')]",
+)
 """Cells that look like something else."""
 FIELDS: dict[str, Any] = {"expected": {"label": "label", "other": "mark"}}
 COLUMNS = ("question", "answer", "reference", "label", "mark", "actual", "group", "note")
@@ -147,10 +177,18 @@ def test_values_that_a_field_needs_are_the_same_in_every_format(write: Write) ->
 
 
 LISTS = {
-    "['a', 'b']": ("a", "b"), '["a", "b"]': ("a", "b"), "('a', 'b')": ("a", "b"), "[]": (), "a text": ("a text",),
-    "[1] a text": ("[1] a text",), "[Document(page_content='a')]": ("a",), "['it\\'s', \"b\"]": ("it's", "b"),
-    "a | b": ("a | b",), '{"text": "a"}': ("a",), "page_content='a' metadata={'source': 's'}": ("a",),
-}  # fmt: skip
+    "['a', 'b']": ("a", "b"),
+    '["a", "b"]': ("a", "b"),
+    "('a', 'b')": ("a", "b"),
+    "[]": (),
+    "a text": ("a text",),
+    "[1] a text": ("[1] a text",),
+    "[Document(page_content='a')]": ("a",),
+    "['it\\'s', \"b\"]": ("it's", "b"),
+    "a | b": ("a | b",),
+    '{"text": "a"}': ("a",),
+    "page_content='a' metadata={'source': 's'}": ("a",),
+}
 
 
 @pytest.mark.parametrize("write", FORMATS.values(), ids=FORMATS)

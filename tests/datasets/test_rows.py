@@ -54,10 +54,14 @@ def test_an_unknown_format(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("mine.jsonl", ""), ("mine.jsonl", "\n\n \n"), ("mine.json", "[]"), ("mine.json", '{"data": []}'),
-        ("mine.csv", ""), ("mine.csv", "question,answer\n"),
+        ("mine.jsonl", ""),
+        ("mine.jsonl", "\n\n \n"),
+        ("mine.json", "[]"),
+        ("mine.json", '{"data": []}'),
+        ("mine.csv", ""),
+        ("mine.csv", "question,answer\n"),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("conversation", [False, True])
 def test_an_empty_dataset(refused: Any, name: str, content: str, conversation: bool) -> None:
     (problem,) = refused(content, name, conversation=conversation)
@@ -221,12 +225,14 @@ def test_outputs_that_were_promised_are_missing(refused: Any) -> None:
         ("messages", [{"role": "user", "content": None}], "messages: item 0: content: expected text, got null"),
         ("messages", [{"content": "a"}], "messages: item 0: role: expected text, got nothing"),
         (
-            "messages", [{"role": "user", "content": "a", "metadata": 1}],
+            "messages",
+            [{"role": "user", "content": "a", "metadata": 1}],
             "messages: item 0: metadata: expected an object, got a number (1)",
         ),
         ("contexts", 3, "contexts: expected a list of contexts, got a number (3)"),
         (
-            "contexts", "['a' 'b']",
+            "contexts",
+            "['a' 'b']",
             "contexts: \"['a' 'b']\" looks like a list and cannot be read as one: there is no comma before \"'b'\", "
             'as in a NumPy array that was printed; write it as JSON: ["…", "…"]',
         ),
@@ -235,7 +241,8 @@ def test_outputs_that_were_promised_are_missing(refused: Any) -> None:
         ("contexts", [{"text": "a", "title": [1]}], "contexts: item 0.title: expected text, got a list"),
         ("contexts", [{"html_content": {}}], "contexts: item 0.html_content: expected text, got an object"),
         (
-            "contexts", [{"title": "a", "heading_hierarchy": [1]}],
+            "contexts",
+            [{"title": "a", "heading_hierarchy": [1]}],
             "contexts: item 0.heading_hierarchy: expected a list of texts, got a number (1) in it",
         ),
         ("metadata", [], "metadata: expected an object, got a list"),
@@ -245,7 +252,8 @@ def test_outputs_that_were_promised_are_missing(refused: Any) -> None:
         ("checks", ["a"], "checks: item 0: expected {identifier, enabled, params}, got text"),
         ("checks", [{"enabled": True}], "checks: item 0: the check has no identifier"),
         (
-            "checks", [{"identifier": "a", "enabled": "yes"}],
+            "checks",
+            [{"identifier": "a", "enabled": "yes"}],
             "checks: item 0.enabled: expected true or false, got text",
         ),
         ("checks", [{"identifier": "a", "params": [1]}], "checks: item 0.params: expected an object, got a list"),
@@ -255,7 +263,7 @@ def test_outputs_that_were_promised_are_missing(refused: Any) -> None:
         ("labels", "good", "labels: expected an object, got the text 'good'"),
         ("vars", 1, "vars: expected an object, got a number (1)"),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_type(refused: Any, field: str, value: Any, what: str) -> None:
     (problem,) = refused([{"note": "n", field: value}])
     assert (problem.what.partition("; known forms:")[0], problem.where) == (what, "mine.jsonl:1")
@@ -290,8 +298,10 @@ def test_problems_of_several_files_come_together(refused: Any) -> None:
     Path("a.jsonl").write_text('{"answer": []}\n')
     Path("b.json").write_text("[{")
     assert [problem.where for problem in refused("{}\n[]\n", "c.jsonl", path="[abc].json*")] == [
-        "a.jsonl:1", "b.json:1", "c.jsonl:2",
-    ]  # fmt: skip
+        "a.jsonl:1",
+        "b.json:1",
+        "c.jsonl:2",
+    ]
 
 
 def test_cases_before_the_first_wrong_row_are_given_and_none_after() -> None:

@@ -25,7 +25,7 @@ ROWS: list[dict[str, Any]] = [
         "messages": [{"role": "user", "content": "What is 2 + 2?"}],
         "answer": '{"sum": 4}',
         "reference": "007",
-        "contexts": [{"text": "Two and two, make \"four\".\nYes.", "title": "Sums"}, {"text": "b", "title": None}],
+        "contexts": [{"text": 'Two and two, make "four".\nYes.', "title": "Sums"}, {"text": "b", "title": None}],
         "expected": True,
         "actual": False,
         "metadata": {"tool": "calculator", "cost": 0.25},
@@ -35,11 +35,11 @@ ROWS: list[dict[str, Any]] = [
         "labels": {"faithfulness": True},
         "group": "12",
         "stars": 4,
-        "note": "a; b, \"c\"",
+        "note": 'a; b, "c"',
         "extra": {"deep": [1, 2]},
     },
     {"id": "two", "question": "Ça va, 世界?", "expected": False, "stars": 3},
-]  # fmt: skip
+]
 
 
 def write(rows: list[dict[str, Any]]) -> list[str]:
@@ -56,9 +56,11 @@ def write(rows: list[dict[str, Any]]) -> list[str]:
 
 
 TYPES: dict[str, Any] = {
-    "expected": {"type": "boolean"}, "actual": {"type": "boolean"}, "stars": {"type": "number"},
+    "expected": {"type": "boolean"},
+    "actual": {"type": "boolean"},
+    "stars": {"type": "number"},
     "extra": {"type": "json"},
-}  # fmt: skip
+}
 
 
 def test_a_tilde_of_nobody_s_home_is_part_of_the_name(load: Any) -> None:
@@ -147,8 +149,13 @@ def test_parquet_values_that_json_has_no_type_for() -> None:
     frame.write_parquet("mine.parquet")
     (case,) = read("mine", DatasetConfig(path="mine.parquet"))
     assert case.vars == {
-        "day": "2026-11-21", "at": "2026-11-21T14:03:00", "took": 1.5, "price": 1.25, "blob": "YWI=", "kind": "x",
-    }  # fmt: skip
+        "day": "2026-11-21",
+        "at": "2026-11-21T14:03:00",
+        "took": 1.5,
+        "price": 1.25,
+        "blob": "YWI=",
+        "kind": "x",
+    }
 
 
 def test_parquet_in_several_batches() -> None:

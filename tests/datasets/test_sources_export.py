@@ -66,5 +66,8 @@ def test_absent_fields_are_left_out() -> None:
     assert case_to_row(Case(dataset="mine", index=3, id="a")) == {"id": "a"}
     full = Case(dataset="mine", index=0, id="a", messages=(Message("user", "q"),), contexts=(), expected=False)
     assert case_to_row(full) == {
-        "id": "a", "messages": [{"role": "user", "content": "q"}], "contexts": [], "expected": False,
-    }  # fmt: skip
+        "id": "a",
+        "messages": [{"role": "user", "content": "q"}],
+        "contexts": [],
+        "expected": False,
+    }

@@ -68,9 +68,20 @@ def test_a_shipped_dataset_declares_every_key_under_its_own_package(name: str) -
     text = (paths.share_dir() / "conf" / "dataset" / f"{name}.yaml").read_text()
     assert text.splitlines()[0] == f"# @package dataset.{name}"
     assert list(yaml.safe_load(text)) == [
-        "description", "path", "format", "sheet", "fields", "group", "generates", "labels_of", "conversation",
-        "tags", "every_tag", "ids", "allow_irregular",
-    ]  # fmt: skip
+        "description",
+        "path",
+        "format",
+        "sheet",
+        "fields",
+        "group",
+        "generates",
+        "labels_of",
+        "conversation",
+        "tags",
+        "every_tag",
+        "ids",
+        "allow_irregular",
+    ]
     assert list(read(name, DatasetConfig(**yaml.safe_load(text))))
 
 
@@ -109,8 +120,11 @@ def test_rag_answers_to_generate_for() -> None:
     Path("rag.jsonl").write_text("\n".join(rows))
     plain, with_reference = shipped("rag", "rag.jsonl")
     assert (plain.question, plain.answer, plain.reference, plain.contexts) == (
-        "Example question to evaluate", None, None, None,
-    )  # fmt: skip
+        "Example question to evaluate",
+        None,
+        None,
+        None,
+    )
     assert with_reference.reference == "Example ideal/ground-truth answer"
 
 

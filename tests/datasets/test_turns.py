@@ -52,8 +52,10 @@ def test_each_turn_is_a_case_with_the_turns_before_it(load: Load) -> None:
     cases = load([{**row, "id": str(n)} for n, row in enumerate(ROWS)], "talk.jsonl", conversation="turns")
     assert [spoken(case) for case in cases] == [ALL[:1], ALL[:3], ALL]
     assert [(case.id, case.answer, case.group) for case in cases] == [
-        ("0", "Yes.", "talk"), ("1", "No.", "talk"), ("2", "Both.", "talk"),
-    ]  # fmt: skip
+        ("0", "Yes.", "talk"),
+        ("1", "No.", "talk"),
+        ("2", "Both.", "talk"),
+    ]
     assert (cases[1].reference, cases[1].contexts, cases[1].vars["n"]) == ("No", None, 2)
     assert load([{**ROWS[0], "group": "a"}], conversation="turns")[0].group == "a"
 

@@ -64,10 +64,18 @@ def test_values_are_those_of_the_csv_that_excel_saves() -> None:
     (case,) = cases()
     assert (case.question, case.expected) == ("42", "TRUE")
     assert case.vars == {
-        "price": "0.3", "whole": "1000000000000000", "text": "007", "number": "12", "day": "2026-01-02",
-        "at": "2026-01-02T03:04:00", "clock": "03:04:00", "took": "129600", "sum": "2", "said": "ab",
+        "price": "0.3",
+        "whole": "1000000000000000",
+        "text": "007",
+        "number": "12",
+        "day": "2026-01-02",
+        "at": "2026-01-02T03:04:00",
+        "clock": "03:04:00",
+        "took": "129600",
+        "sum": "2",
+        "said": "ab",
         "list": '["a", 1]',
-    }  # fmt: skip
+    }
 
 
 def _part(name: str) -> bytes:

@@ -53,16 +53,21 @@ def test_the_page_runs(tmp_path: Path) -> None:
                 found.append(outcomes(tmp_path))
     free, judged, custom, live, filled, stopped, own = found
     assert {row: free[row] for row in free if row[0] != "closing"} == {
-        ("renew", "string_matching"): 1.0, ("fine", "metadata"): 0.0
-    }  # fmt: skip
+        ("renew", "string_matching"): 1.0,
+        ("fine", "metadata"): 0.0,
+    }
     assert "Expected true at $.tool.cached but got false" in said[2]
     assert (judged["renew", "correctness"], judged["fine", "groundedness"]) == (1.0, 0.0)
     assert (judged["game", "conformity"], judged["game", "groundedness"]) == (0.0, 0.0)
     assert judged["closing", "regex_matching"] == "skipped"
     assert custom == {
-        ("renew", "no_advice"): 1.0, ("fine", "no_advice"): 0.0, ("game", "no_advice"): 0.0,
-        ("closing", "no_advice"): "skipped", ("renew", "on_loans"): 1.0, ("game", "on_loans"): 0.0,
-    }  # fmt: skip
+        ("renew", "no_advice"): 1.0,
+        ("fine", "no_advice"): 0.0,
+        ("game", "no_advice"): 0.0,
+        ("closing", "no_advice"): "skipped",
+        ("renew", "on_loans"): 1.0,
+        ("game", "on_loans"): 0.0,
+    }
     assert own == {("late", "command"): 1.0, ("lost", "command"): 0.0}
     shown = [text for text in said if re.search("^desk · ", text, re.MULTILINE)]
     assert ["desk · fine" in text for text in shown] == [True, True, False]

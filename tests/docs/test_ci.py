@@ -58,9 +58,12 @@ class Runner:
         output = self.folder / "output"
         output.write_text("", encoding="utf-8")
         variables = {
-            "GITHUB_OUTPUT": str(output), "GITHUB_STEP_SUMMARY": str(self.folder / "page.md"), "GITHUB_RUN_ID": "7",
-            "GITHUB_RUN_ATTEMPT": "1", "GITHUB_REPOSITORY": "us/bot",
-        }  # fmt: skip
+            "GITHUB_OUTPUT": str(output),
+            "GITHUB_STEP_SUMMARY": str(self.folder / "page.md"),
+            "GITHUB_RUN_ID": "7",
+            "GITHUB_RUN_ATTEMPT": "1",
+            "GITHUB_REPOSITORY": "us/bot",
+        }
         variables |= {name: self._filled(str(text), inputs) for name, text in step.get("env", {}).items()}
         path = f"{self.bin}{os.pathsep}{os.environ['PATH']}"
         environment = {**os.environ, **variables, "PATH": path, "PYTHONPATH": str(ROOT)}

@@ -63,9 +63,14 @@ class FakeJudge:
     @property
     def info(self) -> JudgeInfo:
         return JudgeInfo(
-            name=self.name, nature=self.nature, identity=self.identity, calibrated=self.calibrated,
-            remote=self.remote, weighted=self.weighted, tasks=self.tasks,
-        )  # fmt: skip
+            name=self.name,
+            nature=self.nature,
+            identity=self.identity,
+            calibrated=self.calibrated,
+            remote=self.remote,
+            weighted=self.weighted,
+            tasks=self.tasks,
+        )
 
     async def ask(self, ask: Ask) -> Reply:
         reply = self.replies[min(len(self.asked), len(self.replies) - 1)]

@@ -214,11 +214,15 @@ async def test_a_target_that_makes_an_error_of_being_stopped_is_not_asked_again(
 @pytest.mark.parametrize(
     "said",
     [
-        {"score": 1.5}, {"score": float("nan")}, {"score": None}, {"score": 1.0, "value": float("inf")},
-        {"score": 1.0, "value": object()}, {"score": 1.0, "steps": ({"id": object()},)},
+        {"score": 1.5},
+        {"score": float("nan")},
+        {"score": None},
+        {"score": 1.0, "value": float("inf")},
+        {"score": 1.0, "value": object()},
+        {"score": 1.0, "steps": ({"id": object()},)},
     ],
     ids=["above 1", "no number", "none", "endless value", "value of no JSON", "step of no JSON"],
-)  # fmt: skip
+)
 async def test_what_no_file_can_hold_is_an_error_of_its_cell(kit, said, tmp_path):
     class Odd(kit.metric):
         async def score(self, case, answer, judge, repeat):

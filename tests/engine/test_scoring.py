@@ -87,8 +87,10 @@ async def test_a_member_that_fails_leaves_no_score_unless_a_quorum_has_one(kit):
     judges = members(kit, says(kit, "good"), JudgeError("schema", "no valid reply"))
     scores, tally = await run(kit, panel(*judges))
     assert [(s.judge, s.status, s.score) for s in scores] == [
-        ("j0", "scored", 1.0), ("j1", "error", None), ("all", "error", None),
-    ]  # fmt: skip
+        ("j0", "scored", 1.0),
+        ("j1", "error", None),
+        ("all", "error", None),
+    ]
     assert tally.errors == 1
     scores, tally = await run(kit, panel(*judges, quorum=1))
     assert (scores[-1].status, scores[-1].score, tally.errors) == ("scored", 1.0, 0)

@@ -102,5 +102,7 @@ def test_groups_that_were_drawn_before_stay():
 def test_answers_without_a_score_are_a_stratum_of_their_own():
     own = answers(40, score=lambda i: None if i < 10 else float(i % 2))
     assert draw(own, 15, 0, stratum=score_strata(own)).strata == {
-        "score 0": (5, 15), "score 1": (5, 15), "without a score": (5, 10),
-    }  # fmt: skip
+        "score 0": (5, 15),
+        "score 1": (5, 15),
+        "without a score": (5, 10),
+    }

@@ -13,8 +13,18 @@ def read(*rows):
 
 
 def test_cells_of_text_become_a_label():
-    row = {"case_id": "a", "metric": "m", "value": "yes", "by": "ana", "target": "bot", "target_repeat": "1",
-           "answer_hash": "0f", "weight": "2.5", "comment": "odd", "question": "why?"}  # fmt: skip
+    row = {
+        "case_id": "a",
+        "metric": "m",
+        "value": "yes",
+        "by": "ana",
+        "target": "bot",
+        "target_repeat": "1",
+        "answer_hash": "0f",
+        "weight": "2.5",
+        "comment": "odd",
+        "question": "why?",
+    }
     [one] = read(row).given
     label = one
     assert (label.case_id, label.metric, label.value, label.by, label.dataset) == ("a", "m", "yes", "ana", None)
@@ -27,14 +37,17 @@ def test_a_row_left_blank_is_a_missing_label_of_a_metric_that_people_labelled():
     found = read(*blank, {"case_id": "", "metric": None, "value": ""})
     assert (found.given, found.asked, found.problems) == ([], [], [])
     assert [(one.case_id, one.missing, one.use) for one in found.blank] == [
-        ("a", "blank", "missing"), ("b", "blank", "missing"),
-    ]  # fmt: skip
+        ("a", "blank", "missing"),
+        ("b", "blank", "missing"),
+    ]
     found = read(
         blank[0], {"case_id": "c", "metric": "m", "value": "1"}, {**blank[1], "by": "ben"}, {**blank[0], "metric": "k"}
     )
     assert [(one.case_id, one.by, one.missing) for one in found.asked] == [
-        ("c", "unnamed", None), ("a", "unnamed", "blank"), ("b", "ben", "blank"),
-    ]  # fmt: skip
+        ("c", "unnamed", None),
+        ("a", "unnamed", "blank"),
+        ("b", "ben", "blank"),
+    ]
     assert [(one.case_id, one.metric) for one in found.last] == [("b", "m"), ("a", "k")]
     assert found.named == {"m"}
 
@@ -51,8 +64,10 @@ def test_all_that_is_wrong_is_told_at_once_with_its_line():
     )
     assert [problem.where for problem in found.problems] == ["labels.csv:2", "labels.csv:3", "labels.csv:3"]
     assert [problem.what for problem in found.problems] == [
-        "no case_id", "target_repeat: '1.5' is not a whole number from 0 on", "weight: '0' is not a number above 0",
-    ]  # fmt: skip
+        "no case_id",
+        "target_repeat: '1.5' is not a whole number from 0 on",
+        "weight: '0' is not a number above 0",
+    ]
     assert len(found.given) == 1
 
 
@@ -72,8 +87,11 @@ def test_a_case_brings_labels_along_in_three_forms():
     labels = {"m": True, "k": [1, 2], "q": [{"value": "good", "by": "ana", "comment": "fine"}, {"value": None}]}
     found = parse_case(Case(dataset="d", index=0, id="c", labels=labels)).given
     assert [(one.metric, one.value, one.by) for one in found] == [
-        ("m", True, "unnamed"), ("k", 1, "person 1"), ("k", 2, "person 2"), ("q", "good", "ana"),
-    ]  # fmt: skip
+        ("m", True, "unnamed"),
+        ("k", 1, "person 1"),
+        ("k", 2, "person 2"),
+        ("q", "good", "ana"),
+    ]
     assert {one.dataset for one in found} == {"d"}
     assert found[2].where == "dataset d, case c, labels.k[1]"
 
@@ -84,9 +102,24 @@ def test_what_is_wrong_in_a_case_says_which_case():
 
 
 def test_the_columns_of_a_review_are_read():
-    row = {"case_id": "a", "metric": "m", "value": "1", "review": "r", "position": "4", "seconds": "2.5", "seed": "-3",
-           "draw": "strata", "population": "90", "pi": "0.25", "kind": "resolution", "blind": "TRUE", "group": "g",
-           "seen_before": "false", "rubric": "2", "missing": ""}  # fmt: skip
+    row = {
+        "case_id": "a",
+        "metric": "m",
+        "value": "1",
+        "review": "r",
+        "position": "4",
+        "seconds": "2.5",
+        "seed": "-3",
+        "draw": "strata",
+        "population": "90",
+        "pi": "0.25",
+        "kind": "resolution",
+        "blind": "TRUE",
+        "group": "g",
+        "seen_before": "false",
+        "rubric": "2",
+        "missing": "",
+    }
     [one] = read(row).given
     assert (one.review, one.position, one.seconds, one.seed, one.draw) == ("r", 4, 2.5, -3, "strata")
     assert (one.population, one.pi, one.weight, one.rubric) == (90, 0.25, 4.0, 2)

@@ -70,9 +70,12 @@ def test_two_answers_to_a_case_may_be_labelled_by_one_person():
 
 def test_every_problem_is_told_with_its_line():
     labels = [
-        {"case_id": "z"}, {"case_id": "a", "value": "7"}, {"case_id": "a", "metric": "n"},
-        {"case_id": "b"}, {"case_id": "a", "dataset": "e"},
-    ]  # fmt: skip
+        {"case_id": "z"},
+        {"case_id": "a", "value": "7"},
+        {"case_id": "a", "metric": "n"},
+        {"case_id": "b"},
+        {"case_id": "a", "dataset": "e"},
+    ]
     answers = [said(recorded=True), said("b", recorded=True), said("b", dataset="e", recorded=True)]
     _, _, problems = bound(labels, answers)
     assert [(problem.where, problem.what) for problem in problems] == [

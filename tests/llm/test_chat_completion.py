@@ -86,9 +86,15 @@ def test_thoughts_are_read_apart_from_the_content_whatever_the_server_calls_them
 
 @pytest.mark.parametrize("content", [None, "", []])
 def test_a_content_may_be_empty_beside_thoughts(content: object) -> None:
-    found = message(content=content, reasoning_content="Hm.", usage={
-        "prompt_tokens": 1, "completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 9},
-    })  # fmt: skip
+    found = message(
+        content=content,
+        reasoning_content="Hm.",
+        usage={
+            "prompt_tokens": 1,
+            "completion_tokens": 9,
+            "completion_tokens_details": {"reasoning_tokens": 9},
+        },
+    )
     assert (found.text or "", found.reasoning, found.reasoning_tokens) == ("", "Hm.", 9)
 
 

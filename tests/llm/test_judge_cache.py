@@ -117,9 +117,15 @@ async def test_a_reply_is_paid_for_once_and_is_the_same(judge: Judge, sessions: 
 async def test_what_does_not_reach_the_model_is_no_reason_to_ask_again(judge: Judge, sessions: Any) -> None:
     session = sessions()
     same: list[dict[str, Any]] = [
-        {"name": "x"}, {"timeout_s": 5}, {"attempts": 2}, {"reasks": 5}, {"thresholds": {"m": 0.1}},
-        {"calibrated": False}, {"concurrency": {"max": 3}}, {"price": None},
-    ]  # fmt: skip
+        {"name": "x"},
+        {"timeout_s": 5},
+        {"attempts": 2},
+        {"reasks": 5},
+        {"thresholds": {"m": 0.1}},
+        {"calibrated": False},
+        {"concurrency": {"max": 3}},
+        {"price": None},
+    ]
     async with Endpoint([GOOD]) as endpoint:
         await judge(endpoint.url, session).ask(ASK)
         for keys in same:
@@ -142,9 +148,15 @@ async def test_everything_that_reaches_it_is(judge: Judge, sessions: Any) -> Non
         replace(ASK, repeat=1),
     ]
     configs: list[dict[str, Any]] = [
-        {"model": "n"}, {"temperature": 0.5}, {"temperature": None}, {"max_tokens": 9}, {"mode": "tools"},
-        {"mode": "json"}, {"mode": "md_json"}, {"strict": True},
-    ]  # fmt: skip
+        {"model": "n"},
+        {"temperature": 0.5},
+        {"temperature": None},
+        {"max_tokens": 9},
+        {"mode": "tools"},
+        {"mode": "json"},
+        {"mode": "md_json"},
+        {"strict": True},
+    ]
     async with Endpoint() as endpoint, Endpoint() as elsewhere:
         for ask in asks:
             assert not (await judge(endpoint.url, session).ask(ask)).cached

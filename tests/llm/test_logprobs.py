@@ -127,11 +127,18 @@ class Word(BaseModel):
 def test_tokens_that_are_parts_of_characters_are_matched_by_their_bytes() -> None:
     raw = '{"why": "😀 ok", "word": "да"}'
     first, rest = "д".encode(), "н".encode()
-    tokens = _with_bytes([
-        (b'{"why": "', {}), (b"\xf0\x9f", {b"\xf0\x9f": 0.7, b"\xf0": 0.2}), (b"\x98\x80", {}),
-        (b' ok", "word": "', {}), (first[:1], {first[:1]: 0.9, b"x": 0.1}),
-        (first[1:], {first[1:]: 0.6, rest[1:]: 0.4}), ("а".encode(), {}), (b'"}', {}),
-    ])  # fmt: skip
+    tokens = _with_bytes(
+        [
+            (b'{"why": "', {}),
+            (b"\xf0\x9f", {b"\xf0\x9f": 0.7, b"\xf0": 0.2}),
+            (b"\x98\x80", {}),
+            (b' ok", "word": "', {}),
+            (first[:1], {first[:1]: 0.9, b"x": 0.1}),
+            (first[1:], {first[1:]: 0.6, rest[1:]: 0.4}),
+            ("а".encode(), {}),
+            (b'"}', {}),
+        ]
+    )
     # It stays open what н would have become.
     assert weigh(Word(why="😀 ok", word="да"), raw, tokens) is None
     tokens[5]["top_logprobs"][1]["bytes"] = [*rest[1:], *"ет".encode()]

@@ -19,8 +19,11 @@ from evalflow.testing import Endpoint
 from tests.llm.conftest import Build
 
 MORE: dict[str, Any] = {
-    "reasoning_effort": "low", "top_p": 0.9, "seed": 7, "chat_template_kwargs": {"enable_thinking": False},
-}  # fmt: skip
+    "reasoning_effort": "low",
+    "top_p": 0.9,
+    "seed": 7,
+    "chat_template_kwargs": {"enable_thinking": False},
+}
 
 
 class Grade(BaseModel):
@@ -28,9 +31,7 @@ class Grade(BaseModel):
     score: int
 
 
-ASK = Ask(
-    metric="m", step="s", task=None, messages=(Message("user", "Grade it."),), reply_model=Grade, variables={}
-)  # fmt: skip
+ASK = Ask(metric="m", step="s", task=None, messages=(Message("user", "Grade it."),), reply_model=Grade, variables={})
 
 
 def judge(**keys: Any) -> OpenAIJudgeConfig:
@@ -128,12 +129,23 @@ def test_batches_of_other_providers_carry_them() -> None:
     message = as_message({**body, "max_completion_tokens": 5, "top_p": 0.9, "thinking": {"type": "disabled"}})
     assert (message["max_tokens"], message["top_p"], message["thinking"]) == (5, 0.9, {"type": "disabled"})
     assert "max_completion_tokens" not in message
-    content = as_content({
-        **body, "max_completion_tokens": 5, "top_p": 0.9, "seed": 7, "reasoning_effort": "low", "safetySettings": [],
-        "extra_body": {"google": {"candidateCount": 1}},
-    })  # fmt: skip
+    content = as_content(
+        {
+            **body,
+            "max_completion_tokens": 5,
+            "top_p": 0.9,
+            "seed": 7,
+            "reasoning_effort": "low",
+            "safetySettings": [],
+            "extra_body": {"google": {"candidateCount": 1}},
+        }
+    )
     assert content["generationConfig"] == {
-        "temperature": 0.0, "maxOutputTokens": 5, "topP": 0.9, "seed": 7, "thinkingConfig": {"thinkingLevel": "low"},
+        "temperature": 0.0,
+        "maxOutputTokens": 5,
+        "topP": 0.9,
+        "seed": 7,
+        "thinkingConfig": {"thinkingLevel": "low"},
         "candidateCount": 1,
-    }  # fmt: skip
+    }
     assert content["safetySettings"] == []

@@ -36,10 +36,14 @@ def test_known_providers_are_known_by_their_address(model: str, base_url: str, l
 @pytest.mark.parametrize(
     "base_url",
     [
-        "http://127.0.0.1:8000/v1", "http://localhost:11434/v1", "http://[::1]/v1", "http://10.0.0.7/v1",
-        "http://vllm:8000/v1", "https://models.example.org/v1",
+        "http://127.0.0.1:8000/v1",
+        "http://localhost:11434/v1",
+        "http://[::1]/v1",
+        "http://10.0.0.7/v1",
+        "http://vllm:8000/v1",
+        "https://models.example.org/v1",
     ],
-)  # fmt: skip
+)
 def test_what_somebody_serves_himself_has_no_list_price(base_url: str) -> None:
     assert list_price("gpt-4.1-mini", base_url) is None
 

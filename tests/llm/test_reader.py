@@ -92,7 +92,7 @@ DISGUISES: dict[str, tuple[Callable[[str], str], str]] = {
     "key too many": (lambda good: good[:-1] + ', "confidence": 0.9}', "key that was not asked for: confidence"),
     "keys too many": (lambda good: '{"a": [1], "b": {}, ' + good[1:], "key that was not asked for: a, b"),
     "trailing comma": (lambda good: good[:-1] + ",\n}", "trailing comma"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -154,7 +154,7 @@ def test_half_a_character_becomes_its_replacement_in_a_disguise_too() -> None:
         ("[]", "Input should be an object"),
         ('"four"', "Input should be an object"),
     ],
-)  # fmt: skip
+)
 def test_a_reply_without_exactly_one_valid_object_is_refused(text: str, complaint: str) -> None:
     with pytest.raises(InvalidReply) as invalid:
         read(text.replace("{GOOD}", GOOD))

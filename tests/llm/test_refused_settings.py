@@ -28,9 +28,15 @@ class Grade(BaseModel):
 
 ASK = Ask(metric="m", step="s", task=None, messages=(Message("user", "Grade it."),), reply_model=Grade, variables={})
 WEIGHED = Ask(
-    metric="m", step="s", task=None, messages=(Message("user", "Grade it."),), reply_model=Grade, variables={},
-    logprobs=True, samples=2,
-)  # fmt: skip
+    metric="m",
+    step="s",
+    task=None,
+    messages=(Message("user", "Grade it."),),
+    reply_model=Grade,
+    variables={},
+    logprobs=True,
+    samples=2,
+)
 
 
 def refusing(name: str, code: int, words: str) -> Any:
@@ -124,13 +130,21 @@ async def test_a_strict_schema_that_is_refused_is_asked_for_without_strict(build
     ("code", "words", "keys", "hint"),
     [
         (400, "Unknown parameter: 'seed'.", {"parameters": {"seed": 1}}, "judge.parameters.seed=null"),
-        (400, "reasoning_effort is not supported by this model", {"parameters": {"reasoning_effort": "low"}},
-         "judge.parameters.reasoning_effort=null"),
-        (400, "max_tokens is too large: 9000. This model supports at most 4,096 tokens", {"max_tokens": 9000},
-         "judge.max_tokens=4096"),
+        (
+            400,
+            "reasoning_effort is not supported by this model",
+            {"parameters": {"reasoning_effort": "low"}},
+            "judge.parameters.reasoning_effort=null",
+        ),
+        (
+            400,
+            "max_tokens is too large: 9000. This model supports at most 4,096 tokens",
+            {"max_tokens": 9000},
+            "judge.max_tokens=4096",
+        ),
         (400, "max_tokens: 9000 > 4096, which is the maximum", {"max_tokens": 9000}, "judge.max_tokens=4096"),
     ],
-)  # fmt: skip
+)
 async def test_what_cannot_be_left_out_safely_is_named_with_its_override(
     build: Build, code: int, words: str, keys: dict[str, Any], hint: str
 ) -> None:

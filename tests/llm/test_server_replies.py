@@ -84,7 +84,7 @@ SHAPES: dict[str, Mapping[str, Any]] = {
     "a call with an object as arguments": called(json.loads(GOOD)),
     "a call with arguments encoded twice": called(json.dumps(GOOD)),
     "a call under its name": called(json.dumps({"Rating": json.loads(GOOD)})),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("mode", ["json_schema", "tools", "json", "md_json"])
@@ -102,9 +102,11 @@ EMPTY: dict[str, tuple[Mapping[str, Any], str | None, Mapping[str, Any], list[st
         "length",
         {**USAGE, "completion_tokens": 300, "completion_tokens_details": {"reasoning_tokens": 300}},
         [
-            "the reply is empty, since it was cut off", "finish_reason length",
+            "the reply is empty, since it was cut off",
+            "finish_reason length",
             "300 output tokens, 300 of them for reasoning",
-            "1,200 characters in its reasoning field", "judge.max_tokens=4096 allows more",
+            "1,200 characters in its reasoning field",
+            "judge.max_tokens=4096 allows more",
         ],
     ),
     "thought only": (
@@ -115,7 +117,7 @@ EMPTY: dict[str, tuple[Mapping[str, Any], str | None, Mapping[str, Any], list[st
     ),
     "nothing": ({"content": None}, None, USAGE, ["the reply is empty (no finish_reason, 90 output tokens)"]),
     "blank": ({"content": " \n", "tool_calls": None}, "stop", USAGE, ["the reply is empty (finish_reason stop"]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("mode", ["json_schema", "tools", "json", "md_json"])

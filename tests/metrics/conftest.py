@@ -42,9 +42,14 @@ class ScriptedJudge:
     @property
     def info(self) -> JudgeInfo:
         return JudgeInfo(
-            name=self.name, nature=self.nature, identity=self.identity, calibrated=self.calibrated,
-            remote=self.remote, weighted=self.weighted, tasks=self.tasks,
-        )  # fmt: skip
+            name=self.name,
+            nature=self.nature,
+            identity=self.identity,
+            calibrated=self.calibrated,
+            remote=self.remote,
+            weighted=self.weighted,
+            tasks=self.tasks,
+        )
 
     async def ask(self, ask: Ask) -> Reply:
         self.asked.append(ask)

@@ -140,9 +140,13 @@ def test_a_group_says_what_failed_and_keeps_every_check(bench: Any) -> None:
         '0.75 of the weight of 2 checks, at least 0.75 is wanted; names_otto: the answer does not contain "Otto"'
     )
     assert [(step["id"], step["passed"]) for step in outcome.steps] == [
-        ("rule", True), ("rule.contains", True), ("names_otto", False), ("names_otto.contains", False),
-        ("rule", False), ("rule.contains", False),
-    ]  # fmt: skip
+        ("rule", True),
+        ("rule.contains", True),
+        ("names_otto", False),
+        ("names_otto.contains", False),
+        ("rule", False),
+        ("rule.contains", False),
+    ]
 
 
 def test_a_check_without_a_score_leaves_its_group_without_one(bench: Any) -> None:
@@ -271,11 +275,18 @@ print(json.dumps({"score": 0.25, "reason": json.dumps(given)}))"""
     assert given["case"]["reference"] == "Anna wrote it in 1999."
     assert given["case"]["question"] == "Who wrote it, and when?"
     assert given["answer"] == {
-        "answer": "Anna, in 1998.", "full_answer": "Anna, in 1998.", "extracted": None, "actual": True,
-        "thoughts": None, "finish_reason": None,
+        "answer": "Anna, in 1998.",
+        "full_answer": "Anna, in 1998.",
+        "extracted": None,
+        "actual": True,
+        "thoughts": None,
+        "finish_reason": None,
         "contexts": [{"text": "Anna wrote it in 1999.", "title": "The book", "path": None}],
-        "metadata": {"a": 1}, "latency_s": 1.5, "cost_usd": None, "target": "t",
-    }  # fmt: skip
+        "metadata": {"a": 1},
+        "latency_s": 1.5,
+        "cost_usd": None,
+        "target": "t",
+    }
     assert given["options"] == {"limit": 3}
 
 
@@ -306,8 +317,9 @@ def test_what_a_program_may_say(run: Any, source: str, status: str, said: str) -
 def test_a_program_without_end_is_killed_and_too_much_output_cut_off(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     outcome = run("print('waiting', file=sys.stderr, flush=True); time.sleep(600)", timeout_s=0.5)
     assert (outcome.error_type, outcome.error) == (
-        "timeout", "own: the command gave no score within 0.5 s; stderr: waiting",
-    )  # fmt: skip
+        "timeout",
+        "own: the command gave no score within 0.5 s; stderr: waiting",
+    )
     monkeypatch.setattr(program, "MAX_OUTPUT", 1000)
     outcome = run("sys.stdout.write('x' * 5000)")
     assert (outcome.error_type, outcome.error) == ("too_large", "own: the command wrote more than 1,000 bytes")

@@ -15,8 +15,13 @@ def test_steps_keep_what_was_asked_and_said(bench):
     judge = bench.judge({"claims": CLAIMS, "verdicts": bench.verdicts(["supported"] * 2)}, chances, reasks=1)
     outcome = bench.score(bench.shipped("faithfulness"), judge)
     assert outcome.steps[0] == {
-        "id": "claims", "task": "extract_claims", "items": None, "reply": CLAIMS, "probabilities": None, "reasks": 1,
-    }  # fmt: skip
+        "id": "claims",
+        "task": "extract_claims",
+        "items": None,
+        "reply": CLAIMS,
+        "probabilities": None,
+        "reasks": 1,
+    }
     assert outcome.steps[1]["items"] == ["c1", "c2"]
     assert outcome.steps[1]["reply"] == bench.verdicts(["supported"] * 2)
     assert outcome.steps[1]["probabilities"] == chances["verdicts"]
@@ -123,8 +128,9 @@ def test_a_failed_answer_is_an_error_of_every_score_of_it(bench, shipped_name):
 
 
 def test_a_failed_answer_to_a_case_that_is_no_matter_of_the_metric_is_skipped(bench):
-    outcome = bench.score(bench.shipped("factual_recall"), case=bench.case(reference=None), answer=failed(bench),
-                          judge=bench.judge({}))  # fmt: skip
+    outcome = bench.score(
+        bench.shipped("factual_recall"), case=bench.case(reference=None), answer=failed(bench), judge=bench.judge({})
+    )
     assert (outcome.status, outcome.reason) == ("skipped", "the case has no reference")
 
 
@@ -163,8 +169,11 @@ def test_data_cannot_close_its_own_delimiter(bench):
 def test_preview_renders_every_step_with_nothing_sent(bench, text):
     asks = bench.shipped("factual_correctness").preview(bench.case(reference=text), bench.answer(answer=text))
     assert [ask.step for ask in asks] == [
-        "answer_claims", "answer_verdicts", "reference_claims", "reference_verdicts",
-    ]  # fmt: skip
+        "answer_claims",
+        "answer_verdicts",
+        "reference_claims",
+        "reference_verdicts",
+    ]
     assert len(asks[1].items) >= 2
     assert all(ask.messages[0].content for ask in asks)
 

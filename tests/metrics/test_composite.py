@@ -59,8 +59,9 @@ def test_it_says_what_entered_and_why_the_lowest_is_low() -> None:
     outcome = combine(rule(of={"a": 2, "b": 1}), AB)
     assert outcome.reason == "a 0.800, b 0.500 (weights 2, 1); b: half of b"
     assert [(step["id"], step["reply"]) for step in outcome.steps] == [
-        ("a", {"score": 0.8, "weight": 2.0}), ("b", {"score": 0.5, "weight": 1.0}),
-    ]  # fmt: skip
+        ("a", {"score": 0.8, "weight": 2.0}),
+        ("b", {"score": 0.5, "weight": 1.0}),
+    ]
 
 
 def test_a_scale_that_ends_the_other_way_is_turned_round() -> None:
@@ -105,8 +106,9 @@ def test_where_every_part_lacks_there_is_no_score() -> None:
     assert combine(config, {"a": SKIPPED, "b": SKIPPED}).status == "skipped"
     both = combine(config, {"a": SKIPPED, "b": UNDEFINED})
     assert (both.status, both.reason) == (
-        "undefined", "a is skipped: the case has no contexts; b is undefined: no claims",
-    )  # fmt: skip
+        "undefined",
+        "a is skipped: the case has no contexts; b is undefined: no claims",
+    )
 
 
 @given(
@@ -148,8 +150,11 @@ def test_what_cannot_be_meant_is_refused(keys: dict[str, Any], message: str) -> 
 def test_it_asks_nobody_and_binds_to_nothing(bench: Any) -> None:
     metric = bench.shipped("rag_quality")
     assert (metric.asks, metric.embeds, metric.bind(bench.case()), metric.preview(bench.case(), bench.answer())) == (
-        False, False, (), (),
-    )  # fmt: skip
+        False,
+        False,
+        (),
+        (),
+    )
     assert metric.parts == ("faithfulness", "relevance")
     with pytest.raises(ValueError, match="cannot score an answer alone"):
         asyncio.run(metric.score(bench.case(), bench.answer(), None, 0))

@@ -129,15 +129,28 @@ def told(texts: dict[str, str]) -> tuple[Case, Answer]:
         {"identifier": "groundedness", "params": {}},
     )
     case = Case(
-        dataset="d", index=0, id="1", messages=messages, reference=texts["reference"], contexts=contexts,
-        expected=texts["labels"], actual=texts["labels"], metadata={"note": texts["metadata"]}, checks=checks,
+        dataset="d",
+        index=0,
+        id="1",
+        messages=messages,
+        reference=texts["reference"],
+        contexts=contexts,
+        expected=texts["labels"],
+        actual=texts["labels"],
+        metadata={"note": texts["metadata"]},
+        checks=checks,
         vars={
             **dict.fromkeys(("chatbot_role", "note", "purpose", "tone"), texts["vars"]),
-            "guidelines": [texts["vars"]], "allowed_topics": [texts["vars"]], "tools": {"look": texts["vars"]},
+            "guidelines": [texts["vars"]],
+            "allowed_topics": [texts["vars"]],
+            "tools": {"look": texts["vars"]},
         },
         demo_answer=Message("assistant", texts["answer"]),
-        scenario=texts["vars"], persona=texts["vars"], goal=texts["vars"], facts=(texts["vars"],),
-    )  # fmt: skip
+        scenario=texts["vars"],
+        persona=texts["vars"],
+        goal=texts["vars"],
+        facts=(texts["vars"],),
+    )
     # Never the same as the reference: nobody is asked which of two equal texts is better.
     said = f"{texts['answer']}."
     about = dict.fromkeys(("thoughts", "full_answer", "finish_reason"), said)

@@ -89,8 +89,11 @@ def test_the_steps_are_written_once_and_kept(bench):
     ((key, entry),) = bench.notes.entries.items()
     assert key.startswith("g_eval ")
     assert (entry["metric"], entry["criteria"], entry["judge"], entry["steps"]) == (
-        "politeness", CRITERIA, "scripted", STEPS,
-    )  # fmt: skip
+        "politeness",
+        CRITERIA,
+        "scripted",
+        STEPS,
+    )
 
 
 def test_steps_that_the_run_has_are_not_asked_for_again(bench):

@@ -102,9 +102,11 @@ def test_the_way_by_a_check_labels_verdicts_and_a_number(bench: Any, build: Buil
     assert [ask.step for ask in judge.asked] == ["kind_of", "claims", "verdicts"]
     assert [step["id"] for step in outcome.steps] == ["polite", "kind_of", "claims", "verdicts", "share", "final"]
     assert outcome.steps[0] == {
-        "id": "polite", "check": {"op": "contains", "value": "Anna"}, "passed": True,
+        "id": "polite",
+        "check": {"op": "contains", "value": "Anna"},
+        "passed": True,
         "reason": 'the answer contains "Anna"',
-    }  # fmt: skip
+    }
     assert outcome.steps[1]["reply"] == FACTS["kind_of"]
     assert outcome.steps[3]["items"] == ["a", "b", "c"]
     assert outcome.steps[4]["score"] == pytest.approx(2 / 3)
@@ -181,11 +183,16 @@ def test_calls_and_the_estimate_are_those_of_the_shortest_and_the_longest_way(be
 @pytest.mark.parametrize(
     "broken",
     [
-        {}, {"nodes": []}, {"nodes": {"a": 1}, "start": "a"}, {"nodes": {"a": {"next": "a"}}, "start": "a"},
-        {"nodes": {"a": {"branches": ["b", {"next": ["c"]}]}}, "start": "a"}, {"nodes": {"a": {}}, "start": ["a"]},
-        {"nodes": {"a": {"next": "b"}}, "start": "a"}, {"nodes": {"a": {}}},
+        {},
+        {"nodes": []},
+        {"nodes": {"a": 1}, "start": "a"},
+        {"nodes": {"a": {"next": "a"}}, "start": "a"},
+        {"nodes": {"a": {"branches": ["b", {"next": ["c"]}]}}, "start": "a"},
+        {"nodes": {"a": {}}, "start": ["a"]},
+        {"nodes": {"a": {"next": "b"}}, "start": "a"},
+        {"nodes": {"a": {}}},
     ],
-)  # fmt: skip
+)
 def test_of_a_file_that_is_no_graph_the_calls_are_not_known(broken: dict[str, Any]) -> None:
     assert calls_of({"kind": "graph", **broken}) is None
 

@@ -130,8 +130,9 @@ def test_typed_and_written_labels_have_the_same_figures(bench):
     assert values[0]["accuracy"] == pytest.approx(3 / 6)
     assert values[0]["precision"] == pytest.approx(2 / 3)
     assert found[0]["accuracy"].details == {
-        "labels": ["false", "true", "unsure"], "matrix": [[1, 1, 1], [1, 2, 0], [0, 0, 0]],
-    }  # fmt: skip
+        "labels": ["false", "true", "unsure"],
+        "matrix": [[1, 1, 1], [1, 2, 0], [0, 0, 0]],
+    }
 
 
 def test_wrong_predictions_count_in_every_figure_and_have_a_column(bench):

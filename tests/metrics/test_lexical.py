@@ -204,9 +204,10 @@ def test_words_can_be_those_between_spaces_or_each_character(alike):
         assert alike(name, "东京都", "东京市", tokenize="auto").score == pytest.approx(2 / 3)
         assert alike(name, "cab", "cub", tokenize="characters").score == pytest.approx(2 / 3)
     assert alike("bleu", "cab", "cab", tokenize="characters").score == pytest.approx(1)
-    assert alike("chrf", "东京都", "东京市", measure="chrf++").score > alike(
-        "chrf", "东京都", "东京市", measure="chrf++", tokenize="words"
-    ).score  # fmt: skip
+    assert (
+        alike("chrf", "东京都", "东京市", measure="chrf++").score
+        > alike("chrf", "东京都", "东京市", measure="chrf++", tokenize="words").score
+    )
 
 
 def test_what_a_measure_cannot_take_apart_is_refused(bench):

@@ -146,6 +146,8 @@ def test_its_figures_are_read_from_its_values(bench: Any) -> None:
     )
     found = {figure.statistic: figure for figure in compute(metric.figures, decode_values(metric.figures, counted))}
     assert {name: figure.value for name, figure in found.items()} == {
-        "win_rate": pytest.approx(0.7), "consistency": pytest.approx(0.8), "first_preferred": 1.0,
+        "win_rate": pytest.approx(0.7),
+        "consistency": pytest.approx(0.8),
+        "first_preferred": 1.0,
         "longer_preferred": pytest.approx(0.25),
-    }  # fmt: skip
+    }

@@ -64,7 +64,9 @@ def test_bleu_counts_all_references_together_as_sacrebleu_does(against):
     [
         ("equals", "Aare", True, 'the answer equals the reference "Aare", 2 of 3'),
         (
-            "equals", "Rhine", False,
+            "equals",
+            "Rhine",
+            False,
             'the answer does not equal any reference: "the river Aare", "Aare", "the Aare in Berne"',
         ),
         ("not_equals", "Aare", False, 'the answer equals the reference "Aare", 2 of 3'),
@@ -74,7 +76,7 @@ def test_bleu_counts_all_references_together_as_sacrebleu_does(against):
         ("starts_with", "Aare, says the map", True, 'the answer starts with the reference "Aare", 2 of 3'),
         ("ends_with", "the Aare in Berne", True, 'the answer ends with the reference "the Aare in Berne", 3 of 3'),
     ],
-)  # fmt: skip
+)
 def test_rules_on_texts_take_any_reference(bench, op, answer, passed, reason):
     checks = [{"op": op, "against": "reference"}]
     metric = bench.build("mine", {"kind": "check", "needs": ["answer", "reference"], "checks": checks})

@@ -121,9 +121,12 @@ def test_bad_declarations_are_told_before_the_run(bench):
 def topics(bench, match, truth=("a", "b"), predicted=("b", "a"), only_primary=False):
     fields = ["primary"] if only_primary else ["primary", "secondary"]
     values = {
-        "kind": "set_match", "needs": ["expected", "actual"], "match": match,
-        "truth": [f"expected.{name}" for name in fields], "prediction": ["actual.primary", "actual.secondary"],
-    }  # fmt: skip
+        "kind": "set_match",
+        "needs": ["expected", "actual"],
+        "match": match,
+        "truth": [f"expected.{name}" for name in fields],
+        "prediction": ["actual.primary", "actual.secondary"],
+    }
     sides = [dict(zip(("primary", "secondary"), labels, strict=False)) for labels in (truth, predicted)]
     metric = bench.build("mine", values)
     return bench.score(metric, case=bench.case(expected=sides[0]), answer=bench.answer(actual=sides[1]))
@@ -132,12 +135,17 @@ def topics(bench, match, truth=("a", "b"), predicted=("b", "a"), only_primary=Fa
 @pytest.mark.parametrize(
     ("match", "truth", "predicted", "score"),
     [
-        ("in_order", ("a", "b"), ("a", "b"), 1), ("in_order", ("a", "b"), ("b", "a"), 0),
-        ("in_order", ("a",), ("a",), 1), ("in_order", ("a",), ("a", "b"), 0),
-        ("same", ("a", "b"), ("b", "a"), 1), ("same", ("a",), ("a", "b"), 0),
-        ("any", ("a", "b"), ("c", "b"), 1), ("any", ("a", "b"), ("c",), 0), ("any", ("a",), (), 0),
+        ("in_order", ("a", "b"), ("a", "b"), 1),
+        ("in_order", ("a", "b"), ("b", "a"), 0),
+        ("in_order", ("a",), ("a",), 1),
+        ("in_order", ("a",), ("a", "b"), 0),
+        ("same", ("a", "b"), ("b", "a"), 1),
+        ("same", ("a",), ("a", "b"), 0),
+        ("any", ("a", "b"), ("c", "b"), 1),
+        ("any", ("a", "b"), ("c",), 0),
+        ("any", ("a",), (), 0),
     ],
-)  # fmt: skip
+)
 def test_when_sets_match(bench, match, truth, predicted, score):
     assert topics(bench, match, truth, predicted or ("c",)).score == score
 
@@ -149,8 +157,16 @@ def test_nothing_expected_is_undefined_and_no_label_an_error(bench):
     assert outcome.error == "expected.primary: expected a label, got an object"
     assert topics(bench, "any").reason == "predicted b and a, expected a and b"
     with pytest.raises(UserError, match=r"`prediction\[0\]` is 'actual', which"):
-        bench.build("m", {"kind": "set_match", "match": "any", "needs": ["expected"], "truth": ["expected"],
-                          "prediction": ["actual"]})  # fmt: skip
+        bench.build(
+            "m",
+            {
+                "kind": "set_match",
+                "match": "any",
+                "needs": ["expected"],
+                "truth": ["expected"],
+                "prediction": ["actual"],
+            },
+        )
 
 
 def per_label(bench, expected, actual):
@@ -174,8 +190,12 @@ def test_a_label_that_is_not_true_or_false_is_an_error(bench):
 
 
 def test_a_confidence_lies_in_0_to_1(bench):
-    values = {"kind": "classification", "needs": ["expected", "actual.outcome"], "prediction": "actual.outcome",
-              "confidence": "actual.confidence"}  # fmt: skip
+    values = {
+        "kind": "classification",
+        "needs": ["expected", "actual.outcome"],
+        "prediction": "actual.outcome",
+        "confidence": "actual.confidence",
+    }
     metric = bench.build("m", values)
     assert metric.figures.confidence
 

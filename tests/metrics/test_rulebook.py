@@ -198,12 +198,18 @@ def test_the_reason_of_a_length_counts() -> None:
     [
         ({"op": "contains_all", "values": ["a", "b", "c"]}, "a", 'the answer does not contain "b", "c"'),
         ({"op": "contains_any", "values": ["x", "y"]}, "a", 'the answer contains none of "x", "y"'),
-        ({"op": "one_of", "values": [str(n) for n in range(8)]}, "a",
-         'the answer equals none of "0", "1", "2", "3", "4" and 3 more'),
-        ({"op": "one_of", "values": ["JA", "NO"], "case_sensitive": False, "trim": True}, " ja",
-         'the answer equals "JA"'),
+        (
+            {"op": "one_of", "values": [str(n) for n in range(8)]},
+            "a",
+            'the answer equals none of "0", "1", "2", "3", "4" and 3 more',
+        ),
+        (
+            {"op": "one_of", "values": ["JA", "NO"], "case_sensitive": False, "trim": True},
+            " ja",
+            'the answer equals "JA"',
+        ),
     ],
-)  # fmt: skip
+)
 def test_reasons_of_lists(rule: dict[str, Any], answer: str, reason: str) -> None:
     assert operation(**rule).apply("answer", {"answer": answer}).reason == reason
 
@@ -371,8 +377,9 @@ def test_a_check_metric_declares_the_fields_of_all_its_rules(bench: Any) -> None
     with pytest.raises(UserError, match="does not declare") as error:
         bench.build("mine", values)
     assert [problem.where for problem in error.value.problems] == [
-        "metric.mine.checks[1].rule.field", "metric.mine.checks[1].rule.against",
-    ]  # fmt: skip
+        "metric.mine.checks[1].rule.field",
+        "metric.mine.checks[1].rule.against",
+    ]
     soon = {"kind": "check", "needs": ["latency_s"], "field": "latency_s", "checks": [{"op": "less_than", "value": 2}]}
     metric = bench.build("soon", soon)
     assert bench.score(metric, answer=bench.answer(latency_s=1.5)).score == 1.0

@@ -28,8 +28,14 @@ def test_a_rubric_is_labelled_on_its_own_scale():
 def test_a_share_is_a_number_from_0_to_1_or_a_word():
     scale = scale_of("faithfulness")
     assert [read_label(scale, value)[0] for value in ("0.5", "yes", "No", True, 1, "1", 0.25)] == [
-        0.5, 1.0, 0.0, 1.0, 1.0, 1.0, 0.25,
-    ]  # fmt: skip
+        0.5,
+        1.0,
+        0.0,
+        1.0,
+        1.0,
+        1.0,
+        0.25,
+    ]
     assert read_label(scale, "0,25") == (0.25, 0.25)
     with pytest.raises(ValueError, match="'0,2,5' is not a number"):
         read_label(scale, "0,2,5")
@@ -57,10 +63,14 @@ def test_the_share_of_rules_that_hold_is_a_number():
     [
         ("bool", {"op": "value"}, "YES", (1.0, True)),
         ({"type": "int", "min": 0, "max": 10}, {"op": "value"}, "4", (0.4, 4.0)),
-        ({"type": "label", "labels": ["Good", "bad"]}, {"op": "map", "values": {"Good": 1, "bad": 0}}, "good",
-         (1.0, "Good")),
+        (
+            {"type": "label", "labels": ["Good", "bad"]},
+            {"op": "map", "values": {"Good": 1, "bad": 0}},
+            "good",
+            (1.0, "Good"),
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_rule_over_one_field_takes_that_field_s_values(field, rule, value, expected):
     assert read_label(judged(field, rule), value) == expected
 

@@ -8,10 +8,22 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 ASKED_AT_ONCE = (
-    "abstention", "coherence", "conciseness", "context_precision", "context_utilization", "courtesy", "criteria",
-    "fluency", "hallucination", "harmful_content", "language_match", "noise_sensitivity",
-    "noise_sensitivity_irrelevant", "noise_sensitivity_relevant", "tone_match",
-)  # fmt: skip
+    "abstention",
+    "coherence",
+    "conciseness",
+    "context_precision",
+    "context_utilization",
+    "courtesy",
+    "criteria",
+    "fluency",
+    "hallucination",
+    "harmful_content",
+    "language_match",
+    "noise_sensitivity",
+    "noise_sensitivity_irrelevant",
+    "noise_sensitivity_relevant",
+    "tone_match",
+)
 """Those that look for nothing first; what leaves them undefined stands in golden.yaml."""
 CLAIMS = {"claims": ["c1", "c2", "c3", "c4", "c5"]}
 
@@ -33,9 +45,18 @@ def test_every_file_builds_and_says_what_it_is(bench, shipped_name):
 def test_the_set_is_complete():
     names = {path.stem for path in (ROOT / "conf" / "metric").glob("*.yaml")}
     assert names >= {
-        "faithfulness", "relevance", "context_relevancy", "coherence", "factual_correctness", "factual_precision",
-        "factual_recall", "absence_of_factual_contradictions", "bias", "exact_match", "jailbreak_guardrails",
-    }  # fmt: skip
+        "faithfulness",
+        "relevance",
+        "context_relevancy",
+        "coherence",
+        "factual_correctness",
+        "factual_precision",
+        "factual_recall",
+        "absence_of_factual_contradictions",
+        "bias",
+        "exact_match",
+        "jailbreak_guardrails",
+    }
 
 
 def test_faithfulness_counts_only_what_is_supported(bench):

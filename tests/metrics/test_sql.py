@@ -138,8 +138,9 @@ def test_the_order_counts_where_the_reference_has_one(score: Any) -> None:
     ordered = f"{REFERENCE} ORDER BY pay"
     outcome = score(f"{REFERENCE} ORDER BY pay DESC", ordered)
     assert (outcome.score, outcome.reason) == (
-        0.0, "the rows are the same, but not their order: row 1 is ('Bo') instead of ('Ada')",
-    )  # fmt: skip
+        0.0,
+        "the rows are the same, but not their order: row 1 is ('Bo') instead of ('Ada')",
+    )
     assert score(f"{REFERENCE} ORDER BY pay DESC", ordered, order="never").score == 1.0
     assert score(f"{REFERENCE} ORDER BY pay DESC", f"SELECT name FROM ({ordered}) s").score == 1.0
     assert score(f"{REFERENCE} ORDER BY pay DESC", order="always").score == 0.0
@@ -172,8 +173,12 @@ def test_sqlite_cannot_load_extensions_nor_write_files(bench: Any, tmp_path: Pat
 @pytest.mark.skipif(find_spec("duckdb") is None, reason="duckdb is not installed")
 def test_duckdb_cannot_read_files_nor_change_its_settings(bench: Any, tmp_path: Path) -> None:
     (tmp_path / "secret.csv").write_text("a\n1\n")
-    for query in (f"SELECT * FROM read_csv('{tmp_path}/secret.csv')", f"COPY staff TO '{tmp_path}/copy.csv'",
-                  "SET memory_limit = '9GB'", "INSTALL httpfs"):  # fmt: skip
+    for query in (
+        f"SELECT * FROM read_csv('{tmp_path}/secret.csv')",
+        f"COPY staff TO '{tmp_path}/copy.csv'",
+        "SET memory_limit = '9GB'",
+        "INSTALL httpfs",
+    ):
         for setup, answer in ((SETUP + ROWS, query), (f"{SETUP}{ROWS}{query};", REFERENCE)):
             case = bench.case(reference=REFERENCE, vars={"setup": setup})
             metric = bench.shipped("sql_equivalence", dialect="duckdb")

@@ -28,8 +28,10 @@ def call(name: str, **arguments: Any) -> dict[str, Any]:
 
 
 def said(*calls: Any, words: str = "") -> dict[str, Any]:
-    made = [{"id": f"{i}", "type": "function", "function": {**one, "arguments": json.dumps(one["arguments"])}}
-            for i, one in enumerate(calls)]  # fmt: skip
+    made = [
+        {"id": f"{i}", "type": "function", "function": {**one, "arguments": json.dumps(one["arguments"])}}
+        for i, one in enumerate(calls)
+    ]
     return {"role": "assistant", "content": words, "tool_calls": made}
 
 
@@ -85,9 +87,17 @@ def test_one_tool_can_have_a_rule_of_its_own(bench: Any) -> None:
 
 @pytest.mark.parametrize(
     ("tolerance", "given", "score"),
-    [(None, 10.5, 0), (0.5, 10.5, 1), (0.4, 10.5, 0), ({"relative": 0.05}, 10.5, 1), ({"relative": 0.04}, 10.5, 0),
-     (1, "10", 0), (1, True, 0), (100, None, 0)],
-)  # fmt: skip
+    [
+        (None, 10.5, 0),
+        (0.5, 10.5, 1),
+        (0.4, 10.5, 0),
+        ({"relative": 0.05}, 10.5, 1),
+        ({"relative": 0.04}, 10.5, 0),
+        (1, "10", 0),
+        (1, True, 0),
+        (100, None, 0),
+    ],
+)
 @pytest.mark.parametrize("rule", ["exact", "subset", "superset", ["sum"]])
 def test_numbers_may_differ_by_a_tolerance(bench: Any, rule: Any, tolerance: Any, given: Any, score: int) -> None:
     actual = [call("pay", sum=given, to=[{"at": 3}])]
@@ -109,7 +119,7 @@ def test_numbers_may_differ_by_a_tolerance(bench: Any, rule: Any, tolerance: Any
         ({"contains": True, "ignore_case": True}, "FROM ZÜRICH HB", 1),
         ({"contains": True, "tolerance": 1}, "to Zürich HB", 1),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("rule", ["exact", "subset", "superset", ["from.station"]])
 def test_texts_may_differ_in_case_or_say_more(bench: Any, rule: Any, changes: Any, given: Any, score: int) -> None:
     expected = [call("ride", **{"from": {"station": "Zürich HB", "via": ["Olten"], "at": 9}})]
@@ -175,8 +185,11 @@ def test_the_reason_says_which_call_met_which(bench: Any) -> None:
         '(call 3 does not fit); not expected: weather({"city": "Oslo"}) as call 3'
     )
     assert [(step["id"], step["passed"]) for step in found.steps] == [
-        ("call", True), ("call", True), ("call", False), ("extra", False),
-    ]  # fmt: skip
+        ("call", True),
+        ("call", True),
+        ("call", False),
+        ("extra", False),
+    ]
     many = outcome(bench, [], [f"tool_{i}" for i in range(300)])
     assert many.reason.endswith("tool_4 as call 5 and 295 more")
 
@@ -186,8 +199,14 @@ def test_precision_recall_and_f1(bench: Any, score: str, wanted: float) -> None:
     found = outcome(bench, ["a", "b", "c"], ["a", "x"], score=score)
     assert found.score == pytest.approx(wanted)
     assert found.value == {
-        "expected": 3, "called": 2, "matched": 1, "match": False, "precision": 0.5, "recall": 1 / 3, "f1": 0.4,
-    }  # fmt: skip
+        "expected": 3,
+        "called": 2,
+        "matched": 1,
+        "match": False,
+        "precision": 0.5,
+        "recall": 1 / 3,
+        "f1": 0.4,
+    }
 
 
 @pytest.mark.parametrize("mode", [*MODES, "in_order"])
@@ -224,10 +243,13 @@ def test_a_difference_in_length_is_not_zero(bench: Any) -> None:
         ({"most": 1}, ["a", "b"], "2 calls were made, and at most 1 are allowed"),
         ({"least": 2}, ["a"], "1 calls were made, and at least 2 are wanted"),
         ({"forbidden": ["pay"]}, ["a", "pay"], "forbidden tools were called: pay as call 2"),
-        ({"repeats": 2}, [PARIS, ROME] * 3, "the same call more than 2 times: "
-         'weather({"city": "Paris"}) 3 times, weather({"city": "Rome"}) 3 times'),
+        (
+            {"repeats": 2},
+            [PARIS, ROME] * 3,
+            'the same call more than 2 times: weather({"city": "Paris"}) 3 times, weather({"city": "Rome"}) 3 times',
+        ),
     ],
-)  # fmt: skip
+)
 def test_limits(bench: Any, limits: Any, actual: Any, reason: str) -> None:
     values = {"most": None, "repeats": None, **limits}
     found = outcome(bench, None, actual, "tool_limits", **values)

@@ -23,10 +23,14 @@ def sql(value: float, threshold: float, *, higher_is_better: bool) -> Any:
 @pytest.mark.parametrize(
     ("value", "threshold", "higher", "expected"),
     [
-        (0.3, ROUNDED, True, True), (ROUNDED, 0.3, False, True), (0.3, 0.3, True, True), (0.3, 0.3, False, True),
-        (0.3 - 1e-6, 0.3, True, False), (0.3 + 1e-6, 0.3, False, False),
+        (0.3, ROUNDED, True, True),
+        (ROUNDED, 0.3, False, True),
+        (0.3, 0.3, True, True),
+        (0.3, 0.3, False, True),
+        (0.3 - 1e-6, 0.3, True, False),
+        (0.3 + 1e-6, 0.3, False, False),
     ],
-)  # fmt: skip
+)
 def test_the_threshold_passes_also_where_it_is_missed_by_rounding(
     value: float, threshold: float, higher: bool, expected: bool
 ) -> None:

@@ -6,7 +6,7 @@ import pytest
 from evalflow.report.calibration_findings import reliability_bins
 from evalflow.summary.agreement import label_frame
 from evalflow.summary.calibration import calibrate_scores
-from evalflow.summary.compare import Traits
+from evalflow.summary.pairing import Traits
 
 N = 100
 ANSWER = {"dataset": "d", "target": "t", "target_repeat": 0, "metric": "m"}

@@ -7,9 +7,20 @@ from evalflow.report.charts import forests
 
 def row(tag, value, n, **fields):
     known = {
-        "dataset": "d", "target": "t", "metric": "m", "judge": "j", "statistic": "mean", "tag": tag, "value": value,
-        "ci_low": value - 0.1, "ci_high": value + 0.1, "n_scored": n, "n_undefined": 0, "n_error": 0, "n_skipped": 0,
-    }  # fmt: skip
+        "dataset": "d",
+        "target": "t",
+        "metric": "m",
+        "judge": "j",
+        "statistic": "mean",
+        "tag": tag,
+        "value": value,
+        "ci_low": value - 0.1,
+        "ci_high": value + 0.1,
+        "n_scored": n,
+        "n_undefined": 0,
+        "n_error": 0,
+        "n_skipped": 0,
+    }
     return {**known, **fields}
 
 

@@ -21,8 +21,16 @@ def diagram(*bins: dict[str, Any], **detail: Any) -> dict[str, Any]:
 
 
 def row(**fields: Any) -> dict[str, Any]:
-    return {**KEY, "statistic": "ece", "value": 0.15, "n_scored": 10, "n_undefined": 0, "n_error": 1, "n_skipped": 0,
-            **fields}  # fmt: skip
+    return {
+        **KEY,
+        "statistic": "ece",
+        "value": 0.15,
+        "n_scored": 10,
+        "n_undefined": 0,
+        "n_error": 1,
+        "n_skipped": 0,
+        **fields,
+    }
 
 
 @pytest.mark.parametrize(

@@ -72,9 +72,16 @@ def test_worst_cases_and_gates(text):
 def test_a_case():
     on = console()
     score = {
-        "metric": EVIL, "judge": EVIL, "status": "scored", "score": 0.5, "threshold": None, "passed": None,
-        "reason": EVIL, "error": None, "steps": [{"id": EVIL, "reply": {EVIL: [EVIL]}, "items": [EVIL], "raw": EVIL}],
-    }  # fmt: skip
+        "metric": EVIL,
+        "judge": EVIL,
+        "status": "scored",
+        "score": 0.5,
+        "threshold": None,
+        "passed": None,
+        "reason": EVIL,
+        "error": None,
+        "steps": [{"id": EVIL, "reply": {EVIL: [EVIL]}, "items": [EVIL], "raw": EVIL}],
+    }
     about = {"finish_reason": "length", "thoughts": None, "full_answer": None, "extracted": False}
     texts = dict.fromkeys(("dataset", "id", "target", "answer", "actual", "error", "reference", "expected"), EVIL)
     message, context = {"role": EVIL, "content": EVIL}, {"text": EVIL}
@@ -98,11 +105,25 @@ def test_what_an_agent_did_is_shown_step_by_step():
     on = console()
     done = [{"role": "assistant", "tool_calls": [{"id": "1", "name": "look", "arguments": {"at": EVIL}}]}]
     case = {
-        "dataset": "d", "id": "1", "target": "t", "target_repeat": 0, "tags": [], "messages": [], "contexts": [],
-        "scores": [], "answer": "A.", "error": None, "metadata": None, "finish_reason": "stop",
-        "thoughts": "Look first.", "full_answer": "So: A.", "extracted": True,
-        "reference": None, "actual": done, "expected": [{"role": 1}],
-    }  # fmt: skip
+        "dataset": "d",
+        "id": "1",
+        "target": "t",
+        "target_repeat": 0,
+        "tags": [],
+        "messages": [],
+        "contexts": [],
+        "scores": [],
+        "answer": "A.",
+        "error": None,
+        "metadata": None,
+        "finish_reason": "stop",
+        "thoughts": "Look first.",
+        "full_answer": "So: A.",
+        "extracted": True,
+        "reference": None,
+        "actual": done,
+        "expected": [{"role": 1}],
+    }
     print_case(on, case)
     shown = [line.strip() for line in printed(on).splitlines()]
     assert shown[1:7] == ["thoughts", "Look first.", "whole answer", "So: A.", "answer, extracted", "A."]

@@ -25,12 +25,15 @@ def said(gate: Gate, row: GateRow, about: AboutGates = ABOUT) -> str:
 @pytest.mark.parametrize(
     ("metric", "statistic", "tag", "name"),
     [
-        ("tone", "mean", None, "tone mean >= 0.8"), ("tone", "pass_rate", "fees", "tone@fees pass_rate >= 0.8"),
-        ("cases", "pass_rate", None, "cases pass_rate >= 0.8"), ("tone", "median", None, "tone median >= 0.8"),
-        ("tone", "latency_p95", None, "tone latency_p95 >= 0.8"), (None, "mean", "fees", "tag:fees mean >= 0.8"),
+        ("tone", "mean", None, "tone mean >= 0.8"),
+        ("tone", "pass_rate", "fees", "tone@fees pass_rate >= 0.8"),
+        ("cases", "pass_rate", None, "cases pass_rate >= 0.8"),
+        ("tone", "median", None, "tone median >= 0.8"),
+        ("tone", "latency_p95", None, "tone latency_p95 >= 0.8"),
+        (None, "mean", "fees", "tag:fees mean >= 0.8"),
         ("tone", "recall[yes]", None, "tone recall[yes] >= 0.8"),
     ],
-)  # fmt: skip
+)
 def test_a_gate_of_any_kind(metric: str | None, statistic: str, tag: str | None, name: str) -> None:
     row = replace(ROW, metric=metric or "tone")
     of = "desk · bot · j" if metric else "tone · desk · bot · j"

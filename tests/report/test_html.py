@@ -65,9 +65,18 @@ def _evil(make_run, make_case, tmp_path_factory):
         vars={EVIL: EVIL, "nan": float("nan")},
     )
     cell = {
-        "case_id": EVIL, "metric": EVIL, "judge": EVIL, "target": EVIL, "score": 0.2, "threshold": 0.5, "passed": False,
-        "reason": EVIL, "value": json.dumps(EVIL), "steps": json.dumps([step]), "tags": [EVIL],
-    }  # fmt: skip
+        "case_id": EVIL,
+        "metric": EVIL,
+        "judge": EVIL,
+        "target": EVIL,
+        "score": 0.2,
+        "threshold": 0.5,
+        "passed": False,
+        "reason": EVIL,
+        "value": json.dumps(EVIL),
+        "steps": json.dumps([step]),
+        "tags": [EVIL],
+    }
     manifest = manifest_of(run_id=EVIL, judges={EVIL: {"nature": EVIL}}, overrides=[EVIL], git_commit=EVIL)
     matrix = {"dataset": "rag", "target": EVIL, "metric": EVIL, "judge": EVIL, "tag": None, "statistic": "confusion"}
     run = make_run(
@@ -381,19 +390,36 @@ def test_the_page_opens_with_its_sentence_and_its_numbers_and_ends_with_an_appen
     config = {"target": target, "dataset": {"rag": {"title": "Fees"}}}
     manifest = manifest_of(datasets={"rag": {"cases": 4}}, metrics={"faithfulness": {}}, config=config, run_id="the-id")
     gate = {
-        "name": "faithfulness pass_rate >= 0.9", "of": "rag", "of_metric": "faithfulness", "passed": False,
+        "name": "faithfulness pass_rate >= 0.9",
+        "of": "rag",
+        "of_metric": "faithfulness",
+        "passed": False,
         "value": 0.5,
-        "ci_low": 0.3, "ci_high": 0.7, "limit": 0.9, "basis": "", "note": "", "message": "", "condition": ">= 0.9",
-    }  # fmt: skip
+        "ci_low": 0.3,
+        "ci_high": 0.7,
+        "limit": 0.9,
+        "basis": "",
+        "note": "",
+        "message": "",
+        "condition": ">= 0.9",
+    }
     run = make_run([make_case(i) for i in range(4)], cells, manifest=manifest, gates=[gate])
     write_reports(tmp_path, run)
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     body = text[text.index("<body>") :]
     parts = [
-        "<h1>Library desk on Fees</h1>", "faithfulness · 4 cases", "50 % of answers pass", "Gate failed: faithfulness",
-        'aria-label="Numbers"', 'id="gates"', 'id="explorer"', "<h2>Appendix</h2>", "All statistics", "the-id",
+        "<h1>Library desk on Fees</h1>",
+        "faithfulness · 4 cases",
+        "50 % of answers pass",
+        "Gate failed: faithfulness",
+        'aria-label="Numbers"',
+        'id="gates"',
+        'id="explorer"',
+        "<h2>Appendix</h2>",
+        "All statistics",
+        "the-id",
         "run.json",
-    ]  # fmt: skip
+    ]
     assert [body.index(part) for part in parts] == sorted(body.index(part) for part in parts)
     printed = body[body.index("Worst cases") : body.index('id="explorer"')]
     assert [printed.index(f"reason {i}") for i in range(3)] == sorted(printed.index(f"reason {i}") for i in range(3))

@@ -106,8 +106,10 @@ def test_every_suite_says_who_judged_and_that_nobody_checked_it(written):
 def test_names_tell_every_cell_apart(written):
     cells = [
         {"case_id": "x", "threshold": 0.5, "score": 1.0, "passed": True, "judge": j, "repeat": r, "target": t}
-        for j in ("a", "b") for r in (0, 1) for t in ("c", "d")
-    ]  # fmt: skip
+        for j in ("a", "b")
+        for r in (0, 1)
+        for t in ("c", "d")
+    ]
     names = [case.get("name") for case in cases(written(cells)[1])]
     assert len(set(names)) == 8
 

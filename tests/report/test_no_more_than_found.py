@@ -27,9 +27,10 @@ from evalflow.report.markdown import write_comparison_markdown
 from evalflow.report.sentences import of_run
 from evalflow.report.wording import headline_rows
 from evalflow.summary.changed import WhatChanged
-from evalflow.summary.compare import ComparisonRow, Traits, compare_cases, lower_is_better, pair_scores
+from evalflow.summary.compare import ComparisonRow, compare_cases
 from evalflow.summary.families import adjusted
 from evalflow.summary.gates import Gate, GateResult, evaluate_gates
+from evalflow.summary.pairing import Traits, lower_is_better, pair_scores
 from evalflow.summary.summarise import summarise
 from evalflow.summary.verdicts import Condition
 from tests.manifests import manifest_of

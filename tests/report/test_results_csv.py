@@ -61,8 +61,9 @@ def test_what_is_not_scored_has_no_number_and_says_why(make_run, make_case):
 def test_judge_and_repeat_are_named_only_where_there_are_several(make_run, make_case):
     cells = [
         {"case_id": "case-0", "judge": judge, "repeat": repeat, "score": 0.5}
-        for judge in ("embedded", "m") for repeat in (0, 1)
-    ]  # fmt: skip
+        for judge in ("embedded", "m")
+        for repeat in (0, 1)
+    ]
     plain = {"case_id": "case-0", "metric": "exact_match", "judge": None, "score": 1.0}
     names = set(table(make_run([make_case(0)], [*cells, plain]))[0])
     assert {"faithfulness@m#1", "faithfulness_passed@embedded#0", "faithfulness_reason@m#0", "exact_match#0"} <= names

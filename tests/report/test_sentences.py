@@ -19,9 +19,15 @@ def row(metric: str, *, value: float | None = 0.5, passing: float | None = None,
 
 
 CORRECTED = {
-    "n_labels": 60, "raw_value": 0.6, "raw_low": 0.55, "raw_high": 0.65, "raw_method": "t", "raw_pass_rate": 0.75,
-    "raw_pass_rate_low": 0.7, "raw_pass_rate_high": 0.8,
-}  # fmt: skip
+    "n_labels": 60,
+    "raw_value": 0.6,
+    "raw_low": 0.55,
+    "raw_high": 0.65,
+    "raw_method": "t",
+    "raw_pass_rate": 0.75,
+    "raw_pass_rate_low": 0.7,
+    "raw_pass_rate_high": 0.8,
+}
 
 
 @pytest.mark.parametrize(
@@ -41,14 +47,17 @@ CORRECTED = {
             "40 % of answers pass fee (10 to 90 %). tone 0.70 on average",
         ),
         (
-            [row("fee", passing=0.69, judge="j", **CORRECTED), row("tone", passing=0.4),
-             row("cases", statistic="pass_rate", passing=0.3, n_scored=300, n_error=4)],
+            [
+                row("fee", passing=0.69, judge="j", **CORRECTED),
+                row("tone", passing=0.4),
+                row("cases", statistic="pass_rate", passing=0.3, n_scored=300, n_error=4),
+            ],
             "30 % of 300 cases pass everything (10 to 90 %), by the judge alone; 4 cases are open because of errors. "
             "fee 69 % (corrected by 60 labels), tone 40 %",
         ),
         ([row("tone", value=None, n_scored=0)], "tone: nothing could be scored"),
     ],
-)  # fmt: skip
+)
 def test_a_run_is_headed_by_the_number_that_holds_and_by_whose_it_is(rows: list[Row], said: str):
     assert [str(one) for one in of_run([*rows, row("tag", tag="x")])] == [said]
 

@@ -8,7 +8,7 @@ def cells(judge, scores, **fields):
         {"case_id": f"case-{i}", "judge": judge, "score": s, "passed": None if s is None else s >= 0.5, **fields}
         | ({"status": "error"} if s is None else {})
         for i, s in enumerate(scores)
-    ]  # fmt: skip
+    ]
 
 
 def test_agreement_and_rank_correlation_on_common_cells(make_scores):

@@ -7,9 +7,19 @@ from evalflow.report.sweep import cost_pictures
 
 def row(run, value, **fields):
     known = {
-        "run": run, "dataset": "d", "target": run, "metric": "m", "judge": "j", "statistic": "mean", "value": value,
-        "ci_low": value - 0.1, "ci_high": value + 0.1, "n_undefined": 0, "n_error": 1, "n_skipped": 0,
-    }  # fmt: skip
+        "run": run,
+        "dataset": "d",
+        "target": run,
+        "metric": "m",
+        "judge": "j",
+        "statistic": "mean",
+        "value": value,
+        "ci_low": value - 0.1,
+        "ci_high": value + 0.1,
+        "n_undefined": 0,
+        "n_error": 1,
+        "n_skipped": 0,
+    }
     return {**known, **fields}
 
 

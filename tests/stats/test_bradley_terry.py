@@ -98,12 +98,17 @@ def test_the_same_answers_copied_into_their_clusters_say_no_more():
         ([0, 2, 2], [1, 3, 3], [1, 0, 1], None, "no chain of comparisons connects a with c, d"),
         ([0, 1, 2, 3], [1, 2, 3, 0], [0.5] * 4, None, "all comparisons are ties"),
         ([0, 1, 2, 3], [1, 2, 3, 1], [1, 0.5, 0.5, 0], None, "a, c never lost; c, d never won"),
-        ([0, 0, 1, 1, 2, 2, 3, 3, 0], [1, 1, 0, 0, 3, 3, 2, 2, 2], [1, 0, 1, 0, 1, 0, 1, 0, 1], None,
-         "some systems won every decided comparison"),
+        (
+            [0, 0, 1, 1, 2, 2, 3, 3, 0],
+            [1, 1, 0, 0, 3, 3, 2, 2, 2],
+            [1, 0, 1, 0, 1, 0, 1, 0, 1],
+            None,
+            "some systems won every decided comparison",
+        ),
         ([0, 1, 2, 3], [1, 2, 3, 0], [1, 1, 1, 1], [1, 2, 3, 1], "too few cases or groups .3. for the strengths of 4"),
         ([], [], [], None, "no chain of comparisons"),
     ],
-)  # fmt: skip
+)
 def test_what_determines_no_strengths(first: Any, second: Any, points: Any, clusters: Any, why: str):
     with pytest.raises(NoStrengthsError, match=why):
         strengths(first, second, points, "abcd", clusters)

@@ -43,8 +43,12 @@ def test_guardrail_figures_agree_with_published_numbers():
     assert f1.value == pytest.approx(0.8181818182)
     assert (precision.n, recall.n, f1.n) == (21, 23, 100)
     assert [figure.method for figure in found.values()] == [
-        "wilson", "wilson", "wilson", "dirichlet", "dirichlet",
-    ]  # fmt: skip
+        "wilson",
+        "wilson",
+        "wilson",
+        "dirichlet",
+        "dirichlet",
+    ]
     assert found["mcc"].value == pytest.approx(0.7683397489)
     assert found["accuracy"].details == {"labels": ["false", "true"], "matrix": [[74, 3], [5, 18]]}
 

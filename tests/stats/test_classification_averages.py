@@ -70,9 +70,13 @@ def test_a_single_label_is_about_its_being_true():
     assert found["recall[pii]"].value == 1.0
     assert found["f1[pii]"].value == pytest.approx(2 / 3)
     assert found["precision[pii]"].details == {
-        "true_positives": 2, "false_positives": 2, "false_negatives": 0, "true_negatives": 0,
-        "absent_from_truth": 0, "absent_from_prediction": 0,
-    }  # fmt: skip
+        "true_positives": 2,
+        "false_positives": 2,
+        "false_negatives": 0,
+        "true_negatives": 0,
+        "absent_from_truth": 0,
+        "absent_from_prediction": 0,
+    }
 
 
 def test_labels_come_by_name_and_accuracy_asks_for_all_of_them():
@@ -89,8 +93,12 @@ def test_an_undefined_measure_leaves_the_others_alone():
     found = mean_figure("x", rows["x"], rows)
     assert (found.value, found.n) == (0.75, 2)
     assert found.details == {
-        "median": 0.75, "min": 0.5, "max": 1.0, "std": pytest.approx(0.3535533906), "undefined": 1,
-    }  # fmt: skip
+        "median": 0.75,
+        "min": 0.5,
+        "max": 1.0,
+        "std": pytest.approx(0.3535533906),
+        "undefined": 1,
+    }
     none = mean_figure("x", pl.Series([None, None, None], dtype=pl.Float64), rows)
     assert (none.value, none.method) == (None, "none: undefined in every case")
 
@@ -106,5 +114,9 @@ def test_records_of_one_cluster_widen_a_measures_interval():
 
 def test_guardrail_figures_keep_their_names():
     assert list(by_name(classification_figures(counts(binary(1, 1, 1, 1)), "true"))) == [
-        "accuracy", "precision", "recall", "f1", "mcc",
-    ]  # fmt: skip
+        "accuracy",
+        "precision",
+        "recall",
+        "f1",
+        "mcc",
+    ]

@@ -9,10 +9,22 @@ from hypothesis import strategies as st
 
 from evalflow.stats.dawid_skene import MISSING, dawid_skene, shared_errors
 
-VOTES = np.array([
-    [1, 1, 1], [1, 1, 0], [0, 0, 0], [1, 0, 1], [0, 0, 1], [1, 1, 1], [0, 0, 0], [0, 1, 0], [1, 1, 1], [0, 0, 0],
-    [1, 0, 0], [1, 1, 0],
-])  # fmt: skip
+VOTES = np.array(
+    [
+        [1, 1, 1],
+        [1, 1, 0],
+        [0, 0, 0],
+        [1, 0, 1],
+        [0, 0, 1],
+        [1, 1, 1],
+        [0, 0, 0],
+        [0, 1, 0],
+        [1, 1, 1],
+        [0, 0, 0],
+        [1, 0, 0],
+        [1, 1, 0],
+    ]
+)
 NO_LABELS = np.full(len(VOTES), MISSING)
 
 
@@ -79,8 +91,9 @@ def test_shared_errors_are_found_and_chance_is_not(classes: int):
     span = shared_errors(one, copied, truth, classes, np.arange(n))
     by_hand = (one == copied).mean() - sum(
         ((one == c) & (truth == k)).mean() * ((copied == c) & (truth == k)).mean() / (truth == k).mean()
-        for k in range(classes) for c in range(classes)
-    )  # fmt: skip
+        for k in range(classes)
+        for c in range(classes)
+    )
     assert span.value == pytest.approx(by_hand)
     assert span.low is not None
     assert span.low > 0.05

@@ -78,10 +78,23 @@ def test_mcnemar_and_newcombe():
     [
         ("holm", [0.01, 0.072, 0.312, 0.312, 0.312, 0.312, 0.312, 0.615, 0.615, 0.615]),
         ("bh", [0.01, 0.04, 0.084, 0.084, 0.084, 0.1, 0.1057142857, 0.216, 0.216, 0.216]),
-        ("by", [0.0292896825, 0.11715873, 0.2460333333, 0.2460333333, 0.2460333333, 0.2928968254, 0.3096337868,
-                0.6326571429, 0.6326571429, 0.6326571429]),
+        (
+            "by",
+            [
+                0.0292896825,
+                0.11715873,
+                0.2460333333,
+                0.2460333333,
+                0.2460333333,
+                0.2928968254,
+                0.3096337868,
+                0.6326571429,
+                0.6326571429,
+                0.6326571429,
+            ],
+        ),
     ],
-)  # fmt: skip
+)
 def test_many_comparisons(method: Adjustment, expected: list[float]):
     assert adjust(P_VALUES, method) == pytest.approx(expected, abs=1e-6)
     shuffled = np.random.default_rng(1).permutation(len(P_VALUES))
@@ -232,8 +245,10 @@ def test_tests_in_order_are_those_of_the_graphical_procedure(sequences: list[lis
     found = adjust_in_order(p_values, after)
     assume(all(abs(p - level) > 1e-6 for p in found))
     assert {at for at, p in enumerate(found) if p <= level} == _rejected(p_values, starts, level)
-    assert all(found[at] >= max(p_values[at], found[at - 1] if before is not None else 0) - 1e-9
-               for at, before in enumerate(after))  # fmt: skip
+    assert all(
+        found[at] >= max(p_values[at], found[at - 1] if before is not None else 0) - 1e-9
+        for at, before in enumerate(after)
+    )
 
 
 def _rejected(p_values: list[float], starts: list[int], level: float) -> set[int]:
@@ -254,9 +269,11 @@ def _rejected(p_values: list[float], starts: list[int], level: float) -> set[int
         weight = {at: weight[at] + weight[one] * flow[one, at] for at in left}
         flow = {
             (a, b): (flow[a, b] + flow[a, one] * flow[one, b]) / (1 - flow[a, one] * flow[one, a])
-            if a != b and flow[a, one] * flow[one, a] < 1 else 0.0
-            for a in left for b in left
-        }  # fmt: skip
+            if a != b and flow[a, one] * flow[one, a] < 1
+            else 0.0
+            for a in left
+            for b in left
+        }
     return rejected
 
 

@@ -95,9 +95,15 @@ def test_several_classes_have_their_means():
     cells = [("a", "a"), ("a", "b"), ("b", "b"), ("c", "b"), ("c", "c")]
     figures = over_classes(cells)
     assert list(figures) == [
-        "macro_precision", "macro_recall", "macro_f1", "weighted_precision", "weighted_recall", "weighted_f1",
-        "weighted_f2", "mcc",
-    ]  # fmt: skip
+        "macro_precision",
+        "macro_recall",
+        "macro_f1",
+        "weighted_precision",
+        "weighted_recall",
+        "weighted_f1",
+        "weighted_f2",
+        "mcc",
+    ]
     totals = np.array([[3.0, 1, 4, 1, 1]])
     assert figures["macro_recall"](totals)[0] == pytest.approx((3 / 4 + 1 + 1 / 2) / 3)
     assert figures["weighted_recall"](totals)[0] == pytest.approx(8 / 10)

@@ -346,9 +346,7 @@ def test_of_clusters_labels_are_saved_exactly_where_the_interval_is_narrower():
         level = np.repeat(rng.normal(size=60), 5)
         labels, judged = (level + rng.normal(scale=noise, size=300) for noise in (1, 0.5 + seed / 5))
         groups, n = np.repeat(np.arange(60), 5), 100
-        found = corrected_mean(
-            labels[:n], judged[:n], judged[n:], clusters=groups[:n], unlabelled_clusters=groups[n:]
-        )  # fmt: skip
+        found = corrected_mean(labels[:n], judged[:n], judged[n:], clusters=groups[:n], unlabelled_clusters=groups[n:])
         if found.low is None or found.high is None or found.human_low is None or found.human_high is None:
             assert found.labels_saved is None  # too skewed, in one or two of the seeds
             continue

@@ -17,10 +17,25 @@ from evalflow.summary.scan import InputOrder, scan_journal
 from evalflow.summary.summarise import Threshold, score_table
 
 RECORD = ScoreRecord(
-    run_id="r", dataset="d", index=0, case_id="c0", group=None, tags=(), target="recorded", target_repeat=0,
-    metric="m", metric_version=1, judge="j", repeat=0, status="scored", score=1.0, cost_usd=0.5, input_tokens=10,
-    output_tokens=1, latency_s=1.0,
-)  # fmt: skip
+    run_id="r",
+    dataset="d",
+    index=0,
+    case_id="c0",
+    group=None,
+    tags=(),
+    target="recorded",
+    target_repeat=0,
+    metric="m",
+    metric_version=1,
+    judge="j",
+    repeat=0,
+    status="scored",
+    score=1.0,
+    cost_usd=0.5,
+    input_tokens=10,
+    output_tokens=1,
+    latency_s=1.0,
+)
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,7 @@ def test_gaps_and_labels_that_are_no_classes():
         ({"kappa": {"value": None}, "spearman": {"value": 0.5, "ci_low": 0.2}}, "spearman", True),
         ({"kappa": {"value": 1.0, "ci_low": None}}, "kappa", True),
     ],
-)  # fmt: skip
+)
 def test_agreement_beyond_chance(measures: dict[str, dict[str, float | None]], measure: str | None, shown: bool):
     assert headline_measure(measures) == measure
     assert beyond_chance(measures) is shown

@@ -6,26 +6,50 @@ import pytest
 from evalflow.report.calibration_findings import in_words, warnings_of
 from evalflow.summary.agreement import classes_of, label_frame, labelled_scores
 from evalflow.summary.calibration import calibrate_scores, disagreements
-from evalflow.summary.compare import Traits
+from evalflow.summary.pairing import Traits
 
 SCORED = {
-    "dataset": "d", "target": "t", "target_repeat": 0, "metric": "m", "judge": "j", "member_of": None, "group": None,
-    "status": "scored", "passed": None, "threshold": None, "value": "1", "reason": "so",
-}  # fmt: skip
+    "dataset": "d",
+    "target": "t",
+    "target_repeat": 0,
+    "metric": "m",
+    "judge": "j",
+    "member_of": None,
+    "group": None,
+    "status": "scored",
+    "passed": None,
+    "threshold": None,
+    "value": "1",
+    "reason": "so",
+}
 
 TRAITS = {"m": Traits(bounded=True)}
 
 
 def table(*rows):
-    schema = {"member_of": pl.String, "group": pl.String, "passed": pl.Boolean, "threshold": pl.Float64,
-              "score": pl.Float64, "tags": pl.List(pl.String)}  # fmt: skip
+    schema = {
+        "member_of": pl.String,
+        "group": pl.String,
+        "passed": pl.Boolean,
+        "threshold": pl.Float64,
+        "score": pl.Float64,
+        "tags": pl.List(pl.String),
+    }
     made = [{"tags": [], **SCORED, "case_id": f"c{i}", **row} for i, row in enumerate(rows)]
     return pl.DataFrame(made, schema_overrides=schema).lazy()
 
 
 def labels(*rows):
-    given = {"dataset": "d", "target": "t", "target_repeat": 0, "metric": "m", "by": "ana", "value": "x",
-             "weight": 1.0, "comment": None}  # fmt: skip
+    given = {
+        "dataset": "d",
+        "target": "t",
+        "target_repeat": 0,
+        "metric": "m",
+        "by": "ana",
+        "value": "x",
+        "weight": 1.0,
+        "comment": None,
+    }
     return label_frame([{**given, "case_id": f"c{i}", **row} for i, row in enumerate(rows)])
 
 

@@ -10,26 +10,36 @@ from hypothesis import strategies as st
 
 from evalflow.records import CASES
 from evalflow.summary.case_changes import CaseChanges, changed_cells
-from evalflow.summary.compare import Traits, pair_scores
+from evalflow.summary.pairing import Traits, pair_scores
 
 Cell = tuple[str, str, float | None, bool | None]
 """Case, metric, score, passed."""
 SCHEMA = {"case_id": pl.String, "metric": pl.String, "score": pl.Float64, "passed": pl.Boolean}
 A: list[Cell] = [
-    ("same", "good", 0.5, True), ("same", "slow", 9.0, None),
-    ("flips", "good", 0.6, True), ("flips", "slow", 100.0, None),
-    ("lost", "good", 0.6, True), ("lost", "slow", 4.0, None),
-    ("rises", "good", 0.2, False), ("rises", "slow", 4.0, None),
-    ("said", "good", 0.9, True), ("said", "slow", 4.0, None),
+    ("same", "good", 0.5, True),
+    ("same", "slow", 9.0, None),
+    ("flips", "good", 0.6, True),
+    ("flips", "slow", 100.0, None),
+    ("lost", "good", 0.6, True),
+    ("lost", "slow", 4.0, None),
+    ("rises", "good", 0.2, False),
+    ("rises", "slow", 4.0, None),
+    ("said", "good", 0.9, True),
+    ("said", "slow", 4.0, None),
     ("alone", "good", 0.9, True),
-]  # fmt: skip
+]
 B: list[Cell] = [
-    ("same", "good", 0.5, True), ("same", "slow", 9.0, None),
-    ("flips", "good", 0.1, False), ("flips", "slow", 120.0, None),
-    ("lost", "good", None, None), ("lost", "slow", 4.0, None),
-    ("rises", "good", 0.4, False), ("rises", "slow", 3.0, None),
-    ("said", "good", 0.9, True), ("said", "slow", 4.0, None),
-]  # fmt: skip
+    ("same", "good", 0.5, True),
+    ("same", "slow", 9.0, None),
+    ("flips", "good", 0.1, False),
+    ("flips", "slow", 120.0, None),
+    ("lost", "good", None, None),
+    ("lost", "slow", 4.0, None),
+    ("rises", "good", 0.4, False),
+    ("rises", "slow", 3.0, None),
+    ("said", "good", 0.9, True),
+    ("said", "slow", 4.0, None),
+]
 
 
 TRAITS = {"good": Traits(bounded=True), "slow": Traits(higher_is_better=False)}
@@ -37,10 +47,15 @@ TRAITS = {"good": Traits(bounded=True), "slow": Traits(higher_is_better=False)}
 
 def scored(cells: Sequence[Cell]) -> pl.LazyFrame:
     return pl.LazyFrame(cells, schema=SCHEMA, orient="row").with_columns(
-        dataset=pl.lit("d"), judge=pl.lit(None, pl.String), group=pl.lit(None, pl.String),
-        member_of=pl.lit(None, pl.String), tags=pl.lit([], pl.List(pl.String)), repeat=pl.lit(0),
-        threshold=pl.when(pl.col("metric") == "good").then(0.5), reason="case_id",
-    )  # fmt: skip
+        dataset=pl.lit("d"),
+        judge=pl.lit(None, pl.String),
+        group=pl.lit(None, pl.String),
+        member_of=pl.lit(None, pl.String),
+        tags=pl.lit([], pl.List(pl.String)),
+        repeat=pl.lit(0),
+        threshold=pl.when(pl.col("metric") == "good").then(0.5),
+        reason="case_id",
+    )
 
 
 def changes(other_answers: Sequence[str] = ("said", "flips")) -> CaseChanges:
@@ -89,8 +104,9 @@ def test_pages_follow_each_other() -> None:
 def test_documents_list_flips_and_other_scores_of_metrics_without_pass_or_fail() -> None:
     found = changes()
     assert [(one.case_id, one.metric, one.reason) for one in found.cases] == [
-        ("flips", "slow", "flips"), ("rises", "slow", "rises"),
-    ]  # fmt: skip
+        ("flips", "slow", "flips"),
+        ("rises", "slow", "rises"),
+    ]
     assert (found.worsened, found.improved, found.rescored, found.listed) == (1, 0, 1, 2)
     [document, _] = [one.document() for one in found.cases]
     assert [one["metric"] for one in document["others"]] == ["good"]
@@ -107,10 +123,12 @@ def test_every_listed_case_counts_once(scores: list[tuple[float | None, ...]]) -
             for name, score in zip(names, row[first : first + 3], strict=True):
                 cells.append((f"c{i}", name, score, None if name == "slow" or score is None else score >= 0.5))
         return scored(cells).with_columns(
-            threshold=pl.when(pl.col("metric") != "slow").then(0.5), target=pl.lit("t"), target_repeat=pl.lit(0),
+            threshold=pl.when(pl.col("metric") != "slow").then(0.5),
+            target=pl.lit("t"),
+            target_repeat=pl.lit(0),
             status=pl.when(pl.col("score").is_null()).then(pl.lit("error")).otherwise(pl.lit("scored")),
             finish_reason=pl.lit(None, pl.String),
-        )  # fmt: skip
+        )
 
     found = CaseChanges(("a", "b"), changed_cells(pair_scores(side(0), side(3)), {}), side(3))
     listed = found.first(len(scores))

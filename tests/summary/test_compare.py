@@ -10,16 +10,11 @@ import polars as pl
 import pytest
 
 from evalflow.records import FigureSpec, ScoreRecord
-from evalflow.summary.compare import (
-    ComparisonRow,
-    Traits,
-    compare_cases,
-    compare_samples,
-    pair_scores,
-)
+from evalflow.summary.compare import ComparisonRow, compare_cases, compare_samples
 from evalflow.summary.families import adjusted, orders_used
 from evalflow.summary.gates import Gate, evaluate_gates
 from evalflow.summary.journal import summary_schema
+from evalflow.summary.pairing import Traits, pair_scores
 from evalflow.summary.verdicts import Condition
 
 Make = Callable[..., ScoreRecord]
@@ -49,8 +44,13 @@ def test_repeats_are_averaged_and_what_is_in_one_run_alone_is_counted(record: Ma
     found = pair_scores(frame(table, a), frame(table, b))
     assert found.cases.select("case_id", "score_a", "score_b").rows() == [("c0", 0.5, 0.4)]
     assert found.counts.row(0, named=True) == {
-        "dataset": "d", "metric": "m", "common": 1, "only_a": 1, "only_b": 1, "unscored": 1,
-    }  # fmt: skip
+        "dataset": "d",
+        "metric": "m",
+        "common": 1,
+        "only_a": 1,
+        "only_b": 1,
+        "unscored": 1,
+    }
 
 
 def test_better_worse_and_cannot_tell(rows: Callable[..., list[ComparisonRow]]):
@@ -68,8 +68,9 @@ def test_pass_rates_are_a_row_of_their_own_unless_they_are_the_scores(rows: Call
     a, b = [0.2, 0.4, 0.6, 0.9], [0.3, 0.7, 0.8, 1.0]
     found = rows(a, b, threshold=0.5)
     assert [(row.statistic, row.found.method) for row in found] == [
-        ("mean", "paired_t_rare_sign_flip"), ("pass_rate", "newcombe_mcnemar"),
-    ]  # fmt: skip
+        ("mean", "paired_t_rare_sign_flip"),
+        ("pass_rate", "newcombe_mcnemar"),
+    ]
     assert [row.statistic for row in rows([0.0, 1.0, 1.0], [1.0, 1.0, 0.0], threshold=0.5)] == ["mean"]
     assert [row.statistic for row in rows(a, b)] == ["mean"]
 
@@ -90,8 +91,11 @@ def test_tags_get_rows_of_their_own_on_request(record: Make, table: Table):
     a, b = ([record(s, i, tags=tags[i]) for i, s in enumerate(side)] for side in ([0.1] * 4, [0.2, 0.3, 0.4, 0.5]))
     found = compare_cases(pair_scores(frame(table, a), frame(table, b)), ("a", "b"), {}, by_tag=True)
     assert [(row.tag, row.found.n) for row in found] == [
-        (None, 4), ("Other", 1), ("Safety", 2), ("Safety > Jailbreak", 1),
-    ]  # fmt: skip
+        (None, 4),
+        ("Other", 1),
+        ("Safety", 2),
+        ("Safety > Jailbreak", 1),
+    ]
 
 
 def test_a_tag_of_cases_that_have_a_row_already_is_no_test_of_its_own(record: Make, table: Table):
@@ -201,9 +205,15 @@ def test_figures_of_several_classes(figures: Callable[..., dict[str, ComparisonR
     b = [("x", "x")] * 10 + [("y", "y")] * 9 + [("y", "z")] + [("z", "z")] * 10
     found = figures(a, b, FigureSpec("classification"))
     assert list(found) == [
-        "mean", "macro_precision", "macro_recall", "macro_f1", "weighted_precision", "weighted_f1", "weighted_f2",
+        "mean",
+        "macro_precision",
+        "macro_recall",
+        "macro_f1",
+        "weighted_precision",
+        "weighted_f1",
+        "weighted_f2",
         "mcc",
-    ]  # fmt: skip
+    ]
     assert found["mean"].also == ["accuracy", "weighted_recall"]
     assert found["macro_precision"].found.method == "none: undefined in a run"
     assert found["macro_f1"].verdict == "better"

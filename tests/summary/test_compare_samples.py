@@ -9,7 +9,8 @@ import polars as pl
 import pytest
 
 from evalflow.records import FigureSpec, ScoreRecord
-from evalflow.summary.compare import Traits, compare_samples
+from evalflow.summary.compare import compare_samples
+from evalflow.summary.pairing import Traits
 
 Make = Callable[..., ScoreRecord]
 Table = Callable[[list[ScoreRecord]], pl.LazyFrame]

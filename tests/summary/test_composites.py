@@ -76,8 +76,10 @@ def test_there_is_one_for_each_repeat_of_the_judge(record: Make) -> None:
     rows = made(answers(record, 1, repeats=3), composite({"a": JUDGED, "b": PLAIN}))
     both = [row for row in rows if row["metric"] == "both"]
     assert [(row["repeat"], row["score"]) for row in both] == [
-        (0, pytest.approx(0.5)), (1, pytest.approx(0.55)), (2, pytest.approx(0.6)),
-    ]  # fmt: skip
+        (0, pytest.approx(0.5)),
+        (1, pytest.approx(0.55)),
+        (2, pytest.approx(0.6)),
+    ]
 
 
 def test_what_is_not_finished_has_no_row_yet(record: Make) -> None:
@@ -94,8 +96,14 @@ def test_it_is_filed_where_its_parts_are_and_cost_nothing(record: Make) -> None:
         composite({"a": JUDGED, "b": JUDGED}),
     )[-1]
     assert {key: row[key] for key in ("index", "case_id", "target_repeat", "group", "tags", "judge", "cost_usd")} == {
-        "index": 3, "case_id": "c3", "target_repeat": 1, "group": "g", "tags": ["x"], "judge": "j", "cost_usd": 0.0,
-    }  # fmt: skip
+        "index": 3,
+        "case_id": "c3",
+        "target_repeat": 1,
+        "group": "g",
+        "tags": ["x"],
+        "judge": "j",
+        "cost_usd": 0.0,
+    }
     assert (row["latency_s"], row["bill"]["requests"], row["input_tokens"]) == (None, 0, 0)
     assert json.loads(row["value"]) == {"a": 1.0, "b": 0.0}
 

@@ -11,8 +11,8 @@ import polars as pl
 from evalflow.records import ScoreRecord
 from evalflow.summary.agreement import label_frame
 from evalflow.summary.calibration import CalibrationRow, calibrate_scores
-from evalflow.summary.compare import Traits
 from evalflow.summary.finding import RAW, judge_alone, with_labels
+from evalflow.summary.pairing import Traits
 from evalflow.summary.summarise import Summary, Threshold, summarise, with_passed
 
 Make = Callable[..., ScoreRecord]

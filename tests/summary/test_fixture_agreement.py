@@ -18,13 +18,17 @@ def compared(cases: Sequence[Given | tuple[float | None, list[Any]]], **options:
     """The agreement on these cases, tagged `even` and `odd` by turns; a list has the scores of several repeats."""
     rows = [
         {
-            "case_id": f"c{at}", "tags": [["even", "odd"][at % 2]], "group": None, "reason": f"r{at}",
-            "status": said if isinstance(said, str) else "scored", "score": None if isinstance(said, str) else said,
+            "case_id": f"c{at}",
+            "tags": [["even", "odd"][at % 2]],
+            "group": None,
+            "reason": f"r{at}",
+            "status": said if isinstance(said, str) else "scored",
+            "score": None if isinstance(said, str) else said,
             "threshold": options.get("threshold"),
         }
         for at, (_, judge) in enumerate(cases)
         for said in (judge if isinstance(judge, list) else [judge])
-    ]  # fmt: skip
+    ]
     frame = pl.DataFrame(rows, schema_overrides={"score": pl.Float64, "threshold": pl.Float64, "group": pl.String})
     people = {f"c{at}": FixtureScore(score, f"w{at}") for at, (score, _) in enumerate(cases)}
     higher = options.get("higher_is_better", True)
@@ -39,8 +43,9 @@ def test_scores_agree_if_they_are_close() -> None:
     assert 0 < found.same.low < 0.5
     assert {name: (rate.n, rate.value) for name, rate in found.tags.items()} == {"even": (2, 0.5), "odd": (2, 0.5)}
     assert [(one.case_id, one.person, one.judge, one.why, one.reason) for one in found.furthest] == [
-        ("c3", 0.0, 0.9, "w3", "r3"), ("c2", 0.5, 0.6, "w2", "r2"),
-    ]  # fmt: skip
+        ("c3", 0.0, 0.9, "w3", "r3"),
+        ("c2", 0.5, 0.6, "w2", "r2"),
+    ]
 
 
 def test_nothing_to_score_agrees_with_nothing_to_score_alone() -> None:
@@ -48,8 +53,10 @@ def test_nothing_to_score_agrees_with_nothing_to_score_alone() -> None:
     assert (found.same.n, found.same.value) == (4, 0.25)
     assert (found.distance.n, found.distance.value) == (1, 0.5)
     assert [(one.case_id, one.person, one.judge) for one in found.furthest] == [
-        ("c1", None, 1.0), ("c2", 1.0, None), ("c3", 1.0, 0.5),
-    ]  # fmt: skip
+        ("c1", None, 1.0),
+        ("c2", 1.0, None),
+        ("c3", 1.0, 0.5),
+    ]
 
 
 @pytest.mark.parametrize("state", ["error", "skipped"])

@@ -11,9 +11,10 @@ import pytest
 from evalflow.config.schema import NotWorse
 from evalflow.errors import UserError
 from evalflow.records import FigureSpec, ScoreRecord
-from evalflow.summary.compare import Traits, compare_cases, pair_scores
+from evalflow.summary.compare import compare_cases
 from evalflow.summary.gate_config import parse_gates
 from evalflow.summary.gates import GateResult, evaluate_gates, parse_condition
+from evalflow.summary.pairing import Traits, pair_scores
 from evalflow.summary.summarise import summarise
 
 Make = Callable[..., ScoreRecord]
@@ -24,12 +25,20 @@ Declare = Callable[..., Any]
 @pytest.mark.parametrize(
     ("text", "value", "holds"),
     [
-        (">= 0.8", 0.8, True), (">=0.8", 0.79, False), ("<= .1", 0.1, True), ("> 0.8", 0.8, False),
-        ("< 1e-2", 0.0, True), ("== 1", 1.0, True), (" <  -0.5 ", -1.0, True), ("<= 0.3", 0.1 + 0.2, True),
-        ("> 0.3", 0.1 + 0.2, False), ("== 0.3", 0.1 + 0.2, True), (">= 0.7", 0.7 - 2e-16, True),
+        (">= 0.8", 0.8, True),
+        (">=0.8", 0.79, False),
+        ("<= .1", 0.1, True),
+        ("> 0.8", 0.8, False),
+        ("< 1e-2", 0.0, True),
+        ("== 1", 1.0, True),
+        (" <  -0.5 ", -1.0, True),
+        ("<= 0.3", 0.1 + 0.2, True),
+        ("> 0.3", 0.1 + 0.2, False),
+        ("== 0.3", 0.1 + 0.2, True),
+        (">= 0.7", 0.7 - 2e-16, True),
         ("< 0.7", 0.7 - 2e-16, False),
     ],
-)  # fmt: skip
+)
 def test_conditions(text: str, value: float, holds: bool):
     assert parse_condition(text, "gate").holds(value) is holds
 
@@ -84,8 +93,10 @@ def test_a_gate_of_the_run_takes_the_place_of_the_metrics_own(declare: Declare):
     metrics = {"m": declare(gate={"mean": ">= 0.5", "median": ">= 0.1"}), "other": declare("other")}
     gates = parse_gates({"other": {"mean": "> 0"}, "m": {"mean": ">= 0.9"}}, metrics)
     assert [(g.metric, g.statistic, str(g.condition)) for g in gates] == [
-        ("m", "mean", ">= 0.9"), ("m", "median", ">= 0.1"), ("other", "mean", "> 0"),
-    ]  # fmt: skip
+        ("m", "mean", ">= 0.9"),
+        ("m", "median", ">= 0.1"),
+        ("other", "mean", "> 0"),
+    ]
     assert parse_gates(None, {"m": declare()}) == []
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from evalflow.summary.agreement import label_frame
 from evalflow.summary.calibration import calibrate_scores
-from evalflow.summary.compare import Traits
 from evalflow.summary.judge_change import judge_changes
+from evalflow.summary.pairing import Traits
 
 
 def run(record, table, scores, judge="j", target="recorded", **fields):
@@ -18,11 +18,18 @@ def run(record, table, scores, judge="j", target="recorded", **fields):
 def labelled(values, target="recorded", by="ana"):
     rows = [
         {
-            "dataset": "d", "case_id": f"c{i}", "target": target, "target_repeat": 0, "metric": "m", "by": by,
-            "human": float(value), "weight": 1.0, "use": "label",
+            "dataset": "d",
+            "case_id": f"c{i}",
+            "target": target,
+            "target_repeat": 0,
+            "metric": "m",
+            "by": by,
+            "human": float(value),
+            "weight": 1.0,
+            "use": "label",
         }
         for i, value in enumerate(values)
-    ]  # fmt: skip
+    ]
     return label_frame(rows)
 
 

@@ -17,10 +17,16 @@ from evalflow.summary.members import MemberScores, cascade_advice, panel_advice
 def members(scores: Any, human: Any, **options: Any) -> MemberScores:
     scores, human = np.asarray(scores, dtype=float), np.asarray(human, dtype=float)
     given = {
-        "names": [f"m{at}" for at in range(scores.shape[1])], "scores": scores, "human": human,
-        "costs": np.where(np.isnan(scores), math.nan, 1.0), "confidence": np.full(scores.shape, math.nan),
-        "units": np.arange(human.size), "levels": np.array([0.0, 1.0]), "threshold": None, "higher_is_better": True,
-    }  # fmt: skip
+        "names": [f"m{at}" for at in range(scores.shape[1])],
+        "scores": scores,
+        "human": human,
+        "costs": np.where(np.isnan(scores), math.nan, 1.0),
+        "confidence": np.full(scores.shape, math.nan),
+        "units": np.arange(human.size),
+        "levels": np.array([0.0, 1.0]),
+        "threshold": None,
+        "higher_is_better": True,
+    }
     return MemberScores(**(given | options))
 
 

@@ -16,14 +16,21 @@ def scores(
         {
             "case_id": f"{place}" if change == "good" else f"{place}~{change}",
             "tags": ["as it is" if change == "good" else change],
-            "group": f"{place}", "dataset": "d", "metric": "m", "judge": "j", "member_of": None, "repeat": repeat,
-            "status": "error" if score is None else "scored", "score": score, "threshold": threshold,
+            "group": f"{place}",
+            "dataset": "d",
+            "metric": "m",
+            "judge": "j",
+            "member_of": None,
+            "repeat": repeat,
+            "status": "error" if score is None else "scored",
+            "score": score,
+            "threshold": threshold,
             "passed": None if score is None or threshold is None else score >= threshold,
         }
         for change, values in given.items()
         for place, score in enumerate(values)
         for repeat in range(repeats)
-    ]  # fmt: skip
+    ]
     schema = {"score": pl.Float64, "passed": pl.Boolean, "threshold": pl.Float64, "member_of": pl.String}
     return pl.DataFrame(rows, schema_overrides=schema)
 

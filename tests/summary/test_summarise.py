@@ -210,8 +210,11 @@ def test_rows_come_in_the_order_of_the_composition(record: Make, table: Table, d
     metrics = {"second": declare("second"), "first": declare("first")}
     frame = summarise(table(cells), metrics).frame
     assert frame.select("dataset", "target").unique(maintain_order=True).rows() == [
-        ("a", "x"), ("a", "y"), ("b", "x"), ("b", "y"),
-    ]  # fmt: skip
+        ("a", "x"),
+        ("a", "y"),
+        ("b", "x"),
+        ("b", "y"),
+    ]
     assert frame["metric"].unique(maintain_order=True).to_list() == ["second", "first", "check"]
     assert frame["judge"].to_list() == [None, "k"] * 12
 

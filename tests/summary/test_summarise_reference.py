@@ -66,15 +66,20 @@ def test_random_scores_agree_with_the_definition(
     rng = random.Random(repeats + 10 * clustered)
     cells = [
         record(
-            rng.choice([0.0, 0.25, 0.5, 1.0]) if status == "scored" else None, case, repeat=k, metric=metric,
-            status=status, group=f"g{case // 4}" if clustered and case % 5 else None, cost_usd=rng.random(),
+            rng.choice([0.0, 0.25, 0.5, 1.0]) if status == "scored" else None,
+            case,
+            repeat=k,
+            metric=metric,
+            status=status,
+            group=f"g{case // 4}" if clustered and case % 5 else None,
+            cost_usd=rng.random(),
             tags=[(), ("A",), ("A > B", "C")][case % 3],
         )
         for metric in ("m", "other")
         for case in range(60)
         for k in range(repeats)
         for status in rng.choices(STATES, [8, 1, 1, 1])
-    ]  # fmt: skip
+    ]
     frame = summarise(table(cells, THRESHOLD), {"m": declare(), "other": declare("other")}).frame
     assert frame.height == 3 * 4
     for row in frame.filter(pl.col("metric") != "cases").to_dicts():
@@ -84,8 +89,10 @@ def test_random_scores_agree_with_the_definition(
 
 CELLS = st.lists(
     st.tuples(st.integers(0, 5), st.sampled_from([0.0, 0.5, 1.0, None]), st.sampled_from([None, "g"])),
-    min_size=1, max_size=12, unique_by=lambda cell: cell[0],
-)  # fmt: skip
+    min_size=1,
+    max_size=12,
+    unique_by=lambda cell: cell[0],
+)
 QUICK = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 

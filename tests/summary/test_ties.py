@@ -12,7 +12,7 @@ from evalflow.report.calibration import document_of
 from evalflow.report.calibration_findings import calibration_pictures, warnings_of
 from evalflow.summary.agreement import labelled_scores, nearest_levels
 from evalflow.summary.calibration import calibrate_scores
-from evalflow.summary.compare import Traits, with_labels
+from evalflow.summary.pairing import Traits, with_labels
 from tests.summary.test_calibration import labels, table
 
 PEOPLE = ("ana", "ben", "cleo", "dan")
@@ -66,8 +66,11 @@ def test_a_tie_is_half_a_pass_in_every_number(own, random, higher, threshold):
 def test_a_tie_by_the_threshold_is_one_too():
     """Labels .9 and .6 with the threshold .7: the mean .75 passes, and one person of two passes it."""
     rows = table(*({"score": 0.71 + i / 100, "passed": True, "threshold": 0.7} for i in range(20)))
-    pairs = [{"human": human, "case_id": f"c{i}", "by": by} for i in range(20) for by, human in
-             (("ana", 0.9 + i / 1000), ("ben", 0.6 - i / 1000))]  # fmt: skip
+    pairs = [
+        {"human": human, "case_id": f"c{i}", "by": by}
+        for i in range(20)
+        for by, human in (("ana", 0.9 + i / 1000), ("ben", 0.6 - i / 1000))
+    ]
     [row] = calibrate_scores(rows, labels(*pairs), {"m": Traits(bounded=True)})
     assert row.pass_rate is not None
     assert (row.pass_rate.human_mean, row.agreement["accuracy"].value) == (0.5, 0.5)

@@ -68,9 +68,14 @@ async def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
     def make(base_url: str = "http://127.0.0.1:9/v1", session: CallSession | None = None, **keys: Any) -> AgentTarget:
         values = {
-            "kind": "agent", "model": "m", "base_url": base_url, "api_key_env": None, "tools": {"weather": WEATHER},
-            "module": "agent_tools", **keys,
-        }  # fmt: skip
+            "kind": "agent",
+            "model": "m",
+            "base_url": base_url,
+            "api_key_env": None,
+            "tools": {"weather": WEATHER},
+            "module": "agent_tools",
+            **keys,
+        }
         config = AgentTargetConfig.model_validate(values)
         client = ChatClient(config, "target", session, policy=QUICK)
         targets.append(AgentTarget(config, "bot", Prompts([]), {"d": Form()}, session, client=client))
@@ -173,8 +178,14 @@ async def test_an_endless_loop_of_tools_ends_at_a_limit(build: Build, limits: An
 )
 async def test_the_model_is_told_what_failed(build: Build, call: Any, result: str) -> None:
     fails = [sys.executable, "-c", "import sys; print('no room', file=sys.stderr); sys.exit(3)"]
-    tools = {"weather": WEATHER, "broken": {}, "slow": {"timeout_s": 0.05}, "strange": {}, "clock": {},
-             "fails": {"argv": fails}}  # fmt: skip
+    tools = {
+        "weather": WEATHER,
+        "broken": {},
+        "slow": {"timeout_s": 0.05},
+        "strange": {},
+        "clock": {},
+        "fails": {"argv": fails},
+    }
     async with Endpoint([calls(call), reply("Sorry.", as_text=True)]) as endpoint:
         answer = await build(endpoint.url, tools=tools).answer(CASE, 0)
     assert (answer.status, answer.answer) == ("answered", "Sorry.")

@@ -186,10 +186,15 @@ async def test_a_reply_of_a_service_without_an_answer_still_says_why_it_ended() 
 
 
 async def test_an_agent_neither_sees_nor_answers_with_its_thoughts(tmp_path: Path) -> None:
-    config = AgentTargetConfig.model_validate({
-        "kind": "agent", "model": "m", "api_key_env": None, "extract": CHOICE,
-        "tools": {"look": {"argv": ["echo", "B is open"]}},
-    })  # fmt: skip
+    config = AgentTargetConfig.model_validate(
+        {
+            "kind": "agent",
+            "model": "m",
+            "api_key_env": None,
+            "extract": CHOICE,
+            "tools": {"look": {"argv": ["echo", "B is open"]}},
+        }
+    )
     script = [
         calls(("look", {}), text="<think>Better look.</think>Looking."),
         reply("<think>So B.</think>CHOICE: B", as_text=True),
@@ -237,8 +242,12 @@ def test_a_step_is_part_of_an_identity_only_if_declared() -> None:
 
 
 async def test_the_whole_answer_is_sent_back_in_a_conversation_and_a_cut_off_turn_marks_it() -> None:
-    turns = (Message("user", "When?"), Message("assistant", "<think>Hm.</think>Soon."), Message("user", "A or B?"),
-             Message("user", "Sure?"))  # fmt: skip
+    turns = (
+        Message("user", "When?"),
+        Message("assistant", "<think>Hm.</think>Soon."),
+        Message("user", "A or B?"),
+        Message("user", "Sure?"),
+    )
     script = [reply("Both fit.\nCHOICE: B", finish_reason="length"), reply("Yes.\nCHOICE: B")]
     async with Endpoint(script) as endpoint:
         answer = await answered(ConversationTarget(model(endpoint.url, extract=CHOICE)), case(messages=turns))

@@ -240,12 +240,19 @@ async def test_a_prediction_without_its_parts_is_an_error(build: Build) -> None:
 
 
 TOOL_TURNS: list[Any] = [
-    {"role": "user", "content": [{"type": "text", "text": "Rain?"}, {"type": "input_image", "image_url": "http://a/b"}]},
-    {"role": "assistant", "content": None, "tool_calls": [
-        {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}},
-    ]},
+    {
+        "role": "user",
+        "content": [{"type": "text", "text": "Rain?"}, {"type": "input_image", "image_url": "http://a/b"}],
+    },
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}},
+        ],
+    },
     {"role": "tool", "tool_call_id": "c1", "content": "12 mm"},
-]  # fmt: skip
+]
 
 
 async def test_calls_of_tools_their_results_and_images_are_sent_as_chat_completions_take_them(build: Build) -> None:

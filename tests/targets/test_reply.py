@@ -16,9 +16,12 @@ from evalflow.records import Context, Usage
 from evalflow.targets.reply import Form, ParsedReply, ReplyReader
 
 CHUNK = {
-    "exact_path": "/a#b", "title": "Title", "heading_hierarchy": ["One", "Two"], "description": "About.",
+    "exact_path": "/a#b",
+    "title": "Title",
+    "heading_hierarchy": ["One", "Two"],
+    "description": "About.",
     "html_content": "<p>Text</p>",
-}  # fmt: skip
+}
 
 
 def read(reply: Any, generates: Any = "answer", form: Form | None = None, **mapping: Any) -> ParsedReply:
@@ -108,15 +111,17 @@ def test_a_path_that_can_match_often_gives_all_it_finds() -> None:
         ({"answer": "A"}, {"contexts": "$.docs"}, "contexts: nothing is at $.docs in the reply"),
         ({"answer": "A", "contexts": [1]}, {}, "contexts: item 0: expected text or an object, got a number (1)"),
         (
-            {"answer": "A", "docs": [{"b": 1}]}, {"contexts": {"path": "$.docs", "fields": {"text": "body"}}},
+            {"answer": "A", "docs": [{"b": 1}]},
+            {"contexts": {"path": "$.docs", "fields": {"text": "body"}}},
             "contexts: item 0: nothing is at body",
         ),
         (
-            {"answer": "maybe"}, {"answer": {"path": "$.answer", "values": {"pass": "p", "fail": "f"}}},
+            {"answer": "maybe"},
+            {"answer": {"path": "$.answer", "values": {"pass": "p", "fail": "f"}}},
             "answer: got 'maybe', and target.answer.values knows pass, fail only",
         ),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_used_is_an_error_that_says_what_came(reply: Any, mapping: Any, what: str) -> None:
     with pytest.raises(TargetError) as failed:
         read(reply, **mapping)
@@ -210,13 +215,18 @@ def test_a_path_that_goes_on_without_end_is_an_error_of_the_answer(monkeypatch: 
         ({"usage": {"input_tokens": 10**30, "output_tokens": 2}, "cost_usd": "0.5"}, None, None),
         ({}, None, None),
         (
-            {"actual": [{"role": "assistant", "usage": {"input_tokens": 1, "output_tokens": 2}, "cost_usd": 0.1},
-                        {"role": "tool", "content": "x"},
-                        {"role": "assistant", "usage": {"input_tokens": 3, "output_tokens": 4}}]},
-            Usage(4, 6), None,
+            {
+                "actual": [
+                    {"role": "assistant", "usage": {"input_tokens": 1, "output_tokens": 2}, "cost_usd": 0.1},
+                    {"role": "tool", "content": "x"},
+                    {"role": "assistant", "usage": {"input_tokens": 3, "output_tokens": 4}},
+                ]
+            },
+            Usage(4, 6),
+            None,
         ),
     ],
-)  # fmt: skip
+)
 def test_a_reply_may_report_what_it_took(reply: Any, usage: Usage | None, cost_usd: float | None) -> None:
     found = read({"answer": "A", **reply})
     assert (found.usage, found.cost_usd) == (usage, cost_usd)

@@ -52,9 +52,13 @@ def test_what_a_reply_lacks_is_read_from_its_trace() -> None:
 
 def test_what_a_reply_says_itself_wins() -> None:
     own = {
-        "answer": "Nine.", "actual": ["look"], "contexts": ["own"], "metadata": {"trace_id": "mine", "m": 1},
-        "usage": {"input_tokens": 1, "output_tokens": 1}, "cost_usd": 0.0,
-    }  # fmt: skip
+        "answer": "Nine.",
+        "actual": ["look"],
+        "contexts": ["own"],
+        "metadata": {"trace_id": "mine", "m": 1},
+        "usage": {"input_tokens": 1, "output_tokens": 1},
+        "cost_usd": 0.0,
+    }
     said = read({**own, "trace": AGENT})
     assert said == ParsedReply(
         "Nine.", ["look"], (Context("own"),), {"trace_id": "mine", "span_id": "agent", "m": 1}, Usage(1, 1), 0.0
@@ -106,21 +110,29 @@ def test_an_agent_alone_tells_tokens_of_its_own() -> None:
 
 def test_openinference_gives_the_same() -> None:
     flat = {
-        "openinference.span.kind": "LLM", "llm.model_name": "m", "llm.token_count.prompt": 3,
-        "llm.token_count.completion": 4, "llm.output_messages.0.message.role": "assistant",
+        "openinference.span.kind": "LLM",
+        "llm.model_name": "m",
+        "llm.token_count.prompt": 3,
+        "llm.token_count.completion": 4,
+        "llm.output_messages.0.message.role": "assistant",
         "llm.output_messages.0.message.tool_calls.0.tool_call.id": "c1",
         "llm.output_messages.0.message.tool_calls.0.tool_call.function.name": "look",
         "llm.output_messages.0.message.tool_calls.0.tool_call.function.arguments": '{"q": 1}',
-    }  # fmt: skip
+    }
     tool = {"openinference.span.kind": "TOOL", "tool.name": "look", "tool.id": "c1", "output.value": "two"}
     found = {"openinference.span.kind": "RETRIEVER", "retrieval.documents.0.document.content": "text"}
     spans = [span("l", says=flat), span("t", at=1, says=tool), span("r", at=2, says=found)]
     said = read({"answer": "A", "trace": request(*spans)})
     assert said.actual == [
-        {"role": "assistant", "tool_calls": [{"name": "look", "id": "c1", "arguments": {"q": 1}}], "model": "m",
-         "latency_s": 0.5, "usage": {"input_tokens": 3, "output_tokens": 4}},
+        {
+            "role": "assistant",
+            "tool_calls": [{"name": "look", "id": "c1", "arguments": {"q": 1}}],
+            "model": "m",
+            "latency_s": 0.5,
+            "usage": {"input_tokens": 3, "output_tokens": 4},
+        },
         {"role": "tool", "tool_call_id": "c1", "content": "two", "latency_s": 0.5},
-    ]  # fmt: skip
+    ]
     assert (said.contexts, said.usage, said.cost_usd) == ((Context("text"),), Usage(3, 4), None)
 
 
@@ -215,9 +227,10 @@ def test_odd_values_in_spans_are_unknown() -> None:
     said = read({"trace": request(*spans, {**span("n", at=2), "attributes": "none", "events": 3, "status": []})})
     assert (said.usage, said.cost_usd) == (None, None)
     assert said.actual[0] == {
-        "role": "assistant", "content": "A", "tool_calls": [
-            {"name": "hours", "arguments": {"input": tool["gen_ai.tool.call.arguments"]}, "id": "t"}],
-    }  # fmt: skip
+        "role": "assistant",
+        "content": "A",
+        "tool_calls": [{"name": "hours", "arguments": {"input": tool["gen_ai.tool.call.arguments"]}, "id": "t"}],
+    }
 
 
 def test_ten_megabytes_in_a_span_are_read() -> None:

@@ -80,8 +80,10 @@ async def test_asks_with_the_case_and_reads_the_reply(build: Build) -> None:
         answer = await build(endpoint.url, headers={"X-Team": "a"}).answer(case(), 2)
     request = endpoint.requests[0]
     assert (request.method, request.headers["x-team"], request.headers["content-type"]) == (
-        "POST", "a", "application/json",
-    )  # fmt: skip
+        "POST",
+        "a",
+        "application/json",
+    )
     assert request.body["question"] == "Why?"
     assert "SECRET" not in str(request.body)
     assert (answer.status, answer.answer, answer.contexts) == ("answered", "Because.", (Context("c"),))

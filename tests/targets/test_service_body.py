@@ -64,8 +64,9 @@ def test_one_text_is_a_template_of_a_whole_document() -> None:
         "n": ["user", "assistant", "user"],
     }
     assert made('{"q": {{ question | tojson }}, "m": {{ metadata }}}') == {
-        "q": 'Why "so"?\n', "m": {"channel": "web"},
-    }  # fmt: skip
+        "q": 'Why "so"?\n',
+        "m": {"channel": "web"},
+    }
 
 
 @given(text=st.text())

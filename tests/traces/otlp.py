@@ -28,10 +28,16 @@ def span(name: str, parent: str = "", at: int = 0, **more: Any) -> dict[str, Any
     """A span of trace t that begins `at` seconds and takes half of one."""
     events = [{"name": event, "attributes": attributes(known)} for event, known in more.get("events", {}).items()]
     return {
-        "traceId": more.get("trace", "t"), "spanId": name, "parentSpanId": parent, "name": name,
-        "startTimeUnixNano": str(at * 10**9), "endTimeUnixNano": at * 10**9 + 5 * 10**8,
-        "attributes": attributes(more.get("says", {})), "events": events, "status": more.get("status", {}),
-    }  # fmt: skip
+        "traceId": more.get("trace", "t"),
+        "spanId": name,
+        "parentSpanId": parent,
+        "name": name,
+        "startTimeUnixNano": str(at * 10**9),
+        "endTimeUnixNano": at * 10**9 + 5 * 10**8,
+        "attributes": attributes(more.get("says", {})),
+        "events": events,
+        "status": more.get("status", {}),
+    }
 
 
 def request(*spans: Mapping[str, Any]) -> dict[str, Any]:

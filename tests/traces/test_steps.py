@@ -51,11 +51,16 @@ def test_each_step_has_what_is_known_of_its_model_tokens_cost_and_time() -> None
         span("b", "agent", 3, says=chat("Q", "Two.", **{"llm.cost.total": 0.5})),
     )
     assert found == [
-        {"role": "assistant", "tool_calls": [{"id": "c1", "name": "look", "arguments": {"q": 1}}], "model": "m-1",
-         "latency_s": 0.5, "usage": {"input_tokens": 9, "output_tokens": 4}},
+        {
+            "role": "assistant",
+            "tool_calls": [{"id": "c1", "name": "look", "arguments": {"q": 1}}],
+            "model": "m-1",
+            "latency_s": 0.5,
+            "usage": {"input_tokens": 9, "output_tokens": 4},
+        },
         {"role": "tool", "tool_call_id": "c1", "content": '{"found": 2}', "latency_s": 0.5},
         {"role": "assistant", "content": "Two.", "latency_s": 0.5, "cost_usd": 0.5},
-    ]  # fmt: skip
+    ]
     assert trajectory_text(found).splitlines() == [
         'step 1, assistant: call 1: look({"q": 1})',
         'step 2, result of call 1: {"found": 2}',
@@ -95,9 +100,11 @@ def test_a_tool_belongs_to_the_model_that_asked_for_it_also_where_others_began_b
 
 def test_ids_that_begin_anew_in_each_step_keep_their_own_results() -> None:
     found = steps(
-        span("a", at=1, says=asks(("f", {}, "call_0"))), span("t1", at=2, says=ran("f", id="call_0", result="one")),
-        span("b", at=3, says=asks(("f", {}, "call_0"))), span("t2", at=4, says=ran("f", id="call_0", result="two")),
-    )  # fmt: skip
+        span("a", at=1, says=asks(("f", {}, "call_0"))),
+        span("t1", at=2, says=ran("f", id="call_0", result="one")),
+        span("b", at=3, says=asks(("f", {}, "call_0"))),
+        span("t2", at=4, says=ran("f", id="call_0", result="two")),
+    )
     assert results(found) == ["one", "two"]
 
 
@@ -112,10 +119,13 @@ def test_results_are_read_from_what_later_models_were_told() -> None:
     later = chat("Q", "Two.") | {"gen_ai.input.messages": [told("user", "Q"), reply]}
     assert results(steps(span("a", at=1, says=asks(("f", {}, "c1"))), span("b", at=2, says=later))) == ['{"found": 2}']
     flat = {
-        "openinference.span.kind": "LLM", "llm.input_messages.0.message.role": "tool",
-        "llm.input_messages.0.message.tool_call_id": "c1", "llm.input_messages.0.message.content": "two",
-        "llm.output_messages.0.message.role": "assistant", "llm.output_messages.0.message.content": "Two.",
-    }  # fmt: skip
+        "openinference.span.kind": "LLM",
+        "llm.input_messages.0.message.role": "tool",
+        "llm.input_messages.0.message.tool_call_id": "c1",
+        "llm.input_messages.0.message.content": "two",
+        "llm.output_messages.0.message.role": "assistant",
+        "llm.output_messages.0.message.content": "Two.",
+    }
     assert results(steps(span("a", at=1, says=asks(("f", {}, "c1"))), span("b", at=2, says=flat))) == ["two"]
     twice = [span(name, at=at, says=asks(("f", {}, "c1"))) for at, name in enumerate("ab")]
     found = steps(*twice, span("c", at=3, says=later))
@@ -125,10 +135,12 @@ def test_results_are_read_from_what_later_models_were_told() -> None:
 
 def test_what_happens_inside_of_a_tool_or_a_model_is_no_step() -> None:
     found = steps(
-        span("a", at=1, says=asks(("helper", {}))), span("inner", "a", 2, says=asks(("helper", {}))),
-        span("t", at=3, says=ran("helper")), span("sub", "t", 4, says=asks(("deep", {}))),
+        span("a", at=1, says=asks(("helper", {}))),
+        span("inner", "a", 2, says=asks(("helper", {}))),
+        span("t", at=3, says=ran("helper")),
+        span("sub", "t", 4, says=asks(("deep", {}))),
         span("d", "t", 5, says=ran("deep")),
-    )  # fmt: skip
+    )
     assert calls(found) == [("helper", {})]
 
 

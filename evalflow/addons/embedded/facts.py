@@ -219,9 +219,11 @@ class FactCheck:
         known = (*closest.quantities, *self._question.quantities)
         doubtful = [one for one in said.quantities if one.stated and not _agrees(one, known)]
         # Rows of a table are alike in words, so the row that has all the amounts is the one that is meant.
-        if len(said.quantities) > 1 and doubtful and any(
-            all(_agrees(one, row) for one in said.quantities) for row in self._amounts
-        ):  # fmt: skip
+        if (
+            len(said.quantities) > 1
+            and doubtful
+            and any(all(_agrees(one, row) for one in said.quantities) for row in self._amounts)
+        ):
             return
         near = [one for statement in evidence for one in statement.quantities]
         for one in doubtful:

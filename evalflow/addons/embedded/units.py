@@ -70,9 +70,26 @@ PARTS = _values(
     """
 )
 LOOSE = (
-    "about", "around", "approximately", "roughly", "nearly", "almost", "some", "over", "more than",
-    "etwa", "rund", "ungefähr", "fast", "mehr als", "environ", "près de", "unos", "casi", "cerca de",
-)  # fmt: skip
+    "about",
+    "around",
+    "approximately",
+    "roughly",
+    "nearly",
+    "almost",
+    "some",
+    "over",
+    "more than",
+    "etwa",
+    "rund",
+    "ungefähr",
+    "fast",
+    "mehr als",
+    "environ",
+    "près de",
+    "unos",
+    "casi",
+    "cerca de",
+)
 
 _DAY = 86_400
 UNITS = _units(

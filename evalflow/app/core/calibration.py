@@ -30,10 +30,10 @@ from evalflow.report.wording import counted
 from evalflow.stats.prediction import MIN_LABELS
 from evalflow.summary.agreement import SERIES, label_frame, labelled_scores
 from evalflow.summary.calibration import CalibrationRow, calibrate_scores, disagreements
-from evalflow.summary.compare import lower_is_better
 from evalflow.summary.details import consistency, replies
 from evalflow.summary.judge_choice import JudgeInRun, choose, chooses
 from evalflow.summary.members import cascade_advice, member_scores, panel_advice
+from evalflow.summary.pairing import lower_is_better
 
 log = logging.getLogger("evalflow")
 _LISTED = 25
@@ -58,9 +58,16 @@ def calibration_of(run: SavedRun, labels: RunLabels) -> Calibration | None:
         if row.judge in judges and (members := judges[row.judge or ""].members)
     }
     return Calibration(
-        run.manifest, rows, labels.source, labels.left_out, notes, labels.rests_on, texts, advice,
+        run.manifest,
+        rows,
+        labels.source,
+        labels.left_out,
+        notes,
+        labels.rests_on,
+        texts,
+        advice,
         [(one.dataset, one.metric, one.run) for one in labels.followed],
-    )  # fmt: skip
+    )
 
 
 def _advice_on(names: Sequence[str], run: SavedRun, row: CalibrationRow, scores: pl.LazyFrame) -> MemberAdvice:
@@ -165,19 +172,30 @@ def _certificate(
     judged: Sequence[float] = row.answers.filter(row.answers["human"].is_not_null())["score"].to_list()
     is_tested = row.raters is not None and row.raters.alt_test.passes is not None
     own = scores.filter(
-        (pl.col("dataset") == row.dataset) & (pl.col("metric") == row.metric) & (pl.col("judge") == judge)
-        & (pl.col("target") == row.target) & pl.col("member_of").is_null()
-    )  # fmt: skip
+        (pl.col("dataset") == row.dataset)
+        & (pl.col("metric") == row.metric)
+        & (pl.col("judge") == judge)
+        & (pl.col("target") == row.target)
+        & pl.col("member_of").is_null()
+    )
     return Certificate(
-        judge=judge, metric=row.metric, dataset=row.dataset, target=row.target,
-        key=key_of(manifest, row.metric, folder), run_id=manifest.run_id, issued_at=now(),
-        n_labels=len(judged), n_people=row.people[0],
-        judge_mean=sum(judged) / len(judged) if judged else None, human_mean=c.human_mean,
+        judge=judge,
+        metric=row.metric,
+        dataset=row.dataset,
+        target=row.target,
+        key=key_of(manifest, row.metric, folder),
+        run_id=manifest.run_id,
+        issued_at=now(),
+        n_labels=len(judged),
+        n_people=row.people[0],
+        judge_mean=sum(judged) / len(judged) if judged else None,
+        human_mean=c.human_mean,
         bias={"value": c.bias, "ci_low": c.bias_low, "ci_high": c.bias_high},
         agreement={name: one.document() for name, one in row.agreement.items()},
         alt_test=row.raters.alt_test.document() if row.raters and is_tested else None,
-        consistency=consistency(own), replies=replies(own),
-    )  # fmt: skip
+        consistency=consistency(own),
+        replies=replies(own),
+    )
 
 
 def no_certificate(row: CalibrationRow) -> str:

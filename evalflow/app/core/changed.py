@@ -21,9 +21,19 @@ from evalflow.summary.changed import ChangedPart, ChangedValue, WhatChanged
 Kind = Literal["metric", "prompt", "judge", "cases"]
 KINDS: tuple[Kind, ...] = ("metric", "prompt", "judge", "cases")
 _SHOWN = 3
-_UNDECIDED = frozenset((
-    "concurrency", "timeout_s", "retries", "batch", "price", "prices", "name", "calibrated", "thresholds",
-))  # fmt: skip
+_UNDECIDED = frozenset(
+    (
+        "concurrency",
+        "timeout_s",
+        "retries",
+        "batch",
+        "price",
+        "prices",
+        "name",
+        "calibrated",
+        "thresholds",
+    )
+)
 """Keys of a bot or a judge that do not decide what it says."""
 _EMBEDDER = ("kind", "model", "base_url", "dimensions")
 

@@ -30,18 +30,11 @@ from evalflow.stats.prediction import MIN_LABELS
 from evalflow.summary.adjusted_means import AdjustedMean, adjusted_means
 from evalflow.summary.case_changes import CaseChanges, changed_cells
 from evalflow.summary.changed import WhatChanged
-from evalflow.summary.compare import (
-    ComparisonRow,
-    Pairing,
-    Traits,
-    compare_cases,
-    compare_samples,
-    lower_is_better,
-    pair_scores,
-)
+from evalflow.summary.compare import ComparisonRow, compare_cases, compare_samples
 from evalflow.summary.families import UNORDERED, Orders, adjusted, orders_used
 from evalflow.summary.gates import Gate
 from evalflow.summary.judge_change import JudgeAgreementChange, judge_changes
+from evalflow.summary.pairing import Pairing, Traits, lower_is_better, pair_scores
 from evalflow.summary.verdicts import STOPPED_BY_LOOKS
 
 log = logging.getLogger("evalflow")
@@ -108,14 +101,10 @@ def compare_pairs(
     Labels correct the differences of runs that measure the same; if another judge or metric is allowed, they correct
     nothing, with this reason. UserError lists every obstacle, if no pair can be compared.
     """
-    rows: list[ComparisonRow] = []
-    adjusted_by_a, listed = list[AdjustedMean](), list[CaseChanges]()
-    notes: list[str] = []
-    refused: list[Problem] = []
-    whats: list[WhatChanged] = []
+    rows, adjusted_by_a, listed = list[ComparisonRow](), list[AdjustedMean](), list[CaseChanges]()
+    notes, refused, whats = list[str](), list[Problem](), list[WhatChanged]()
     agreed: dict[tuple[str, str], Sequence[JudgeAgreementChange]] = {}
-    apart = False
-    known = [what_changed(a, b) for a, b in pairs]
+    apart, known = False, [what_changed(a, b) for a, b in pairs]
     # A family is of answers or of judges: where answers can be compared, judges of the same answers are left out.
     of_answers = any(not obstacles(changed) for changed in known)
     for (a, b), changed in zip(pairs, known, strict=True):
@@ -124,42 +113,56 @@ def compare_pairs(
             continue
         found = [o for o in obstacles(changed) if not (how.unpaired and o.kind == "cases")]
         if not changed.only_judged or how.unpaired:
-            both = f"{a.name} and {b.name}" if len(pairs) > 1 else "A and B"
-            notes += [f"{both}: {o.what}; compared all the same, as allowed" for o in found]
+            notes += _allowed(f"{a.name} and {b.name}" if len(pairs) > 1 else "A and B", found)
         other = [o.kind for o in found if o.kind != "cases"]
         people = labels if not other else labels.unusable_for(f"the runs have another {other[0]}")
         if how.unpaired:
             own, note = _of_samples(a, b, how, people)
             whats.append(replace(changed, answers=None))
-            rows += attributed(own, whats[-1])
-            notes += note
+            rows, notes = [*rows, *attributed(own, whats[-1])], notes + note
             continue
         own, pairing = compare_two(a, b, how, people)
+        rows, whats = [*rows, *attributed(own, changed)], [*whats, changed]
         apart |= bool(pairing.counts["only_a"].sum() and pairing.counts["only_b"].sum())
         notes += notes_of(a, b, pairing, ("A", "B") if len(pairs) == 1 else (a.name, b.name))
-        rows += attributed(own, changed)
-        whats.append(changed)
-        if changed.only_judged and (frames := [one for one in (labels.of(a), labels.of(b)) if one is not None]):
-            seed = b.manifest.config["seed"]
-            changes = judge_changes(a.scores(), b.scores(), pl.concat(frames).unique(), b.traits, seed=seed)
+        if changed.only_judged and (changes := _agreement_changes(a, b, labels)):
             agreed[a.name, b.name] = changes
         if _is_sample(b, of=a) and not any(o.kind == "cases" for o in found):
             adjusted_by_a += adjusted_means(pairing, (a.name, b.name), b.traits, seed=b.manifest.config["seed"])
         if how.lists_cases:
             listed.append(CaseChanges((a.name, b.name), changed_cells(pairing, a.traits | b.traits), b.scores()))
-    notes += _notes_of_rows(rows, several=len(pairs) > 1)
-    notes += [_adjusted_note(one, several=len(pairs) > 1) for one in adjusted_by_a]
     if not rows:
         raise UserError(refused or [_nothing_in_common(pairs[0], how, apart=apart)])
     runs = {run.name: run for pair in pairs for run in pair}
+    notes += _notes_of_rows(rows, several=len(pairs) > 1)
+    notes += [_adjusted_note(one, several=len(pairs) > 1) for one in adjusted_by_a]
     notes += [*(f"not compared: {problem.where}: {problem.what}" for problem in refused), *_of_stopped(runs)]
     orders = orders_used(rows, test_orders(runs.values()) if how.adjust == "holm" else UNORDERED)
     return Comparison(
-        runs={name: run.manifest for name, run in runs.items()}, rows=adjusted(rows, how.adjust, orders),
-        adjust=how.adjust, margin=how.margin, notes=notes, flips=listed, questions=dict(questions_of(runs, listed)),
-        paired=not how.unpaired, adjusted_means=adjusted_by_a, orders=orders, changed=whats,
+        runs={name: run.manifest for name, run in runs.items()},
+        rows=adjusted(rows, how.adjust, orders),
+        adjust=how.adjust,
+        margin=how.margin,
+        notes=notes,
+        flips=listed,
+        questions=dict(questions_of(runs, listed)),
+        paired=not how.unpaired,
+        adjusted_means=adjusted_by_a,
+        orders=orders,
+        changed=whats,
         judge_changes=agreed,
-    )  # fmt: skip
+    )
+
+
+def _allowed(runs: str, found: Sequence[Obstacle]) -> list[str]:
+    return [f"{runs}: {o.what}; compared all the same, as allowed" for o in found]
+
+
+def _agreement_changes(a: SavedRun, b: SavedRun, labels: ComparedLabels) -> Sequence[JudgeAgreementChange]:
+    if not (frames := [one for one in (labels.of(a), labels.of(b)) if one is not None]):
+        return []
+    seed = b.manifest.config["seed"]
+    return judge_changes(a.scores(), b.scores(), pl.concat(frames).unique(), b.traits, seed=seed)
 
 
 def _refused(
@@ -179,9 +182,15 @@ def _of_samples(
 ) -> tuple[list[ComparisonRow], list[str]]:
     """The differences of two samples of cases, with unadjusted p-values, and a note on cases in both."""
     own, common = compare_samples(
-        a.scores(), b.scores(), (a.name, b.name), a.traits | b.traits, **how.rows_by,
-        seed=b.manifest.config["seed"], labels=(people.of(a), people.of(b)), unusable=people.unusable_in(a, b),
-    )  # fmt: skip
+        a.scores(),
+        b.scores(),
+        (a.name, b.name),
+        a.traits | b.traits,
+        **how.rows_by,
+        seed=b.manifest.config["seed"],
+        labels=(people.of(a), people.of(b)),
+        unusable=people.unusable_in(a, b),
+    )
     cases = "1 case is" if common == 1 else f"{common:,} cases are"
     note = f"{cases} in both runs; without --unpaired they are compared case by case, which shows more"
     return _of_whole_runs(own, a, b), [note] if common else []

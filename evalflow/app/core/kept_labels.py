@@ -93,16 +93,24 @@ def save_labels(run: SavedRun, labels: RunLabels, unusable: Mapping[Series, str]
     counts = labels.frame.group_by("dataset", "metric", maintain_order=True).agg(given)
     series = [
         {
-            "dataset": dataset, "metric": metric, "n": n, "asked": _asked(run, metric),
+            "dataset": dataset,
+            "metric": metric,
+            "n": n,
+            "asked": _asked(run, metric),
             "unusable": unusable.get((dataset, metric), ""),
             "followed": [asdict(one) for one in labels.followed if (one.dataset, one.metric) == (dataset, metric)],
         }
         for dataset, metric, n in counts.iter_rows()
-    ]  # fmt: skip
+    ]
     head = {
-        "run_id": run.manifest.run_id, "at": labels.at or now(), "series": series, "labels": labels.source,
-        "left_out": dict(labels.left_out), "notes": list(labels.notes), "rests_on": labels.rests_on,
-    }  # fmt: skip
+        "run_id": run.manifest.run_id,
+        "at": labels.at or now(),
+        "series": series,
+        "labels": labels.source,
+        "left_out": dict(labels.left_out),
+        "notes": list(labels.notes),
+        "rests_on": labels.rests_on,
+    }
     rows = _with_case_hashes(run, labels.frame).to_dicts()
     lines = (json.dumps(row, ensure_ascii=False) for row in (head, *rows))
     write_atomically(run.folder.labels, "\n".join(lines) + "\n")
@@ -311,8 +319,16 @@ def _followed_labels(frame: pl.DataFrame, followed: Sequence[FollowedLabels]) ->
 
 
 LEFT_OUT = (
-    "stale", "without_hash", "not_in_run", "other_metrics", "blank", "older_rubric", "unblinded", "by_hand", "missing",
-)  # fmt: skip
+    "stale",
+    "without_hash",
+    "not_in_run",
+    "other_metrics",
+    "blank",
+    "older_rubric",
+    "unblinded",
+    "by_hand",
+    "missing",
+)
 """Why labels that were given do not count; the keys of `RunLabels.left_out`."""
 _Answers = Mapping[tuple[str, str], Sequence[tuple[str, int, str, Mapping[str, str]]]]
 """By dataset and case: target, repeat and hash of its answers, and by metric the hash of what people see beside."""

@@ -16,7 +16,8 @@ from evalflow.config.schema import MetricConfig
 from evalflow.errors import UserError
 from evalflow.lazy import pl
 from evalflow.records import CASES
-from evalflow.summary.compare import ComparisonRow, Traits, lower_is_better
+from evalflow.summary.compare import ComparisonRow
+from evalflow.summary.pairing import Traits, lower_is_better
 from evalflow.summary.passing_cases import passing_cases, passing_metrics
 from evalflow.summary.ranking import CommonCases, RankedRun, Ranking, common_cases, rank_by_mean
 from evalflow.summary.summarise import summarise_metrics
@@ -28,9 +29,13 @@ _RAW = ("raw_value", "raw_low", "raw_high")
 _VALUE = ("value", "ci_low", "ci_high")
 _SHOWN = ("run", "target", *_VALUE, *_RAW, "n", "n_scored")
 _RATE = {
-    "value": "pass_rate", "ci_low": "pass_rate_low", "ci_high": "pass_rate_high", "raw_value": "raw_pass_rate",
-    "raw_low": "raw_pass_rate_low", "raw_high": "raw_pass_rate_high",
-}  # fmt: skip
+    "value": "pass_rate",
+    "ci_low": "pass_rate_low",
+    "ci_high": "pass_rate_high",
+    "raw_value": "raw_pass_rate",
+    "raw_low": "raw_pass_rate_low",
+    "raw_high": "raw_pass_rate_high",
+}
 
 
 def leaderboards(runs: Sequence[SavedRun], summary: pl.DataFrame) -> list[dict[str, Any]]:
@@ -71,9 +76,12 @@ def _differences(runs: Sequence[SavedRun], labels: ComparedLabels) -> Sequence[C
 
 
 def _boards(
-    about: Mapping[str, Any], rows: pl.DataFrame, own: Sequence[ComparisonRow], runs: Mapping[str, SavedRun],
+    about: Mapping[str, Any],
+    rows: pl.DataFrame,
+    own: Sequence[ComparisonRow],
+    runs: Mapping[str, SavedRun],
     labels: ComparedLabels,
-) -> Iterator[dict[str, Any]]:  # fmt: skip
+) -> Iterator[dict[str, Any]]:
     """The boards of one dataset, metric and judge; `own` are its differences."""
     names: list[str] = rows["run"].unique(maintain_order=True).to_list()
     ranked = _comparable(names, {row.pair for row in own})
@@ -107,9 +115,12 @@ def _boards(
 
 
 def _common(
-    scores: Mapping[str, pl.LazyFrame], runs: Mapping[str, SavedRun], labels: ComparedLabels, metric: str,
+    scores: Mapping[str, pl.LazyFrame],
+    runs: Mapping[str, SavedRun],
+    labels: ComparedLabels,
+    metric: str,
     traits: Traits,
-) -> CommonCases | None:  # fmt: skip
+) -> CommonCases | None:
     if not scores:
         return None
     own = {name: frame.filter(metric=metric) for name, frame in labels.named(runs).items()}

@@ -116,13 +116,17 @@ class ProofSubject:
         said = pl.concat_str(pl.col("metric"), pl.lit(": "), pl.coalesce("reason", "error", pl.lit("")))
         status = pl.when((state == "error").any()).then(pl.lit("error")).when(has_score.any()).then(pl.lit("scored"))
         return scores.group_by("dataset", "case_id", "repeat", maintain_order=True).agg(
-            pl.col("tags", "group").first(), pl.col("judge").drop_nulls().first(),
-            metric=pl.lit(self.name), reason=said.str.join("; "),
+            pl.col("tags", "group").first(),
+            pl.col("judge").drop_nulls().first(),
+            metric=pl.lit(self.name),
+            reason=said.str.join("; "),
             status=status.when((state == "undefined").any()).then(pl.lit("undefined")).otherwise(pl.lit("skipped")),
             score=pl.when((state != "error").all()).then(pl.col("score").filter(has_score).mean()),
             passed=pl.when(pl.col("passed").filter(has_score).is_not_null().all()).then(pl.col("passed").all()),
-            threshold=pl.when(pl.col("threshold").filter(has_score).is_not_null().all()).then(pl.col("threshold").min()),
-        )  # fmt: skip
+            threshold=pl.when(pl.col("threshold").filter(has_score).is_not_null().all()).then(
+                pl.col("threshold").min()
+            ),
+        )
 
 
 def read_fixture(

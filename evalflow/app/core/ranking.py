@@ -18,8 +18,9 @@ from evalflow.records import CASES
 from evalflow.report.ranking import RankingPage
 from evalflow.report.wording import counted, percent
 from evalflow.stats.bradley_terry import NoStrengthsError
-from evalflow.summary.compare import NOT_OF_FIGURES, Traits, lower_is_better
+from evalflow.summary.compare import NOT_OF_FIGURES
 from evalflow.summary.items import ItemTable, ShortSet, item_table
+from evalflow.summary.pairing import Traits, lower_is_better
 from evalflow.summary.passing_cases import passing_cases, passing_metrics
 from evalflow.summary.ranking import CommonCases, Ranking, common_cases, rank_by_mean, rank_by_pairs, rank_by_verdicts
 
@@ -50,9 +51,15 @@ class Standings:
 
 
 def rank_runs(
-    runs: Sequence[SavedRun], *, metric: str | None = None, pairwise: bool = False, allow: Collection[Kind] = (),
-    allow_option: str = "--allow ", given: str | Rows | None = None, judge_alone: bool = False,
-) -> Standings:  # fmt: skip
+    runs: Sequence[SavedRun],
+    *,
+    metric: str | None = None,
+    pairwise: bool = False,
+    allow: Collection[Kind] = (),
+    allow_option: str = "--allow ",
+    given: str | Rows | None = None,
+    judge_alone: bool = False,
+) -> Standings:
     """Rank the runs on the cases that all of them scored, by each metric or only by the one named.
 
     Means and pass rates are corrected by people's labels (`given` as in `compare_labelled`), unless `judge_alone`.

@@ -41,7 +41,7 @@ from evalflow.summary.journal import json_line, json_text
 from evalflow.targets.registry import TARGET_KINDS
 
 if TYPE_CHECKING:
-    from evalflow.summary.compare import Traits
+    from evalflow.summary.pairing import Traits
 
 
 LATEST = Path("outputs") / "latest"
@@ -51,9 +51,18 @@ ANOTHER = (
 _ID = re.compile(rb'\{"id":("(?:[^"\\]|\\.)*")')  # the id with which a line of cases.jsonl begins
 # Keys that do not affect the meaning of a metric's scores; versions are compared separately.
 _NO_MEANING = (
-    "threshold", "gate", "test_order", "faults", "fixture", "title", "description", "family", "judge", "steps_from",
+    "threshold",
+    "gate",
+    "test_order",
+    "faults",
+    "fixture",
+    "title",
+    "description",
+    "family",
+    "judge",
+    "steps_from",
     "version",
-)  # fmt: skip
+)
 _AGREED = Path(".evalflow") / "programs"
 
 
@@ -94,7 +103,7 @@ class SavedRun:
 
     @property
     def traits(self) -> dict[str, Traits]:
-        from evalflow.summary.compare import Traits
+        from evalflow.summary.pairing import Traits
 
         def of(name: str, facts: MetricFacts) -> Traits:
             config = self.manifest.metric_config(name)

@@ -195,9 +195,13 @@ class SqlMetric(FieldMetric[SqlMetricConfig]):
         """What `sql_process` prints; a text says how it was ended."""
         config = self.config
         task = {
-            "dialect": config.dialect, "setup": scripts, "queries": queries, "seconds": config.timeout_s,
-            "max_rows": config.max_rows, "memory": MEMORY,
-        }  # fmt: skip
+            "dialect": config.dialect,
+            "setup": scripts,
+            "queries": queries,
+            "seconds": config.timeout_s,
+            "max_rows": config.max_rows,
+            "memory": MEMORY,
+        }
         seconds = config.timeout_s * (len(scripts) + len(queries)) + 10
         argv = [sys.executable, "-I", sql_process.__file__]
         errors = bytearray()

@@ -186,11 +186,14 @@ class TrajectoryComparison:
     def value(self) -> dict[str, Any]:
         expected, called, met = len(self._expected), len(self._actual), len(self.pairs)
         return {
-            "expected": expected, "called": called, "matched": met, "match": self.match,
+            "expected": expected,
+            "called": called,
+            "matched": met,
+            "match": self.match,
             "precision": met / called if called else None,
             "recall": met / expected if expected else None,
             "f1": 2 * met / (expected + called) if expected + called else None,
-        }  # fmt: skip
+        }
 
     @property
     def absent(self) -> str:

@@ -30,10 +30,14 @@ def grade(request: Request) -> Any:
 def arguments(program: Program, url: str) -> list[str]:
     path = program.write("mine.jsonl", *ROWS)
     return [
-        "dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "metric=[coherence,token_f1,exact_match]",
-        *judge_arguments(url), "judge.concurrency.max=6",
+        "dataset=rag",
+        f"dataset.rag.path={path}",
+        "dataset.rag.fields=null",
+        "metric=[coherence,token_f1,exact_match]",
+        *judge_arguments(url),
+        "judge.concurrency.max=6",
         "judge.price={input_per_million: 1, output_per_million: 2}",
-    ]  # fmt: skip
+    ]
 
 
 def scores(program: Program) -> pl.DataFrame:

@@ -70,9 +70,18 @@ def words_of(kind: str, url: str) -> Sequence[str]:
 
 
 KINDS = (
-    "chain", "panel", "cascade", "prepared steps", "graph", "pairwise", "embedded judge", "checks", "composite",
-    "generated answers", "simulated users",
-)  # fmt: skip
+    "chain",
+    "panel",
+    "cascade",
+    "prepared steps",
+    "graph",
+    "pairwise",
+    "embedded judge",
+    "checks",
+    "composite",
+    "generated answers",
+    "simulated users",
+)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -17,9 +17,14 @@ def work(count: int) -> list[CaseWork]:
 
 
 @given(
-    count=st.integers(0, 60), size=st.integers(1, 9), actors=st.integers(1, 4), room=st.integers(1, 20),
-    guilty=st.sets(st.integers(0, 59), max_size=3), accidents=st.integers(0, 6), seed=st.integers(0, 2**16),
-)  # fmt: skip
+    count=st.integers(0, 60),
+    size=st.integers(1, 9),
+    actors=st.integers(1, 4),
+    room=st.integers(1, 20),
+    guilty=st.sets(st.integers(0, 59), max_size=3),
+    accidents=st.integers(0, 6),
+    seed=st.integers(0, 2**16),
+)
 def test_every_case_is_done_once_or_found_guilty(
     count: int, size: int, actors: int, room: int, guilty: set[int], accidents: int, seed: int
 ) -> None:

@@ -61,10 +61,16 @@ def test_a_bare_yes_states_nothing() -> None:
     assert not states_something("Yes!")
     assert not states_something("Oh, thank you.")
     for manners in (
-        "Thank you for your question.", "I hope this helps!", "Hope that helps you plan.", "You’re welcome.",
-        "Please let me know if you need more.", "I'm happy to help with anything else.", "Have a nice day!",
-        "Is there anything else I can do?", "Great question!",
-    ):  # fmt: skip
+        "Thank you for your question.",
+        "I hope this helps!",
+        "Hope that helps you plan.",
+        "You’re welcome.",
+        "Please let me know if you need more.",
+        "I'm happy to help with anything else.",
+        "Have a nice day!",
+        "Is there anything else I can do?",
+        "Great question!",
+    ):
         assert not states_something(manners), manners
     for statement in (
         "You can ask for help at the desk.",

@@ -60,7 +60,7 @@ def test_what_differs_is_named(claim: str, difference: str) -> None:
         ("Le musée ouvre à 9 heures.", "Le musée n'ouvre pas.", "says “pas”, the context denies nothing"),
         ("Cierra los lunes.", "Cierra los martes.", "says martes, the context says lunes"),
     ],
-)  # fmt: skip
+)
 def test_other_languages(context: str, claim: str, difference: str) -> None:
     assert differences(claim, context) == ([difference] if difference else [])
 

@@ -49,9 +49,7 @@ def judge() -> Iterator[EmbeddedJudge]:
 
 
 def ask(judge: Judge, task: str | None, model: type[BaseModel], items: Any = None, **variables: Any) -> Reply:
-    asked = Ask(
-        metric="m", step="s", task=task, messages=(), reply_model=model, variables=variables, items=items
-    )  # fmt: skip
+    asked = Ask(metric="m", step="s", task=task, messages=(), reply_model=model, variables=variables, items=items)
     return asyncio.run(judge.ask(asked))
 
 
@@ -285,7 +283,7 @@ def test_making_one_loads_nothing_heavy() -> None:
         ("पुस्तकालय नौ बजे खुलता है। सोमवार को बंद रहता है।", "सोमवार को बंद रहता है।", "यहाँ गाड़ी खड़ी कर सकते हैं।"),
         ("تفتح المكتبة في التاسعة. تغلق يوم الاثنين.", "تغلق يوم الاثنين.", "يوجد موقف للسيارات ومقهى."),
     ],
-)  # fmt: skip
+)
 def test_a_sentence_of_the_passage_is_supported_in_any_script(
     judge: EmbeddedJudge, passage: str, there: str, other: str
 ) -> None:

@@ -38,8 +38,11 @@ def test_meaning_decides_not_words(model: MiniLM) -> None:
 
 
 def test_a_vector_does_not_depend_on_its_neighbours(model: MiniLM) -> None:
-    texts = [" ".join(["cats", "and", "taxes", "are", "due", "in", "May"][:words] * times)
-             for times in (1, 3, 9) for words in range(1, 8)]  # fmt: skip
+    texts = [
+        " ".join(["cats", "and", "taxes", "are", "due", "in", "May"][:words] * times)
+        for times in (1, 3, 9)
+        for words in range(1, 8)
+    ]
     together = model.embed(texts)
     for text, among in zip(texts, together, strict=True):
         assert np.array_equal(MiniLM._compute(model, [text])[0], among)

@@ -51,8 +51,11 @@ class Packaged:
         ((*JUDGE, "target.name=${oc.env:PATH}"), {"target": "PATH cannot be read here"}),
         ((*PANEL, "judge.members.second.model=n"), {"judge.members.second.base_url": BAD}),
         (
-            (*JUDGE, f"+metric.coherence.judge={{base_url: 'http://127.0.0.1:10/v1', api_key_env: {KEY}, "
-             "name: '${oc.env:PATH}'}"),
+            (
+                *JUDGE,
+                f"+metric.coherence.judge={{base_url: 'http://127.0.0.1:10/v1', api_key_env: {KEY}, "
+                "name: '${oc.env:PATH}'}",
+            ),
             {"metric.coherence.judge.base_url": BAD, "metric.coherence.judge": "PATH"},
         ),
         ((*JUDGE, "embedder=openai"), {"embedder.base_url": BAD}),
@@ -67,10 +70,14 @@ class Packaged:
         ((*JUDGE, *BOT, "target.headers={Proxy-Authorization: '${oc.env:OWN_KEY}'}"), {"target.headers": "Proxy-Auth"}),
         ((*JUDGE, *BOT, "target.body={x: '${oc.env:PATH}'}"), {"target": "PATH cannot be read here"}),
         ((*JUDGE, *BOT, "target.body={x: '${oc.env:OWN_KEY}'}"), {"target": "OWN_KEY cannot be read here"}),
-        ((*JUDGE, *BOT, "target.body={x: '${target.headers.Y}'}", "target.headers={Y: '${oc.env:OWN_KEY}'}"),
-         {"target.body.x": "${target.headers.Y} cannot be read here"}),
-        ((*JUDGE, *BOT, "target.headers={X: '${oc.decode:${oc.env:OWN_KEY}}'}"),
-         {"target.headers.X": "${oc.decode:${oc.env:OWN_KEY}} cannot be read here"}),
+        (
+            (*JUDGE, *BOT, "target.body={x: '${target.headers.Y}'}", "target.headers={Y: '${oc.env:OWN_KEY}'}"),
+            {"target.body.x": "${target.headers.Y} cannot be read here"},
+        ),
+        (
+            (*JUDGE, *BOT, "target.headers={X: '${oc.decode:${oc.env:OWN_KEY}}'}"),
+            {"target.headers.X": "${oc.decode:${oc.env:OWN_KEY}} cannot be read here"},
+        ),
         (
             (*JUDGE, *BOT, "target.body={x: '${oc.${dataset.rag.description}:PATH}'}", "dataset.rag.description=env"),
             {"target.body.x": "${oc.${dataset.rag.description}:PATH} cannot be read here"},
@@ -97,7 +104,7 @@ class Packaged:
             {"judge.azure.sign_in": "the server does not sign in with its own identity"},
         ),
     ],
-)  # fmt: skip
+)
 def test_each_part_calls_a_connection(
     words: tuple[str, ...], refused: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,10 +40,17 @@ def test_each_address_is_named_once_with_its_key_and_what_goes_there() -> None:
 
 def test_panels_services_simulators_and_receivers_are_places_too() -> None:
     found = places(
-        *JUDGED, "judge=panel", "judge.members.second.model=small", "generate=true", "target=http",
-        "target.url=http://localhost:9000/ask", "otel.endpoint=http://[::1]:4318", "otel.text=all",
-        "copy_to=s3://bucket/runs", "cache.url=postgresql://u@db/x",
-    )  # fmt: skip
+        *JUDGED,
+        "judge=panel",
+        "judge.members.second.model=small",
+        "generate=true",
+        "target=http",
+        "target.url=http://localhost:9000/ask",
+        "otel.endpoint=http://[::1]:4318",
+        "otel.text=all",
+        "copy_to=s3://bucket/runs",
+        "cache.url=postgresql://u@db/x",
+    )
     heads = [one.partition("): ")[0] for one in found]
     assert heads == [
         "http://localhost:9000/ask (this machine, no key",

@@ -76,11 +76,22 @@ def _run(folder: Path, scores: Scores, direction: Any) -> SavedRun:
     folder.mkdir()
     run = RunFolder(folder)
     cells = [
-        {"dataset": "d", "case_id": f"c{i}", "tags": [], "target": "t", "target_repeat": 0, "metric": "m",
-         "metric_version": 1, "judge": "j", "repeat": 0, "status": "undefined" if score is None else "scored",
-         "score": score, "cached": False}
+        {
+            "dataset": "d",
+            "case_id": f"c{i}",
+            "tags": [],
+            "target": "t",
+            "target_repeat": 0,
+            "metric": "m",
+            "metric_version": 1,
+            "judge": "j",
+            "repeat": 0,
+            "status": "undefined" if score is None else "scored",
+            "score": score,
+            "cached": False,
+        }
         for i, score in enumerate(scores)
-    ]  # fmt: skip
+    ]
     frame = pl.LazyFrame(cells, schema=scores_schema())
     with_passed(frame, [Threshold("m", "j", 0.5, direction)]).collect().write_parquet(run.scores)
     run.cases.write_text("".join(f'{{"id": "c{i}", "question": "Q?"}}\n' for i in range(len(scores))))

@@ -26,8 +26,17 @@ _PASS_RATE = {"pass_rate": "/pass_rate", "pass_rate_low": "/pass_rate/ci_low", "
 _COUNTS = ("n", "n_scored", "n_undefined", "n_error", "n_skipped")
 _TOTALS = ("requests", "cached", "input_tokens", "output_tokens", "cost_usd", "seconds")
 _SETTINGS = (
-    "generate", "limit", "sample", "seed", "repeats", "judge", "target", "embedder", "simulator", "max_error_rate",
-)  # fmt: skip
+    "generate",
+    "limit",
+    "sample",
+    "seed",
+    "repeats",
+    "judge",
+    "target",
+    "embedder",
+    "simulator",
+    "max_error_rate",
+)
 _PRIVATE = frozenset({"headers", "body", "argv", "api_key_env"})
 """Keys of a target or judge that may hold secrets, or names of them."""
 _PROMPTS = frozenset({"prompt", "system_prompt"})

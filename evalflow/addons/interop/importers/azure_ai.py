@@ -41,8 +41,20 @@ _ID = ("id", "case_id", "line_number")
 _ABOUT_A_SCORE = re.compile(
     r".*_(?:threshold|tokens|finish_reason|model|sample_input|sample_output|label|reason|result|passed|details|status)"
 )
-_LOWER = frozenset({"violence", "sexual", "self_harm", "hate_unfairness", "hate_fairness", "protected_material", "xpia",
-                    "code_vulnerability", "ungrounded_attributes", "indirect_attack"})  # fmt: skip
+_LOWER = frozenset(
+    {
+        "violence",
+        "sexual",
+        "self_harm",
+        "hate_unfairness",
+        "hate_fairness",
+        "protected_material",
+        "xpia",
+        "code_vulnerability",
+        "ungrounded_attributes",
+        "indirect_attack",
+    }
+)
 _RESULTS: Mapping[Any, bool] = {"pass": True, "fail": False, True: True, False: False}
 _HINT = "import the rows that `evaluate(..., output_path=...)` wrote, or the data, with a column query or question"
 _GRADE = ", a share instead of a grade from 1 to 5"

@@ -85,9 +85,12 @@ class ImportedConfig:
 
     def files(self) -> dict[str, str]:
         groups = {
-            "dataset": self.datasets, "metric": self.metrics, "target": self.targets, "judge": self.judges,
+            "dataset": self.datasets,
+            "metric": self.metrics,
+            "target": self.targets,
+            "judge": self.judges,
             "experiment": self.experiments,
-        }  # fmt: skip
+        }
         return {
             f"{group}/{key}.yaml": option_text(group, key, _revealed(values))
             for group, options in groups.items()
@@ -173,9 +176,17 @@ def metric_option(
 ) -> dict[str, Any]:
     """The YAML of a metric; `own` are the keys of its kind."""
     return {
-        "kind": kind, "family": family, "version": 1, "description": description, "needs": list(needs), **own,
-        "direction": "higher_is_better", "threshold": threshold, "judge": None, "gate": None,
-    }  # fmt: skip
+        "kind": kind,
+        "family": family,
+        "version": 1,
+        "description": description,
+        "needs": list(needs),
+        **own,
+        "direction": "higher_is_better",
+        "threshold": threshold,
+        "judge": None,
+        "gate": None,
+    }
 
 
 def recorded_option(field: str, description: str, scale: str = "number", threshold: float | None = None) -> Any:

@@ -25,20 +25,32 @@ from evalflow.metrics.case_checks import PARAMS, asks_judge
 _HINT = "export the scenarios of a dataset from Giskard Hub as JSON, JSON lines or CSV"
 _DRAFT = "set its status to active to have it"
 _TYPES: Mapping[str, str] = {
-    "correctness": "correctness", "conformity": "conformity", "groundedness": "groundedness", "metadata": "metadata",
-    "string_matching": "string_matching", "string_match": "string_matching", "regex_matching": "regex_matching",
-    "semantic_similarity": "semantic_similarity", "json_valid": "json_schema",
-    **{name: name for name in ("equals", "not_equals", "greater_than", "greater_than_equals", "less_than",
-                               "less_than_equals")},
-}  # fmt: skip
+    "correctness": "correctness",
+    "conformity": "conformity",
+    "groundedness": "groundedness",
+    "metadata": "metadata",
+    "string_matching": "string_matching",
+    "string_match": "string_matching",
+    "regex_matching": "regex_matching",
+    "semantic_similarity": "semantic_similarity",
+    "json_valid": "json_schema",
+    **{
+        name: name
+        for name in ("equals", "not_equals", "greater_than", "greater_than_equals", "less_than", "less_than_equals")
+    },
+}
 _KEYS: Mapping[str, str] = {
-    "reference_text": "reference", "normalization_form": "normalize", "expected_schema": "schema",
-}  # fmt: skip
+    "reference_text": "reference",
+    "normalization_form": "normalize",
+    "expected_schema": "schema",
+}
 _NO_LIKE: Mapping[str, str] = {
-    "answer_relevance": "metric=relevance", "contradiction": "metric=absence_of_factual_contradictions",
-    "toxicity": "metric=toxicity", "readability": "metric=reading_level",
+    "answer_relevance": "metric=relevance",
+    "contradiction": "metric=absence_of_factual_contradictions",
+    "toxicity": "metric=toxicity",
+    "readability": "metric=reading_level",
     "llm_judge": "write it as a metric of the kind rubric: docs/metrics.md",
-}  # fmt: skip
+}
 _OLDER = {"asked": ("input_data", "messages", "user_message"), "said": ("demo_output", "bot_message")}
 _CUSTOM = "the file does not say what it tests: declare it as a custom check, docs/checks.md"
 

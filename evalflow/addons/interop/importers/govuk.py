@@ -42,9 +42,15 @@ _TASKS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 }  # task to evalflow's dataset and metrics; the metrics of rag_answers are in the file
 _RENAMED = {"factual_correctness": "factual_precision", "factual_completeness": "factual_recall"}
 _METRICS = (
-    "faithfulness", "relevance", "bias", "factual_precision", "factual_recall", "absence_of_factual_contradictions",
-    "context_relevancy", "coherence",
-)  # fmt: skip
+    "faithfulness",
+    "relevance",
+    "bias",
+    "factual_precision",
+    "factual_recall",
+    "absence_of_factual_contradictions",
+    "context_relevancy",
+    "coherence",
+)
 PARTS = ("metrics", "settings")
 _GENERATED = "generated.jsonl"
 _EARLIER: Mapping[str, tuple[str, ...]] = {
@@ -54,9 +60,12 @@ _EARLIER: Mapping[str, tuple[str, ...]] = {
 _BEDROCK = "https://bedrock-runtime.eu-west-1.amazonaws.com/openai/v1"
 """The tool's default region, used if AWS_BEDROCK_REGION is not set."""
 _COLUMNS = {
-    "expected_guardrails": "output_guardrails", "confidence_score": "question_router",
-    "expected_chunk_uids": "retrieval", "expected_primary_topic": "topic_tagger", "structured_contexts": "rag_answers",
-}  # fmt: skip
+    "expected_guardrails": "output_guardrails",
+    "confidence_score": "question_router",
+    "expected_chunk_uids": "retrieval",
+    "expected_primary_topic": "topic_tagger",
+    "structured_contexts": "rag_answers",
+}
 """Columns that occur only in the data of one task."""
 
 

@@ -23,8 +23,21 @@ _DATE = r"\d{4}-\d\d-\d\dT[\d:.-]+"
 _SAMPLES = re.compile(rf"samples_(?P<task>.+)_(?P<date>{_DATE})\.jsonl")
 _RESULTS = re.compile(rf"results_(?P<date>{_DATE})\.json")
 _LOG = "run the harness with --log_samples and --output_path"
-_OWN = frozenset({"doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics", "doc_hash",
-                  "prompt_hash", "target_hash"})  # fmt: skip
+_OWN = frozenset(
+    {
+        "doc_id",
+        "doc",
+        "target",
+        "arguments",
+        "resps",
+        "filtered_resps",
+        "filter",
+        "metrics",
+        "doc_hash",
+        "prompt_hash",
+        "target_hash",
+    }
+)
 _LOWER = frozenset({"perplexity", "word_perplexity", "byte_perplexity", "bits_per_byte", "ter", "brier_score"})
 """Metrics of which less is better, where there are no results that say so."""
 

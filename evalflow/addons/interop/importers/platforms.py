@@ -15,8 +15,22 @@ from evalflow.addons.interop.importers.scores import PersonsScore, score_number
 from evalflow.jsonvalues import as_list, as_map
 
 # Lists in Langfuse's rows that are no scores; scores are columns with lists of values.
-_LANGFUSE_LISTS = frozenset({"tags", "comments", "observations", "scores", "traceTags", "toolCallNames", "toolCalls",
-                             "input", "output", "expectedOutput", "expected_output", "metadata"})  # fmt: skip
+_LANGFUSE_LISTS = frozenset(
+    {
+        "tags",
+        "comments",
+        "observations",
+        "scores",
+        "traceTags",
+        "toolCallNames",
+        "toolCalls",
+        "input",
+        "output",
+        "expectedOutput",
+        "expected_output",
+        "metadata",
+    }
+)
 
 
 def _langfuse_scores(row: Columns) -> Scores:

@@ -293,9 +293,14 @@ class RecordedCases:
 
 @contextmanager
 def recorded_cases(
-    source: ImportSource, imported: ImportedConfig, tool: str, column: str, path: Path,
-    counterparts: Counterparts | None = None, key: str | None = None,
-) -> Generator[RecordedCases]:  # fmt: skip
+    source: ImportSource,
+    imported: ImportedConfig,
+    tool: str,
+    column: str,
+    path: Path,
+    counterparts: Counterparts | None = None,
+    key: str | None = None,
+) -> Generator[RecordedCases]:
     """Cases to be written to data/KEY.jsonl, and labels beside them; declared when the block ends, as cases of a file.
 
     `key` is the source's name by default; `tool` and `column` as of RecordedCases.

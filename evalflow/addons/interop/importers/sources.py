@@ -21,10 +21,32 @@ from evalflow.paths import shown
 
 LARGEST_FILE = 64 * 2**20  # bytes of a file that is read whole
 _PUT = "put it there, and import again"
-_MEDIA = frozenset({
-    ".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".svgz", ".ico", ".tif", ".tiff", ".heic", ".avif", ".pdf",
-    ".mp3",    ".wav", ".ogg", ".flac", ".m4a", ".mp4", ".mov", ".webm", ".mkv",
-})  # fmt: skip
+_MEDIA = frozenset(
+    {
+        ".png",
+        ".jpg",
+        ".jpeg",
+        ".gif",
+        ".webp",
+        ".bmp",
+        ".svgz",
+        ".ico",
+        ".tif",
+        ".tiff",
+        ".heic",
+        ".avif",
+        ".pdf",
+        ".mp3",
+        ".wav",
+        ".ogg",
+        ".flac",
+        ".m4a",
+        ".mp4",
+        ".mov",
+        ".webm",
+        ".mkv",
+    }
+)
 """Endings of files with images, sounds and films, and of pages."""
 _MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\x1f\x8b": "gzip", b"PK": "zip"}
 
@@ -39,8 +61,12 @@ def _open_json(path: Path) -> Table:
 
 _open_lines = partial(open_jsonl, null_infinity=True)
 READABLE: Mapping[str, Callable[[Path], Table]] = {
-    ".jsonl": _open_lines, ".ndjson": _open_lines, ".json": _open_json, ".csv": open_csv, ".parquet": open_parquet,
-}  # fmt: skip
+    ".jsonl": _open_lines,
+    ".ndjson": _open_lines,
+    ".json": _open_json,
+    ".csv": open_csv,
+    ".parquet": open_parquet,
+}
 
 
 class MissingFile(UserError, Untranslatable):

@@ -50,10 +50,9 @@ _HELD_BY_OTHERS = (
 )
 _UNTAKEN = select(review_items.c.item).where(_HERE, review_items.c.wanted > _HELD_BY_OTHERS)
 _FREE = _UNTAKEN.where(~_IS_KNOWN)
-_BEGUN = (
-    _UNTAKEN.join(_own, and_(_own.c.review_id == review_items.c.review_id, _own.c.item == review_items.c.item))
-    .where(_IS_MINE, _own.c.state == "open")
-)  # fmt: skip
+_BEGUN = _UNTAKEN.join(
+    _own, and_(_own.c.review_id == review_items.c.review_id, _own.c.item == review_items.c.item)
+).where(_IS_MINE, _own.c.state == "open")
 _LISTED = review_items.c.item.in_(bindparam("items", expanding=True))
 _FREE_OF = _FREE.where(_LISTED).order_by(review_items.c.item).limit(1)
 _OPENED = select(_own.c.item, _own.c.state, _own.c.is_flagged).where(_IS_MINE).order_by(_own.c.opened_at, _own.c.item)
@@ -74,14 +73,16 @@ _BEGUN_ITEM = (
     .add_columns((review_items.c.wanted > _HELD_BY_OTHERS).label("untaken"))
     .join(_own, and_(_own.c.review_id == review_items.c.review_id, _own.c.item == review_items.c.item))
     .where(_HERE, _IS_MINE, review_items.c.item == bindparam("wanted_item"))
-)  # fmt: skip
+)
 
 # Items are served in order, so what was not free when a person was given their furthest item is free now only if
 # somebody declined it or let it expire. Thus nobody's search passes again over all that is done.
 _FURTHEST_OWN = select(func.coalesce(func.max(_own.c.item), -1)).where(_IS_MINE).scalar_subquery()
-_FURTHEST = select(func.coalesce(func.max(assignments.c.item), -1)).where(
-    assignments.c.review_id == bindparam("review")
-).scalar_subquery()  # fmt: skip
+_FURTHEST = (
+    select(func.coalesce(func.max(assignments.c.item), -1))
+    .where(assignments.c.review_id == bindparam("review"))
+    .scalar_subquery()
+)
 _GIVEN_UP = select(assignments.c.item).where(
     assignments.c.review_id == bindparam("review"),
     assignments.c.state.in_(("declined", "open")),  # for the index: these are few

@@ -37,11 +37,13 @@ from evalflow.addons.studio.store.schema import (
 from evalflow.records import ScoreRecord
 
 _TYPES = {str: Text, int: Integer, float: Float, Any: Text}
-_NOT_OF_A_SCORE = frozenset({
-    *("run_id", "dataset", "index", "case_id", "group", "tags", "target", "target_repeat"),  # of its answer
-    *("finish_reason", "extracted"),  # likewise
-    *("metric_version", "steps", "input_tokens", "output_tokens", "cached", "bill", "finished_at"),
-})  # fmt: skip
+_NOT_OF_A_SCORE = frozenset(
+    {
+        *("run_id", "dataset", "index", "case_id", "group", "tags", "target", "target_repeat"),  # of its answer
+        *("finish_reason", "extracted"),  # likewise
+        *("metric_version", "steps", "input_tokens", "output_tokens", "cached", "bill", "finished_at"),
+    }
+)
 
 
 def _score_columns() -> Iterator[Column[Any]]:

@@ -34,11 +34,13 @@ METRICS = "/metrics"
 BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 FIGURES_S = 5.0
 """Seconds for the database to give the figures."""
-GROUPS = frozenset({
-    *("bots", "library", "datasets", "runs", "compare", "history", "projects", "audit", "connections", "users"),
-    *("account", "tokens", "sessions", "sign-in", "password", "assets", "healthz", "readyz", "metrics", "rank"),
-    *("uploads", "imports", "exports", "checks", "tags", "_nicegui", "_nicegui_ws"),
-})  # fmt: skip
+GROUPS = frozenset(
+    {
+        *("bots", "library", "datasets", "runs", "compare", "history", "projects", "audit", "connections", "users"),
+        *("account", "tokens", "sessions", "sign-in", "password", "assets", "healthz", "readyz", "metrics", "rank"),
+        *("uploads", "imports", "exports", "checks", "tags", "_nicegui", "_nicegui_ws"),
+    }
+)
 """First parts of paths that are counted by their name; all others together, since anybody can ask for any path."""
 
 

@@ -35,8 +35,8 @@ from evalflow.records import CASES
 from evalflow.records.manifest import Manifest
 from evalflow.report.wording import without_means_of_figures
 from evalflow.summary.case_changes import CaseChanges, changed_cells
-from evalflow.summary.compare import pair_scores
 from evalflow.summary.gates import parse_condition
+from evalflow.summary.pairing import pair_scores
 from evalflow.summary.verdicts import Condition, overall
 
 if TYPE_CHECKING:

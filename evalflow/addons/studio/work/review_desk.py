@@ -316,10 +316,20 @@ def label_row(
     """A row of the labels of a review, with the weight of a single answer."""
     about = {name: item[name] for name in (*CELL, "answer_hash")}
     return {
-        **about, "project_id": review["project_id"], "run": review["run"], "metric": metric, "value": value, "by": by,
-        "weight": 1.0, "comment": None, "blind": blind, "seen_before": seen_before, "rubric": rubric,
-        "seconds": None, "missing": None,
-    }  # fmt: skip
+        **about,
+        "project_id": review["project_id"],
+        "run": review["run"],
+        "metric": metric,
+        "value": value,
+        "by": by,
+        "weight": 1.0,
+        "comment": None,
+        "blind": blind,
+        "seen_before": seen_before,
+        "rubric": rubric,
+        "seconds": None,
+        "missing": None,
+    }
 
 
 def _seconds(seconds: float) -> float:

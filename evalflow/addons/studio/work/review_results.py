@@ -316,16 +316,25 @@ def _rows(
     known: set[str] = set()  # metrics of which a row names the newest guidelines, so that older labels do not count
     for item in [*served, *outdated]:
         stratum = item["stratum"]
-        of, among = (finished, draw["groups"][1]) if draw["method"] == "groups" else (
-            drawn[stratum] or 1, draw["strata"][stratum][1],
-        )  # fmt: skip
+        of, among = (
+            (finished, draw["groups"][1])
+            if draw["method"] == "groups"
+            else (
+                drawn[stratum] or 1,
+                draw["strata"][stratum][1],
+            )
+        )
         about = {
             **{name: item[name] for name in (*CELL, "answer_hash")},
             "weight": among / of if draw["method"] == "strata" else 1.0,
             "group": item["group"] if draw["method"] == "groups" else None,
-            "review": review["name"], "position": item["item"], "draw": draw["method"], "seed": draw["seed"],
-            "population": draw["population"], "pi": min(1.0, of / among),
-        }  # fmt: skip
+            "review": review["name"],
+            "position": item["item"],
+            "draw": draw["method"],
+            "seed": draw["seed"],
+            "population": draw["population"],
+            "pi": min(1.0, of / among),
+        }
         own = of_item[item["item"]]
         for row in own:
             names = ("metric", "value", "by", "comment", "at", "seconds", "kind", "blind", "seen_before", "rubric")
@@ -337,9 +346,15 @@ def _rows(
                 known.add(metric)
                 nothing = dict.fromkeys(("value", "by", "comment", "at", "seconds"))
                 yield {
-                    **about, **nothing, "metric": metric, "kind": "label", "blind": True, "seen_before": False,
-                    "rubric": newest[metric], "missing": "unfinished",
-                }  # fmt: skip
+                    **about,
+                    **nothing,
+                    "metric": metric,
+                    "kind": "label",
+                    "blind": True,
+                    "seen_before": False,
+                    "rubric": newest[metric],
+                    "missing": "unfinished",
+                }
 
 
 def _served(

@@ -245,10 +245,17 @@ def create_review(space: Workspace, request: ReviewRequest) -> Review:
     draw |= {"overlap": overlap, "strata": dict(drawn.strata), "groups": list(drawn.groups), "title": row["title"]}
     draw |= {"size": len(drawn.items), "doubled": sum(one.wanted == 2 for one in drawn.items)}
     values: dict[str, Any] = {
-        "name": request.name.strip(), "run": row["id"], "run_id": request.run_id, "state": "open", "metrics": metrics,
-        "draw": draw, "people": people, "shown": asdict(request.shown), "created_by": space.identify().name,
+        "name": request.name.strip(),
+        "run": row["id"],
+        "run_id": request.run_id,
+        "state": "open",
+        "metrics": metrics,
+        "draw": draw,
+        "people": people,
+        "shown": asdict(request.shown),
+        "created_by": space.identify().name,
         "guidelines": {one["name"]: guideline_text(given.get(one["name"], _guidelines(one))) for one in metrics},
-    }  # fmt: skip
+    }
     with space.changing("create", "review", values["name"]) as connection:
         review = REVIEWS.add(connection, space.project_id, values)
         positions = stored.answer_positions(connection, row["id"])

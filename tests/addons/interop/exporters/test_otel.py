@@ -12,8 +12,11 @@ from tests.addons.interop.exporters.receiver import OtlpReceiver
 from tests.addons.interop.exporters.receiver import partial as partial_success
 
 SCORE: dict[str, Any] = dict.fromkeys(SCORE_COLUMNS) | {
-    "status": "scored", "score": 0.5, "metric": "m", "finished_at": "2026-11-23T18:00:00+00:00",
-}  # fmt: skip
+    "status": "scored",
+    "score": 0.5,
+    "metric": "m",
+    "finished_at": "2026-11-23T18:00:00+00:00",
+}
 
 
 def test_the_reason_of_a_rejection_outlives_the_process_that_was_told_it(tmp_path: Path) -> None:

@@ -13,9 +13,16 @@ from evalflow.records import Answer
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 SCORE: dict[str, Any] = dict.fromkeys(SCORE_COLUMNS) | {
-    "dataset": "d", "case_id": "c", "target": "t", "target_repeat": 0, "metric": "m", "repeat": 0, "status": "scored",
-    "score": 0.5, "finished_at": "2026-11-23T18:00:00.123+00:00",
-}  # fmt: skip
+    "dataset": "d",
+    "case_id": "c",
+    "target": "t",
+    "target_repeat": 0,
+    "metric": "m",
+    "repeat": 0,
+    "status": "scored",
+    "score": 0.5,
+    "finished_at": "2026-11-23T18:00:00.123+00:00",
+}
 
 
 def attributes(**changes: Any) -> dict[str, Any]:
@@ -55,9 +62,7 @@ def test_a_score_is_the_same_event_whatever_its_threshold_and_another_one_if_it_
 )
 def test_only_a_whole_identity_of_a_span_is_a_link(metadata: Any, linked: bool) -> None:
     answer = Answer(dataset="d", index=0, case_id="c", target="t", metadata=metadata)
-    [resource] = ExportLogsServiceRequest.FromString(
-        encoded([event_of("run", SCORE, answer, "none")])
-    ).resource_logs  # fmt: skip
+    [resource] = ExportLogsServiceRequest.FromString(encoded([event_of("run", SCORE, answer, "none")])).resource_logs
     one = resource.scope_logs[0].log_records[0]
     assert (one.trace_id.hex(), one.span_id.hex()) == ((TRACE, SPAN) if linked else ("", ""))
     assert one.time_unix_nano == 1_795_456_800_123_000_000

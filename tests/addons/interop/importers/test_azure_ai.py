@@ -29,26 +29,41 @@ def cases(found: ImportedConfig) -> list[dict[str, Any]]:
 
 
 ROW = {
-    "inputs.query": "When does the pool open?", "inputs.context": "Pool: 9-18", "inputs.ground_truth": "At 9.",
-    "inputs.topic": "pool", "outputs.response": "At nine.", "outputs.groundedness.groundedness": 4,
-    "outputs.groundedness.gpt_groundedness": 4, "outputs.groundedness.groundedness_reason": "It says so.",
-    "outputs.groundedness.groundedness_threshold": 3, "outputs.groundedness.groundedness_result": "pass",
-    "outputs.safety.violence": "Very low", "outputs.safety.violence_score": 0, "outputs.safety.violence_threshold": 3,
-    "outputs.safety.violence_result": "pass", "line_number": 7,
-}  # fmt: skip
+    "inputs.query": "When does the pool open?",
+    "inputs.context": "Pool: 9-18",
+    "inputs.ground_truth": "At 9.",
+    "inputs.topic": "pool",
+    "outputs.response": "At nine.",
+    "outputs.groundedness.groundedness": 4,
+    "outputs.groundedness.gpt_groundedness": 4,
+    "outputs.groundedness.groundedness_reason": "It says so.",
+    "outputs.groundedness.groundedness_threshold": 3,
+    "outputs.groundedness.groundedness_result": "pass",
+    "outputs.safety.violence": "Very low",
+    "outputs.safety.violence_score": 0,
+    "outputs.safety.violence_threshold": 3,
+    "outputs.safety.violence_result": "pass",
+    "line_number": 7,
+}
 BAD = ROW | {
-    "outputs.groundedness.groundedness": None, "outputs.groundedness.gpt_groundedness": None,
-    "outputs.safety.violence_score": 5, "outputs.safety.violence_result": "fail", "line_number": 8,
-}  # fmt: skip
+    "outputs.groundedness.groundedness": None,
+    "outputs.groundedness.gpt_groundedness": None,
+    "outputs.safety.violence_score": 5,
+    "outputs.safety.violence_result": "fail",
+    "line_number": 8,
+}
 
 
 def test_rows_have_the_evaluators_scores_and_pass_as_they_say(tmp_path: Path) -> None:
     found = read(tmp_path, [ROW, BAD])
     first, second = cases(found)
     assert {name: first[name] for name in ("id", "question", "answer", "reference", "contexts")} == {
-        "id": "7", "question": "When does the pool open?", "answer": "At nine.", "reference": "At 9.",
+        "id": "7",
+        "question": "When does the pool open?",
+        "answer": "At nine.",
+        "reference": "At 9.",
         "contexts": ["Pool: 9-18"],
-    }  # fmt: skip
+    }
     assert first["azure_ai"] == {"groundedness": 4.0, "safety_violence_score": 0.0}
     assert first["vars"]["topic"] == "pool"
     assert first["vars"]["outputs"]["groundedness.groundedness_reason"] == "It says so."
@@ -87,17 +102,20 @@ def test_a_history_of_prompt_flow_comes_before_the_question(tmp_path: Path) -> N
     found = read(tmp_path, [{"inputs": {"question": "And on Sunday?", "chat_history": earlier}, "outputs": {}}])
     [case] = cases(found)
     assert [(one["role"], one["content"]) for one in case["history"]] == [
-        ("user", "When do you open?"), ("assistant", "At nine."),
-    ]  # fmt: skip
+        ("user", "When do you open?"),
+        ("assistant", "At nine."),
+    ]
     assert case["question"] == "And on Sunday?"
 
 
 def test_conversations_keep_what_was_found_at_each_turn(tmp_path: Path) -> None:
     cited = {"citations": [{"id": "a.md", "content": "Closed on Sunday", "score": 0.5}]}
     turns = [
-        {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello", "context": "greeting"},
-        {"role": "user", "content": "Sunday?"}, {"role": "assistant", "content": "Closed.", "context": cited},
-    ]  # fmt: skip
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "Hello", "context": "greeting"},
+        {"role": "user", "content": "Sunday?"},
+        {"role": "assistant", "content": "Closed.", "context": cited},
+    ]
     [case] = cases(read(tmp_path, [{"conversation": {"messages": turns, "language": "en"}}]))
     assert case["messages"][1] == {"role": "assistant", "content": "Hello", "metadata": {"contexts": ["greeting"]}}
     assert (case["answer"], case["metadata"]) == ("Closed.", {"conversation": {"language": "en"}})
@@ -111,11 +129,12 @@ def test_an_agent_s_messages_are_its_steps(tmp_path: Path) -> None:
     row = {
         "query": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": [asked]}],
         "response": [
-            {"role": "assistant", "content": [call]}, {"role": "tool", "tool_call_id": "c", "content": [result]},
+            {"role": "assistant", "content": [call]},
+            {"role": "tool", "tool_call_id": "c", "content": [result]},
             {"role": "assistant", "content": [said]},
         ],
         "tool_definitions": [{"name": "hours"}],
-    }  # fmt: skip
+    }
     [case] = cases(read(tmp_path, [row]))
     assert ([one["role"] for one in case["messages"]], case["answer"]) == (["system", "user"], "Closed.")
     assert case["actual"][0]["tool_calls"][0]["function"] == {"name": "hours", "arguments": '{"day": "Sunday"}'}

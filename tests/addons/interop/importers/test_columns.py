@@ -12,9 +12,15 @@ from evalflow.addons.interop.importers.columns import Columns, is_missing, parse
 from evalflow.addons.interop.importers.ledger import Ledger
 
 ROW: dict[str, Any] = {
-    "input": {"question": "When?", "lang": "en"}, "turns": [{"role": "user", "id": 7}, {"role": "tool"}], "id": "a",
-    "notes": "asked often", "blank": "", "nothing": None, "nan": float("nan"), "empty": [],
-}  # fmt: skip
+    "input": {"question": "When?", "lang": "en"},
+    "turns": [{"role": "user", "id": 7}, {"role": "tool"}],
+    "id": "a",
+    "notes": "asked often",
+    "blank": "",
+    "nothing": None,
+    "nan": float("nan"),
+    "empty": [],
+}
 
 
 def test_what_nobody_reads_is_listed() -> None:

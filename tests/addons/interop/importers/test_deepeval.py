@@ -16,17 +16,30 @@ from evalflow.errors import UserError
 from tests.addons.interop.importers.conftest import counts
 
 GOLDEN: dict[str, Any] = {
-    "input": "When does the pool open?", "actual_output": "At nine.", "expected_output": "At 9.",
-    "retrieval_context": ["Pool: 9-18"], "context": ["The pool opens at 9."], "name": None, "source_file": "pool.md",
+    "input": "When does the pool open?",
+    "actual_output": "At nine.",
+    "expected_output": "At 9.",
+    "retrieval_context": ["Pool: 9-18"],
+    "context": ["The pool opens at 9."],
+    "name": None,
+    "source_file": "pool.md",
     "tools_called": [{"name": "search", "type": "FUNCTION", "inputParameters": {"q": "pool"}}],
-    "expected_tools": [{"name": "search"}], "additional_metadata": {"lang": "en"},
+    "expected_tools": [{"name": "search"}],
+    "additional_metadata": {"lang": "en"},
     "custom_column_key_values": {"tier": "gold"},
-}  # fmt: skip
+}
 CASE = {
-    "question": "When does the pool open?", "answer": "At nine.", "reference": "At 9.", "contexts": ["Pool: 9-18"],
-    "ideal_contexts": ["The pool opens at 9."], "actual": [{"name": "search", "arguments": {"q": "pool"}}],
-    "expected": [{"name": "search"}], "metadata": {"lang": "en"}, "group": "pool.md", "vars": {"tier": "gold"},
-}  # fmt: skip
+    "question": "When does the pool open?",
+    "answer": "At nine.",
+    "reference": "At 9.",
+    "contexts": ["Pool: 9-18"],
+    "ideal_contexts": ["The pool opens at 9."],
+    "actual": [{"name": "search", "arguments": {"q": "pool"}}],
+    "expected": [{"name": "search"}],
+    "metadata": {"lang": "en"},
+    "group": "pool.md",
+    "vars": {"tier": "gold"},
+}
 
 
 def read(folder: Path, content: Any, name: str = "goldens.json") -> ImportedConfig:
@@ -70,11 +83,18 @@ def test_lines_and_csv_join_lists(tmp_path: Path) -> None:
 
 def test_turns_are_messages(tmp_path: Path) -> None:
     turns = [{"role": "user", "content": "A ticket"}, {"role": "assistant", "content": "Which?"}]
-    found = read(tmp_path, [{"scenario": "Buy", "turns": turns}, {"scenario": "x", "turns": json.dumps(turns[:1])},
-                            {"scenario": "none", "turns": turns[1:]}])  # fmt: skip
+    found = read(
+        tmp_path,
+        [
+            {"scenario": "Buy", "turns": turns},
+            {"scenario": "x", "turns": json.dumps(turns[:1])},
+            {"scenario": "none", "turns": turns[1:]},
+        ],
+    )
     assert [(case["messages"], case.get("answer")) for case in rows(found)] == [
-        (turns[:1], "Which?"), (turns[:1], None),
-    ]  # fmt: skip
+        (turns[:1], "Which?"),
+        (turns[:1], None),
+    ]
     assert counts(found)["cases"] == (3, 2, 1)
 
 
@@ -191,8 +211,9 @@ def test_tables_in_a_cell_are_not_cut_into_passages(tmp_path: Path) -> None:
     passages = ["deepeval_source=a.md,deepeval_context=Text", {"context": "x", "source": "y"}]
     marked = read(tmp_path, [{"input": "Q", "retrieval_context": passages}], "marked.json")
     assert rows(marked)[0]["contexts"] == [
-        {"text": "Text", "path": "a.md"}, {"text": "x", "path": "y"},
-    ]  # fmt: skip
+        {"text": "Text", "path": "a.md"},
+        {"text": "x", "path": "y"},
+    ]
 
 
 def test_keys_that_are_not_deepeval_s_are_kept(tmp_path: Path) -> None:

@@ -85,10 +85,12 @@ def test_conversations_keep_tool_turns_and_images(tmp_path: Path) -> None:
     call = {"id": "1", "type": "function", "function": {"name": "hours", "arguments": "{}"}}
     picture = {"type": "image_url", "image_url": {"url": "https://pool.example/map.png"}}
     turns: list[Any] = [
-        {"role": "user", "content": "On Friday?"}, {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "1", "content": "9 to 18"}, {"role": "assistant", "content": "At nine."},
+        {"role": "user", "content": "On Friday?"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": "9 to 18"},
+        {"role": "assistant", "content": "At nine."},
         {"role": "user", "content": [{"type": "text", "text": "And here?"}, picture]},
-    ]  # fmt: skip
+    ]
     path = tmp_path / "e.jsonl"
     path.write_text(json.dumps({"id": "a", "input": {"messages": turns, "lang": "en"}, "output": None}))
     found = read(path)
@@ -107,8 +109,11 @@ def test_an_output_s_other_parts_and_steps_are_kept(tmp_path: Path) -> None:
         {"role": "tool", "tool_call_id": "1", "content": "9"},
         {"role": "assistant", "content": "At nine."},
     ]
-    rows = [{"input": "Q", "output": {"answer": "A", "sources": ["s"]}}, {"input": "Q", "output": {"messages": steps}},
-            {"input": "Q", "output": '{"a": 1}', "expected": ["x", "y"]}]  # fmt: skip
+    rows = [
+        {"input": "Q", "output": {"answer": "A", "sources": ["s"]}},
+        {"input": "Q", "output": {"messages": steps}},
+        {"input": "Q", "output": '{"a": 1}', "expected": ["x", "y"]},
+    ]
     path = tmp_path / "e.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     lines = read(path).data["old.jsonl"].read_text(encoding="utf-8").splitlines()

@@ -13,15 +13,26 @@ from tests.addons.interop.importers.conftest import counts
 
 TONE = {"check_id": "7", "name": "custom_tone", "spec": {"type": "conformity", "rule": "Be kind."}, "enabled": False}
 SCENARIO: dict[str, Any] = {
-    "id": "s", "tags": ["Topic > Fees"], "status": "active", "created_at": "2026-01-01",
+    "id": "s",
+    "tags": ["Topic > Fees"],
+    "status": "active",
+    "created_at": "2026-01-01",
     "interactions": [
-        {"position": 1, "input": {"messages": [{"role": "user", "content": "And for children?"}]},
-         "checks": [{"identifier": "string_matching", "override_spec": {"keyword": "10", "normalization_form": None}}]},
-        {"position": 0, "input": {"messages": [{"role": "user", "content": "What does a late book cost?"}]},
-         "output": {"response": {"role": "assistant", "content": "20 cents."}, "metadata": {"tool": "fees"}},
-         "checks": [{"identifier": "hub_correctness", "override_spec": {"reference": "20 cents"}}, TONE]},
+        {
+            "position": 1,
+            "input": {"messages": [{"role": "user", "content": "And for children?"}]},
+            "checks": [
+                {"identifier": "string_matching", "override_spec": {"keyword": "10", "normalization_form": None}}
+            ],
+        },
+        {
+            "position": 0,
+            "input": {"messages": [{"role": "user", "content": "What does a late book cost?"}]},
+            "output": {"response": {"role": "assistant", "content": "20 cents."}, "metadata": {"tool": "fees"}},
+            "checks": [{"identifier": "hub_correctness", "override_spec": {"reference": "20 cents"}}, TONE],
+        },
     ],
-}  # fmt: skip
+}
 
 
 def read(folder: Path, content: Any, name: str = "scenarios.json") -> ImportedConfig:
@@ -40,7 +51,9 @@ def test_each_interaction_is_a_case_after_the_turns_before_it(tmp_path: Path) ->
     found = read(tmp_path, [SCENARIO])
     first, second = cases(found)
     assert first == {
-        "id": "s/1", "group": "s", "tags": ["Topic > Fees"],
+        "id": "s/1",
+        "group": "s",
+        "tags": ["Topic > Fees"],
         "messages": [{"role": "user", "content": "What does a late book cost?"}],
         "demo_output": {"role": "assistant", "content": "20 cents.", "metadata": {"tool": "fees"}},
         "checks": [
@@ -48,11 +61,12 @@ def test_each_interaction_is_a_case_after_the_turns_before_it(tmp_path: Path) ->
             {"identifier": "conformity", "params": {"rules": ["Be kind."]}, "name": "custom_tone", "enabled": False},
         ],
         "vars": {"status": "active", "created_at": "2026-01-01"},
-    }  # fmt: skip
+    }
     assert [one["content"] for one in second["messages"]] == ["What does a late book cost?", "And for children?"]
     assert (second["id"], second["checks"]) == (
-        "s/2", [{"identifier": "string_matching", "params": {"keyword": "10"}}],
-    )  # fmt: skip
+        "s/2",
+        [{"identifier": "string_matching", "params": {"keyword": "10"}}],
+    )
     assert found.experiments["old"]["defaults"][1] == {"override /metric": ["checks"]}
     assert counts(found) == {"cases": (2, 2, 0), "checks": (3, 3, 0)}
 
@@ -60,15 +74,21 @@ def test_each_interaction_is_a_case_after_the_turns_before_it(tmp_path: Path) ->
 def test_drafts_and_checks_without_a_like_are_listed(tmp_path: Path) -> None:
     draft = {"status": "draft", "interactions": SCENARIO["interactions"][:1]}
     asked = {"input": {"messages": [{"role": "user", "content": "Q"}]}}
-    unknown = [{"identifier": "custom_secret"}, {"identifier": "llm_judge", "override_spec": {"prompt": "p"}},
-               {"identifier": "hub_correctness"}]  # fmt: skip
+    unknown = [
+        {"identifier": "custom_secret"},
+        {"identifier": "llm_judge", "override_spec": {"prompt": "p"}},
+        {"identifier": "hub_correctness"},
+    ]
     found = read(tmp_path, [draft, {"interactions": [{**asked, "checks": unknown}]}])
     [case] = cases(found)
     assert case["vars"] == {"interaction": {"checks": unknown}}
     assert counts(found) == {"cases": (2, 1, 1), "checks": (3, 0, 3)}
     assert [one.what for one in found.ledger.left_out] == [
-        "row", "check custom_secret", "check llm_judge", "check hub_correctness",
-    ]  # fmt: skip
+        "row",
+        "check custom_secret",
+        "check llm_judge",
+        "check hub_correctness",
+    ]
 
 
 def test_inputs_with_a_schema_of_their_own_are_variables(tmp_path: Path) -> None:
@@ -79,10 +99,16 @@ def test_inputs_with_a_schema_of_their_own_are_variables(tmp_path: Path) -> None
 
 
 def test_the_older_form_and_csv_say_the_same(tmp_path: Path) -> None:
-    old = {"messages": [{"role": "user", "content": "Hi"}], "demo_output": "Hello", "tags": ["greeting"],
-           "checks": [{"identifier": "correctness", "params": {"reference": "Hello"}},
-                      {"identifier": "conformity", "params": {"rules": ["Be polite", "Be brief"]}}],
-           "notes": "x"}  # fmt: skip
+    old = {
+        "messages": [{"role": "user", "content": "Hi"}],
+        "demo_output": "Hello",
+        "tags": ["greeting"],
+        "checks": [
+            {"identifier": "correctness", "params": {"reference": "Hello"}},
+            {"identifier": "conformity", "params": {"rules": ["Be polite", "Be brief"]}},
+        ],
+        "notes": "x",
+    }
     header = "user_message,bot_message,tag_1,expected_output,rule_1,rule_2,notes"
     table = f"{header}\nHi,Hello,greeting,Hello,Be polite,Be brief,x\n"
     [first], [second] = cases(read(tmp_path, [old])), cases(read(tmp_path, table, "scenarios.csv"))

@@ -18,14 +18,23 @@ from evalflow.errors import UserError
 from tests.config.test_load import BOMB
 
 ROW = {
-    "question": "q", "ideal_answer": "i", "llm_answer": "a",
-    "structured_contexts": [{"exact_path": "/p", "title": "t", "heading_hierarchy": None, "description": "d",
-                             "html_content": "h"}],
-}  # fmt: skip
+    "question": "q",
+    "ideal_answer": "i",
+    "llm_answer": "a",
+    "structured_contexts": [
+        {"exact_path": "/p", "title": "t", "heading_hierarchy": None, "description": "d", "html_content": "h"}
+    ],
+}
 ALL = (
-    "faithfulness", "bias", "relevance", "factual_precision", "factual_recall", "absence_of_factual_contradictions",
-    "context_relevancy", "coherence",
-)  # fmt: skip
+    "faithfulness",
+    "bias",
+    "relevance",
+    "factual_precision",
+    "factual_recall",
+    "absence_of_factual_contradictions",
+    "context_relevancy",
+    "coherence",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -50,16 +59,19 @@ def test_the_default_config_of_rag_answers_composes_into_a_run() -> None:
     imported = read_config(path)
     [experiment] = imported.experiments.values()
     assert experiment["defaults"] == [
-        {"override /dataset": "govuk_rag_answers"}, {"override /metric": list(ALL)},
+        {"override /dataset": "govuk_rag_answers"},
+        {"override /metric": list(ALL)},
         {"override /judge": "govuk_rag_answers_judge"},
-    ]  # fmt: skip
+    ]
     address = "https://bedrock-runtime.eu-west-1.amazonaws.com/openai/v1"
     assert imported.judges == {
         "govuk_rag_answers_judge": {
-            "defaults": ["bedrock", "_self_"], "model": "openai.gpt-oss-120b-1:0", "temperature": 0.0,
+            "defaults": ["bedrock", "_self_"],
+            "model": "openai.gpt-oss-120b-1:0",
+            "temperature": 0.0,
             "base_url": address,
         }
-    }  # fmt: skip
+    }
     [dataset] = imported.datasets.values()
     assert dataset["description"] == "Cases of data.jsonl, in the form of rag_answers."
     for name, text in imported.files().items():
@@ -76,10 +88,12 @@ def test_the_default_config_of_rag_answers_composes_into_a_run() -> None:
 
 def test_the_earlier_form_is_read_and_what_cannot_be_mapped_is_said() -> None:
     metrics = [
-        metric("factual_correctness", model="gpt-4o"), metric("factual_precision", model="gpt-4o"),
-        metric("coherense", model="gpt-4o"), metric("relevance", 0.8, "eu.amazon.nova-pro-v1:0"),
+        metric("factual_correctness", model="gpt-4o"),
+        metric("factual_precision", model="gpt-4o"),
+        metric("coherense", model="gpt-4o"),
+        metric("relevance", 0.8, "eu.amazon.nova-pro-v1:0"),
         {**metric("bias", 0.0, "gpt-4o"), "strict": True},
-    ]  # fmt: skip
+    ]
     path = written("rag", ROW, provider="openai", claude_generation_model="claude", n_runs=1, metrics=metrics)
     imported = read_config(path)
     [experiment] = imported.experiments.values()
@@ -92,9 +106,12 @@ def test_the_earlier_form_is_read_and_what_cannot_be_mapped_is_said() -> None:
     assert "metric factual_correctness is factual_precision, which is what it measured" in imported.notes[0]
     left = {entry.what: f"{entry.reason} {entry.hint}" for entry in imported.ledger.left_out}
     assert list(left) == [
-        "metric factual_precision", "metric coherense", "claude_generation_model", "provider openai",
+        "metric factual_precision",
+        "metric coherense",
+        "claude_generation_model",
+        "provider openai",
         "strict of metric bias",
-    ]  # fmt: skip
+    ]
     assert "did you mean 'coherence'?" in left["metric coherense"]
     assert "target.model=claude" in left["claude_generation_model"]
 
@@ -158,15 +175,21 @@ def test_outputs_of_rake_tasks_are_recorded_answers(tmp_path: Path) -> None:
     cases = [json.loads(line) for line in imported.data["bot.jsonl"].read_text().splitlines()]
     assert cases == [
         {
-            "id": "1", "question": "When?", "answer": "Now.", "contexts": [chunk],
+            "id": "1",
+            "question": "When?",
+            "answer": "Now.",
+            "contexts": [chunk],
             "metadata": {"output": {"metrics": {"x": {"duration": 2}}}},
         },
         {"id": "2", "question": "Why?", "failure": "timed out"},
         {
-            "id": "3", "question": "Who?", "answer": "Me.", "contexts": [{"text": "I do.", "used": True}],
+            "id": "3",
+            "question": "Who?",
+            "answer": "Me.",
+            "contexts": [{"text": "I do.", "used": True}],
             "metadata": {"model": "m"},
         },
-    ]  # fmt: skip
+    ]
     assert imported.ledger.counts()["cases"] == (5, 3, 2)
 
 

@@ -16,17 +16,28 @@ from evalflow.errors import UserError
 from tests.addons.interop.importers.conftest import counts
 
 SAMPLE: dict[str, Any] = {
-    "id": "fr", "epoch": 1, "input": "Capital of France?", "target": ["Paris", "paris"], "metadata": {"lang": "en"},
+    "id": "fr",
+    "epoch": 1,
+    "input": "Capital of France?",
+    "target": ["Paris", "paris"],
+    "metadata": {"lang": "en"},
     "messages": [{"role": "assistant", "content": "", "tool_calls": [{"function": "map", "arguments": {"q": "fr"}}]}],
     "output": {"choices": [{"message": {"content": "attachment://abc"}}], "completion": "attachment://abc"},
     "attachments": {"abc": "Paris."},
     "scores": {
-        "includes": {"value": "C", "answer": "Paris"}, "model_graded_qa": {"value": "P"},
+        "includes": {"value": "C", "answer": "Paris"},
+        "model_graded_qa": {"value": "P"},
         "rubric": {"value": {"tone": 3, "facts": "N"}},
     },
-}  # fmt: skip
-FAILED = {"id": 2, "epoch": 2, "input": [{"role": "user", "content": [{"type": "text", "text": "Spain?"}]}],
-          "target": "", "output": {"choices": [], "completion": ""}, "error": {"message": "no key"}}  # fmt: skip
+}
+FAILED = {
+    "id": 2,
+    "epoch": 2,
+    "input": [{"role": "user", "content": [{"type": "text", "text": "Spain?"}]}],
+    "target": "",
+    "output": {"choices": [], "completion": ""},
+    "error": {"message": "no key"},
+}
 
 
 def read(path: Path) -> ImportedConfig:
@@ -113,8 +124,13 @@ def test_images_and_results_of_tools_are_kept(tmp_path: Path) -> None:
         "role": "assistant",
         "content": [{"type": "reasoning", "reasoning": "Hm."}, {"type": "text", "text": "A cat."}],
     }
-    sample = {"id": 1, "epoch": 1, "input": [asked], "messages": [asked, called, result, said],
-              "output": {"choices": [{"message": said, "stop_reason": "stop"}]}}  # fmt: skip
+    sample = {
+        "id": 1,
+        "epoch": 1,
+        "input": [asked],
+        "messages": [asked, called, result, said],
+        "output": {"choices": [{"message": said, "stop_reason": "stop"}]},
+    }
     (tmp_path / "log.json").write_text(json.dumps({"version": 2, "samples": [sample]}))
     found = read(tmp_path / "log.json")
     [case] = rows(found)
@@ -124,8 +140,10 @@ def test_images_and_results_of_tools_are_kept(tmp_path: Path) -> None:
     }
     assert (case["answer"], case["metadata"]) == ("A cat.", {"thoughts": "Hm."})
     assert [(one["role"], one.get("name")) for one in case["actual"]] == [
-        ("assistant", None), ("tool", "look"), ("assistant", None),
-    ]  # fmt: skip
+        ("assistant", None),
+        ("tool", "look"),
+        ("assistant", None),
+    ]
     assert counts(found)["images and other parts"] == (2, 1, 1)
 
 

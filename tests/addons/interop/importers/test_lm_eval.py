@@ -16,19 +16,42 @@ from tests.addons.interop.importers.conftest import counts
 
 DATE = "2026-01-02T03-04-05.678901"
 CHOICE: dict[str, Any] = {
-    "doc_id": 3, "doc": {"q": "Capital of Spain?", "choices": ["Paris", "Madrid"]}, "target": "1",
-    "arguments": {"gen_args_0": {"arg_0": "Q: Capital of Spain?\nA:", "arg_1": " Paris"},
-                  "gen_args_1": {"arg_0": "Q: Capital of Spain?\nA:", "arg_1": " Madrid"}},
-    "resps": [[["-3.5", "False"]], [["-0.5", "True"]]], "filtered_resps": [["-3.5", "False"], ["-0.5", "True"]],
-    "filter": "none", "metrics": ["acc", "acc_norm"], "doc_hash": "x", "acc": 1.0, "acc_norm": 0.0,
-}  # fmt: skip
+    "doc_id": 3,
+    "doc": {"q": "Capital of Spain?", "choices": ["Paris", "Madrid"]},
+    "target": "1",
+    "arguments": {
+        "gen_args_0": {"arg_0": "Q: Capital of Spain?\nA:", "arg_1": " Paris"},
+        "gen_args_1": {"arg_0": "Q: Capital of Spain?\nA:", "arg_1": " Madrid"},
+    },
+    "resps": [[["-3.5", "False"]], [["-0.5", "True"]]],
+    "filtered_resps": [["-3.5", "False"], ["-0.5", "True"]],
+    "filter": "none",
+    "metrics": ["acc", "acc_norm"],
+    "doc_hash": "x",
+    "acc": 1.0,
+    "acc_norm": 0.0,
+}
 TEXT: dict[str, Any] = {
-    "doc_id": 0, "doc": {"question": "1+1?"}, "target": "2", "filter": "strict-match", "metrics": ["exact_match"],
-    "arguments": {"gen_args_0": {"arg_0": "Q: 1+1?", "arg_1": {"until": ["\n"]}}}, "resps": [["It is 2."]],
-    "filtered_resps": ["2"], "exact_match": 1.0,
-}  # fmt: skip
-ROLLING = {"doc_id": 0, "doc": {"page": "x"}, "target": "x", "arguments": [["x"]], "resps": [["-4.0"]],
-           "filtered_resps": ["-4.0"], "word_perplexity": [-4.0, 1], "bits_per_byte": 0.5}  # fmt: skip
+    "doc_id": 0,
+    "doc": {"question": "1+1?"},
+    "target": "2",
+    "filter": "strict-match",
+    "metrics": ["exact_match"],
+    "arguments": {"gen_args_0": {"arg_0": "Q: 1+1?", "arg_1": {"until": ["\n"]}}},
+    "resps": [["It is 2."]],
+    "filtered_resps": ["2"],
+    "exact_match": 1.0,
+}
+ROLLING = {
+    "doc_id": 0,
+    "doc": {"page": "x"},
+    "target": "x",
+    "arguments": [["x"]],
+    "resps": [["-4.0"]],
+    "filtered_resps": ["-4.0"],
+    "word_perplexity": [-4.0, 1],
+    "bits_per_byte": 0.5,
+}
 
 
 def write(folder: Path, samples: dict[str, list[Any]], results: Any = None) -> Path:
@@ -55,14 +78,21 @@ def cases(found: ImportedConfig, key: str = "old") -> list[dict[str, Any]]:
 def test_a_choice_is_the_likeliest_continuation(tmp_path: Path) -> None:
     write(tmp_path, {"capitals": [CHOICE]})
     found = read(tmp_path / f"samples_capitals_{DATE}.jsonl")
-    assert cases(found) == [{
-        "id": "3", "group": "3", "question": "Q: Capital of Spain?\nA:", "answer": "Madrid", "reference": "Madrid",
-        "vars": {
-            **CHOICE["doc"], "options": ["Paris", "Madrid"],
-            **{name: CHOICE[name] for name in ("resps", "filtered_resps", "doc_hash") if name in CHOICE},
-        },
-        "lm_eval": {"acc": 1.0, "acc_norm": 0.0},
-    }]  # fmt: skip
+    assert cases(found) == [
+        {
+            "id": "3",
+            "group": "3",
+            "question": "Q: Capital of Spain?\nA:",
+            "answer": "Madrid",
+            "reference": "Madrid",
+            "vars": {
+                **CHOICE["doc"],
+                "options": ["Paris", "Madrid"],
+                **{name: CHOICE[name] for name in ("resps", "filtered_resps", "doc_hash") if name in CHOICE},
+            },
+            "lm_eval": {"acc": 1.0, "acc_norm": 0.0},
+        }
+    ]
     assert counts(found) == {"tasks": (1, 1, 0), "cases": (1, 1, 0), "scores": (2, 2, 0)}
     assert found.experiments["old"]["generate"] is False
 

@@ -16,9 +16,15 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 def test_yaml_means_what_javascript_tools_read() -> None:
     text = "no: on\ntime: 22:22\nversion: 3.10\nhex: 0x1F\noctal: 010\nnull: ~\nday: 2024-01-01\nquoted: '3'"
     assert located_yaml(text, "f") == {
-        "no": "on", "time": "22:22", "version": 3.1, "hex": 31, "octal": 10, "null": None, "day": "2024-01-01",
+        "no": "on",
+        "time": "22:22",
+        "version": 3.1,
+        "hex": 31,
+        "octal": 10,
+        "null": None,
+        "day": "2024-01-01",
         "quoted": "3",
-    }  # fmt: skip
+    }
 
 
 def test_aliases_and_merged_keys_are_written_out() -> None:

@@ -52,17 +52,31 @@ def harness(row: Row) -> Row:
     asked, said = row.pop("chat", None), row.pop("answer", "")
     prompt = json.dumps(asked) if asked else row.pop("question", "")
     doc = {"contexts": row.pop("contexts", [])}
-    return {"doc_id": row.pop("id", 0), "doc": doc, "target": row.pop("reference", ""),
-            "arguments": [[prompt, {"until": ["\n"]}]], "resps": [[said]], "filtered_resps": [said], "filter": "none",
-            "metrics": ["acc"], "acc": row.pop("score", 1.0), **row}  # fmt: skip
+    return {
+        "doc_id": row.pop("id", 0),
+        "doc": doc,
+        "target": row.pop("reference", ""),
+        "arguments": [[prompt, {"until": ["\n"]}]],
+        "resps": [[said]],
+        "filtered_resps": [said],
+        "filter": "none",
+        "metrics": ["acc"],
+        "acc": row.pop("score", 1.0),
+        **row,
+    }
 
 
 def langfuse(row: Row) -> Row:
     chat, question = row.pop("chat", None), row.pop("question", None)
     given = {"messages": chat} if chat else {"question": question, "contexts": row.pop("contexts", [])}
     scores = [{"name": "good", "value": row.pop("score", 1), "dataType": "NUMERIC", "comment": "why"}]
-    return {"input": given, "output": row.pop("answer", None), "expectedOutput": row.pop("reference", None),
-            "scores": scores, **row}  # fmt: skip
+    return {
+        "input": given,
+        "output": row.pop("answer", None),
+        "expectedOutput": row.pop("reference", None),
+        "scores": scores,
+        **row,
+    }
 
 
 def langsmith(row: Row) -> Row:
@@ -70,23 +84,42 @@ def langsmith(row: Row) -> Row:
     said = {"answer": row.pop("answer", None), "contexts": row.pop("contexts", [])}
     given = {"messages": chat} if chat else {"question": question}
     feedback = [{"key": "good", "score": row.pop("score", 1), "comment": "why"}]
-    return {"run_type": "chain", "inputs": given, "outputs": said, "reference": row.pop("reference", None),
-            "feedback": feedback, **row}  # fmt: skip
+    return {
+        "run_type": "chain",
+        "inputs": given,
+        "outputs": said,
+        "reference": row.pop("reference", None),
+        "feedback": feedback,
+        **row,
+    }
 
 
 def braintrust(row: Row) -> Row:
     asked = row.pop("chat", None) or row.pop("question", None)
     noted = {"contexts": row.pop("contexts", [])}
-    return {"input": asked, "output": row.pop("answer", None), "expected": row.pop("reference", None),
-            "scores": {"good": row.pop("score", 1)}, "metadata": noted, **row}  # fmt: skip
+    return {
+        "input": asked,
+        "output": row.pop("answer", None),
+        "expected": row.pop("reference", None),
+        "scores": {"good": row.pop("score", 1)},
+        "metadata": noted,
+        **row,
+    }
 
 
 def phoenix(row: Row) -> Row:
     chat, question = row.pop("chat", None), row.pop("question", None)
     given = {"messages": chat} if chat else {"question": question, "contexts": row.pop("contexts", [])}
     notes = [{"name": "good", "score": row.pop("score", 1), "explanation": "why"}]
-    return {"example_id": row.pop("id", "e"), "repetition_number": 1, "input": given, "output": row.pop("answer", None),
-            "reference_output": row.pop("reference", None), "annotations": notes, **row}  # fmt: skip
+    return {
+        "example_id": row.pop("id", "e"),
+        "repetition_number": 1,
+        "input": given,
+        "output": row.pop("answer", None),
+        "reference_output": row.pop("reference", None),
+        "annotations": notes,
+        **row,
+    }
 
 
 def mlflow(row: Row) -> Row:
@@ -94,15 +127,27 @@ def mlflow(row: Row) -> Row:
     given = {"messages": chat} if chat else {"question": question, "contexts": row.pop("contexts", [])}
     expected = {"expected_response": row.pop("reference", None), "guidelines": ["Be brief."]}
     said = row.pop("answer", None)
-    return {"trace_id": row.pop("id", "t"), "inputs": given, "outputs": said, "expectations": expected,
-            "good/value": row.pop("score", 1), "good/rationale": "why", **row}  # fmt: skip
+    return {
+        "trace_id": row.pop("id", "t"),
+        "inputs": given,
+        "outputs": said,
+        "expectations": expected,
+        "good/value": row.pop("score", 1),
+        "good/rationale": "why",
+        **row,
+    }
 
 
 def azure(row: Row) -> Row:
     chat = row.pop("chat", None)
     asked = {"conversation": {"messages": chat}} if chat else {"query": row.pop("question", None)}
-    names = {"answer": "outputs.response", "reference": "inputs.ground_truth", "contexts": "inputs.context",
-             "score": "outputs.good.good", "id": "inputs.id"}  # fmt: skip
+    names = {
+        "answer": "outputs.response",
+        "reference": "inputs.ground_truth",
+        "contexts": "inputs.context",
+        "score": "outputs.good.good",
+        "id": "inputs.id",
+    }
     known = {names.get(name, f"inputs.{name}"): value for name, value in row.items() if name != "question"}
     return {**{f"inputs.{name}": value for name, value in asked.items()}, **known}
 
@@ -110,8 +155,10 @@ def azure(row: Row) -> Row:
 def giskard(row: Row) -> Row:
     asked = row.pop("chat", None) or [{"role": "user", "content": row.pop("question", None)}]
     check = {"identifier": "hub_correctness", "override_spec": {"reference": row.pop("reference", "r")}}
-    said = {"response": {"role": "assistant", "content": row.pop("answer", None)},
-            "metadata": {"contexts": row.pop("contexts", []), "score": row.pop("score", 1)}}  # fmt: skip
+    said = {
+        "response": {"role": "assistant", "content": row.pop("answer", None)},
+        "metadata": {"contexts": row.pop("contexts", []), "score": row.pop("score", 1)},
+    }
     one = {"input": {"messages": asked}, "output": said, "checks": [check]}
     return {"interactions": [one], "status": "active", **row}
 
@@ -150,8 +197,12 @@ def test_case(row: Row) -> Row:
     """A test case of a run of deepeval."""
     score = row.pop("score", 1)
     metric = {"name": "Faithfulness", "score": score, "threshold": 0.5, "success": score == 1, "reason": "why"}
-    return {"metricsData": [metric], **renamed(question="input", answer="actualOutput", reference="expectedOutput",
-                                               contexts="retrievalContext")(row)}  # fmt: skip
+    return {
+        "metricsData": [metric],
+        **renamed(question="input", answer="actualOutput", reference="expectedOutput", contexts="retrievalContext")(
+            row
+        ),
+    }
 
 
 test_case.__test__ = False  # pyright: ignore[reportFunctionMemberAccess]
@@ -172,16 +223,32 @@ IMPORTERS: Mapping[str, tuple[str, Callable[[Row], Row], str]] = {
     "promptfoo": ("promptfoo", result, "jsonl"),
     "ragas": (
         "ragas",
-        renamed(question="user_input", answer="response", contexts="retrieved_contexts", score="faithfulness"), "jsonl",
+        renamed(question="user_input", answer="response", contexts="retrieved_contexts", score="faithfulness"),
+        "jsonl",
     ),
-}  # fmt: skip
-PLAIN: Row = {"id": "p-1", "question": "When?", "answer": "At nine.", "reference": "At 9.", "contexts": ["9-18"],
-              "score": 1}  # fmt: skip
+}
+PLAIN: Row = {
+    "id": "p-1",
+    "question": "When?",
+    "answer": "At nine.",
+    "reference": "At 9.",
+    "contexts": ["9-18"],
+    "score": 1,
+}
 ODDITIES: Mapping[str, list[Row]] = {
     "plain": [PLAIN],
     "null content": [{**PLAIN, "chat": [USER, {"role": "assistant", "content": None}, *CHAT[2:]]}],
-    "tool turn": [{**PLAIN, "chat": [USER, {"role": "assistant", "content": None, "tool_calls": [CALL]},
-                                     {"role": "tool", "tool_call_id": "c1", "content": "closed"}, *CHAT[1:]]}],
+    "tool turn": [
+        {
+            **PLAIN,
+            "chat": [
+                USER,
+                {"role": "assistant", "content": None, "tool_calls": [CALL]},
+                {"role": "tool", "tool_call_id": "c1", "content": "closed"},
+                *CHAT[1:],
+            ],
+        }
+    ],
     "image": [{**PLAIN, "chat": [{"role": "user", "content": [{"type": "text", "text": "Where is this?"}, PICTURE]}]}],
     "image in the answer": [
         {**PLAIN, "answer": {"role": "assistant", "content": [{"type": "text", "text": "Here"}, PICTURE]}}
@@ -196,7 +263,7 @@ ODDITIES: Mapping[str, list[Row]] = {
     "several references": [{**PLAIN, "reference": ["At 9.", "At nine."]}],
     "reference of parts": [{**PLAIN, "reference": {"time": 9, "unit": "hours"}}],
     "a number as reference": [{**PLAIN, "reference": 42}],
-    "separators": [{**PLAIN, "answer": "a|b;c, \"d\"\n| x | y |", "contexts": ["a|b", "c;d", "e\nf"]}],
+    "separators": [{**PLAIN, "answer": 'a|b;c, "d"\n| x | y |', "contexts": ["a|b", "c;d", "e\nf"]}],
     "one id twice": [PLAIN, {**PLAIN, "answer": "Another."}],
     "numbers as ids": [{**PLAIN, "id": 7}, {**PLAIN, "id": 8}],
     "other scripts": [{**PLAIN, "id": "ключ", "question": "何時ですか", "answer": "😀 — é", "реплика": "да"}],
@@ -206,10 +273,17 @@ ODDITIES: Mapping[str, list[Row]] = {
     "an object for a text": [{**PLAIN, "answer": {"text": "At nine.", "page": 4}}],
     "no question": [{**PLAIN, "question": None}, {**PLAIN, "id": "p-2"}],
     "an empty question": [{**PLAIN, "question": ""}, {**PLAIN, "id": "p-2"}],
-    "one key twice": [{**PLAIN, "metadata": {"name": "Ana", "comments": "late", "output": "own", "source": "wiki"},
-                       "name": "row", "comments": "early", "answer": {"text": "At nine.", "page": 4}}],
+    "one key twice": [
+        {
+            **PLAIN,
+            "metadata": {"name": "Ana", "comments": "late", "output": "own", "source": "wiki"},
+            "name": "row",
+            "comments": "early",
+            "answer": {"text": "At nine.", "page": 4},
+        }
+    ],
     "texts like values": [{**PLAIN, "question": "None", "answer": "{'a': 1}", "reference": "nan", "note": "True"}],
-}  # fmt: skip
+}
 
 
 def written(folder: Path, content: Any, form: str) -> Path:
@@ -297,9 +371,12 @@ def test_an_empty_answer_stays_an_answer(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("kind", ["ragas", "deepeval", "azure-ai"])
 def test_what_tools_said_before_the_answer_stays(tmp_path: Path, kind: str) -> None:
-    turns = [USER, {"role": "assistant", "content": "", "tool_calls": [CALL]},
-             {"role": "tool", "tool_call_id": "c1", "content": "closed at noon"},
-             {"role": "assistant", "content": "Until noon."}]  # fmt: skip
+    turns = [
+        USER,
+        {"role": "assistant", "content": "", "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "c1", "content": "closed at noon"},
+        {"role": "assistant", "content": "Until noon."},
+    ]
     row = {"ragas": {"user_input": turns}, "deepeval": {"turns": turns}, "azure-ai": {"query": "q", "response": turns}}
     [case] = rows(imported(tmp_path, kind, written(tmp_path, [row[kind]], "jsonl")))
     assert "Until noon." in case["answer"]

@@ -15,26 +15,47 @@ from tests.addons.interop.importers.conftest import counts
 
 ANSWER = "{{sample.output_text}}"
 EVAL: dict[str, Any] = {
-    "object": "eval", "name": "Tickets", "data_source_config": {"type": "custom"},
+    "object": "eval",
+    "name": "Tickets",
+    "data_source_config": {"type": "custom"},
     "testing_criteria": [
         {"type": "string_check", "name": "exact", "input": ANSWER, "reference": "{{item.label}}", "operation": "eq"},
-        {"type": "text_similarity", "name": "near", "evaluation_metric": "cosine", "pass_threshold": 0.7,
-         "input": ANSWER, "reference": "{{ item.label }}"},
-        {"type": "score_model", "name": "Tone", "model": "gpt-4.1", "range": [1, 5], "pass_threshold": 4,
-         "input": [{"role": "user", "content": "{{item.text}}: {{sample.output_text}}"}]},
-        {"type": "label_model", "name": "ok", "model": "gpt-4.1", "labels": ["good", "bad"],
-         "passing_labels": ["good"], "input": [{"role": "user", "content": {"text": ANSWER}}]},
+        {
+            "type": "text_similarity",
+            "name": "near",
+            "evaluation_metric": "cosine",
+            "pass_threshold": 0.7,
+            "input": ANSWER,
+            "reference": "{{ item.label }}",
+        },
+        {
+            "type": "score_model",
+            "name": "Tone",
+            "model": "gpt-4.1",
+            "range": [1, 5],
+            "pass_threshold": 4,
+            "input": [{"role": "user", "content": "{{item.text}}: {{sample.output_text}}"}],
+        },
+        {
+            "type": "label_model",
+            "name": "ok",
+            "model": "gpt-4.1",
+            "labels": ["good", "bad"],
+            "passing_labels": ["good"],
+            "input": [{"role": "user", "content": {"text": ANSWER}}],
+        },
         {"type": "python", "name": "code", "source": "..."},
         {"type": "string_check", "name": "odd", "input": "{{item.x}}", "reference": "a", "operation": "eq"},
     ],
-}  # fmt: skip
+}
 ITEM = {"text": "My printer", "label": "Hardware"}
 ROW = {"item": ITEM, "sample": {"output_text": "Hardware"}}
 OUTPUT = {
-    "datasource_item": ITEM, "status": "pass",
+    "datasource_item": ITEM,
+    "status": "pass",
     "sample": {"input": [{"role": "user", "content": "Classify"}], "output": [{"role": "assistant", "content": "A"}]},
     "results": [{"name": "exact-0f8fad5b-d9cb-469f-a165-70867728950e", "score": 1.0, "passed": True}],
-}  # fmt: skip
+}
 
 
 def read(path: Path) -> ImportedConfig:
@@ -63,8 +84,10 @@ def test_an_archive_has_graders_items_and_scores(tmp_path: Path) -> None:
     assert counts(found)["graders"] == (6, 4, 2)
     [case] = rows(found, "old_a")
     assert (case["messages"], case["answer"], case["vars"]) == (
-        [{"role": "user", "content": "Classify"}], "A", {**ITEM, "status": "pass", "results": OUTPUT["results"]},
-    )  # fmt: skip
+        [{"role": "user", "content": "Classify"}],
+        "A",
+        {**ITEM, "status": "pass", "results": OUTPUT["results"]},
+    )
     assert case["openai"] == {"exact": 1.0}
     assert case["checks"] == [
         {"identifier": "exact", "params": {"op": "equals", "value": "Hardware", "normalize": None}},
@@ -117,18 +140,27 @@ def test_bad_files_are_refused_in_words(tmp_path: Path, name: str, content: Any,
 def test_each_key_of_a_row_is_kept_or_listed_and_broken_rows_are_listed(tmp_path: Path) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "book", "arguments": '{"hall": "B"}'}}
     sample = {
-        "input": [{"role": "developer", "content": "Be brief."},
-                  {"role": "user", "content": [{"type": "input_text", "text": "Book a hall"}]}],
-        "output": [{"role": "assistant", "content": None, "tool_calls": [call]},
-                   {"role": "assistant", "content": "B."}],
-        "finish_reason": "stop", "usage": {"total_tokens": 31},
-    }  # fmt: skip
+        "input": [
+            {"role": "developer", "content": "Be brief."},
+            {"role": "user", "content": [{"type": "input_text", "text": "Book a hall"}]},
+        ],
+        "output": [
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "assistant", "content": "B."},
+        ],
+        "finish_reason": "stop",
+        "usage": {"total_tokens": 31},
+    }
     graded = {"name": "exact", "type": "string_check", "score": 1, "passed": True, "sample": {"model": "gpt-4.1"}}
     good = {"item": {**ITEM, "id": "t-7"}, "sample": sample, "results": [graded], "created_at": 17}
     lines = [
-        json.dumps(good), '{"item"', "[1]", json.dumps({"item": "text"}), json.dumps({"item": {"n": 3}}),
+        json.dumps(good),
+        '{"item"',
+        "[1]",
+        json.dumps({"item": "text"}),
+        json.dumps({"item": {"n": 3}}),
         json.dumps({"item": ITEM, "sample": {"output_text": {"a": 1}}}),
-    ]  # fmt: skip
+    ]
     found = read(written(tmp_path / "x.jsonl", "\n".join(lines)))
     [case] = rows(found)
     assert [turn["role"] for turn in case["messages"]] == ["developer", "user"]
@@ -159,9 +191,11 @@ def test_old_scores_pass_where_their_grader_let_them(tmp_path: Path) -> None:
 
 def test_keys_of_the_archive_are_listed_and_rows_without_an_answer_too(tmp_path: Path) -> None:
     archive = {
-        "eval": {**EVAL, "metadata": {"team": "desk"}}, "rows": [ROW, {"item": {"text": "My mouse"}}],
-        "runs": [{"run": {"name": "june", "model": "gpt-4o"}, "output_items": [OUTPUT]}], "exported_by": "Ana",
-    }  # fmt: skip
+        "eval": {**EVAL, "metadata": {"team": "desk"}},
+        "rows": [ROW, {"item": {"text": "My mouse"}}],
+        "runs": [{"run": {"name": "june", "model": "gpt-4o"}, "output_items": [OUTPUT]}],
+        "exported_by": "Ana",
+    }
     found = read(written(tmp_path / "x.json", archive))
     listed = [one.what for one in found.ledger.left_out]
     for name in ("eval.metadata", "eval.data_source_config", "runs[0].run.model", "exported_by"):
@@ -188,12 +222,16 @@ def test_models_and_their_settings_are_the_judge_and_other_models_are_listed(tmp
     ("given", "reference", "operation", "rule"),
     [
         ("{{item.label}}", ANSWER, "eq", {"op": "equals", "value": "Hardware"}),
-        ("{{ sample.output_json.kind[0] }}", "{{item.label}}", "ilike",
-         {"op": "jsonpath", "path": "$.kind[0]", "rule": {"op": "contains", "case_sensitive": False}}),
+        (
+            "{{ sample.output_json.kind[0] }}",
+            "{{item.label}}",
+            "ilike",
+            {"op": "jsonpath", "path": "$.kind[0]", "rule": {"op": "contains", "case_sensitive": False}},
+        ),
         ("{{item.label}}", ANSWER, "like", None),
         (ANSWER, ANSWER, "eq", None),
     ],
-)  # fmt: skip
+)
 def test_string_checks_are_rules_about_the_answer_or_its_json(
     tmp_path: Path, given: str, reference: str, operation: str, rule: Any
 ) -> None:

@@ -48,16 +48,36 @@ def labels(found: ImportedConfig) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("form", ["json", "jsonl", "csv"])
 def test_langfuse_traces_have_scores_as_columns(tmp_path: Path, form: str) -> None:
-    trace = {"id": "t1", "name": "bot", "sessionId": "s", "tags": ["a"], "input": {"messages": CHAT, "lang": "en"},
-             "output": {"role": "assistant", "content": "At 9."}, "metadata": {"v": 2, "api_key": "sk-secret-value"},
-             "latency": 1.5, "totalCost": 0.01, "comments": [], "helpful": [0.5], "tone": ["warm"],
-             "many": [1, 0]}  # fmt: skip
+    trace = {
+        "id": "t1",
+        "name": "bot",
+        "sessionId": "s",
+        "tags": ["a"],
+        "input": {"messages": CHAT, "lang": "en"},
+        "output": {"role": "assistant", "content": "At 9."},
+        "metadata": {"v": 2, "api_key": "sk-secret-value"},
+        "latency": 1.5,
+        "totalCost": 0.01,
+        "comments": [],
+        "helpful": [0.5],
+        "tone": ["warm"],
+        "many": [1, 0],
+    }
     found = read(tmp_path, "langfuse", [trace], form)
-    assert cases(found) == [{
-        "id": "t1", "messages": CHAT, "answer": "At 9.", "group": "s", "tags": ["a"],
-        "vars": {"lang": "en", "name": "bot", "comments": [], "tone": ["warm"], "many": [1, 0]},
-        "metadata": {"v": 2, "api_key": "***"}, "latency_s": 1.5, "cost_usd": 0.01, "langfuse": {"helpful": 0.5},
-    }]  # fmt: skip
+    assert cases(found) == [
+        {
+            "id": "t1",
+            "messages": CHAT,
+            "answer": "At 9.",
+            "group": "s",
+            "tags": ["a"],
+            "vars": {"lang": "en", "name": "bot", "comments": [], "tone": ["warm"], "many": [1, 0]},
+            "metadata": {"v": 2, "api_key": "***"},
+            "latency_s": 1.5,
+            "cost_usd": 0.01,
+            "langfuse": {"helpful": 0.5},
+        }
+    ]
     assert counts(found) == {"cases": (1, 1, 0), "scores": (3, 1, 2), "secrets": (1, 0, 1)}
     assert found.metrics["old_helpful"]["field"] == "langfuse.helpful"
     assert found.experiments["old"]["generate"] is False
@@ -73,8 +93,10 @@ def test_langfuse_items_and_single_traces(tmp_path: Path) -> None:
     [case] = cases(found)
     assert (case["question"], case["vars"], case["reference"]) == ("When?", {**LIST, "status": "ACTIVE"}, "At 9.")
     assert (found.experiments["old"]["generate"], counts(found)["cases"]) == (True, (2, 1, 1))
-    scores = [{"name": "ok", "value": 1, "dataType": "BOOLEAN"},
-              {"name": "kind", "value": 0, "stringValue": "good", "dataType": "CATEGORICAL"}]  # fmt: skip
+    scores = [
+        {"name": "ok", "value": 1, "dataType": "BOOLEAN"},
+        {"name": "kind", "value": 0, "stringValue": "good", "dataType": "CATEGORICAL"},
+    ]
     found = read(tmp_path, "langfuse", {"id": "t", "input": "Q", "output": "A", "scores": scores, "observations": []})
     assert cases(found)[0]["langfuse"] == {"ok": 1.0}
     assert counts(found)["scores"] == (2, 1, 1)
@@ -84,18 +106,30 @@ def test_langfuse_items_and_single_traces(tmp_path: Path) -> None:
 def test_langsmith_examples_have_references(tmp_path: Path, form: str) -> None:
     rows = [{"id": "e", "inputs": LIST, "outputs": {"answer": "At 9."}, "metadata": {"split": "test"}}]
     found = read(tmp_path, "langsmith", rows, form)
-    assert cases(found) == [{
-        "id": "e", "question": "When?", "vars": LIST, "reference": "At 9.", "metadata": {"split": "test"},
-    }]  # fmt: skip
+    assert cases(found) == [
+        {
+            "id": "e",
+            "question": "When?",
+            "vars": LIST,
+            "reference": "At 9.",
+            "metadata": {"split": "test"},
+        }
+    ]
     assert found.experiments["old"]["generate"] is True
 
 
 def test_langsmith_runs_have_answers_and_feedback(tmp_path: Path) -> None:
     messages = [[{"lc": 1, "kwargs": {"type": "human", "content": "When?"}}]]
-    root = {"id": "r", "run_type": "chain", "inputs": {"messages": messages}, "reference_example_id": "e",
-            "outputs": {"messages": [{"type": "human", "content": "When?"}, {"type": "ai", "content": "At 9."}]},
-            "start_time": "2026-01-01T00:00:00", "end_time": "2026-01-01T00:00:02",
-            "feedback_stats": {"right": {"n": 1, "avg": 1.0}, "note": {"n": 1, "avg": None}}}  # fmt: skip
+    root = {
+        "id": "r",
+        "run_type": "chain",
+        "inputs": {"messages": messages},
+        "reference_example_id": "e",
+        "outputs": {"messages": [{"type": "human", "content": "When?"}, {"type": "ai", "content": "At 9."}]},
+        "start_time": "2026-01-01T00:00:00",
+        "end_time": "2026-01-01T00:00:02",
+        "feedback_stats": {"right": {"n": 1, "avg": 1.0}, "note": {"n": 1, "avg": None}},
+    }
     failed = {"run_type": "chain", "inputs": {"q": "Who?"}, "outputs": None, "error": "no key", "trace_id": "t"}
     found = read(tmp_path, "langsmith", [root, failed, {**root, "parent_run_id": "r"}], "jsonl")
     first, second = cases(found)
@@ -106,23 +140,44 @@ def test_langsmith_runs_have_answers_and_feedback(tmp_path: Path) -> None:
     row = {"inputs.question": "Q", "outputs.answer": "A", "reference.answer": "R", "feedback.right": 0.5}
     found = read(tmp_path, "langsmith", [row, {**row, "feedback.right": ""}], "csv")
     assert cases(found)[0] | {"id": ""} == {
-        "id": "", "question": "Q", "vars": {"question": "Q"}, "answer": "A", "reference": "R",
+        "id": "",
+        "question": "Q",
+        "vars": {"question": "Q"},
+        "answer": "A",
+        "reference": "R",
         "langsmith": {"right": 0.5},
-    }  # fmt: skip
+    }
     assert counts(found)["scores"] == (1, 1, 0)
 
 
 @pytest.mark.parametrize("form", ["json", "jsonl", "csv"])
 def test_braintrust_experiments_are_root_spans(tmp_path: Path, form: str) -> None:
-    root = {"id": "a", "span_id": "s", "root_span_id": "s", "input": "When?", "output": "At nine.",
-            "expected": "At 9.", "scores": {"Factuality": 0.6, "Skipped": None}, "metadata": {"model": "m"},
-            "metrics": {"start": 10.0, "end": 12.5}, "tags": ["x"]}  # fmt: skip
+    root = {
+        "id": "a",
+        "span_id": "s",
+        "root_span_id": "s",
+        "input": "When?",
+        "output": "At nine.",
+        "expected": "At 9.",
+        "scores": {"Factuality": 0.6, "Skipped": None},
+        "metadata": {"model": "m"},
+        "metrics": {"start": 10.0, "end": 12.5},
+        "tags": ["x"],
+    }
     found = read(tmp_path, "braintrust", [root, {**root, "span_id": "t", "scores": {}}], form)
-    assert cases(found) == [{
-        "id": "a", "question": "When?", "answer": "At nine.", "reference": "At 9.", "latency_s": 2.5, "tags": ["x"],
-        "metadata": {"model": "m"}, "braintrust": {"factuality": 0.6},
-        "vars": {name: root[name] for name in ("span_id", "root_span_id", "scores", "metrics")},
-    }]  # fmt: skip
+    assert cases(found) == [
+        {
+            "id": "a",
+            "question": "When?",
+            "answer": "At nine.",
+            "reference": "At 9.",
+            "latency_s": 2.5,
+            "tags": ["x"],
+            "metadata": {"model": "m"},
+            "braintrust": {"factuality": 0.6},
+            "vars": {name: root[name] for name in ("span_id", "root_span_id", "scores", "metrics")},
+        }
+    ]
     assert counts(found) == {"cases": (2, 1, 1), "scores": (2, 1, 1)}
     found = read(tmp_path, "braintrust", {"events": [{"input": "Q", "expected": {"a": 1, "b": 2}}], "cursor": None})
     assert cases(found)[0]["reference"] == '{"a":1,"b":2}'
@@ -134,11 +189,22 @@ def test_phoenix_examples_and_experiments(tmp_path: Path) -> None:
     assert (cases(found)[0]["reference"], found.experiments["old"]["generate"]) == ("R", True)
     found = read(tmp_path, "phoenix", [{"example_id": "x", "input_question": "Q", "output_answer": "R"}], "csv")
     assert (cases(found)[0]["question"], cases(found)[0]["reference"]) == ("Q", "R")
-    run = {"example_id": "x", "repetition_number": 1, "input": {"question": "Q"}, "reference_output": {"answer": "R"},
-           "output": "A", "error": None, "latency_ms": 250}  # fmt: skip
+    run = {
+        "example_id": "x",
+        "repetition_number": 1,
+        "input": {"question": "Q"},
+        "reference_output": {"answer": "R"},
+        "output": "A",
+        "error": None,
+        "latency_ms": 250,
+    }
     noted = [{"name": "exact", "score": 0.0, "label": "no"}, {"name": "kind", "score": None, "label": "odd"}]
-    columns = {"annotation_exact_score": 0.0, "annotation_exact_label": "no", "annotation_kind_label": "odd",
-               "annotation_kind_score": None}  # fmt: skip
+    columns = {
+        "annotation_exact_score": 0.0,
+        "annotation_exact_label": "no",
+        "annotation_kind_label": "odd",
+        "annotation_kind_score": None,
+    }
     for rows, form in ([{**run, "annotations": noted}], "json"), ([{**run, **columns}], "csv"):
         found = read(tmp_path, "phoenix", rows, form)
         [case] = cases(found)

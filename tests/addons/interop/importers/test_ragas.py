@@ -19,20 +19,43 @@ from tests.addons.interop.importers.conftest import counts
 CONTEXTS = ['Pool: 9-18, it\'s "open"', "Gym | 8"]
 SAMPLES: list[dict[str, Any]] = [
     {
-        "user_input": "When does the pool open?", "retrieved_contexts": CONTEXTS, "reference_contexts": ["Opens at 9."],
-        "response": "At nine.", "reference": "At 9.", "faithfulness": 0.5, "tone": 1.0,
+        "user_input": "When does the pool open?",
+        "retrieved_contexts": CONTEXTS,
+        "reference_contexts": ["Opens at 9."],
+        "response": "At nine.",
+        "reference": "At 9.",
+        "faithfulness": 0.5,
+        "tone": 1.0,
     },
     {
-        "user_input": "Where?", "retrieved_contexts": ["Hall 2"], "reference_contexts": None, "response": "Hall 2.",
-        "reference": "In hall 2.", "faithfulness": None, "tone": 0.0,
+        "user_input": "Where?",
+        "retrieved_contexts": ["Hall 2"],
+        "reference_contexts": None,
+        "response": "Hall 2.",
+        "reference": "In hall 2.",
+        "faithfulness": None,
+        "tone": 0.0,
     },
-]  # fmt: skip
+]
 CASES = [
-    {"id": "1", "question": "When does the pool open?", "answer": "At nine.", "reference": "At 9.",
-     "contexts": CONTEXTS, "ideal_contexts": ["Opens at 9."], "ragas": {"faithfulness": 0.5, "tone": 1.0}},
-    {"id": "2", "question": "Where?", "answer": "Hall 2.", "reference": "In hall 2.", "contexts": ["Hall 2"],
-     "ragas": {"tone": 0.0}},
-]  # fmt: skip
+    {
+        "id": "1",
+        "question": "When does the pool open?",
+        "answer": "At nine.",
+        "reference": "At 9.",
+        "contexts": CONTEXTS,
+        "ideal_contexts": ["Opens at 9."],
+        "ragas": {"faithfulness": 0.5, "tone": 1.0},
+    },
+    {
+        "id": "2",
+        "question": "Where?",
+        "answer": "Hall 2.",
+        "reference": "In hall 2.",
+        "contexts": ["Hall 2"],
+        "ragas": {"tone": 0.0},
+    },
+]
 
 
 def read(path: Path) -> ImportedConfig:
@@ -96,10 +119,13 @@ def test_every_form_gives_the_same_cases(tmp_path: Path, form: str) -> None:
 def test_conversations_have_messages_and_calls(tmp_path: Path) -> None:
     call = {"name": "weather", "args": {"city": "Rome", "day": None}}
     turns = [
-        {"content": "Weather in Rome?", "type": "human"}, {"content": "I look.", "type": "ai", "tool_calls": [call]},
-        {"content": "20 C", "type": "tool"}, {"content": "It is 20 C.", "type": "ai"},
-        {"content": "And Oslo?", "type": "human"}, {"content": "5 C.", "type": "ai"},
-    ]  # fmt: skip
+        {"content": "Weather in Rome?", "type": "human"},
+        {"content": "I look.", "type": "ai", "tool_calls": [call]},
+        {"content": "20 C", "type": "tool"},
+        {"content": "It is 20 C.", "type": "ai"},
+        {"content": "And Oslo?", "type": "human"},
+        {"content": "5 C.", "type": "ai"},
+    ]
     path = lines(tmp_path / "t.jsonl", {"user_input": turns, "reference_tool_calls": [call], "tool_call_accuracy": 1})
     found = read(path)
     [case] = rows(found)
@@ -114,8 +140,13 @@ def test_conversations_have_messages_and_calls(tmp_path: Path) -> None:
 
 
 def test_a_test_set_is_to_be_answered(tmp_path: Path) -> None:
-    sample = {"user_input": "Q", "reference_contexts": ["c"], "reference": "R", "persona_name": "Ana",
-              "synthesizer_name": "single_hop"}  # fmt: skip
+    sample = {
+        "user_input": "Q",
+        "reference_contexts": ["c"],
+        "reference": "R",
+        "persona_name": "Ana",
+        "synthesizer_name": "single_hop",
+    }
     found = read(lines(tmp_path / "t.jsonl", sample))
     expected = {"question": "Q", "reference": "R", "ideal_contexts": ["c"], "tags": ["single_hop"]}
     assert rows(found) == [{"id": "1", **expected, "vars": {"persona_name": "Ana"}}]
@@ -123,8 +154,14 @@ def test_a_test_set_is_to_be_answered(tmp_path: Path) -> None:
 
 
 def test_older_names_and_modes_are_known(tmp_path: Path) -> None:
-    old = {"question": "Q", "answer": "A", "contexts": ["c"], "ground_truths": ["R"], "noise_sensitivity": 0.25,
-           "factual_correctness(mode=recall)": 0.5}  # fmt: skip
+    old = {
+        "question": "Q",
+        "answer": "A",
+        "contexts": ["c"],
+        "ground_truths": ["R"],
+        "noise_sensitivity": 0.25,
+        "factual_correctness(mode=recall)": 0.5,
+    }
     found = read(lines(tmp_path / "t.jsonl", old))
     assert rows(found)[0]["reference"] == "R"
     metrics = found.experiments["old"]["defaults"][1]["override /metric"]

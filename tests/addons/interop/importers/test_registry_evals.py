@@ -16,11 +16,13 @@ from tests.addons.interop.importers.conftest import counts
 BASIC = "evals.elsuite.basic"
 GRADED = "evals.elsuite.modelgraded.classify:ModelBasedClassify"
 SAMPLES = [
-    {"input": [{"role": "system", "content": "Capital?"}, {"role": "user", "content": "France"}],
-     "ideal": ["Paris", "paris"]},
+    {
+        "input": [{"role": "system", "content": "Capital?"}, {"role": "user", "content": "France"}],
+        "ideal": ["Paris", "paris"],
+    },
     {"input": "Spain", "ideal": "Madrid", "level": 1},
     {"input": "Peru"},
-]  # fmt: skip
+]
 
 
 @pytest.fixture
@@ -60,10 +62,11 @@ def test_match_and_includes_are_rules(registry: Path) -> None:
 def test_modelgraded_is_a_rubric(registry: Path) -> None:
     spec = {
         "joke": {
-            "prompt": "Funny? {{1 to 5}} {input} {completion} {level}", "choice_strings": "135",
+            "prompt": "Funny? {{1 to 5}} {input} {completion} {level}",
+            "choice_strings": "135",
             "choice_scores": "from_strings",
         }
-    }  # fmt: skip
+    }
     (registry / "modelgraded/joke.yaml").write_text(json.dumps(spec))
     found = read(registry, {"a": (GRADED, {"modelgraded_spec": "joke"})})
     metric = found.metrics["old"]
@@ -148,8 +151,15 @@ def test_descriptions_beside_the_names_of_evals_are_theirs(registry: Path) -> No
 
 
 def test_the_answer_has_the_name_that_the_modelgraded_eval_gives_it(registry: Path) -> None:
-    spec = {"fact": {"prompt": "{question1} {said}", "choice_strings": ["A", "B"], "choice_scores": {"A": 1, "B": 0},
-                     "input_outputs": {"question1": "said"}, "eval_type": "cot_classify"}}  # fmt: skip
+    spec = {
+        "fact": {
+            "prompt": "{question1} {said}",
+            "choice_strings": ["A", "B"],
+            "choice_scores": {"A": 1, "B": 0},
+            "input_outputs": {"question1": "said"},
+            "eval_type": "cot_classify",
+        }
+    }
     (registry / "modelgraded/fact.yaml").write_text(json.dumps(spec))
     found = read(registry, {"a": (GRADED, {"modelgraded_spec": "fact"})})
     prompt = found.prompts[found.metrics["old"]["prompt"]]

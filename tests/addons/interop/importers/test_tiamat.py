@@ -178,11 +178,12 @@ def test_a_name_is_obeyed_and_gives_an_experiment(files: Files) -> None:
     assert imported.experiments == {
         "tutor": {
             "defaults": [
-                {"override /dataset": ["tutor_example_dataset"]}, {"override /metric": ["tutor_example_metric"]}
+                {"override /dataset": ["tutor_example_dataset"]},
+                {"override /metric": ["tutor_example_metric"]},
             ],
             "generate": True,
         }
-    }  # fmt: skip
+    }
 
 
 def test_results_are_written_as_the_tool_writes_them() -> None:

@@ -39,29 +39,42 @@ def row(tmp_path: Path, *spans: Mapping[str, Any]) -> dict[str, Any]:
 
 def test_an_agent_with_tools_retrieval_and_models_is_one_case(tmp_path: Path) -> None:
     agent = {
-        "gen_ai.operation.name": "invoke_agent", "gen_ai.conversation.id": "talk",
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.conversation.id": "talk",
         "gen_ai.system_instructions": json.dumps([{"type": "text", "content": "Be brief."}]),
         "gen_ai.input.messages": json.dumps([told("user", "When?")]),
         "gen_ai.output.messages": json.dumps([told("assistant", "At 9.")]),
-    }  # fmt: skip
+    }
     documents = [{"id": "d1", "content": "Opens at 9."}, {"id": "d2"}, {"id": "d3", "content": "Opens at 9."}]
-    tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "hours",
-            "gen_ai.tool.call.arguments": '{"place": "pool"}', "gen_ai.tool.call.result": '{"opens": 9}'}  # fmt: skip
+    tool = {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "hours",
+        "gen_ai.tool.call.arguments": '{"place": "pool"}',
+        "gen_ai.tool.call.result": '{"opens": 9}',
+    }
     took = {"latency_s": 0.5, "usage": {"input_tokens": 7, "output_tokens": 2}, "cost_usd": 0.25}
-    usage = {"gen_ai.request.model": "small",
-             "gen_ai.usage.input_tokens": 7, "gen_ai.usage.output_tokens": 2, "llm.cost.total": 0.25}  # fmt: skip
+    usage = {
+        "gen_ai.request.model": "small",
+        "gen_ai.usage.input_tokens": 7,
+        "gen_ai.usage.output_tokens": 2,
+        "llm.cost.total": 0.25,
+    }
     found = read(
         tmp_path / "t.jsonl",
         request(
             span("http", says={"http.request.header.authorization": "Bearer hidden"}),
             span("agent", "http", 1, says=agent),
-            span("search", "agent", 2, says={"gen_ai.operation.name": "retrieval",
-                 "gen_ai.retrieval.documents": json.dumps(documents)}),
+            span(
+                "search",
+                "agent",
+                2,
+                says={"gen_ai.operation.name": "retrieval", "gen_ai.retrieval.documents": json.dumps(documents)},
+            ),
             span("tool", "agent", 3, says=tool),
             span("first", "agent", 4, says=chat("When?", "", **usage)),
             span("second", "agent", 5, says=chat("Other?", "Not this.", **usage)),
         ),
-    )  # fmt: skip
+    )
     [case] = rows(found)
     assert case == {
         "id": "t",
@@ -80,22 +93,29 @@ def test_an_agent_with_tools_retrieval_and_models_is_one_case(tmp_path: Path) ->
         "metadata": {"trace_id": "t", "span_id": "agent", "input_tokens": 14, "output_tokens": 4},
     }
     assert found.ledger.counts() == {
-        "requests": (1, 1, 0), "spans": (6, 5, 1), "traces": (1, 1, 0), "messages": (3, 3, 0),
-        "documents": (3, 1, 2), "tool calls": (1, 1, 0), "columns": (1, 0, 1),
-    }  # fmt: skip
+        "requests": (1, 1, 0),
+        "spans": (6, 5, 1),
+        "traces": (1, 1, 0),
+        "messages": (3, 3, 0),
+        "documents": (3, 1, 2),
+        "tool calls": (1, 1, 0),
+        "columns": (1, 0, 1),
+    }
     assert found.experiments["old"]["generate"] is False
 
 
 def test_openinference_is_read(tmp_path: Path) -> None:
     messages = {
-        "llm.input_messages.0.message.role": "system", "llm.input_messages.0.message.content": "S",
+        "llm.input_messages.0.message.role": "system",
+        "llm.input_messages.0.message.content": "S",
         "llm.input_messages.1.message.role": "user",
         "llm.input_messages.1.message.contents.0.message_content.type": "text",
         "llm.input_messages.1.message.contents.0.message_content.text": "Q",
-        "llm.output_messages.0.message.role": "assistant", "llm.output_messages.0.message.content": "A",
+        "llm.output_messages.0.message.role": "assistant",
+        "llm.output_messages.0.message.content": "A",
         "llm.output_messages.0.message.tool_calls.0.tool_call.function.name": "look",
         "llm.output_messages.0.message.tool_calls.0.tool_call.function.arguments": '{"q": 1}',
-    }  # fmt: skip
+    }
     tokens = {"llm.token_count.prompt": 3, "llm.token_count.completion": 4, "session.id": "s"}
     documents = {f"retrieval.documents.{at}.document.content": f"text {at}" for at in (10, 2)}
     case = row(
@@ -117,11 +137,13 @@ def test_openinference_is_read(tmp_path: Path) -> None:
     [
         ("Q", "A"),
         ('{"question": "Q", "user": 5}', '{"answer": "A", "sources": []}'),
-        ('{"messages": [["human", "Q"]]}', '{"messages": [{"type": "human", "content": "Q"}, '
-         '{"type": "ai", "content": "A"}]}'),
+        (
+            '{"messages": [["human", "Q"]]}',
+            '{"messages": [{"type": "human", "content": "Q"}, {"type": "ai", "content": "A"}]}',
+        ),
         ('{"messages": [{"lc": 1, "kwargs": {"type": "human", "content": "Q"}}]}', '{"x": "A"}'),
     ],
-)  # fmt: skip
+)
 def test_a_chain_says_texts_or_messages(tmp_path: Path, asked: str, said: str) -> None:
     says = {"openinference.span.kind": "CHAIN", "input.value": asked, "output.value": said}
     case = row(tmp_path, span("chain", says=says))
@@ -131,16 +153,37 @@ def test_a_chain_says_texts_or_messages(tmp_path: Path, asked: str, said: str) -
 @pytest.mark.parametrize(
     "more",
     [
-        {"events": {"gen_ai.content.prompt": {"gen_ai.prompt": '[{"role": "user", "content": "Q"}]'},
-                    "gen_ai.content.completion": {"gen_ai.completion": '[{"role": "assistant", "content": "A"}]'}}},
-        {"events": {"gen_ai.user.message": {"content": "Q"},
-                    "gen_ai.choice": {"index": 0, "message": '{"role": "assistant", "content": "A"}'}}},
-        {"says": {"gen_ai.prompt.0.role": "user", "gen_ai.prompt.0.content": "Q", "gen_ai.prompt.name": "p",
-                  "gen_ai.completion.0.role": "assistant", "gen_ai.completion.0.content": "A"}},
-        {"events": {"gen_ai.client.inference.operation.details": {
-            "gen_ai.input.messages": [told("user", "Q")], "gen_ai.output.messages": [told("assistant", "A")]}}},
+        {
+            "events": {
+                "gen_ai.content.prompt": {"gen_ai.prompt": '[{"role": "user", "content": "Q"}]'},
+                "gen_ai.content.completion": {"gen_ai.completion": '[{"role": "assistant", "content": "A"}]'},
+            }
+        },
+        {
+            "events": {
+                "gen_ai.user.message": {"content": "Q"},
+                "gen_ai.choice": {"index": 0, "message": '{"role": "assistant", "content": "A"}'},
+            }
+        },
+        {
+            "says": {
+                "gen_ai.prompt.0.role": "user",
+                "gen_ai.prompt.0.content": "Q",
+                "gen_ai.prompt.name": "p",
+                "gen_ai.completion.0.role": "assistant",
+                "gen_ai.completion.0.content": "A",
+            }
+        },
+        {
+            "events": {
+                "gen_ai.client.inference.operation.details": {
+                    "gen_ai.input.messages": [told("user", "Q")],
+                    "gen_ai.output.messages": [told("assistant", "A")],
+                }
+            }
+        },
     ],
-)  # fmt: skip
+)
 def test_older_conventions_are_read(tmp_path: Path, more: dict[str, Any]) -> None:
     case = row(tmp_path, span("llm", **more))
     assert (case["messages"], case["answer"]) == ([{"role": "user", "content": "Q"}], "A")
@@ -156,8 +199,10 @@ def test_of_several_models_the_last_answers_and_tools_are_listed(tmp_path: Path)
     [case] = rows(found)
     assert (case["messages"], case["answer"]) == ([{"role": "user", "content": "Q"}], "A")
     assert [(step["role"], step.get("content")) for step in case["actual"]] == [
-        ("assistant", None), ("tool", "r"), ("assistant", "A"),
-    ]  # fmt: skip
+        ("assistant", None),
+        ("tool", "r"),
+        ("assistant", "A"),
+    ]
     assert calls(case) == [("f", {"a": 1})]
     assert found.ledger.counts()["messages"] == (4, 2, 2)
     assert found.ledger.counts()["parts of messages"] == (1, 0, 1)
@@ -186,9 +231,11 @@ def test_of_several_turns_in_a_trace_only_the_last_gives_its_tools(tmp_path: Pat
     tool = {"gen_ai.operation.name": "execute_tool"}
     case = row(
         tmp_path,
-        span("one", says=chat("Q1", "A1") | turn), span("t1", "one", says=tool | {"gen_ai.tool.name": "early"}),
-        span("two", at=5, says=chat("Q2", "A2") | turn), span("t2", "two", 6, says=tool | {"gen_ai.tool.name": "late"}),
-    )  # fmt: skip
+        span("one", says=chat("Q1", "A1") | turn),
+        span("t1", "one", says=tool | {"gen_ai.tool.name": "early"}),
+        span("two", at=5, says=chat("Q2", "A2") | turn),
+        span("t2", "two", 6, says=tool | {"gen_ai.tool.name": "late"}),
+    )
     assert (case["answer"], calls(case)) == ("A2", [("late", None)])
 
 

@@ -19,9 +19,15 @@ TAG, CASE = "knownfailures", "caseofweek"
 SECRETS = (BOT, JUDGE, MODEL, DATASET, TITLE, REASON, TAG, CASE)
 """None of these is for a person who labels."""
 GRADED: dict[str, Any] = {
-    "kind": "rubric", "version": 1, "description": "Whether the fee is right.", "needs": ["question", "answer"],
-    "prompt": "right/grade.jinja", "scale": {"type": "boolean"}, "threshold": 1.0, "judge": JUDGE,
-}  # fmt: skip
+    "kind": "rubric",
+    "version": 1,
+    "description": "Whether the fee is right.",
+    "needs": ["question", "answer"],
+    "prompt": "right/grade.jinja",
+    "scale": {"type": "boolean"},
+    "threshold": 1.0,
+    "judge": JUDGE,
+}
 PROMPT = (
     "Is this right?\n{{ question | fenced('question') }}\n{{ answer | fenced('answer') }}\nReply with reason and score."
 )

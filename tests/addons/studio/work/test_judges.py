@@ -131,8 +131,9 @@ def test_a_panel_has_named_members_as_they_are_when_a_run_starts(
     assert isinstance(cascade, CascadeConfig)
     assert (panel.name, panel.vote, cascade.name, cascade.escalate_below) == ("jury", "median", "stairs", 0.7)
     assert [(name, getattr(one, "model", None)) for name, one in panel.members.items()] == [
-        ("strict", "newer"), ("openai", found["openai"].config["model"]),
-    ]  # fmt: skip
+        ("strict", "newer"),
+        ("openai", found["openai"].config["model"]),
+    ]
     assert cascade.order == ["embedded", "strict"]
     assert {name: one.kind for name, one in cascade.members.items()} == {"embedded": "embedded", "strict": "openai"}
     with pytest.raises(TakenError, match="used by fees/graded, jury, stairs") as refused:

@@ -38,8 +38,10 @@ def test_ties_are_decided_before_a_review_closes(space: Workspace) -> None:
     review_results.resolve(eve, "my r", 5, "right", True, "It is.")
     found = review_results.disagreements(eve, "my r")
     assert [(one.item, one.is_tied, one.is_resolved) for one in found] == [
-        (2, True, False), (9, True, False), (5, False, True),
-    ]  # fmt: skip
+        (2, True, False),
+        (9, True, False),
+        (5, False, True),
+    ]
     with pytest.raises(TakenError, match="2 ties between"):
         review_closing.close_review(eve, "my r", made.version)
     closed = review_closing.close_review(eve, "my r", made.version, allow_ties=True)

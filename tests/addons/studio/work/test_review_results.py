@@ -72,8 +72,10 @@ def test_two_people_label_disagree_and_are_resolved(finished: tuple[Workspace, F
     assert all(set(row) == set(LABEL_COLUMNS) for row in rows)
     assert {row["pi"] for row in rows} == {8 / 12}
     assert Counter((row["kind"], row["missing"]) for row in rows) == {
-        ("label", None): 13, ("label", "cannot_tell"): 2, ("resolution", None): 1,
-    }  # fmt: skip
+        ("label", None): 13,
+        ("label", "cannot_tell"): 2,
+        ("resolution", None): 1,
+    }
     assert review_results.labels_csv(eve, "r").count("\n") == 17
     file = tmp_path / "labels.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -116,5 +118,7 @@ def test_strata_and_groups_are_weighted_by_what_was_served(finished: tuple[Works
     assert now is not None
     newer = list(review_results.review_labels(eve, "s"))
     assert Counter((row["rubric"], row["missing"]) for row in newer) == {
-        (1, None): 5, (1, "declined"): 1, (2, "unfinished"): 1,
-    }  # fmt: skip
+        (1, None): 5,
+        (1, "declined"): 1,
+        (2, "unfinished"): 1,
+    }

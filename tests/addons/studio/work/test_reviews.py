@@ -55,10 +55,17 @@ def bare_review(space: Workspace, wanted: list[int], people: tuple[str, ...] = P
     metric = {"name": "m", "scale": {"type": "boolean"}, "description": "", "rubric": 1}
     draw = {"method": "random", "by": None, "population": 100, "seed": 0, "overlap": 0.2, "title": ""}
     values: dict[str, Any] = {
-        "name": "r", "run": None, "run_id": "run", "state": "open", "metrics": [metric], "people": list(people),
+        "name": "r",
+        "run": None,
+        "run_id": "run",
+        "state": "open",
+        "metrics": [metric],
+        "people": list(people),
         "draw": {**draw, "size": len(wanted), "doubled": wanted.count(2), "strata": {"all": [len(wanted), 100]}},
-        "shown": {"contexts": True, "reference": True}, "guidelines": {"m": ""}, "created_by": "eve",
-    }  # fmt: skip
+        "shown": {"contexts": True, "reference": True},
+        "guidelines": {"m": ""},
+        "created_by": "eve",
+    }
     content = {"messages": [], "answer": "a", "contexts": [], "reference": None, "metrics": ["m"]}
     about = {"position": None, "dataset": "d", "target": "t", "target_repeat": 0, "answer_hash": "h", "group": ""}
     about |= {"stratum": "all", "pi": len(wanted) / 100, "content": content}
@@ -146,8 +153,9 @@ def test_what_is_declined_goes_to_another_and_what_is_submitted_can_be_corrected
         labels = stored.label_rows(connection, review)
         assert stored.counts(connection, [review]) == {review: (1, 1)}
     assert [(one["by"], one["value"], one["missing"]) for one in labels] == [
-        ("ann", None, "declined"), ("ben", True, None),
-    ]  # fmt: skip
+        ("ann", None, "declined"),
+        ("ben", True, None),
+    ]
     assert own_progress(ben, "r").done == 1
     assert own_progress(ann, "r").declined == 1
 

@@ -161,8 +161,12 @@ def test_excluded_results_stand_beside_every_figure_and_change_none(space: Works
     assert (found.facts["summary"], found.exit_code) == (run.facts["summary"], run.exit_code)
     [detail] = found.facts["excluded"]
     assert detail["excluded"] | {"value": None} == detail["excluded"] | {
-        "n": 2, "by": {"anna": 2}, "reasons": ["wrong test"], "n_scored": 8, "value": None,
-    }  # fmt: skip
+        "n": 2,
+        "by": {"anna": 2},
+        "reasons": ["wrong test"],
+        "n_scored": 8,
+        "value": None,
+    }
     assert detail["excluded"]["value"] == pytest.approx(0.55)
     sentence = "2 results excluded by anna: 0.550"
     [message] = [gate["message"] for gate in found.facts["gates"]]

@@ -166,8 +166,9 @@ def test_columns_are_read_as_the_types_that_are_chosen(space: Workspace, tmp_pat
     assert examined.notes[0].startswith("1 row without an id equals an earlier one")
     (problem,) = examined.problems
     assert (problem.where, problem.what.split(";")[0]) == (
-        "line 5", "column 'stars': expected a number, got the text 'many'"
-    )  # fmt: skip
+        "line 5",
+        "column 'stars': expected a number, got the text 'many'",
+    )
     with pytest.raises(UserError, match="there is no column 'star'"):
         examine_upload(space, "mine", CaseFile(path), {"score": FieldSource(column="star", type="number")})
 

@@ -153,9 +153,12 @@ def _position(operator: str, value: Position, known: float) -> JsCondition:
 def _type(value: Json, name: str) -> JsCondition:
     known = any_of(value.is_text, value.is_boolean, value.is_number)
     rules: Mapping[str, Formula] = {
-        "string": value.is_text, "boolean": value.is_boolean, "number": all_of(value.exists, value.is_number),
-        "object": all_of(value.exists, not_of(known)), "undefined": value.rule(missing=True),
-    }  # fmt: skip
+        "string": value.is_text,
+        "boolean": value.is_boolean,
+        "number": all_of(value.exists, value.is_number),
+        "object": all_of(value.exists, not_of(known)),
+        "undefined": value.rule(missing=True),
+    }
     return value.says(rules[name], implies=False) if name in rules else NEVER
 
 

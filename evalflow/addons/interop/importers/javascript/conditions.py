@@ -140,11 +140,12 @@ class JsCondition:
         if self.guards is not None and self.guards <= other._where_false and self.when_false == guarded(self.guards):
             when_false = other.when_false
         return JsCondition(
-            when_true, when_false,
+            when_true,
+            when_false,
             self.guards if same else None,
             self._where_true & (other._where_true | (self._where_false if self.guards is None else self.guards)),
             self._where_false | other._where_false,
-        )  # fmt: skip
+        )
 
     @property
     def _where_true(self) -> Guards:

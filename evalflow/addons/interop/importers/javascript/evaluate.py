@@ -63,15 +63,25 @@ class Evaluation:
         self._level = 0
         variables_value = Fields({name: constant_of(value) for name, value in variables.items()})
         self._names: Mapping[str, Value] = {
-            "output": Text(), "context": Fields({"vars": variables_value}, whole=False),
-            "undefined": UNDEFINED_VALUE, "Boolean": Function(("value",), Node("return", parts=(_NOT_NOT,))),
-        }  # fmt: skip
+            "output": Text(),
+            "context": Fields({"vars": variables_value}, whole=False),
+            "undefined": UNDEFINED_VALUE,
+            "Boolean": Function(("value",), Node("return", parts=(_NOT_NOT,))),
+        }
 
         self._kinds: Mapping[str, Callable[[Node, Mapping[str, Value]], Value]] = {
-            "brackets": self._brackets, "array": self._array, "object": self._object, "template": self._template,
-            "unary": self._unary, "binary": self._binary, "conditional": self._conditional, "member": self._read,
-            "index": self._read, "call": self._call, "new": self._new,
-        }  # fmt: skip
+            "brackets": self._brackets,
+            "array": self._array,
+            "object": self._object,
+            "template": self._template,
+            "unary": self._unary,
+            "binary": self._binary,
+            "conditional": self._conditional,
+            "member": self._read,
+            "index": self._read,
+            "call": self._call,
+            "new": self._new,
+        }
 
     def returned(self, body: Sequence[Node]) -> Value:
         """What the body of a function returns; undefined if it ends without a `return`."""
@@ -393,9 +403,12 @@ class Evaluation:
         # An item that throws ends it, unless one before it decides, which no rule can say.
         one = at_items(value.path, wanted.true) if wanted.guards == NO_GUARDS else None
         found = JsCondition(
-            None if one is None else all_of(value.is_list, one), all_of(value.is_list, none),
-            None, guards, guards,
-        )  # fmt: skip
+            None if one is None else all_of(value.is_list, one),
+            all_of(value.is_list, none),
+            None,
+            guards,
+            guards,
+        )
         return found if name == "some" else found.negated()
 
     def _list_method(self, items: Sequence[Value], name: str, arguments: Sequence[Value]) -> Value:

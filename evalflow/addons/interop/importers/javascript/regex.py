@@ -27,8 +27,10 @@ _ENDS = r"\n\r\u2028\u2029"
 _ANY = r"[\s\S]"
 _WORD: Ranges = ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A))
 _SETS: Mapping[str, Ranges] = {
-    "d": ((0x30, 0x39),), "w": _WORD, "s": merged((ord(one), ord(one)) for one in BLANKS),
-}  # fmt: skip
+    "d": ((0x30, 0x39),),
+    "w": _WORD,
+    "s": merged((ord(one), ord(one)) for one in BLANKS),
+}
 BLANK_SET = set_text(_SETS["s"])
 """White space, as the inner part of a set."""
 _SPECIAL = r".^$*+?{}[]\|()"
@@ -66,9 +68,11 @@ class JsPattern:
     def keys(self) -> dict[str, Any]:
         """The keys of a rule that searches for it."""
         return {
-            "pattern": self.text, "normalize": None,
-            **({"case_sensitive": False} if self.ignores_case else {}), **({"utf16": True} if self.utf16 else {}),
-        }  # fmt: skip
+            "pattern": self.text,
+            "normalize": None,
+            **({"case_sensitive": False} if self.ignores_case else {}),
+            **({"utf16": True} if self.utf16 else {}),
+        }
 
 
 def js_pattern(source: str, flags: str = "") -> JsPattern:

@@ -22,18 +22,46 @@ _REGEX = re.compile(r"/((?:[^/\\\[\n]|\\.|\[(?:[^\]\\\n]|\\.)*\])+)/([A-Za-z]*)"
 _MIDDLE = re.compile(r"((?:[^`\\$]|\\.|\$(?!\{))*)(`|\$\{)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u\{([0-9a-fA-F]+)\}|u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(\r\n|[\s\S]))")
 _CONTROLS: Mapping[str, str] = {
-    "n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "0": "\0", "\n": "", "\r\n": "", "\u2028": "",
+    "n": "\n",
+    "t": "\t",
+    "r": "\r",
+    "b": "\b",
+    "f": "\f",
+    "v": "\v",
+    "0": "\0",
+    "\n": "",
+    "\r\n": "",
+    "\u2028": "",
     "\u2029": "",
-}  # fmt: skip
+}
 _BINARY: Sequence[tuple[str, ...]] = (
-    ("??",), ("||",), ("&&",), ("===", "!==", "==", "!="), ("<", ">", "<=", ">=", "in", "instanceof"), ("+", "-"),
+    ("??",),
+    ("||",),
+    ("&&",),
+    ("===", "!==", "==", "!="),
+    ("<", ">", "<=", ">=", "in", "instanceof"),
+    ("+", "-"),
     ("*", "/", "%"),
-)  # fmt: skip
+)
 """Operators with two operands; those that bind less come first."""
 _CONSTANTS: Mapping[str, Any] = {"true": True, "false": False, "null": None}
-_KEYWORDS = frozenset({
-    "return", "typeof", "in", "instanceof", "new", "void", "delete", "case", "else", "do", "throw", "await", "yield",
-})  # fmt: skip
+_KEYWORDS = frozenset(
+    {
+        "return",
+        "typeof",
+        "in",
+        "instanceof",
+        "new",
+        "void",
+        "delete",
+        "case",
+        "else",
+        "do",
+        "throw",
+        "await",
+        "yield",
+    }
+)
 _STATEMENTS = frozenset({"for", "while", "do", "switch", "throw", "class", "async", "function", "import", "delete"})
 _DEEPEST = 40
 

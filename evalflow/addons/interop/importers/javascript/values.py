@@ -26,10 +26,9 @@ from evalflow.addons.interop.importers.ledger import Untranslatable
 from evalflow.metrics.operations import BLANKS, in_utf16
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_INHERITED = frozenset({
-    "constructor", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable", "toLocaleString", "toString", "valueOf",
-    "__proto__", "length",
-})  # fmt: skip
+_INHERITED = frozenset(
+    ["constructor", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable", "toLocaleString", "toString", "valueOf"]
+) | {"__proto__", "length"}
 """Keys that an object has though JSON does not say so, or that texts have."""
 
 

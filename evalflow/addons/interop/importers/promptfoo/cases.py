@@ -18,10 +18,21 @@ from evalflow.errors import Problem, UserError
 from evalflow.jsonvalues import as_list, as_map, as_number
 from evalflow.paths import shown
 
-_KNOWN = frozenset({
-    "vars", "assert", "description", "threshold", "metadata", "options", "providerOutput", "tags", "id", "prompts",
-    "providers",
-})  # fmt: skip
+_KNOWN = frozenset(
+    {
+        "vars",
+        "assert",
+        "description",
+        "threshold",
+        "metadata",
+        "options",
+        "providerOutput",
+        "tags",
+        "id",
+        "prompts",
+        "providers",
+    }
+)
 _KNOWN_DEFAULTS = _KNOWN - {"id", "providerOutput"}
 _OPTIONS = frozenset({"prefix", "suffix", "disableVarExpansion", "disableDefaultAsserts"})
 _MANY = 100_000  # cases that lists of values of one test may make
@@ -156,12 +167,15 @@ class TestReader:
         for config, (own, spot, base) in product(cast("list[Mapping[str, Any]]", configs), tests):
             yield (
                 {
-                    **config, **own, "vars": {**as_map(config.get("vars")), **as_map(own.get("vars"))},
+                    **config,
+                    **own,
+                    "vars": {**as_map(config.get("vars")), **as_map(own.get("vars"))},
                     "assert": [*_list(config.get("assert")), *_list(own.get("assert"))],
                     "options": {**as_map(config.get("options")), **as_map(own.get("options"))},
                 },
-                spot, base,
-            )  # fmt: skip
+                spot,
+                base,
+            )
 
     def _test(self, own: Mapping[str, Any], where: str, base: Path) -> SourceTest:
         default = self.default
@@ -233,8 +247,9 @@ REASONS: Mapping[str, tuple[str, str]] = {
 
 
 OPTION_REASONS: Mapping[str, tuple[str, str]] = {
-    **REASONS, "provider": ("it is the judge", "choose the judge of the run: judge=openai judge.model=..."),
-}  # fmt: skip
+    **REASONS,
+    "provider": ("it is the judge", "choose the judge of the run: judge=openai judge.model=..."),
+}
 
 
 def tag_names(declared: Any) -> list[str]:

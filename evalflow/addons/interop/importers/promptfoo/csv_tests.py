@@ -28,9 +28,13 @@ _SETTINGS = frozenset({"__metric", "__threshold", "__description", "__providerOu
 _LISTS = frozenset({"contains-all", "contains-any", "icontains-all", "icontains-any"})
 PROGRAM_FILE = re.compile(r"\.(py|js|ts|mjs|cjs|mts|cts)(:[\w.]+)?\Z")
 _STARTS = (
-    ("javascript:", "javascript"), ("fn:", "javascript"), ("eval:", "javascript"), ("grade:", "llm-rubric"),
-    ("llm-rubric:", "llm-rubric"), ("python:", "python"),
-)  # fmt: skip
+    ("javascript:", "javascript"),
+    ("fn:", "javascript"),
+    ("eval:", "javascript"),
+    ("grade:", "llm-rubric"),
+    ("llm-rubric:", "llm-rubric"),
+    ("python:", "python"),
+)
 _THRESHOLDS = frozenset({"similar", "answer-relevance", "context-faithfulness", "context-recall", "context-relevance"})
 """Types that a cell gives the threshold 0.75."""
 

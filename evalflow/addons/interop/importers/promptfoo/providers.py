@@ -44,14 +44,32 @@ _BUILT_IN: Mapping[str, tuple[str, str | None, str | None]] = {
     "ollama": ("ollama", None, None),
 }  # provider to the target that it starts from, its address, and the usual variable of its key
 _KINDS = frozenset({"chat", "messages", "responses", "completion"})
-_OTHER_KINDS = frozenset({
-    "embedding", "embeddings", "image", "assistant", "realtime", "moderation", "transcription", "speech", "video",
-    "agents", "codex", "codex-sdk", "claude-agent-sdk", "live", "chatkit", "tts",
-})  # fmt: skip
+_OTHER_KINDS = frozenset(
+    {
+        "embedding",
+        "embeddings",
+        "image",
+        "assistant",
+        "realtime",
+        "moderation",
+        "transcription",
+        "speech",
+        "video",
+        "agents",
+        "codex",
+        "codex-sdk",
+        "claude-agent-sdk",
+        "live",
+        "chatkit",
+        "tts",
+    }
+)
 _KEYS: Mapping[str, str] = {
-    "temperature": "temperature", "max_tokens": "max_tokens", "max_output_tokens": "max_tokens",
+    "temperature": "temperature",
+    "max_tokens": "max_tokens",
+    "max_output_tokens": "max_tokens",
     "maxOutputTokens": "max_tokens",
-}  # fmt: skip
+}
 _RENAMED: Mapping[str, str] = {"topP": "top_p", "topK": "top_k", "stopSequences": "stop", "stop_sequences": "stop"}
 _ADDRESSES = ("apiBaseUrl", "baseUrl", "apiHost", "base_url", "apiBase")
 _ASIDE = frozenset({"delay", "description"})  # keys of a provider that change nothing of its answers
@@ -111,11 +129,14 @@ def provider_of(entry: Any, where: str) -> SourceProvider:
     listed = [prompts] if isinstance(prompts, str) else prompts
     odd = sorted(set(known) - {"id", "label", "config", "prompts", *_ASIDE})
     return SourceProvider(
-        known["id"], str(known.get("label") or known["id"]),
+        known["id"],
+        str(known.get("label") or known["id"]),
         as_map(config),
         [str(one) for one in cast("list[Any]", listed)] if isinstance(listed, list) else None,
-        entry.where if isinstance(entry, LocatedMap) else where, odd, sorted(set(known) & _ASIDE),
-    )  # fmt: skip
+        entry.where if isinstance(entry, LocatedMap) else where,
+        odd,
+        sorted(set(known) & _ASIDE),
+    )
 
 
 def asks_model(provider: SourceProvider) -> bool:
@@ -304,8 +325,10 @@ def _body(value: Any, key: str, where: str, notes: list[str], prompt: str) -> An
 
 
 _JUDGES: Mapping[str, str] = {
-    "anthropic": "anthropic", "openrouter": "openrouter", "google": "gemini",
-}  # fmt: skip
+    "anthropic": "anthropic",
+    "openrouter": "openrouter",
+    "google": "gemini",
+}
 
 
 def judge_of(provider: SourceProvider) -> dict[str, Any]:

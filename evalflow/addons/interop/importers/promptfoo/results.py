@@ -250,8 +250,9 @@ def _scores(results: _Results, row: Columns) -> dict[str, Any]:
         results.ledger.left("scores", "a score", row.where, why, count=2 + len(components))
         return {}
     parts: dict[str, list[tuple[Any, float]]] = {
-        "score": [(row.get("score"), 1.0)], "passed": [(row.get("success"), 1.0)],
-    }  # fmt: skip
+        "score": [(row.get("score"), 1.0)],
+        "passed": [(row.get("success"), 1.0)],
+    }
     numbers: Counter[str] = Counter()
     for one in components:
         known = as_map(one)

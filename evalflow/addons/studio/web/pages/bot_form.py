@@ -65,11 +65,13 @@ def _show(answer: Answer) -> None:
     if not show_answer(answer):
         return
     usage = answer.usage
-    facts([
-        ("Time", f"{answer.latency_s:.2f} s" if answer.latency_s is not None else ""),
-        ("Tokens", f"{usage.input_tokens} in, {usage.output_tokens} out" if usage else ""),
-        ("Contexts", "" if answer.contexts is None else str(len(answer.contexts))),
-    ])  # fmt: skip
+    facts(
+        [
+            ("Time", f"{answer.latency_s:.2f} s" if answer.latency_s is not None else ""),
+            ("Tokens", f"{usage.input_tokens} in, {usage.output_tokens} out" if usage else ""),
+            ("Contexts", "" if answer.contexts is None else str(len(answer.contexts))),
+        ]
+    )
 
 
 class BotEditor:

@@ -186,8 +186,12 @@ class CaseChoiceFields:
             empty = ("Nothing is selected.", _NOTHING) if self.kind == "ids" else ("No case failed in this run.", "")
             message(*empty)
         if self._gone:
-            message(f"{counted(self._gone)} of {'the selection' if self.kind == 'ids' else 'that run'} "
-                    f"no longer exist{'s' if self._gone == 1 else ''}.", "", "warn")  # fmt: skip
+            message(
+                f"{counted(self._gone)} of {'the selection' if self.kind == 'ids' else 'that run'} "
+                f"no longer exist{'s' if self._gone == 1 else ''}.",
+                "",
+                "warn",
+            )
 
 
 def cases_in_words(cases: Mapping[str, int], left_out: Mapping[str, LeftOutCases]) -> str:

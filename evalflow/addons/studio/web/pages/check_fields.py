@@ -30,24 +30,34 @@ from evalflow.addons.studio.work.checks import Check
 from evalflow.metrics.case_checks import COMPARISONS, PARAMS, meaning_of, starts_program
 from evalflow.metrics.json_schema import json_equal
 
-KINDS: Mapping[str, tuple[str, str, str]] = MappingProxyType({
-    "correctness": ("Correctness", "All of the reference is in the answer. More is fine.", "task_alt"),
-    "conformity": ("Conformity", "The answer keeps every rule.", "rule"),
-    "groundedness": ("Groundedness", "All of the answer is in the context. Leaving things out is fine.", "menu_book"),
-    "string_matching": ("String matching", "The answer contains a keyword or sentence.", "text_fields"),
-    "regex_matching": ("Pattern", "A regular expression matches in the answer.", "code"),
-    "metadata": ("Metadata", "The answer's metadata have the expected values.", "data_object"),
-    "semantic_similarity": ("Semantic similarity", "The answer means about the same as a reference.", "compare_arrows"),
-    "rule": ("Rule", "The answer fits a rule on its words, length or number.", "checklist_rtl"),
-    "group": ("Group", "Several checks together: the share that pass.", "account_tree"),
-    "json_schema": ("JSON schema", "The answer is JSON that fits a schema.", "schema"),
-    "equals": ("Equals", "The answer equals a value.", "drag_handle"),
-    "not_equals": ("Does not equal", "The answer differs from a value.", "block"),
-    "less_than": ("Less than", "The answer is a number below a value.", "chevron_left"),
-    "less_than_equals": ("At most", "The answer is a number, at most a value.", "chevron_left"),
-    "greater_than": ("More than", "The answer is a number above a value.", "chevron_right"),
-    "greater_than_equals": ("At least", "The answer is a number, at least a value.", "chevron_right"),
-})  # fmt: skip
+KINDS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
+    {
+        "correctness": ("Correctness", "All of the reference is in the answer. More is fine.", "task_alt"),
+        "conformity": ("Conformity", "The answer keeps every rule.", "rule"),
+        "groundedness": (
+            "Groundedness",
+            "All of the answer is in the context. Leaving things out is fine.",
+            "menu_book",
+        ),
+        "string_matching": ("String matching", "The answer contains a keyword or sentence.", "text_fields"),
+        "regex_matching": ("Pattern", "A regular expression matches in the answer.", "code"),
+        "metadata": ("Metadata", "The answer's metadata have the expected values.", "data_object"),
+        "semantic_similarity": (
+            "Semantic similarity",
+            "The answer means about the same as a reference.",
+            "compare_arrows",
+        ),
+        "rule": ("Rule", "The answer fits a rule on its words, length or number.", "checklist_rtl"),
+        "group": ("Group", "Several checks together: the share that pass.", "account_tree"),
+        "json_schema": ("JSON schema", "The answer is JSON that fits a schema.", "schema"),
+        "equals": ("Equals", "The answer equals a value.", "drag_handle"),
+        "not_equals": ("Does not equal", "The answer differs from a value.", "block"),
+        "less_than": ("Less than", "The answer is a number below a value.", "chevron_left"),
+        "less_than_equals": ("At most", "The answer is a number, at most a value.", "chevron_left"),
+        "greater_than": ("More than", "The answer is a number above a value.", "chevron_right"),
+        "greater_than_equals": ("At least", "The answer is a number, at least a value.", "chevron_right"),
+    }
+)
 """Name, sentence and icon of the built-in checks that have fields of their own."""
 _IDEAL = forms.About(
     "Reference", "The ideal answer, or a JSON list of several.", "Paris is the capital of France.", required=True
@@ -80,18 +90,20 @@ def _reference_of(field: forms.Field) -> Any:
 
 _REFERENCE = Param(_IDEAL, _reference_field, _reference_of)
 _COMPARED = {"expected_value": Param(_VALUE, _value_field, _value_of), "field": line_param(_FIELD, "answer")}
-_FIELDS: Mapping[str, Mapping[str, Param]] = MappingProxyType({
-    "correctness": {"reference": _REFERENCE},
-    "groundedness": {"context": area_param(_CONTEXT)},
-    "string_matching": {
-        "keyword": line_param(forms.About("Keyword", "A word or a sentence.", "Hello", required=True)),
-        "case_sensitive": CASED,
-    },
-    "regex_matching": {"pattern": line_param(PATTERN)},
-    "semantic_similarity": {"reference": _REFERENCE, "threshold": number_param(_THRESHOLD, 0.8)},
-    "json_schema": {"schema": json_param(_SCHEMA)},
-    **dict.fromkeys(COMPARISONS, _COMPARED),
-})  # fmt: skip
+_FIELDS: Mapping[str, Mapping[str, Param]] = MappingProxyType(
+    {
+        "correctness": {"reference": _REFERENCE},
+        "groundedness": {"context": area_param(_CONTEXT)},
+        "string_matching": {
+            "keyword": line_param(forms.About("Keyword", "A word or a sentence.", "Hello", required=True)),
+            "case_sensitive": CASED,
+        },
+        "regex_matching": {"pattern": line_param(PATTERN)},
+        "semantic_similarity": {"reference": _REFERENCE, "threshold": number_param(_THRESHOLD, 0.8)},
+        "json_schema": {"schema": json_param(_SCHEMA)},
+        **dict.fromkeys(COMPARISONS, _COMPARED),
+    }
+)
 """The parameters of each kind that have a field of their own."""
 _RULE = "The agent should only answer in English."
 RULE_TIPS = "One behaviour a rule, that this conversation could break. For many conversations, write a reusable check."

@@ -69,24 +69,28 @@ _WAYS = (
     forms.FormOption("g_eval", "G-Eval", "Criteria in words, evaluation steps, a weighted grade.", "checklist_rtl"),
     forms.FormOption("rubric", "Rubric", "One criterion and a scale: yes or no, words, grades.", "straighten"),
 )
-_CASE_FIELDS = MappingProxyType({
-    "question": "Question",
-    "answer": "Answer",
-    "reference": "Expected answer",
-    "contexts": "Context",
-    "history": "Earlier turns",
-    "messages": "Whole conversation",
-    "metadata": "Metadata of the answer",
-    "expected": "Expected label",
-    "actual": "Predicted label",
-})  # fmt: skip
+_CASE_FIELDS = MappingProxyType(
+    {
+        "question": "Question",
+        "answer": "Answer",
+        "reference": "Expected answer",
+        "contexts": "Context",
+        "history": "Earlier turns",
+        "messages": "Whole conversation",
+        "metadata": "Metadata of the answer",
+        "expected": "Expected label",
+        "actual": "Predicted label",
+    }
+)
 """Case fields that can be shown to a judge."""
 _DIRECTIONS = MappingProxyType({"higher_is_better": "Higher is better", "lower_is_better": "Lower is better"})
 _CRITERION_KEY = MappingProxyType({"g_eval": "criteria", "rubric": "description"})
-_SPOKEN_OF = MappingProxyType({
-    "reference": (r"\b(expected|reference|ideal|model) answer|\breference\b|\bground truth\b", "expected answer"),
-    "contexts": (r"\b(contexts?|passages?|sources?|documents?)\b", "context"),
-})  # fmt: skip
+_SPOKEN_OF = MappingProxyType(
+    {
+        "reference": (r"\b(expected|reference|ideal|model) answer|\breference\b|\bground truth\b", "expected answer"),
+        "contexts": (r"\b(contexts?|passages?|sources?|documents?)\b", "context"),
+    }
+)
 """Words of criteria that speak of a case field, and what it is called."""
 _INPUTS = "vars"
 _GRADED = ("criteria", "description", "steps", "needs", "optional", _INPUTS)

@@ -22,17 +22,21 @@ from evalflow.addons.studio.work.space import Workspace
 from evalflow.records import ScoreRecord, numbered, texts_of
 
 Row = Mapping[str, Any]
-_FIELDS = MappingProxyType({
-    "question": forms.About("Question", "The question, as a user would ask it.", "What does the licence cost?"),
-    "answer": forms.About("Answer", "The bot's answer. Empty: the bot is asked now.", "It costs 40 pounds a year."),
-    "reference": forms.About("Expected answer", "The ideal answer.", "40 pounds a year"),
-    "contexts": forms.About(
-        "Context", "What the answer should be based on, one passage per line.", "The licence costs 40 pounds a year."
-    ),
-    "inputs": forms.About(
-        "Further values", "Additional inputs of the metric as name: value, one per line.", "audience: children"
-    ),
-})  # fmt: skip
+_FIELDS = MappingProxyType(
+    {
+        "question": forms.About("Question", "The question, as a user would ask it.", "What does the licence cost?"),
+        "answer": forms.About("Answer", "The bot's answer. Empty: the bot is asked now.", "It costs 40 pounds a year."),
+        "reference": forms.About("Expected answer", "The ideal answer.", "40 pounds a year"),
+        "contexts": forms.About(
+            "Context",
+            "What the answer should be based on, one passage per line.",
+            "The licence costs 40 pounds a year.",
+        ),
+        "inputs": forms.About(
+            "Further values", "Additional inputs of the metric as name: value, one per line.", "audience: children"
+        ),
+    }
+)
 
 
 _GRADED = forms.About("Answer", "The answer to grade.", "You can return it within 30 days.", required=True)
@@ -208,13 +212,15 @@ def show_score(score: ScoreRecord, metric: str) -> None:
             text(score.reason, classes="text")
         value = f"{score.value:g}" if isinstance(score.value, float) else _as_text(score.value)
         tokens = f"{score.input_tokens} in, {score.output_tokens} out"
-        facts([
-            ("On the metric's scale", "" if score.value is None else value),
-            ("Judge", title_of("judge", score.judge or "")),
-            ("Time", f"{score.latency_s:.2f} s" if score.latency_s is not None else ""),
-            ("Tokens", "" if score.input_tokens is None else tokens),
-            ("Cost", "" if score.cost_usd is None else amount_in_words("usd", score.cost_usd)),
-        ])  # fmt: skip
+        facts(
+            [
+                ("On the metric's scale", "" if score.value is None else value),
+                ("Judge", title_of("judge", score.judge or "")),
+                ("Time", f"{score.latency_s:.2f} s" if score.latency_s is not None else ""),
+                ("Tokens", "" if score.input_tokens is None else tokens),
+                ("Cost", "" if score.cost_usd is None else amount_in_words("usd", score.cost_usd)),
+            ]
+        )
         if score.steps:
             with ui.expansion("What the judge replied, step by step"):
                 for step in score.steps:

@@ -163,13 +163,15 @@ def _searched(metric: MetricDefinition) -> str:
 def _facts(definition: Mapping[str, Any]) -> None:
     threshold, family = definition.get("threshold"), str(definition.get("family") or "")
     with ui.element("div").classes("card"):
-        facts([
-            ("Kind", str(definition.get("kind"))),
-            ("Family", FAMILIES.get(family, family)),
-            ("Needs", ", ".join(definition.get("needs") or [])),
-            ("Threshold", "" if threshold is None else f"{threshold:g}"),
-            ("Direction", str(definition.get("direction", "higher_is_better")).replace("_", " ").capitalize()),
-        ])  # fmt: skip
+        facts(
+            [
+                ("Kind", str(definition.get("kind"))),
+                ("Family", FAMILIES.get(family, family)),
+                ("Needs", ", ".join(definition.get("needs") or [])),
+                ("Threshold", "" if threshold is None else f"{threshold:g}"),
+                ("Direction", str(definition.get("direction", "higher_is_better")).replace("_", " ").capitalize()),
+            ]
+        )
 
 
 def _copying(metric: str, bots: Mapping[str, str], bot: str) -> None:

@@ -176,15 +176,17 @@ def _estimate(found: RunEstimate, left: ProjectBudget) -> None:
     )
     if any(one.unselected or one.drafts for one in found.left_out.values()):
         text(f"{cases_in_words(found.cases, found.left_out)}.", "p")
-    facts([
-        ("Cases", f"{cases:,}"),
-        ("Scores", f"{found.scores:,}"),
-        ("Calls", f"{found.requests:,}" if found.requests else "none"),
-        ("Tokens sent", _between(*(f"{number:,}" for number in found.input_tokens)) if found.requests else ""),
-        ("Tokens received", _between(*(f"{number:,}" for number in found.output_tokens)) if found.requests else ""),
-        ("Price", price),
-        (f"Left of the project's budget for {left.month}", left_in_words(left)),
-    ])  # fmt: skip
+    facts(
+        [
+            ("Cases", f"{cases:,}"),
+            ("Scores", f"{found.scores:,}"),
+            ("Calls", f"{found.requests:,}" if found.requests else "none"),
+            ("Tokens sent", _between(*(f"{number:,}" for number in found.input_tokens)) if found.requests else ""),
+            ("Tokens received", _between(*(f"{number:,}" for number in found.output_tokens)) if found.requests else ""),
+            ("Price", price),
+            (f"Left of the project's budget for {left.month}", left_in_words(left)),
+        ]
+    )
     for notice in found.notices:
         message(notice, tone="warn")
 

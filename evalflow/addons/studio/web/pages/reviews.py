@@ -220,9 +220,12 @@ class _ReviewForm:
 
     async def _save(self) -> None:
         fields: dict[str, forms.Field] = {
-            "name": self._name, "metrics": self._metrics, "size": self._size, "overlap": self._overlap,
+            "name": self._name,
+            "metrics": self._metrics,
+            "size": self._size,
+            "overlap": self._overlap,
             "people": self._people,
-        }  # fmt: skip
+        }
         method: Any = "strata" if self._method in ("tag", "score") else self._method
         by: Any = self._method if method == "strata" else None
         request = ReviewRequest(

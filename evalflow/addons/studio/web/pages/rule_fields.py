@@ -17,33 +17,35 @@ from evalflow.addons.studio.web.ui.rows import RowList
 from evalflow.config.yaml_text import safe_yaml
 from evalflow.metrics.json_schema import json_equal
 
-OPERATIONS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType({
-    "contains": ("contains", ("other_text", "case_sensitive")),
-    "not_contains": ("does not contain", ("other_text", "case_sensitive")),
-    "contains_any": ("contains one of", ("values", "case_sensitive")),
-    "contains_all": ("contains all of", ("values", "case_sensitive")),
-    "starts_with": ("starts with", ("other_text", "case_sensitive")),
-    "ends_with": ("ends with", ("other_text", "case_sensitive")),
-    "equals": ("equals", ("other_text", "case_sensitive")),
-    "not_equals": ("does not equal", ("other_text", "case_sensitive")),
-    "one_of": ("is one of", ("values", "case_sensitive")),
-    "regex": ("matches the pattern", ("pattern", "case_sensitive")),
-    "not_regex": ("does not match the pattern", ("pattern", "case_sensitive")),
-    "length": ("has a length", ("unit", "min", "max")),
-    "count": ("has so many matches of the pattern", ("pattern", "min", "max", "case_sensitive")),
-    "less_than": ("is a number below", ("other_number",)),
-    "less_than_equals": ("is a number, at most", ("other_number",)),
-    "greater_than": ("is a number above", ("other_number",)),
-    "greater_than_equals": ("is a number, at least", ("other_number",)),
-    "close_to": ("is a number close to", ("other_number", "tolerance")),
-    "jsonpath": ("has a value at a JSON path", ("path", "wanted")),
-    "json_schema": ("is JSON that fits a schema", ("schema", "anywhere")),
-    "xml": ("is XML", ("elements",)),
-    "html": ("is HTML", ("elements",)),
-    "not": ("does not fit a rule", ("rule",)),
-    "any": ("fits at least one of several rules", ("rules",)),
-    "all": ("fits all of several rules", ("rules",)),
-})  # fmt: skip
+OPERATIONS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "contains": ("contains", ("other_text", "case_sensitive")),
+        "not_contains": ("does not contain", ("other_text", "case_sensitive")),
+        "contains_any": ("contains one of", ("values", "case_sensitive")),
+        "contains_all": ("contains all of", ("values", "case_sensitive")),
+        "starts_with": ("starts with", ("other_text", "case_sensitive")),
+        "ends_with": ("ends with", ("other_text", "case_sensitive")),
+        "equals": ("equals", ("other_text", "case_sensitive")),
+        "not_equals": ("does not equal", ("other_text", "case_sensitive")),
+        "one_of": ("is one of", ("values", "case_sensitive")),
+        "regex": ("matches the pattern", ("pattern", "case_sensitive")),
+        "not_regex": ("does not match the pattern", ("pattern", "case_sensitive")),
+        "length": ("has a length", ("unit", "min", "max")),
+        "count": ("has so many matches of the pattern", ("pattern", "min", "max", "case_sensitive")),
+        "less_than": ("is a number below", ("other_number",)),
+        "less_than_equals": ("is a number, at most", ("other_number",)),
+        "greater_than": ("is a number above", ("other_number",)),
+        "greater_than_equals": ("is a number, at least", ("other_number",)),
+        "close_to": ("is a number close to", ("other_number", "tolerance")),
+        "jsonpath": ("has a value at a JSON path", ("path", "wanted")),
+        "json_schema": ("is JSON that fits a schema", ("schema", "anywhere")),
+        "xml": ("is XML", ("elements",)),
+        "html": ("is HTML", ("elements",)),
+        "not": ("does not fit a rule", ("rule",)),
+        "any": ("fits at least one of several rules", ("rules",)),
+        "all": ("fits all of several rules", ("rules",)),
+    }
+)
 """The operations: how a sentence says them, and their fields."""
 _FIRST, _OTHER = "not_contains", ""
 _LABELS = {**{op: label for op, (label, _) in OPERATIONS.items()}, _OTHER: "another rule, as YAML"}

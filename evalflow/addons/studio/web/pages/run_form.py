@@ -196,9 +196,15 @@ class RunForm:
         )
         self._title = forms.line(forms.About("Title", "To find the run again.", "After the new prompt"), request.title)
         self.fields |= {
-            "bot": self._bot, "target": self._bot, "generate": self._answers, "datasets": self._datasets,
-            "dataset": self._datasets, "metrics": self._metrics, "metric": self._metrics, "title": self._title,
-        }  # fmt: skip
+            "bot": self._bot,
+            "target": self._bot,
+            "generate": self._answers,
+            "datasets": self._datasets,
+            "dataset": self._datasets,
+            "metrics": self._metrics,
+            "metric": self._metrics,
+            "title": self._title,
+        }
 
     def _judges(self) -> None:
         request, judges = self._request, self._choice.judges

@@ -227,10 +227,14 @@ class _TaskPage:
             field.on_value_change(lambda: self._save("assignees", list(field.value)))
         else:
             assignees = ", ".join(task.assignees) or "nobody"
-            facts([
-                ("Status", STATUSES[task.status]), ("What is wrong", CAUSES[task.cause]),
-                ("Priority", _PRIORITIES[task.priority]), ("Assigned to", assignees),
-            ])  # fmt: skip
+            facts(
+                [
+                    ("Status", STATUSES[task.status]),
+                    ("What is wrong", CAUSES[task.cause]),
+                    ("Priority", _PRIORITIES[task.priority]),
+                    ("Assigned to", assignees),
+                ]
+            )
         text(f"Opened by {task.created_by} on {local_time(task.created_at)}", "p", "small muted")
 
     def _pick(self, label: str, name: str, options: Mapping[str, str]) -> None:
@@ -304,11 +308,13 @@ def _example(example: tasks.JudgeExample, bot: str) -> None:
                 text(name, classes="small muted")
                 text(said, classes="text")
         judge = title_of("judge", example.judge) if example.judge else ""
-        facts([
-            ("Metric", title_of("metric", example.metric, bot)),
-            (f"Judge ({judge})" if judge else "Score", readable(example.judge_value)),
-            ("A person says", "" if example.value is None else readable(example.value)),
-        ])  # fmt: skip
+        facts(
+            [
+                ("Metric", title_of("metric", example.metric, bot)),
+                (f"Judge ({judge})" if judge else "Score", readable(example.judge_value)),
+                ("A person says", "" if example.value is None else readable(example.value)),
+            ]
+        )
         if example.reason:
             with ui.element("div"):
                 text("Reason", classes="small muted")

@@ -88,12 +88,30 @@ def test_a_pattern_means_the_same(pattern: str, flags: str, text: str, expected:
 @pytest.mark.parametrize(
     ("pattern", "flags"),
     [
-        ("(?i)abc", ""), ("(", ""), (")", ""), ("[a", ""), ("a\\", ""), ("(?<=a+)b", ""), ("a" * 10_001, ""),
-        ("a++", ""), ("a**", ""), ("{2}", ""), ("a{3,2}", ""), ("[z-a]", ""), (r"\p{L}", "u"), ("a}", "u"),
-        (r"\k<x>", "u"), ("(?<x>a)(?<x>b)", ""), (r"\q", "u"), ("[a--b]", "v"), ("a", "ix"), (r"(a)\1", "i"),
-        (r"(?:(a)|b\1)+", ""), (r"\1(a)", ""),
+        ("(?i)abc", ""),
+        ("(", ""),
+        (")", ""),
+        ("[a", ""),
+        ("a\\", ""),
+        ("(?<=a+)b", ""),
+        ("a" * 10_001, ""),
+        ("a++", ""),
+        ("a**", ""),
+        ("{2}", ""),
+        ("a{3,2}", ""),
+        ("[z-a]", ""),
+        (r"\p{L}", "u"),
+        ("a}", "u"),
+        (r"\k<x>", "u"),
+        ("(?<x>a)(?<x>b)", ""),
+        (r"\q", "u"),
+        ("[a--b]", "v"),
+        ("a", "ix"),
+        (r"(a)\1", "i"),
+        (r"(?:(a)|b\1)+", ""),
+        (r"\1(a)", ""),
     ],
-)  # fmt: skip
+)
 def test_what_has_no_like_says_so(pattern: str, flags: str) -> None:
     with pytest.raises(Untranslatable, match="pattern"):
         js_pattern(pattern, flags)

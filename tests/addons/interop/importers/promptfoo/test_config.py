@@ -28,17 +28,24 @@ providers:
   - {id: ollama:chat:llama3, prompts: [chat]}
 tests: [{vars: {question: When?, language: en}}]
 """,
-        chat_json=json.dumps([
-            {"role": "system", "content": "Be short in {{language}}."}, {"role": "user", "content": "{{ question }}"},
-        ]),
-    )  # fmt: skip
+        chat_json=json.dumps(
+            [
+                {"role": "system", "content": "Be short in {{language}}."},
+                {"role": "user", "content": "{{ question }}"},
+            ]
+        ),
+    )
     assert found.ledger.counts()["providers"] == (3, 3, 0)
     assert found.ledger.counts()["prompts"] == (2, 2, 0)
     assert len(found.targets) == len(found.experiments) == 5
     assert found.targets["pool_openai_chat_gpt_4_1_1"] == {
-        "defaults": ["openai", "_self_"], "name": "openai:chat:gpt-4.1 1", "model": "gpt-4.1",
-        "api_key_env": "OPENAI_API_KEY", "temperature": None, "prompt": "pool/prompt_1.jinja",
-    }  # fmt: skip
+        "defaults": ["openai", "_self_"],
+        "name": "openai:chat:gpt-4.1 1",
+        "model": "gpt-4.1",
+        "api_key_env": "OPENAI_API_KEY",
+        "temperature": None,
+        "prompt": "pool/prompt_1.jinja",
+    }
     claude = found.targets["pool_claude_2"]
     assert (claude["base_url"], claude["max_tokens"]) == ("https://api.anthropic.com/v1", 50)
     assert found.prompts[claude["system_prompt"]] == "Be short in {{vars.language}}."
@@ -75,8 +82,9 @@ tests: [{vars: {q: When?}}]
     assert bot["answer"] == "$.choices[0].text"
     assert bot["body"]["prompt"] == "{{vars.q}}"
     assert {str(secret) for secret in secrets_in(bot["headers"])} == {
-        "Bearer ${oc.env:POOL_D_AUTHORIZATION}", "${oc.env:POOL_D_X_TRACE}",
-    }  # fmt: skip
+        "Bearer ${oc.env:POOL_D_AUTHORIZATION}",
+        "${oc.env:POOL_D_X_TRACE}",
+    }
     assert "its address has a key in it" in " ".join(left(found))
 
 
@@ -141,9 +149,11 @@ def test_formats_of_answers_are_rules(read: Read) -> None:
     asserts = "[{type: is-html}, {type: not-is-html}, {type: is-xml, value: 'a.b'}, {type: contains-json}]"
     (case,) = rows(read(f"{BASE}\ntests: [{{vars: {{question: When?}}, assert: {asserts}}}]\n"))
     assert [check["params"] for check in case["checks"]] == [
-        {"op": "html"}, {"op": "not", "rule": {"op": "html"}}, {"op": "xml", "elements": ["a.b"]},
+        {"op": "html"},
+        {"op": "not", "rule": {"op": "html"}},
+        {"op": "xml", "elements": ["a.b"]},
         {"op": "json_schema", "schema": {}, "anywhere": True},
-    ]  # fmt: skip
+    ]
 
 
 def test_weights_and_thresholds_are_groups(read: Read) -> None:
@@ -200,8 +210,9 @@ tests:
 """
     )
     assert [[check["name"] for check in case["checks"]] for case in rows(found)] == [
-        ["tone", "contains"], ["tone_judged", "contains"],
-    ]  # fmt: skip
+        ["tone", "contains"],
+        ["tone_judged", "contains"],
+    ]
 
 
 def test_echo_has_answers(read: Read) -> None:
@@ -233,21 +244,27 @@ tests: [{vars: {question: When?}, assert: [{type: llm-rubric, value: 'Names {{qu
     )
     assert found.judges == {
         "pool_judge": {
-            "defaults": ["openai", "_self_"], "model": "gpt-4.1-mini", "api_key_env": "JUDGE_API_KEY",
+            "defaults": ["openai", "_self_"],
+            "model": "gpt-4.1-mini",
+            "api_key_env": "JUDGE_API_KEY",
             "temperature": None,
         }
-    }  # fmt: skip
+    }
     assert found.files()["judge/pool_judge.yaml"].startswith("defaults:")
     assert "judge" not in found.experiments["pool"]
     assert any(note.startswith("judge: the key in") for note in found.notes)
     assert "sk-secret" not in "".join([*found.files().values(), *found.notes])
     assert found.unjudged == {"pool"}
     assert rows(found)[0]["checks"][0] == {
-        "identifier": "conformity", "name": "llm-rubric", "params": {"rules": ["Names When?"]},
-    }  # fmt: skip
+        "identifier": "conformity",
+        "name": "llm-rubric",
+        "params": {"rules": ["Names When?"]},
+    }
     assert found.experiments["pool"]["defaults"][1:] == [
-        {"override /metric": ["checks"]}, {"override /target": "pool"}, {"override /judge": "pool_judge"},
-    ]  # fmt: skip
+        {"override /metric": ["checks"]},
+        {"override /target": "pool"},
+        {"override /judge": "pool_judge"},
+    ]
 
 
 @pytest.mark.parametrize(
@@ -266,7 +283,7 @@ tests: [{vars: {question: When?}, assert: [{type: llm-rubric, value: 'Names {{qu
         ("a: &a [x,x]\nb: &b [*a,*a]\nprompts: &p [*p]", "too many values"),
         (f"prompts: [a]\ntests: [{{vars: {{{', '.join(f'v{i}: [a, b]' for i in range(24))}}}}}]", "make 16,777,216"),
     ],
-)  # fmt: skip
+)
 def test_bad_files_are_refused_in_words(read: Read, config: str, said: str) -> None:
     with pytest.raises(UserError, match=said):
         read(config)
@@ -315,9 +332,13 @@ tests: [{vars: {q: a}, assert: [*shared], color: red, options: {storeOutputAs: x
 """)
     listed = {left.what for left in found.ledger.left_out}
     assert listed == {
-        "targets", "x-shared", "assert", "defaultTest.options.timeout", "color of a test",
+        "targets",
+        "x-shared",
+        "assert",
+        "defaultTest.options.timeout",
+        "color of a test",
         "options.storeOutputAs of a test",
-    }  # fmt: skip
+    }
 
 
 def test_the_judge_that_all_assertions_name_is_the_run_s(read: Read) -> None:
@@ -377,17 +398,25 @@ tests: [{vars: {q: When?}, assert: [{type: llm-rubric, value: Names a time}]}]
     )
     first, _, second, _ = found.targets.values()
     assert first["parameters"] == {
-        "top_p": 0.9, "max_completion_tokens": 80, "response_format": {"type": "json_object"},
-        "reasoning_effort": "low", "safety_level": 3,
-    }  # fmt: skip
+        "top_p": 0.9,
+        "max_completion_tokens": 80,
+        "response_format": {"type": "json_object"},
+        "reasoning_effort": "low",
+        "safety_level": 3,
+    }
     assert (second["parameters"], second["max_tokens"]) == ({"top_p": 0.5, "stop": ["END"]}, 50)
     assert found.judges["pool_judge"]["parameters"] == {"seed": 7}
     listed = [entry.what for entry in found.ledger.left_out]
     assert listed == [
         f"{name} of provider openai:chat:gpt-4.1"
-        for name in ("config.tools", "config.organization", "config.passthrough.n", "config.passthrough.auth_token",
-                     "delay")
-    ] + ["config.response_format of the judge"]  # fmt: skip
+        for name in (
+            "config.tools",
+            "config.organization",
+            "config.passthrough.n",
+            "config.passthrough.auth_token",
+            "delay",
+        )
+    ] + ["config.response_format of the judge"]
     assert all(entry.count == 1 for entry in found.ledger.left_out)
 
 
@@ -402,9 +431,12 @@ def test_keys_of_scenarios_are_listed_and_a_number_is_an_id(read: Read) -> None:
 
 @pytest.mark.parametrize(
     ("value", "taken", "wrong"),
-    [("search", ["search"], ["look"]), ("[search, book]", ["book", "search"], ["search"]),
-     ("{name: search}", ["search"], [])],
-)  # fmt: skip
+    [
+        ("search", ["search"], ["look"]),
+        ("[search, book]", ["book", "search"], ["search"]),
+        ("{name: search}", ["search"], []),
+    ],
+)
 def test_tools_that_must_be_used_are_a_rule_over_calls_in_any_form(
     read: Read, value: str, taken: list[str], wrong: list[str]
 ) -> None:

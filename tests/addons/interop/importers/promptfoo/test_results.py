@@ -15,19 +15,33 @@ from evalflow.errors import UserError
 
 def result(number: int, provider: str = "a", **changes: Any) -> dict[str, Any]:
     return {
-        "testIdx": number, "promptIdx": 0, "provider": {"id": provider, "label": ""}, "vars": {"q": f"Q{number}"},
-        "prompt": {"raw": f"Say Q{number}"}, "response": {"output": f"A{number}"}, "latencyMs": 12, "cost": 0.5,
-        "score": 0.5, "success": False, "failureReason": 1,
-        "gradingResult": {"componentResults": [
-            {"pass": True, "score": 1, "assertion": {"type": "contains", "value": "A"}},
-            {"pass": False, "score": 0, "assertion": {"type": "contains", "value": "{{q}}"}},
-        ]},
-        "testCase": {"vars": {"q": f"Q{number}"}, "assert": [
-            {"type": "contains", "value": "A"}, {"type": "contains", "value": "{{q}}"},
-            {"type": "latency", "threshold": 20},
-        ]},
+        "testIdx": number,
+        "promptIdx": 0,
+        "provider": {"id": provider, "label": ""},
+        "vars": {"q": f"Q{number}"},
+        "prompt": {"raw": f"Say Q{number}"},
+        "response": {"output": f"A{number}"},
+        "latencyMs": 12,
+        "cost": 0.5,
+        "score": 0.5,
+        "success": False,
+        "failureReason": 1,
+        "gradingResult": {
+            "componentResults": [
+                {"pass": True, "score": 1, "assertion": {"type": "contains", "value": "A"}},
+                {"pass": False, "score": 0, "assertion": {"type": "contains", "value": "{{q}}"}},
+            ]
+        },
+        "testCase": {
+            "vars": {"q": f"Q{number}"},
+            "assert": [
+                {"type": "contains", "value": "A"},
+                {"type": "contains", "value": "{{q}}"},
+                {"type": "latency", "threshold": 20},
+            ],
+        },
         **changes,
-    }  # fmt: skip
+    }
 
 
 def document(*results: dict[str, Any], version: Any = 3) -> str:
@@ -80,14 +94,26 @@ def test_a_second_answer_is_listed(tmp_path: Path) -> None:
 
 def test_each_key_of_a_result_is_kept_or_listed(tmp_path: Path) -> None:
     test = {
-        "vars": {"q": "Q0"}, "id": "open-1", "tags": ["Topic > Hours", "short"], "description": "opening hours",
-        "metadata": {"owner": "desk"}, "options": {"transform": "output.trim()"},
-    }  # fmt: skip
+        "vars": {"q": "Q0"},
+        "id": "open-1",
+        "tags": ["Topic > Hours", "short"],
+        "description": "opening hours",
+        "metadata": {"owner": "desk"},
+        "options": {"transform": "output.trim()"},
+    }
     row = result(
-        0, testCase=test, id="r-17", namedScores={"tone": 0.25}, metadata={"span": "x"},
-        response={"output": "", "finishReason": "length", "tokenUsage": {"total": 31},
-                  "raw": "Bearer abcdefgh12345678"},
-    )  # fmt: skip
+        0,
+        testCase=test,
+        id="r-17",
+        namedScores={"tone": 0.25},
+        metadata={"span": "x"},
+        response={
+            "output": "",
+            "finishReason": "length",
+            "tokenUsage": {"total": 31},
+            "raw": "Bearer abcdefgh12345678",
+        },
+    )
     text = json.dumps({"evalId": "e", "results": {"version": 3, "results": [row], "stats": {"tokens": 3}}, "tags": {}})
     found = read(tmp_path, text)
     case = json.loads(found.data["old_a_1.jsonl"].read_text())
@@ -139,9 +165,11 @@ def test_bad_results_are_refused_in_words(tmp_path: Path, text: str, said: str) 
 
 def test_a_chat_prompt_is_a_conversation(tmp_path: Path) -> None:
     turns = [
-        {"role": "system", "content": "Be brief."}, {"role": "user", "content": "Is the pool open?"},
-        {"role": "assistant", "content": "Yes."}, {"role": "user", "content": "Until when?"},
-    ]  # fmt: skip
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Is the pool open?"},
+        {"role": "assistant", "content": "Yes."},
+        {"role": "user", "content": "Until when?"},
+    ]
     unfinished = [*turns, {"role": "assistant", "content": "Nine."}]
     rows = [result(at, prompt={"raw": json.dumps(one)}) for at, one in enumerate((turns, unfinished, [1, 2]))]
     imported = read(tmp_path, document(*rows))

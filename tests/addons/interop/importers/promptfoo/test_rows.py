@@ -54,9 +54,11 @@ tests:
     used = {key: one["defaults"][0]["override /dataset"] for key, one in found.experiments.items()}
     questions = {key: [next(iter(case.values())) for case in by_file[name]] for key, name in used.items()}
     assert questions == {
-        "pool_openai_a_1": ["yes"], "pool_openai_a_2": ["of a boat", "a"], "pool_second_1": ["yes", "c"],
+        "pool_openai_a_1": ["yes"],
+        "pool_openai_a_2": ["of a boat", "a"],
+        "pool_second_1": ["yes", "c"],
         "pool_second_2": ["of a boat", "a", "c"],
-    }  # fmt: skip
+    }
     assert [entry.what for entry in found.ledger.left_out] == ["experiment pool_openai_a_3", "experiment pool_second_3"]
 
 
@@ -73,8 +75,11 @@ tests:
     cases = rows(found)
     assert [case["id"] for case in cases] == ["greets", "many", "3", "4"]
     assert [case["tags"] for case in cases] == [
-        ["all", "smoke", "12"], ["all", "area > desk"], ["all", "area > desk"], ["all", "night"]
-    ]  # fmt: skip
+        ["all", "smoke", "12"],
+        ["all", "area > desk"],
+        ["all", "area > desk"],
+        ["all", "night"],
+    ]
     assert cases[2]["metadata"] == {"test_id": "many"}
     assert not found.ledger.left_out
 
@@ -124,8 +129,10 @@ def test_settings_of_a_prompt_are_those_of_its_targets_or_listed(read: Read) -> 
     assert first["parameters"] == {"top_p": 1, "response_format": {"type": "json_object"}}
     assert second["parameters"] == {"top_p": 0.5}
     assert [entry.what for entry in found.ledger.left_out] == [
-        "defaultTest.color", "config.colour of provider openai:m", "config.flavour of prompt json",
-    ]  # fmt: skip
+        "defaultTest.color",
+        "config.colour of provider openai:m",
+        "config.flavour of prompt json",
+    ]
     for other in ("[echo]", "[{id: 'file://bot.py'}]"):
         found = read(
             f"prompts: [{{label: json, raw: 'Sort {{{{q}}}}', config: {{top_p: 1}}}}]\nproviders: {other}\n"

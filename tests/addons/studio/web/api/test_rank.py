@@ -20,8 +20,9 @@ def test_runs_are_ranked_as_the_command_does(api: Api, finished: Finished) -> No
     mean, pairs = answer.json["rankings"]
     assert (mean["metric"], mean["by"], mean["n"], mean["method"]) == ("exact", "mean", 12, "max_t")
     assert [(row["run"], row["rank_low"], row["rank_high"]) for row in mean["rows"]] == [
-        (finished.better, 1, 1), (finished.worse, 2, 2),
-    ]  # fmt: skip
+        (finished.better, 1, 1),
+        (finished.worse, 2, 2),
+    ]
     assert mean["sentences"][0] == f"{finished.better} is the best."
     assert pairs["by"] == "pairs"
     [table] = answer.json["items"]

@@ -35,9 +35,15 @@ def test_a_bot_is_downloaded_with_datasets(api: Api) -> None:
     assert answer.headers["Content-Disposition"] == 'attachment; filename="carried.zip"'
     with zipfile.ZipFile(io.BytesIO(answer.body)) as archive:
         assert set(archive.namelist()) == {
-            "README.md", "conf/target/carried.yaml", "conf/dataset/one.yaml", "conf/dataset/two.yaml", "data/one.jsonl",
-            "data/two.jsonl", ".evalflow/schema/dataset.json", ".evalflow/schema/target.json",
-        }  # fmt: skip
+            "README.md",
+            "conf/target/carried.yaml",
+            "conf/dataset/one.yaml",
+            "conf/dataset/two.yaml",
+            "data/one.jsonl",
+            "data/two.jsonl",
+            ".evalflow/schema/dataset.json",
+            ".evalflow/schema/target.json",
+        }
     assert api("GET", "/bots/carried/archive?dataset=none").status == 404
     assert "is declared in conf/" in api("GET", "/bots/recorded/archive").json["detail"]
 

@@ -56,8 +56,9 @@ def test_columns_have_types_and_what_was_left_out_is_noted(api: Api, dataset: st
     taken = upload(api, dataset, body, f"format=csv&fields={fields}").json
     assert (taken["count"], [row["vars"] for row in taken["first"]]) == (2, [{"score": 4.5}] * 2)
     assert [note.partition(";")[0] for note in taken["notes"]] == [
-        "1 empty row is left out", "1 row without an id equals an earlier one",
-    ]  # fmt: skip
+        "1 empty row is left out",
+        "1 row without an id equals an earlier one",
+    ]
     refused = upload(
         api, dataset, body, "format=csv&fields=" + quote('{"score": {"column": "stars", "type": "nummer"}}')
     )

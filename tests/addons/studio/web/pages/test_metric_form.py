@@ -33,10 +33,12 @@ SCALES = st.one_of(
     st.builds(lambda scale, anchors: {**scale, "min": 1, "anchors": anchors}, LIKERT, ANCHORS),
     st.dictionaries(TEXT, st.floats(0, 1), min_size=2, max_size=3).map(lambda it: {"type": "label", "values": it}),
 )
-BANDS = st.just([
-    {"score_range": [1, 4], "expected_outcome": "wrong: off\nthe point"},
-    {"score_range": [9, 10], "expected_outcome": "right"},
-])  # fmt: skip
+BANDS = st.just(
+    [
+        {"score_range": [1, 4], "expected_outcome": "wrong: off\nthe point"},
+        {"score_range": [9, 10], "expected_outcome": "right"},
+    ]
+)
 SHARED: dict[str, st.SearchStrategy[Any]] = {
     "name": TEXT,
     "datasets": st.lists(TEXT, max_size=2),

@@ -1,0 +1,172 @@
+"""The cases of two runs side by side: scores, passes and people's labels, repeats averaged."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evalflow.datasets import tag_levels
+from evalflow.lazy import pl
+from evalflow.records import FigureSpec
+from evalflow.summary.agreement import labelled_scores
+from evalflow.summary.passing_cases import passing_cases, passing_metrics
+from evalflow.summary.slices import cluster_name
+
+KEY = ("dataset", "metric", "case_id")
+SIDE = ("judge", "score", "passed", "human", "accepted")
+Sides = tuple["pl.DataFrame", "pl.DataFrame"]
+"""The cases of each run: dataset, metric, case_id, cluster, tags, judge, score, passed, human, accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """The common cases of two runs."""
+
+    # One row per dataset, metric and case that both have scored: cluster, tags, judge_a, judge_b, score_a, score_b,
+    # passed_a, passed_b (means over the repeats; passed null if a run has no pass or fail), human_a, human_b,
+    # accepted_a, accepted_b (of `with_labels`).
+    cases: pl.DataFrame
+    # Per dataset and metric: common, only_a, only_b, unscored (cases of both that one did not score).
+    counts: pl.DataFrame
+    sides: tuple[pl.LazyFrame, pl.LazyFrame]  # the two runs' scores, as given
+    shared: pl.DataFrame  # also the cases of both that one did not score: key, place (A's), score_*, passed_*
+
+
+def with_labels(
+    cases: pl.DataFrame, scores: pl.LazyFrame, labels: pl.DataFrame | None, lower: Collection[str], side: str = ""
+) -> pl.DataFrame:
+    """The cases with people's mean `human`, and the share of labels that pass, `accepted`; null without a label.
+
+    `labels` are those of the answers, as of `label_frame`; names end in `side`. Metrics in `lower` pass at or below
+    their threshold.
+    """
+    names = {name: pl.col(name).mean().alias(f"{name}{side}") for name in ("human", "accepted")}
+    if labels is None:
+        return cases.with_columns(pl.lit(None, pl.Float64).alias(f"{name}{side}") for name in names)
+    labelled = scores.filter(pl.col("case_id").is_in(labels["case_id"].unique().to_list()))
+    people = labelled_scores(labelled, labels, lower=lower).group_by(KEY).agg(*names.values())
+    return cases.join(people, on=KEY, how="left", maintain_order="left")
+
+
+Labels = tuple["pl.DataFrame | None", "pl.DataFrame | None"]
+NO_LABELS: Labels = (None, None)
+
+
+def pair_scores(
+    a: pl.LazyFrame, b: pl.LazyFrame, *, labels: Labels = NO_LABELS, lower: Collection[str] = ()
+) -> Pairing:
+    """Join two runs case by case, repeats averaged; a case without a score in one run is left out, and counted.
+
+    `labels` are people's of each run's answers, as of `label_frame`; metrics in `lower` pass at or below a threshold.
+    """
+    joined = by_case(a).join(by_case(b), on=KEY, how="full", coalesce=True, suffix="_b")
+    sides = joined.rename({name: f"{name}_a" for name in ("judge", "score", "passed", "place", "seen")})
+    table = sides.sort("dataset", "place_a", "place_b", "metric", nulls_last=True).collect(engine="streaming")
+    both = pl.col("seen_a").is_not_null() & pl.col("seen_b").is_not_null()
+    scored = pl.col("score_a").is_not_null() & pl.col("score_b").is_not_null()
+    counts = table.group_by("dataset", "metric", maintain_order=True).agg(
+        common=(both & scored).sum(),
+        only_a=pl.col("seen_b").is_null().sum(),
+        only_b=pl.col("seen_a").is_null().sum(),
+        unscored=(both & ~scored).sum(),
+    )
+    cluster = cluster_name(pl.coalesce("group", "group_b"), pl.col("case_id"))
+    cases = table.filter(both & scored).select(
+        *KEY,
+        cluster.alias("cluster"),
+        pl.coalesce("tags", "tags_b").alias("tags"),
+        "judge_a",
+        "judge_b",
+        "score_a",
+        "score_b",
+        "passed_a",
+        "passed_b",
+    )
+    for side, scores, given in zip("ab", (a, b), labels, strict=True):
+        cases = with_labels(cases, scores, given, lower, f"_{side}")
+    own = ("score_a", "score_b", "passed_a", "passed_b")
+    return Pairing(cases, counts, (a, b), table.filter(both).select(*KEY, *own, place="place_a"))
+
+
+def whole_cases(
+    sides: tuple[pl.LazyFrame, pl.LazyFrame], metrics: Mapping[str, Traits]
+) -> tuple[pl.LazyFrame, pl.LazyFrame] | None:
+    """The scores of `passing_cases` of two runs; None if their metrics with pass and fail differ, or are just one."""
+    counted = passing_metrics(sides[0]), passing_metrics(sides[1])
+    several = len(counted[0]) > 1 or any(metrics.get(name, Traits()).of_cases for name in counted[0])
+    if not several or counted[0].keys() != counted[1].keys():
+        return None
+    a, b = (passing_cases(side, own).lazy() for side, own in zip(sides, counted, strict=True))
+    return a, b
+
+
+def lower_is_better(metrics: Mapping[str, Traits]) -> list[str]:
+    """The names of metrics whose lower scores are better."""
+    return [name for name, traits in metrics.items() if not traits.higher_is_better]
+
+
+def tags_of(cases: pl.DataFrame) -> dict[str, list[str]]:
+    """Every tag of the cases, ancestors included, in alphabetical order, with the cases' own tags that lie in it."""
+    own: Sequence[str] = cases["tags"].explode().drop_nulls().unique().to_list() if cases.height else []
+    found: dict[str, list[str]] = {}
+    for tag in own:
+        for level in tag_levels(tag):
+            found.setdefault(level, []).append(tag)
+    return dict(sorted(found.items()))
+
+
+def has_tag(own: Sequence[str]) -> pl.Expr:
+    """Whether a row has one of these tags; null without a list of tags."""
+    return pl.col("tags").list.eval(pl.element().is_in(own)).list.any()
+
+
+def slices(sides: Sides, *, by_tag: bool) -> Iterator[tuple[str | None, Sequence[str], Sides]]:
+    """All cases (tag None), and those of each tag that every side has, with other tags of exactly these cases.
+
+    Tags with the same cases are one slice: a second row would count as another test, and weaken the adjusted p-values.
+    """
+    if not by_tag:
+        yield None, [], sides
+        return
+    found: dict[Any, tuple[str | None, list[str], Sides]] = {_ids(sides): (None, [], sides)}
+    tags_a, tags_b = (tags_of(side) for side in sides)
+    for tag in (name for name in tags_a if name in tags_b):
+        own = sides[0].filter(has_tag(tags_a[tag])), sides[1].filter(has_tag(tags_b[tag]))
+        if _ids(own) in found:
+            found[_ids(own)][1].append(tag)
+        else:
+            found[_ids(own)] = (tag, [], own)
+    yield from found.values()
+
+
+def _ids(sides: Sides) -> tuple[frozenset[str], ...]:
+    return tuple(frozenset(side["case_id"]) for side in sides)
+
+
+def by_case(scores: pl.LazyFrame) -> pl.LazyFrame:
+    """One row per case and metric, as means over its repeats; score and passed are null where nothing was scored.
+
+    Columns: dataset, metric, case_id, group, tags, judge, score, passed, place (in the run's order), seen (cells).
+    """
+    rows = scores.filter(pl.col("member_of").is_null()).with_row_index("place")
+    cases = rows.group_by(KEY).agg(
+        pl.col("group", "judge").first(),
+        pl.col("score").mean(),
+        pl.col("passed").cast(pl.Float64).mean(),
+        pl.col("place").min(),
+        seen=pl.len(),
+    )
+    # The first of many lists takes ten times as long as all the rest.
+    return cases.join(rows.select("place", "tags"), on="place", how="left")
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """A metric's direction, whether its scores lie in 0..1, its figures, and the declared order of its tests."""
+
+    higher_is_better: bool = True
+    bounded: bool = False
+    figures: FigureSpec | None = None
+    test_order: Sequence[str] = ()
+    of_cases: bool = False  # whether cases bring it, as a check of theirs
