@@ -10,21 +10,20 @@ import asyncio
 import hashlib
 import json
 import re
-import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, Self, cast
 
 from pydantic import Field, model_validator
 
-from evalflow.calls.program import ProgramFault, run_program
 from evalflow.cells import list_in
 from evalflow.config.schema import Word
 from evalflow.errors import Problem, UserError
 from evalflow.extras import install_command
 from evalflow.jsonvalues import kind, look_up, written
-from evalflow.metrics import sql_process
+from evalflow.limited import LimitExceeded, Work, in_thread
 from evalflow.metrics.base import FieldMetric, UnitMetricConfig, expect_declared, read_field, scored
 from evalflow.metrics.reasons import one_line
 from evalflow.metrics.references import best_outcome, references_at
@@ -38,6 +37,8 @@ LONGEST = 20_000
 """Maximum characters of a query."""
 MOST_FILLINGS = 20
 _LARGEST_SCRIPT = 8_000_000
+_SQLITE = Work("evalflow.limited.sql:run", memory=2 * 1024**3)
+_DUCKDB = Work("evalflow.limited.sql:run", imports=("duckdb",), memory=2 * 1024**3, files=16, threads=True)
 _AT_ONCE = 4
 """Processes of one metric at the same time."""
 _TOLD = 400
@@ -192,7 +193,7 @@ class SqlMetric(FieldMetric[SqlMetricConfig]):
         return _result_set(expected), _result_set(actual)
 
     async def _run(self, scripts: Sequence[str], queries: Sequence[str]) -> dict[str, Any] | str:
-        """What `sql_process` prints; a text says how it was ended."""
+        """What `limited.sql` returns; a text says which limit ended it."""
         config = self.config
         task = {
             "dialect": config.dialect,
@@ -202,19 +203,13 @@ class SqlMetric(FieldMetric[SqlMetricConfig]):
             "max_rows": config.max_rows,
             "memory": MEMORY,
         }
-        seconds = config.timeout_s * (len(scripts) + len(queries)) + 10
-        argv = [sys.executable, "-I", sql_process.__file__]
-        errors = bytearray()
+        seconds = config.timeout_s * (len(scripts) + len(queries)) + 5
+        work = _DUCKDB if config.dialect == "duckdb" else _SQLITE
         async with self._places:
             try:
-                async with asyncio.timeout(seconds):
-                    return json.loads(await run_program(argv, json.dumps(task).encode(), errors))
-            except TimeoutError:
-                return f"it takes more than {config.timeout_s:g} s"
-            except ProgramFault as error:
-                if error.error_type == "exit_code":
-                    return f"it brings the database down, by time or memory: {one_line(str(error), _TOLD)}"
-                raise ValueError(str(error)) from None
+                return await in_thread(partial(work.call, task, seconds, "it"))
+            except LimitExceeded as error:
+                return f"it takes more than {config.timeout_s:g} s" if error.limit == "time" else str(error)
 
     def _difference(self, expected: ResultSet, actual: ResultSet, *, ordered: bool) -> str | None:
         if self.config.columns == "name":

@@ -1,30 +1,21 @@
-"""Runs queries against a database in memory, in a process of its own, and prints their results as JSON.
-
-Queries are written by models, and their tables by whoever brings the data. So this file is run as a script with limits
-on time and memory, in which no file can be opened, and imports nothing of evalflow. Its stdin is a JSON object of
-`dialect`, `setup` (SQL scripts, which may write), `queries` (which may only read), `seconds` for each of them,
-`max_rows` and `memory` in bytes. It prints `fault`, what is wrong with the set-up, or `results`: `columns` and `rows`
-or a `fault` for each query.
-"""
+"""Runs queries against a database in memory: two of them, written by a model and by whoever brings the data."""
 
 from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import json
-import os
 import sqlite3
-import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from decimal import Decimal
 from typing import Any, Protocol
 
+from evalflow.limited.process import forbid_files
+
 LARGEST = 600_000
 """Maximum size of the rows of one result, in characters."""
 _OF_CELL = 8  # characters that each cell counts for, beside those of a text
-_ADDRESS_SPACE = 2 * 1024**3
 _ROWS_AT_ONCE = 100
 _LARGEST_INTEGER = 10**300  # larger ones are no floats, and compared as text
 _STEPS = 10_000  # of SQLite's virtual machine, between two looks at the clock
@@ -39,6 +30,7 @@ class QueryRefused(Exception):
 
 
 class _Database(Protocol):
+    def close(self) -> None: ...
     def set_up(self, script: str) -> None: ...
     def close_writes(self) -> None: ...
     def query(self, query: str) -> tuple[list[str], Callable[[int], Sequence[Sequence[Any]]]]: ...
@@ -67,6 +59,9 @@ class _Sqlite:
             self._connection.execute("COMMIT")
         self._connection.execute("PRAGMA query_only=ON")
         self._connection.set_authorizer(_in_query)
+
+    def close(self) -> None:
+        self._connection.close()
 
     def query(self, query: str) -> tuple[list[str], Callable[[int], Sequence[Sequence[Any]]]]:
         with self._limited():
@@ -133,6 +128,7 @@ class _Duckdb:
         limits = {"memory_limit": f"{memory}B", "threads": "1", "temp_directory": ""}
         self._connection = duckdb.connect(":memory:", config={**dict.fromkeys(off, "false"), **limits})
         self._connection.execute("SET lock_configuration=true")
+        forbid_files()  # DuckDB reads about the system when it connects
 
     def set_up(self, script: str) -> None:
         with self._limited():
@@ -141,6 +137,9 @@ class _Duckdb:
     def close_writes(self) -> None:
         with contextlib.suppress(self._duckdb.Error):
             self._connection.execute("COMMIT")  # where a script left a transaction open
+
+    def close(self) -> None:
+        self._connection.close()
 
     def query(self, query: str) -> tuple[list[str], Callable[[int], Sequence[Sequence[Any]]]]:
         with self._limited():
@@ -181,18 +180,6 @@ class _Duckdb:
 
 def _too_slow(seconds: float) -> QueryRefused:
     return QueryRefused(f"it takes more than {seconds:g} s")
-
-
-def _limit(seconds: float) -> None:
-    with contextlib.suppress(ImportError, ValueError, OSError):  # where the system has no such limits
-        import resource
-
-        whole = int(seconds) + 1
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        resource.setrlimit(resource.RLIMIT_CPU, (whole, whole + 1))
-        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-        resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))  # those that are open stay so
-        resource.setrlimit(resource.RLIMIT_AS, (_ADDRESS_SPACE, _ADDRESS_SPACE))
 
 
 def _result(database: _Database, query: str, max_rows: int) -> dict[str, Any]:
@@ -236,28 +223,26 @@ def _attempted(work: Callable[[], dict[str, Any]], memory: int) -> dict[str, Any
         return {"fault": f"it needs more than {memory >> 20:,} MB of memory"}
 
 
-def main() -> None:
-    """Read the task from stdin and print what came of it."""
-    task = json.load(sys.stdin)
-    seconds, memory = task["seconds"], task["memory"]
-    made: type[_Sqlite] | type[_Duckdb] = _Duckdb if task["dialect"] == "duckdb" else _Sqlite
+def run(
+    dialect: str, setup: Sequence[str], queries: Sequence[str], seconds: float, max_rows: int, memory: int
+) -> dict[str, Any]:
+    """Make the tables by scripts, and run queries, which may only read.
+
+    `seconds` is the limit of each, `memory` that of the database in bytes. Returns `fault`, what is wrong with the
+    set-up, or `results`: `columns` and `rows` or a `fault` for each query.
+    """
+    made: type[_Sqlite] | type[_Duckdb] = _Duckdb if dialect == "duckdb" else _Sqlite
     database = made(seconds, memory)
-    _limit(seconds * (len(task["setup"]) + len(task["queries"])) + 5)
 
     def set_up() -> dict[str, Any]:
-        for script in task["setup"]:
+        for script in setup:
             database.set_up(script)
         database.close_writes()
         return {}
 
-    said = _attempted(set_up, memory)
-    if not said:
-        queries = task["queries"]
-        said = {"results": [_attempted(lambda q=q: _result(database, q, task["max_rows"]), memory) for q in queries]}
-    sys.stdout.buffer.write(json.dumps(said, ensure_ascii=False).encode("utf-8", "replace"))
-    sys.stdout.flush()
-    os._exit(0)  # DuckDB's threads may abort the process when the interpreter ends
-
-
-if __name__ == "__main__":
-    main()
+    try:
+        return _attempted(set_up, memory) or {
+            "results": [_attempted(lambda q=q: _result(database, q, max_rows), memory) for q in queries]
+        }
+    finally:
+        database.close()
