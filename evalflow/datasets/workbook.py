@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
-import json
-import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from evalflow.datasets.halves import Halves
 from evalflow.datasets.sources import MAX_RECORD, SourceRow, Table, Unreadable, named, without_nameless
 from evalflow.errors import Problem, UserError
+from evalflow.limited import LimitExceeded, Work
 from evalflow.paths import shown
 
 UNPACKED = 512 * 1024**2
@@ -25,6 +22,7 @@ MEMORY = 2 * 1024**3
 """Memory of the process that reads a workbook, in bytes."""
 SECONDS = 120
 """Its CPU time."""
+_READING = Work("evalflow.limited.workbooks:lines", imports=("python_calamine",), memory=MEMORY, output=2**28, files=16)
 _LESS = "delete what lies far away from the table, or save the sheet as CSV"
 
 
@@ -97,31 +95,14 @@ def _letters(index: int) -> str:
 
 
 def _lines(path: Path, sheet: str | None) -> Generator[Any]:
-    """What `workbook_process` prints; an error is an Unreadable."""
-    from evalflow.datasets import workbook_process
-
-    limits = map(str, (UNPACKED, MEMORY, SECONDS, MAX_RECORD))
-    command = [sys.executable, "-P", workbook_process.__file__, str(path), json.dumps(sheet), *limits]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:  # noqa: S603 - no shell
-        assert process.stdout is not None
-        try:
-            for text in process.stdout:
-                if not text.endswith(b"\n"):  # the process was ended within a row
-                    break
-                line = cast("dict[str, str] | list[Any]", json.loads(text))
-                yield Unreadable(line["what"], shown(path), line["hint"]) if isinstance(line, dict) else line
-        except BaseException:
-            process.kill()
-            raise
-    if process.returncode:
-        yield _ended(process.returncode, shown(path))
-
-
-def _ended(code: int, name: str) -> Problem:
-    from evalflow.datasets import workbook_process
-
-    if code in (workbook_process.OUT_OF_MEMORY, -signal.SIGABRT):
-        return Unreadable(f"the workbook needs more than {MEMORY >> 20:,} MB of memory", name, _LESS)
-    if sys.platform != "win32" and code == -signal.SIGXCPU:
-        return Unreadable(f"the workbook takes more than {SECONDS} s to read", name, _LESS)
-    return Unreadable("the workbook is damaged", name, "open it in Excel, and save it again")
+    """What `limited.workbooks` gives; an error is an Unreadable."""
+    task = {"path": str(path.absolute()), "sheet": sheet, "unpacked": UNPACKED, "longest": MAX_RECORD}
+    name = shown(path)
+    try:
+        for line in _READING.stream(task, SECONDS, "the workbook"):
+            yield Unreadable(line["what"], name, line["hint"]) if isinstance(line, dict) else line
+    except LimitExceeded as error:
+        if error.limit == "crash":
+            yield Unreadable("the workbook is damaged", name, "open it in Excel, and save it again")
+        else:
+            yield Unreadable(str(error), name, _LESS)

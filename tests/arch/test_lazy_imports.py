@@ -101,7 +101,7 @@ def test_what_asks_nobody_needs_none_of_them(arguments: list[str], tmp_path: Pat
 
 
 def test_a_list_composes_nothing_converts_nothing_and_colours_no_code(tmp_path: Path) -> None:
-    unneeded = {"antlr4", "evalflow.datasets.workbook_process", "hydra", "inscriptis", "omegaconf", "pygments"}
+    unneeded = {"antlr4", "evalflow.limited.workbooks", "hydra", "inscriptis", "omegaconf", "pygments"}
     assert loads(command("list", "metric"), tmp_path, unneeded) == set()
 
 
@@ -111,7 +111,7 @@ NOT_FOR_CHECKS = {
     "evalflow.app.core.labels",
     "evalflow.app.core.leaderboard",
     "evalflow.app.core.sweep",
-    "evalflow.datasets.workbook_process",
+    "evalflow.limited.workbooks",
     "evalflow.addons.embedded.judge",
     "evalflow.report.calibration",
     "evalflow.report.comparison",

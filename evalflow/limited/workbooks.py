@@ -1,20 +1,10 @@
-"""Reads one Excel workbook in a process of its own, and prints what is in it as JSON lines.
-
-A few kilobytes can claim any number of cells, for which calamine allocates memory until the process is aborted. So this
-file is run as a script, with limits on memory and time, and imports nothing of evalflow.
-
-The lines are the names of the sheets, or the rows of one: a row's number in Excel, its cells as text, and what is wrong
-with some of them. An error is the last line: what is wrong, and what to do.
-"""
+"""Reads Excel workbooks. A few kilobytes can claim any number of cells, for which calamine allocates memory."""
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
-import json
 import posixpath
 import re
-import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,42 +27,28 @@ _UNCALCULATED = re.compile(
     _CELL + rb"(?![^>]*\st=[\"']str[\"'])[^>]*>\s*"  # the text of a formula may be empty
     rb"<(?:\w+:)?f\b(?:[^>]*/>|[^>]*>[^<]*</(?:\w+:)?f>)\s*(?:<(?:\w+:)?v\s*/>|<(?:\w+:)?v></(?:\w+:)?v>)?\s*</"
 )
-OUT_OF_MEMORY = 3
-"""The exit code when the limit on memory was reached, unless the process was aborted."""
 
 
 class Refused(Exception):
     """The workbook cannot be read: what is wrong, and what to do."""
 
 
-def main(path: str, wanted: str, unpacked: str, memory: str, seconds: str, longest: str) -> None:
-    """Print the names of the sheets if `wanted` is null in JSON, or else the rows of a sheet; of the only one for "".
+def lines(path: str, sheet: str | None, unpacked: int, longest: int) -> Iterator[Any]:
+    """The names of the sheets if `sheet` is None, else the rows of a sheet; of the only one for "".
 
-    Limits: the unpacked size of the workbook and the memory, in bytes; the CPU time; the characters in a row.
+    A row is its number in Excel, the column that it begins at, its cells as text, and what is wrong with some of them.
+    An error is the last line: `what` is wrong, and the `hint` what to do. Limits: the unpacked size of the workbook in
+    bytes; the characters in a row.
     """
     from python_calamine import CalamineError
 
-    _limit(int(memory), int(seconds))
     try:
-        for line in _lines(Path(path), json.loads(wanted), int(unpacked), int(longest)):
-            sys.stdout.write(json.dumps(line) + "\n")
+        yield from _lines(Path(path), sheet, unpacked, longest)
     except Refused as error:
         what, hint = error.args
-        sys.stdout.write(json.dumps({"what": what, "hint": hint}) + "\n")
+        yield {"what": what, "hint": hint}
     except CalamineError as error:
-        refusal = {"what": f"the workbook is damaged: {error}", "hint": "open it in Excel, and save it again"}
-        sys.stdout.write(json.dumps(refusal) + "\n")
-    except MemoryError:
-        sys.exit(OUT_OF_MEMORY)
-
-
-def _limit(memory: int, seconds: int) -> None:
-    with contextlib.suppress(ImportError, ValueError, OSError):  # where the system has no such limits
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
-        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+        yield {"what": f"the workbook is damaged: {error}", "hint": "open it in Excel, and save it again"}
 
 
 def _lines(path: Path, wanted: str | None, unpacked: int, longest: int) -> Iterator[Any]:
@@ -195,7 +171,3 @@ def _text(value: Cell) -> str:
             return format(value.total_seconds(), ".15g")
         case _:
             return value
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
