@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, time
-from functools import cache, partial
+from functools import reduce
+from operator import getitem
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from evalflow.apart import within
-from evalflow.patterns import Pattern, compiled, expect_small
+from evalflow.limited import LimitExceeded, Work
 
 if TYPE_CHECKING:
-    from jsonpath import CompoundJSONPath, JSONPath, JSONPathEnvironment
+    from jsonpath import CompoundJSONPath, JSONPath
 
 PATIENCE_S = 2.0  # time limit in seconds for one path on one document
+_PLACES = Work("evalflow.limited.paths:places", imports=("jsonpath",))
 
 
 DEEPEST = 64
@@ -161,20 +162,22 @@ class Path:
         return False
 
     def matches(self, value: Any) -> list[Any]:
-        """All matches; ValueError if it cannot be applied to this value, TooSlow if that takes too long."""
+        """All matches; ValueError if it cannot be applied to this value, LimitExceeded if that takes too long."""
         # A text in place of an object would be parsed, so a path such as $.a would match in a value that is no object.
         if not isinstance(value, Mapping | list):
             return [value] if self.text.strip() == "$" else []
-        find = partial(self._find, cast("Any", value))
-        return find() if self.plain else within(PATIENCE_S, f"the JSONPath {self.text}", find)
-
-    def _find(self, value: Any) -> list[Any]:
-        import jsonpath
-
+        if self.plain:
+            return self._query.findall(cast("Any", value))
+        # A record is not entered, as by a plain path.
+        document = json.dumps(value, ensure_ascii=False, default=lambda _: None)
+        task = {"path": self.text, "document": document}
         try:
-            return self._query.findall(value)
-        except jsonpath.JSONPathError as error:
+            places = _PLACES.call(task, PATIENCE_S, f"the JSONPath {self.text}")
+        except LimitExceeded:
+            raise
+        except ValueError as error:
             raise ValueError(f"{self.text}: {error}") from None
+        return [reduce(getitem, one["at"], value) if "at" in one else one["value"] for one in places]
 
 
 def json_path(text: str) -> Path:
@@ -183,7 +186,7 @@ def json_path(text: str) -> Path:
     from jsonpath import segments, selectors
 
     try:
-        query = _environment().compile(text)
+        query = jsonpath.compile(text)
     except jsonpath.JSONPathError as error:
         raise ValueError(str(error).splitlines()[0]) from None
     if not isinstance(query, jsonpath.JSONPath):
@@ -196,32 +199,6 @@ def json_path(text: str) -> Path:
         for segment in query.segments
     )
     return Path(text, query.singular_query(), plain, query)
-
-
-@cache
-def _environment() -> JSONPathEnvironment:
-    from jsonpath import JSONPathEnvironment
-    from jsonpath.function_extensions import Match, Search
-
-    class Environment(JSONPathEnvironment):
-        def compare(self, left: object, operator: str, right: object) -> bool:
-            if operator == "=~" and isinstance(left, str) and isinstance(right, re.Pattern):
-                written = cast("re.Pattern[str]", right)
-                return compiled(written.pattern, written.flags).fullmatch(left) is not None
-            return super().compare(left, operator, right)
-
-    made = Environment()
-    for name, function in (("match", Match(thread_safe=True)), ("search", Search(thread_safe=True))):
-        function.check_cache = cast("Any", partial(_known, function.check_cache))
-        made.function_extensions[name] = function
-    return made
-
-
-def _known(read: Callable[[str], Any], pattern: str) -> Pattern | None:
-    """A pattern as in RFC 9485; None for an invalid one, which matches nothing."""
-    expect_small(pattern)
-    found = read(pattern)
-    return None if found is None else Pattern(pattern, found)
 
 
 def look_up(path: str, fields: Mapping[str, Any]) -> Any:
@@ -242,6 +219,11 @@ def written(value: Any) -> str:
     ValueError for an object that JSON has no like of.
     """
     return value if isinstance(value, str) else _ENCODER.encode(value)
+
+
+def json_text(value: Any) -> str:
+    """Any value as JSON, in its own order, records as objects; ValueError as of `written`."""
+    return json.dumps(value, ensure_ascii=False, default=_object_of)
 
 
 def _object_of(value: Any) -> dict[str, Any] | str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from evalflow.apart import TooSlow
+from evalflow.limited import LimitExceeded
 
 if TYPE_CHECKING:
     import regex
@@ -54,12 +54,12 @@ class Pattern:
         """The number of matches, which do not overlap."""
         return sum(1 for _ in self.finditer(text))
 
-    def _too_slow(self) -> TooSlow:
-        return TooSlow(f"the pattern takes too long on this text: {self.text}")
+    def _too_slow(self) -> LimitExceeded:
+        return LimitExceeded(f"the pattern takes too long on this text: {self.text}")
 
 
 def compiled(pattern: str, flags: int = 0) -> Pattern:
-    """Compile a pattern; ValueError if it is none, TooSlow if it is too large."""
+    """Compile a pattern; ValueError if it is none, LimitExceeded if it is too large."""
     import regex
 
     # A flag folds the case; in the pattern, \D and \d would become the same.
@@ -87,7 +87,7 @@ def declared(pattern: str, flags: int = 0) -> Pattern:
 
 
 def expect_small(pattern: str) -> None:
-    """Raise TooSlow for a pattern that could not be compiled in time; compiling cannot be interrupted."""
+    """Raise LimitExceeded for a pattern that could not be compiled in time; compiling cannot be interrupted."""
     groups, last = [0], 0
     for part in _PART.finditer(pattern):
         if part[0] == "(":
@@ -98,7 +98,7 @@ def expect_small(pattern: str) -> None:
             last = groups.pop() if part[0] == ")" and len(groups) > 1 else 1
             groups[-1] += last
     if sum(groups) > LARGEST:
-        raise TooSlow(f"the pattern is too large with its repetitions written out: {pattern[:80]}")
+        raise LimitExceeded(f"the pattern is too large with its repetitions written out: {pattern[:80]}")
 
 
 def _escaped(found: re.Match[str]) -> str:

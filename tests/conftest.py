@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import socket
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -31,17 +30,6 @@ _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 
 # What is collected lives until the end: Python's search for reference cycles need not look at it again and again.
 gc.disable()
-
-
-def pytest_sessionstart() -> None:
-    """Leave out of the warnings what interrupted a finalizer to end a thread: it is raised again until it does."""
-    report = sys.unraisablehook
-
-    def others(found: sys.UnraisableHookArgs) -> None:
-        if found.exc_type.__module__ != "evalflow.apart":
-            report(found)
-
-    sys.unraisablehook = others
 
 
 def pytest_collection_finish() -> None:

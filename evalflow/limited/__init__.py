@@ -38,11 +38,16 @@ _START_S = 120.0  # for the start of a process and its imports, on a busy machin
 
 
 class LimitExceeded(ValueError):
-    """Work reached a limit and was ended. The message says which."""
+    """Work reached a limit and was ended. The message says which.
+
+    Attributes:
+        error_type: How a score or an answer that it ends is recorded.
+    """
 
     def __init__(self, message: str, limit: Literal["time", "memory", "output", "depth", "crash"] = "time") -> None:
         super().__init__(message)
         self.limit = limit
+        self.error_type = "timeout" if limit == "time" else "data"
 
 
 class _Abandoned(BaseException):

@@ -15,7 +15,7 @@ import struct
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 LENGTH = struct.Struct(">Q")
 _BATCH = 65_536  # characters of a generator's items that are sent together
@@ -26,8 +26,16 @@ _GRACE_S = 1  # CPU time on top of the limit, within which the caller ends a pro
 
 def encoded(value: Any) -> bytes:
     """A frame; lone surrogates are kept."""
-    text = json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
-    return LENGTH.pack(len(text)) + text
+    return _framed(_text(value))
+
+
+def _framed(text: str) -> bytes:
+    data = text.encode("utf-8", "surrogatepass")
+    return LENGTH.pack(len(data)) + data
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def decoded(text: bytes) -> Any:
@@ -108,13 +116,14 @@ def _answered(function: Callable[..., Any], payload: Mapping[str, Any], output: 
     ended: dict[str, Any] = {"ended": True}
     try:
         found = function(**payload)
-        pieces = _batches(found) if isinstance(found, Generator) else iter([[json.dumps(found, ensure_ascii=False)]])
+        is_stream = isinstance(found, Generator)
+        pieces = _batches(cast("Generator[Any]", found)) if is_stream else [[_text(found)]]
         for texts in pieces:
-            frame = f'{{"items": [{", ".join(texts)}]}}'.encode("utf-8", "surrogatepass")
+            frame = _framed(f'{{"items": [{", ".join(texts)}]}}')
             if len(frame) > output:
                 ended = {"limit": "output"}
                 break
-            yield LENGTH.pack(len(frame)) + frame
+            yield frame
     except ValueError as error:
         ended = {"fault": str(error)}
     except MemoryError:
@@ -131,7 +140,7 @@ def _batches(items: Generator[Any]) -> Iterator[list[str]]:
     size = 0
     try:
         for item in items:
-            texts.append(json.dumps(item, ensure_ascii=False))
+            texts.append(_text(item))
             size += len(texts[-1])
             if size > _BATCH:
                 yield texts

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from evalflow.config.schema import Strict, Word
 from evalflow.lazy import np
+from evalflow.limited import deadline
 from evalflow.records import ToolCall
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 MOST = 1000
 """The most calls on one side that are matched; an agent with more is in a loop, and matching would hold up others."""
+
+PATIENCE_S = 5.0
+"""Time limit in seconds for the comparison of all arguments."""
 
 Arguments = Literal["exact", "ignore", "subset", "superset"] | Annotated[list[Word], Field(min_length=1)]
 
@@ -58,6 +62,7 @@ class ArgumentRule(Strict):
 
 
 Rules = Callable[[str], ArgumentRule]
+Check = Callable[[], None]
 Pairs = list[tuple[int, int]]
 """Positions of an expected call and of the actual call that it is matched with."""
 
@@ -65,13 +70,15 @@ Pairs = list[tuple[int, int]]
 def fitting(expected: Sequence[ToolCall], actual: Sequence[ToolCall], rules: Rules) -> Matrix:
     """Which actual call (column) fits which expected call (row): the same tool, and arguments by the tool's rule.
 
-    An expected call without arguments accepts any. Arguments that are no JSON object fit only where any are accepted.
+    An expected call without arguments accepts any. Arguments that are not a JSON object fit only where any are
+    accepted. LimitExceeded if it takes too long.
     """
+    check_time = deadline(PATIENCE_S, "matching the calls")
     fits = np.zeros((len(expected), len(actual)), dtype=bool)
     rows, columns = _by_name(expected), _by_name(actual)
     for name in rows.keys() & columns.keys():
         ours, theirs = [expected[i] for i in rows[name]], [actual[j] for j in columns[name]]
-        fits[np.ix_(rows[name], columns[name])] = _block(ours, theirs, rules(name))
+        fits[np.ix_(rows[name], columns[name])] = _block(ours, theirs, rules(name), check_time)
     return fits
 
 
@@ -145,7 +152,7 @@ def _by_name(calls: Sequence[ToolCall]) -> dict[str, list[int]]:
     return places
 
 
-def _block(expected: Sequence[ToolCall], actual: Sequence[ToolCall], rule: ArgumentRule) -> Matrix:
+def _block(expected: Sequence[ToolCall], actual: Sequence[ToolCall], rule: ArgumentRule, check_time: Check) -> Matrix:
     """The same for calls of one tool."""
     anything = np.array([call.arguments is None for call in expected])
     fits = np.ones((len(expected), len(actual)), dtype=bool)
@@ -154,17 +161,17 @@ def _block(expected: Sequence[ToolCall], actual: Sequence[ToolCall], rule: Argum
     readable = np.array([not isinstance(call.arguments, str) for call in actual])
     ours, theirs = ([_arguments(call) for call in calls] for calls in (expected, actual))
     if rule.arguments == "exact":
-        fits = _equal(ours, theirs, rule)
+        fits = _equal(ours, theirs, rule, check_time)
     elif isinstance(rule.arguments, list):
         for path in rule.arguments:
             mine, yours = ([_at(path, one) for one in side] for side in (ours, theirs))
-            fits &= _equal(mine, yours, rule)
+            fits &= _equal(mine, yours, rule, check_time)
     else:
         for key in dict.fromkeys(key for one in (*ours, *theirs) for key in one):
             mine, yours = ([one.get(key, _ABSENT) for one in side] for side in (ours, theirs))
             lacks = [value is _ABSENT for value in (yours if rule.arguments == "subset" else mine)]
             may_lack = np.array(lacks)[None, :] if rule.arguments == "subset" else np.array(lacks)[:, None]
-            fits &= _equal(mine, yours, rule) | may_lack
+            fits &= _equal(mine, yours, rule, check_time) | may_lack
     return anything[:, None] | fits & readable[None, :]
 
 
@@ -182,8 +189,9 @@ def _at(path: str, arguments: Mapping[str, Any]) -> Any:
     return here
 
 
-def _equal(expected: Sequence[Any], actual: Sequence[Any], rule: ArgumentRule) -> Matrix:
+def _equal(expected: Sequence[Any], actual: Sequence[Any], rule: ArgumentRule, check_time: Check) -> Matrix:
     """Which values are equal as JSON, numbers and texts by the rule; two that are absent are equal."""
+    check_time()
     values, rows, limits = (*expected, *actual), len(expected), rule.limits
     numbers: list[list[float]] = [[] for _ in values]
     texts: list[list[str]] = [[] for _ in values]
@@ -195,8 +203,9 @@ def _equal(expected: Sequence[Any], actual: Sequence[Any], rule: ArgumentRule) -
     shapes = np.array([codes.setdefault(key, len(codes)) for key in keys])
     same = shapes[:rows, None] == shapes[None, rows:]
     for i, j in np.argwhere(same).tolist() if rule.contains else ():
+        check_time()
         same[i, j] = all(map(contains, texts[rows + j], texts[i]))
-    return same if limits is None else same & _near(numbers, rows, limits)
+    return same if limits is None else same & _near(numbers, rows, limits, check_time)
 
 
 def _text_key(rule: ArgumentRule, texts: list[str], text: str) -> Hashable:
@@ -208,7 +217,7 @@ def _text_key(rule: ArgumentRule, texts: list[str], text: str) -> Hashable:
     return ("text",)
 
 
-def _near(numbers: list[list[float]], rows: int, limits: Tolerance) -> Matrix:
+def _near(numbers: list[list[float]], rows: int, limits: Tolerance, check_time: Check) -> Matrix:
     """Which values, of those with as many numbers, have numbers within the limits."""
     same = np.ones((rows, len(numbers) - rows), dtype=bool)
     counts = np.array([len(found) for found in numbers])
@@ -218,6 +227,7 @@ def _near(numbers: list[list[float]], rows: int, limits: Tolerance) -> Matrix:
         if not len(ours) or not len(theirs):
             continue
         for mine, yours in zip(wanted.T, given.T, strict=True):  # the first number of each, the second ...
+            check_time()
             reach = limits.absolute + limits.relative * np.abs(mine)
             same[np.ix_(ours, theirs)] &= np.abs(mine[:, None] - yours[None, :]) <= reach[:, None]
     return same

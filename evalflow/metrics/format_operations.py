@@ -2,40 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from functools import partial
-from html.parser import HTMLParser
 from importlib.util import find_spec
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from evalflow.apart import within
 from evalflow.config.schema import Word, with_examples
 from evalflow.extras import install_command
 from evalflow.jsonvalues import written
+from evalflow.limited import LimitExceeded, Work
 from evalflow.metrics.operations import BaseOperation, QuickOperation, RuleFinding
 from evalflow.metrics.reasons import one_line
-from evalflow.segments import listed
 
 _PATIENCE_S = 2.0
-_VOID = listed("area base br col embed hr img input link meta source track wbr")
-_END_IS_OPTIONAL = listed("body caption colgroup dd dt head html li optgroup option p rp rt tbody td tfoot th thead tr")
-_ELEMENTS = (
-    _VOID
-    | _END_IS_OPTIONAL
-    | listed(
-        """a abbr address article aside audio b bdi bdo blockquote button canvas cite code data datalist del details dfn
-    dialog div dl em fieldset figcaption figure footer form h1 h2 h3 h4 h5 h6 header hgroup i iframe ins kbd label
-    legend main map mark math menu meter nav noscript object ol output picture pre progress q ruby s samp script search
-    section select slot small span strong style sub summary sup svg table template textarea time title u ul var
-    video"""
-    )
-)
-"""Those of the HTML Standard; custom elements have a hyphen in their names."""
-_OTHER_VOCABULARY = frozenset({"svg", "math"})
-_UNFINISHED = re.compile(r"<[a-zA-Z/!][^>]*\Z")
+_ELEMENTS = Work("evalflow.limited.html:elements")
 Dialect = Literal[
     "bigquery",
     "clickhouse",
@@ -131,64 +112,13 @@ class HtmlOperation(MarkupOperation):
     op: Literal["html"]  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def _missing(self, text: str) -> Sequence[str]:
-        found = within(_PATIENCE_S, "reading the HTML", partial(_elements, text))
+        try:
+            found = _ELEMENTS.call({"text": text}, _PATIENCE_S, "reading the HTML")
+        except LimitExceeded:
+            raise
+        except ValueError as error:
+            raise _MarkupError(str(error)) from None
         return [element for element in self.elements if element.lower() not in found]
-
-
-def _elements(text: str) -> set[str]:
-    """The names of the elements in a text; _MarkupError if their tags do not match."""
-    if _UNFINISHED.search(text[text.rfind("<") :]):
-        raise _MarkupError("its last tag has no end")
-    reader = _TagReader()
-    reader.feed(text)
-    reader.close()
-    reader.expect_closed()
-    return reader.found
-
-
-class _TagReader(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: set[str] = set()
-        self._open: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
-        self._expect_known(tag)
-        self.found.add(tag)
-        if tag not in _VOID:
-            self._open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
-        if tag not in _VOID and not self._is_in_other_vocabulary(tag):
-            raise self._fault(f"<{one_line(tag, 40)}/> does not close the element")
-        self.found.add(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        while self._open and self._open[-1] != tag and self._open[-1] in _END_IS_OPTIONAL:
-            self._open.pop()
-        if not self._open or self._open.pop() != tag:
-            raise self._fault(f"</{one_line(tag, 40)}> closes no element")
-
-    def handle_data(self, data: str) -> None:
-        if not self._open and data.strip():
-            raise self._fault(f"text outside of all elements: {one_line(data, 40)}")
-
-    def expect_closed(self) -> None:
-        if unclosed := next((tag for tag in self._open if tag not in _END_IS_OPTIONAL), None):
-            raise _MarkupError(f"<{unclosed}> is not closed")
-        if not self.found:
-            raise _MarkupError("there is no element")
-
-    def _expect_known(self, tag: str) -> None:
-        if tag not in _ELEMENTS and "-" not in tag and not self._is_in_other_vocabulary(tag):
-            raise self._fault(f"HTML has no element <{one_line(tag, 40)}>")
-
-    def _is_in_other_vocabulary(self, tag: str) -> bool:
-        return not _OTHER_VOCABULARY.isdisjoint([tag, *self._open])
-
-    def _fault(self, what: str) -> _MarkupError:
-        line, column = self.getpos()
-        return _MarkupError(f"line {line}, column {column + 1}: {what}")
 
 
 class SqlOperation(BaseOperation):

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from functools import cache, cached_property, partial
-from importlib import import_module
-from types import FunctionType, ModuleType, SimpleNamespace
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any, Literal, cast
 
 from pydantic import Field, model_validator
 
-from evalflow.apart import within
 from evalflow.config.schema import with_examples
-from evalflow.jsonvalues import Unusable, is_finite, mended
+from evalflow.jsonvalues import Unusable, is_finite, json_text, mended
+from evalflow.limited import Work, deadline
 from evalflow.metrics.operations import BaseOperation, RuleFinding
-from evalflow.patterns import compiled
 
 Fault = Callable[[Any], str | None]
+_LIBRARIES = ("jsonschema", "referencing.jsonschema", "referencing.exceptions")
+_FAULTS = Work("evalflow.limited.schemas:faults", imports=_LIBRARIES)
 PATIENCE_S = 2.0  # time limit in seconds for one validation, and for the check of a schema
 
 
@@ -63,120 +62,16 @@ class JsonSchemaOperation(BaseOperation):
 def json_schema(schema: Mapping[str, Any]) -> Fault:
     """Build a function that returns the first error of a document by a JSON Schema, or None if it is valid.
 
-    Draft 2020-12, unless `$schema` names another; `format` is not checked, and nothing is fetched. ValueError for an
-    invalid schema, or one that refers to something outside of it; TooSlow, also when called.
+    ValueError for an invalid schema, or one that refers to something outside of it; LimitExceeded, also when called.
     """
-    for module in ("jsonschema", "referencing.jsonschema"):
-        import_module(module)  # not within the time limit, which a busy machine would need for it
-    return within(PATIENCE_S, "the JSON Schema", partial(_checked, schema))
-
-
-def _checked(schema: Mapping[str, Any]) -> Fault:
-    jsonschema: Any = import_module("jsonschema")  # it has no type hints
-    model = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
-    try:
-        model.check_schema(schema)
-    except jsonschema.SchemaError as error:
-        raise ValueError(f"no JSON Schema: {error.message} at {error.json_path}") from None
-    except RecursionError:
-        raise ValueError("the JSON Schema is nested too deeply to be read") from None
-    lost = next(_dangling_references(schema), None)
-    if lost is not None:
-        raise ValueError(f"the JSON Schema refers to {lost!r}, which it does not hold itself")
-    # With an explicit registry it does not fetch schemas.
-    validator = _bounded(model)(schema, registry=import_module("referencing").Registry())
-
-    def first(document: Any) -> str | None:
-        error = jsonschema.exceptions.best_match(validator.iter_errors(document))
-        return f"{error.message} at {error.json_path}" if error else None
+    text = json_text(schema)
+    _FAULTS.call({"schema": text, "documents": []}, PATIENCE_S, "the JSON Schema")
 
     def fault(document: Any) -> str | None:
-        return within(PATIENCE_S, "validating by the JSON Schema", partial(first, document))
+        task = {"schema": text, "documents": [json_text(document)]}
+        return _FAULTS.call(task, PATIENCE_S, "validating by the JSON Schema")[0]
 
     return fault
-
-
-@cache
-def _bounded(model: Any) -> Any:
-    """A jsonschema validator that runs patterns with `patterns` and gives short messages.
-
-    Its keywords use the global name `re`, so the keyword functions are copied with another `re` in their globals.
-    """
-    jsonschema: Any = import_module("jsonschema")
-    names: dict[int, dict[str, Any]] = {}
-    keywords: dict[str, Any] = {name: _rebound(keyword, names) for name, keyword in model.VALIDATORS.items()}
-    bounded = jsonschema.validators.extend(model, keywords)
-    fields = [(field.name, field.alias) for field in import_module("attrs").fields(bounded) if field.init]
-
-    def evolve(self: Any, **changes: Any) -> Any:
-        schema = changes.get("schema", self.schema)
-        kind = jsonschema.validators.validator_for(schema, default=bounded)  # as in its `$schema`
-        given = {alias: getattr(self, name) for name, alias in fields}
-        return (kind if kind is bounded else _bounded(kind))(**{**given, **changes})
-
-    bounded.evolve = evolve
-    return bounded
-
-
-def _rebound(function: Any, names: dict[int, dict[str, Any]]) -> Any:
-    if not isinstance(function, FunctionType):
-        return function
-    made = FunctionType(
-        function.__code__,
-        _module(function.__globals__, names),
-        function.__name__,
-        function.__defaults__,
-        function.__closure__,
-    )
-    made.__kwdefaults__ = function.__kwdefaults__
-    return made
-
-
-def _module(own: dict[str, Any], names: dict[int, dict[str, Any]]) -> dict[str, Any]:
-    if id(own) in names:
-        return names[id(own)]
-    made = names[id(own)] = {**own, "re": SimpleNamespace(search=_search), "ValidationError": _invalid}
-    for name, value in own.items():
-        if isinstance(value, FunctionType) and value.__module__.startswith("jsonschema."):
-            made[name] = _rebound(value, names)
-        elif isinstance(value, ModuleType) and value.__name__ == "jsonschema._utils":
-            made[name] = SimpleNamespace(**_module(vars(value), names))
-    return made
-
-
-def _search(pattern: str, text: str) -> Any:
-    return compiled(pattern).search(text)
-
-
-def _invalid(message: str, *args: Any, **kwargs: Any) -> Any:
-    """A short error, since jsonschema's messages contain the whole document."""
-    short = message if len(message) <= 200 else f"{message[:199]}…"
-    return import_module("jsonschema").ValidationError(short, *args, **kwargs)
-
-
-def _dangling_references(schema: Mapping[str, Any]) -> Iterator[str]:
-    referencing, drafts = import_module("referencing"), import_module("referencing.jsonschema")
-    faults: Any = import_module("referencing.exceptions")
-    resource: Any = referencing.Resource.from_contents(schema, default_specification=drafts.DRAFT202012)
-    base: str = resource.id() or ""
-    resolver: Any = referencing.Registry().with_resource(base, resource).resolver(base)
-    for reference in _references(schema):
-        try:
-            resolver.lookup(reference)
-        except (faults.Unresolvable, ValueError):
-            yield reference
-
-
-def _references(node: Any) -> Iterator[str]:
-    if isinstance(node, Mapping):
-        for key, value in cast("Mapping[str, Any]", node).items():
-            if key in ("$ref", "$dynamicRef") and isinstance(value, str):
-                yield value
-            else:
-                yield from _references(value)
-    elif isinstance(node, list):
-        for value in cast("list[Any]", node):
-            yield from _references(value)
 
 
 class NoJson(ValueError):
@@ -200,15 +95,13 @@ def json_of(value: Any) -> Any:
 
 
 def objects_in(text: str) -> list[Any]:
-    """The JSON objects that stand in a text, without those inside of another; TooSlow if there is too much to read."""
-    return within(PATIENCE_S, "reading the JSON in the text", partial(_objects_in, text))
-
-
-def _objects_in(text: str) -> list[Any]:
+    """The JSON objects that stand in a text, without those inside of another; LimitExceeded if it takes too long."""
+    check_time = deadline(PATIENCE_S, "reading the JSON in the text")
     decoder = json.JSONDecoder(parse_constant=_no_constant)
     found: list[Any] = []
     place = text.find("{")
     while place >= 0:
+        check_time()
         try:
             value, place = decoder.raw_decode(text, place)
             found.append(value)

@@ -83,7 +83,7 @@ class BaseOperation(Strict):
         yield ("", field) if self.field is None else ("field", self.field)
 
     def apply(self, field: str, fields: Mapping[str, Any]) -> RuleFinding:
-        """Check the operation's own field, else the given one; TooSlow if a pattern, path or schema takes too long."""
+        """Check the operation's own field, else the given one; LimitExceeded if that takes too long."""
         name = self.field or field
         return self.test(name, look_up(name, fields), fields)
 

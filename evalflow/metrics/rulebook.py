@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from evalflow.apart import TooSlow, apart
 from evalflow.config.schema import Word, with_examples
 from evalflow.jsonvalues import Path, json_path, written
+from evalflow.limited import LimitExceeded, in_thread
 from evalflow.metrics.format_operations import HtmlOperation, SqlOperation, XmlOperation
 from evalflow.metrics.json_schema import JsonSchemaOperation, NoJson, json_equal, json_of
 from evalflow.metrics.operations import (
@@ -153,7 +153,7 @@ class JsonPathOperation(BaseOperation):
     def _values(self, document: Any) -> Sequence[Any]:
         try:
             return self._path.matches(document)
-        except TooSlow:
+        except LimitExceeded:
             raise
         except ValueError:
             return []  # e.g. a filter that compares incompatible types in this document
@@ -249,9 +249,9 @@ class Rulebook:
             return [operation.apply(self.field, fields) for operation in self.operations]
 
         try:
-            findings = apply() if all(operation.quick for operation in self.operations) else await apart(apply)
-        except TooSlow as error:
-            return Outcome(status="error", error_type="timeout", error=str(error))
+            findings = apply() if all(operation.quick for operation in self.operations) else await in_thread(apply)
+        except LimitExceeded as error:
+            return Outcome(status="error", error_type=error.error_type, error=str(error))
         held = sum([finding.passed for finding in findings])
         share = held / len(findings)
         score = share if self.combine == "mean" else float(held == len(findings) if self.combine == "all" else held > 0)

@@ -68,7 +68,7 @@ class AnswerStep:
         """What metrics read of a text, whose thoughts may have come apart from it.
 
         Where the part that is scored is not found, it is the whole text, with `extracted` false.
-        TooSlow if the pattern or path takes too long on this text.
+        LimitExceeded if the pattern or path takes too long on this text.
         """
         thoughts, text = self.apart(text, thoughts)
         if self._extract is None:

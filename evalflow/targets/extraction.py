@@ -38,7 +38,7 @@ _PAIRS = (
 
 
 def extracted(config: Extraction, text: str) -> str | None:
-    """The part of a text that counts; None if there is none, or it is blank. TooSlow if a search takes too long."""
+    """The part of a text that counts; None if there is none, or it is blank. LimitExceeded for a search without end."""
     found: str | None = None
     for part in _parts(config, text):
         bare = cleaned(part) if config.clean else part.strip()

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
-from evalflow.apart import TooSlow
 from evalflow.calls.faults import excerpt
 from evalflow.config.schema import DatasetConfig, FieldSource
 from evalflow.config.targets import ContextsExtract, Extract, ReplyConfig, value_name
 from evalflow.contexts import contexts
 from evalflow.errors import TargetError
 from evalflow.jsonvalues import Path, Unusable, WrittenFloat, as_list, as_map, as_written, json_path, kind, parsed
+from evalflow.limited import LimitExceeded
 from evalflow.llm.finish_reasons import finish_reason
 from evalflow.llm.thoughts import own_thoughts, split_parts
 from evalflow.records import Context, Usage
@@ -166,8 +166,9 @@ class ReplyReader:
                     raise TargetError("reported", f"the target reports an error: {trace.failure}", excerpt(body))
                 raise ValueError(_nothing(reply, form.generates, self._paths.get(form.generates)))
             return said
-        except TooSlow as error:
-            raise TargetError("timeout", f"reading the reply: {error}", excerpt(body)) from None
+        except LimitExceeded as error:
+            kind = "timeout" if error.limit == "time" else "malformed"
+            raise TargetError(kind, f"reading the reply: {error}", excerpt(body)) from None
         except ValueError as error:
             failed = TargetError("malformed", f"{error}: {excerpt(body)}", excerpt(body))
             failed.finish_reason = self._finish_reason(reply, fields)

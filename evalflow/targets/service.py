@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
-from evalflow.apart import apart
 from evalflow.calls.budget import Account
 from evalflow.calls.cache_store import Entry, key_of, short
 from evalflow.calls.client import CallSession
@@ -21,6 +20,7 @@ from evalflow.calls.http import HttpRequest
 from evalflow.calls.single_flight import SingleFlight, UnreadableEntry
 from evalflow.config.targets import ReplyConfig
 from evalflow.errors import CallError, TargetError, UserError
+from evalflow.limited import in_thread
 from evalflow.llm.chat import canonical
 from evalflow.records import Answer, Case, Spend
 from evalflow.targets.answer_step import step_of
@@ -137,7 +137,7 @@ class ServiceTarget:
         raw = await self._connector.ask(data)
         read = partial(self._reader.read, raw.body, form)
         try:
-            said = read() if self._reader.quick and len(raw.body) < _LARGE else await apart(read)
+            said = read() if self._reader.quick and len(raw.body) < _LARGE else await in_thread(read)
         except TargetError as error:
             what, spend = f"{error}{raw.note}", replace(UNPRICED, latency_s=raw.latency_s, requests=raw.requests)
             failed = TargetError(error.error_type, what, error.raw, spend)

@@ -1,15 +1,13 @@
 """Checks of numbers and of JSON: comparison, JSONPath, JSON Schema."""
 
-import sys
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from evalflow import jsonvalues, patterns
-from evalflow.apart import TooSlow
+from evalflow import jsonvalues
 from evalflow.jsonvalues import Unusable
+from evalflow.limited import LimitExceeded
 from evalflow.metrics import json_schema
 from evalflow.metrics.rulebook import ComparisonOperation, JsonPathOperation, JsonSchemaOperation
 
@@ -159,11 +157,6 @@ BOMB, LONG = "^(a|aa)+$", "a" * 200 + "b"
 LISTS = [[[[[[[[0] * 4] * 4] * 4] * 4] * 4] * 4] * 4] * 4
 
 
-# The exception that ends the thread may be raised, and ignored, in what Hypothesis does at each garbage collection.
-ENDED = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
-
-@ENDED
 @pytest.mark.parametrize(
     ("where", "value"),
     [
@@ -172,16 +165,14 @@ ENDED = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarn
         (f"$[?@.x =~ /{BOMB}/]", [{"x": LONG}]),
         ("$[?search(@.x, @.p)]", [{"x": LONG, "p": BOMB}]),
         ("$[?search(@.x, '(?:(?:(?:a{99}){99}){99}){99}')]", [{"x": LONG}]),
-        ("$[?@.x =~ /(?:(?:(?:a{99}){99}){99}){99}/]", [{"x": LONG}]),
         ("$..*..*..*..*..*..*", LISTS),
         ("$[?@..*..*..*..*..*..*]", LISTS),
         ("$[*,*,*,*][*,*,*,*][*,*,*,*][*,*,*,*][*,*,*,*][*,*,*,*]", LISTS),
     ],
 )
 def test_a_path_that_goes_on_without_end_is_given_up(where, value, monkeypatch):
-    monkeypatch.setattr(patterns, "PATIENCE_S", 0.05)
     monkeypatch.setattr(jsonvalues, "PATIENCE_S", 0.5)
-    with pytest.raises(TooSlow, match=r"takes too long|takes more than|is too large"):
+    with pytest.raises(LimitExceeded, match=r"^the JSONPath .* takes more than 0\.5 s$"):
         found(path(where, missing=False), value)
 
 
@@ -211,7 +202,6 @@ def doubled(keyword):
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
-@ENDED
 @pytest.mark.parametrize(
     ("schema", "value"),
     [
@@ -220,7 +210,6 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
         ({"patternProperties": {BOMB: {}}, "additionalProperties": False}, {LONG: 1}),
         ({"allOf": [{"patternProperties": {BOMB: {}}}], "unevaluatedProperties": False}, {LONG: 1}),
         ({"propertyNames": {"pattern": BOMB}}, {LONG: 1}),
-        ({"propertyNames": {"pattern": "(?:(?:(?:a{99}){99}){99}){99}"}}, {LONG: 1}),
         ({"$schema": DIALECT, "items": {"$ref": "#/$defs/a"}, "$defs": {"a": {"pattern": BOMB}}}, [LONG]),
         ({"$schema": DIALECT, "items": {"$ref": "#"}, "pattern": BOMB}, [LONG]),
         ({"properties": {"x": {"$schema": DIALECT, "pattern": BOMB}}}, {"x": LONG}),
@@ -239,20 +228,10 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
     ],
 )
 def test_a_schema_that_goes_on_without_end_is_given_up(schema, value, monkeypatch):
-    monkeypatch.setattr(patterns, "PATIENCE_S", 0.05)
+    operation = JsonSchemaOperation(op="json_schema", schema=schema)
     monkeypatch.setattr(json_schema, "PATIENCE_S", 0.5)
-    with pytest.raises(TooSlow, match=r"takes too long|takes more than|is too large"):
-        found(JsonSchemaOperation(op="json_schema", schema=schema), value)
-
-
-def test_the_time_limit_of_a_schema_is_not_spent_on_imports(monkeypatch):
-    wanted = {"jsonschema", "referencing.jsonschema"}
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("jsonschema", "referencing")]:
-        monkeypatch.delitem(sys.modules, name)
-    known = []
-    monkeypatch.setattr(json_schema, "within", lambda *_: known.extend(wanted & sys.modules.keys()))
-    json_schema.json_schema({})
-    assert set(known) == wanted
+    with pytest.raises(LimitExceeded, match=r"^validating by the JSON Schema takes more than 0\.5 s$"):
+        found(operation, value)
 
 
 def test_a_format_is_an_annotation():

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from evalflow.apart import TooSlow
 from evalflow.config.extraction import Extraction
+from evalflow.limited import LimitExceeded
 from evalflow.targets.extraction import cleaned, extracted
 
 
@@ -120,7 +120,7 @@ def test_cleaning_ends_and_finds_nothing_more_the_second_time(text: str) -> None
 
 
 def test_a_pattern_that_never_ends_is_given_up() -> None:
-    with pytest.raises(TooSlow):
+    with pytest.raises(LimitExceeded):
         part("a" * 60 + "!", pattern=r"(a|a)*$")
 
 

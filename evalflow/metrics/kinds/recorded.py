@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
-from evalflow.apart import TooSlow, apart
 from evalflow.cells import opened
 from evalflow.config.schema import MetricConfig, Word
 from evalflow.errors import Problem, UserError
 from evalflow.jsonvalues import json_path, look_up
+from evalflow.limited import LimitExceeded, in_thread
 from evalflow.metrics.base import BaseMetric, scored
 from evalflow.metrics.scale import NumberScale, RecordedScale, read
 from evalflow.metrics.steps import fields_of, is_recorded
@@ -68,8 +68,8 @@ class RecordedMetric(BaseMetric[RecordedMetricConfig]):
         row = {**{name: value for name, value in fields.items() if value is not None}, **case.vars}
         try:
             found = await _find(self.config.field, row)
-        except TooSlow as error:
-            return Outcome(status="error", error_type="timeout", error=str(error))
+        except LimitExceeded as error:
+            return Outcome(status="error", error_type=error.error_type, error=str(error))
         if len(found) > 1:
             error = f"{self.config.field} leads to {len(found)} values, and a score is one"
             return Outcome(status="error", error_type="data", error=error)
@@ -88,4 +88,4 @@ async def _find(field: str, row: Mapping[str, Any]) -> list[Any]:
     if not field.startswith("$"):
         return [row[field]] if field in row else [look_up(field, row)]
     path = json_path(field)
-    return path.matches(row) if path.plain else await apart(lambda: path.matches(row))
+    return path.matches(row) if path.plain else await in_thread(lambda: path.matches(row))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from evalflow.apart import apart, within
 from evalflow.config.schema import MANY, Strict, Word
+from evalflow.limited import in_thread
 from evalflow.metrics.base import FieldMetric, UnitMetricConfig, read_field, scored
 from evalflow.metrics.call_matching import (
     MOST,
@@ -23,7 +22,6 @@ from evalflow.metrics.call_matching import (
 from evalflow.records import Outcome, ToolCall
 from evalflow.trajectories import Trajectory, call_text, listed, shortened, trajectory
 
-PATIENCE_S = 5.0  # time limit in seconds for the comparison of many calls
 _MANY = 200 * 200  # pairs of calls that are compared in the event loop; more would hold up other cases
 Match = Literal["strict", "unordered", "subset", "superset", "in_order"]
 
@@ -126,11 +124,10 @@ class TrajectoryMetric(FieldMetric[TrajectoryMetricConfig]):
             return scored(float(not broken), {"called": len(actual.calls), "broken": broken}, reason + flaws)
         expected = read_field(config.expected, fields, trajectory)
         self._expect_comparable(expected, actual)
-        compare = partial(TrajectoryComparison, config, expected, actual)
         if len(expected.calls) * len(actual.calls) > _MANY:
-            comparison = await apart(partial(within, PATIENCE_S, "matching the calls", compare))
+            comparison = await in_thread(lambda: TrajectoryComparison(config, expected, actual))
         else:
-            comparison = compare()
+            comparison = TrajectoryComparison(config, expected, actual)
         value = comparison.value | ({"broken": broken} if config.has_limits else {})
         if config.score == "match":
             reason = "; ".join([*broken, comparison.reason])
