@@ -8,7 +8,7 @@ its `pyproject.toml`.
 | `evalflow.metrics`, `evalflow.judges`, `evalflow.embedders`, `evalflow.targets`, `evalflow.simulators` | a kind: `Config`, a pydantic model of its keys, and `build` |
 | `evalflow.engines` | a kind of engine: `Config` and `build`, which carries out runs |
 | `evalflow.observers` | what hears of each record while a run continues |
-| `evalflow.addons.interop.importers` | a function that reads another tool's files |
+| `evalflow.importers` | a function that reads another tool's files |
 | `evalflow.verbs` | a verb of the command line |
 """  # noqa: E501 - rows of a table
 

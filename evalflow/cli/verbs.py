@@ -397,7 +397,13 @@ VERBS: Door[Verb] = Door(
 
 
 def overview() -> str:
-    """The text of `--help`; needs no import of Hydra."""
-    manuals = (VERBS.get(name).manual for name in VERBS.names())
-    lines = "\n".join(manual.overview for manual in manuals if manual.overview)
-    return f"{OVERVIEW}{lines}\n{OVERVIEW_END}"
+    """The text of `--help`; needs no import of Hydra. A package whose verb cannot be loaded hides no other verb."""
+    lines: list[str] = []
+    broken: list[str] = []
+    for name in VERBS.names():
+        try:
+            lines.append(VERBS.get(name).manual.overview)
+        except UserError as error:
+            broken += [f"\n{problem.what}\n  hint: {problem.hint}\n" for problem in error.problems]
+    verbs = "\n".join(line for line in lines if line)
+    return f"{OVERVIEW}{verbs}\n{OVERVIEW_END}{''.join(broken)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
-from importlib.metadata import EntryPoints
+from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 
 import polars as pl
@@ -176,3 +176,17 @@ def test_an_installation_that_is_older_than_the_code_says_so(
     for words in (["serve"], ["dataset=rag", "metric=faithfulness"]):
         assert run_command(words) == 2
         assert "the addons are not registered" in capsys.readouterr().err
+
+
+def test_a_package_whose_verb_cannot_be_loaded_hides_no_other(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = EntryPoint("audit", "a_package_that_is_gone:VERB", "evalflow.verbs")
+    monkeypatch.setattr(doors, "installed_points", lambda: EntryPoints([broken]))
+    assert run_command(["--help"]) == 0
+    told = capsys.readouterr().out
+    assert "compare" in told
+    assert "the verb 'audit' cannot be loaded from a_package_that_is_gone:VERB: No module named" in told
+    assert "hint: reinstall or remove that package" in told
+    assert run_command(["audit"]) == 2
+    assert "the verb 'audit' cannot be loaded" in capsys.readouterr().err
