@@ -38,10 +38,10 @@ test-live: $(VENV)/.ready-dev ## The tests that ask a real judge; needs its key,
 
 # Each destination in an environment of its own: they are large, and do not agree on the versions of what they need.
 test-mlflow: $(VENV)/.ready-dev $(VENV)-mlflow/.ready ## The export to MLflow, with a server of its own
-	@EVALFLOW_TEST_MLFLOW=$(CURDIR)/$(VENV)-mlflow/bin/python $(BIN)/python -m pytest -rs tests/cli/test_export_mlflow.py $(ARGS)
+	@EVALFLOW_TEST_MLFLOW=$(CURDIR)/$(VENV)-mlflow/bin/python $(BIN)/python -m pytest -rs tests/addons/interop/test_export_mlflow.py $(ARGS)
 
 test-weave: $(VENV)/.ready-dev $(VENV)-weave/.ready ## The export to W&B Weave, with a scripted server
-	@EVALFLOW_TEST_WEAVE=$(CURDIR)/$(VENV)-weave/bin/python $(BIN)/python -m pytest -rs tests/cli/test_export_weave.py $(ARGS)
+	@EVALFLOW_TEST_WEAVE=$(CURDIR)/$(VENV)-weave/bin/python $(BIN)/python -m pytest -rs tests/addons/interop/test_export_weave.py $(ARGS)
 
 test-llamacpp: $(VENV)/.ready-dev $(VENV)-llamacpp/.ready ## Judges, targets and embedders against a real llama.cpp server
 	@EVALFLOW_TEST_LLAMACPP=$(CURDIR)/$(VENV)-llamacpp/bin/python $(BIN)/python -m pytest -rs -m live_local tests/cli/test_llama_cpp.py $(ARGS)

@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from evalflow.addons.embedded.judge import NATURE
 from evalflow.app.core.calibration import calibration_of
 from evalflow.app.core.labels import bound_labels
 from evalflow.app.core.saved import open_scored
@@ -586,7 +585,8 @@ def test_a_run_whose_data_bring_labels_is_calibrated_by_itself(program: Program)
     done = program(*JUDGED)
     said = " ".join(done.stdout.split())
     assert "and people, who labelled all 60 answers, say 0.706" in said
-    assert f"embedded ({NATURE}), faithfulness checked against 60 labels: no agreement shown, Spearman" in said
+    [judge] = program.manifest["judges"].values()
+    assert f"embedded ({judge['nature']}), faithfulness checked against 60 labels: no agreement shown, Spearman" in said
     assert not (program.latest / "calibration.html").exists()
     before = (program.latest / "calibration.json").read_bytes()
     (program.latest / "calibration.json").unlink()

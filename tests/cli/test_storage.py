@@ -6,7 +6,6 @@ import json
 import re
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,11 @@ from typing import Any
 import pytest
 
 from evalflow import objects
-from evalflow.addons.studio.work.opened_runs import open_run
-from evalflow.addons.studio.work.space import open_workspace
 from evalflow.app.core import stored_runs
 from evalflow.errors import InfrastructureError, UserError
 from evalflow.objects import SCHEMES, StoredFolder
-from tests.addons.interop.exporters.loopback import LoopbackServer
 from tests.cli.conftest import Program
+from tests.loopback import LoopbackServer
 from tests.object_storage import BUCKET, serving_s3
 
 PAGE = (Path(__file__).parents[2] / "docs" / "storage.md").read_text(encoding="utf-8")
@@ -275,16 +272,6 @@ def test_a_file_of_hugging_face_is_read_with_the_token(program: Program, monkeyp
     assert {path for path, _ in asked} == {"/datasets/me/mine/resolve/v2/day/cases.jsonl"}
     assert {key for _, key in asked} == {"Bearer hf-7Q"}
     assert (listed.returncode, "are not listed" in listed.stderr) == (2, True)
-
-
-def test_the_application_opens_a_run_by_its_address(program: Program, there: str) -> None:
-    assert program(*RUN, f"copy_to={there}").returncode == 0
-    address = f"{there}/{program.latest.name}"
-    with closing(open_workspace(f"sqlite:///{program.folder / 'evalflow.db'}")) as space:
-        run = open_run(space, address)
-        assert (run.run_id, Path(run.folder)) == (program.manifest["run_id"], StoredFolder(address, "test").copy)
-        with pytest.raises(UserError, match="there is no run"):
-            open_run(space, f"{there}/none")
 
 
 def test_a_name_from_the_storage_leads_nowhere_else(there: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,8 @@ from importlib.util import find_spec
 import pytest
 
 from evalflow.addons.cluster import engine
-from tests.addons.interop.exporters.loopback import LoopbackServer
 from tests.cli.conftest import Program
+from tests.loopback import LoopbackServer
 
 RUN = ("dataset=rag", "metric=exact_match", "limit=1", "engine=ray")
 

@@ -12,8 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalflow.addons.embedded import minilm
+from evalflow.addons.embedded.embedder import EmbeddedEmbedder
 from evalflow.addons.embedded.minilm import MiniLM
+from evalflow.config.judges import EmbeddedEmbedderConfig
 from evalflow.errors import InfrastructureError
+from evalflow.llm.panel import EmbeddingJudge
+from evalflow.metrics.base import cosines
 
 
 @pytest.fixture(scope="module")
@@ -103,3 +107,12 @@ def test_another_process_may_embed() -> None:
     assert not np.array_equal(found[0], found[1])
     assert np.array_equal(model.embed(["two", "three"])[0], found[1])
     assert asked == [["one", "two"], ["three"]]
+
+
+@pytest.mark.anyio
+async def test_a_known_limit_one_wrong_word_hardly_moves_a_cosine() -> None:
+    embedder = EmbeddedEmbedder(EmbeddedEmbedderConfig(kind="embedded"))
+    said = "The capital of France is Paris, which is located in the {} part of the country."
+    (alike,) = await cosines(EmbeddingJudge(embedder), "m", said.format("northern"), [said.format("southern")])
+    await embedder.close()
+    assert alike > 0.9, "a check with the threshold 0.8 passes although the fact is wrong"

@@ -10,7 +10,7 @@ from typing import Any
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest, ExportLogsServiceResponse
 
-from tests.addons.interop.exporters.loopback import LoopbackServer
+from tests.loopback import LoopbackServer
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from tests.addons.interop.exporters.loopback import LoopbackServer
+from tests.loopback import LoopbackServer
 
 PERSON = {"id": "u", "username": "ana", "defaultEntity": {"name": "team"}}
 PROJECT = {"id": "p", "internalId": "p", "name": "desk", "entity": {"name": "team"}}

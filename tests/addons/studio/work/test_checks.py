@@ -20,6 +20,7 @@ from evalflow.addons.studio.work.space import NotFoundError, TakenError, Workspa
 from evalflow.addons.studio.work.transfer import export_files
 from evalflow.errors import UserError
 from evalflow.testing import Endpoint, Request
+from tests.app.test_schema import assert_explained
 from tests.cli.conftest import Program
 from tests.finishing import finish
 
@@ -302,3 +303,10 @@ def test_the_list_of_types_says_what_each_demands() -> None:
     types = {one.identifier: one for one in checks.list_check_types.__wrapped__(None)}
     assert types["group"].description == "Several checks together: all of them must pass, or so many."
     assert "starts_with" in str(types["rule"].params)
+
+
+def test_the_keys_of_checks_have_a_meaning_and_each_an_example(space: Workspace) -> None:
+    types = checks.list_check_types(space)
+    assert len(types) > 5
+    for kind in types:
+        assert_explained(dict(kind.params))

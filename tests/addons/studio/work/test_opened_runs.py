@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from evalflow.addons.studio.work import datasets
 from evalflow.addons.studio.work.opened_runs import make_repeatable, open_run
 from evalflow.addons.studio.work.run_request import RunRequest
 from evalflow.addons.studio.work.runs import changed_request, create_run, get_run
-from evalflow.addons.studio.work.space import Workspace
+from evalflow.addons.studio.work.space import Workspace, open_workspace
 from evalflow.errors import UserError
 from tests.cli.conftest import Program
 
@@ -108,3 +110,17 @@ def test_a_dataset_of_the_same_name_is_another_one(space: Workspace, folder: Pat
     file.write_bytes(declared)
     with pytest.raises(UserError, match="'mine' is another one here"):
         make_repeatable(space, opened.run_id)
+
+
+def test_the_database_is_its_owners_alone_whatever_the_umask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".evalflow").mkdir(mode=0o755)
+    before = os.umask(0)
+    try:
+        with closing(open_workspace()):
+            modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / ".evalflow").iterdir()}
+        assert os.umask(0) == 0
+    finally:
+        os.umask(before)
+    assert {"evalflow.db", "evalflow.db-wal"} <= modes.keys()
+    assert set(modes.values()) == {0o600}

@@ -15,10 +15,10 @@ from urllib.request import urlopen
 
 import pytest
 
+from tests.addons.interop.exported_runs import ran as ran
 from tests.cli.conftest import Program
-from tests.cli.exported_runs import ran as ran
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PYTHON = os.environ.get("EVALFLOW_TEST_MLFLOW")
 needs_mlflow = pytest.mark.skipif(PYTHON is None, reason="needs an environment with MLflow: make test-mlflow")
 PAGE = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from tests.addons.interop.exported_runs import ran as ran
 from tests.addons.interop.exporters.weave_server import WeaveServer
 from tests.cli.conftest import Program
-from tests.cli.exported_runs import ran as ran
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PYTHON = os.environ.get("EVALFLOW_TEST_WEAVE")
 KEY = "k" * 40
 PAGE = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")

@@ -14,9 +14,9 @@ import pytest
 from evalflow.addons.interop import outgoing
 from evalflow.addons.interop.exporters import otel_live
 from evalflow.addons.interop.exporters.otel_events import LONGEST
+from tests.addons.interop.exported_runs import ROWS, SPAN, TRACE, prepare
 from tests.addons.interop.exporters.receiver import OtlpReceiver, Received, Said, partial
 from tests.cli.conftest import Program
-from tests.cli.exported_runs import ROWS, SPAN, TRACE, prepare
 
 NOBODY = "http://127.0.0.1:9"
 
