@@ -12,10 +12,13 @@ import hashlib
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
 from jinja2 import (
+    ChoiceLoader,
+    DictLoader,
     FileSystemLoader,
     StrictUndefined,
     Template,
@@ -86,10 +89,12 @@ def percent_encoded(value: object) -> str:
 class Prompts:
     """The templates of a run."""
 
-    def __init__(self, folders: Sequence[Path]) -> None:
+    def __init__(self, folders: Sequence[Path], unsaved: Mapping[str, str] = MappingProxyType({})) -> None:
+        """`unsaved` are templates by name that are found before those of the folders."""
+        files = FileSystemLoader([str(folder) for folder in folders])
         # A template is read once, even if every prompt includes it: a run uses the text that it started with.
         self._environment = Sandbox(
-            loader=FileSystemLoader([str(folder) for folder in folders]),
+            loader=ChoiceLoader([DictLoader(unsaved), files]) if unsaved else files,
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
@@ -99,7 +104,7 @@ class Prompts:
         self._environment.add_filters(
             {"fenced": fenced, "json": as_json, "percent_encoded": percent_encoded, "trajectory": trajectory_text}
         )
-        self._folders = folders
+        self._folders, self._unsaved = folders, unsaved
         self._trees: dict[str, nodes.Template] = {}
 
     def get(self, name: str, asked: str | None = None) -> Template:
@@ -181,7 +186,7 @@ class Prompts:
 
     def _not_found(self, asked: str, missing: str) -> Problem:
         files = [(folder, path) for folder in self._folders for path in folder.rglob("*.jinja") if path.is_file()]
-        known = [path.relative_to(folder).as_posix() for folder, path in files]
+        known = [*self._unsaved, *(path.relative_to(folder).as_posix() for folder, path in files)]
         included = f", which {asked} includes," if asked != missing else ""
         places = ", ".join(str(folder) for folder in self._folders)
         return Problem(f"prompt {missing!r}{included} is in none of: {places}", hint=did_you_mean(missing, known))

@@ -13,6 +13,7 @@ from typing import Any
 
 from evalflow.jsonvalues import as_map
 
+MULTI_SELECT = ("dataset", "metric")
 SINGLE_SELECT = ("judge", "target", "embedder", "simulator", "engine")
 ROOT_GROUPS = ("experiment", "local")
 """Groups whose files set keys of the whole configuration."""

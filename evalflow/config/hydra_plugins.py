@@ -10,9 +10,10 @@ import copy
 import pickle
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast
 
 import yaml
@@ -28,13 +29,17 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig, OmegaConf
 
 from evalflow.config.faults import invalid_yaml
-from evalflow.config.foreign_keys import ROOT_GROUPS, SINGLE_SELECT, Untaken, untaken, without
+from evalflow.config.foreign_keys import MULTI_SELECT, ROOT_GROUPS, SINGLE_SELECT, Untaken, untaken, without
 from evalflow.config.yaml_text import expect_bounded
 from evalflow.errors import Problem, UserError
 from evalflow.jsonvalues import as_list, as_map
 
 USER_FOLDERS: ContextVar[tuple[Path, ...]] = ContextVar("USER_FOLDERS", default=())
 """The folders to search before the packaged one, in the current composition."""
+UNSAVED_OPTIONS: ContextVar[Mapping[tuple[str, str], Mapping[str, Any]]] = ContextVar(
+    "UNSAVED_OPTIONS", default=MappingProxyType({})
+)
+"""Options in memory, by group and name, to search before all folders in the current composition."""
 
 PRIMARY = "config"
 _CHOICE = re.compile(r"\$\{(oc\.env:\w+(,[\w-]+)?|[\w/]+)\}")
@@ -61,9 +66,7 @@ class UserConfigSource(FileConfigSource):
             except yaml.YAMLError as error:
                 raise UserError(invalid_yaml(error, file)) from None
         found = super().load_config(config_path)
-        problems = list(_problems(config_path, found))
-        if problems:
-            raise UserError([Problem(what, f"{file}: {key}", hint) for key, what, hint in problems])
+        _refuse_code(config_path, found, str(file))
         if config_path.partition("/")[0] in ROOT_GROUPS and found.header.get("package") != "_global_":
             line = "# @package _global_"
             raise UserError(Problem(f"the first line must be its package line: {line}", str(file), f"paste: {line}"))
@@ -75,6 +78,48 @@ class UserConfigSource(FileConfigSource):
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
         """The names in a group; none if the folder lacks the group."""
         return super().list(config_path, results_filter) if self.is_group(config_path) else []
+
+
+class UnsavedConfigSource(ConfigSource):
+    """Options in memory, as if they were files in a user's config folder."""
+
+    @staticmethod
+    def scheme() -> str:
+        return "unsaved"
+
+    def load_config(self, config_path: str) -> ConfigResult:
+        """The content of an option; UserError if it could make Hydra run code."""
+        group, name = key = _option(config_path)
+        package = f"{group}.{name}" if group in MULTI_SELECT else None
+        config = OmegaConf.create(dict(UNSAVED_OPTIONS.get()[key]))
+        found = ConfigResult(self.provider, self.full_path(), config, {"package": package})
+        _refuse_code(config_path, found, f"{group} {name}")
+        return found
+
+    def available(self) -> bool:
+        return True
+
+    def is_group(self, config_path: str) -> bool:
+        return any(group == config_path.strip("/") for group, _ in UNSAVED_OPTIONS.get())
+
+    def is_config(self, config_path: str) -> bool:
+        return _option(config_path) in UNSAVED_OPTIONS.get()
+
+    def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
+        """The names in a group."""
+        named = [name for group, name in UNSAVED_OPTIONS.get() if group == config_path.strip("/")]
+        return [] if results_filter == ObjectType.GROUP else sorted(named)
+
+
+def _option(config_path: str) -> tuple[str, str]:
+    group, _, name = config_path.strip("/").removesuffix(".yaml").partition("/")
+    return group, name
+
+
+def _refuse_code(config_path: str, found: ConfigResult, place: str) -> None:
+    problems = [Problem(what, f"{place}: {key}", hint) for key, what, hint in _problems(config_path, found)]
+    if problems:
+        raise UserError(problems)
 
 
 def _problems(config_path: str, found: ConfigResult) -> Iterator[tuple[str, str, str]]:
@@ -135,10 +180,13 @@ class UserSearchPath(SearchPathPlugin):
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         for folder in USER_FOLDERS.get():
             search_path.prepend("user", f"user://{folder}", anchor="main")
+        if UNSAVED_OPTIONS.get():
+            search_path.prepend("unsaved", "unsaved://")
 
 
 def register() -> None:
-    """Register both plugins with Hydra; repeated calls have no effect."""
+    """Register the plugins with Hydra; repeated calls have no effect."""
+    Plugins.instance().register(UnsavedConfigSource)
     Plugins.instance().register(UserConfigSource)
     Plugins.instance().register(UserSearchPath)
 

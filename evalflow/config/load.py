@@ -26,14 +26,14 @@ from omegaconf import DictConfig, OmegaConf
 
 from evalflow.config import hydra_plugins
 from evalflow.config.faults import AbsentKeyError, as_user_errors, no_value, problems_of_absent
-from evalflow.config.foreign_keys import ROOT_GROUPS, SINGLE_SELECT, Untaken
+from evalflow.config.foreign_keys import MULTI_SELECT, ROOT_GROUPS, SINGLE_SELECT, Untaken
 from evalflow.config.overrides import quoted
+from evalflow.config.unsaved import NOTHING_UNSAVED, Unsaved, laid_over
 from evalflow.config.validate import Composed
 from evalflow.config.yaml_text import MISSING, expect_bounded
 from evalflow.errors import Problem, UserError
 from evalflow.paths import conf_dirs, prompt_dirs, share_dir, sweep_slug
 
-MULTI_SELECT = ("dataset", "metric")
 _COMPOSING = threading.Lock()  # held while composing: Hydra keeps its state in singletons
 _LAUNCHING = threading.Lock()  # held by a command line from its first composition to the end of its last job
 
@@ -57,14 +57,16 @@ def compose(
     check: Check | None = None,
     *,
     complete: bool = True,
+    unsaved: Unsaved = NOTHING_UNSAVED,
 ) -> Composed:
     """Compose without running; writes nothing. Safe in any thread, also while jobs of `launch` run.
 
     `check` validates, to suggest the right name of a missing key. Unless `complete`, a missing value is "???".
+    `unsaved` has options, and values for what is chosen, that are in no file.
     """
     overrides = quoted(overrides)
     try:
-        return _compose(overrides, config_dir, run_id, complete=complete)
+        return _compose(overrides, config_dir, run_id, complete=complete, unsaved=unsaved)
     except AbsentKeyError as error:
         raise _explained(error, overrides, config_dir, check) from None
 
@@ -153,10 +155,18 @@ def _umask(mask: int) -> Generator[int]:
         os.umask(before)
 
 
-def _compose(overrides: Sequence[str], config_dir: Path | None, run_id: str, *, complete: bool = True) -> Composed:
-    with _composing(config_dir, run_id, overrides), _hydra():
+def _compose(
+    overrides: Sequence[str],
+    config_dir: Path | None,
+    run_id: str,
+    *,
+    complete: bool = True,
+    unsaved: Unsaved = NOTHING_UNSAVED,
+) -> Composed:
+    with _composing(config_dir, run_id, overrides, unsaved), _hydra():
         config = hydra_compose(hydra_plugins.PRIMARY, list(overrides), return_hydra_config=True)
-        return _plain(config, config.hydra.runtime.choices, tuple(overrides), config_dir, complete=complete)
+        choices = config.hydra.runtime.choices
+        return _plain(config, choices, tuple(overrides), config_dir, complete=complete, unsaved=unsaved)
 
 
 def _explained(
@@ -192,11 +202,20 @@ def _job(config: DictConfig, config_dir: Path | None) -> HydraJob:
 
 
 def _plain(
-    config: DictConfig, choices: Any, overrides: tuple[str, ...], config_dir: Path | None, *, complete: bool = True
+    config: DictConfig,
+    choices: Any,
+    overrides: tuple[str, ...],
+    config_dir: Path | None,
+    *,
+    complete: bool = True,
+    unsaved: Unsaved = NOTHING_UNSAVED,
 ) -> Composed:
     folders = tuple(conf_dirs(config_dir))
-    sources, root_files, untaken = _files_of(folders, overrides)
+    sources, root_files, untaken = _files_of(folders, overrides, unsaved)
     ours = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+    if unsaved.changes:
+        written = cast("dict[str, Any]", OmegaConf.to_container(ours, resolve=False))
+        ours = OmegaConf.create(laid_over(written, unsaved.changes))
     for key in _hidden_by_null(ours, sources):
         OmegaConf.update(ours, key, MISSING)
     if complete and (absent := OmegaConf.missing_keys(ours)):
@@ -219,6 +238,7 @@ def _plain(
         unresolved=cast("dict[str, Any]", OmegaConf.to_container(ours, resolve=False)),
         root_files=root_files,
         untaken=untaken,
+        unsaved=unsaved,
     )
 
 
@@ -234,7 +254,7 @@ def _hidden_by_null(config: DictConfig, sources: Mapping[str, Path]) -> list[str
 
 
 def _files_of(
-    folders: Sequence[Path], overrides: Sequence[str]
+    folders: Sequence[Path], overrides: Sequence[str], unsaved: Unsaved
 ) -> tuple[dict[str, Path], tuple[Path, ...], tuple[Untaken, ...]]:
     """The file of each part, those that set keys of the whole configuration, and what is not taken of these.
 
@@ -254,6 +274,8 @@ def _files_of(
     problems: list[Problem] = []
     for part in defaults:
         group, _, name = (part.config_path or "").partition("/")
+        if (group, name) in unsaved.options:
+            continue
         file = next((f for folder in folders if (f := folder / f"{part.config_path}.yaml").is_file()), Path(name))
         if group in ROOT_GROUPS and file.is_file():
             root_files.append(file)
@@ -277,7 +299,9 @@ def _lost_package(key: str, file: Path) -> Problem:
 
 
 @contextmanager
-def _composing(config_dir: Path | None, run_id: str, overrides: Sequence[str]) -> Generator[None]:
+def _composing(
+    config_dir: Path | None, run_id: str, overrides: Sequence[str], unsaved: Unsaved = NOTHING_UNSAVED
+) -> Generator[None]:
     """Set up Hydra for one composition; other threads wait until the block ends or calls `_others_may_compose`."""
     if config_dir and not config_dir.is_dir():
         raise UserError(Problem(f"--config-dir {config_dir} is no folder", "command line"))
@@ -287,12 +311,14 @@ def _composing(config_dir: Path | None, run_id: str, overrides: Sequence[str]) -
         hydra_plugins.register()
         _name_folders(run_id, overrides)
         folders = hydra_plugins.USER_FOLDERS.set(tuple(conf_dirs(config_dir)[:-1]))
+        options = hydra_plugins.UNSAVED_OPTIONS.set(unsaved.options)
         full_error = os.environ.get("HYDRA_FULL_ERROR")
         os.environ["HYDRA_FULL_ERROR"] = "1"
         try:
             with as_user_errors(overrides, conf_dirs(config_dir)):
                 yield
         finally:
+            hydra_plugins.UNSAVED_OPTIONS.reset(options)
             hydra_plugins.USER_FOLDERS.reset(folders)
             os.environ.pop("HYDRA_FULL_ERROR")
             if full_error is not None:

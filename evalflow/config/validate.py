@@ -21,6 +21,7 @@ from evalflow.config.schema import (
     SimulatorConfig,
     TargetConfig,
 )
+from evalflow.config.unsaved import NOTHING_UNSAVED, Unsaved
 from evalflow.config.yaml_text import safe_yaml
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.jsonvalues import as_map
@@ -44,7 +45,8 @@ class Composed:
 
     values: dict[str, Any]
     choices: dict[str, str]  # the option chosen in each single-choice group
-    sources: dict[str, Path]  # the file of each `dataset.NAME`, `metric.NAME`, `judge`, `embedder` and `target`
+    # The file of each `dataset.NAME`, `metric.NAME`, `judge`, `embedder` and `target` that has one.
+    sources: dict[str, Path]
     overrides: tuple[str, ...]
     # In search order; the first match wins.
     conf_folders: tuple[Path, ...]
@@ -54,6 +56,7 @@ class Composed:
     unresolved: dict[str, Any] | None = None
     root_files: tuple[Path, ...] = ()  # those that set keys of the whole configuration; later ones win
     untaken: tuple[Untaken, ...] = ()  # addresses and keys in those files that are of another judge or target
+    unsaved: Unsaved = NOTHING_UNSAVED
 
     @property
     def storable(self) -> dict[str, Any]:
@@ -87,6 +90,10 @@ class Settings:
     def key(self, group: str, name: str) -> str:
         """The key of a dataset or metric as in overrides: `metric.faithfulness`."""
         return f"{group}.{self.keys[group, name]}"
+
+    def with_datasets(self, datasets: Mapping[str, DatasetConfig]) -> Settings:
+        """The same run of other data, by the names of its datasets."""
+        return replace(self, run=self.run.model_copy(update={"dataset": dict(datasets)}))
 
     def scorer(self, metric: str, *, asks: bool, embeds: bool) -> ScorerConfig:
         """The configuration with the thresholds for a metric: its judge's, or the embedder's if it uses no judge."""
@@ -157,10 +164,13 @@ class _Checker:
         try:
             return model.model_validate(values)
         except ValidationError as error:
-            file = self._composed.sources.get(key)
-            for problem in problems_of(error, model, key, file, self._composed.overrides):
-                own = self._composed.root_file_of(problem.key) if problem.where != COMMAND_LINE else None
-                self.problems.append(replace(problem, where=str(own)) if own else problem)
+            composed = self._composed
+            for problem in problems_of(error, model, key, composed.sources.get(key), composed.overrides):
+                if composed.unsaved.sets(problem.key):
+                    problem = replace(problem, where="configuration")
+                elif problem.where != COMMAND_LINE and (own := composed.root_file_of(problem.key)):
+                    problem = replace(problem, where=str(own))
+                self.problems.append(problem)
             return None
 
     def kind(self, group: str, values: Any, key: str) -> Any:

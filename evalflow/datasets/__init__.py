@@ -25,7 +25,7 @@ from evalflow.datasets.fields import (
     tag_levels,
     tag_name,
 )
-from evalflow.datasets.json_files import open_json, open_jsonl, raw_items, raw_objects
+from evalflow.datasets.json_files import held_rows, open_json, open_jsonl, raw_items, raw_objects
 from evalflow.datasets.messages import read_messages
 from evalflow.datasets.parquet import open_parquet
 from evalflow.datasets.proposal import propose_fields
@@ -33,6 +33,7 @@ from evalflow.datasets.rows import MadeIds, ReadingNotes, filled_rows
 from evalflow.datasets.sources import (
     ENDINGS,
     Format,
+    HeldDataset,
     SourceRow,
     Table,
     Unreadable,
@@ -53,6 +54,7 @@ from evalflow.records import Case
 
 __all__ = (
     "FIELDS",
+    "HeldDataset",
     "ReadRow",
     "ReadingNotes",
     "case_to_row",
@@ -265,6 +267,8 @@ def places(config: DatasetConfig, indices: Collection[int]) -> dict[int, str]:
 
 
 def _table(path: Path, config: DatasetConfig) -> Table:
+    if isinstance(config, HeldDataset):
+        return Table(held_rows(config.rows))
     try:
         format = format_of(path, config)
         table = open_workbook(path, config.sheet) if format == "xlsx" else _READERS[format](path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -51,6 +51,14 @@ def _line_rows(path: Path, halves: Halves, null_infinity: bool) -> Iterator[Sour
                 yield value if value.hint or not text.startswith(b"[") else replace(value, hint=_LIST)
             else:
                 yield record(value, f"{name}:{line}", _LIST if isinstance(value, list) else "", partial(_exact, text))
+
+
+def held_rows(rows: Iterable[Mapping[str, Any]]) -> Iterator[SourceRow]:
+    """Rows in memory as those of a file; the place of each is its id or its number."""
+    for number, row in enumerate(rows, 1):
+        name = row.get("id")
+        where = f"row {number}" if name is None else f"case {name}"
+        yield SourceRow(where, dict(row), partial(lambda row: _exact(json.dumps(row).encode()), row))
 
 
 def _exact(text: bytes) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import Field, SkipValidation
 from pydantic_core import from_json
 
 from evalflow import paths
@@ -33,6 +34,17 @@ ENDINGS: dict[str, Format] = {
     ".xlsx": "xlsx",
     ".xlsm": "xlsx",
 }
+
+
+class HeldDataset(DatasetConfig):
+    """A dataset whose rows, as of JSON Lines, are in memory and can be read any number of times; no file is read."""
+
+    rows: SkipValidation[Iterable[Mapping[str, Any]]] = Field(exclude=True, repr=False)
+
+    @classmethod
+    def of(cls, config: DatasetConfig, rows: Iterable[Mapping[str, Any]]) -> HeldDataset:
+        """The dataset with rows in memory instead of those of its path."""
+        return cls.model_construct(**dict(config), rows=rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +160,11 @@ def _json_hint(text: bytes) -> str:
 def files(config: DatasetConfig) -> list[Path]:
     """The dataset's files, absolute and sorted; UserError if there is none, or the path is a folder.
 
+    Of rows in memory, the file that they are not in, or not yet.
     Those in object storage are copied here first, unless there is a copy that is up to date.
     """
+    if isinstance(config, HeldDataset):
+        return [Path(config.path)]
     if is_address(config.path):
         return list(fetch_files(config.path, "dataset.path"))
     if not config.path.strip():
@@ -198,9 +213,9 @@ def digest(config: DatasetConfig) -> str:
 
 
 def text_bytes(config: DatasetConfig) -> float:
-    """Size of the dataset's files in bytes; infinite if one is compressed, since its text size is unknown."""
+    """Size of the dataset's files in bytes; infinite if it is unknown: one is compressed, or the rows are in memory."""
     paths = files(config)
-    if any(format_of(path, config) in ("parquet", "xlsx") for path in paths):
+    if isinstance(config, HeldDataset) or any(format_of(path, config) in ("parquet", "xlsx") for path in paths):
         return math.inf
     return sum(path.stat().st_size for path in paths)
 

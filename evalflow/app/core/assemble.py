@@ -267,7 +267,7 @@ class _Assembly:
 
     def parts(self) -> Parts:
         settings = self._settings
-        prompts = Prompts(settings.composed.prompt_folders)
+        prompts = Prompts(settings.composed.prompt_folders, settings.composed.unsaved.prompts)
         metrics: dict[str, Metric] = {}
         for name, config in settings.run.metric.items():
             try:

@@ -15,10 +15,10 @@ from typing import Any, BinaryIO, cast
 
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.bots import get_bot
+from evalflow.addons.studio.work.own_parts import judge_of
 from evalflow.addons.studio.work.run_files import ABOUT
 from evalflow.addons.studio.work.run_request import RunRequest
 from evalflow.addons.studio.work.runs import repeating, run_row
-from evalflow.addons.studio.work.snapshot import judge_of, write_own
 from evalflow.addons.studio.work.space import Workspace, run_folder
 from evalflow.addons.studio.work.transfer import definitions_of
 from evalflow.app.core.json_schema import SCHEMAS, schema_text, with_schema_line
@@ -75,7 +75,7 @@ def bot_archive(space: Workspace, bot: str, datasets: Sequence[str] = ()) -> Ite
     own = definitions_of(space, bot, datasets)
     metrics = list(own.metrics)
     made = TemporaryDirectory(prefix="evalflow-")
-    write_own(Path(made.name), own)
+    own.write(Path(made.name))
     parts = _parts(Path(made.name))
     request = RunRequest(bot, datasets, metrics)
     words = replace(request, judge=judge_of(found.config, request)).words()

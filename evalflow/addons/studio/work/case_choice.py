@@ -78,13 +78,13 @@ def _without_drafts(space: Workspace, dataset: Dataset, values: Mapping[str, Any
 
 @requires("read")
 def count_left_out(
-    space: Workspace, request: RunRequest, frozen: Mapping[str, int], taken: Mapping[str, int]
+    space: Workspace, request: RunRequest, known: Mapping[str, int], taken: Mapping[str, int]
 ) -> dict[str, LeftOutCases]:
-    """What a run leaves out, by dataset. `frozen`: how many cases its snapshot holds; `taken`: how many it takes."""
+    """What a run leaves out, by dataset. `known`: how many cases each has; `taken`: how many it takes."""
     own, chosen = _own(space, request), _given(request)
     return {
         name: LeftOutCases(_drafts(space, own[name], chosen.get(name, {})) if name in own else 0, total - taken[name])
-        for name, total in frozen.items()
+        for name, total in known.items()
     }
 
 

@@ -7,8 +7,6 @@ import json
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 from anyio import to_thread
@@ -19,8 +17,8 @@ from evalflow.addons.studio.work.cases import read_rows
 from evalflow.addons.studio.work.judges import named_judges, tried_judge, with_judge
 from evalflow.addons.studio.work.leases import trial_budget
 from evalflow.addons.studio.work.metrics import MetricDraft, check_draft, get_library
+from evalflow.addons.studio.work.own_parts import CountedRows, Own, judge_of
 from evalflow.addons.studio.work.run_request import RunRequest
-from evalflow.addons.studio.work.snapshot import Own, judge_of, write_own
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.addons.studio.work.subjects import RunSubjects
 from evalflow.addons.studio.work.validate import without_key
@@ -30,7 +28,8 @@ from evalflow.app.core.inspect import refusal_of
 from evalflow.calls.client import CallSession
 from evalflow.config.judges import each_judge
 from evalflow.config.load import compose
-from evalflow.config.validate import Composed, Settings
+from evalflow.config.validate import Settings
+from evalflow.datasets import HeldDataset
 from evalflow.engine.manifest import Tally
 from evalflow.engine.pipeline import Pipeline, RunPlan
 from evalflow.engine.scoring import Pair
@@ -59,7 +58,7 @@ class TriedJudge:
 def trial_settings(
     space: Workspace, bot: str, draft: MetricDraft, row: Mapping[str, Any], judge: TriedJudge | None = None
 ) -> Generator[tuple[Settings, Case]]:
-    """The settings of a run of one case, and the case. The files that they name exist only within the context.
+    """The settings of a run of one case, and the case. Problems within the context say what they are about.
 
     `judge`: of the run; by default the one that the bot's runs have.
     """
@@ -72,24 +71,21 @@ def trial_settings(
         metrics={draft.name: (with_judge(space, draft.name, definition), prompts)},
         judges=named_judges(space, [judge.name] if judge and judge.config is None else [], [definition])
         | ({judge.name: ("", tried_judge(space, judge.name, judge.config))} if judge and judge.config else {}),
-        datasets={DATASET: ({}, [row])},
+        datasets={DATASET: ({}, CountedRows(lambda: [row]))},
     )
     request = RunRequest(bot, [DATASET], [draft.name])
     request = replace(request, judge=judge.name if judge else judge_of(found.config, request))
     about = RunSubjects(bot, request.judge or "", {draft.name: definition}, ())
     asked = "false" if found.config.get("kind") == "recorded" else "missing"
-    with TemporaryDirectory() as folder, about.linked():
-        write_own(Path(folder), own)
+    with about.linked():
         words = [*request.words(), f"generate={asked}"]
-        settings = _safe(compose(words, Path(folder) / "conf", check=_safe))
+        settings = settings_of(compose(words, unsaved=own.unsaved()), programs=False)
+        (config,) = settings.run.dataset.values()
+        settings = settings.with_datasets({DATASET: HeldDataset.of(config, [row])})
         allowed = space.allowed
         if allowed is not None and (problems := connection_problems(settings, allowed)):
             raise UserError(problems)
         yield settings, next(offered(settings.run))
-
-
-def _safe(composed: Composed) -> Settings:
-    return settings_of(composed, programs=False)
 
 
 @asynccontextmanager

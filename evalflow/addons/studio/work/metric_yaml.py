@@ -21,19 +21,21 @@ LONGEST, DEEPEST = 200_000, 200
 
 
 def metric_yaml(definition: Mapping[str, Any]) -> str:
-    """The YAML of a definition, with its keys in their order, which a file of conf/metric can hold as it is.
+    """The YAML of a definition, with its keys in their order, which a file of conf/metric can hold as it is."""
+    return yaml_of(metric_option(definition))
 
-    A judge that is chosen by name is included by the defaults list, as Hydra does.
-    """
+
+def metric_option(definition: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a file of conf/metric. A judge that is chosen by name is included by the defaults list."""
     judge = definition.get("judge")
     if not isinstance(judge, str):
-        return yaml_of(escaped(definition))
+        return escaped(definition)
     others = {key: value for key, value in definition.items() if key != "judge"}
-    return yaml_of({"defaults": [{_JUDGE: judge}, "_self_"], **escaped(others)})
+    return {"defaults": [{_JUDGE: judge}, "_self_"], **escaped(others)}
 
 
 def judge_by_name(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Undo what `metric_yaml` does to a judge that is chosen by name."""
+    """Undo what `metric_option` does to a judge that is chosen by name."""
     match values.get("defaults"):
         case [{"/judge@judge": str(judge), **others}, "_self_"] if not others:
             return {**{key: value for key, value in values.items() if key != "defaults"}, "judge": judge}

@@ -14,9 +14,9 @@ from evalflow.addons.studio.work.bots import BOTS
 from evalflow.addons.studio.work.case_choice import KEYS
 from evalflow.addons.studio.work.datasets import DATASETS
 from evalflow.addons.studio.work.judges import JUDGES
+from evalflow.addons.studio.work.own_parts import OPTIONS
 from evalflow.addons.studio.work.run_request import RunRequest
 from evalflow.addons.studio.work.runs import Run, get_run, run_row
-from evalflow.addons.studio.work.snapshot import OPTIONS
 from evalflow.addons.studio.work.space import TakenError, Workspace, refuse_elsewhere, run_folder, within
 from evalflow.app.core.saved import agree, expect_agreed, find_run
 from evalflow.app.core.stored_runs import LAST

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -15,15 +16,8 @@ from evalflow.addons.studio.work import leases
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.bots import BOTS
 from evalflow.addons.studio.work.case_choice import LeftOutCases, count_left_out, keep_left_out, read_left_out
+from evalflow.addons.studio.work.planned_runs import PlannedRun, plan
 from evalflow.addons.studio.work.run_request import RunRequest
-from evalflow.addons.studio.work.snapshot import (
-    freeze,
-    frozen_cases,
-    inspect_snapshot,
-    own_definitions,
-    remove_folder,
-    with_values,
-)
 from evalflow.addons.studio.work.space import (
     Page,
     TakenError,
@@ -34,15 +28,16 @@ from evalflow.addons.studio.work.space import (
     run_folder,
     stale,
 )
-from evalflow.addons.studio.work.subjects import RunSubjects
 from evalflow.addons.studio.work.validate import NO_PROGRAMS
-from evalflow.app.core.inspect import Inspection
+from evalflow.app.core.assemble import assemble
+from evalflow.app.core.inspect import Inspection, inspect
 from evalflow.app.core.rederive import searched_text
 from evalflow.app.core.saved import expect_agreed, programs_of_metrics
 from evalflow.app.core.selection import TakenCases, chosen_cases
 from evalflow.calls.budget import Lease
+from evalflow.config.validate import Settings
 from evalflow.errors import ConflictError, InfrastructureError, Problem, UserError, command
-from evalflow.paths import new_run_id
+from evalflow.paths import new_run_id, shown
 
 MAX_PAGE = 200
 
@@ -143,24 +138,19 @@ class RunEstimate:
 
 @requires("edit")
 def estimate_run(space: Workspace, request: RunRequest) -> RunEstimate:
-    """Check a run and estimate it; nothing is sent or saved."""
-    folder = _new_folder(space, request)
-    try:
-        _, found, need, budget = _inspected(space, folder, request)
-        left_out = _left_out(space, request, folder, found)
-    finally:
-        remove_folder(folder)
+    """Check a run and estimate it; nothing is sent or written."""
+    planned = plan(space, request)
+    found, need, budget = _inspected(space, planned, planned.settings)
     estimate = found.estimate
-    notices = [notice for notice in found.notices() if str(folder) not in notice]  # of the draft's own folder
     return RunEstimate(
         cases=dict(found.cases),
-        left_out=left_out,
+        left_out=_left_out(space, planned, found),
         scores=found.cells,
         requests=estimate.requests,
         input_tokens=(estimate.input_tokens_low, estimate.input_tokens_high),
         output_tokens=(estimate.output_tokens_low, estimate.output_tokens_high),
         cost_usd=(estimate.cost_usd_low, estimate.cost_usd_high),
-        notices=[*leases.shortfall(budget, need), *notices],
+        notices=[*leases.shortfall(budget, need), *found.notices()],
     )
 
 
@@ -174,10 +164,12 @@ def create_run(space: Workspace, request: RunRequest, creation_key: str | None =
     known = _created(space, request, key)
     if known is not None:
         return known
-    folder = _new_folder(space, request)
+    planned = plan(space, request)
+    folder = space.runs / _new_id(request)
     try:
-        arguments, found, need, budget = _inspected(space, folder, request)
-        keep_left_out(folder / "snapshot", _left_out(space, request, folder, found))
+        frozen = planned.freeze(folder / "snapshot")
+        found, need, budget = _inspected(space, planned, frozen)
+        keep_left_out(folder / "snapshot", _left_out(space, planned, found))
         offered = leases.offer(budget, need)
         if offered.short and not offered.waits:
             raise UserError(leases.refusal(budget, offered))
@@ -190,7 +182,7 @@ def create_run(space: Workspace, request: RunRequest, creation_key: str | None =
             "state": "queued",
             "origin": "workspace",
             "composition": asdict(request),
-            "arguments": arguments,
+            "arguments": ["--config-dir", shown(folder / "snapshot" / "conf"), *planned.request.words()],
             "folder": str(folder),
             "progress": {"expected": found.cells},
             "facts": {"searched": searched_text(found.parts.settings.run)},
@@ -202,13 +194,13 @@ def create_run(space: Workspace, request: RunRequest, creation_key: str | None =
     except InfrastructureError:
         raise  # the run may be in the queue all the same, if the database was lost while it answered
     except ConflictError:
-        remove_folder(folder)
+        shutil.rmtree(folder, ignore_errors=True)
         known = _created(space, request, key)  # by another request meanwhile
         if known is None:
             raise
         return known
     except BaseException:
-        remove_folder(folder)
+        shutil.rmtree(folder, ignore_errors=True)
         raise
     return get_run(space, folder.name)
 
@@ -346,23 +338,19 @@ def _refusal(space: Workspace, run_id: str, expected: int | None, unfit: Sequenc
 
 
 def _inspected(
-    space: Workspace, folder: Path, request: RunRequest
-) -> tuple[Sequence[str], Inspection, leases.Need, leases.ProjectBudget]:
-    """Freeze a run in its folder. Returns its arguments, its inspection, what it needs, and what its project has."""
-    own = own_definitions(space, request)
-    definitions = {name: definition for name, (definition, _) in own.metrics.items()}
-    with RunSubjects(request.bot, request.judge or "target", definitions, request.datasets).linked():
-        refuse_elsewhere(space, {**request.options, "metric": definitions})
-        arguments = freeze(folder / "snapshot", own, *with_values(space, request))
-        budget = space.read(leases.read_budget, space.project_id)
-        found = inspect_snapshot(arguments, space.allowed, Lease(id=0, **budget.limits.model_dump()))
-    return arguments, found, leases.need_of(found.estimate, found.parts.settings.run.budget), budget
+    space: Workspace, planned: PlannedRun, settings: Settings
+) -> tuple[Inspection, leases.Need, leases.ProjectBudget]:
+    """The inspection of a run, as in `check`; what it needs, and what its project has."""
+    budget = space.read(leases.read_budget, space.project_id)
+    lease = Lease(id=0, **budget.limits.model_dump())
+    with planned.subjects.linked():
+        found = inspect(assemble(settings, connections=space.allowed, lease=lease))
+    return found, leases.need_of(found.estimate, found.parts.settings.run.budget), budget
 
 
-def _left_out(space: Workspace, request: RunRequest, folder: Path, found: Inspection) -> dict[str, LeftOutCases]:
-    configs = found.parts.settings.run.dataset
-    taken = {name: found.cases[configs[name].name or name] for name in request.datasets}
-    return count_left_out(space, request, frozen_cases(folder / "snapshot", request.datasets), taken)
+def _left_out(space: Workspace, planned: PlannedRun, found: Inspection) -> dict[str, LeftOutCases]:
+    taken = {key: found.cases[name] for (group, name), key in planned.settings.keys.items() if group == "dataset"}
+    return count_left_out(space, planned.request, planned.counts, taken)
 
 
 @requires("read")
@@ -371,9 +359,8 @@ def left_out_of(space: Workspace, run_id: str) -> dict[str, LeftOutCases]:
     return read_left_out(Path(run_row(space, run_id)["folder"]) / "snapshot")
 
 
-def _new_folder(space: Workspace, request: RunRequest) -> Path:
-    words = [f"dataset={'-'.join(request.datasets)}", f"metric={'-'.join(request.metrics)}"]
-    return space.runs / new_run_id(words)
+def _new_id(request: RunRequest) -> str:
+    return new_run_id([f"dataset={'-'.join(request.datasets)}", f"metric={'-'.join(request.metrics)}"])
 
 
 def _created(space: Workspace, request: RunRequest, key: str | None) -> Run | None:

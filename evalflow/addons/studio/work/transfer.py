@@ -19,7 +19,7 @@ from evalflow.addons.studio.work.definitions import declared, declared_content
 from evalflow.addons.studio.work.judges import JUDGES, judge_values
 from evalflow.addons.studio.work.metric_yaml import judge_by_name
 from evalflow.addons.studio.work.metrics import MetricDefinition, MetricDraft, add_metric, check_draft, list_metrics
-from evalflow.addons.studio.work.snapshot import BASES, Own, own_of, write_own
+from evalflow.addons.studio.work.own_parts import BASES, Own, own_of
 from evalflow.addons.studio.work.space import TakenError, Workspace
 from evalflow.app.core.json_schema import SCHEMA_MARK, add_schema_lines
 from evalflow.app.core.options import Option
@@ -51,7 +51,7 @@ def export_files(space: Workspace, folder: Path, bot: str | None, datasets: Sequ
         raise UserError(Problem("this folder is not empty", "folder", "name a new one"))
     own = definitions_of(space, bot, datasets)
     try:
-        write_own(folder, own)
+        own.write(folder)
         add_schema_lines(folder)
     except OSError as error:
         raise UserError(Problem(f"cannot write there: {error.strerror}", "folder")) from None

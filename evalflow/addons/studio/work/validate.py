@@ -6,8 +6,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
@@ -245,13 +243,11 @@ def check_metric(
         problems.append(Problem(NO_PROGRAMS, f"{key}.commands", "leave `commands` out", f"{key}.commands"))
     if problems:
         raise UserError(problems)
-    with TemporaryDirectory() as folder:
-        write_prompts(Path(folder), own)
-        try:
-            metric = build_metric(name, cast("Any", model), Prompts([Path(folder), *prompt_dirs()]))
-            problems += rendering_problems(metric)
-        except UserError as error:
-            problems += [replace(found, where=found.where.replace(f"{folder}/", "")) for found in error.problems]
+    try:
+        metric = build_metric(name, cast("Any", model), Prompts(prompt_dirs(), own))
+        problems += rendering_problems(metric)
+    except UserError as error:
+        problems += error.problems
     if problems:
         keys = (next((file for file in own if file in found.where), found.key) for found in problems)
         raise UserError([replace(found, key=key) for found, key in zip(problems, keys, strict=True)])
@@ -265,14 +261,6 @@ def one_line(text: str, what: str) -> str:
     if problems:
         raise UserError(problems)
     return line
-
-
-def write_prompts(folder: Path, prompts: Mapping[str, str]) -> None:
-    """Write templates below a folder."""
-    for name, text in prompts.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8", newline="")
 
 
 def _plain(values: Mapping[str, Any], key: str) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from evalflow.addons.studio.work import bots, cases, datasets, metrics, runs
 from evalflow.addons.studio.work.case_choice import LeftOutCases
 from evalflow.addons.studio.work.metrics import MetricDraft
 from evalflow.addons.studio.work.run_request import RunRequest
-from evalflow.addons.studio.work.snapshot import settings_for
 from evalflow.addons.studio.work.space import Workspace
+from evalflow.app.core.assemble import composed_settings
 from evalflow.errors import UserError
 
 EXACT: dict[str, Any] = {"kind": "check", "needs": ["answer"], "checks": [{"op": "contains", "value": "x"}]}
@@ -63,7 +63,8 @@ def test_the_snapshot_repeats_the_choice_on_the_command_line(space: Workspace, r
     values = {"tags": ["A", "B"], "every_tag": True, "ids": ["c2", "c0", "d0"]}
     run = runs.create_run(space, replace(request_, dataset_values={"fees": values}, options={"sample": 1, "seed": 3}))
     words = shlex.split(run.repeat)
-    declared = settings_for(words[words.index("--config-dir") :]).run
+    conf = words.index("--config-dir") + 1
+    declared = composed_settings(words[conf + 1 :], Path(words[conf])).run
     data = declared.dataset["fees"]
     assert (data.tags, data.every_tag, data.ids) == (["A", "B"], True, ["c2", "c0"])
     assert (declared.sample, declared.seed) == (1, 3)

@@ -11,8 +11,8 @@ from evalflow.addons.studio.work.cases import add_case
 from evalflow.addons.studio.work.metric_trial import TriedJudge, try_judge
 from evalflow.addons.studio.work.metric_yaml import metric_yaml, read_metric_yaml
 from evalflow.addons.studio.work.metrics import MetricDraft
+from evalflow.addons.studio.work.planned_runs import plan
 from evalflow.addons.studio.work.run_request import RunRequest
-from evalflow.addons.studio.work.snapshot import freeze, own_definitions, settings_for
 from evalflow.addons.studio.work.space import StaleError, TakenError, Workspace
 from evalflow.app.core.assemble import settings_of
 from evalflow.config.judges import CascadeConfig, OpenAIJudgeConfig, PanelConfig
@@ -53,8 +53,7 @@ def test_a_metric_and_a_run_choose_it_by_name(space: Workspace, tmp_path: Path) 
     datasets.create_dataset(space, "mine")
     add_case(space, "mine", {"question": "q", "answer": "a"})
     request = RunRequest("fees", ["mine"], ["graded"], judge="other")
-    words = freeze(tmp_path / "snapshot", own_definitions(space, request), request, {"generate": False})
-    settings = settings_for(words)
+    settings = plan(space, request).freeze(tmp_path / "snapshot")
     judge, own = settings.run.judge, settings.judges["graded"]
     assert isinstance(judge, OpenAIJudgeConfig)
     assert isinstance(own, OpenAIJudgeConfig)
@@ -124,8 +123,7 @@ def test_a_panel_has_named_members_as_they_are_when_a_run_starts(
     datasets.create_dataset(space, "mine")
     add_case(space, "mine", {"question": "q", "answer": "a"})
     request = RunRequest("fees", ["mine"], ["paneled"], judge="stairs")
-    words = freeze(tmp_path / "snapshot", own_definitions(space, request), request, {"generate": False})
-    settings = settings_for(words)
+    settings = plan(space, request).freeze(tmp_path / "snapshot")
     panel, cascade = settings.judges["paneled"], settings.run.judge
     assert isinstance(panel, PanelConfig)
     assert isinstance(cascade, CascadeConfig)

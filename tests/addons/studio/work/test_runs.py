@@ -8,11 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
-from evalflow.addons.studio.work import bots, cases, datasets, definitions, metrics, runs
+from evalflow.addons.studio.store.schema import metadata
+from evalflow.addons.studio.work import bots, cases, datasets, definitions, judges, metrics, runs
 from evalflow.addons.studio.work.metrics import MetricDraft
+from evalflow.addons.studio.work.planned_runs import plan
 from evalflow.addons.studio.work.run_request import RunRequest
 from evalflow.addons.studio.work.space import NotFoundError, TakenError, Workspace
+from evalflow.app.core.assemble import composed_settings
 from evalflow.errors import Problem, Subject, UserError
 from evalflow.testing import Endpoint, Request, reply
 from tests.finishing import finish
@@ -45,11 +49,41 @@ def test_a_queued_run_is_frozen(space: Workspace, request_: RunRequest) -> None:
         runs.create_run(space, runs.changed_request(run, thresholds={}), "key")
 
 
-def test_an_estimate_keeps_nothing_and_tells_of_self_preference(space: Workspace, request_: RunRequest) -> None:
-    told = runs.estimate_run(space, request_)
-    assert (told.cases, told.scores) == ({"mine": 1}, 2)
+def written(space: Workspace) -> tuple[dict[Path, int], dict[str, list[Any]]]:
+    """When each file and folder below the working directory was changed, and all rows of the database.
+
+    A folder also changes by a file that is there for a moment only.
+    """
+    with space.database.reading() as connection:
+        rows = {table.name: list(connection.execute(select(table))) for table in metadata.sorted_tables}
+    places = [one for one in (space.root, *space.root.rglob("*")) if not one.name.startswith("evalflow.db")]
+    return {one: one.stat().st_mtime_ns for one in places}, rows
+
+
+def test_an_estimate_writes_nothing_and_tells_of_self_preference(
+    space: Workspace, request_: RunRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (space.root / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(space.root / "temporary"))
+    before = written(space)
+    told = runs.estimate_run(space, replace(request_, datasets=["mine", "rag"]))
+    assert (told.cases["mine"], told.cases["rag"] > 1, told.scores) == (1, True, 2 * sum(told.cases.values()))
     assert any("self-preference" in notice for notice in told.notices)
-    assert list(space.runs.glob("*")) == []
+    assert written(space) == before
+
+
+def test_a_run_means_what_its_folder_says_on_the_command_line(space: Workspace, request_: RunRequest) -> None:
+    judges.create_judge(space, "strict", {"kind": "openai", "model": "n", "api_key_env": None})
+    judged = {**POLITE, "judge": "strict", "criteria": "Is ${this} text?"}
+    metrics.create_metric(space, "helper", MetricDraft("named", judged))
+    wanted = replace(request_, datasets=["mine", "rag"], metrics=["polite", "named", "exact_match"])
+    options = {"limit": 1, "gate": {"polite": {"mean": ">= 0.8"}}}
+    planned = plan(space, replace(wanted, dataset_values={"mine": {"tags": ["${a}"]}}, options=options))
+    frozen = planned.freeze(space.root / "frozen")
+    again = composed_settings(planned.request.words(), space.root / "frozen" / "conf")
+    assert again.run == frozen.run
+    assert again.judges == frozen.judges
+    assert frozen.run.metric["named"].model_dump()["criteria"] == "Is ${this} text?"
 
 
 def test_a_panel_of_conf_may_judge(space: Workspace, request_: RunRequest) -> None:
