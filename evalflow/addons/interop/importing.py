@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from rich.console import Console
 
@@ -30,6 +29,7 @@ from evalflow.config.schema import IDENTIFIER
 from evalflow.doors import Door
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError, command
+from evalflow.jsonvalues import as_list, as_map
 from evalflow.paths import private_folder, shown, write_atomically
 from evalflow.records.manifest import Manifest
 from evalflow.report.case_pairs import native_means, print_pairs
@@ -81,7 +81,7 @@ def import_files(kind: str, path: str, console: Console, name: str | None = None
         )
         imported.ledger.expect_balanced()
         for table in imported.datasets.values():
-            table["path"] = shown(Path(table["path"]))
+            table["path"] = shown(Path(str(table["path"])))
         texts = {Path("conf") / name: text for name, text in imported.files().items()}
         texts |= {Path("prompts") / name: text for name, text in imported.prompts.items()}
         _write(texts, imported.data, console)
@@ -151,14 +151,13 @@ def _commands(imported: ImportedConfig) -> Iterator[tuple[list[str], str]]:
     A key whose variable is not set is left out of `check`, which sends nothing.
     """
     for name, experiment in imported.experiments.items():
-        chosen = {key: value for one in experiment["defaults"] for key, value in one.items()}
-        target = imported.targets.get(chosen.get("override /target", ""))
+        target = imported.targets.get(experiment.target)
         unset = _unset(target, "target")
         judge = () if name in imported.unjudged else MODEL
         remark = SENDS_NOTHING if judge else _NOTHING_SENT
-        unset |= _unset(imported.judges.get(chosen.get("override /judge", "")), "judge")
+        unset |= _unset(imported.judges.get(experiment.judge), "judge")
         without = [f"{key}={_STAND_INS.get(key.partition('.')[2], 'null')}" for key in unset]
-        words = [] if target or not experiment["generate"] else list(_TARGET)
+        words = [] if target or not experiment.generate else list(_TARGET)
         missing = sorted(set(unset.values()))
         named = SENDS_NOTHING if words else remark
         until = f"sends nothing; to run it, set {' and '.join(missing)}, and leave out `check` and {' '.join(without)}"
@@ -171,13 +170,15 @@ def _commands(imported: ImportedConfig) -> Iterator[tuple[list[str], str]]:
     yield [*words, *MODEL], SENDS_NOTHING
 
 
-def _unset(option: Mapping[str, Any] | None, group: str) -> dict[str, str]:
+def _unset(option: Mapping[str, object] | None, group: str) -> dict[str, str]:
     """Keys of an option whose environment variable is not set, with the variable."""
-    found: dict[str, str] = {}
+    unset: dict[str, str] = {}
     for key, value in (option or {}).items():
-        names = [value] if key == "api_key_env" else [secret.variable for secret in secrets_in(value)]
-        found |= {f"{group}.{key}": name for name in names if name and name not in os.environ}
-    return found
+        variables = [secret.variable for secret in secrets_in(value)]
+        if key == "api_key_env" and isinstance(value, str) and value:
+            variables = [value]
+        unset |= {f"{group}.{key}": variable for variable in variables if variable not in os.environ}
+    return unset
 
 
 def run_tiamat(test: str, overrides: Sequence[str], out: Console, err: Console, output: str | None = None) -> int:
@@ -215,20 +216,24 @@ class _TiamatScreen(TerminalScreen):
             self._out.print(literal(f"wrote {shown(self._output)}"), soft_wrap=True)
 
 
-def tiamat_results(cases: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def tiamat_results(cases: Iterable[Mapping[str, object]]) -> dict[str, object]:
     """Cases with the keys of `cases --json` as Tiamat writes its results: scores on the metrics' own scales, or null.
 
     The mean of a metric is over the cases that have a score; with several datasets each row names its own.
     """
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, object]] = []
     values: dict[str, list[float]] = {}
     for case in cases:
-        scores = {score["metric"]: score["value"] if score["status"] == "scored" else None for score in case["scores"]}
+        scores = {
+            str(score["metric"]): score["value"] if score["status"] == "scored" else None
+            for score in map(as_map, as_list(case["scores"]))
+        }
         for metric, value in scores.items():
             values.setdefault(metric, []).extend([float(value)] if isinstance(value, int | float) else [])
-        asked = [message["content"] for message in case["messages"] if message["role"] == "user"]
+        messages = map(as_map, as_list(case["messages"]))
+        asked = [message["content"] for message in messages if message["role"] == "user"]
         metrics = [{"metric": metric, "metric_score": value} for metric, value in scores.items()]
-        about = {"dataset": case["dataset"], "question": asked[-1] if asked else ""}
+        about: dict[str, object] = {"dataset": case["dataset"], "question": asked[-1] if asked else ""}
         rows.append({**about, "answer": case["answer"], "metrics": metrics})
     if len({row["dataset"] for row in rows}) == 1:
         rows = [{key: value for key, value in row.items() if key != "dataset"} for row in rows]

@@ -10,10 +10,10 @@ import json
 import re
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, ParamSpec
 
 from pydantic import Field
 
@@ -39,6 +39,7 @@ evalflow evaluates LLM applications; an evaluation is declared in YAML. Override
 says little: report both, and `cannot tell` as it is."""
 _GRACE_S = 20.0
 
+_Arguments = ParamSpec("_Arguments")
 Overrides = Annotated[list[str], Field(description='KEY=VALUE, such as ["dataset=rag", "metric=faithfulness"]')]
 RunName = Annotated[str, Field(description="a run's folder, such as outputs/latest")]
 
@@ -66,33 +67,33 @@ def tools(*, allow_run: bool) -> MCPServer:
     return server
 
 
-def _telling(tool: Callable[..., Any]) -> Callable[..., Any]:
-    """The tool, whose mistakes are told to the assistant; other errors are logged by the server, and not shown."""
+def _telling(tool: Callable[_Arguments, Awaitable[object]]) -> Callable[_Arguments, Awaitable[object]]:
+    """The tool, which shows the assistant its mistakes; the server logs other errors, and does not show them."""
     from mcp.server.mcpserver.exceptions import ToolError
 
     @wraps(tool)
-    async def told(*args: Any, **arguments: Any) -> Any:
+    async def shown(*args: _Arguments.args, **arguments: _Arguments.kwargs) -> object:
         try:
             return await tool(*args, **arguments)
         except (UserError, ValueError) as error:
             raise ToolError(str(error)) from None
 
-    return told
+    return shown
 
 
-async def list_options(group: Literal["dataset", "metric", "judge", "target", "experiment", "certificates"]) -> Any:
+async def list_options(group: Literal["dataset", "metric", "judge", "target", "experiment", "certificates"]) -> object:
     """What can be chosen in a group of the configuration."""
     return await _answer("list", group, "--json")
 
 
-async def show(name: str) -> Any:
+async def show(name: str) -> object:
     """The YAML and the prompts of a metric, dataset, judge or target."""
     if not re.fullmatch(r"[\w/]+", name):
         raise UserError(Problem(f"{name!r} is no name", "show", "see list"))
     return await _answer("show", name, "--json")
 
 
-async def check(overrides: Overrides) -> Any:
+async def check(overrides: Overrides) -> object:
     """Everything short of the first request: cases, scores, requests, cost, and all mistakes at once."""
     return await _answer("check", *_checked(overrides), "--json")
 
@@ -111,7 +112,7 @@ async def summary(run: RunName) -> str:
     return file.read_text(encoding="utf-8")
 
 
-async def compare(run_a: RunName, run_b: RunName, margin: float | None = None) -> Any:
+async def compare(run_a: RunName, run_b: RunName, margin: float | None = None) -> object:
     """Hold run B against run A, case by case: better, worse, or cannot tell, and the cases that flipped."""
     more = () if margin is None else ("--margin", str(margin))
     return await _answer("compare", str(_folder(run_a)), str(_folder(run_b)), *more, "--json")
@@ -125,7 +126,7 @@ async def cases(
     case_id: str | None = None,
     cut_off: Annotated[bool, Field(description="only answers that were cut off at a limit of tokens")] = False,
     limit: Annotated[int, Field(ge=1, le=50)] = 5,
-) -> Any:
+) -> object:
     """Cases with their answers, scores and reasons."""
     chosen = [f"--{name}={value}" for name, value in (("metric", metric), ("tag", tag), ("id", case_id)) if value]
     flags = [flag for flag, given in (("--failed", failed), ("--cut-off", cut_off)) if given]
@@ -135,7 +136,7 @@ async def cases(
 
 async def plan(
     detect: float | None = None, width: float | None = None, rate: float | None = None, pilot: RunName | None = None
-) -> Any:
+) -> object:
     """Cases, repeats and cost that a wanted precision needs: to detect a difference, or for an interval's width."""
     numbers = (("detect", detect), ("width", width), ("rate", rate))
     words = [f"--{name}={value}" for name, value in numbers if value is not None]
@@ -161,7 +162,7 @@ async def run_within_budget(
     return f"{folder}, exit code {code}\n\n{(folder / 'summary.md').read_text(encoding='utf-8')}"
 
 
-READING: Mapping[str, Callable[..., Any]] = {
+READING: Mapping[str, Callable[..., Awaitable[object]]] = {
     "list": list_options,
     "show": show,
     "check": check,
@@ -174,7 +175,7 @@ READING: Mapping[str, Callable[..., Any]] = {
 """The tools that send nothing."""
 
 
-async def _answer(*words: str) -> Any:
+async def _answer(*words: str) -> object:
     """The JSON that a command prints; ValueError with what it says, if it fails."""
     code, out, err = await _ended(*words)
     if code != 0:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from evalflow.config.surroundings import TextToSend
 from evalflow.engine.folder import RunFolder
@@ -151,9 +151,9 @@ def expect_same(known: str | None, run: FinishedRun, to: str, name: str) -> None
         raise UserError(Problem(f"{to} has this run with other results or texts, as {name}", str(folder), hint))
 
 
-def _flat(path: str, value: Any, hidden: Set[str]) -> dict[str, str]:
+def _flat(path: str, value: object, hidden: Set[str]) -> dict[str, str]:
     if isinstance(value, Mapping):
-        inner = cast("Mapping[str, Any]", value)
+        inner = cast("Mapping[str, object]", value)
         return {
             name: text
             for key, one in inner.items()

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from evalflow.config.surroundings import TextToSend
@@ -41,7 +41,7 @@ class Event:
     uid: str
     time_ns: int
     link: SpanLink
-    attributes: Mapping[str, Any]
+    attributes: Mapping[str, object]
 
     @property
     def size(self) -> int:
@@ -49,7 +49,7 @@ class Event:
         return sum(len(value) for value in self.attributes.values() if isinstance(value, str))
 
 
-def uid_of(run_id: str, score: Mapping[str, Any]) -> str:
+def uid_of(run_id: str, score: Mapping[str, object]) -> str:
     """The identity of a score as a UUID; a cell that is scored again has another one."""
     text = "\0".join([run_id, *(str(score[name]) for name in IDENTITY)])
     return str(UUID(bytes=blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()))
@@ -59,7 +59,7 @@ def event_of(run_id: str, score: Score, answer: Answer | None, text: TextToSend)
     """The event of a score in any state; only a scored cell has a value. Texts are sent if they are asked for."""
     link, uid = _link(answer), uid_of(run_id, score)
     passed = score["passed"]
-    found: dict[str, Any] = {
+    found: dict[str, object] = {
         "gen_ai.evaluation.name": score["metric"],
         "gen_ai.evaluation.score.value": score["score"] if score["status"] == "scored" else None,
         "gen_ai.evaluation.score.label": None if passed is None else "pass" if passed else "fail",
@@ -84,7 +84,7 @@ def event_of(run_id: str, score: Score, answer: Answer | None, text: TextToSend)
     return Event(uid, _nanoseconds(score["finished_at"]), link, dict(_sendable(found)))
 
 
-def _sendable(attributes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _sendable(attributes: Mapping[str, object]) -> Iterator[tuple[str, object]]:
     for name, value in attributes.items():
         if isinstance(value, str):
             yield name, shortened(value).encode("utf-8", "replace").decode()
@@ -106,7 +106,7 @@ def _link(answer: Answer | None) -> SpanLink:
     return SpanLink(*parented, response if isinstance(response, str) and response else None)
 
 
-def _id(value: Any, size: int) -> int:
+def _id(value: object, size: int) -> int:
     if not isinstance(value, str) or len(value) != size:
         return 0
     try:
@@ -131,13 +131,20 @@ def encoded(events: Sequence[Event]) -> bytes:
     from opentelemetry.sdk.resources import OTELResourceDetector
     from opentelemetry.trace import TraceFlags
 
-    kinds = {bool: "bool_value", str: "string_value", int: "int_value", float: "double_value"}  # a bool is an int too
+    def any_value(value: object) -> AnyValue:
+        match value:
+            case bool():  # which is an int too
+                return AnyValue(bool_value=value)
+            case str():
+                return AnyValue(string_value=value)
+            case int():
+                return AnyValue(int_value=value)
+            case float():
+                return AnyValue(double_value=value)
+            case _:
+                raise TypeError(f"an attribute cannot be a {type(value).__name__}")
 
-    def any_value(value: Any) -> AnyValue:
-        field: dict[str, Any] = {next(name for kind, name in kinds.items() if isinstance(value, kind)): value}
-        return AnyValue(**field)
-
-    def key_values(attributes: Mapping[str, Any]) -> list[KeyValue]:
+    def key_values(attributes: Mapping[str, object]) -> list[KeyValue]:
         return [KeyValue(key=key, value=any_value(value)) for key, value in attributes.items()]
 
     def record_of(event: Event) -> LogRecord:

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from evalflow.addons.interop.importers.columns import Columns, is_missing, joined, parsed
 from evalflow.addons.interop.importers.conversation import (
@@ -23,7 +22,7 @@ from evalflow.addons.interop.importers.conversation import (
     said_in,
     split_answer,
 )
-from evalflow.addons.interop.importers.exports import answer_of, input_of, reference_of
+from evalflow.addons.interop.importers.exports import answer_of, asks_nothing, input_of, reference_of
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
 from evalflow.addons.interop.importers.recorded import PARTS, Counterparts, RecordedCases, recorded_cases
@@ -55,7 +54,7 @@ _LOWER = frozenset(
         "indirect_attack",
     }
 )
-_RESULTS: Mapping[Any, bool] = {"pass": True, "fail": False, True: True, False: False}
+_RESULTS: Mapping[object, bool] = {"pass": True, "fail": False, True: True, False: False}
 _HINT = "import the rows that `evaluate(..., output_path=...)` wrote, or the data, with a column query or question"
 _GRADE = ", a share instead of a grade from 1 to 5"
 _COUNTERPARTS = Counterparts(
@@ -99,9 +98,9 @@ def _rows(path: Path, cases: RecordedCases) -> Iterator[SourceRow]:
     yield from read_rows(path, cases.leave)
 
 
-def _flat(data: Mapping[str, Any], is_table: bool) -> dict[str, Any]:
+def _flat(data: Mapping[str, object], is_table: bool) -> dict[str, object]:
     """The row with its columns as inputs.NAME and outputs.NAME; those of plain data are inputs."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     cells = {name: _cell(value) if is_table else value for name, value in data.items()}
     is_plain = not any(name.partition(".")[0] in ("inputs", "outputs", "datasource_item") for name in cells)
     for name, value in cells.items():
@@ -114,18 +113,18 @@ def _flat(data: Mapping[str, Any], is_table: bool) -> dict[str, Any]:
     return found
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: object) -> object:
     return value if isinstance(value, str) and value.startswith('"') else parsed(value)
 
 
-def _spread(name: str, value: Any) -> dict[str, Any]:
+def _spread(name: str, value: object) -> dict[str, object]:
     """The parts of an evaluator's output, each under a name of its own."""
     parts = as_map(value)
     is_evaluator = any(score_number(one) is not None and not isinstance(one, str) for one in parts.values())
     return {f"{name}.{key}": one for key, one in parts.items()} if is_evaluator else {name: value}
 
 
-def _scores(row: Columns, cases: RecordedCases) -> Iterator[tuple[str, Any]]:
+def _scores(row: Columns, cases: RecordedCases) -> Iterator[tuple[str, object]]:
     """The scores of a row, with what the evaluators said of them; reasons stay in the variable `outputs`."""
     for place in row.declared:
         score = row.peek(place)
@@ -157,7 +156,7 @@ def _judge(
     cases.verdicts[name].add(score, threshold, success, where)
 
 
-def _is_score(row: Columns, place: str, value: Any) -> bool:
+def _is_score(row: Columns, place: str, value: object) -> bool:
     """Whether a column is an evaluator's score, and not what it says beside, or the same under its older name."""
     key = place.removeprefix("outputs.")
     metric = key.rpartition(".")[2]
@@ -171,8 +170,8 @@ def _is_score(row: Columns, place: str, value: Any) -> bool:
     return is_number or (f"{place}_threshold" in row and f"{place}_score" not in row)
 
 
-def _case(row: Columns, ledger: Ledger) -> dict[str, Any]:
-    about: dict[str, Any] = {}
+def _case(row: Columns, ledger: Ledger) -> dict[str, object]:
+    about: dict[str, object] = {}
     talk = parsed(row.peek("inputs.conversation"))
     if as_list(as_map(talk).get("messages")):
         row.get("inputs.conversation")
@@ -184,20 +183,20 @@ def _case(row: Columns, ledger: Ledger) -> dict[str, Any]:
         found |= reference_of(reference, about, "ground_truth")
     own = row.get(*(f"inputs.{name}" for name in _ID), *_ID)
     found |= {"id": own} if isinstance(own, str | int) else {}
-    found |= {"metadata": joined(found.get("metadata", {}), about)} if about else {}
+    found |= {"metadata": joined(as_map(found.get("metadata")), about)} if about else {}
     rest = row.rest()
     kept = {name.removeprefix("inputs."): value for name, value in rest.items() if not name.startswith("outputs.")}
     outputs = {name.removeprefix("outputs."): value for name, value in rest.items() if name.startswith("outputs.")}
     kept |= {"outputs": outputs} if outputs else {}
-    return found | ({"vars": joined(found.get("vars", {}), kept)} if kept else {})
+    return found | ({"vars": joined(as_map(found.get("vars")), kept)} if kept else {})
 
 
-def _single(row: Columns, ledger: Ledger, about: dict[str, Any]) -> dict[str, Any]:
+def _single(row: Columns, ledger: Ledger, about: dict[str, object]) -> dict[str, object]:
     asked = row.get(*(f"inputs.{name}" for name in _ASKED))
     if asked is None:
         raise Untranslatable(f"it has none of {', '.join(_ASKED)} among its inputs")
     found = input_of(asked, ledger, row.where)
-    if not found.get("messages") and not found["question"].strip():
+    if asks_nothing(found):
         raise Untranslatable("its question is empty")
     said = row.said(*(f"{side}.{name}" for side in ("outputs", "inputs") for name in _SAID))
     if said is not None:
@@ -217,14 +216,14 @@ def _single(row: Columns, ledger: Ledger, about: dict[str, Any]) -> dict[str, An
     return found
 
 
-def _conversation(talk: Mapping[str, Any], ledger: Ledger, where: str) -> dict[str, Any]:
+def _conversation(talk: Mapping[str, object], ledger: Ledger, where: str) -> dict[str, object]:
     """Messages, each with its contexts; what the assistant said last is the answer, its contexts those of the case."""
     turns = read_turns([_turn(one) for one in as_list(talk["messages"])], ledger, where)
     asked, said = split_answer(turns)
     if not asked:
         raise Untranslatable("it has no turn of a user")
     answer = said_in(said)
-    found: dict[str, Any] = {"messages": message_rows(asked), **({} if answer is None else {"answer": answer})}
+    found: dict[str, object] = {"messages": message_rows(asked), **({} if answer is None else {"answer": answer})}
     steps = message_rows(turns) if any(one.tool_calls for one in turns) else None
     found |= {"actual": steps} if steps else {}
     about = about_answer(said)
@@ -237,7 +236,7 @@ def _conversation(talk: Mapping[str, Any], ledger: Ledger, where: str) -> dict[s
     return found | ({"metadata": about} if about else {})
 
 
-def _turn(message: Any) -> Any:
+def _turn(message: object) -> object:
     """A message with its contexts where evalflow looks for them, and results of tools as chat APIs have them."""
     known = dict(as_map(message))
     passages = _passages(known.get("context"))
@@ -252,7 +251,7 @@ def _turn(message: Any) -> Any:
     return known
 
 
-def _passages(value: Any) -> list[Any] | None:
+def _passages(value: object) -> list[object] | None:
     """The passages of a context: a text, texts, or citations with their sources; None if it is none of these."""
     if is_missing(value):
         return None
@@ -263,7 +262,7 @@ def _passages(value: Any) -> list[Any] | None:
     return passages if isinstance(listed, list) and None not in passages else None
 
 
-def _passage(value: Any) -> Any:
+def _passage(value: object) -> object:
     if isinstance(value, str):
         return value
     known = as_map(value)

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator, Mapping
 from itertools import count
 from math import isfinite
-from typing import Any, cast
 
 from evalflow.addons.interop.importers.ledger import Ledger
-from evalflow.jsonvalues import as_list
+from evalflow.addons.interop.importers.readers import objects_in, text_of
+from evalflow.jsonvalues import as_list, as_map
 
 _UNKNOWN = "evalflow has no place for it"
 
@@ -27,7 +27,7 @@ class Columns:
 
     __slots__ = ("_data", "_inner", "_left", "_read", "path", "where")
 
-    def __init__(self, data: Mapping[str, Any], where: str, path: str = "") -> None:
+    def __init__(self, data: Mapping[str, object], where: str, path: str = "") -> None:
         self.where = where
         self.path = path
         self._data = data
@@ -56,12 +56,12 @@ class Columns:
         """Whether a key has a value, or one that begins with it and a dot."""
         return name in self or any(one.startswith(f"{name}.") for one in self.names)
 
-    def peek(self, name: str) -> Any:
+    def peek(self, name: str) -> object:
         """The value of a key, which does not count as read; None if it is missing."""
         value = self._data.get(name)
         return None if is_missing(value) else value
 
-    def get(self, *names: str) -> Any:
+    def get(self, *names: str) -> object:
         """The value of the first key that has one, read; None if none has. The other keys stay unread."""
         for name in names:
             if name in self:
@@ -69,7 +69,15 @@ class Columns:
                 return self._data[name]
         return None
 
-    def said(self, *names: str) -> Any:
+    def text(self, *names: str) -> str:
+        """The text or number of the first key that has a value, read, as text; empty if none has one.
+
+        Untranslatable for a boolean, a list or an object.
+        """
+        name = next((name for name in names if name in self), None)
+        return "" if name is None else text_of(self.get(name), name)
+
+    def said(self, *names: str) -> object:
         """As `get`, of a recorded answer: an empty text is one too, where no key has another."""
         found = self.get(*names)
         return "" if found is None and any(self._data.get(name) == "" for name in names) else found
@@ -81,9 +89,9 @@ class Columns:
             self._read.add(name)
         return found
 
-    def spread(self, starts: tuple[str, ...]) -> dict[str, Any]:
+    def spread(self, starts: tuple[str, ...]) -> dict[str, object]:
         """The values of the keys with one of these beginnings, read, by what follows it; JSON texts are parsed."""
-        found: dict[str, Any] = {}
+        found: dict[str, object] = {}
         for name in self.names:
             start = next((one for one in starts if name.startswith(one)), None)
             if start is not None and name not in self._read:
@@ -94,18 +102,17 @@ class Columns:
         """The object of a key, also as JSON text; empty if there is none, and then the key stays unread."""
         if name not in self._inner:
             value = parsed(self.peek(name))
-            found = isinstance(value, Mapping)
-            self._inner[name] = [self._wrapped(cast("Mapping[str, Any]", value), name)] if found else []
-            self._read |= {name} if found else set()
-        known = self._inner[name]
-        return known[0] if known else Columns({}, self.where, f"{self.path}{name}.")
+            is_object = isinstance(value, Mapping)
+            self._inner[name] = [self._wrapped(as_map(value), name)] if is_object else []
+            self._read |= {name} if is_object else set()
+        inner = self._inner[name]
+        return inner[0] if inner else Columns({}, self.where, f"{self.path}{name}.")
 
     def children(self, name: str) -> list[Columns]:
         """The objects in the list of a key, also as JSON text; empty, and the key unread, if not all are objects."""
         if name not in self._inner:
-            items = as_list(parsed(self.peek(name)))
-            found = all(isinstance(one, Mapping) for one in items)
-            self._inner[name] = [self._wrapped(one, f"{name}[{number}]") for number, one in enumerate(items) if found]
+            items = objects_in(parsed(self.peek(name))) or []
+            self._inner[name] = [self._wrapped(item, f"{name}[{number}]") for number, item in enumerate(items)]
             self._read |= {name} if self._inner[name] else set()
         return self._inner[name]
 
@@ -115,9 +122,9 @@ class Columns:
             if name in self and name not in self._read and self._data[name] not in ([], {}):
                 self._left[name] = (reason, hint)
 
-    def rest(self) -> dict[str, Any]:
+    def rest(self) -> dict[str, object]:
         """All that was neither read nor left, which counts as read from now on; lists keep the order of their items."""
-        found: dict[str, Any] = {}
+        found: dict[str, object] = {}
         for name in self.names:
             if name in self._left:
                 continue
@@ -145,13 +152,13 @@ class Columns:
                 for inner in self._inner.get(name, ()):
                     inner.close(ledger)
 
-    def _wrapped(self, value: Mapping[str, Any], name: str) -> Columns:
+    def _wrapped(self, value: Mapping[str, object], name: str) -> Columns:
         return Columns(value, self.where, f"{self.path}{name}.")
 
 
-def joined(*parts: Mapping[str, Any]) -> dict[str, Any]:
+def joined(*parts: Mapping[str, object]) -> dict[str, object]:
     """All that some objects say: a key that an earlier one has with another value gets a number, such as `source_2`."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for part in parts:
         for name, value in part.items():
             names = (name if number == 1 else f"{name}_{number}" for number in count(1))
@@ -159,10 +166,10 @@ def joined(*parts: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(value: object, key: str = "") -> Iterator[tuple[str, object]]:
     """The numbers, texts and booleans in a value, each with the last key that leads to it."""
     if isinstance(value, Mapping):
-        for name, inner in cast("Mapping[str, Any]", value).items():
+        for name, inner in as_map(value).items():
             yield from leaves(inner, name)
     elif isinstance(value, list):
         for inner in as_list(value):
@@ -171,32 +178,34 @@ def leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
         yield key, value
 
 
-def finite(value: Any, ledger: Ledger, where: str) -> Any:
+def finite(value: object, ledger: Ledger, where: str) -> object:
     """The value with null for NaN, which is missing, and for an infinite number, which is listed."""
     if isinstance(value, float) and not isfinite(value):
         if value == value:
             ledger.leave("values", f"the number {value}", where, "no file of JSON can hold it: data/ has null instead")
         return None
     if isinstance(value, Mapping):
-        return {key: finite(one, ledger, where) for key, one in cast("Mapping[str, Any]", value).items()}
+        return {key: finite(one, ledger, where) for key, one in as_map(value).items()}
     return [finite(one, ledger, where) for one in as_list(value)] if isinstance(value, list) else value
 
 
-def number_of(value: Any) -> float | None:
+def number_of(value: object) -> float | None:
     """A number of at least 0, such as seconds or dollars, also where a cell holds it as text."""
-    try:
-        found = float(value)
-    except (TypeError, ValueError):
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
-    return found if isfinite(found) and found >= 0 and not isinstance(value, bool) else None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if isfinite(number) and number >= 0 else None
 
 
-def is_missing(value: Any) -> bool:
+def is_missing(value: object) -> bool:
     """Whether a value says nothing: null, an empty text or NaN."""
     return value is None or value == "" or (isinstance(value, float) and value != value)
 
 
-def parsed(value: Any) -> Any:
+def parsed(value: object) -> object:
     """The value of a text that is JSON: an object, a list, or a text in quotes. Other values as they are."""
     if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "[", '"'):
         return value
@@ -207,9 +216,9 @@ def parsed(value: Any) -> Any:
     return found if _is_finite(found) else value
 
 
-def _is_finite(value: Any) -> bool:
+def _is_finite(value: object) -> bool:
     if isinstance(value, float):
         return isfinite(value)
     if isinstance(value, Mapping):
-        return all(map(_is_finite, cast("Mapping[str, Any]", value).values()))
+        return all(map(_is_finite, as_map(value).values()))
     return all(map(_is_finite, as_list(value)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Any
 
 from evalflow.addons.interop.importers.columns import is_missing, joined, leaves, parsed
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
@@ -24,13 +23,13 @@ HISTORY = ("chat_history", "history", "conversation_history")
 """Names of what was said before a question."""
 
 
-def are_messages(value: Any) -> bool:
+def are_messages(value: object) -> bool:
     """Whether it is a list of messages, each with a role."""
     items = as_list(value)
     return bool(items) and all(map(_is_message, items))
 
 
-def _is_message(value: Any) -> bool:
+def _is_message(value: object) -> bool:
     known = as_map(value)
     if "role" in known:
         return isinstance(known["role"], str)
@@ -40,13 +39,13 @@ def _is_message(value: Any) -> bool:
     return is_turn or "content" in inner
 
 
-def read_turns(items: Iterable[Any], ledger: Ledger, where: str, *, ordered: bool = False) -> list[Message]:
+def read_turns(items: Iterable[object], ledger: Ledger, where: str, *, ordered: bool = False) -> list[Message]:
     """The messages of a conversation. Those that cannot be read, such as one that says nothing, are listed.
 
     Untranslatable, if it must be `ordered`, for one that no target can be asked.
     """
-    taken: list[Any] = []
-    broken: list[tuple[Any, str]] = []
+    taken: list[object] = []
+    broken: list[tuple[object, str]] = []
     for item in items:
         try:
             alone = read_messages([item])
@@ -66,7 +65,7 @@ def read_turns(items: Iterable[Any], ledger: Ledger, where: str, *, ordered: boo
     return found
 
 
-def _with_rest(item: Any, messages: Sequence[Message]) -> Any:
+def _with_rest(item: object, messages: Sequence[Message]) -> object:
     """The item, with what it says beyond its message in the metadata, such as where a text is from."""
     outer = as_map(item)
     wrapped = next((key for key in ("kwargs", "data") if isinstance(outer.get(key), Mapping)), "")
@@ -80,7 +79,7 @@ def _with_rest(item: Any, messages: Sequence[Message]) -> Any:
     return {**outer, wrapped: more} if wrapped else more
 
 
-def _is_in(value: Any, kept: str) -> bool:
+def _is_in(value: object, kept: str) -> bool:
     return all(key == "type" or str(one) in kept for key, one in leaves(value))
 
 
@@ -88,7 +87,7 @@ def _texts(message: Message) -> int:
     return sum(part.get("type") == "text" for part in message.parts)
 
 
-def history_in(known: Mapping[str, Any], ledger: Ledger, where: str) -> tuple[str, list[dict[str, Any]]]:
+def history_in(known: Mapping[str, object], ledger: Ledger, where: str) -> tuple[str, list[dict[str, object]]]:
     """The key of the turns before a question, and the turns, in a chat's form or prompt flow's; empty without any."""
     name = next((name for name in HISTORY if as_list(parsed(known.get(name)))), "")
     turns = as_list(parsed(known.get(name)))
@@ -111,38 +110,41 @@ def said_in(messages: Sequence[Message]) -> str | None:
     return "\n".join(text for text in texts if text) if texts else None
 
 
-def about_answer(messages: Sequence[Message]) -> dict[str, Any]:
+def about_answer(messages: Sequence[Message]) -> dict[str, object]:
     """What messages that answer a user say beside their texts, as the answer's metadata."""
     parts = ({"parts": list(message.parts)} if message.parts else {} for message in messages)
     return joined(*chain.from_iterable(zip((message.metadata or {} for message in messages), parts, strict=True)))
 
 
-def calls_in(messages: Iterable[Message]) -> list[dict[str, Any]]:
+def calls_in(messages: Iterable[Message]) -> list[dict[str, object]]:
     """All calls of tools in a conversation, as evalflow's own {name, arguments}."""
     made = (call for message in messages for call in message.tool_calls)
     return [{"name": call["function"]["name"], "arguments": parsed(call["function"]["arguments"])} for call in made]
 
 
-def steps_in(messages: Sequence[Message]) -> list[dict[str, Any]]:
+def steps_in(messages: Sequence[Message]) -> list[dict[str, object]]:
     """The calls of tools in a conversation; if tools replied after the user's last turn, all messages instead."""
     _, said = split_answer(messages)
     return message_rows(messages) if any(one.role == "tool" for one in said) else calls_in(messages)
 
 
-def message_rows(messages: Iterable[Message]) -> list[dict[str, Any]]:
+def message_rows(messages: Iterable[Message]) -> list[dict[str, object]]:
     """The messages as data/ has them."""
     rows = [{"role": one.role, "content": one.content, **(one.api or {}), "metadata": one.metadata} for one in messages]
     return [{name: part for name, part in row.items() if part is not None} for row in rows]
 
 
-def plain_calls(value: Any) -> list[Any] | None:
+def plain_calls(value: object) -> list[dict[str, object]] | None:
     """A list of calls in any tool's form as {name, arguments}, with their further keys; None if one has no name."""
     listed = parsed(value)
-    calls = [_plain_call(one) for one in as_list(listed)] if isinstance(listed, list) else [None]
-    return None if None in calls else calls
+    if not isinstance(listed, list):
+        return None
+    items = as_list(listed)
+    calls = [call for item in items if (call := _plain_call(item)) is not None]
+    return calls if len(calls) == len(items) else None
 
 
-def _plain_call(value: Any) -> dict[str, Any] | None:
+def _plain_call(value: object) -> dict[str, object] | None:
     if isinstance(value, str) and value.strip():
         return {"name": value}
     outer = as_map(value)

@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from evalflow.addons.interop.importers.columns import Columns, is_missing, joined, parsed
 from evalflow.addons.interop.importers.conversation import (
@@ -111,7 +110,7 @@ def read_deepeval(source: ImportSource) -> ImportedConfig:
     return imported
 
 
-def _scores(row: Columns, cases: RecordedCases) -> Iterator[tuple[str, Any]]:
+def _scores(row: Columns, cases: RecordedCases) -> Iterator[tuple[str, object]]:
     """The scores of a row. What the run says of each, such as its reason, stays in the variable metrics_data."""
     for one in as_list(_peek(row, "metrics_data")):
         known = {_snake(key): value for key, value in as_map(one).items()}
@@ -164,10 +163,10 @@ class _GoldenReader:
     row: Columns
     ledger: Ledger
 
-    def get(self, *names: str) -> Any:
+    def get(self, *names: str) -> object:
         return self.row.get(*(form for name in names for form in (name, _camel(name))))
 
-    def case(self) -> dict[str, Any]:
+    def case(self) -> dict[str, object]:
         is_talk = _peek(self.row, "turns") is not None or isinstance(_peek(self.row, "scenario"), str)
         case = self._conversation() if is_talk else self._single()
         own = self.row.peek("id")
@@ -175,9 +174,9 @@ class _GoldenReader:
             case["id"] = self.row.get("id")
         for name in ("additional_metadata", "metadata"):
             if isinstance(parsed(_peek(self.row, name)), Mapping):
-                case["metadata"] = joined(case.get("metadata", {}), as_map(parsed(self.get(name))))
+                case["metadata"] = joined(as_map(case.get("metadata")), as_map(parsed(self.get(name))))
         about = {name: value for name in _ABOUT if (value := self.get(name)) is not None}
-        case |= {"metadata": joined(case.get("metadata", {}), about)} if about else {}
+        case |= {"metadata": joined(as_map(case.get("metadata")), about)} if about else {}
         if isinstance(_peek(self.row, "source_file"), str):
             case["group"] = self.get("source_file")
         if isinstance(parsed(_peek(self.row, "custom_column_key_values")), Mapping):
@@ -187,10 +186,10 @@ class _GoldenReader:
             case["tags"] = self.get("tags")
         return case
 
-    def _single(self) -> dict[str, Any]:
+    def _single(self) -> dict[str, object]:
         if not isinstance(_peek(self.row, "input"), str):
             raise Untranslatable("it has no `input` that is a text", "give it one")
-        found: dict[str, Any] = {"question": self.get("input")}
+        found: dict[str, object] = {"question": self.get("input")}
         for name, keys in (("answer", ("actual_output",)), ("reference", ("expected_output", "expected"))):
             if isinstance(_peek(self.row, *keys), str):
                 found[name] = self.get(*keys)
@@ -208,7 +207,7 @@ class _GoldenReader:
                 found[name] = calls
         return found
 
-    def _conversation(self) -> dict[str, Any]:
+    def _conversation(self) -> dict[str, object]:
         """Turns as messages, each with what was retrieved for it; the last one of the assistant is the answer."""
         listed = as_list(parsed(_peek(self.row, "turns")))
         if not listed and _peek(self.row, "scenario"):
@@ -219,7 +218,7 @@ class _GoldenReader:
         if not asked:
             hint = "play the conversation first: evalflow asks a target at each turn of a user"
             raise Untranslatable("it has no turn of a user", hint)
-        found: dict[str, Any] = {"messages": message_rows(asked)}
+        found: dict[str, object] = {"messages": message_rows(asked)}
         answer, calls = said_in(said), steps_in(turns)
         found |= {} if answer is None else {"answer": answer}
         found |= {"actual": calls} if calls else {}
@@ -229,11 +228,11 @@ class _GoldenReader:
         found |= {} if contexts is None else {"contexts": contexts}
         return found | ({"metadata": about} if about else {})
 
-    def _scenario(self) -> dict[str, Any]:
+    def _scenario(self) -> dict[str, object]:
         parts = {"scenario": "scenario", "persona": "user_description", "goal": "expected_outcome"}
         return {name: self.get(key) for name, key in parts.items() if isinstance(_peek(self.row, key), str)}
 
-    def _contexts(self, key: str) -> list[Any] | None:
+    def _contexts(self, key: str) -> list[object] | None:
         """The passages of a key, read; None, and the key unread, if it has none or they are no texts."""
         known = parsed(_peek(self.row, key))
         if isinstance(known, str):
@@ -245,7 +244,7 @@ class _GoldenReader:
         return passages
 
 
-def _with_calls(turn: Any) -> Any:
+def _with_calls(turn: object) -> object:
     """A turn with its calls of tools where a message of a chat has them; as deepeval wrote them they stay beside it."""
     known = as_map(turn)
     key = next((name for name in ("tools_called", "toolsCalled") if as_list(known.get(name))), None)
@@ -271,7 +270,7 @@ def _split(cell: str) -> list[str]:
     return [cell] if is_text else [part.strip() for part in parts]
 
 
-def _passage(value: Any) -> Any:
+def _passage(value: object) -> object:
     """A passage as a text, or with where it is from; None if it is none."""
     if isinstance(value, str):
         marked = _SOURCE.fullmatch(value)
@@ -285,14 +284,14 @@ def _passage(value: Any) -> Any:
     return {**rest, "text": known[key], **({"path": path} if path else {})}
 
 
-def _calls(value: Any) -> list[Any] | None:
+def _calls(value: object) -> list[dict[str, object]] | None:
     known = parsed(value)
     if isinstance(known, str):
         return [{"name": name.strip()} for name in known.split(";") if name.strip()]
     return plain_calls(known)
 
 
-def _peek(row: Columns, *names: str) -> Any:
+def _peek(row: Columns, *names: str) -> object:
     forms = (form for name in names for form in (name, _camel(name)))
     return next((value for form in forms if not is_missing(value := row.peek(form))), None)
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from evalflow.addons.interop.importers.columns import Columns, is_missing, joined, parsed
 from evalflow.addons.interop.importers.conversation import are_messages, history_in, message_rows, read_turns, said_in
@@ -28,7 +27,7 @@ from evalflow.jsonvalues import as_list, as_map
 from evalflow.paths import shown
 from evalflow.records.answers import Message
 
-Scores = Iterator[tuple[str, Any]]
+Scores = Iterator[tuple[str, object]]
 _TEXTS = ("answer", "output", "response", "content", "text", "result", "generation", "completion", "expected")
 _CONTEXTS = ("contexts", "retrieved_contexts", "retrieval_context", "context", "documents")
 _SPREAD = frozenset({"input", "inputs", "output", "outputs", "metadata"})
@@ -76,8 +75,8 @@ class Platform:
     number: Sequence[str] = ("id",)
     group: Sequence[str] = ()
     failure: Sequence[str] = ("error",)
-    seconds: Callable[[Columns], Any] = lambda row: None  # noqa: ARG005
-    dollars: Callable[[Columns], Any] = lambda row: None  # noqa: ARG005
+    seconds: Callable[[Columns], object] = lambda row: None  # noqa: ARG005
+    dollars: Callable[[Columns], object] = lambda row: None  # noqa: ARG005
     encoded: bool = False
     references: Sequence[str] = ()
     opened: Callable[[Path], Iterator[SourceRow]] | None = None
@@ -155,7 +154,7 @@ def _imported(platform: Platform, source: ImportSource, path: Path, rows: Iterat
     return imported
 
 
-def field_of(row: Columns, names: Sequence[str]) -> Any:
+def field_of(row: Columns, names: Sequence[str]) -> object:
     """The value under the first of the names that has one; else an object of the columns that begin with one."""
     found = row.get(*names)
     for name in names if found is None and not any(map(row.declares, names)) else ():
@@ -178,7 +177,7 @@ def _rows(platform: Platform, path: Path) -> Iterator[SourceRow]:
     yield from read_rows(path)
 
 
-def _case(platform: Platform, row: Columns, encoded: bool, ledger: Ledger) -> dict[str, Any]:
+def _case(platform: Platform, row: Columns, encoded: bool, ledger: Ledger) -> dict[str, object]:
     if reason := platform.part_of(row):
         raise Untranslatable(reason)
     read = parsed if platform.encoded else _structured if encoded else _same
@@ -194,7 +193,7 @@ def _case(platform: Platform, row: Columns, encoded: bool, ledger: Ledger) -> di
     if said is None and failure is None and is_run and row.said(*platform.said) == "":
         said = ""
     found = input_of(given, ledger, row.where)
-    if not found.get("messages") and (not given or not found["question"].strip()):
+    if not found.get("messages") and (not given or asks_nothing(found)):
         raise Untranslatable("its input is empty")
     noted = parsed(field_of(row, ("metadata",)))
     about = dict(as_map(noted)) if isinstance(noted, Mapping) or noted is None else {"metadata": noted}
@@ -203,9 +202,9 @@ def _case(platform: Platform, row: Columns, encoded: bool, ledger: Ledger) -> di
     elif failure is not None:
         found["failure"] = failure if isinstance(failure, str) else output_text(failure)
     if expected is not None:
-        variables: dict[str, Any] = {}
+        variables: dict[str, object] = {}
         found |= reference_of(expected, variables, platform.expected[0], expected_cell, platform.references)
-        found |= {"vars": joined(found.get("vars", {}), variables)} if variables else {}
+        found |= {"vars": joined(as_map(found.get("vars")), variables)} if variables else {}
     contexts = next((one for one in map(_contexts, (said, given, expected)) if one is not None), None)
     found |= {"contexts": contexts} if contexts is not None else {}
     found |= {"metadata": about} if about else {}
@@ -214,28 +213,29 @@ def _case(platform: Platform, row: Columns, encoded: bool, ledger: Ledger) -> di
     found |= {"group": str(group)} if isinstance(group, str | int) else {}
     tags = as_list(parsed(row.peek("tags")))
     if tags and all(isinstance(tag, str) for tag in tags):
-        found["tags"] = [tag for tag in as_list(parsed(row.get("tags"))) if tag.strip(" >")]
+        row.get("tags")
+        found["tags"] = [tag for tag in tags if isinstance(tag, str) and tag.strip(" >")]
     if "answer" in found:
         measured = {"latency_s": platform.seconds(row), "cost_usd": platform.dollars(row)}
         found |= {name: value for name, value in measured.items() if value is not None}
     return found
 
 
-def _same(value: Any) -> Any:
+def _same(value: object) -> object:
     return value
 
 
-def _is_blank(value: Any, platform: Platform) -> bool:
+def _is_blank(value: object, platform: Platform) -> bool:
     """Whether an input or output has no part at all; what a platform encodes as JSON may be such a text."""
     return value in ({}, []) and not platform.encoded
 
 
-def _structured(cell: Any) -> Any:
+def _structured(cell: object) -> object:
     """The object or list that a cell holds; a text in quotes is a text that has quotes."""
     return cell if isinstance(cell, str) and cell.lstrip().startswith('"') else parsed(cell)
 
 
-def input_of(given: Any, ledger: Ledger, where: str) -> dict[str, Any]:
+def input_of(given: object, ledger: Ledger, where: str) -> dict[str, object]:
     """The question or messages, and all that an input of several parts holds as variables.
 
     Untranslatable for messages that cannot be asked as they are.
@@ -251,7 +251,7 @@ def input_of(given: Any, ledger: Ledger, where: str) -> dict[str, Any]:
         rest = {str(name): value for name, value in known.items() if name != "messages"}
         return {"messages": message_rows(messages), **({"vars": rest} if rest else {})}
     rest = {str(name): value for name, value in known.items()}
-    found: dict[str, Any] = {"question": question_of(rest, "") or text_of(given)}
+    found: dict[str, object] = {"question": question_of(rest, "") or text_of(given)}
     name, history = history_in(rest, ledger, where)
     if history:
         found["history"] = history
@@ -259,7 +259,15 @@ def input_of(given: Any, ledger: Ledger, where: str) -> dict[str, Any]:
     return {**found, **({"vars": rest} if rest else {})}
 
 
-def answer_of(said: Any, about: dict[str, Any], ledger: Ledger, where: str, cell: Any = None) -> dict[str, Any]:
+def asks_nothing(case: Mapping[str, object]) -> bool:
+    """Whether a case has neither messages nor a question that is not blank."""
+    question = case.get("question")
+    return not case.get("messages") and not (isinstance(question, str) and question.strip())
+
+
+def answer_of(
+    said: object, about: dict[str, object], ledger: Ledger, where: str, cell: object = None
+) -> dict[str, object]:
     """The answer in an output, and the steps of an agent that its messages are.
 
     What the output holds beside the text goes to `about`, the answer's metadata, as `output`. An output that was parsed
@@ -284,14 +292,14 @@ def answer_of(said: Any, about: dict[str, Any], ledger: Ledger, where: str, cell
     return {"answer": _written(said, text, cell)}
 
 
-def _written(value: Any, text: str, cell: Any) -> str:
+def _written(value: object, text: str, cell: object) -> str:
     """The text of a value; if that is its JSON, as the file has it."""
     return cell if isinstance(cell, str) and not isinstance(value, str) and text == output_text(value) else text
 
 
 def reference_of(
-    expected: Any, variables: dict[str, Any], name: str, cell: Any = None, references: Sequence[str] = ()
-) -> dict[str, Any]:
+    expected: object, variables: dict[str, object], name: str, cell: object = None, references: Sequence[str] = ()
+) -> dict[str, object]:
     """The reference, or several. What it holds beside the text is a variable of its own name.
 
     Of an object with named parts the reference is under one of `references`, and the other parts are variables.
@@ -310,13 +318,13 @@ def reference_of(
     return {"reference": _written(expected, text, cell)}
 
 
-def _is_whole(value: Any, text: str) -> bool:
+def _is_whole(value: object, text: str) -> bool:
     """Whether a text is all that a value says."""
     known = {name: one for name, one in as_map(value).items() if name not in _SPEAKERS and not is_missing(one)}
     return value == text or output_text(value) == text or list(known.values()) == [text]
 
 
-def text_of(value: Any) -> str:
+def text_of(value: object) -> str:
     """The text of an output: itself, the one that an object holds, or what the last message says; else JSON."""
     if isinstance(value, str):
         return value
@@ -342,7 +350,7 @@ def text_of(value: Any) -> str:
     return output_text(value)
 
 
-def _contexts(value: Any) -> list[str] | None:
+def _contexts(value: object) -> list[str] | None:
     """The texts of what was retrieved, empty if nothing was; None if the value does not say, or not as texts."""
     known = as_map(value)
     listed = next((as_list(known[name]) for name in _CONTEXTS if isinstance(known.get(name), list)), None)

@@ -11,18 +11,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, count
 from pathlib import Path
-from typing import Any, TextIO, TypeVar, cast
+from typing import TextIO, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from evalflow.addons.interop.importers.ledger import Ledger
 from evalflow.config.yaml_text import escaped, option_text
 from evalflow.errors import Problem, UserError
+from evalflow.jsonvalues import as_list, as_map
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
-Options = dict[str, dict[str, Any]]
+Options = dict[str, dict[str, object]]
+"""The YAML of the files of a group, by their keys."""
 _QUESTIONS = ("question", "query", "input", "user_input", "message", "user_message", "prompt", "text", "topic")
 
 
@@ -47,7 +49,7 @@ class DataFile:
     part: str
     count: int = 0
 
-    def write(self, row: Mapping[str, Any]) -> None:
+    def write(self, row: Mapping[str, object]) -> None:
         text = json.dumps(row, ensure_ascii=False, allow_nan=False)
         # Half of a surrogate pair becomes the replacement character, as in replies of models.
         self._file.write(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") + "\n")
@@ -56,11 +58,36 @@ class DataFile:
 
 
 @dataclass(slots=True)
-class ImportedConfig:
-    """Other tools' definitions as evalflow's config groups: each file's values by key.
+class ImportedExperiment:
+    """An experiment: what it chooses of other groups, and its own keys.
 
     Attributes:
-        datasets, metrics, targets, judges, experiments: The values of each file in conf/.
+        target, judge: The keys of the imported ones that it chooses; empty for those of the run.
+        generate: As in the configuration.
+        more: Its further keys, such as `repeats`.
+    """
+
+    dataset: str | Sequence[str]
+    metrics: Sequence[str]
+    generate: bool | str
+    target: str = ""
+    judge: str = ""
+    more: dict[str, object] = field(default_factory=dict[str, object])
+
+    def option(self) -> dict[str, object]:
+        """Its YAML."""
+        dataset = self.dataset if isinstance(self.dataset, str) else list(self.dataset)
+        chosen = {"dataset": dataset, "metric": list(self.metrics), "target": self.target, "judge": self.judge}
+        defaults = [{f"override /{group}": choice} for group, choice in chosen.items() if choice]
+        return {"defaults": defaults, "generate": self.generate, **self.more}
+
+
+@dataclass(slots=True)
+class ImportedConfig:
+    """Other tools' definitions as evalflow's config groups, by key.
+
+    Attributes:
+        datasets, metrics, targets, judges, experiments: The content of each file in conf/.
         prompts: The text of each file in prompts/, by its path there.
         data: Finished files, by their names in data/.
         notes: What changed.
@@ -72,7 +99,7 @@ class ImportedConfig:
     metrics: Options = field(default_factory=Options)
     targets: Options = field(default_factory=Options)
     judges: Options = field(default_factory=Options)
-    experiments: Options = field(default_factory=Options)
+    experiments: dict[str, ImportedExperiment] = field(default_factory=dict[str, ImportedExperiment])
     prompts: dict[str, str] = field(default_factory=dict[str, str])
     data: dict[str, Path] = field(default_factory=dict[str, Path])
     notes: list[str] = field(default_factory=list[str])
@@ -81,7 +108,7 @@ class ImportedConfig:
 
     @property
     def has_answers(self) -> bool:
-        return all("answer" in (table.get("fields") or ()) for table in self.datasets.values())
+        return all("answer" in as_map(table.get("fields")) for table in self.datasets.values())
 
     def files(self) -> dict[str, str]:
         groups = {
@@ -89,10 +116,10 @@ class ImportedConfig:
             "metric": self.metrics,
             "target": self.targets,
             "judge": self.judges,
-            "experiment": self.experiments,
+            "experiment": {key: experiment.option() for key, experiment in self.experiments.items()},
         }
         return {
-            f"{group}/{key}.yaml": option_text(group, key, _revealed(values))
+            f"{group}/{key}.yaml": option_text(group, key, {name: _revealed(value) for name, value in values.items()})
             for group, options in groups.items()
             for key, values in options.items()
         }
@@ -144,25 +171,19 @@ class ImportSource:
         imported.data[f"{key}.jsonl"] = path
 
 
-def dataset_option(key: str, description: str, **changes: Any) -> dict[str, Any]:
+def dataset_option(key: str, description: str, **changes: object) -> dict[str, object]:
     """The YAML of a dataset in data/KEY.jsonl, whose columns have the names of case fields."""
     return {"description": description, "path": f"data/{key}.jsonl", "format": "jsonl", "group": None, **changes}
 
 
-def experiment_option(dataset: str, metrics: Sequence[str], generate: bool | str, **more: Any) -> dict[str, Any]:
-    """The YAML of an experiment; `generate` as in the configuration."""
-    defaults = [{"override /dataset": dataset}, {"override /metric": list(metrics)}]
-    return {"defaults": defaults, "generate": generate, **more}
-
-
-def judged_by(imported: ImportedConfig, key: str, choice: str, values: Mapping[str, Any]) -> None:
+def judged_by(imported: ImportedConfig, key: str, choice: str, values: Mapping[str, object]) -> None:
     """Write a judge of its own file, and choose it in all experiments: another one chosen instead takes nothing of it.
 
     `choice` is the judge that it starts from.
     """
     imported.judges[key] = {"defaults": [choice, "_self_"], **values}
     for experiment in imported.experiments.values():
-        experiment["defaults"].append({"override /judge": key})
+        experiment.judge = key
     imported.unjudged |= set(imported.experiments)
 
 
@@ -172,8 +193,8 @@ def generate_for(answered: int, total: int) -> bool | str:
 
 
 def metric_option(
-    kind: str, family: str, description: str, needs: Sequence[str] = (), threshold: float | None = None, **own: Any
-) -> dict[str, Any]:
+    kind: str, family: str, description: str, needs: Sequence[str] = (), threshold: float | None = None, **own: object
+) -> dict[str, object]:
     """The YAML of a metric; `own` are the keys of its kind."""
     return {
         "kind": kind,
@@ -189,12 +210,14 @@ def metric_option(
     }
 
 
-def recorded_option(field: str, description: str, scale: str = "number", threshold: float | None = None) -> Any:
+def recorded_option(
+    field: str, description: str, scale: str = "number", threshold: float | None = None
+) -> dict[str, object]:
     """The YAML of a metric that reads the other tool's own score from the data."""
     return metric_option("recorded", "recorded", description, threshold=threshold, field=field, scale={"type": scale})
 
 
-def validated(model: type[Model], value: Any, path: Path) -> Model:
+def validated(model: type[Model], value: object, path: Path) -> Model:
     """Validate the content of a file; UserError lists every problem, by its key."""
     try:
         return model.model_validate(value)
@@ -222,12 +245,12 @@ def key_for(name: str, taken: Collection[str], fallback: str) -> str:
     return next(candidate for candidate in candidates if candidate not in taken)
 
 
-def output_text(value: Any) -> str:
+def output_text(value: object) -> str:
     """An answer that is no text, as other tools compare it: as JSON."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def question_of(variables: Mapping[str, Any], prompt: str) -> str:
+def question_of(variables: Mapping[str, object], prompt: str) -> str:
     """The variable that is called so, else the only text among them, else the filled prompt, else all texts."""
     texts = {name: value for name, value in variables.items() if isinstance(value, str) and value.strip()}
     named = next((texts[name] for name in _QUESTIONS if name in texts), None)
@@ -236,22 +259,22 @@ def question_of(variables: Mapping[str, Any], prompt: str) -> str:
     return next(iter(texts.values())) if len(texts) == 1 else prompt or " ".join(texts.values())
 
 
-def secrets_in(value: Any) -> Iterator[Secret]:
+def secrets_in(value: object) -> Iterator[Secret]:
     """All secrets in a value of an option."""
     if isinstance(value, Secret):
         yield value
     elif isinstance(value, Mapping):
-        for inner in cast("Mapping[str, Any]", value).values():
+        for inner in as_map(value).values():
             yield from secrets_in(inner)
-    elif isinstance(value, list):
-        for inner in cast("list[Any]", value):
+    else:
+        for inner in as_list(value):
             yield from secrets_in(inner)
 
 
-def _revealed(value: Any) -> Any:
+def _revealed(value: object) -> object:
     """The value with secrets as interpolations, which `escaped` must not see."""
     if isinstance(value, Mapping):
-        return {key: _revealed(inner) for key, inner in cast("Mapping[str, Any]", value).items()}
+        return {key: _revealed(inner) for key, inner in as_map(value).items()}
     if isinstance(value, list):
-        return [_revealed(inner) for inner in cast("list[Any]", value)]
+        return [_revealed(inner) for inner in as_list(value)]
     return str(value) if isinstance(value, Secret) else value

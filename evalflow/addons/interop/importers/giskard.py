@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from pydantic import ValidationError
 
 from evalflow.addons.interop.importers.columns import Columns, is_missing, parsed
 from evalflow.addons.interop.importers.conversation import are_messages
-from evalflow.addons.interop.importers.exports import answer_of, input_of
+from evalflow.addons.interop.importers.exports import answer_of, asks_nothing, input_of
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
 from evalflow.addons.interop.importers.recorded import PARTS, RecordedCases, recorded_cases
 from evalflow.addons.interop.importers.sources import read_rows
-from evalflow.jsonvalues import as_list, as_map
+from evalflow.jsonvalues import as_list, as_map, as_number
 from evalflow.metrics.case_checks import PARAMS, asks_judge
 
 _HINT = "export the scenarios of a dataset from Giskard Hub as JSON, JSON lines or CSV"
@@ -67,7 +66,7 @@ def read_giskard(source: ImportSource) -> ImportedConfig:
     return imported
 
 
-def _declared(row: Mapping[str, Any]) -> Mapping[str, Any]:
+def _declared(row: Mapping[str, object]) -> Mapping[str, object]:
     """A scenario of any form with its interactions; other keys stay as they are."""
     if "interactions" in row:
         return {**row, "interactions": parsed(row["interactions"])}
@@ -93,21 +92,21 @@ def _declared(row: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**rest, **({"tags": tags} if tags else {}), "interactions": [one]}
 
 
-def _numbered(row: Mapping[str, Any], start: str) -> list[Any]:
+def _numbered(row: Mapping[str, object], start: str) -> list[object]:
     return [value for name, value in row.items() if name.startswith(start) and not is_missing(value)]
 
 
-def _check(identifier: str, key: str, value: Any) -> dict[str, Any] | None:
+def _check(identifier: str, key: str, value: object) -> dict[str, object] | None:
     return None if is_missing(value) or value == [] else {"identifier": identifier, "params": {key: value}}
 
 
-def _interactions(scenario: Mapping[str, Any], where: str) -> Iterator[Columns]:
+def _interactions(scenario: Mapping[str, object], where: str) -> Iterator[Columns]:
     """A row for each interaction, with the messages of those before it; all keys of the scenario go to the first."""
     declared = as_list(scenario.get("interactions"))
     ordered = sorted(declared, key=_position) if all(isinstance(one, Mapping) for one in declared) else declared
     about = {name: value for name, value in scenario.items() if name != "interactions"}
     shared = {name: about[name] for name in ("id", "tags", "status") if name in about}
-    earlier: list[Any] = []
+    earlier: list[object] = []
     for number, one in enumerate(ordered or [{}]):
         interaction = as_map(one)
         asked = as_list(as_map(interaction.get("input")).get("messages"))
@@ -118,9 +117,8 @@ def _interactions(scenario: Mapping[str, Any], where: str) -> Iterator[Columns]:
         earlier = [*earlier, *own]
 
 
-def _position(one: Any) -> float:
-    found = as_map(one).get("position")
-    return float(found) if isinstance(found, int | float) else 0.0
+def _position(interaction: object) -> float:
+    return as_number(as_map(interaction).get("position")) or 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +128,7 @@ class _InteractionReader:
     row: Columns
     cases: RecordedCases
 
-    def case(self) -> dict[str, Any]:
+    def case(self) -> dict[str, object]:
         row, ledger = self.row, self.cases.imported.ledger
         interaction = row.child("interaction")
         if row.peek("status") == "draft":
@@ -139,7 +137,7 @@ class _InteractionReader:
         found = self._asked(interaction, earlier)
         own = row.get("id")
         if isinstance(own, str | int):
-            found |= {"id": str(own) if number is None else f"{own}/{number + 1}"}
+            found |= {"id": f"{own}/{number + 1}" if isinstance(number, int) else str(own)}
             found |= {} if number is None else {"group": str(own)}
         tags = as_list(row.peek("tags"))
         if tags and all(isinstance(tag, str) and tag.strip(" >") for tag in tags):
@@ -154,7 +152,7 @@ class _InteractionReader:
         self.cases.asked |= {"checks": None} if checks else {}
         return found | ({"checks": checks} if checks else {})
 
-    def _asked(self, interaction: Columns, earlier: list[Any]) -> dict[str, Any]:
+    def _asked(self, interaction: Columns, earlier: list[object]) -> dict[str, object]:
         given = interaction.get("input")
         inner = as_map(given)
         if earlier and are_messages(inner.get("messages")):
@@ -166,14 +164,14 @@ class _InteractionReader:
         if not given:
             raise Untranslatable("it has no messages")
         found = input_of(given, self.cases.imported.ledger, self.row.where)
-        if not found.get("messages") and not found["question"].strip():
+        if asks_nothing(found):
             raise Untranslatable("its input is empty")
         return found
 
-    def _check(self, declared: Any, ledger: Ledger) -> dict[str, Any] | None:
+    def _check(self, declared: object, ledger: Ledger) -> dict[str, object] | None:
         """A check as evalflow has it; None for one without a like, which is listed."""
         known = as_map(declared)
-        params: dict[str, Any] = {}
+        params: dict[str, object] = {}
         for key in ("spec", "override_spec", "params"):
             params |= {_KEYS.get(name, name): one for name, one in as_map(known.get(key)).items() if one is not None}
         name = str(known.get("identifier") or known.get("name") or known.get("check_id") or "check")
@@ -187,7 +185,7 @@ class _InteractionReader:
         return None
 
 
-def _translated(kind: str, params: dict[str, Any]) -> dict[str, Any]:
+def _translated(kind: str, params: dict[str, object]) -> dict[str, object]:
     if kind in _NO_LIKE:
         raise Untranslatable("evalflow has no check that means the same", f"nearest: {_NO_LIKE[kind]}")
     identifier = _TYPES.get(kind)
@@ -207,7 +205,7 @@ def _translated(kind: str, params: dict[str, Any]) -> dict[str, Any]:
     return {"identifier": identifier, "params": params}
 
 
-def _example(interaction: Columns, ledger: Ledger, where: str) -> Any:
+def _example(interaction: Columns, ledger: Ledger, where: str) -> object:
     """The example answer with its metadata; None, and the output unread, if it has none."""
     output = interaction.peek("output")
     known = as_map(output)
@@ -216,10 +214,10 @@ def _example(interaction: Columns, ledger: Ledger, where: str) -> Any:
         return None
     interaction.get("output")
     if not isinstance(as_map(said).get("content"), str):
-        about: dict[str, Any] = {}
-        text: str = answer_of(said, about, ledger, where)["answer"]
+        about: dict[str, object] = {}
+        text = answer_of(said, about, ledger, where)["answer"]
     else:
-        about = {name: one for name, one in as_map(said).items() if name != "role" and not is_missing(one)}
+        about = {name: part for name, part in as_map(said).items() if name != "role" and not is_missing(part)}
         text = about.pop("content")
         about |= as_map(about.pop("metadata", None))
     about |= as_map(known.get("metadata")) if said is not output else {}

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from evalflow import datasets, paths
-from evalflow.addons.interop.importers.columns import Columns, finite
+from evalflow.addons.interop.importers.columns import Columns
 from evalflow.addons.interop.importers.files import (
     ImportedConfig,
+    ImportedExperiment,
     ImportSource,
     dataset_option,
-    experiment_option,
     first_file,
     judged_by,
     validated,
 )
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
-from evalflow.addons.interop.importers.secrets import hidden
+from evalflow.addons.interop.importers.recorded import writable
 from evalflow.addons.interop.importers.sources import read_rows
 from evalflow.config.schema import DatasetConfig
 from evalflow.config.yaml_text import safe_yaml
@@ -81,7 +81,7 @@ class _GovukMetric(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _with_judge(cls, values: Any) -> Any:
+    def _with_judge(cls, values: object) -> object:
         judge = as_map(as_map(values).get("llm_judge"))
         plain = {key: value for key, value in as_map(values).items() if key != "llm_judge"}
         others = {f"llm_judge.{key}": one for key, one in judge.items() if key not in ("model", "temperature")}
@@ -92,7 +92,7 @@ class _GovukMetric(BaseModel):
         )
 
     @property
-    def judge(self) -> dict[str, Any]:
+    def judge(self) -> dict[str, object]:
         found = {"model": self.model, "temperature": self.temperature}
         return {key: value for key, value in found.items() if value is not None}
 
@@ -136,7 +136,7 @@ def read_config(path: Path, name: str | None = None) -> ImportedConfig:
     option = _shipped("dataset", form)
     imported.datasets[key] = {
         **option,
-        "fields": _fields(option["fields"], columns),
+        "fields": _fields(as_map(option["fields"]), columns),
         "description": about,
         "path": str(data),
     }
@@ -146,9 +146,9 @@ def read_config(path: Path, name: str | None = None) -> ImportedConfig:
         raise UserError([Problem("no metric of it is known", str(path), known)])
     if task == "retrieval" and "expected_chunk_uids" not in columns:
         metrics = ("retrieval_pages",)
-    experiment = experiment_option(key, list(chosen or metrics), config.generate and not kept)
+    experiment = ImportedExperiment(key, list(chosen or metrics), config.generate and not kept)
     if config.n_runs > 1:
-        experiment["repeats"] = {"judge": config.n_runs}
+        experiment.more["repeats"] = {"judge": config.n_runs}
     imported.experiments[key] = experiment
     _judge(chosen, key, experiment, imported)
     if kept:
@@ -173,17 +173,17 @@ def _read_outputs(source: ImportSource) -> ImportedConfig:
                 ledger.left("cases", "row", row.where, failure.reason, failure.hint)
             else:
                 case = {"id": str(file.count + 1), **case}
-                file.write(finite(hidden(case, ledger, row.where), ledger, row.where))
+                file.write(writable(case, ledger, row.where))
     if not file.count:
         raise imported.ledger.nothing_taken(Problem("it has no answers", str(source.path)))
     about = f"Outputs of a rake task, from {source.path.name}."
     imported.datasets[source.name] = dataset_option(source.name, about)
-    imported.experiments[source.name] = experiment_option(source.name, ["faithfulness", "relevance"], generate=False)
+    imported.experiments[source.name] = ImportedExperiment(source.name, ["faithfulness", "relevance"], generate=False)
     imported.unjudged.add(source.name)
     return imported
 
 
-def _output(row: Columns, ledger: Ledger) -> dict[str, Any]:
+def _output(row: Columns, ledger: Ledger) -> dict[str, object]:
     """The case of an output; what else is in the row becomes its metadata."""
     question, output = row.get("input", "question"), row.child("output")
     failure = output.get("error_message", "error", "response_error")
@@ -191,7 +191,7 @@ def _output(row: Columns, ledger: Ledger) -> dict[str, Any]:
     if not isinstance(question, str) or not isinstance(message or failure, str):
         hint = "import the config file of the run: generated.jsonl beside it has expected values too"
         raise Untranslatable("it has no question, or its output no message", hint)
-    case: dict[str, Any] = {"question": question, **({"failure": failure} if failure else {"answer": message})}
+    case: dict[str, object] = {"question": question, **({"failure": failure} if failure else {"answer": message})}
     sources = output.children("sources")
     if sources and all("chunk" in one for one in sources):
         case["contexts"] = [_context(one) for one in sources]
@@ -202,7 +202,7 @@ def _output(row: Columns, ledger: Ledger) -> dict[str, Any]:
     return {**case, **({"metadata": rest} if rest else {})}
 
 
-def _context(source: Columns) -> Any:
+def _context(source: Columns) -> object:
     """A chunk with what the tool says of it beside."""
     chunk, rest = source.get("chunk"), source.rest()
     return {**({"text": chunk} if isinstance(chunk, str) else as_map(chunk)), **rest} if rest else chunk
@@ -241,12 +241,12 @@ def _task(config: _Config, path: Path, columns: Collection[str]) -> str:
     return found[0]
 
 
-def _shipped(group: str, name: str) -> dict[str, Any]:
+def _shipped(group: str, name: str) -> dict[str, object]:
     text = (paths.share_dir() / "conf" / group / f"{name}.yaml").read_text(encoding="utf-8")
-    return cast("dict[str, Any]", yaml.safe_load(text))
+    return cast("dict[str, object]", yaml.safe_load(text))
 
 
-def _fields(fields: Mapping[str, Any], columns: Collection[str]) -> dict[str, Any]:
+def _fields(fields: Mapping[str, object], columns: Collection[str]) -> dict[str, object]:
     """The fields of a form, with the names that earlier data have for them."""
     found = dict(fields)
     for field, others in _EARLIER.items():
@@ -273,24 +273,26 @@ def _metrics(config: _Config, path: Path, imported: ImportedConfig) -> dict[str,
     return found
 
 
-def _judge(metrics: Mapping[str, _GovukMetric], key: str, experiment: dict[str, Any], imported: ImportedConfig) -> None:
+def _judge(
+    metrics: Mapping[str, _GovukMetric], key: str, experiment: ImportedExperiment, imported: ImportedConfig
+) -> None:
     """The metrics' thresholds and own judges, and the judge that most of them share, in a file of its own."""
     asking = {name: (_endpoint(metric.model), metric.judge) for name, metric in metrics.items() if metric.model}
     common = Counter(choice for choice, _ in asking.values()).most_common(1)
     chosen = common[0][0] if common else ""
     alike = [judge for choice, judge in asking.values() if choice == chosen]
-    shared = alike[0] if alike else dict[str, Any]()
-    overrides: dict[str, dict[str, Any]] = {}
+    shared = alike[0] if alike else dict[str, object]()
+    overrides: dict[str, dict[str, object]] = {}
     for name, metric in metrics.items():
         choice, judge = asking.get(name, (chosen, metric.judge))
         own = {one: value for one, value in judge.items() if shared.get(one) != value}
         if choice != chosen:
             own = {**judge, **_address(choice)}
-        threshold = {} if metric.threshold is None else {"threshold": metric.threshold}
+        threshold: dict[str, object] = {} if metric.threshold is None else {"threshold": metric.threshold}
         if found := {**threshold, **({"judge": own} if own else {})}:
             overrides[name] = found
     if overrides:
-        experiment["metric"] = overrides
+        experiment.more["metric"] = overrides
     if not chosen:
         imported.unjudged |= set() if metrics else {key}
         return
@@ -300,7 +302,7 @@ def _judge(metrics: Mapping[str, _GovukMetric], key: str, experiment: dict[str, 
         imported.notes.append(f"judge: Amazon Bedrock in eu-west-1 ({_BEDROCK}); for another region change the address")
 
 
-def _address(choice: str) -> dict[str, Any]:
+def _address(choice: str) -> dict[str, object]:
     """What another judge has of its own: where it is, its key, and how it is asked."""
     own = {key: value for key, value in _shipped("judge", choice).items() if key not in ("defaults", "model")}
     where = {"base_url": _BEDROCK} if choice == "bedrock" else {}

@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import TypeGuard
 
 from evalflow.addons.interop.importers.columns import Columns
 from evalflow.addons.interop.importers.files import metric_option
 from evalflow.addons.interop.importers.ledger import COMMAND, Untranslatable
 from evalflow.addons.interop.importers.nunjucks import as_text
+from evalflow.addons.interop.importers.readers import texts_of
 from evalflow.jsonvalues import as_list, as_map, as_number
 
 _TAG = re.compile(r"\{\{-?\s*([^{}]*?)\s*-?\}\}")
@@ -40,23 +41,23 @@ class Grader:
     """
 
     name: str
-    check: Callable[[Mapping[str, Any]], tuple[str, dict[str, Any]]] | None = None
-    metric: dict[str, Any] = field(default_factory=dict[str, Any])
+    check: Callable[[Mapping[str, object]], tuple[str, dict[str, object]]] | None = None
+    metric: dict[str, object] = field(default_factory=dict[str, object])
     prompt: str = ""
-    judge: dict[str, Any] = field(default_factory=dict[str, Any])
+    judge: dict[str, object] = field(default_factory=dict[str, object])
     where: str = ""
     expected: frozenset[str] = frozenset()
 
 
 def grader_of(declared: Columns) -> Grader:
-    """The like of a grader of `testing_criteria`; Untranslatable if there is none."""
-    kind = declared.get("type")
-    if kind is None:
-        raise Untranslatable("it is no object with a type", "write `type:` and its keys")
-    make = _KINDS.get(str(kind))
+    """The equivalent of a grader of `testing_criteria`; Untranslatable if evalflow has none."""
+    kind = declared.text("type")
+    if not kind:
+        raise Untranslatable("it is not an object with a type", "write `type:` and its keys")
+    make = _KINDS.get(kind)
     if make is None:
-        raise Untranslatable(f"there is no like of {kind}", _ELSEWHERE.get(str(kind), COMMAND))
-    return make(str(declared.get("name") or kind), declared)
+        raise Untranslatable(f"evalflow has no equivalent of {kind}", _ELSEWHERE.get(kind, COMMAND))
+    return make(declared.text("name") or kind, declared)
 
 
 def passes_at(declared: Columns) -> float | None:
@@ -66,19 +67,20 @@ def passes_at(declared: Columns) -> float | None:
     return as_number(declared.peek("pass_threshold"))
 
 
-def column_text(template: Any, item: Mapping[str, Any]) -> str:
+def column_text(template: object, item: Mapping[str, object]) -> str:
     """A template over `item`, filled; ValueError for a column that the case does not have."""
 
     def value(found: re.Match[str]) -> str:
         column = _COLUMN.fullmatch(found[1])
         if not column:
-            raise Untranslatable(f"its template {found[0]} is no column", "name a column: {{item.x}}")
-        current: Any = item
+            raise Untranslatable(f"its template {found[0]} is not a column", "name a column: {{item.x}}")
+        current: object = item
         for key in re.findall(r"\w[\w -]*", column[1]):
-            if isinstance(current, list) and key.isdigit() and int(key) < len(cast("list[Any]", current)):
-                current = cast("list[Any]", current)[int(key)]
-            elif isinstance(current, Mapping) and key in current:
-                current = cast("Mapping[str, Any]", current)[key]
+            items = as_list(current)
+            if key.isdigit() and int(key) < len(items):
+                current = items[int(key)]
+            elif key in as_map(current):
+                current = as_map(current)[key]
             else:
                 raise ValueError(f"the case has no {found[1]}")
         return as_text(current)
@@ -86,15 +88,15 @@ def column_text(template: Any, item: Mapping[str, Any]) -> str:
     return _TAG.sub(value, as_text(template))
 
 
-def prompt_of(messages: Any) -> str:
+def prompt_of(messages: object) -> str:
     """A grader's messages as a prompt in Jinja; the answer stands between delimiters that it cannot contain."""
     parts: list[str] = []
     for message in as_list(messages) or [messages]:
-        content: Any = as_map(message).get("content") if isinstance(message, Mapping) else message
+        content: object = as_map(message).get("content") if isinstance(message, Mapping) else message
         for part in as_list(content) or [content]:
             text = as_map(part).get("text") if isinstance(part, Mapping) else part
             if not isinstance(text, str):
-                raise Untranslatable("it judges images or other parts that are no text", "evalflow's judges read text")
+                raise Untranslatable("it judges images or other parts that are not text", "evalflow's judges read text")
             parts.append(_TAG.sub(_in_jinja, text.replace("{%", "{ %").replace("{#", "{ #")))
     return "\n\n".join(parts)
 
@@ -109,12 +111,12 @@ def _in_jinja(found: re.Match[str]) -> str:
 
 
 def _expect_answer(declared: Columns) -> None:
-    given = declared.get("input")
-    if not isinstance(given, str) or not _OUTPUT.fullmatch(given.strip()):
-        raise Untranslatable(f"it compares {str(given)[:60]}, not the answer", _COMPARE)
+    compared = declared.get("input")
+    if not isinstance(compared, str) or not _OUTPUT.fullmatch(compared.strip()):
+        raise Untranslatable(f"it compares {as_text(compared)[:60]}, not the answer", _COMPARE)
 
 
-_OPERATIONS: Mapping[str, dict[str, Any]] = {
+_OPERATIONS: Mapping[str, dict[str, object]] = {
     "eq": {"op": "equals"},
     "ne": {"op": "not_equals"},
     "like": {"op": "contains"},
@@ -123,51 +125,54 @@ _OPERATIONS: Mapping[str, dict[str, Any]] = {
 
 
 def _string_check(name: str, declared: Columns) -> Grader:
-    operation = _OPERATIONS.get(str(declared.get("operation")))
+    name_of_operation = declared.text("operation")
+    operation = _OPERATIONS.get(name_of_operation)
     if operation is None:
-        raise Untranslatable(f"its operation is {declared.get('operation')}", f"known: {', '.join(_OPERATIONS)}")
-    given, reference = declared.get("input"), declared.get("reference")
-    if "equals" in operation["op"] and not _names_answer(given) and _names_answer(reference):
-        given, reference = reference, given
-    if not _names_answer(given):
-        raise Untranslatable(f"it compares {str(given)[:60]}, not the answer", _COMPARE)
+        what = f"its operation is {name_of_operation}" if name_of_operation else "it has no operation"
+        raise Untranslatable(what, f"known: {', '.join(_OPERATIONS)}")
+    compared, reference = declared.get("input"), declared.get("reference")
+    if operation["op"] in ("equals", "not_equals") and not _names_answer(compared) and _names_answer(reference):
+        compared, reference = reference, compared
+    if not _names_answer(compared):
+        raise Untranslatable(f"it compares {as_text(compared)[:60]}, not the answer", _COMPARE)
     if _names_answer(reference):
         raise Untranslatable("it compares the answer with itself", "compare it with a column: {{item.x}}")
-    within = _JSON.fullmatch(given.strip())
+    within = _JSON.fullmatch(compared.strip())
 
-    def check(item: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    def check(item: Mapping[str, object]) -> tuple[str, dict[str, object]]:
         rule = {**operation, "value": column_text(reference, item), "normalize": None}
         return "rule", {"op": "jsonpath", "path": f"${within[1]}", "rule": rule} if within else rule
 
     return Grader(name, check, expected=_columns(reference))
 
 
-def _columns(template: Any) -> frozenset[str]:
+def _columns(template: object) -> frozenset[str]:
     """The columns that a template names."""
     found = re.finditer(r"\bitem(?:\.(\w+)|\[['\"]([^'\"]+))", as_text(template))
     return frozenset(one[1] or one[2] for one in found)
 
 
-def _names_answer(template: Any) -> bool:
-    known = isinstance(template, str)
-    return known and any(form.fullmatch(template.strip()) for form in (_OUTPUT, _JSON))
+def _names_answer(template: object) -> TypeGuard[str]:
+    return isinstance(template, str) and any(form.fullmatch(template.strip()) for form in (_OUTPUT, _JSON))
 
 
 def _text_similarity(name: str, declared: Columns) -> Grader:
     _expect_answer(declared)
-    metric, threshold = declared.get("evaluation_metric"), as_number(declared.get("pass_threshold"))
+    metric, threshold = declared.text("evaluation_metric"), as_number(declared.get("pass_threshold"))
     if metric != "cosine":
-        raise Untranslatable(f"there is no check like {metric}", LEXICAL)
+        raise Untranslatable(f"evalflow has no check like {metric}", LEXICAL)
     reference = declared.get("reference")
 
-    def check(item: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    def check(item: Mapping[str, object]) -> tuple[str, dict[str, object]]:
         limit = {} if threshold is None else {"threshold": min(1.0, max(0.0, threshold))}
         return "semantic_similarity", {"reference": column_text(reference, item), **limit}
 
     return Grader(name, check, expected=_columns(reference))
 
 
-def rubric_option(description: str, scale: Mapping[str, Any], threshold: float | None, prompt: str) -> dict[str, Any]:
+def rubric_option(
+    description: str, scale: Mapping[str, object], threshold: float | None, prompt: str
+) -> dict[str, object]:
     """The YAML of a rubric, which needs the fields that the text of its prompt names."""
     needs = [field for field in ("question", "answer", "reference", "vars") if re.search(rf"\{{\{{ {field}\b", prompt)]
     return metric_option("rubric", "imported", description, needs, threshold, scale=dict(scale))
@@ -182,7 +187,7 @@ def _score_model(name: str, declared: Columns) -> Grader:
     limit = None if threshold is None else min(1.0, max(0.0, (threshold - low) / (high - low)))
     prompt = prompt_of(declared.get("input"))
     if low.is_integer() and high.is_integer() and high - low > 1:
-        scale: dict[str, Any] = {"type": "likert", "min": int(low), "max": int(high)}
+        scale: dict[str, object] = {"type": "likert", "min": int(low), "max": int(high)}
     else:
         scale = {"type": "percentage"}
         prompt += _PERCENT.format(low=low, high=high)
@@ -191,10 +196,11 @@ def _score_model(name: str, declared: Columns) -> Grader:
 
 
 def _label_model(name: str, declared: Columns) -> Grader:
-    labels = [str(label) for label in as_list(declared.get("labels"))]
-    passing = {str(label) for label in as_list(declared.get("passing_labels"))}
+    labels = texts_of(declared.get("labels") or [], "label")
+    passing = {*texts_of(declared.get("passing_labels") or [], "passing label")}
     if len(set(labels)) < 2 or not passing <= set(labels):
-        raise Untranslatable("it has not two labels, or passing labels that are none of them", "name its labels")
+        what = "it has fewer than two labels, or passing labels that are not among its labels"
+        raise Untranslatable(what, "name its labels")
     scale = {"type": "label", "values": {label: float(label in passing) for label in labels}}
     about = f"{name}: passes with {' or '.join(sorted(passing)) or 'no label'}."
     prompt = prompt_of(declared.get("input"))
@@ -202,16 +208,16 @@ def _label_model(name: str, declared: Columns) -> Grader:
     return Grader(name, None, option, prompt, _judge(declared), declared.where)
 
 
-def _judge(declared: Columns) -> dict[str, Any]:
+def _judge(declared: Columns) -> dict[str, object]:
     """The keys of a judge: the grader's model, and the settings of its requests."""
     model = declared.get("model")
     if not isinstance(model, str) or not model:
         return {}
-    settings, found = declared.child("sampling_params"), dict[str, Any]()
+    settings = declared.child("sampling_params")
     temperature = settings.number("temperature")
-    found |= {} if temperature is None else {"temperature": temperature}
+    own = {} if temperature is None else {"temperature": temperature}
     more = {new: settings.get(old) for old, new in _SETTINGS.items() if old in settings}
-    return {"model": model, **found, **({"parameters": more} if more else {})}
+    return {"model": model, **own, **({"parameters": more} if more else {})}
 
 
 _SETTINGS: Mapping[str, str] = {

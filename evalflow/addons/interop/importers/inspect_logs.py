@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from struct import unpack
-from typing import Any, cast
+from typing import cast
 
 from evalflow.addons.interop.importers.columns import Columns, joined
 from evalflow.addons.interop.importers.conversation import about_answer, message_rows, read_turns
@@ -54,7 +54,7 @@ def read_inspect(source: ImportSource) -> ImportedConfig:
     with recorded_cases(source, imported, "Inspect", "inspect", path, _COUNTERPARTS) as cases:
         is_zip = path.suffix.lower() == ".eval"
         for found in _of_zip(path, cases) if is_zip else _of_json(path, imported.ledger):
-            row = Columns(_resolved(found.data, as_map(found.data.get("attachments"))), found.where)
+            row = Columns(as_map(_resolved(found.data, as_map(found.data.get("attachments")))), found.where)
             row.leave("it is the transcript of the sample", "events", "events_data", "timelines", "store")
             cases.take(row, partial(_case, row, imported.ledger), list(_scores(row)))
         if not cases.answered:
@@ -64,7 +64,7 @@ def read_inspect(source: ImportSource) -> ImportedConfig:
     return imported
 
 
-def _expect_version(version: Any, path: Path) -> None:
+def _expect_version(version: object, path: Path) -> None:
     if version != _VERSION:
         what = f"it is no log of Inspect, or of another version: {version} instead of {_VERSION}"
         raise UserError(Problem(what, shown(path)))
@@ -138,11 +138,15 @@ def _of_zstd(content: bytes, size: int, where: str) -> bytes:
         raise UserError(Problem(f"the log is broken: {error}", where)) from None
 
 
-def _case(row: Columns, ledger: Ledger) -> dict[str, Any]:
+def _case(row: Columns, ledger: Ledger) -> dict[str, object]:
     if "input" not in row or not isinstance(row.peek("id"), str | int):
         raise Untranslatable("it is no sample of Inspect: it has no id or input")
     own, epoch = row.get("id"), row.get("epoch")
-    found: dict[str, Any] = {"id": f"{own}/{1 if epoch is None else epoch}", "group": str(own), **_asked(row, ledger)}
+    found: dict[str, object] = {
+        "id": f"{own}/{1 if epoch is None else epoch}",
+        "group": str(own),
+        **_asked(row, ledger),
+    }
     if targets := _texts(row, "target"):
         found["reference"] = targets[0] if len(targets) == 1 else targets
     row.get("attachments")
@@ -150,14 +154,14 @@ def _case(row: Columns, ledger: Ledger) -> dict[str, Any]:
     if steps := _steps(row, ledger):
         found["actual"] = steps
     if as_map(row.peek("metadata")):
-        found["metadata"] = joined(as_map(row.get("metadata")), found.get("metadata", {}))
+        found["metadata"] = joined(as_map(row.get("metadata")), as_map(found.get("metadata")))
     if "includes" in as_map(row.peek("scores")) and targets:
         rule = {"op": "contains_any", "values": targets, "normalize": None, "case_sensitive": False}
         found["checks"] = [{"identifier": "rule", "name": "includes", "params": rule}]
     return found
 
 
-def _asked(row: Columns, ledger: Ledger) -> dict[str, Any]:
+def _asked(row: Columns, ledger: Ledger) -> dict[str, object]:
     given = row.get("input")
     if isinstance(given, str):
         if not given.strip():
@@ -180,7 +184,7 @@ def _texts(row: Columns, name: str) -> list[str]:
     return [one for one in found if one]
 
 
-def _answer(row: Columns, ledger: Ledger) -> dict[str, Any]:
+def _answer(row: Columns, ledger: Ledger) -> dict[str, object]:
     """The answer of the first choice, or why there is none; other choices stay in the variable `output`."""
     failure = row.child("error").get("message")
     if failure is not None:
@@ -200,7 +204,7 @@ def _answer(row: Columns, ledger: Ledger) -> dict[str, Any]:
     return {"answer": answer.content, **({"metadata": about} if about else {})}
 
 
-def _steps(row: Columns, ledger: Ledger) -> list[dict[str, Any]]:
+def _steps(row: Columns, ledger: Ledger) -> list[dict[str, object]]:
     """What an agent did: its messages, the results of tools among them; empty, and unread, if it called none."""
     declared = as_list(row.peek("messages"))
     given = len(as_list(row.peek("input"))) or 1
@@ -213,7 +217,7 @@ def _steps(row: Columns, ledger: Ledger) -> list[dict[str, Any]]:
     return message_rows(read_turns((_message(one, ledger, row.where) for one in turns), ledger, row.where))
 
 
-def _message(declared: Any, ledger: Ledger, where: str) -> dict[str, Any]:
+def _message(declared: object, ledger: Ledger, where: str) -> dict[str, object]:
     """A message of Inspect as chat APIs have it; images in files and sounds are listed."""
     known = dict(as_map(declared))
     calls = as_list(known.get("tool_calls"))
@@ -228,7 +232,7 @@ def _message(declared: Any, ledger: Ledger, where: str) -> dict[str, Any]:
     return known
 
 
-def _part(part: Any, ledger: Ledger, where: str) -> Any:
+def _part(part: object, ledger: Ledger, where: str) -> object:
     known = as_map(part)
     kind = known.get("type")
     if kind not in ("image", "audio", "video", "document"):
@@ -241,17 +245,17 @@ def _part(part: Any, ledger: Ledger, where: str) -> Any:
     return None
 
 
-def _resolved(value: Any, attachments: Mapping[str, Any]) -> Any:
+def _resolved(value: object, attachments: Mapping[str, object]) -> object:
     """The value with the texts that Inspect stored apart put back where they belong."""
     if isinstance(value, str):
         return attachments.get(value.removeprefix(_ATTACHED), value) if value.startswith(_ATTACHED) else value
     if isinstance(value, dict):
-        known = cast("dict[str, Any]", value)
+        known = cast("dict[str, object]", value)
         return {key: one if key in _APART else _resolved(one, attachments) for key, one in known.items()}
     return [_resolved(one, attachments) for one in as_list(value)] if isinstance(value, list) else value
 
 
-def _scores(row: Columns) -> Iterator[tuple[str, Any]]:
+def _scores(row: Columns) -> Iterator[tuple[str, object]]:
     """Each value of each scorer; letters are grades, and N is no answer. Explanations stay in the variable scores."""
     for scorer, one in as_map(row.peek("scores")).items():
         value = as_map(one).get("value")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from evalflow.addons.interop.importers.columns import Columns, is_missing, parsed
 from evalflow.addons.interop.importers.conversation import are_messages
@@ -46,7 +45,7 @@ def read_lm_eval(source: ImportSource) -> ImportedConfig:
     """Import the samples of one or more tasks; UserError if there are none."""
     path = _file(source.path)
     imported = ImportedConfig(ledger=Ledger(("tasks", *PARTS)))
-    results: Mapping[str, Any] = {}
+    results: Mapping[str, object] = {}
     files = {_task(path): path}
     if path.suffix.lower() == ".json":
         results = as_map(read_document(path))
@@ -79,7 +78,7 @@ def _task(path: Path) -> str:
     return named["task"] if named else path.stem
 
 
-def _with_samples(path: Path, results: Mapping[str, Any], ledger: Ledger) -> dict[str, Path]:
+def _with_samples(path: Path, results: Mapping[str, object], ledger: Ledger) -> dict[str, Path]:
     """The file of samples of each task of the results; those without are listed."""
     tasks = as_map(results.get("results"))
     date = _RESULTS.fullmatch(path.name)
@@ -96,12 +95,12 @@ def _with_samples(path: Path, results: Mapping[str, Any], ledger: Ledger) -> dic
     return files
 
 
-def _take(cases: RecordedCases, sample: Columns, better: Mapping[str, Any]) -> None:
+def _take(cases: RecordedCases, sample: Columns, better: Mapping[str, object]) -> None:
     named = [str(name) for name in as_list(sample.get("metrics"))]
     names = named or [name for name in sample.names if name not in _OWN]
     chosen = sample.get("filter")
     end = f" {chosen}" if chosen not in (None, "none") else ""
-    scores: list[tuple[str, Any]] = []
+    scores: list[tuple[str, object]] = []
     for name in names:
         value = sample.peek(name)
         scores.append((f"{name}{end}", value))
@@ -109,14 +108,14 @@ def _take(cases: RecordedCases, sample: Columns, better: Mapping[str, Any]) -> N
             sample.get(name)
     cases.lower |= {f"{name}{end}" for name in names if not better.get(name, name not in _LOWER)}
 
-    def read() -> dict[str, Any]:
+    def read() -> dict[str, object]:
         case = _case(sample, cases.imported.ledger, end)
         return case | ({"tags": [str(chosen)]} if end else {})
 
     cases.take(sample, read, scores)
 
 
-def _case(sample: Columns, ledger: Ledger, end: str) -> dict[str, Any]:
+def _case(sample: Columns, ledger: Ledger, end: str) -> dict[str, object]:
     requests = list(_requests(sample.get("arguments")))
     number = sample.get("doc_id")
     if not requests or number is None:
@@ -126,7 +125,7 @@ def _case(sample: Columns, ledger: Ledger, end: str) -> dict[str, Any]:
     prompts = {request[0] for request in requests}
     asked = requests[0][0] if len(prompts) == 1 else question_of(doc, "") or output_text(doc)
     chat = as_list(parsed(asked))
-    found: dict[str, Any] = {"id": f"{number}{end.replace(' ', '/')}", "group": str(number), "vars": doc}
+    found: dict[str, object] = {"id": f"{number}{end.replace(' ', '/')}", "group": str(number), "vars": doc}
     found |= {**input_of(chat if are_messages(chat) else asked, ledger, sample.where), "vars": doc}
     reference = _reference(sample, ledger)
     likely = [_likelihood(response) for response in as_list(sample.peek("filtered_resps"))]
@@ -159,13 +158,13 @@ def _reference(sample: Columns, ledger: Ledger) -> str | list[str] | None:
     return known[0] if len(known) == 1 else known
 
 
-def _plain_text(value: Any) -> str | None:
+def _plain_text(value: object) -> str | None:
     if isinstance(value, str):
         return value
     return output_text(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _generated(sample: Columns, ledger: Ledger) -> dict[str, Any]:
+def _generated(sample: Columns, ledger: Ledger) -> dict[str, object]:
     """The first text that was generated, after the filter; what it was before is in the metadata."""
     answers = [text for one in as_list(sample.peek("filtered_resps")) for text in _texts(one)]
     raw = [text for one in as_list(sample.peek("resps")) for text in _texts(one)]
@@ -184,7 +183,7 @@ def _generated(sample: Columns, ledger: Ledger) -> dict[str, Any]:
     return {"answer": answers[0], **({"metadata": {"response": raw[0]}} if raw and raw != answers[:1] else {})}
 
 
-def _requests(arguments: Any) -> Iterator[tuple[str, Any]]:
+def _requests(arguments: object) -> Iterator[tuple[str, object]]:
     """The prompt of each request, and the continuation whose likelihood was asked, or how a text was generated."""
     for one in as_list(arguments) or as_map(arguments).values():
         parts = as_list(one) or list(as_map(one).values())
@@ -192,14 +191,14 @@ def _requests(arguments: Any) -> Iterator[tuple[str, Any]]:
             yield parts[0], parts[1] if len(parts) > 1 else None
 
 
-def _likelihood(response: Any) -> float | None:
+def _likelihood(response: object) -> float | None:
     """The log likelihood of a response such as [-3.2, false]; None if it is a text."""
     pair = as_list(response)
     greedy = len(pair) == 2 and str(pair[1]) in ("True", "False")
     return score_number(pair[0]) if greedy else None
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _texts(value: object) -> Iterator[str]:
     """The texts of nested lists."""
     if isinstance(value, str):
         yield value

@@ -8,16 +8,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import yaml
 
 from evalflow.config.yaml_text import DEEPEST, LARGEST, expanded_size, expect_shallow
 from evalflow.datasets.sources import parse_json
 from evalflow.errors import Problem, UserError
+from evalflow.jsonvalues import as_list, as_map
 
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
-_PLAIN: Sequence[tuple[re.Pattern[str], Callable[[str], Any]]] = (
+_PLAIN: Sequence[tuple[re.Pattern[str], Callable[[str], object]]] = (
     (re.compile(r"(?:~|null|Null|NULL|)\Z"), lambda text: None),  # noqa: ARG005
     (re.compile(r"(?i:true|false)\Z"), lambda text: text.lower() == "true"),
     (re.compile(r"[-+]?[0-9]{1,300}\Z"), int),
@@ -38,7 +39,7 @@ class Broken(ValueError):
         self.problem = problem
 
 
-class LocatedMap(dict[str, Any]):
+class LocatedMap(dict[str, object]):
     """An object of a file: `where` is its place, `lines` has the line of each key."""
 
     def __init__(self, file: str, line: int) -> None:
@@ -56,7 +57,7 @@ class LocatedMap(dict[str, Any]):
         return f"{self.file}:{self.lines.get(key, self.line)}"
 
 
-class LocatedList(list[Any]):
+class LocatedList(list[object]):
     """A list of a file, with the line of each item."""
 
     def __init__(self, file: str, line: int) -> None:
@@ -69,12 +70,12 @@ class LocatedList(list[Any]):
         return f"{self.file}:{self.lines[position] if position < len(self.lines) else self.line}"
 
 
-def place(value: Any, otherwise: str) -> str:
+def place(value: object, otherwise: str) -> str:
     """Where an object stands in its file."""
     return value.where if isinstance(value, LocatedMap) else otherwise
 
 
-def located_yaml(text: str, file: str) -> Any:
+def located_yaml(text: str, file: str) -> object:
     """Parse YAML 1.2; Broken if it is none, repeats a key, or is too large with its aliases written out."""
     try:
         expect_shallow(text)
@@ -82,11 +83,11 @@ def located_yaml(text: str, file: str) -> Any:
     except yaml.YAMLError as error:
         raise Broken(_yaml_problem(error, file)) from None
     except ValueError as error:
-        raise Broken(Problem(f"it is no YAML that can be read: {error}", file)) from None
+        raise Broken(Problem(f"it is not YAML that can be read: {error}", file)) from None
     return None if top is None else _Builder(file, text).whole(top)
 
 
-def located_json(text: str, file: str) -> Any:
+def located_json(text: str, file: str) -> object:
     """Parse JSON; Broken if it is none. A repeated key is refused, as in YAML."""
     value = parse_json(text.encode(), file)
     if isinstance(value, Problem):
@@ -108,50 +109,51 @@ class _Builder:
     file: str
     text: str
 
-    def whole(self, top: yaml.Node) -> Any:
+    def whole(self, top: yaml.Node) -> object:
         # Aliases may expand a file to some times its size, but not to any size.
         if not expanded_size(top, {}) <= max(LARGEST, len(self.text) * 4):
             what = "with its aliases (*NAME) written out it has too many values"
             raise Broken(Problem(what, self._at(top), "write them out where they are needed"))
         return self._value(top, 0)
 
-    def beside(self, value: Any, node: yaml.Node) -> Any:
+    def beside(self, value: object, node: yaml.Node) -> object:
         """The value, parsed as JSON, with the lines of the same text parsed as YAML."""
         if isinstance(value, dict) and isinstance(node, yaml.MappingNode):
             found = LocatedMap(self.file, self._line(node))
-            pairs = {str(key.value): (key, inner) for key, inner in cast("list[tuple[Any, Any]]", node.value)}
-            if len(pairs) != len(cast("list[Any]", node.value)):
+            declared = _pairs(node)
+            pairs = {str(key.value): (key, inner) for key, inner in declared}
+            if len(pairs) != len(declared):
                 self._repeated(node)
-            for key, inner in cast("dict[str, Any]", value).items():
+            for key, inner in as_map(value).items():
                 at = pairs.get(key)
                 found[key] = inner if at is None else self.beside(inner, at[1])
                 found.lines[key] = found.line if at is None else self._line(at[0])
             return found
         if isinstance(value, list) and isinstance(node, yaml.SequenceNode):
             items = LocatedList(self.file, self._line(node))
-            for inner, item in zip(cast("list[Any]", value), cast("list[yaml.Node]", node.value), strict=True):
+            for inner, item in zip(as_list(value), _items(node), strict=True):
                 items.append(self.beside(inner, item))
                 items.lines.append(self._line(item))
             return items
-        return value  # pyright: ignore[reportUnknownVariableType] - JSON
+        return cast("object", value)
 
-    def _value(self, node: yaml.Node, depth: int) -> Any:
+    def _value(self, node: yaml.Node, depth: int) -> object:
         if depth > DEEPEST:
             raise Broken(Problem(f"lists and objects are nested more than {DEEPEST} deep", self._at(node)))
         if isinstance(node, yaml.MappingNode):
             return self._map(node, depth)
         if isinstance(node, yaml.SequenceNode):
             items = LocatedList(self.file, self._line(node))
-            for item in cast("list[yaml.Node]", node.value):
+            for item in _items(node):
                 items.append(self._value(item, depth + 1))
                 items.lines.append(self._line(item))
             return items
-        return self._scalar(cast("yaml.ScalarNode", node))
+        return self._scalar(node)
 
     def _map(self, node: yaml.MappingNode, depth: int) -> LocatedMap:
         found = LocatedMap(self.file, self._line(node))
-        merged: list[tuple[str, Any, int]] = []
-        for key, inner in cast("list[tuple[yaml.Node, yaml.Node]]", node.value):
+        merged: list[tuple[str, object, int]] = []
+        for key, inner in _pairs(node):
             if not isinstance(key, yaml.ScalarNode):
                 raise Broken(Problem("a key must be a text", self._at(key), "write a template in quotes: '{{x}}'"))
             text = str(key.value)
@@ -168,10 +170,10 @@ class _Builder:
                 found.lines[name] = line
         return found
 
-    def _merged(self, node: yaml.Node, depth: int) -> list[tuple[str, Any, int]]:
+    def _merged(self, node: yaml.Node, depth: int) -> list[tuple[str, object, int]]:
         """The keys of `<<: *NAME`, or of a list of such."""
-        sources = cast("list[yaml.Node]", node.value) if isinstance(node, yaml.SequenceNode) else [node]
-        found: list[tuple[str, Any, int]] = []
+        sources = _items(node) if isinstance(node, yaml.SequenceNode) else [node]
+        found: list[tuple[str, object, int]] = []
         for source in sources:
             value = self._value(source, depth + 1)
             if not isinstance(value, LocatedMap):
@@ -179,17 +181,17 @@ class _Builder:
             found += [(key, inner, value.lines[key]) for key, inner in value.items()]
         return found
 
-    def _scalar(self, node: yaml.ScalarNode) -> Any:
+    def _scalar(self, node: yaml.Node) -> object:
         text, tag = str(node.value), str(node.tag).replace("tag:yaml.org,2002:", "!!")
         if tag not in _TAGS:
             raise Broken(Problem(f"the tag {tag} has no meaning here", self._at(node), "write a plain value"))
-        if node.style:
+        if getattr(node, "style", None):  # it is quoted
             return text
         return next((read(text) for pattern, read in _PLAIN if pattern.match(text)), text)
 
     def _repeated(self, node: yaml.MappingNode) -> None:
         seen: set[str] = set()
-        for key, _ in cast("list[tuple[Any, Any]]", node.value):
+        for key, _ in _pairs(node):
             if key.value in seen:
                 raise Broken(Problem(f"the key {key.value!r} is given twice", self._at(key), "keep one of them"))
             seen.add(key.value)
@@ -201,6 +203,14 @@ class _Builder:
         return f"{self.file}:{self._line(node)}"
 
 
+def _pairs(node: yaml.MappingNode) -> list[tuple[yaml.Node, yaml.Node]]:
+    return cast("list[tuple[yaml.Node, yaml.Node]]", node.value)
+
+
+def _items(node: yaml.SequenceNode) -> list[yaml.Node]:
+    return cast("list[yaml.Node]", node.value)
+
+
 def _yaml_problem(error: yaml.YAMLError, file: str) -> Problem:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     where = f"{file}:{mark.line + 1}" if mark is not None else file
@@ -210,7 +220,8 @@ def _yaml_problem(error: yaml.YAMLError, file: str) -> Problem:
 
 def resolved(document: LocatedMap) -> LocatedMap:
     """The document with its references written out; UserError for one that leads nowhere, or to itself."""
-    return cast("LocatedMap", _Resolver(document).value(document, ()))
+    value = _Resolver(document).value(document, ())
+    return value if isinstance(value, LocatedMap) else document
 
 
 class _Resolver:
@@ -220,7 +231,7 @@ class _Resolver:
         self._document = document
         self._count = 0
 
-    def value(self, value: Any, through: tuple[str, ...]) -> Any:
+    def value(self, value: object, through: tuple[str, ...]) -> object:
         """A value with all references in it written out."""
         self._count += bool(through)
         if self._count > _MOST_REFERRED:
@@ -240,16 +251,16 @@ class _Resolver:
             return items
         return value
 
-    def _target(self, reference: str, at: LocatedMap, through: tuple[str, ...]) -> Any:
+    def _target(self, reference: str, at: LocatedMap, through: tuple[str, ...]) -> object:
         if reference in through:
             raise UserError(Problem(f"the reference {reference} leads to itself", at.where))
         if not reference.startswith("#/"):
             hint = "write it into this file: $ref: '#/NAME'"
             raise UserError(Problem(f"the reference {reference} leads out of the file", at.where, hint))
-        found: Any = self._document
+        found: object = self._document
         for key in reference[2:].split("/"):
             name = key.replace("~1", "/").replace("~0", "~")
             if not isinstance(found, dict) or name not in found:
                 raise UserError(Problem(f"the reference {reference} leads nowhere: there is no {name}", at.where))
-            found = cast("dict[str, Any]", found)[name]
+            found = as_map(found)[name]
         return self.value(found, (*through, reference))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from evalflow.addons.interop.importers.columns import Columns, is_missing, parsed
 from evalflow.addons.interop.importers.exports import Platform, Scores
@@ -62,7 +61,7 @@ def _prepared(row: SourceRow) -> SourceRow:
     return SourceRow(row.where, values | ({"outputs": outputs[_WRAPPED]} if set(outputs) == {_WRAPPED} else {}))
 
 
-def _expected(assessments: Any) -> Iterator[tuple[str, Any]]:
+def _expected(assessments: object) -> Iterator[tuple[str, object]]:
     """The expectations among the assessments of a trace, by their names."""
     for one in map(as_map, as_list(assessments)):
         if isinstance(one.get("expectation"), Mapping):
@@ -71,7 +70,7 @@ def _expected(assessments: Any) -> Iterator[tuple[str, Any]]:
             yield str(one.get("assessment_name") or one.get("name") or "expectation"), value
 
 
-def _of_trace(trace: Mapping[str, Any]) -> dict[str, Any]:
+def _of_trace(trace: Mapping[str, object]) -> dict[str, object]:
     """A trace as a row: what is known of it, and the inputs and outputs of its outermost span."""
     info, data = as_map(trace["info"]), as_map(trace.get("data"))
     spans = [as_map(span) for span in as_list(data.get("spans"))]

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Mapping, Set
 
 from jinja2 import ChainableUndefined, TemplateError, UndefinedError, meta
 
 from evalflow.addons.interop.importers.ledger import Untranslatable
+from evalflow.jsonvalues import as_list, as_map
 from evalflow.sandbox import Sandbox
 
 _TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
@@ -48,12 +48,12 @@ def jinja_of(source: str) -> tuple[str, frozenset[str]]:
         _expect_known(text, free)
         return _below_vars(environment, text, free), frozenset(free)
     except TemplateError as error:
-        raise Untranslatable(f"it is no template that Jinja can read: {error.message}") from None
+        raise Untranslatable(f"it is not a template that Jinja can read: {error.message}") from None
     except RecursionError:
         raise Untranslatable("its template is nested too deeply") from None
 
 
-def render(source: str, variables: Mapping[str, Any]) -> str:
+def render(source: str, variables: Mapping[str, object]) -> str:
     """The text that the template gives; Untranslatable if it gives none here, or shows a variable that is not set."""
     if not is_template(source):
         return source
@@ -74,17 +74,17 @@ def render(source: str, variables: Mapping[str, Any]) -> str:
         raise Untranslatable(f"its template cannot be rendered: {error}") from None
 
 
-def rendered_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
+def rendered_variables(variables: Mapping[str, object]) -> dict[str, object]:
     """Variables whose texts are templates over the others, rendered."""
     return {name: _everywhere(value, lambda text: render(text, variables)) for name, value in variables.items()}
 
 
-def _everywhere(value: Any, change: Callable[[str], str]) -> Any:
+def _everywhere(value: object, change: Callable[[str], str]) -> object:
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
-        return {key: _everywhere(inner, change) for key, inner in value.items()}  # pyright: ignore
-    return [_everywhere(inner, change) for inner in value] if isinstance(value, list) else value  # pyright: ignore
+        return {key: _everywhere(inner, change) for key, inner in as_map(value).items()}
+    return [_everywhere(inner, change) for inner in as_list(value)] if isinstance(value, list) else value
 
 
 class _Unset(ChainableUndefined):
@@ -93,7 +93,7 @@ class _Unset(ChainableUndefined):
     def __str__(self) -> str:
         raise UndefinedError(f"{{{{{self._undefined_name}}}}}")
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[object]:
         raise UndefinedError(f"{{{{{self._undefined_name}}}}}")
 
 
@@ -103,7 +103,7 @@ def _environment() -> Sandbox:
     return environment
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
@@ -114,14 +114,14 @@ class _Boolean(int):
         return "true" if self else "false"
 
 
-class _List(list[Any]):
+class _List(list[object]):
     """Written as JavaScript writes it."""
 
     def __str__(self) -> str:
         return ",".join(map(str, self))
 
 
-def _as_script(value: Any) -> Any:
+def _as_script(value: object) -> object:
     """A value that is written as JavaScript writes it: 1.0 as 1, null as nothing."""
     if value is None:
         return ""
@@ -130,11 +130,11 @@ def _as_script(value: Any) -> Any:
     if isinstance(value, float):
         return int(value) if value.is_integer() else value
     if isinstance(value, Mapping):
-        return {key: _as_script(inner) for key, inner in cast("Mapping[str, Any]", value).items()}
-    return _List([_as_script(inner) for inner in cast("list[Any]", value)]) if isinstance(value, list) else value
+        return {key: _as_script(inner) for key, inner in as_map(value).items()}
+    return _List([_as_script(inner) for inner in as_list(value)]) if isinstance(value, list) else value
 
 
-def as_text(value: Any) -> str:
+def as_text(value: object) -> str:
     """The text of a value as JavaScript's String() gives it."""
     return str(_as_script(value))
 
@@ -159,7 +159,7 @@ def _respelled(text: str) -> str:
     return text
 
 
-def _expect_known(text: str, free: Any) -> None:
+def _expect_known(text: str, free: Set[str]) -> None:
     if "env" in free:
         names = {name for pair in _ENVIRONMENT.findall(text) for name in pair if name}
         named = f" {' and '.join(sorted(names))}" if names else ""
@@ -172,7 +172,7 @@ def _expect_known(text: str, free: Any) -> None:
         raise Untranslatable(f"it uses {special[0]}, which only the tool knows")
 
 
-def _below_vars(environment: Sandbox, text: str, free: Any) -> str:
+def _below_vars(environment: Sandbox, text: str, free: Set[str]) -> str:
     parts: list[str] = []
     before = ""
     tokens = list(environment.lex(text))

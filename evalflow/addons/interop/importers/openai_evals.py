@@ -14,14 +14,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from evalflow.addons.interop.importers.columns import Columns
 from evalflow.addons.interop.importers.files import (
     ImportedConfig,
+    ImportedExperiment,
     ImportSource,
     dataset_option,
-    experiment_option,
     generate_for,
     judged_by,
     key_for,
@@ -114,7 +113,7 @@ def _of_folder(archive: _Archive, folder: Path) -> ImportedConfig:
     """An eval with the files of its items, all in one folder."""
     files = sorted(path for path in folder.iterdir() if path.suffix.lower() in (".json", ".jsonl"))
     small = [path for path in files if path.suffix.lower() == ".json" and path.stat().st_size <= LARGEST_FILE]
-    evals: dict[Path, Mapping[str, Any]] = {
+    evals: dict[Path, Mapping[str, object]] = {
         path: one for path in small if "testing_criteria" in (one := as_map(read_document(path)))
     }
     if len(evals) != 1 or len(files) < 2:
@@ -176,17 +175,17 @@ def _tables(archive: _Archive, path: Path, root: Columns) -> _Tables:
     return {"": _listed(archive, rows, shown(path))}
 
 
-def _listed(archive: _Archive, items: Any, file: str) -> Iterator[SourceRow]:
+def _listed(archive: _Archive, items: object, file: str) -> Iterator[SourceRow]:
     at: Callable[[int], str] = items.at if isinstance(items, LocatedList) else lambda number: f"{file}[{number}]"
     return objects(((item, at(number)) for number, item in enumerate(as_list(items))), archive.leave)
 
 
-def _leave_rows(archive: _Archive, rows: Any, runs: list[Columns], file: str) -> None:
+def _leave_rows(archive: _Archive, rows: object, runs: list[Columns], file: str) -> None:
     """List the rows of an archive that no run has."""
     listed = as_list(rows)
     asked: set[str] = set()
     for run in runs if listed else ():
-        items: Any = run.peek("output_items")
+        items: object = run.peek("output_items")
         for one in as_list(as_map(items).get("data") if isinstance(items, Mapping) else items):
             asked.add(json.dumps(item_of(as_map(one)), sort_keys=True))
     for row in listed:
@@ -209,7 +208,7 @@ def _read_graders(archive: _Archive, declared: Columns, file: str) -> None:
 def _write(archive: _Archive, cases: RecordedCases, items: Iterator[SourceRow]) -> None:
     for source in items:
         row = Columns(source.data, source.where)
-        scores: list[tuple[str, Any]] = []
+        scores: list[tuple[str, object]] = []
         for score in read_scores(row):
             scores.append((score.name, score.value))
             if score.number is not None:
@@ -219,14 +218,14 @@ def _write(archive: _Archive, cases: RecordedCases, items: Iterator[SourceRow]) 
         cases.take(row, partial(_case, archive, row), scores)
 
 
-def _case(archive: _Archive, row: Columns) -> dict[str, Any]:
+def _case(archive: _Archive, row: Columns) -> dict[str, object]:
     expected = {column for grader in archive.graders for column in grader.expected}
     case = case_of(row, archive.ledger, expected)
-    checks = [check for one in archive.graders if (check := _check(archive, one, case["vars"], row.where))]
+    checks = [check for one in archive.graders if (check := _check(archive, one, as_map(case["vars"]), row.where))]
     return {**case, "checks": checks} if checks else case
 
 
-def _check(archive: _Archive, grader: Grader, item: Mapping[str, Any], where: str) -> dict[str, Any] | None:
+def _check(archive: _Archive, grader: Grader, item: Mapping[str, object], where: str) -> dict[str, object] | None:
     """The grader as a check of one case."""
     if grader.check is None:
         return None
@@ -269,7 +268,7 @@ def _declare(archive: _Archive, about: str, file: str) -> None:
         answered = table.answered
         total = table.file.count - (table.recorded - answered if answered else 0)
         imported.datasets[option] = dataset_option(option, about, name=name)
-        experiment = experiment_option(option, chosen or ["relevance"], generate_for(answered, total))
+        experiment = ImportedExperiment(option, chosen or ["relevance"], generate_for(answered, total))
         imported.experiments[option] = experiment
     if not _choose_judge(archive, asking) and chosen:
         imported.unjudged |= set(imported.experiments)
@@ -292,7 +291,7 @@ def _choose_judge(archive: _Archive, graders: Mapping[str, Grader]) -> bool:
     return bool(graders)
 
 
-def checks_option(custom: Mapping[str, Any], about: str) -> dict[str, Any]:
+def checks_option(custom: Mapping[str, object], about: str) -> dict[str, object]:
     """The YAML of a metric over checks of cases."""
     return metric_option(
         "checks", "checks", about, threshold=1.0, custom=dict(custom) or None, only=None, stop_on_fail=False

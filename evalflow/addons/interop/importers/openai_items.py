@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from evalflow.addons.interop.importers.columns import Columns, parsed
 from evalflow.addons.interop.importers.conversation import (
@@ -31,7 +30,7 @@ class GraderScore:
     """What a grader gave an answer: its score, and whether the answer passed."""
 
     name: str
-    value: Any
+    value: object
     passed: bool | None
 
     @property
@@ -39,7 +38,7 @@ class GraderScore:
         return score_number(self.value)
 
 
-def item_of(row: Mapping[str, Any]) -> Any:
+def item_of(row: Mapping[str, object]) -> object:
     """The item of a row of data or of an output item; None if it has none."""
     return next((found for name in _ITEMS if (found := parsed(row.get(name))) is not None), None)
 
@@ -52,7 +51,7 @@ def read_scores(row: Columns) -> Iterator[GraderScore]:
         yield GraderScore(_UUID.sub("", str(one.get("name") or "score")), verdict if score is None else score, verdict)
 
 
-def case_of(row: Columns, ledger: Ledger, expected: Collection[str] = ()) -> dict[str, Any]:
+def case_of(row: Columns, ledger: Ledger, expected: Collection[str] = ()) -> dict[str, object]:
     """The case of a row, with the columns of its item as variables; Untranslatable if it is none.
 
     `expected` are the columns that the answer is compared with, which are no part of the question.
@@ -63,14 +62,14 @@ def case_of(row: Columns, ledger: Ledger, expected: Collection[str] = ()) -> dic
         raise Untranslatable("it has neither item nor datasource_item that is an object", "give it one")
     row.get(name)
     known, sample = dict(as_map(item)), row.child("sample")
-    found: dict[str, Any] = {**_asked(known, sample, ledger, expected), **_answer(sample, ledger), "vars": known}
+    found: dict[str, object] = {**_asked(known, sample, ledger, expected), **_answer(sample, ledger), "vars": known}
     own = known.get("id")
     if not isinstance(own, str | int) or isinstance(own, bool):
         own = row.get("datasource_item_id")
     return found if own is None else {"id": own, **found}
 
 
-def _asked(item: Mapping[str, Any], sample: Columns, ledger: Ledger, expected: Collection[str]) -> dict[str, Any]:
+def _asked(item: Mapping[str, object], sample: Columns, ledger: Ledger, expected: Collection[str]) -> dict[str, object]:
     """The conversation that the model was sent, if it can be sent again; else the question among the columns."""
     declared = as_list(sample.peek("input"))
     if are_messages(declared) and declared[-1].get("role") == "user":
@@ -87,13 +86,13 @@ def _asked(item: Mapping[str, Any], sample: Columns, ledger: Ledger, expected: C
     return {"question": question}
 
 
-def _answer(sample: Columns, ledger: Ledger) -> dict[str, Any]:
+def _answer(sample: Columns, ledger: Ledger) -> dict[str, object]:
     """The answer with the calls of tools, or why there is none."""
     text, said = sample.peek("output_text"), as_list(sample.peek("output"))
     if text is not None and not isinstance(text, str):
         raise Untranslatable(f"its output_text is {kind(text)}, not text", "write the text of the answer")
     turns = read_turns(said, ledger, sample.where) if are_messages(said) else []
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     if turns and text in (None, said_in(turns)):
         sample.get("output")
         about = about_answer(turns)

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from math import inf
-from typing import Any
 
 from evalflow.addons.interop.importers.columns import Columns, number_of, parsed
 from evalflow.addons.interop.importers.exports import Platform, Scores
@@ -65,11 +64,11 @@ def _langfuse_part(row: Columns) -> str:
     return "it is archived" if row.peek("status") == "ARCHIVED" else ""
 
 
-def _peek(row: Columns, *names: str) -> Any:
+def _peek(row: Columns, *names: str) -> object:
     return next((value for name in names if (value := row.peek(name)) is not None), None)
 
 
-def _scored(row: Columns, column: str, value: Any) -> Any:
+def _scored(row: Columns, column: str, value: object) -> object:
     """The score in a column, which is read if it is a number, and otherwise kept as it is."""
     if score_number(value) is not None:
         row.get(column)
@@ -129,15 +128,18 @@ def _langsmith_part(row: Columns) -> str:
     return "" if row.peek("parent_run_id") is None else "it is a step of a run"
 
 
-def _between(start: Any, end: Any) -> float | None:
+def _between(start: object, end: object) -> float | None:
     """Seconds between two times, as ISO 8601 or in seconds; None if they are none, or in the wrong order."""
-    try:
-        seconds = float(end) - float(start)
-    except (TypeError, ValueError):
+    begun, ended = number_of(start), number_of(end)
+    if begun is not None and ended is not None:
+        seconds = ended - begun
+    elif isinstance(start, str) and isinstance(end, str):
         try:
-            seconds = (datetime.fromisoformat(str(end)) - datetime.fromisoformat(str(start))).total_seconds()
+            seconds = (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()
         except (ValueError, TypeError):
             return None
+    else:
+        return None
     return seconds if 0 <= seconds < inf else None
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from evalflow.addons.interop.importers.columns import Columns, is_missing, parsed
 from evalflow.addons.interop.importers.conversation import (
@@ -21,8 +20,10 @@ from evalflow.addons.interop.importers.conversation import (
     split_answer,
     steps_in,
 )
+from evalflow.addons.interop.importers.exports import asks_nothing
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource, output_text
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
+from evalflow.addons.interop.importers.readers import texts_in
 from evalflow.addons.interop.importers.recorded import PARTS, Counterparts, recorded_cases
 from evalflow.addons.interop.importers.scores import NO_NUMBER, score_number
 from evalflow.addons.interop.importers.sources import LARGEST_FILE, begins_with, read_document, read_rows
@@ -115,7 +116,7 @@ def _score_columns(path: Path) -> list[str]:
     return [name for name, found in kinds.items() if found == {True} or (True in found and name in known)]
 
 
-def _is_nan(value: Any) -> bool:
+def _is_nan(value: object) -> bool:
     return is_missing(value) or (isinstance(value, str) and value.strip().lower() in NO_NUMBER)
 
 
@@ -135,16 +136,16 @@ def _is_of_columns(path: Path) -> bool:
     return begins_with(path, marks) and path.stat().st_size <= LARGEST_FILE
 
 
-def _case(row: Columns, ledger: Ledger) -> dict[str, Any]:
+def _case(row: Columns, ledger: Ledger) -> dict[str, object]:
     asked = row.get(*_ASKED)
     if asked is None:
         raise Untranslatable(f"it has none of {', '.join(_ASKED)}", _HINT)
     listed = as_list(_literal(asked))
     if not listed and str(asked).lstrip().startswith("[{"):
         raise Untranslatable("its turns cannot be read as a list", "write the table as JSON lines")
-    found: dict[str, Any] = {} if listed else {"question": _text(asked)}
+    found: dict[str, object] = {} if listed else {"question": _text(asked)}
     found |= _conversation(listed, ledger, row.where) if listed else {}
-    if not listed and not found["question"].strip():
+    if asks_nothing(found):
         raise Untranslatable("its user_input is empty", "write the question")
     said, reference = row.said(*_SAID), _literal(row.get(*_REFERENCE))
     found |= {} if said is None else {"answer": _text(said)}
@@ -166,7 +167,7 @@ def _case(row: Columns, ledger: Ledger) -> dict[str, Any]:
     return found | ({"vars": others} if others else {})
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return value if isinstance(value, str) else output_text(value)
 
 
@@ -178,15 +179,15 @@ def _texts(row: Columns, names: tuple[str, ...], ledger: Ledger) -> list[str] | 
     found = _literal(row.peek(name))
     if isinstance(found, str) and found.lstrip().startswith("["):
         raise Untranslatable(f"its {name} cannot be read as a list", "write the table as JSON lines")
-    listed: list[Any] = [found] if isinstance(found, str) else as_list(found)
-    if not isinstance(found, str | list) or any(not isinstance(one, str) for one in listed):
-        ledger.leave("values", f"{name} of a row", row.where, "it is no list of texts; it is kept in `vars`")
+    texts = texts_in([found] if isinstance(found, str) else found)
+    if texts is None:
+        ledger.leave("values", f"{name} of a row", row.where, "it is not a list of texts; it is kept in `vars`")
         return None
     row.get(name)
-    return listed
+    return texts
 
 
-def _literal(value: Any) -> Any:
+def _literal(value: object) -> object:
     """What a cell holds as JSON, as Python writes it, or as NumPy writes a list of texts: without commas."""
     if not isinstance(value, str) or not value.lstrip().startswith(("[", "{")):
         return value
@@ -203,27 +204,27 @@ def _literal(value: Any) -> Any:
         return value
 
 
-def _conversation(items: list[Any], ledger: Ledger, where: str) -> dict[str, Any]:
+def _conversation(items: list[object], ledger: Ledger, where: str) -> dict[str, object]:
     """Messages up to the last of the user; what the assistant said after it is the answer."""
     turns = read_turns(map(_with_plain_calls, items), ledger, where)
     asked, said = split_answer(turns)
     if not asked:
         raise Untranslatable("it has no turn of a user", "give it one")
     answer, calls = said_in(said), steps_in(turns)
-    found: dict[str, Any] = {"messages": message_rows(asked), **({} if answer is None else {"answer": answer})}
+    found: dict[str, object] = {"messages": message_rows(asked), **({} if answer is None else {"answer": answer})}
     about = about_answer(said)
     return found | ({"actual": calls} if calls else {}) | ({"metadata": about} if about else {})
 
 
-def _with_plain_calls(turn: Any) -> Any:
+def _with_plain_calls(turn: object) -> object:
     known = as_map(turn)
     calls = plain_calls(known.get("tool_calls"))
     return {**known, "tool_calls": [_without_nulls(call) for call in calls]} if calls else turn
 
 
-def _without_nulls(call: Any) -> Any:
+def _without_nulls(call: Mapping[str, object]) -> Mapping[str, object]:
     """The call without null arguments, with which Parquet and pandas fill up those of other calls."""
-    given = as_map(call).get("arguments")
+    given = call.get("arguments")
     if not isinstance(given, Mapping):
         return call
     arguments = {name: one for name, one in as_map(given).items() if one is not None}

@@ -8,12 +8,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -22,15 +22,15 @@ from evalflow.addons.interop.importers.columns import Columns, finite, joined
 from evalflow.addons.interop.importers.files import (
     DataFile,
     ImportedConfig,
+    ImportedExperiment,
     ImportSource,
     dataset_option,
-    experiment_option,
     key_for,
     recorded_option,
 )
-from evalflow.addons.interop.importers.ledger import Untranslatable
+from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
 from evalflow.addons.interop.importers.scores import PersonsScore, RecordedScores
-from evalflow.addons.interop.importers.secrets import hidden
+from evalflow.addons.interop.importers.secrets import without_secrets
 from evalflow.addons.interop.importers.verdicts import Verdicts
 from evalflow.datasets import irregular
 from evalflow.datasets.messages import read_messages
@@ -108,18 +108,15 @@ class RecordedCases:
     recorded: int = 0
     answered: int = 0
 
-    def write(self, case: Mapping[str, Any], scores: Iterable[tuple[str, Any]], where: str) -> None:
+    def write(self, case: Mapping[str, object], scores: Iterable[tuple[str, object]], where: str) -> None:
         """Write a case without the secrets in it, and count its scores."""
         ledger = self.imported.ledger
-        row: dict[str, Any] = finite(
-            hidden({"id": self._id(case), **{key: one for key, one in case.items() if key != "id"}}, ledger, where),
-            ledger,
-            where,
-        )
-        plain: list[tuple[str, Any]] = []
+        case_id = self._id(case)
+        row = writable({"id": case_id, **{key: one for key, one in case.items() if key != "id"}}, ledger, where)
+        plain: list[tuple[str, object]] = []
         for name, value in scores:
             if isinstance(value, PersonsScore):
-                self._label(row["id"], name, value, where)
+                self._label(str(row["id"]), name, value, where)
             else:
                 plain.append((name, value))
         found = self.scores.read(plain, where)
@@ -132,10 +129,10 @@ class RecordedCases:
     def take(
         self,
         row: Columns,
-        read: Callable[[], Mapping[str, Any]],
-        scores: Iterable[tuple[str, Any]],
+        read: Callable[[], Mapping[str, object]],
+        scores: Iterable[tuple[str, object]],
         hint: str = "",
-        kept_as: Callable[[Any], Any] = lambda value: value,
+        kept_as: Callable[[object], object] = lambda value: value,
     ) -> None:
         """Write the case of a row with its scores, and keep in `vars` what `read` leaves unread of it.
 
@@ -159,7 +156,7 @@ class RecordedCases:
         """List a row that is broken."""
         self.imported.ledger.leave("cases", "row", problem.where, problem.what, problem.hint)
 
-    def _id(self, case: Mapping[str, Any]) -> str:
+    def _id(self, case: Mapping[str, object]) -> str:
         """The case's own id, or its number; one that an earlier case has gets a number behind it."""
         own = case.get("id")
         if not isinstance(own, str | int) or isinstance(own, bool) or own == "":
@@ -205,12 +202,12 @@ class RecordedCases:
         only_scores = old and not self.answered
         generate = False if complete or only_scores else "missing" if self.answered else True
         limits = {name: {"threshold": limit} for name, limit in like.items() if limit is not None}
-        more = {"metric": limits} if limits else {}
+        more: dict[str, object] = {"metric": limits} if limits else {}
         metrics = [*self.asked, *like, *old] or ["relevance"]
-        imported.experiments[key] = experiment_option(key, metrics, generate, **more)
+        imported.experiments[key] = ImportedExperiment(key, metrics, generate, more=more)
         if not like and not old and not self.asked:
             imported.notes.append("the file has no scores: the experiment has metric=relevance; choose your own")
-        elif not self.judged and not any(_asks_judge(name) for name in like):
+        elif not self.judged and not any(_shipped(name).asks_judge for name in like):
             imported.unjudged.add(key)
         if self.labels.count:
             self._name_labels(key, dict(zip(self.scores.keys, old, strict=True)))
@@ -262,7 +259,7 @@ class RecordedCases:
         known = self._counterpart(name)
         if name in self.lower or known is None:
             return "lower_is_better" if name in self.lower else None
-        direction: Direction = _shipped(known)["direction"]
+        direction = _shipped(known).direction
         is_opposite = self.counterparts is not None and self.counterparts.plain(name) in self.counterparts.opposite
         return direction if not is_opposite else _OTHER[direction]
 
@@ -280,14 +277,14 @@ class RecordedCases:
                 hint = f"nearest: {hint}" if hint.startswith("metric=") else hint
                 reason = "evalflow has no metric that means the same"
                 self.imported.ledger.left("metrics", f"metric {name}", file, reason, hint)
-            elif missing := _needs(known) - self.fields:
+            elif missing := _shipped(known).fields - self.fields:
                 self.imported.ledger.left(
                     "metrics", f"metric {name}", file, f"no case has {', '.join(sorted(missing))}"
                 )
             else:
                 self.imported.ledger.took("metrics")
                 direction, threshold = self._rule(name)
-                found[known] = threshold if direction == _shipped(known)["direction"] else None
+                found[known] = threshold if direction == _shipped(known).direction else None
         return found
 
 
@@ -314,7 +311,7 @@ def recorded_cases(
         imported.data.pop(f"{key}_labels.jsonl").unlink()
 
 
-def is_irregular(case: Mapping[str, Any]) -> bool:
+def is_irregular(case: Mapping[str, object]) -> bool:
     """Whether the turns of a case's conversation do not alternate."""
     asked = (
         [{"role": "user", "content": case.get("question")}] if case.get("history") else as_list(case.get("messages"))
@@ -322,24 +319,41 @@ def is_irregular(case: Mapping[str, Any]) -> bool:
     return any(irregular(read_messages([*as_list(case.get("history")), *asked])))
 
 
-def _fields_in(case: Mapping[str, Any]) -> set[str]:
+def _fields_in(case: Mapping[str, object]) -> set[str]:
     """The fields that metrics find in a case."""
-    found = {name for name, value in case.items() if value not in (None, [], "")}
-    found |= {"question"} if "messages" in found else set()
-    return found | {f"vars.{name}" for name in as_map(case.get("vars"))}
+    fields = {name for name, value in case.items() if value not in (None, [], "")}
+    if "messages" in fields:
+        fields.add("question")
+    return fields | {f"vars.{name}" for name in as_map(case.get("vars"))}
 
 
-def _shipped(name: str) -> Mapping[str, Any]:
-    """The YAML of a metric that ships."""
-    return yaml.safe_load((paths.share_dir() / "conf" / "metric" / f"{name}.yaml").read_text(encoding="utf-8"))
+def writable(row: Mapping[str, object], ledger: Ledger, where: str) -> dict[str, object]:
+    """The row as data/ can hold it: without secrets and infinite numbers, each of which is listed."""
+    return {key: finite(value, ledger, where) for key, value in without_secrets(row, ledger, where).items()}
 
 
-def _needs(name: str) -> set[str]:
-    declared = _shipped(name)
-    return {"checks"} if declared["kind"] == "checks" else {*declared["needs"]} - _FILLED
+@dataclass(frozen=True, slots=True)
+class _ShippedMetric:
+    """What the YAML of a metric that ships says."""
+
+    kind: str
+    needs: Sequence[str]
+    direction: Direction
+    declared: Mapping[str, object]
+
+    @property
+    def fields(self) -> set[str]:
+        """The fields of a case that it needs and no target fills."""
+        return {"checks"} if self.kind == "checks" else {*self.needs} - _FILLED
+
+    @property
+    def asks_judge(self) -> bool:
+        """Whether it asks a model; checks of an import are rules."""
+        return self.kind not in ("similarity", "checks") and calls_of(self.declared) != Calls()
 
 
-def _asks_judge(name: str) -> bool:
-    """Whether a metric asks a model; checks of an import are rules."""
-    declared = _shipped(name)
-    return declared["kind"] not in ("similarity", "checks") and calls_of(declared) != Calls()
+@cache
+def _shipped(name: str) -> _ShippedMetric:
+    path = paths.share_dir() / "conf" / "metric" / f"{name}.yaml"
+    declared = as_map(yaml.safe_load(path.read_text(encoding="utf-8")))
+    return _ShippedMetric(declared["kind"], declared["needs"], declared["direction"], declared)

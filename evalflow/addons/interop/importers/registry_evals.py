@@ -7,11 +7,10 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from evalflow.addons.interop.importers.columns import Columns, is_missing, parsed
 from evalflow.addons.interop.importers.conversation import message_rows, read_turns
-from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource, dataset_option, experiment_option
+from evalflow.addons.interop.importers.files import ImportedConfig, ImportedExperiment, ImportSource, dataset_option
 from evalflow.addons.interop.importers.graders import rubric_option
 from evalflow.addons.interop.importers.ledger import COMMAND, Ledger, Untranslatable
 from evalflow.addons.interop.importers.located import LocatedMap
@@ -24,17 +23,17 @@ from evalflow.jsonvalues import as_list, as_map, kind
 from evalflow.paths import shown
 
 PARTS = ("evals", "cases")
-_Check = Callable[[list[Any]], dict[str, Any]]
+_Check = Callable[[list[object]], dict[str, object]]
 
 
-def _any(op: str, ideals: list[Any], **changes: Any) -> dict[str, Any]:
+def _any(op: str, ideals: list[object], **changes: object) -> dict[str, object]:
     wrong = next((ideal for ideal in ideals if not isinstance(ideal, str)), None)
     if wrong is not None:
         raise Untranslatable(f"its ideal is {kind(wrong)}, not text", "write it in quotes")
     return {"op": "any", "rules": [{"op": op, "value": ideal, "normalize": None, **changes} for ideal in ideals]}
 
 
-def _json_match(ideals: list[Any]) -> dict[str, Any]:
+def _json_match(ideals: list[object]) -> dict[str, object]:
     try:
         values = [json.loads(ideal) if isinstance(ideal, str) else ideal for ideal in ideals]
     except ValueError:
@@ -55,7 +54,7 @@ _NOTES: Mapping[str, str] = {
 }
 
 
-def is_registry(row: Mapping[str, Any]) -> bool:
+def is_registry(row: Mapping[str, object]) -> bool:
     """Whether a line is a sample of the registry."""
     return "input" in row and "item" not in row
 
@@ -136,7 +135,7 @@ def _read_eval(
     _write(source, imported, key, path, check, metric, about)
 
 
-def _model_graded(imported: ImportedConfig, key: str, args: Columns, folder: SourceFolder) -> dict[str, Any]:
+def _model_graded(imported: ImportedConfig, key: str, args: Columns, folder: SourceFolder) -> dict[str, object]:
     """A modelgraded YAML as a rubric with labels."""
     spec = str(args.get("modelgraded_spec", "modelgraded_spec_file") or "")
     path = folder.root / "modelgraded" / f"{spec}.yaml"
@@ -145,7 +144,7 @@ def _model_graded(imported: ImportedConfig, key: str, args: Columns, folder: Sou
         raise Untranslatable(f"its modelgraded_spec {spec!r} is not in the folder", hint)
     name = spec.rpartition("/")[2]
     document = read_document(folder.inside(str(path), folder.root, args.where))
-    found: Any = document.get(name) if isinstance(document, LocatedMap) else None
+    found: object = document.get(name) if isinstance(document, LocatedMap) else None
     if not isinstance(found, LocatedMap) or not isinstance(found.get("prompt"), str):
         raise Untranslatable(
             "its modelgraded YAML has no prompt that is a text", "write it as a rubric: docs/metrics.md"
@@ -162,7 +161,7 @@ def _model_graded(imported: ImportedConfig, key: str, args: Columns, folder: Sou
 def _worth(imported: ImportedConfig, key: str, declared: Columns) -> dict[str, float]:
     """What each choice is worth, from 0 to 1."""
     choices = [str(choice) for choice in _choices(declared.get("choice_strings"))]
-    scores: Any = declared.get("choice_scores")
+    scores: object = declared.get("choice_scores")
     if scores == "from_strings":
         scores = {choice: choice for choice in choices}
     try:
@@ -179,12 +178,12 @@ def _worth(imported: ImportedConfig, key: str, declared: Columns) -> dict[str, f
     return {choice: (value - low) / ((high - low) or 1) for choice, value in values.items()}
 
 
-def _choices(declared: Any) -> list[Any]:
+def _choices(declared: object) -> list[object]:
     """A list of choices; a text is one choice for each letter."""
     return list(declared) if isinstance(declared, str) else as_list(declared)
 
 
-def _jinja(prompt: str, said_to: Any) -> str:
+def _jinja(prompt: str, said_to: object) -> str:
     """A prompt with Python's braces in Jinja, with what is judged between delimiters.
 
     `said_to` names the answer to each input; null: input and completion.
@@ -217,15 +216,15 @@ def _write(
     if not file.count:
         raise ledger.nothing_taken(Problem("it has no samples", shown(path)))
     imported.datasets[key] = dataset_option(key, about)
-    imported.experiments[key] = experiment_option(key, [metric], generate=True)
+    imported.experiments[key] = ImportedExperiment(key, [metric], generate=True)
     if check is not None:
         imported.unjudged.add(key)
 
 
-def _case(row: Columns, check: _Check | None, ledger: Ledger) -> dict[str, Any]:
+def _case(row: Columns, check: _Check | None, ledger: Ledger) -> dict[str, object]:
     asked = row.get("input")
     if isinstance(asked, str):
-        found: dict[str, Any] = {"question": asked}
+        found: dict[str, object] = {"question": asked}
     else:
         found = {"messages": _messages(parsed(asked), ledger, row.where)}
     declared = row.get("ideal")
@@ -243,7 +242,7 @@ def _case(row: Columns, check: _Check | None, ledger: Ledger) -> dict[str, Any]:
     return found | {"checks": [{"identifier": "rule", "params": check(ideals)}]}
 
 
-def _messages(asked: Any, ledger: Ledger, where: str) -> list[dict[str, Any]]:
+def _messages(asked: object, ledger: Ledger, where: str) -> list[dict[str, object]]:
     """The chat of a sample: examples by name are turns, and what a system message at the end says is the question."""
     listed = [dict(as_map(one)) for one in as_list(asked)]
     if not listed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import isfinite, isinf
-from typing import Any, cast
+from typing import cast
 
 from evalflow.addons.interop.importers.columns import is_missing
 from evalflow.addons.interop.importers.files import key_for
@@ -20,10 +20,10 @@ _MANY = 500  # names of scores
 class PersonsScore:
     """A score that a person gave, as the tool recorded it: a number or a label, and what a label tells about itself."""
 
-    value: Any
-    by: Any = None
-    comment: Any = None
-    at: Any = None
+    value: object
+    by: object = None
+    comment: object = None
+    at: object = None
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class RecordedScores:
     keys: dict[str, str] = field(default_factory=dict[str, str])
     names: dict[str, None] = field(default_factory=dict[str, None])
 
-    def read(self, scores: Iterable[tuple[str, Any]], where: str) -> dict[str, float]:
+    def read(self, scores: Iterable[tuple[str, object]], where: str) -> dict[str, float]:
         """The numbers of one case. What is none is listed."""
         found: dict[str, float] = {}
         for name, value in scores:
@@ -69,10 +69,10 @@ class RecordedScores:
         return found
 
 
-def score_number(value: Any) -> float | None:
+def score_number(value: object) -> float | None:
     """A score as a number, also where a cell or a list of one holds it; None if it is none."""
     if isinstance(value, list):
-        items = cast("list[Any]", value)
+        items = cast("list[object]", value)
         return score_number(items[0]) if len(items) == 1 else None
     if isinstance(value, str):
         word = value.strip().lower()
@@ -85,9 +85,9 @@ def score_number(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) and isfinite(value) else None
 
 
-def is_infinite(value: Any) -> bool:
+def is_infinite(value: object) -> bool:
     """Whether a score, or what a cell holds of one, is infinite."""
     try:
-        return isinf(float(value))
-    except (TypeError, ValueError):
+        return isinstance(value, int | float | str) and isinf(float(value))
+    except (ValueError, OverflowError):
         return False

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, cast
 
 from evalflow.addons.interop.importers.ledger import Ledger
+from evalflow.jsonvalues import as_list, as_map
 from evalflow.redaction import MARK
 
 _NAME = re.compile(
@@ -29,28 +29,29 @@ def names_secret(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-def hidden(value: Any, ledger: Ledger, where: str) -> Any:
-    """The value with *** for its secrets, each of which is listed."""
+def without_secrets(row: Mapping[str, object], ledger: Ledger, where: str) -> dict[str, object]:
+    """The row with *** for its secrets, each of which is listed."""
+    return {key: _below(key, value, ledger, where) for key, value in row.items()}
+
+
+def _hidden(value: object, ledger: Ledger, where: str) -> object:
     if isinstance(value, str):
-        return _TEXT.sub(lambda found: _mark(found, ledger, where), value)
+        return _TEXT.sub(lambda secret: _mark(secret, ledger, where), value)
     if isinstance(value, list):
-        return [hidden(one, ledger, where) for one in cast("list[Any]", value)]
-    if isinstance(value, Mapping):
-        known = cast("Mapping[str, Any]", value)
-        return {key: _below(key, inner, ledger, where) for key, inner in known.items()}
-    return value
+        return [_hidden(item, ledger, where) for item in as_list(value)]
+    return without_secrets(as_map(value), ledger, where) if isinstance(value, Mapping) else value
 
 
-def _below(key: str, value: Any, ledger: Ledger, where: str) -> Any:
+def _below(key: str, value: object, ledger: Ledger, where: str) -> object:
     if isinstance(value, str) and value and names_secret(key):
         _list(f"the value of {key}", ledger, where)
         return MARK
-    return hidden(value, ledger, where)
+    return _hidden(value, ledger, where)
 
 
-def _mark(found: re.Match[str], ledger: Ledger, where: str) -> str:
+def _mark(secret: re.Match[str], ledger: Ledger, where: str) -> str:
     _list("a key in a text", ledger, where)
-    return f"{found['before'] or found['scheme'] or ''}{MARK}"
+    return f"{secret['before'] or secret['scheme'] or ''}{MARK}"
 
 
 def _list(what: str, ledger: Ledger, where: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from os.path import commonpath
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
 from evalflow.addons.interop.importers.located import Broken, located_json, located_yaml
@@ -192,7 +192,7 @@ def _head(path: Path) -> bytes:
     return head
 
 
-def read_document(path: Path) -> Any:
+def read_document(path: Path) -> object:
     """The content of a YAML or JSON file, with lines; UserError if it is broken."""
     text = read_text(path)
     read = located_json if path.suffix.lower() == ".json" else located_yaml
@@ -205,7 +205,7 @@ def read_document(path: Path) -> Any:
 def read_objects(
     path: Path,
     place: str,
-    scalars: Mapping[str, Callable[[Any], None]] | None = None,
+    scalars: Mapping[str, Callable[[object], None]] | None = None,
     broken: Callable[[Problem], None] | None = None,
 ) -> Iterator[SourceRow]:
     """The objects of a list in a JSON file of any size, one at a time.
@@ -216,11 +216,13 @@ def read_objects(
     return objects(((item, f"{shown(path)}:{place}[{number}]") for number, item in items), broken)
 
 
-def objects(items: Iterable[tuple[Any, str]], broken: Callable[[Problem], None] | None = None) -> Iterator[SourceRow]:
+def objects(
+    items: Iterable[tuple[object, str]], broken: Callable[[Problem], None] | None = None
+) -> Iterator[SourceRow]:
     """The items that are objects, each with its place. One that is none goes to `broken`, by default as a UserError."""
     for item, where in items:
         if isinstance(item, dict):
-            yield SourceRow(where, cast("dict[str, Any]", item))
+            yield SourceRow(where, cast("dict[str, object]", item))
         elif broken is None:
             raise UserError(Problem("it is no object", where))
         else:

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Literal, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from evalflow import datasets
 from evalflow.addons.interop.importers.columns import is_missing
-from evalflow.addons.interop.importers.files import ImportedConfig, Model, first_file, key_for, metric_option, validated
+from evalflow.addons.interop.importers.files import (
+    ImportedConfig,
+    ImportedExperiment,
+    Model,
+    first_file,
+    key_for,
+    metric_option,
+    validated,
+)
 from evalflow.addons.interop.importers.ledger import Ledger
 from evalflow.config.schema import DatasetConfig
 from evalflow.datasets.sources import parse_json
@@ -35,7 +43,7 @@ class _TiamatModel(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _nothing_misspelt(cls, values: Any) -> Any:
+    def _nothing_misspelt(cls, values: object) -> object:
         if isinstance(values, dict):
             for key in map(str, values):  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
                 meant = key not in cls.model_fields and nearest(key, cls.model_fields)
@@ -62,11 +70,11 @@ class _Simple(_TiamatModel):
     description: str = ""
 
 
-def _plain_type(score: Any) -> Any:
+def _plain_type(score: object) -> object:
     """The score with its type in small letters, since the tool takes "Scale" too."""
-    if isinstance(score, dict) and isinstance(kind := cast("dict[str, Any]", score).get("type"), str):
-        return {**cast("dict[str, Any]", score), "type": kind.lower()}
-    return cast("Any", score)
+    if isinstance(score, dict) and isinstance(kind := cast("dict[str, object]", score).get("type"), str):
+        return {**cast("dict[str, object]", score), "type": kind.lower()}
+    return cast("object", score)
 
 
 class _MetricFlags(_TiamatModel):
@@ -82,14 +90,14 @@ class _TiamatMetric(_TiamatModel):
         type="percentage"
     )
 
-    def declared(self, covered: list[str] | None) -> dict[str, Any]:
+    def declared(self, covered: list[str] | None) -> dict[str, object]:
         """Its YAML. The rubric's prompt contains the description unchanged, and the fields in `needs`."""
         history, examples = self.config.needs_history, self.config.needs_example_output
         needs = ["messages" if history else "question", "answer"]
         if examples:
             needs.append("vars.outputs" if history else "reference")
         described = [self.metric_description, self.score.description]
-        scale: dict[str, Any] = {"type": self.score.type}
+        scale: dict[str, object] = {"type": self.score.type}
         if isinstance(self.score, _Scale):
             scale = {"type": "likert", "min": self.score.min, "max": self.score.max}
         about = "\n\n".join(text for text in described if text)
@@ -103,10 +111,10 @@ class _DatasetFlags(_TiamatModel):
 class _Dataset(_TiamatModel):
     name: str = Field(min_length=1)
     config: _DatasetFlags = _DatasetFlags()
-    data: list[Any]
+    data: list[object]
 
 
-def _as_list(value: Any) -> Any:
+def _as_list(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
@@ -149,8 +157,9 @@ def read_test(path: Path, name: str | None = None) -> ImportedConfig:
         covered = [form for _, whole, form in forms if whole == metric.config.needs_history] if mixed else None
         imported.metrics[key_for(f"{prefix}{metric.name}", imported.metrics, "metric")] = metric.declared(covered)
     if name:
-        choice = [{"override /dataset": list(imported.datasets)}, {"override /metric": list(imported.metrics)}]
-        imported.experiments[name] = {"defaults": choice, "generate": not imported.has_answers}
+        imported.experiments[name] = ImportedExperiment(
+            [*imported.datasets], [*imported.metrics], not imported.has_answers
+        )
     return imported
 
 
@@ -165,7 +174,7 @@ def _forms(tables: Mapping[Path, _Dataset], histories: list[bool]) -> list[tuple
     ]
 
 
-def _table(path: Path, name: str, *, whole: bool) -> dict[str, Any]:
+def _table(path: Path, name: str, *, whole: bool) -> dict[str, object]:
     answered = _ANSWER in datasets.columns(DatasetConfig(path=str(path), format="json"))
     return {
         "name": name,

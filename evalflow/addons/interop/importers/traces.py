@@ -11,12 +11,12 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
-from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource, dataset_option, experiment_option
+from pydantic import TypeAdapter
+
+from evalflow.addons.interop.importers.files import ImportedConfig, ImportedExperiment, ImportSource, dataset_option
 from evalflow.addons.interop.importers.ledger import Ledger
-from evalflow.addons.interop.importers.recorded import is_irregular
-from evalflow.addons.interop.importers.secrets import hidden
+from evalflow.addons.interop.importers.recorded import is_irregular, writable
 from evalflow.addons.interop.importers.sources import expect_text
 from evalflow.datasets.json_files import BOM, open_jsonl, streamed_items
 from evalflow.datasets.sources import MAX_RECORD
@@ -34,6 +34,7 @@ _TOO_LARGE = f"a trace has at most {MANY_SPANS:,} spans and {MAX_RECORD // 2**20
 _SPANS = "resourceSpans.item.scopeSpans.item.spans.item"
 _NO_REQUEST = "export them as OTLP JSON: docs/import.md#traces"
 _UNREAD = "it does not say what was asked or answered"
+_SPAN = TypeAdapter(Span)
 _GROUPS = ("gen_ai.conversation.id", "session.id")
 
 
@@ -104,7 +105,7 @@ def read_traces(source: ImportSource) -> ImportedConfig:
     return found.imported
 
 
-def _case_of(found: _Import, stored: _StoredTrace) -> dict[str, Any] | None:
+def _case_of(found: _Import, stored: _StoredTrace) -> dict[str, object] | None:
     ledger = found.ledger
     if stored.spans is None:
         ledger.left("traces", "trace", stored.where, "it is too large", _TOO_LARGE)
@@ -121,7 +122,7 @@ def _case_of(found: _Import, stored: _StoredTrace) -> dict[str, Any] | None:
         for span in tree.spans:
             ledger.left("spans", f"span ({tree.kind(span)})", span.where, "its trace has no user's message")
         return None
-    case = hidden(_case(trace, trace.asked), ledger, stored.where)
+    case = writable(_case(trace, trace.asked), ledger, stored.where)
     for note in trace.notes:
         if note.reason:
             ledger.leave(note.part, note.what, note.where, note.reason)
@@ -140,8 +141,8 @@ def _case_of(found: _Import, stored: _StoredTrace) -> dict[str, Any] | None:
     return case
 
 
-def _case(trace: TraceReading, asked: Span) -> dict[str, Any]:
-    found: dict[str, Any] = {"id": asked.trace, "messages": _messages(trace, asked)}
+def _case(trace: TraceReading, asked: Span) -> dict[str, object]:
+    found: dict[str, object] = {"id": asked.trace, "messages": _messages(trace, asked)}
     answer = trace.answer()
     found |= {"answer": answer} if answer else {}
     if not answer and trace.failure is not None:
@@ -158,11 +159,11 @@ def _case(trace: TraceReading, asked: Span) -> dict[str, Any]:
     return {**found, "metadata": {**trace.about, **trace.tokens()}}
 
 
-def _messages(trace: TraceReading, asked: Span) -> list[dict[str, Any]]:
+def _messages(trace: TraceReading, asked: Span) -> list[dict[str, object]]:
     """The messages up to the user's last; those without text, calls or results of tools are listed."""
     declared = messages_of(asked, "input")
     last = max(at for at, one in enumerate(declared) if one.role == "user" and one.text)
-    taken: list[dict[str, Any]] = []
+    taken: list[dict[str, object]] = []
     for number, message in enumerate(declared):
         trace.note_others(message)
         rows = list(_rows_of(message))
@@ -181,7 +182,7 @@ def _messages(trace: TraceReading, asked: Span) -> list[dict[str, Any]]:
     return taken
 
 
-def _rows_of(message: SpanMessage) -> Iterator[dict[str, Any]]:
+def _rows_of(message: SpanMessage) -> Iterator[dict[str, object]]:
     """The message as data/ has it; a message of tools has a row for each result."""
     if message.role == "tool" and message.results:
         for call, text in message.results.items():
@@ -197,7 +198,7 @@ def _declare(source: ImportSource, found: _Import, file: str) -> None:
     loose = {"allow_irregular": True} if found.is_irregular else {}
     imported.datasets[name] = dataset_option(name, f"Traces of {file}.", **loose)
     metrics = ["relevance", *(["faithfulness"] if "contexts" in found.fields else [])]
-    imported.experiments[name] = experiment_option(name, metrics, "answer" not in found.fields)
+    imported.experiments[name] = ImportedExperiment(name, metrics, "answer" not in found.fields)
     imported.notes.append("traces have no metrics: choose your own, here they are " + " and ".join(metrics))
     if "answer" not in found.fields:
         imported.notes.append("no trace has an answer: the experiment asks a target")
@@ -235,7 +236,7 @@ def _is_lines(path: Path) -> bool:
     return first.startswith(b"{") and (is_whole or (first == b"{" and is_small))
 
 
-def _lines(path: Path, ledger: Ledger) -> Iterator[tuple[str, Any]]:
+def _lines(path: Path, ledger: Ledger) -> Iterator[tuple[str, object]]:
     try:
         for row in open_jsonl(path).rows:
             if isinstance(row, Problem):
@@ -256,7 +257,7 @@ def _lines(path: Path, ledger: Ledger) -> Iterator[tuple[str, Any]]:
         raise UserError(Problem(f"cannot be read: {error.strerror}", shown(path))) from None
 
 
-def _streamed(path: Path, ledger: Ledger) -> Iterator[tuple[str, Any]]:
+def _streamed(path: Path, ledger: Ledger) -> Iterator[tuple[str, object]]:
     """The spans of a document of any size, or of a list of documents."""
     with path.open("rb") as file:
         is_list = file.read(4096).removeprefix(BOM).lstrip().startswith(b"[")
@@ -267,6 +268,4 @@ def _streamed(path: Path, ledger: Ledger) -> Iterator[tuple[str, Any]]:
 
 
 def _span(data: str) -> Span:
-    known: dict[str, Any] = json.loads(data)
-    known["events"] = tuple((name, attributes) for name, attributes in known["events"])
-    return Span(**known)
+    return _SPAN.validate_json(data)

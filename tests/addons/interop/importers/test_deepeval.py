@@ -13,6 +13,7 @@ import pytest
 from evalflow.addons.interop.importers.deepeval import read_deepeval
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource
 from evalflow.errors import UserError
+from evalflow.jsonvalues import as_map
 from tests.addons.interop.importers.conftest import counts
 
 GOLDEN: dict[str, Any] = {
@@ -66,7 +67,7 @@ def metric(name: str, **changes: Any) -> dict[str, Any]:
 def test_goldens_are_cases(tmp_path: Path) -> None:
     found = read(tmp_path, [GOLDEN])
     assert rows(found) == [{"id": "1", **CASE}]
-    assert found.experiments["old"]["generate"] is False
+    assert found.experiments["old"].generate is False
 
 
 def test_lines_and_csv_join_lists(tmp_path: Path) -> None:
@@ -78,7 +79,7 @@ def test_lines_and_csv_join_lists(tmp_path: Path) -> None:
         {"id": "1", "question": "Q", "answer": "A", "contexts": ["a", "b"], "actual": [{"name": "x"}]},
         {"id": "2", "question": "R", "actual": [{"name": "f"}, {"name": "g"}]},
     ]
-    assert found.experiments["old"]["generate"] == "missing"
+    assert found.experiments["old"].generate == "missing"
 
 
 def test_turns_are_messages(tmp_path: Path) -> None:
@@ -131,7 +132,7 @@ def test_a_run_has_scores_and_metrics_like_its_own(tmp_path: Path) -> None:
     assert counts(found)["scores"] == (4, 3, 1)
     assert counts(found)["metrics"] == (4, 3, 1)
     experiment = found.experiments["old"]
-    assert experiment["metric"]["faithfulness_lenient"] == {"threshold": 0.7}
+    assert as_map(experiment.more["metric"])["faithfulness_lenient"] == {"threshold": 0.7}
     assert found.metrics["old_faithfulness"]["field"] == "deepeval.faithfulness"
     assert found.metrics["old_bias"]["direction"] == "lower_is_better"
     assert "docs/g-eval.md" in found.ledger.left_out[-1].hint

@@ -67,7 +67,7 @@ def test_each_interaction_is_a_case_after_the_turns_before_it(tmp_path: Path) ->
         "s/2",
         [{"identifier": "string_matching", "params": {"keyword": "10"}}],
     )
-    assert found.experiments["old"]["defaults"][1] == {"override /metric": ["checks"]}
+    assert found.experiments["old"].metrics == ["checks"]
     assert counts(found) == {"cases": (2, 2, 0), "checks": (3, 3, 0)}
 
 

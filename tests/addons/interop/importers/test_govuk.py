@@ -15,6 +15,7 @@ from evalflow.app.core.assemble import assemble, settings_of
 from evalflow.app.core.inspect import inspect
 from evalflow.config.load import compose
 from evalflow.errors import UserError
+from evalflow.jsonvalues import as_map
 from tests.config.test_load import BOMB
 
 ROW = {
@@ -58,7 +59,7 @@ def test_the_default_config_of_rag_answers_composes_into_a_run() -> None:
     path = written("rag_answers", ROW, claude_generation_model=None, n_runs=2, metrics=[metric(name) for name in ALL])
     imported = read_config(path)
     [experiment] = imported.experiments.values()
-    assert experiment["defaults"] == [
+    assert experiment.option()["defaults"] == [
         {"override /dataset": "govuk_rag_answers"},
         {"override /metric": list(ALL)},
         {"override /judge": "govuk_rag_answers_judge"},
@@ -97,9 +98,9 @@ def test_the_earlier_form_is_read_and_what_cannot_be_mapped_is_said() -> None:
     path = written("rag", ROW, provider="openai", claude_generation_model="claude", n_runs=1, metrics=metrics)
     imported = read_config(path)
     [experiment] = imported.experiments.values()
-    assert list(experiment["metric"]) == ["factual_precision", "relevance", "bias"]
-    assert "repeats" not in experiment
-    other = experiment["metric"]["relevance"]["judge"]
+    assert list(as_map(experiment.more["metric"])) == ["factual_precision", "relevance", "bias"]
+    assert "repeats" not in experiment.more
+    other = as_map(experiment.more["metric"])["relevance"]["judge"]
     assert other["model"] == "eu.amazon.nova-pro-v1:0"
     assert (other["api_key_env"], other["mode"]) == ("AWS_BEARER_TOKEN_BEDROCK", "md_json")
     assert imported.judges["govuk_rag_answers_judge"]["model"] == "gpt-4o"
@@ -130,8 +131,8 @@ def test_a_configuration_beside_results_is_read_with_the_answers_there() -> None
     (path.parent / "generated.jsonl").write_text(json.dumps(ROW))
     imported = read_config(path, "answers")
     assert imported.judges == {"answers_judge": {"defaults": ["openai", "_self_"], **judge}}
-    assert imported.experiments["answers"]["generate"] is False
-    assert imported.experiments["answers"]["metric"] == {"faithfulness": {"threshold": 0.9}}
+    assert imported.experiments["answers"].generate is False
+    assert imported.experiments["answers"].more["metric"] == {"faithfulness": {"threshold": 0.9}}
     assert imported.datasets["answers"]["path"] == str((path.parent / "generated.jsonl").resolve())
 
 
@@ -153,9 +154,9 @@ def test_earlier_columns_of_results_are_found(task: str, row: dict[str, Any], fi
     Path("data.jsonl").write_text(json.dumps(row))
     imported = read_config(path)
     found = imported.datasets[f"govuk_{task}"]["fields"]
-    assert {name: found.get(name) for name in fields} == fields
+    assert {name: as_map(found).get(name) for name in fields} == fields
     if task == "retrieval":
-        assert imported.experiments["govuk_retrieval"]["defaults"][1] == {"override /metric": ["retrieval_pages"]}
+        assert imported.experiments["govuk_retrieval"].metrics == ["retrieval_pages"]
 
 
 def test_outputs_of_rake_tasks_are_recorded_answers(tmp_path: Path) -> None:
@@ -207,8 +208,8 @@ def test_the_other_tasks(task: str, row: dict[str, Any], metrics: int) -> None:
     more = {"guardrail_type": "answer_guardrails"} if task == "output_guardrails" else {}
     imported = read_config(written(task, row, generate=True, **more))
     experiment = imported.experiments[f"govuk_{task}"]
-    assert len(experiment["defaults"][1]["override /metric"]) == metrics
-    assert experiment["generate"] is True
+    assert len(experiment.metrics) == metrics
+    assert experiment.generate is True
     assert imported.datasets[f"govuk_{task}"]["path"] == str(Path("data.jsonl").resolve())
     assert ("guardrail_type answer_guardrails" in {left.what for left in imported.ledger.left_out}) is bool(more)
 

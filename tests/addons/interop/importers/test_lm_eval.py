@@ -94,7 +94,7 @@ def test_a_choice_is_the_likeliest_continuation(tmp_path: Path) -> None:
         }
     ]
     assert counts(found) == {"tasks": (1, 1, 0), "cases": (1, 1, 0), "scores": (2, 2, 0)}
-    assert found.experiments["old"]["generate"] is False
+    assert found.experiments["old"].generate is False
 
 
 def test_filters_are_cases_of_one_group(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_likelihoods_of_one_text_are_no_answers(tmp_path: Path) -> None:
     assert "answer" not in cases(found)[0]
     assert cases(found)[0]["lm_eval"] == {"bits_per_byte": 0.5}
     assert found.metrics["old_bits_per_byte"]["direction"] == "lower_is_better"
-    assert (counts(found)["scores"], found.experiments["old"]["generate"]) == ((2, 1, 1), False)
+    assert (counts(found)["scores"], found.experiments["old"].generate) == ((2, 1, 1), False)
 
 
 @pytest.mark.parametrize(

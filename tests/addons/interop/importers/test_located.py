@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from evalflow.addons.interop.importers.located import Broken, located_json, located_yaml
+from evalflow.jsonvalues import as_map
 
 BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]\n" for level in range(1, 10)
@@ -29,7 +30,7 @@ def test_yaml_means_what_javascript_tools_read() -> None:
 
 def test_aliases_and_merged_keys_are_written_out() -> None:
     found = located_yaml("base: &base {a: 1, b: 2}\nown:\n  <<: *base\n  b: 3", "f")
-    assert found["own"] == {"a": 1, "b": 3}
+    assert as_map(found)["own"] == {"a": 1, "b": 3}
 
 
 @pytest.mark.parametrize(

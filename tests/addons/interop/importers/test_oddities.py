@@ -366,7 +366,7 @@ def test_an_empty_answer_stays_an_answer(tmp_path: Path, name: str) -> None:
     found = imported(tmp_path, kind, written(tmp_path, source, form))
     assert [case["answer"] for case in rows(found)] == ["", "At nine."]
     [experiment] = found.experiments.values()
-    assert experiment["generate"] is False
+    assert experiment.generate is False
 
 
 @pytest.mark.parametrize("kind", ["ragas", "deepeval", "azure-ai"])

@@ -95,11 +95,11 @@ def test_an_archive_has_graders_items_and_scores(tmp_path: Path) -> None:
     ]
     tone = found.metrics["old_tone"]
     assert (tone["scale"], tone["threshold"]) == ({"type": "likert", "min": 1, "max": 5}, 0.75)
-    assert found.prompts[tone["prompt"]] == '{{ vars.text | fenced("text") }}: {{ answer | fenced("answer") }}'
+    assert found.prompts[str(tone["prompt"])] == '{{ vars.text | fenced("text") }}: {{ answer | fenced("answer") }}'
     assert found.metrics["old_ok"]["scale"] == {"type": "label", "values": {"good": 1.0, "bad": 0.0}}
     assert found.metrics["old_exact_recorded"]["field"] == "openai.exact"
     assert found.judges["old_judge"]["model"] == "gpt-4.1"
-    assert {"override /judge": "old_judge"} in found.experiments["old_b"]["defaults"]
+    assert found.experiments["old_b"].judge == "old_judge"
 
 
 def test_a_folder_joins_the_eval_with_its_items(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_a_folder_joins_the_eval_with_its_items(tmp_path: Path) -> None:
     found = read(tmp_path / "archive")
     assert counts(found)["checks"] == (4, 2, 2)
     assert counts(found)["cases"] == (2, 2, 0)
-    assert found.experiments["old"]["generate"] == "missing"
+    assert found.experiments["old"].generate == "missing"
 
 
 def test_output_items_are_answers_and_scores(tmp_path: Path) -> None:
@@ -260,4 +260,4 @@ def test_texts_in_parts_are_a_prompt_and_images_are_not(tmp_path: Path) -> None:
     criteria = [grader(text), grader(text, {"type": "input_image", "image_url": "x"})]
     found = read(written(tmp_path / "x.json", {"testing_criteria": criteria, "data": [ROW]}))
     assert counts(found)["graders"] == (2, 1, 1)
-    assert found.prompts[found.metrics["old_n1"]["prompt"]].startswith('{{ answer | fenced("answer") }}')
+    assert found.prompts[str(found.metrics["old_n1"]["prompt"])].startswith('{{ answer | fenced("answer") }}')

@@ -80,7 +80,7 @@ def test_langfuse_traces_have_scores_as_columns(tmp_path: Path, form: str) -> No
     ]
     assert counts(found) == {"cases": (1, 1, 0), "scores": (3, 1, 2), "secrets": (1, 0, 1)}
     assert found.metrics["old_helpful"]["field"] == "langfuse.helpful"
-    assert found.experiments["old"]["generate"] is False
+    assert found.experiments["old"].generate is False
     assert {one.what for one in found.ledger.left_out} == {"the value of api_key", "score tone", "score many"}
 
 
@@ -92,7 +92,7 @@ def test_langfuse_items_and_single_traces(tmp_path: Path) -> None:
     found = read(tmp_path, "langfuse", {"data": items, "meta": {"page": 1}})
     [case] = cases(found)
     assert (case["question"], case["vars"], case["reference"]) == ("When?", {**LIST, "status": "ACTIVE"}, "At 9.")
-    assert (found.experiments["old"]["generate"], counts(found)["cases"]) == (True, (2, 1, 1))
+    assert (found.experiments["old"].generate, counts(found)["cases"]) == (True, (2, 1, 1))
     scores = [
         {"name": "ok", "value": 1, "dataType": "BOOLEAN"},
         {"name": "kind", "value": 0, "stringValue": "good", "dataType": "CATEGORICAL"},
@@ -115,7 +115,7 @@ def test_langsmith_examples_have_references(tmp_path: Path, form: str) -> None:
             "metadata": {"split": "test"},
         }
     ]
-    assert found.experiments["old"]["generate"] is True
+    assert found.experiments["old"].generate is True
 
 
 def test_langsmith_runs_have_answers_and_feedback(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_braintrust_experiments_are_root_spans(tmp_path: Path, form: str) -> Non
 def test_phoenix_examples_and_experiments(tmp_path: Path) -> None:
     example = {"id": "x", "input": {"question": "Q"}, "output": {"answer": "R"}, "metadata": {}}
     found = read(tmp_path, "phoenix", {"data": {"dataset_id": "d", "examples": [example]}})
-    assert (cases(found)[0]["reference"], found.experiments["old"]["generate"]) == ("R", True)
+    assert (cases(found)[0]["reference"], found.experiments["old"].generate) == ("R", True)
     found = read(tmp_path, "phoenix", [{"example_id": "x", "input_question": "Q", "output_answer": "R"}], "csv")
     assert (cases(found)[0]["question"], cases(found)[0]["reference"]) == ("Q", "R")
     run = {

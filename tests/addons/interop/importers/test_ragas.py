@@ -111,9 +111,7 @@ def test_every_form_gives_the_same_cases(tmp_path: Path, form: str) -> None:
     known = counts(found)
     assert known.pop("columns", (8, 7, 1)) == (8, 7, 1)  # the numbers that pandas writes before each row
     assert known == {"cases": (2, 2, 0), "scores": (4, 3, 1), "metrics": (2, 1, 1)}
-    assert found.experiments["old"]["defaults"][1] == {
-        "override /metric": ["faithfulness", "old_faithfulness", "old_tone"]
-    }
+    assert found.experiments["old"].metrics == ["faithfulness", "old_faithfulness", "old_tone"]
 
 
 def test_conversations_have_messages_and_calls(tmp_path: Path) -> None:
@@ -150,7 +148,7 @@ def test_a_test_set_is_to_be_answered(tmp_path: Path) -> None:
     found = read(lines(tmp_path / "t.jsonl", sample))
     expected = {"question": "Q", "reference": "R", "ideal_contexts": ["c"], "tags": ["single_hop"]}
     assert rows(found) == [{"id": "1", **expected, "vars": {"persona_name": "Ana"}}]
-    assert found.experiments["old"]["generate"] is True
+    assert found.experiments["old"].generate is True
 
 
 def test_older_names_and_modes_are_known(tmp_path: Path) -> None:
@@ -164,7 +162,7 @@ def test_older_names_and_modes_are_known(tmp_path: Path) -> None:
     }
     found = read(lines(tmp_path / "t.jsonl", old))
     assert rows(found)[0]["reference"] == "R"
-    metrics = found.experiments["old"]["defaults"][1]["override /metric"]
+    metrics = found.experiments["old"].metrics
     assert metrics[:2] == ["noise_sensitivity_relevant", "factual_recall"]
     assert found.metrics["old_noise_sensitivity"]["direction"] == "lower_is_better"
 

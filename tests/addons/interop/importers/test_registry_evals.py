@@ -11,6 +11,7 @@ import pytest
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource
 from evalflow.addons.interop.importers.openai_evals import read_openai_evals
 from evalflow.errors import UserError
+from evalflow.jsonvalues import as_map
 from tests.addons.interop.importers.conftest import counts
 
 BASIC = "evals.elsuite.basic"
@@ -70,9 +71,9 @@ def test_modelgraded_is_a_rubric(registry: Path) -> None:
     (registry / "modelgraded/joke.yaml").write_text(json.dumps(spec))
     found = read(registry, {"a": (GRADED, {"modelgraded_spec": "joke"})})
     metric = found.metrics["old"]
-    assert metric["scale"]["values"] == {"1": 0.0, "3": 0.5, "5": 1.0}
+    assert as_map(metric["scale"])["values"] == {"1": 0.0, "3": 0.5, "5": 1.0}
     assert metric["needs"] == ["question", "answer", "vars"]
-    assert '{{ answer | fenced("completion") }}' in found.prompts[metric["prompt"]]
+    assert '{{ answer | fenced("completion") }}' in found.prompts[str(metric["prompt"])]
     assert len(rows(found)) == 3
 
 
@@ -96,7 +97,7 @@ def test_samples_are_of_use_without_their_grader(registry: Path, kind: str, args
     assert len(rows(found)) == 3
     assert counts(found)["graders"] == (1, 0, 1)
     assert said in found.ledger.left_out[0].reason
-    assert found.experiments["old"]["defaults"][1] == {"override /metric": ["relevance"]}
+    assert found.experiments["old"].metrics == ["relevance"]
 
 
 @pytest.mark.parametrize(
@@ -162,7 +163,7 @@ def test_the_answer_has_the_name_that_the_modelgraded_eval_gives_it(registry: Pa
     }
     (registry / "modelgraded/fact.yaml").write_text(json.dumps(spec))
     found = read(registry, {"a": (GRADED, {"modelgraded_spec": "fact"})})
-    prompt = found.prompts[found.metrics["old"]["prompt"]]
+    prompt = found.prompts[str(found.metrics["old"]["prompt"])]
     assert prompt == '{{ question | fenced("question1") }} {{ answer | fenced("said") }}'
     assert "column fact.eval_type" in [one.what for one in found.ledger.left_out]
     spec["fact"]["input_outputs"] = {"a": "b", "c": "d"}

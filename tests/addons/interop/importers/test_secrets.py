@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evalflow.addons.interop.importers.ledger import Ledger
-from evalflow.addons.interop.importers.secrets import hidden, names_secret
+from evalflow.addons.interop.importers.secrets import names_secret, without_secrets
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ from evalflow.addons.interop.importers.secrets import hidden, names_secret
 )
 def test_secrets_are_hidden_and_listed(value: Any, shown: Any) -> None:
     ledger = Ledger()
-    assert hidden(value, ledger, "file:1") == shown
+    assert without_secrets({"row": value}, ledger, "file:1") == {"row": shown}
     ledger.expect_balanced()
     assert bool(ledger.left_out) == (value != shown)
 

@@ -11,6 +11,7 @@ import pytest
 from evalflow.addons.interop.importers.tiamat import read_test
 from evalflow.addons.interop.importing import tiamat_results
 from evalflow.errors import UserError
+from evalflow.jsonvalues import as_list, as_map
 
 DATASET: dict[str, Any] = {
     "name": "Example Dataset",
@@ -175,7 +176,7 @@ def test_a_name_is_obeyed_and_gives_an_experiment(files: Files) -> None:
     imported = read_test(files.test([DATASET], [METRIC]), "tutor")
     assert list(imported.datasets) == ["tutor_example_dataset"]
     assert list(imported.metrics) == ["tutor_example_metric"]
-    assert imported.experiments == {
+    assert {name: experiment.option() for name, experiment in imported.experiments.items()} == {
         "tutor": {
             "defaults": [
                 {"override /dataset": ["tutor_example_dataset"]},
@@ -200,4 +201,4 @@ def test_results_are_written_as_the_tool_writes_them() -> None:
         "overall_metric_score": {"Example Metric": 4},
     }
     both = tiamat_results([rows[0], {**rows[0], "dataset": "e"}])
-    assert [row["dataset"] for row in both["data"]] == ["d", "e"]
+    assert [row["dataset"] for row in map(as_map, as_list(both["data"]))] == ["d", "e"]

@@ -101,7 +101,7 @@ def test_an_agent_with_tools_retrieval_and_models_is_one_case(tmp_path: Path) ->
         "tool calls": (1, 1, 0),
         "columns": (1, 0, 1),
     }
-    assert found.experiments["old"]["generate"] is False
+    assert found.experiments["old"].generate is False
 
 
 def test_openinference_is_read(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TypeGuard
 
 from evalflow.addons.interop.importers.javascript.conditions import (
     ALWAYS,
@@ -27,6 +27,7 @@ from evalflow.addons.interop.importers.javascript.values import (
     TextPart,
     TypeOf,
     Value,
+    holds,
     spread,
     truthy,
 )
@@ -53,27 +54,26 @@ def _compared(operator: str, one: Value, other: Value) -> JsCondition:
     raise Untranslatable("")
 
 
-def _constants(operator: str, one: Any, other: Any) -> bool:
-    """A comparison of what is known."""
-    both_numbers = _is_number(one) and _is_number(other)
+def _constants(operator: str, left: object, right: object) -> bool:
+    """A comparison of two constants."""
+    if _is_number(left) and _is_number(right):
+        return holds(operator, left, right) if operator in _SWAPPED else left == right
     if operator in _SWAPPED:
-        if not both_numbers:
-            raise Untranslatable("")
-        return {"<": one < other, "<=": one <= other, ">": one > other, ">=": one >= other}[operator]
-    if operator == "==" and (one in _NULLS or other in _NULLS):
-        return one in _NULLS and other in _NULLS
-    if type(one) is not type(other) and not both_numbers:
+        raise Untranslatable("")
+    if operator == "==" and (left in _NULLS or right in _NULLS):
+        return left in _NULLS and right in _NULLS
+    if type(left) is not type(right):
         if operator == "==":
             raise Untranslatable("")
         return False
-    return one == other
+    return left == right
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _with_constant(operator: str, value: Value, known: Any) -> JsCondition:
+def _with_constant(operator: str, value: Value, known: object) -> JsCondition:
     """A comparison with what is known, which stands on the right."""
     equal = operator in ("===", "==")
     match value:
@@ -101,7 +101,7 @@ def _with_constant(operator: str, value: Value, known: Any) -> JsCondition:
             raise Untranslatable("")
 
 
-def _json(operator: str, value: Json, known: Any) -> JsCondition:
+def _json(operator: str, value: Json, known: object) -> JsCondition:
     if operator in _SWAPPED:
         if not _is_number(known):
             raise Untranslatable("")
@@ -115,7 +115,7 @@ def _json(operator: str, value: Json, known: Any) -> JsCondition:
     return value.says(any_of(*(value.rule(equals=one) for one in alike)))
 
 
-def _alike(value: Any) -> list[Any]:
+def _alike(value: object) -> list[object]:
     """The values of JSON that `==` takes for the same."""
     if isinstance(value, bool):
         return [value, int(value), str(int(value)), *([] if value else [""])]
@@ -123,6 +123,8 @@ def _alike(value: Any) -> list[Any]:
         return [value, f"{value:g}", *_like_number(value), *([] if value else [""])]
     if not value:
         return ["", 0, False]
+    if not isinstance(value, str):
+        raise Untranslatable("")
     if not (value.removeprefix("-").replace(".", "", 1).isdigit() and value.isascii()):
         if not re.search(r"[^\d.eE+xXoObB\s-]", value):
             raise Untranslatable("it compares loosely with a text that may be a number")
@@ -131,7 +133,7 @@ def _alike(value: Any) -> list[Any]:
     return [value, int(number) if number.is_integer() else number, *_like_number(number)]
 
 
-def _like_number(number: float) -> list[Any]:
+def _like_number(number: float) -> list[object]:
     return [bool(number)] if number in (0, 1) else []
 
 
@@ -182,12 +184,19 @@ def type_of(value: Value) -> Value:
             raise Untranslatable("")
 
 
-def calculated(operator: str, one: Any, other: Any) -> Constant:
-    """A calculation with known numbers."""
-    if not _is_number(one) or not _is_number(other) or (operator in "/%" and not other):
+def calculated(operator: str, left: object, right: object) -> Constant:
+    """A calculation with two constant numbers."""
+    if not _is_number(left) or not _is_number(right) or (operator in "/%" and not right):
         raise Untranslatable("")
-    if operator == "%" and (one < 0 or other < 0):
+    if operator == "%" and (left < 0 or right < 0):
         raise Untranslatable("")
-    value = {"-": lambda: one - other, "*": lambda: one * other, "/": lambda: one / other, "%": lambda: one % other}
-    found = value[operator]()
-    return Constant(int(found) if float(found).is_integer() else found)
+    match operator:
+        case "-":
+            result = left - right
+        case "*":
+            result = left * right
+        case "/":
+            result = left / right
+        case _:
+            result = left % right
+    return Constant(int(result) if float(result).is_integer() else result)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from evalflow.addons.interop.importers.ledger import Untranslatable
+from evalflow.jsonvalues import as_list, as_map
 
-Rule = dict[str, Any]
+Rule = dict[str, object]
 Formula = Rule | bool
 """A rule, or what always or never holds."""
 Guards = frozenset[str]
@@ -32,24 +32,34 @@ def not_of(part: Formula) -> Formula:
     """That it does not hold."""
     if isinstance(part, bool):
         return not part
-    return part["rule"] if part["op"] == "not" else {"op": "not", "rule": part}
+    return inner_of(part) if part["op"] == "not" else {"op": "not", "rule": part}
+
+
+def parts_of(rule: Rule) -> list[Rule]:
+    """The rules that an `any` or `all` joins."""
+    return [dict(as_map(part)) for part in as_list(rule["rules"])]
+
+
+def inner_of(rule: Rule) -> Rule:
+    """The rule that a `not` turns."""
+    return dict(as_map(rule["rule"]))
 
 
 def _combined(op: str, parts: Iterable[Formula], *, neutral: bool) -> Formula:
-    found: dict[str, Rule] = {}  # by their text, since 0 and false differ
+    rules: dict[str, Rule] = {}  # by their text, since 0 and false differ
     for part in parts:
         if isinstance(part, bool):
             if part != neutral:
                 return part
             continue
-        for one in part["rules"] if part["op"] == op else [part]:
-            if repr(not_of(one)) in found:
+        for rule in parts_of(part) if part["op"] == op else [part]:
+            if repr(not_of(rule)) in rules:
                 return not neutral
-            found.setdefault(repr(one), one)
-    if len(found) > LARGEST:
+            rules.setdefault(repr(rule), rule)
+    if len(rules) > LARGEST:
         raise Untranslatable("it has too many conditions")
-    rules = list(found.values())
-    return {"op": op, "rules": rules} if len(rules) > 1 else rules[0] if rules else neutral
+    joined = list(rules.values())
+    return {"op": op, "rules": joined} if len(joined) > 1 else joined[0] if joined else neutral
 
 
 def guarded(guards: Guards) -> Formula:
@@ -76,7 +86,7 @@ def _guard(guard: str) -> Formula:
         case "text":
             return {"op": "jsonpath", "path": path, "matches": "^"}
         case _:
-            null = {"op": "jsonpath", "path": path, "equals": None}
+            null: Rule = {"op": "jsonpath", "path": path, "equals": None}
             return all_of({"op": "jsonpath", "path": path, "missing": False}, not_of(null))
 
 
@@ -207,7 +217,7 @@ def _known(rule: Formula | None) -> Formula:
     return rule
 
 
-def _maybe(combine: Any, one: Formula | None, other: Formula | None) -> Formula | None:
+def _maybe(combine: Callable[..., Formula], one: Formula | None, other: Formula | None) -> Formula | None:
     """The combination; None if no rule says one of them, unless the other decides."""
     if one is None or other is None:
         neutral = combine is all_of

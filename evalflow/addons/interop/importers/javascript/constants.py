@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
 
 from evalflow.addons.interop.importers.javascript.methods import pattern_of
 from evalflow.addons.interop.importers.javascript.values import Constant, Fields, JsItems, Regex, Text, Value, Words
 from evalflow.addons.interop.importers.ledger import Untranslatable
+from evalflow.jsonvalues import as_list, as_map
 from evalflow.metrics.operations import BLANKS
 from evalflow.patterns import compiled
 
 
-def constant_of(value: Any) -> Value:
+def constant_of(value: object) -> Value:
     """A variable of the case as the script sees it."""
     if isinstance(value, list):
-        return JsItems(tuple(constant_of(one) for one in cast("list[Any]", value)))
+        return JsItems(tuple(constant_of(item) for item in as_list(value)))
     if isinstance(value, Mapping):
-        return Fields({str(key): constant_of(one) for key, one in cast("Mapping[Any, Any]", value).items()})
+        return Fields({str(key): constant_of(inner) for key, inner in as_map(value).items()})
     return Constant(value)
 
 
@@ -30,7 +30,7 @@ def joined(values: Sequence[Value]) -> Value:
     return texts[0] if len(texts) == 1 and isinstance(texts[0], Text) else Words(tuple(values))
 
 
-def _as_string(value: Any) -> str:
+def _as_string(value: object) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, bool) or value is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from evalflow.addons.interop.importers.javascript.comparisons import calculated, compared, type_of
 from evalflow.addons.interop.importers.javascript.conditions import (
@@ -58,7 +57,7 @@ _STEPS = 3000  # parts of a script that are carried out, each as often as it is
 class Evaluation:
     """One script, with the names that it knows: `output`, and `context.vars`."""
 
-    def __init__(self, variables: Mapping[str, Any]) -> None:
+    def __init__(self, variables: Mapping[str, object]) -> None:
         self._steps = 0
         self._level = 0
         variables_value = Fields({name: constant_of(value) for name, value in variables.items()})
@@ -106,10 +105,10 @@ class Evaluation:
                     value = self.value(one.parts[0], known)
                     before = before.and_then(ends(value))
                     if one.kind == "declare":
-                        known[one.value] = value
+                        known[one.name] = value
                     elif one.kind == "destructure":
-                        known |= {name: self._member(value, name, maybe=False) for name in one.value}
-                        for name in one.value:
+                        known |= {name: self._member(value, name, maybe=False) for name in one.names}
+                        for name in one.names:
                             before = before.and_then(ends(known[name]))
                     continue
                 case "return":
@@ -151,11 +150,11 @@ class Evaluation:
             case "constant":
                 return Constant(node.value)
             case "regex":
-                return Regex(*node.value)
+                return Regex(node.names[0], node.names[1])
             case "function":
-                return Function(node.value, node.parts[0], names)
-            case "name" if node.value in names:
-                return names[node.value]
+                return Function(node.names, node.parts[0], names)
+            case "name" if node.name in names:
+                return names[node.name]
             case _ if node.kind in self._kinds:
                 return self._kinds[node.kind](node, names)
             case _:
@@ -169,7 +168,7 @@ class Evaluation:
         return JsItems(tuple(self._items(node.parts, names)))
 
     def _object(self, node: Node, names: Mapping[str, Value]) -> Value:
-        return Fields({one.value: self.value(one.parts[0], names) for one in node.parts})
+        return Fields({one.name: self.value(one.parts[0], names) for one in node.parts})
 
     def _template(self, node: Node, names: Mapping[str, Value]) -> Value:
         return joined([self.value(part, names) for part in node.parts])
@@ -185,11 +184,11 @@ class Evaluation:
         inner, maybe = _of_maybe(node.parts[0])
         value = self.value(inner, names)
         if node.kind == "member":
-            return self._member(value, node.value, maybe=maybe)
+            return self._member(value, node.name, maybe=maybe)
         return self._at(value, self.value(node.parts[1], names), maybe=maybe)
 
     def _new(self, node: Node, names: Mapping[str, Value]) -> Value:
-        return self._made(node.value, self._items(node.parts, names))
+        return self._made(node.name, self._items(node.parts, names))
 
     def _items(self, parts: Sequence[Node], names: Mapping[str, Value]) -> list[Value]:
         found: list[Value] = []
@@ -204,7 +203,7 @@ class Evaluation:
         return found
 
     def _unary(self, node: Node, names: Mapping[str, Value]) -> Value:
-        operator = node.value
+        operator = node.name
         value = self.value(node.parts[0], names)
         match operator:
             case "!":
@@ -219,7 +218,7 @@ class Evaluation:
                 raise Untranslatable("")
 
     def _binary(self, node: Node, names: Mapping[str, Value]) -> Value:
-        operator, (left, right) = node.value, node.parts
+        operator, (left, right) = node.name, node.parts
         one = self.value(left, names)
         if operator in ("&&", "||"):
             return self._connected(operator, one, right, names)
@@ -294,13 +293,13 @@ class Evaluation:
         called = node.parts[0]
         arguments = self._items(node.parts[1:], names)
         if called.kind == "name":
-            return self._function(called.value, arguments, names)
+            return self._function(called.name, arguments, names)
         if called.kind != "member":
             raise Untranslatable("")
         inner, maybe = _of_maybe(called.parts[0])
-        if inner.kind == "name" and inner.value not in names:
-            return self._library(f"{inner.value}.{called.value}", arguments)
-        return spread(self.value(inner, names), lambda one: self._method(one, called.value, arguments, maybe=maybe))
+        if inner.kind == "name" and inner.name not in names:
+            return self._library(f"{inner.name}.{called.name}", arguments)
+        return spread(self.value(inner, names), lambda one: self._method(one, called.name, arguments, maybe=maybe))
 
     def _function(self, name: str, arguments: Sequence[Value], names: Mapping[str, Value]) -> Value:
         known = names.get(name)

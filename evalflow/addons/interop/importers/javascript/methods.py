@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import combinations
-from typing import Any
 
 from evalflow.addons.interop.importers.javascript.conditions import (
     NEVER,
@@ -16,7 +15,9 @@ from evalflow.addons.interop.importers.javascript.conditions import (
     all_of,
     any_of,
     guarded,
+    inner_of,
     not_of,
+    parts_of,
 )
 from evalflow.addons.interop.importers.javascript.regex import BLANK_SET, JsPattern, js_pattern
 from evalflow.addons.interop.importers.javascript.values import (
@@ -79,7 +80,7 @@ def _changed(text: Text, name: str) -> Text:
             return text
 
 
-def _regex_of(given: Any) -> Regex:
+def _regex_of(given: object) -> Regex:
     """A text where a regular expression belongs is one."""
     if not isinstance(given, str):
         raise Untranslatable("")
@@ -118,7 +119,7 @@ def _separator(given: Value | None) -> JsPattern:
     raise Untranslatable("")
 
 
-def _part(text: Text, name: str, numbers: Sequence[Any]) -> Value:
+def _part(text: Text, name: str, numbers: Sequence[object]) -> Value:
     """The first or the last units of a text."""
     match (name, *numbers):
         case ("charAt" | "at", 0):
@@ -290,20 +291,21 @@ def at_items(path: str, rule: Formula) -> Formula:
     every = f"{path}[*]"
     match rule["op"]:
         case "any":
-            return any_of(*(at_items(path, one) for one in rule["rules"]))
-        case "not" if rule["rule"]["op"] in ("any", "all"):
-            turned = {"any": all_of, "all": any_of}[rule["rule"]["op"]]
-            return at_items(path, turned(*(not_of(one) for one in rule["rule"]["rules"])))
+            return any_of(*(at_items(path, part) for part in parts_of(rule)))
+        case "not" if (inner := inner_of(rule))["op"] in ("any", "all"):
+            turned = all_of if inner["op"] == "any" else any_of
+            return at_items(path, turned(*(not_of(part) for part in parts_of(inner))))
         case "jsonpath" if rule["path"] == "$":
             return {**rule, "path": every}
-        case "not" if _is_existence(rule["rule"]):
+        case "not" if _is_existence(inner_of(rule)):
             return False
         case "all":
-            # An item is always there, and it is not null where something below it has a value.
-            below = any(_is_below(one) for one in rule["rules"])
-            parts = [one for one in rule["rules"] if not _is_existence(one) and not (below and _is_not_null(one))]
-            if len(parts) < len(rule["rules"]):
-                return at_items(path, all_of(*parts))
+            # An item is always there, and it is not null if something below it has a value.
+            parts = parts_of(rule)
+            below = any(map(_is_below, parts))
+            needed = [part for part in parts if not _is_existence(part) and not (below and _is_not_null(part))]
+            if len(needed) < len(parts):
+                return at_items(path, all_of(*needed))
         case _:
             pass
     if _has_item_itself(rule):
@@ -326,5 +328,5 @@ def _is_not_null(rule: Rule) -> bool:
 def _has_item_itself(rule: Rule) -> bool:
     """Whether it has a condition on the item itself, which could be a text that looks like JSON."""
     if rule["op"] in ("any", "all"):
-        return any(map(_has_item_itself, rule["rules"]))
-    return _has_item_itself(rule["rule"]) if rule["op"] == "not" else rule.get("path") in (None, "$")
+        return any(map(_has_item_itself, parts_of(rule)))
+    return _has_item_itself(inner_of(rule)) if rule["op"] == "not" else rule.get("path") in (None, "$")

@@ -6,7 +6,6 @@ import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from evalflow.addons.interop.importers.javascript.charsets import (
     ASCII_MAX,
@@ -65,7 +64,7 @@ class JsPattern:
     takes_some: bool = True
 
     @property
-    def keys(self) -> dict[str, Any]:
+    def keys(self) -> dict[str, object]:
         """The keys of a rule that searches for it."""
         return {
             "pattern": self.text,

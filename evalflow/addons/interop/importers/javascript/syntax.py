@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from evalflow.addons.interop.importers.ledger import Untranslatable
 
@@ -44,7 +43,7 @@ _BINARY: Sequence[tuple[str, ...]] = (
     ("*", "/", "%"),
 )
 """Operators with two operands; those that bind less come first."""
-_CONSTANTS: Mapping[str, Any] = {"true": True, "false": False, "null": None}
+_CONSTANTS: Mapping[str, object] = {"true": True, "false": False, "null": None}
 _KEYWORDS = frozenset(
     {
         "return",
@@ -72,13 +71,17 @@ class Node:
 
     Attributes:
         kind: What it is, such as `call`.
-        value: A constant, a name, or an operator.
+        name: The name or operator that it has.
         parts: The parts within it.
+        names: Several names: the parameters of a function, the names of a destructuring; a regex's source and flags.
+        value: The value of a constant.
     """
 
     kind: str
-    value: Any = None
+    name: str = ""
     parts: tuple[Node, ...] = ()
+    names: tuple[str, ...] = ()
+    value: object = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,7 @@ class _Reader:
         if word == "return":
             self._move()
             ends = self._is(";", "}") or self.token.kind == "end" or self.token.on_new_line
-            value = Node("constant", UNDEFINED) if ends else self._sequence()
+            value = Node("constant", value=UNDEFINED) if ends else self._sequence()
             self._end_statement()
             return (Node("return", parts=(value,)),)
         if word == "if":
@@ -152,7 +155,7 @@ class _Reader:
             if self._is("{"):
                 names = self._object_pattern()
                 self._expect("=")
-                found.append(Node("destructure", names, (self._assigned(),)))
+                found.append(Node("destructure", "", (self._assigned(),), names))
             else:
                 name = self._name()
                 self._expect("=")
@@ -220,7 +223,8 @@ class _Reader:
             self._move()
             if self.token.kind == "name":
                 self._move()
-            return Node("function", self._params(), (Node("block", parts=self._block()),))
+            params = self._params()
+            return Node("function", "", (Node("block", parts=self._block()),), params)
         if self.token.kind == "name" and self.token.text not in _KEYWORDS and self._follows("=>", self.token.end):
             params = (self._name(),)
         elif self._is("(") and re.compile(r"\(\s*(?:[A-Za-z_$][\w$]*\s*(?:,\s*[A-Za-z_$][\w$]*\s*)*)?\)\s*=>").match(
@@ -231,8 +235,8 @@ class _Reader:
             return None
         self._expect("=>")
         if self._is("{"):
-            return Node("function", params, (Node("block", parts=self._block()),))
-        return Node("function", params, (Node("return", parts=(self._assigned(),)),))
+            return Node("function", "", (Node("block", parts=self._block()),), params)
+        return Node("function", "", (Node("return", parts=(self._assigned(),)),), params)
 
     def _params(self) -> tuple[str, ...]:
         self._expect("(")
@@ -319,20 +323,20 @@ class _Reader:
         match token.kind:
             case "number":
                 self._move()
-                return Node("constant", _number(token.text))
+                return Node("constant", value=_number(token.text))
             case "text":
                 self._move()
-                return Node("constant", unescaped(token.text[1:-1]))
+                return Node("constant", value=unescaped(token.text[1:-1]))
             case "regex":
                 self._move()
                 found = _REGEX.fullmatch(token.text)
                 assert found is not None
-                return Node("regex", (found[1], found[2]))
+                return Node("regex", names=(found[1], found[2]))
             case "template":
                 return self._template()
             case "name" if token.text in _CONSTANTS:
                 self._move()
-                return Node("constant", _CONSTANTS[token.text])
+                return Node("constant", value=_CONSTANTS[token.text])
             case "name" if token.text not in _KEYWORDS:
                 self._move()
                 return Node("name", token.text)
@@ -368,7 +372,7 @@ class _Reader:
     def _template(self) -> Node:
         """Texts and expressions in turn."""
         text = self.token.text
-        parts: list[Node] = [Node("constant", unescaped(text[1:].removesuffix("${").removesuffix("`")))]
+        parts: list[Node] = [Node("constant", value=unescaped(text[1:].removesuffix("${").removesuffix("`")))]
         while text.endswith("${"):
             self._move()
             parts.append(self._assigned())
@@ -378,7 +382,7 @@ class _Reader:
             if not found:
                 raise self._unread()
             text = found[2]
-            parts.append(Node("constant", unescaped(found[1])))
+            parts.append(Node("constant", value=unescaped(found[1])))
             self.token = _JsToken("template", found[2], found.start(), found.end())
         self._move()
         return Node("template", parts=tuple(parts))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil, floor
-from typing import Any, Literal
+from typing import Literal
 
 from evalflow.addons.interop.importers.javascript.conditions import (
     ALWAYS,
@@ -39,7 +39,7 @@ class Constant:
     `skips`: it is undefined since `?.` found nothing, so that the rest of the chain is not read.
     """
 
-    value: Any
+    value: object
     skips: bool = False
 
 
@@ -64,7 +64,7 @@ class Function:
 
     params: tuple[str, ...]
     body: Node
-    names: Mapping[str, Value] = field(default_factory=dict[str, Any])
+    names: Mapping[str, Value] = field(default_factory=dict[str, "Value"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +91,9 @@ class Text:
     level: int = 0
 
     @property
-    def changes(self) -> dict[str, Any]:
+    def changes(self) -> dict[str, object]:
         """The keys of a rule that changes the text like this."""
-        found: dict[str, Any] = {"normalize": None}
+        found: dict[str, object] = {"normalize": None}
         found |= {"trim": True} if self.trim else {}
         return found | ({"letter_case": self.letter_case} if self.letter_case else {})
 
@@ -142,7 +142,7 @@ class Text:
         return self.rule({"op": "length", "unit": "utf16", **limits(least, most), **self._changes_of_length})
 
     @property
-    def _changes_of_length(self) -> dict[str, Any]:
+    def _changes_of_length(self) -> dict[str, object]:
         return {key: value for key, value in self.changes.items() if key != "normalize"}
 
 
@@ -171,7 +171,7 @@ class Json:
         guards = self.guards if maybe else self.guards | {f"exists {self.path}"}
         return Json(_below(self.path, key), guards, maybe or self.maybe, self.level)
 
-    def rule(self, **keys: Any) -> Rule:
+    def rule(self, **keys: object) -> Rule:
         return {"op": "jsonpath", "path": self.path, **keys}
 
     @property
@@ -199,7 +199,7 @@ class Json:
     def is_list(self) -> Formula:
         return any_of({"op": "jsonpath", "path": _below(self.path, 0), "missing": False}, self.rule(equals=[]))
 
-    def below_each(self, **keys: Any) -> Rule:
+    def below_each(self, **keys: object) -> Rule:
         """A rule about each item, one of which it must hold for."""
         return {"op": "jsonpath", "path": f"{self.path}[*]", **keys}
 
@@ -223,7 +223,7 @@ class Json:
         schema = {"type": "number", key: number}
         found: list[Formula] = [self.rule(rule={"op": "json_schema", "schema": schema})]
         for value, read in ((None, 0), (False, 0), (True, 1), ("", 0)):
-            if _holds(operator, read, number):
+            if holds(operator, read, number):
                 found.append(self.rule(equals=value))
         return any_of(*found)
 
@@ -464,7 +464,7 @@ def _parts(value: Value) -> tuple[Value, ...]:
             return ()
 
 
-def changed(text: Text, **changes: Any) -> Text:
+def changed(text: Text, **changes: object) -> Text:
     """The text after a further change."""
     if text.letter_case and changes.get("letter_case") not in (None, text.letter_case):
         raise Untranslatable("it changes the case of letters twice")
@@ -489,5 +489,6 @@ def limits(least: int | None, most: int | None) -> dict[str, int]:
     return {**({} if least is None else {"min": least}), **({} if most is None else {"max": most})}
 
 
-def _holds(operator: str, one: float, other: float) -> bool:
-    return {"<": one < other, "<=": one <= other, ">": one > other, ">=": one >= other}[operator]
+def holds(operator: str, left: float, right: float) -> bool:
+    """Whether one number is less or greater than another, as the operator asks."""
+    return {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}[operator]

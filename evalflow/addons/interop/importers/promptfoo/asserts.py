@@ -8,24 +8,25 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from pathlib import Path
 
 from evalflow.addons.interop.importers.javascript.regex import js_pattern
 from evalflow.addons.interop.importers.ledger import COMMAND, Untranslatable
 from evalflow.addons.interop.importers.located import Broken, LocatedMap, located_yaml
 from evalflow.addons.interop.importers.nunjucks import as_text, is_template, render
 from evalflow.addons.interop.importers.promptfoo.scripts import Rule, rule_of
+from evalflow.addons.interop.importers.readers import text_in, text_of, texts_in, texts_of
 from evalflow.addons.interop.importers.sources import SourceFolder, read_document, text_of_file
 from evalflow.jsonvalues import as_list, as_map
 from evalflow.metrics.case_checks import PARAMS
 
-_Maker = Callable[[Any, Mapping[str, Any]], Rule]
+_Maker = Callable[[object, Mapping[str, object]], Rule]
 """Makes the parameters of a check from the value of an assertion and all its keys."""
 _REMARKS = ("description", "name", "label", "id", "title", "comment", "reason")
 """Keys that promptfoo does not read."""
 _PROGRAMS = ("javascript", "python", "ruby")
-_EXACT: Mapping[str, Any] = {"normalize": None}
-_LOWER: Mapping[str, Any] = {"normalize": None, "letter_case": "lower"}
+_EXACT: Mapping[str, object] = {"normalize": None}
+_LOWER: Mapping[str, object] = {"normalize": None, "letter_case": "lower"}
 _KNOWN_KEYS = frozenset({"type", "value", "threshold", "weight", "metric", "provider", *_REMARKS})
 _CALLS = "metric=trajectory_match, with the calls in the column `expected`: docs/agents.md"
 _ELSEWHERE: Mapping[str, str] = {
@@ -73,7 +74,7 @@ class Translated:
     """
 
     kind: str = ""
-    params: dict[str, Any] = field(default_factory=dict[str, Any])
+    params: dict[str, object] = field(default_factory=dict[str, object])
     metric: str = ""
     threshold: float | None = None
     weight: float = 1.0
@@ -89,10 +90,10 @@ class AssertionReader:
     """
 
     folder: SourceFolder
-    base: Any
+    base: Path
     answered: bool = False
 
-    def translated(self, declared: Mapping[str, Any], variables: Mapping[str, Any]) -> Translated:
+    def translated(self, declared: Mapping[str, object], variables: Mapping[str, object]) -> Translated:
         """The like of an assertion; Untranslatable if there is none."""
         kind = declared.get("type")
         if not isinstance(kind, str):
@@ -124,19 +125,21 @@ class AssertionReader:
             raise Untranslatable(f"there is no like of {kind}", _ELSEWHERE.get(base, COMMAND))
         return Translated(kind="rule", params={"op": "not", "rule": rule} if inverse else rule, weight=weight)
 
-    def _weight(self, declared: Mapping[str, Any]) -> float:
+    def _weight(self, declared: Mapping[str, object]) -> float:
         weight = _number(declared.get("weight"))
         if weight is not None and weight < 0:
             raise Untranslatable("its weight is below 0", "give it a weight of 0 or more")
         return 1.0 if weight is None else weight
 
-    def _value(self, declared: Mapping[str, Any], kind: str, variables: Mapping[str, Any]) -> Any:
+    def _value(self, declared: Mapping[str, object], kind: str, variables: Mapping[str, object]) -> object:
         value = declared.get("value")
         if isinstance(value, list):
-            return [self._text(one, kind, declared, variables) for one in cast("list[Any]", value)]
+            return [self._text(one, kind, declared, variables) for one in as_list(value)]
         return self._text(value, kind, declared, variables)
 
-    def _text(self, value: Any, kind: str, declared: Mapping[str, Any], variables: Mapping[str, Any]) -> Any:
+    def _text(
+        self, value: object, kind: str, declared: Mapping[str, object], variables: Mapping[str, object]
+    ) -> object:
         if not isinstance(value, str):
             return value
         if not value.startswith("file://"):
@@ -156,14 +159,13 @@ class AssertionReader:
         return text if kind in ("is-json", "contains-json") else render(text, variables)
 
 
-def name_of(declared: Mapping[str, Any]) -> str:
+def name_of(declared: Mapping[str, object]) -> str:
     """The name of the row: the assertion's `metric`, else its type."""
-    named = declared.get("metric") or declared.get("type")
-    name = re.sub(r"[\s#]+", "_", str(named).strip()) or "assert"
+    name = re.sub(r"[\s#]+", "_", text_in(declared, "metric", "type").strip()) or "assert"
     return f"{name}_check" if name in PARAMS else name
 
 
-def _number(value: Any) -> float | None:
+def _number(value: object) -> float | None:
     if value is None or (isinstance(value, str) and is_template(value)):
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -171,25 +173,25 @@ def _number(value: Any) -> float | None:
     return float(value)
 
 
-def _required_text(value: Any) -> str:
+def _required_text(value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float) or value == "":
         raise Untranslatable("it has no value to compare with", "give it a `value`")
     return as_text(value)
 
 
-def _texts(value: Any) -> list[str]:
+def _texts(value: object) -> list[str]:
     if isinstance(value, str):
         parts = re.findall(r'\s*"((?:[^"]|"")*)"\s*(?:,|\Z)|\s*([^,]+?)\s*(?:,|\Z)', value)
         value = [quoted.replace('""', '"') or plain for quoted, plain in parts]
     if not isinstance(value, list) or not value:
         raise Untranslatable("it has no list of values to compare with", "give it a `value`")
-    return [as_text(one) for one in cast("list[Any]", value)]
+    return [as_text(one) for one in as_list(value)]
 
 
-def _filled(what: str) -> Callable[[Any], str]:
+def _filled(what: str) -> Callable[[object], str]:
     """Reads a text that must not be empty; `what` names it in the reason why there is no rule."""
 
-    def read(value: Any) -> str:
+    def read(value: object) -> str:
         if not isinstance(value, str) or not value:
             raise Untranslatable(f"it has no {what}", "give it a `value`")
         return value
@@ -197,19 +199,19 @@ def _filled(what: str) -> Callable[[Any], str]:
     return read
 
 
-def _lower_text(value: Any) -> str:
+def _lower_text(value: object) -> str:
     return _required_text(value).lower()
 
 
-def _lower_texts(value: Any) -> list[str]:
+def _lower_texts(value: object) -> list[str]:
     return [text.lower() for text in _texts(value)]
 
 
-def _pattern(value: Any, _declared: Any) -> Rule:
+def _pattern(value: object, _declared: object) -> Rule:
     return {"op": "regex", **js_pattern(_filled("pattern")(value)).keys}
 
 
-def _schema(value: Any) -> dict[str, Any]:
+def _schema(value: object) -> dict[str, object]:
     schema = value
     if isinstance(value, str) and value.strip():
         try:
@@ -219,32 +221,32 @@ def _schema(value: Any) -> dict[str, Any]:
     if schema in (None, "") or isinstance(schema, bool):
         schema = {}
     if not isinstance(schema, dict):
-        raise Untranslatable("its schema is no object", "write a JSON Schema")
-    return cast("dict[str, Any]", schema)
+        raise Untranslatable("its schema is not an object", "write a JSON Schema")
+    return dict(as_map(schema))
 
 
-def _elements(value: Any) -> list[str]:
-    found = as_map(value).get("requiredElements") if isinstance(value, dict) else value
-    return (
-        [part.strip() for part in found.split(",")] if isinstance(found, str) else [str(one) for one in as_list(found)]
-    )
+def _elements(value: object) -> list[str]:
+    elements = as_map(value).get("requiredElements") if isinstance(value, dict) else value
+    if isinstance(elements, str):
+        return [part.strip() for part in elements.split(",")]
+    return [] if elements is None else texts_of(elements, "list of elements")
 
 
-def _criteria(value: Any) -> list[str]:
-    rules = cast("list[Any]", value) if isinstance(value, list) else [value]
-    if not rules or not all(isinstance(rule, str) and rule.strip() for rule in rules):
-        raise Untranslatable("its rubric is no text", "write it as text")
-    return [str(rule) for rule in rules]
+def _criteria(value: object) -> list[str]:
+    rules = texts_in(as_list(value) or [value])
+    if not rules or not all(rule.strip() for rule in rules):
+        raise Untranslatable("its rubric is not text", "write it as text")
+    return rules
 
 
-def _equals(value: Any, _declared: Any) -> Rule:
+def _equals(value: object, _declared: object) -> Rule:
     if isinstance(value, dict | list) or value is None:
         return {"op": "jsonpath", "path": "$", "equals": value}
     return {"op": "equals", "value": as_text(value), **_EXACT}
 
 
 def _at_most(field: str, parts: float) -> _Maker:
-    def rule(_value: Any, declared: Mapping[str, Any]) -> Rule:
+    def rule(_value: object, declared: Mapping[str, object]) -> Rule:
         limit = _number(declared.get("threshold"))
         if limit is None:
             raise Untranslatable("it has no threshold", "give it a `threshold`")
@@ -253,13 +255,13 @@ def _at_most(field: str, parts: float) -> _Maker:
     return rule
 
 
-def _words(value: Any, _declared: Any) -> Rule:
+def _words(value: object, _declared: object) -> Rule:
     if isinstance(value, dict):
-        bounds = {key: one for key, one in cast("dict[str, Any]", value).items() if key in ("min", "max")}
+        bounds = {key: bound for key, bound in as_map(value).items() if key in ("min", "max")}
     else:
         bounds = dict.fromkeys(("min", "max"), as_text(value))
     try:
-        whole = {key: int(str(one)) for key, one in bounds.items()}
+        whole = {key: int(text_of(bound, f"{key} of words")) for key, bound in bounds.items()}
     except ValueError:
         whole = {}
     if not whole:
@@ -267,27 +269,27 @@ def _words(value: Any, _declared: Any) -> Rule:
     return {"op": "count", **js_pattern(r"\S+").keys, **whole}
 
 
-def _similar(value: Any, declared: Mapping[str, Any]) -> dict[str, Any]:
+def _similar(value: object, declared: Mapping[str, object]) -> dict[str, object]:
     threshold = _number(declared.get("threshold"))
     several = as_list(value)
     reference = _required_text(several[0] if len(several) == 1 else value)
     return {"reference": reference, "threshold": 0.75 if threshold is None else threshold}
 
 
-def _rule(op: str, key: str, read: Callable[[Any], Any], more: Mapping[str, Any] | None = None) -> _Maker:
+def _rule(op: str, key: str, read: Callable[[object], object], more: Mapping[str, object] | None = None) -> _Maker:
     """Makes a rule of which one key has the assertion's value."""
     return lambda value, _declared: {"op": op, key: read(value), **(more or {})}
 
 
-def _tools_used(value: Any, _declared: Any) -> Rule:
+def _tools_used(value: object, _declared: object) -> Rule:
     """Whether each of some tools was called, whichever form the list of calls or of messages has."""
-    if isinstance(value, dict) and set(cast("dict[str, Any]", value)) - {"name"}:
+    if isinstance(value, dict) and set(as_map(value)) - {"name"}:
         raise Untranslatable("it counts calls, or has a pattern", _CALLS)
-    names = as_list(value) or [as_map(value).get("name", value)]
-    if not all(isinstance(name, str) and name for name in names):
+    names = texts_in(as_list(value) or [as_map(value).get("name", value)])
+    if not names or not all(names):
         raise Untranslatable("it names no tool", "give it a `value`")
     paths = ("$[*].name", "$[*].function.name", "$[*].tool_calls[*].function.name")
-    rules = [
+    rules: list[Rule] = [
         {"op": "any", "rules": [{"op": "jsonpath", "field": "actual", "path": at, "equals": name} for at in paths]}
         for name in names
     ]

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from evalflow.addons.interop.importers.files import output_text
 from evalflow.addons.interop.importers.ledger import Ledger
 from evalflow.addons.interop.importers.located import LocatedList, LocatedMap, place
 from evalflow.addons.interop.importers.promptfoo.csv_tests import PROGRAM_FILE, csv_rows, row_as_test
+from evalflow.addons.interop.importers.readers import object_in, objects_in, text_in, text_of
 from evalflow.addons.interop.importers.sources import MissingFile, SourceFolder, read_document, read_rows, text_of_file
 from evalflow.errors import Problem, UserError
 from evalflow.jsonvalues import as_list, as_map, as_number
@@ -40,7 +41,7 @@ NO_LIKE = ("it has no like", "")
 PROGRAM = "have the program write its tests to a file: .yaml, .json, .jsonl or .csv"
 
 
-_Entry = tuple[Mapping[str, Any], str, Path]
+_Entry = tuple[Mapping[str, object], str, Path]
 """A test as declared, its place, and the folder of its file."""
 
 
@@ -59,17 +60,17 @@ class SourceTest:
     where: str
     description: str = ""
     id: str = ""
-    vars: dict[str, Any] = field(default_factory=dict[str, Any])
-    asserts: list[Any] = field(default_factory=list[Any])
+    vars: dict[str, object] = field(default_factory=dict[str, object])
+    asserts: list[object] = field(default_factory=list[object])
     threshold: float | None = None
     answer: str | None = None
-    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
+    metadata: dict[str, object] = field(default_factory=dict[str, object])
     expands: bool = True
     tags: list[str] = field(default_factory=list[str])
     prompts: list[str] | None = None
     providers: list[str] | None = None
 
-    def cases(self) -> Iterator[dict[str, Any]]:
+    def cases(self) -> Iterator[dict[str, object]]:
         """The variables of each case: the product of the lists of texts."""
         choices = [self._choices(value) for value in self.vars.values()]
         for values in product(*choices):
@@ -82,7 +83,7 @@ class SourceTest:
             total *= len(self._choices(value))
         return total
 
-    def _choices(self, value: Any) -> list[Any]:
+    def _choices(self, value: object) -> list[object]:
         items = as_list(value)
         return items if self.expands and items and isinstance(items[0], str) else [value]
 
@@ -94,7 +95,7 @@ class TestReader:
     folder: SourceFolder
     base: Path
     ledger: Ledger
-    default: Mapping[str, Any]
+    default: Mapping[str, object]
 
     def read(self, config: LocatedMap) -> Iterator[SourceTest]:
         """All tests, scenarios last."""
@@ -107,21 +108,21 @@ class TestReader:
         for number, scenario in enumerate(as_list(config.get("scenarios"))):
             yield from self._scenario(scenario, config.at("scenarios"), number)
 
-    def _entries(self, declared: Any, where: str, base: Path) -> Iterator[_Entry]:
+    def _entries(self, declared: object, where: str, base: Path) -> Iterator[_Entry]:
         if declared is None:
             return
-        for number, entry in enumerate(cast("list[Any]", declared) if isinstance(declared, list) else [declared]):
+        for number, entry in enumerate(as_list(declared) if isinstance(declared, list) else [declared]):
             spot = declared.at(number) if isinstance(declared, LocatedList) else where
             if isinstance(entry, str):
                 yield from self._files(entry, spot)
-            elif not isinstance(entry, Mapping):
+            elif (test := object_in(entry)) is None:
                 self.ledger.leave(
                     "tests", f"test {number + 1}", spot, "it is neither an object nor a file", "write `vars:`"
                 )
-            elif "path" in entry and not {"vars", "assert", "providerOutput"} & set(cast("Mapping[str, Any]", entry)):
+            elif "path" in test and not {"vars", "assert", "providerOutput"} & set(test):
                 self.ledger.leave("tests", "tests", spot, "they come from a program with a configuration", PROGRAM)
             else:
-                yield cast("Mapping[str, Any]", entry), place(entry, spot), base
+                yield test, place(test, spot), base
 
     def _files(self, name: str, where: str) -> Iterator[_Entry]:
         """The tests in files."""
@@ -153,18 +154,18 @@ class TestReader:
                     Problem(f"tests in {path.name} cannot be read", where, "known: .csv .jsonl .json .yaml")
                 )
 
-    def _scenario(self, scenario: Any, where: str, number: int) -> Iterator[_Entry]:
+    def _scenario(self, scenario: object, where: str, number: int) -> Iterator[_Entry]:
         """Every configuration of a scenario with every test of it; what both have is the test's."""
-        known = as_map(scenario)
-        configs = known.get("config")
-        if not isinstance(configs, list) or not all(isinstance(one, Mapping) for one in cast("list[Any]", configs)):
+        declared = as_map(scenario)
+        configs = objects_in(declared.get("config"))
+        if configs is None:
             hint = "write its tests out under `tests`"
-            self.ledger.leave("tests", f"scenario {number + 1}", where, "its configurations are no objects", hint)
+            self.ledger.leave("tests", f"scenario {number + 1}", where, "its configurations are not objects", hint)
             return
-        for key in sorted({*known} - {"config", "tests"}):
+        for key in sorted({*declared} - {"config", "tests"}):
             self.ledger.leave("settings", f"{key} of scenario {number + 1}", where, *REASONS.get(key, NO_LIKE))
-        tests = list(self._entries(known.get("tests") or [{}], where, self.base))
-        for config, (own, spot, base) in product(cast("list[Mapping[str, Any]]", configs), tests):
+        tests = list(self._entries(declared.get("tests") or [dict[str, object]()], where, self.base))
+        for config, (own, spot, base) in product(configs, tests):
             yield (
                 {
                     **config,
@@ -177,7 +178,7 @@ class TestReader:
                 base,
             )
 
-    def _test(self, own: Mapping[str, Any], where: str, base: Path) -> SourceTest:
+    def _test(self, own: Mapping[str, object], where: str, base: Path) -> SourceTest:
         default = self.default
         options = {**as_map(default.get("options")), **as_map(own.get("options"))}
         merged = {**default, **{key: value for key, value in own.items() if value is not None}}
@@ -192,8 +193,8 @@ class TestReader:
         threshold = merged.get("threshold")
         found = SourceTest(
             where,
-            description=str(merged.get("description") or ""),
-            id=str(own["id"]) if isinstance(own.get("id"), str | int) else "",
+            description=text_in(merged, "description"),
+            id=text_in(own, "id"),
             vars=variables,
             asserts=asserts,
             threshold=as_number(threshold),
@@ -208,7 +209,7 @@ class TestReader:
             raise UserError(Problem(f"its lists of values make {found.count:,} cases", where, f"at most {_MANY:,}"))
         return found
 
-    def variable(self, name: str, value: Any, base: Path, where: str) -> Any:
+    def variable(self, name: str, value: object, base: Path, where: str) -> object:
         """A variable's value, read from its file if it names one."""
         if not isinstance(value, str) or not value.startswith("file://"):
             return value
@@ -216,19 +217,19 @@ class TestReader:
         if PROGRAM_FILE.search(file):
             self.ledger.leave("variables", f"variable {name}", where, f"it comes from the program {file}", PROGRAM)
             return ""
-        found: list[Any] = []
+        found: list[object] = []
         for path in self.folder.matching(file, base, where):
             is_document = path.suffix.lower() in (".json", ".yaml", ".yml")
             found.append(read_document(path) if is_document else text_of_file(path))
         return found[0] if len(found) == 1 else found
 
 
-def unknown_defaults(default: Mapping[str, Any]) -> list[str]:
+def unknown_defaults(default: Mapping[str, object]) -> list[str]:
     """The keys of the default test that have no like."""
     return [key for key, value in default.items() if key not in _KNOWN_DEFAULTS and value not in (None, False)]
 
 
-def unknown_options(declared: Any) -> list[str]:
+def unknown_options(declared: object) -> list[str]:
     """The options of a test, or of all tests, that have no like."""
     return [key for key, value in as_map(declared).items() if key not in _OPTIONS and value not in (None, False)]
 
@@ -240,7 +241,7 @@ REASONS: Mapping[str, tuple[str, str]] = {
     "postprocess": ("it changes the answer before it is scored", "let the target change it: docs/targets.md"),
     "transformVars": ("it changes the variables by a program", "write the changed values into the file"),
     "rubricPrompt": ("it is the judge's prompt", "write a metric of the kind rubric: docs/metrics.md"),
-    "storeOutputAs": ("an answer is no variable of another case", "give the cases earlier turns as `messages`"),
+    "storeOutputAs": ("an answer is not a variable of another case", "give the cases earlier turns as `messages`"),
     "timeout": ("how long an answer may take is the target's key", "target.timeout_s=SECONDS"),
     "runSerially": ("cases do not depend on each other", "give the cases earlier turns as `messages`"),
 }
@@ -252,21 +253,26 @@ OPTION_REASONS: Mapping[str, tuple[str, str]] = {
 }
 
 
-def tag_names(declared: Any) -> list[str]:
+def tag_names(declared: object) -> list[str]:
     """Tags as names: of a map, `key > value`."""
     if isinstance(declared, Mapping):
-        return [f"{key} > {value}" for key, value in cast("Mapping[str, Any]", declared).items() if value is not None]
-    return [str(one) for one in _list(declared) if isinstance(one, str | int | float) and str(one).strip()]
+        return [f"{key} > {value}" for key, value in as_map(declared).items() if value is not None]
+    return [tag for value in _list(declared) if (tag := text_of(value, "tag")).strip()]
 
 
-def _names(declared: Any) -> list[str] | None:
-    return None if declared is None else [str(as_map(one).get("id") or one) for one in _list(declared)]
+def _names(declared: object) -> list[str] | None:
+    if declared is None:
+        return None
+    return [
+        text_of(entry, "prompt or provider") if (named := object_in(entry)) is None else text_in(named, "id")
+        for entry in _list(declared)
+    ]
 
 
-def _vars(declared: Any, reader: TestReader, base: Path) -> dict[str, Any]:
+def _vars(declared: object, reader: TestReader, base: Path) -> dict[str, object]:
     if isinstance(declared, str):
         where = "vars"
-        found: dict[str, Any] = {}
+        found: dict[str, object] = {}
         for path in reader.folder.matching(declared.removeprefix("file://"), base, where):
             found |= as_map(read_document(path))
         return found
@@ -277,5 +283,5 @@ def _vars(declared: Any, reader: TestReader, base: Path) -> dict[str, Any]:
     }
 
 
-def _list(value: Any) -> list[Any]:
-    return list(cast("list[Any]", value)) if isinstance(value, list) else [] if value is None else [value]
+def _list(value: object) -> list[object]:
+    return list(cast("list[object]", value)) if isinstance(value, list) else [] if value is None else [value]

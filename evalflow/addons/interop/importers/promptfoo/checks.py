@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
 
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
 from evalflow.addons.interop.importers.located import LocatedList, LocatedMap, place
 from evalflow.addons.interop.importers.nunjucks import render
 from evalflow.addons.interop.importers.promptfoo.asserts import NOTES, AssertionReader, Translated, name_of
+from evalflow.addons.interop.importers.readers import object_in, text_in, text_of
 from evalflow.jsonvalues import as_list, as_map, as_number
 from evalflow.metrics.case_checks import JUDGED
 
@@ -41,22 +41,22 @@ class CheckWriter:
     reader: AssertionReader
     metrics: dict[str, float | None] = field(default_factory=dict[str, "float | None"])
     judged: bool = False
-    judges: dict[str, Any] = field(default_factory=dict[str, Any])
+    judges: dict[str, object] = field(default_factory=dict[str, object])
     count: int = 0
     notes: dict[str, None] = field(default_factory=dict[str, None])
     _names: Counter[str] = field(default_factory=Counter[str])
     _helped: dict[str, bool] = field(default_factory=dict[str, bool])
     _fates: dict[int, _Fate] = field(default_factory=dict[int, "_Fate"])
-    _kept: list[Any] = field(default_factory=list[Any])
+    _kept: list[object] = field(default_factory=list[object])
 
     def write(
-        self, asserts: Sequence[Any], variables: Mapping[str, Any], where: str, threshold: float | None
-    ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        self, asserts: Sequence[object], variables: Mapping[str, object], where: str, threshold: float | None
+    ) -> tuple[list[dict[str, object]], dict[str, object]]:
         """The checks of a case, and the case fields that metrics need.
 
         Where the test has a threshold or weights, a group of all its checks has the score of the test.
         """
-        fields: dict[str, Any] = {}
+        fields: dict[str, object] = {}
         self._names.clear()
         spots = [_spot(asserts, number, where) for number in range(len(asserts))]
         made = [self._checks(one, variables, spot, fields) for one, spot in zip(asserts, spots, strict=True)]
@@ -84,30 +84,31 @@ class CheckWriter:
         self._kept.clear()
 
     def _checks(
-        self, declared: Any, variables: Mapping[str, Any], where: str, fields: dict[str, Any]
-    ) -> list[dict[str, Any]]:
+        self, declared: object, variables: Mapping[str, object], where: str, fields: dict[str, object]
+    ) -> list[dict[str, object]]:
         """The check of an assertion; none if it has no like, or is a metric; several if it is a broken set."""
-        if isinstance(declared, Mapping) and cast("Mapping[str, Any]", declared).get("type") == "assert-set":
-            return self._set(cast("Mapping[str, Any]", declared), variables, where, fields)
-        kind = cast("Mapping[str, Any]", declared).get("type") if isinstance(declared, Mapping) else declared
+        assertion = object_in(declared)
+        kind = assertion.get("type") if assertion is not None else declared
+        if assertion is not None and kind == "assert-set":
+            return self._set(assertion, variables, where, fields)
         fate = self._fate(declared, "asserts", f"assert {kind}", place(declared, where))
         try:
-            if not isinstance(declared, Mapping):
-                raise Untranslatable("it is no object", "write `type:` and `value:`")
-            known = cast("Mapping[str, Any]", declared)
-            found = self.reader.translated(known, variables)
-            self._note(known)
-            if found.metric:
-                self._metric(found, known, variables, fields)
+            if assertion is None:
+                raise Untranslatable("it is not an object", "write `type:` and `value:`")
+            translated = self.reader.translated(assertion, variables)
+            name = name_of(assertion)
+            self._note(assertion)
+            if translated.metric:
+                self._metric(translated, assertion, variables, fields)
                 return []
         except Untranslatable as failure:
             fate.failure = fate.failure or failure
             return []
-        return [self._entry(self._name(known), found.kind, found.params, found.weight)]
+        return [self._entry(self._name(assertion, name), translated.kind, translated.params, translated.weight)]
 
     def _set(
-        self, declared: Mapping[str, Any], variables: Mapping[str, Any], where: str, fields: dict[str, Any]
-    ) -> list[dict[str, Any]]:
+        self, declared: Mapping[str, object], variables: Mapping[str, object], where: str, fields: dict[str, object]
+    ) -> list[dict[str, object]]:
         """An assert-set as a group; its checks alone where one of them has no like."""
         fate = self._fate(declared, "groups", "assert-set", place(declared, where))
         listed = as_list(declared.get("assert"))
@@ -120,66 +121,77 @@ class CheckWriter:
         fate.failure = fate.failure or _no_share(checks, threshold)
         if fate.failure is not None:
             return checks
+        try:
+            name = self._name(declared, name_of(declared))
+        except Untranslatable as failure:
+            fate.failure = failure
+            return checks
         weight = as_number(declared.get("weight"))
-        name = self._name(declared)
         return [self._entry(name, "group", _group(checks, threshold), 1.0 if weight is None else weight)]
 
     def _metric(
-        self, found: Translated, declared: Mapping[str, Any], variables: Mapping[str, Any], fields: dict[str, Any]
+        self,
+        translated: Translated,
+        declared: Mapping[str, object],
+        variables: Mapping[str, object],
+        fields: dict[str, object],
     ) -> None:
-        if found.metric != "answer_relevancy":
+        if translated.metric != "answer_relevancy":
             contexts = variables.get("context")
             if not isinstance(contexts, str | list) or not contexts:
                 raise Untranslatable("the test has no variable `context`", "give it one, or the cases `contexts`")
-            fields["contexts"] = contexts if isinstance(contexts, list) else [contexts]
-        if found.metric == "context_recall":
-            if not isinstance(declared.get("value"), str):
+            fields["contexts"] = as_list(contexts) if isinstance(contexts, list) else [contexts]
+        if translated.metric == "context_recall":
+            reference = declared.get("value")
+            if not isinstance(reference, str):
                 raise Untranslatable("it has no text to look for in the context", "give it a `value`")
-            fields["reference"] = render(str(declared["value"]), variables)
+            fields["reference"] = render(reference, variables)
         self.judged = True
-        self.metrics.setdefault(found.metric, found.threshold)
+        self.metrics.setdefault(translated.metric, translated.threshold)
 
-    def _name(self, declared: Mapping[str, Any]) -> str:
+    def _name(self, declared: Mapping[str, object], name: str) -> str:
         """The name of the row. Assertions of one `metric` share it, and count together; others get a number."""
-        name = name_of(declared)
         if declared.get("metric"):
             return name
         self._names[name] += 1
         return name if self._names[name] == 1 else f"{name}_{self._names[name]}"
 
-    def _entry(self, name: str, kind: str, params: Mapping[str, Any], weight: float) -> dict[str, Any]:
+    def _entry(self, name: str, kind: str, params: Mapping[str, object], weight: float) -> dict[str, object]:
         """A check. A row has one judge or none, so one name never stands for both."""
-        asks = kind in JUDGED or (kind == "group" and any(check["identifier"] in JUDGED for check in params["checks"]))
+        grouped = map(as_map, as_list(params.get("checks"))) if kind == "group" else ()
+        asks = kind in JUDGED or any(check["identifier"] in JUDGED for check in grouped)
         self.judged = self.judged or asks
         self.count += 1
         helped = asks or kind == "semantic_similarity"
         if self._helped.setdefault(name, helped) != helped:
             name = f"{name}_{'judged' if helped else 'plain'}"
             self._helped.setdefault(name, helped)
-        found = {"identifier": kind, "name": name, "params": dict(params)}
-        return found if weight == 1.0 else {**found, "weight": weight}
+        check: dict[str, object] = {"identifier": kind, "name": name, "params": dict(params)}
+        return check if weight == 1.0 else {**check, "weight": weight}
 
-    def _fate(self, declared: Any, part: str, what: str, where: str) -> _Fate:
+    def _fate(self, declared: object, part: str, what: str, where: str) -> _Fate:
         key = id(declared)
         if key not in self._fates:
             self._kept.append(declared)  # so that no other object gets its id
             self._fates[key] = _Fate(part, what, where)
         return self._fates[key]
 
-    def _note(self, declared: Mapping[str, Any]) -> None:
-        if own := declared.get("provider"):
-            self.judges.setdefault(str(as_map(own).get("id") or own), own)
-        note = NOTES.get(str(declared.get("type")).removeprefix("not-"))
+    def _note(self, declared: Mapping[str, object]) -> None:
+        if provider := declared.get("provider"):
+            grader = object_in(provider)
+            judge = text_of(provider, "provider") if grader is None else text_in(grader, "id")
+            self.judges.setdefault(judge or "a provider without an id", provider)
+        note = NOTES.get(text_in(declared, "type").removeprefix("not-"))
         if note:
             self.notes.setdefault(note)
 
 
-def _no_share(checks: Sequence[Mapping[str, Any]], threshold: Any) -> Untranslatable | None:
-    """Why the checks have no weighted share that a threshold can be held against."""
+def _no_share(checks: Sequence[Mapping[str, object]], threshold: object) -> Untranslatable | None:
+    """Why the checks have no weighted share to compare a threshold with."""
     share = as_number(threshold)
     if threshold is not None and (share is None or not 0 <= share <= 1):
-        return Untranslatable(f"its threshold {threshold} is no share of the weight", "write a number from 0 to 1")
-    if any("threshold" in check["params"] for check in checks if check["identifier"] == "group"):
+        return Untranslatable(f"its threshold {threshold} is not a share of the weight", "write a number from 0 to 1")
+    if any("threshold" in as_map(check["params"]) for check in checks if check["identifier"] == "group"):
         hint = "give the set no threshold, or the test neither weights nor a threshold"
         return Untranslatable("it counts the share of a set that has a threshold of its own", hint)
     if not any(check.get("weight", 1.0) for check in checks):
@@ -187,11 +199,12 @@ def _no_share(checks: Sequence[Mapping[str, Any]], threshold: Any) -> Untranslat
     return None
 
 
-def _group(checks: Sequence[Mapping[str, Any]], threshold: Any) -> dict[str, Any]:
-    return {"checks": list(checks), **({} if threshold is None else {"threshold": float(threshold)})}
+def _group(checks: Sequence[Mapping[str, object]], threshold: object) -> dict[str, object]:
+    share = as_number(threshold)
+    return {"checks": list(checks), **({} if share is None else {"threshold": share})}
 
 
-def _spot(items: Sequence[Any], number: int, where: str) -> str:
+def _spot(items: Sequence[object], number: int, where: str) -> str:
     item = items[number]
     if isinstance(item, LocatedMap):
         return item.where

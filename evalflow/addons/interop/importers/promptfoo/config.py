@@ -6,13 +6,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
 
 from evalflow.addons.interop.importers.files import (
     ImportedConfig,
+    ImportedExperiment,
     ImportSource,
     dataset_option,
-    experiment_option,
     generate_for,
     judged_by,
     key_for,
@@ -32,6 +31,7 @@ from evalflow.addons.interop.importers.promptfoo.cases import (
 from evalflow.addons.interop.importers.promptfoo.checks import CheckWriter
 from evalflow.addons.interop.importers.promptfoo.prompts import ChatPrompt, PromptReader, SourcePrompt, chat_prompt
 from evalflow.addons.interop.importers.promptfoo.providers import (
+    JudgeChoice,
     SourceProvider,
     asks_model,
     judge_of,
@@ -39,6 +39,7 @@ from evalflow.addons.interop.importers.promptfoo.providers import (
     target_of,
 )
 from evalflow.addons.interop.importers.promptfoo.rows import PromptColumn, allows, write_cases
+from evalflow.addons.interop.importers.readers import text_in
 from evalflow.addons.interop.importers.sources import MissingFile, SourceFolder, read_document
 from evalflow.errors import Problem, UserError
 from evalflow.jsonvalues import as_list, as_map
@@ -74,7 +75,7 @@ class _Suite:
     base: Path
     config: LocatedMap
     imported: ImportedConfig
-    default: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    default: Mapping[str, object] = field(default_factory=dict[str, object])
 
     @property
     def ledger(self) -> Ledger:
@@ -124,12 +125,12 @@ def _answered(suite: _Suite, columns: Sequence[PromptColumn]) -> Iterator[Prompt
             suite.ledger.leave("experiments", f"experiment {column.key}", column.prompt.where, why)
 
 
-def _options(suite: _Suite) -> Mapping[str, Any]:
+def _options(suite: _Suite) -> Mapping[str, object]:
     """The options of the default test."""
     return as_map(suite.default.get("options"))
 
 
-def _default(suite: _Suite) -> Mapping[str, Any]:
+def _default(suite: _Suite) -> Mapping[str, object]:
     declared = suite.config.get("defaultTest")
     if isinstance(declared, str):
         where = suite.config.at("defaultTest")
@@ -155,18 +156,17 @@ def _settings(suite: _Suite) -> None:
         suite.ledger.leave("settings", f"defaultTest.{key}", where, *REASONS.get(key, NO_LIKE))
 
 
-def _judge(suite: _Suite, own: Sequence[Any] = ()) -> dict[str, Any]:
-    """The judge that grades, as an experiment declares it; empty where there is none, or none like it.
+def _judge(suite: _Suite, own: Sequence[object] = ()) -> JudgeChoice | None:
+    """The judge that grades; None if the file names no judge, or evalflow has no equivalent.
 
     It is the one of the default test, else the one that all assertions with a judge of their `own` name.
     """
     provider = _options(suite).get("provider") or (own[0] if len(own) == 1 else None)
-    if isinstance(provider, Mapping) and "text" in provider:
-        provider = cast("Mapping[str, Any]", provider)["text"]
+    provider = as_map(provider).get("text", provider)
     try:
-        return judge_of(provider_of(provider, suite.config.at("defaultTest"))) if provider else {}
+        return judge_of(provider_of(provider, suite.config.at("defaultTest"))) if provider else None
     except Untranslatable:
-        return {}
+        return None
 
 
 def _prompts(suite: _Suite) -> list[tuple[SourcePrompt, ChatPrompt]]:
@@ -181,7 +181,7 @@ def _prompts(suite: _Suite) -> list[tuple[SourcePrompt, ChatPrompt]]:
             suite.ledger.leave("prompts", what, where, failure.reason, failure.hint)
             continue
         with suite.ledger.taking("prompts", _named(one), one.where):
-            chat = chat_prompt(one, str(around.get("prefix") or ""), str(around.get("suffix") or ""))
+            chat = chat_prompt(one, text_in(around, "prefix"), text_in(around, "suffix"))
             found.append((one, chat))
     return found
 
@@ -201,9 +201,9 @@ def _providers(suite: _Suite) -> list[tuple[SourceProvider, str]]:
     return found
 
 
-def _entries(suite: _Suite, declared: Any, where: str) -> Iterator[tuple[Any, str]]:
+def _entries(suite: _Suite, declared: object, where: str) -> Iterator[tuple[object, str]]:
     """Each provider with its place; those in YAML and JSON files too."""
-    entries = cast("list[Any]", declared) if isinstance(declared, list) else [] if declared is None else [declared]
+    entries = as_list(declared) if isinstance(declared, list) else [] if declared is None else [declared]
     for number, entry in enumerate(entries):
         spot = declared.at(number) if isinstance(declared, LocatedList) else where
         if isinstance(entry, str) and entry.startswith("file://") and entry.endswith((".yaml", ".yml", ".json")):
@@ -292,7 +292,7 @@ def _bare(suite: _Suite) -> SourceTest:
 def _declare(suite: _Suite, columns: Sequence[PromptColumn], checks: CheckWriter, datasets: Sequence[str]) -> None:
     """Write the options: datasets, the metric with its checks, targets, and an experiment for each column."""
     imported, name = suite.imported, suite.source.name
-    about = str(suite.config.get("description") or f"Cases of {shown(suite.source.path)}.")
+    about = text_in(suite.config, "description") or f"Cases of {shown(suite.source.path)}."
     for key in datasets:
         imported.datasets[key] = dataset_option(key, about, name=name)
     metrics: list[str] = []
@@ -303,37 +303,38 @@ def _declare(suite: _Suite, columns: Sequence[PromptColumn], checks: CheckWriter
         metrics = ["relevance"]
         imported.notes.append("the tests have no assertions: the experiments have metric=relevance; choose your own")
     imported.notes.extend(checks.notes)
-    judge = _judge(suite, [*checks.judges.values()]) if checks.judged else {}
-    imported.notes.extend(judge.get("notes", ()))
-    _leave_settings(suite, "the judge", suite.config.at("defaultTest"), judge.get("left", ()))
+    judge = _judge(suite, [*checks.judges.values()]) if checks.judged else None
+    if judge:
+        imported.notes.extend(judge.notes)
+        _leave_settings(suite, "the judge", suite.config.at("defaultTest"), judge.left)
     if checks.judges and not (judge and len(checks.judges) == 1 and not _options(suite).get("provider")):
         named = ", ".join(checks.judges)
         imported.notes.append(f"assertions name judges of their own, {named}: a run has one judge for all checks")
     for number, column in enumerate(columns):
         generate = not column.echoes and generate_for(column.answered, column.cases)
-        experiment = experiment_option(column.dataset, metrics, generate)
+        experiment = ImportedExperiment(column.dataset, metrics, generate)
         values = _target_values(suite, column, number)
         if column.target and (generate or column.echoes):
-            experiment["defaults"].append({"override /target": column.key})
+            experiment.target = column.key
             imported.targets[column.key] = {**column.target.values, **values}
         elif generate and values:
-            experiment["target"] = values
+            experiment.more["target"] = values
         if limits := {metric: {"threshold": limit} for metric, limit in checks.metrics.items() if limit is not None}:
-            experiment["metric"] = limits
+            experiment.more["metric"] = limits
         imported.experiments[column.key] = experiment
     if judge:
-        judged_by(imported, f"{name}_judge", judge["choice"], judge["values"])
+        judged_by(imported, f"{name}_judge", judge.choice, judge.values)
     elif not checks.judged:
         imported.unjudged |= set(imported.experiments)
 
 
-def _target_values(suite: _Suite, column: PromptColumn, number: int) -> dict[str, Any]:
+def _target_values(suite: _Suite, column: PromptColumn, number: int) -> dict[str, object]:
     """The prompts of a model, each in a file of its own."""
     if column.target and column.target.values.get("kind") == "recorded":
         return {}
-    if column.target and column.target.values["defaults"][0] == "http":
+    if column.target and column.target.starts_from == "http":
         return {}
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for key, text in (("system_prompt", column.chat.system), ("prompt", column.chat.user)):
         if text:
             place = f"{suite.source.name}/{key}_{number + 1}.jinja"

@@ -7,7 +7,6 @@ import io
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from evalflow.addons.interop.importers.located import LocatedMap
 from evalflow.addons.interop.importers.sources import read_text
@@ -85,7 +84,7 @@ def _is_unknown(column: str) -> bool:
     return column.startswith("__") and not column.startswith(known) and column not in _SETTINGS
 
 
-def _metadata(cells: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+def _metadata(cells: Mapping[str, str]) -> Iterator[tuple[str, object]]:
     for column, cell in cells.items():
         name = column.removeprefix("__metadata:")
         if name != column and cell.strip():
@@ -104,7 +103,7 @@ def assert_of_cell(text: str, where: str) -> LocatedMap:
     if not cell:
         return _located({"type": "equals", "value": text}, where)
     inverse, kind, threshold, value = cell.groups()
-    found: dict[str, Any] = {"type": f"{inverse or ''}{kind}"}
+    found: dict[str, object] = {"type": f"{inverse or ''}{kind}"}
     if value is not None:
         parts = [part.strip() for part in next(csv.reader([value], skipinitialspace=True), list[str]())]
         found["value"] = parts if kind in _LISTS else value.strip()
@@ -113,7 +112,7 @@ def assert_of_cell(text: str, where: str) -> LocatedMap:
     return _located(found, where)
 
 
-def _located(values: Mapping[str, Any], where: str) -> LocatedMap:
+def _located(values: Mapping[str, object], where: str) -> LocatedMap:
     file, _, line = where.rpartition(":")
     found = LocatedMap(file, int(line)) if line.isdigit() else LocatedMap(where, 1)
     found.update(values)

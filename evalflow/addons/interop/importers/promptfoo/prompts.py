@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
 
 from evalflow.addons.interop.importers.ledger import Untranslatable
 from evalflow.addons.interop.importers.located import Broken, LocatedList, LocatedMap, located_json, located_yaml, place
 from evalflow.addons.interop.importers.nunjucks import jinja_of
+from evalflow.addons.interop.importers.readers import objects_in, text_in, texts_in
 from evalflow.addons.interop.importers.sources import SourceFolder, text_of_file
 from evalflow.jsonvalues import as_list, as_map
 
@@ -31,7 +31,7 @@ class SourcePrompt:
     text: str
     label: str
     where: str
-    config: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    config: Mapping[str, object] = field(default_factory=dict[str, object])
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +50,11 @@ class PromptReader:
     folder: SourceFolder
     base: Path
 
-    def read(self, declared: Any, where: str) -> Iterator[SourcePrompt | tuple[str, str, Untranslatable]]:
+    def read(self, declared: object, where: str) -> Iterator[SourcePrompt | tuple[str, str, Untranslatable]]:
         """All prompts under `prompts`; what has no like comes as what it is, where, and why."""
-        entries: list[Any] = cast("list[Any]", declared) if isinstance(declared, list) else [declared]
+        entries: list[object] = as_list(declared) if isinstance(declared, list) else [declared]
         if isinstance(declared, LocatedMap) and not {"raw", "id", "path", "label"} & set(declared):
-            entries = [LocatedMap(declared.file, declared.line) for _ in declared]
-            for entry, (name, label) in zip(entries, declared.items(), strict=True):
-                entry |= {"id": name, "label": label}
+            entries = [_labelled(declared, name, label) for name, label in declared.items()]
         for number, entry in enumerate(entries):
             spot = entries.at(number) if isinstance(entries, LocatedList) else where
             try:
@@ -65,21 +63,21 @@ class PromptReader:
                 shown = entry if isinstance(entry, str) else f"{number + 1}"
                 yield f"prompt {shown.splitlines()[0][:60] if shown.strip() else number + 1}", spot, error
 
-    def _entry(self, entry: Any, where: str) -> Iterator[SourcePrompt]:
+    def _entry(self, entry: object, where: str) -> Iterator[SourcePrompt]:
         if isinstance(entry, str):
             yield from self._named(entry, None, where)
             return
         if not isinstance(entry, Mapping):
             raise Untranslatable("it is neither a text nor an object", "write it as text")
-        known = cast("Mapping[str, Any]", entry)
-        if known.get("function"):
+        declared = as_map(entry)
+        if declared.get("function"):
             raise Untranslatable("it is a function", PROGRAM)
-        text = known.get("raw") or known.get("path") or known.get("id")
+        text = declared.get("raw") or declared.get("path") or declared.get("id")
         if not isinstance(text, str):
             raise Untranslatable("it has neither `raw` nor `id`", "write it as text")
-        label = str(known["label"]) if known.get("label") else None
-        config = as_map(known.get("config"))
-        yield from (replace(one, config=config) for one in self._named(text, label, where))
+        config = as_map(declared.get("config"))
+        for prompt in self._named(text, text_in(declared, "label") or None, where):
+            yield replace(prompt, config=config)
 
     def _named(self, text: str, label: str | None, where: str) -> Iterator[SourcePrompt]:
         """A prompt as text, or all prompts of the file or files that it names."""
@@ -95,6 +93,13 @@ class PromptReader:
         for path in self.folder.matching(name, self.base, where):
             for part in _parts(path):
                 yield SourcePrompt(part, label or path.stem, where)
+
+
+def _labelled(declared: LocatedMap, name: str, label: object) -> LocatedMap:
+    """An entry of a map of prompts to their labels."""
+    entry = LocatedMap(declared.file, declared.line)
+    entry |= {"id": name, "label": label}
+    return entry
 
 
 def _parts(path: Path) -> list[str]:
@@ -133,7 +138,7 @@ def _messages(text: str) -> list[tuple[str, str]] | None:
     looks = text.lstrip()
     try:
         if looks.startswith("["):
-            value: Any = located_json(text, "prompt")
+            value: object = located_json(text, "prompt")
         elif _CHAT.match(text):
             value = located_yaml(text, "prompt")
         else:
@@ -143,25 +148,24 @@ def _messages(text: str) -> list[tuple[str, str]] | None:
             hint = "write the messages as YAML, with the templates as texts in them"
             raise Untranslatable("its chat messages are JSON only once the template is filled", hint) from None
         return None
-    if not isinstance(value, list) or not all(
-        isinstance(one, dict) and "role" in one for one in cast("list[Any]", value)
-    ):
+    messages = objects_in(value)
+    if messages is None or not all("role" in message for message in messages):
         return None
-    found: list[tuple[str, str]] = []
-    for one in cast("list[dict[str, Any]]", value):
-        content = one.get("content")
-        if isinstance(content, list):
-            parts = [as_map(part).get("text") for part in as_list(content)]
-            if not all(isinstance(part, str) for part in parts):
-                raise Untranslatable("it has images or other parts that are no text", "evalflow sends text")
-            content = "\n".join(map(str, parts))
-        if not isinstance(content, str):
-            raise Untranslatable("a message of it has no text", "give each message a `content`")
-        found.append((str(one["role"]), content))
-    return found
+    return [(text_in(message, "role"), _content(message.get("content"))) for message in messages]
 
 
-def text_of(source: SourcePrompt) -> str:
+def _content(content: object) -> str:
+    if isinstance(content, list):
+        parts = texts_in([as_map(part).get("text") for part in as_list(content)])
+        if parts is None:
+            raise Untranslatable("it has images or other parts that are not text", "evalflow sends text")
+        return "\n".join(parts)
+    if not isinstance(content, str):
+        raise Untranslatable("a message of it has no text", "give each message a `content`")
+    return content
+
+
+def prompt_text(source: SourcePrompt) -> str:
     """The prompt as one text: of chat messages, the JSON of them, as the tool sends it to `echo`."""
     return json.dumps(json.loads(source.text)) if _is_json(source.text) else source.text
 

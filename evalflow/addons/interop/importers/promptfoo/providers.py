@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
 from urllib.parse import urlsplit
 
 from evalflow.addons.interop.importers.files import Secret
 from evalflow.addons.interop.importers.ledger import Untranslatable
 from evalflow.addons.interop.importers.located import LocatedMap
 from evalflow.addons.interop.importers.nunjucks import is_template, jinja_of
+from evalflow.addons.interop.importers.readers import text_in, text_of, texts_of
 from evalflow.addons.interop.importers.secrets import names_secret
 from evalflow.config.parameters import KNOWN, checked, secrets_among
 from evalflow.config.targets import PLAIN_HEADER
-from evalflow.jsonvalues import as_map
+from evalflow.jsonvalues import as_list, as_map
 from evalflow.redaction import secrets_in
 
 _BUILT_IN: Mapping[str, tuple[str, str | None, str | None]] = {
@@ -95,7 +95,7 @@ class SourceProvider:
 
     id: str
     label: str
-    config: Mapping[str, Any]
+    config: Mapping[str, object]
     prompts: list[str] | None
     where: str
     odd: list[str] = field(default_factory=list[str])
@@ -106,36 +106,40 @@ class SourceProvider:
 class TargetOption:
     """A provider as the YAML of a target, what to tell about it, and its settings that are not sent."""
 
-    values: dict[str, Any]
+    values: dict[str, object]
     notes: list[str]
     echoes: bool = False
     left: list[str] = field(default_factory=list[str])
 
+    @property
+    def starts_from(self) -> str:
+        """The target whose YAML it extends; empty if it extends none."""
+        defaults = as_list(self.values.get("defaults"))
+        return str(defaults[0]) if defaults else ""
 
-def provider_of(entry: Any, where: str) -> SourceProvider:
+
+def provider_of(entry: object, where: str) -> SourceProvider:
     """Read an entry of `providers`; Untranslatable if it is no text and has no `id`."""
     if isinstance(entry, str):
         return SourceProvider(entry, entry, {}, None, where)
     if not isinstance(entry, Mapping) or not entry:
         raise Untranslatable("it is neither a text nor an object", "name it as text")
-    known = cast("Mapping[str, Any]", entry)
-    if "id" not in known and len(known) == 1:
-        name, inner = next(iter(known.items()))
-        known = {"id": name, **(as_map(inner))}
-    if not isinstance(known.get("id"), str):
+    declared = as_map(entry)
+    if "id" not in declared and len(declared) == 1:
+        name, inner = next(iter(declared.items()))
+        declared = {"id": name, **as_map(inner)}
+    provider_id = declared.get("id")
+    if not isinstance(provider_id, str):
         raise Untranslatable("it has no id", "name it as text")
-    config = known.get("config")
-    prompts = known.get("prompts")
-    listed = [prompts] if isinstance(prompts, str) else prompts
-    odd = sorted(set(known) - {"id", "label", "config", "prompts", *_ASIDE})
+    prompts = declared.get("prompts")
     return SourceProvider(
-        known["id"],
-        str(known.get("label") or known["id"]),
-        as_map(config),
-        [str(one) for one in cast("list[Any]", listed)] if isinstance(listed, list) else None,
+        provider_id,
+        text_in(declared, "label") or provider_id,
+        as_map(declared.get("config")),
+        None if prompts is None else texts_of(prompts, "prompts"),
         entry.where if isinstance(entry, LocatedMap) else where,
-        odd,
-        sorted(set(known) & _ASIDE),
+        sorted(set(declared) - {"id", "label", "config", "prompts", *_ASIDE}),
+        sorted(set(declared) & _ASIDE),
     )
 
 
@@ -170,9 +174,13 @@ def target_of(provider: SourceProvider, key: str, prompt: str, *, judges: bool =
 def _model(provider: SourceProvider, key: str, family: str, model: str, *, typed: bool) -> TargetOption:
     base, usual, variable = _BUILT_IN[family]
     address: str | Secret | None = usual
-    values: dict[str, Any] = {"defaults": [base, "_self_"], "name": provider.label, "model": _from_environment(model)}
+    values: dict[str, object] = {
+        "defaults": [base, "_self_"],
+        "name": provider.label,
+        "model": _from_environment(model),
+    }
     notes: list[str] = []
-    given = next((str(provider.config[one]) for one in _ADDRESSES if provider.config.get(one)), None)
+    given = text_in(provider.config, *_ADDRESSES)
     if given:
         address = _from_environment(given, "/openai/v1" if family.startswith("azure") else "")
     if family.startswith("azure") and not given:
@@ -194,17 +202,17 @@ def _model(provider: SourceProvider, key: str, family: str, model: str, *, typed
     return TargetOption(values, notes, left=left)
 
 
-def _parameters(config: Mapping[str, Any], *, typed: bool) -> tuple[dict[str, Any], list[str]]:
+def _parameters(config: Mapping[str, object], *, typed: bool) -> tuple[dict[str, object], list[str]]:
     """The further parameters of requests that a provider's settings are, and the settings that are none."""
     known = {*_KEYS, *_ADDRESSES, *_SECRETS}
     rest = {name: value for name, value in config.items() if name not in known and value is not None}
     passed = rest.pop("passthrough", None)
     declared = {_RENAMED.get(name, name): (name, value) for name, value in rest.items()}
     declared |= {name: (f"passthrough.{name}", value) for name, value in as_map(passed).items()}
-    if isinstance(effort := as_map(rest.get("reasoning")).get("effort"), str) and len(rest["reasoning"]) == 1:
+    if isinstance(effort := as_map(rest.get("reasoning")).get("effort"), str) and len(as_map(rest["reasoning"])) == 1:
         del declared["reasoning"]  # as the API of responses has it; that of chat completions has reasoning_effort
         declared["reasoning_effort"] = ("reasoning", effort)
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     left: list[str] = []
     for name, (own, value) in declared.items():
         may_pass = own.startswith("passthrough.") or name in KNOWN or (name == "response_format" and not typed)
@@ -263,13 +271,13 @@ def _http(provider: SourceProvider, key: str, prompt: str) -> TargetOption:
     if unknown:
         raise Untranslatable(f"it has {', '.join(unknown)}", "write target=http by hand: docs/targets.md")
     notes: list[str] = []
-    values: dict[str, Any] = {"defaults": ["http", "_self_"], "name": provider.label}
+    values: dict[str, object] = {"defaults": ["http", "_self_"], "name": provider.label}
     values["url"] = Secret(variable[1] or variable[2], "", rest) if variable else url
-    values["method"] = str(config.get("method") or ("POST" if config.get("body") else "GET")).upper()
-    if values["method"] not in ("GET", "POST", "PUT", "PATCH"):
-        raise Untranslatable(f"its method is {values['method']}", "write target=http by hand: docs/targets.md")
+    method = values["method"] = (text_in(config, "method") or ("POST" if config.get("body") else "GET")).upper()
+    if method not in ("GET", "POST", "PUT", "PATCH"):
+        raise Untranslatable(f"its method is {method}", "write target=http by hand: docs/targets.md")
     values["headers"] = {
-        name: _header(name, str(value), key, provider.where, notes)
+        name: _header(name, text_of(value, f"header {name}"), key, provider.where, notes)
         for name, value in as_map(config.get("headers")).items()
     } or None
     body = config.get("body")
@@ -291,7 +299,7 @@ def _http(provider: SourceProvider, key: str, prompt: str) -> TargetOption:
     return TargetOption(values, notes)
 
 
-def _header(name: str, value: str, key: str, where: str, notes: list[str]) -> Any:
+def _header(name: str, value: str, key: str, where: str, notes: list[str]) -> object:
     variable = _ENVIRONMENT.search(value)
     if variable:
         before, after = value[: variable.start()], value[variable.end() :]
@@ -304,11 +312,11 @@ def _header(name: str, value: str, key: str, where: str, notes: list[str]) -> An
     return Secret(own, scheme)
 
 
-def _body(value: Any, key: str, where: str, notes: list[str], prompt: str) -> Any:
+def _body(value: object, key: str, where: str, notes: list[str], prompt: str) -> object:
     """The body, whose templates know the variables and `prompt`, which becomes the text of the prompt."""
     if isinstance(value, Mapping):
-        found: dict[str, Any] = {}
-        for name, inner in cast("Mapping[str, Any]", value).items():
+        found: dict[str, object] = {}
+        for name, inner in as_map(value).items():
             variable = _ENVIRONMENT.fullmatch(inner.strip()) if isinstance(inner, str) else None
             is_secret = names_secret(name) or _SECRET.fullmatch(name)
             if isinstance(inner, str) and is_secret and (variable or not is_template(inner)):
@@ -320,7 +328,7 @@ def _body(value: Any, key: str, where: str, notes: list[str], prompt: str) -> An
                 found[name] = _body(inner, key, where, notes, prompt)
         return found
     if isinstance(value, list):
-        return [_body(inner, key, where, notes, prompt) for inner in cast("list[Any]", value)]
+        return [_body(inner, key, where, notes, prompt) for inner in as_list(value)]
     return _PROMPT.sub(lambda _: prompt, jinja_of(value)[0]) if isinstance(value, str) else value
 
 
@@ -331,17 +339,34 @@ _JUDGES: Mapping[str, str] = {
 }
 
 
-def judge_of(provider: SourceProvider) -> dict[str, Any]:
-    """The judge like a provider that grades: which one to choose, and its values; Untranslatable if there is none."""
+@dataclass(frozen=True, slots=True)
+class JudgeChoice:
+    """The judge like a provider that grades.
+
+    Attributes:
+        choice: The judge that it starts from.
+        values: Its own keys.
+        notes: What is not the same as before.
+        left: Settings that are not sent.
+    """
+
+    choice: str
+    values: Mapping[str, object]
+    notes: Sequence[str]
+    left: Sequence[str]
+
+
+def judge_of(provider: SourceProvider) -> JudgeChoice:
+    """The judge like a provider that grades; Untranslatable if evalflow has no equivalent."""
     family = provider.id.partition(":")[0]
     if family not in _BUILT_IN:
         raise Untranslatable("there is no judge like it", "choose the judge of the run: judge=...")
     found = target_of(provider, "judge", "", judges=True)
     values = found.values
     kept = ("model", "base_url", "api_key_env", "max_tokens", "parameters")
-    return {
-        "choice": _JUDGES.get(family, _BUILT_IN[family][0]),
-        "values": {**{key: values[key] for key in kept if key in values}, "temperature": values["temperature"]},
-        "notes": [note.replace("target judge", "judge", 1) for note in found.notes],
-        "left": found.left,
-    }
+    return JudgeChoice(
+        _JUDGES.get(family, _BUILT_IN[family][0]),
+        {**{key: values[key] for key in kept if key in values}, "temperature": values["temperature"]},
+        [note.replace("target judge", "judge", 1) for note in found.notes],
+        found.left,
+    )

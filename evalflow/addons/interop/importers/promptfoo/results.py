@@ -12,16 +12,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from math import isfinite
 from pathlib import Path
-from typing import Any
 
-from evalflow.addons.interop.importers.columns import Columns, finite, parsed
+from evalflow.addons.interop.importers.columns import Columns, parsed
 from evalflow.addons.interop.importers.conversation import are_messages, message_rows, read_turns
 from evalflow.addons.interop.importers.files import (
     DataFile,
     ImportedConfig,
+    ImportedExperiment,
     ImportSource,
     dataset_option,
-    experiment_option,
     key_for,
     output_text,
     question_of,
@@ -33,7 +32,7 @@ from evalflow.addons.interop.importers.nunjucks import rendered_variables
 from evalflow.addons.interop.importers.promptfoo.asserts import AssertionReader, name_of
 from evalflow.addons.interop.importers.promptfoo.cases import tag_names
 from evalflow.addons.interop.importers.promptfoo.checks import CheckWriter
-from evalflow.addons.interop.importers.secrets import hidden
+from evalflow.addons.interop.importers.recorded import writable
 from evalflow.addons.interop.importers.sources import (
     SourceFolder,
     leave_document_keys,
@@ -74,7 +73,7 @@ class _AnswerColumn:
         self.seen[place] |= 1 << bit
         return first
 
-    def id_of(self, own: Any, number: int) -> str:
+    def id_of(self, own: object, number: int) -> str:
         """The test's own id if no other case has it, else the number of the case."""
         found = str(own) if isinstance(own, str | int) and str(own) not in self.ids else str(number + 1)
         while found in self.ids:
@@ -138,7 +137,7 @@ def _rows(path: Path, results: _Results) -> Iterator[SourceRow]:
         leave_document_keys(path, document_keys(path) | document_keys(path, "results"), _READ, results.ledger)
 
 
-def _expect_version(version: Any, path: Path) -> None:
+def _expect_version(version: object, path: Path) -> None:
     if version not in _VERSIONS:
         known = " and ".join(map(str, _VERSIONS))
         hint = "export it again with a newer promptfoo: promptfoo export eval ID -o results.json"
@@ -158,7 +157,7 @@ def _take(results: _Results, row: Columns) -> None:
         hint = "a run with repeats has other numbers; import one run at a time"
         ledger.left("answers", f"a second answer of {column.label}", row.where, "the case has an answer already", hint)
         return
-    test, declared = row.child("testCase"), dict(row.get("vars"))
+    test, declared = row.child("testCase"), dict(as_map(row.get("vars")))
     try:
         variables = rendered_variables(declared)
     except Untranslatable:
@@ -167,7 +166,7 @@ def _take(results: _Results, row: Columns) -> None:
     checks, fields = results.checks.write(as_list(test.get("assert")), variables, row.where, threshold)
     raw = str(row.child("prompt").get("raw") or "")
     asked = _asked(raw, variables, ledger, row.where)
-    case: dict[str, Any] = {"id": column.id_of(test.get("id"), number), **asked, **fields}
+    case: dict[str, object] = {"id": column.id_of(test.get("id"), number), **asked, **fields}
     answer = _answer(row)
     results.answers += "answer" in answer
     case |= {"vars": variables, **answer, **_bill(row), "promptfoo": _scores(results, row)}
@@ -176,21 +175,19 @@ def _take(results: _Results, row: Columns) -> None:
         test.get("tags")
     case["metadata"] = _about(row, test, raw, declared)
     row.close(ledger)
-    column.file.write(
-        finite(hidden({**case, "checks": checks} if checks else case, ledger, row.where), ledger, row.where)
-    )
+    column.file.write(writable({**case, "checks": checks} if checks else case, ledger, row.where))
 
 
-def _asked(raw: str, variables: Mapping[str, Any], ledger: Ledger, where: str) -> dict[str, Any]:
+def _asked(raw: str, variables: Mapping[str, object], ledger: Ledger, where: str) -> dict[str, object]:
     """The messages of a chat prompt, as it was sent; else the question."""
     listed = parsed(raw)
     if are_messages(listed):
         with suppress(Untranslatable):
-            return {"messages": message_rows(read_turns(listed, ledger, where, ordered=True))}
+            return {"messages": message_rows(read_turns(as_list(listed), ledger, where, ordered=True))}
     return {"question": question_of(variables, raw)}
 
 
-def _about(row: Columns, test: Columns, raw: str, declared: Mapping[str, Any]) -> dict[str, Any]:
+def _about(row: Columns, test: Columns, raw: str, declared: Mapping[str, object]) -> dict[str, object]:
     """The test's own metadata, and in `result` what else is in the row."""
     if test.peek("vars") == declared:
         test.get("vars")
@@ -218,7 +215,7 @@ def _column(results: _Results, row: Columns) -> _AnswerColumn:
     return results.columns[name, which]
 
 
-def _answer(row: Columns) -> dict[str, Any]:
+def _answer(row: Columns) -> dict[str, object]:
     response = row.child("response")
     output = as_map(row.peek("response")).get("output")
     if row.get("failureReason") == _FAILED or output is None:
@@ -238,7 +235,7 @@ def _bill(row: Columns) -> dict[str, float]:
     return {key: value for key, value in found.items() if value is not None}
 
 
-def _scores(results: _Results, row: Columns) -> dict[str, Any]:
+def _scores(results: _Results, row: Columns) -> dict[str, object]:
     """The tool's scores of an answer: of the whole test, and of each assertion, by the name of its check.
 
     What it said about them, in `gradingResult`, stays unread.
@@ -249,7 +246,7 @@ def _scores(results: _Results, row: Columns) -> dict[str, Any]:
         why = "the answer is an error, which has no score"
         results.ledger.left("scores", "a score", row.where, why, count=2 + len(components))
         return {}
-    parts: dict[str, list[tuple[Any, float]]] = {
+    parts: dict[str, list[tuple[object, float]]] = {
         "score": [(row.get("score"), 1.0)],
         "passed": [(row.get("success"), 1.0)],
     }
@@ -268,12 +265,12 @@ def _scores(results: _Results, row: Columns) -> dict[str, Any]:
     return {key: score for name, scores in parts.items() for key, score in _score(results, name, scores, row.where)}
 
 
-def _set_of(component: Mapping[str, Any]) -> Mapping[str, Any]:
+def _set_of(component: Mapping[str, object]) -> Mapping[str, object]:
     return {"type": "assert-set", **as_map(as_map(component.get("metadata")).get("assertionSet"))}
 
 
 def _score(
-    results: _Results, name: str, scores: Sequence[tuple[Any, float]], where: str
+    results: _Results, name: str, scores: Sequence[tuple[object, float]], where: str
 ) -> Iterator[tuple[str, float | bool]]:
     """The score under a name: of assertions that share it, the mean by their weights, as their check has it."""
     key = results.scores.get(name) or _score_key(results, name)
@@ -314,9 +311,9 @@ def _declare(results: _Results, file: str) -> None:
         about = f"Answers of {column.label}, recorded in {file}."
         imported.datasets[column.key] = dataset_option(column.key, about, name=name)
         imported.targets[column.key] = {"kind": "recorded", "name": column.label}
-        experiment = experiment_option(column.key, metrics or ["relevance"], generate=False)
-        experiment["defaults"].append({"override /target": column.key})
-        imported.experiments[column.key] = experiment
+        imported.experiments[column.key] = ImportedExperiment(
+            column.key, metrics or ["relevance"], generate=False, target=column.key
+        )
     if not results.checks.judged:
         imported.unjudged |= set(imported.experiments)
     imported.notes.extend(results.checks.notes)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any
 
 from evalflow.addons.interop.importers.files import DataFile, ImportedConfig, ImportSource, key_for, question_of
 from evalflow.addons.interop.importers.ledger import Untranslatable
 from evalflow.addons.interop.importers.nunjucks import render, rendered_variables
 from evalflow.addons.interop.importers.promptfoo.cases import SourceTest
 from evalflow.addons.interop.importers.promptfoo.checks import CheckWriter
-from evalflow.addons.interop.importers.promptfoo.prompts import ChatPrompt, SourcePrompt, text_of
+from evalflow.addons.interop.importers.promptfoo.prompts import ChatPrompt, SourcePrompt, prompt_text
 from evalflow.addons.interop.importers.promptfoo.providers import SourceProvider, TargetOption
 
 
@@ -50,7 +49,7 @@ class PromptColumn:
         if case.failure is not None:
             return case.failure
         try:
-            render(text_of(self.prompt), case.variables)
+            render(prompt_text(self.prompt), case.variables)
         except Untranslatable as failure:
             reason = failure.reason.removeprefix("it uses ").removesuffix(", which is not set")
             if reason == failure.reason:
@@ -73,7 +72,7 @@ class _Case:
 
     number: int
     test: SourceTest
-    variables: dict[str, Any]
+    variables: dict[str, object]
     failure: Untranslatable | None = None
 
 
@@ -176,12 +175,12 @@ def _write(file: DataFile, table: _Table, case: _Case, case_id: str, checks: Che
     variables = {**case.variables, **dict.fromkeys(sorted(used - set(case.variables)), "")}  # as Nunjucks shows it
     found, fields = checks.write(test.asserts, variables, test.where, test.threshold)
     prompt = columns[0].prompt
-    row: dict[str, Any] = {"id": case_id, "question": question_of(variables, _filled(prompt, variables)), **fields}
+    row: dict[str, object] = {"id": case_id, "question": question_of(variables, _filled(prompt, variables)), **fields}
     row["vars"] = variables
     if test.answer is not None:
         row["answer"] = test.answer
     elif columns[0].echoes:
-        row["answer"] = render(text_of(prompt), variables)
+        row["answer"] = render(prompt_text(prompt), variables)
     about = {**test.metadata, **({"description": test.description} if test.description else {})}
     about |= {"test_id": test.id} if test.id and test.id != case_id else {}
     row |= {"metadata": about} if about else {}
@@ -192,10 +191,10 @@ def _write(file: DataFile, table: _Table, case: _Case, case_id: str, checks: Che
         column.answered += "answer" in row
 
 
-def _filled(prompt: SourcePrompt, variables: Mapping[str, Any]) -> str:
+def _filled(prompt: SourcePrompt, variables: Mapping[str, object]) -> str:
     """The prompt with the variables of a case; empty if it cannot be filled."""
     try:
-        return render(text_of(prompt), variables)
+        return render(prompt_text(prompt), variables)
     except Untranslatable:
         return ""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from evalflow.addons.interop.importers.javascript.conditions import ALWAYS, NEVER, Formula, JsCondition, Rule
 from evalflow.addons.interop.importers.javascript.evaluate import Evaluation
@@ -29,7 +28,7 @@ _NO_RETURN = Untranslatable(
 
 
 def rule_of(
-    script: str, variables: Mapping[str, Any] | None = None, *, inverse: bool = False, threshold: float | None = None
+    script: str, variables: Mapping[str, object] | None = None, *, inverse: bool = False, threshold: float | None = None
 ) -> Rule:
     """The rule of a script over `output` and `context.vars`; Untranslatable if rules cannot say the same.
 

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 from evalflow.addons.interop.importers.files import ImportSource, secrets_in
 from evalflow.addons.interop.importers.promptfoo.read import read_promptfoo
 from evalflow.errors import UserError
+from evalflow.jsonvalues import as_map
 from evalflow.metrics.case_checks import RuleParams
 from tests.addons.interop.importers.promptfoo.conftest import BASE, Read, left, rows
 
@@ -48,9 +49,9 @@ tests: [{vars: {question: When?, language: en}}]
     }
     claude = found.targets["pool_claude_2"]
     assert (claude["base_url"], claude["max_tokens"]) == ("https://api.anthropic.com/v1", 50)
-    assert found.prompts[claude["system_prompt"]] == "Be short in {{vars.language}}."
+    assert found.prompts[str(claude["system_prompt"])] == "Be short in {{vars.language}}."
     assert found.prompts["pool/prompt_1.jinja"] == "Answer {{vars.question}} in {{vars.language}}."
-    assert found.experiments["pool_claude_2"]["generate"] is True
+    assert found.experiments["pool_claude_2"].generate is True
 
 
 def test_keys_are_never_written(read: Read, tmp_path: Path) -> None:
@@ -80,7 +81,7 @@ tests: [{vars: {q: When?}}]
     assert [found.targets[f"pool_{name}"]["api_key_env"] for name in "bc"] == ["MY_KEY", "OTHER_KEY"]
     bot = found.targets["pool_d"]
     assert bot["answer"] == "$.choices[0].text"
-    assert bot["body"]["prompt"] == "{{vars.q}}"
+    assert as_map(bot["body"])["prompt"] == "{{vars.q}}"
     assert {str(secret) for secret in secrets_in(bot["headers"])} == {
         "Bearer ${oc.env:POOL_D_AUTHORIZATION}",
         "${oc.env:POOL_D_X_TRACE}",
@@ -115,7 +116,7 @@ scenarios:
     quality = {"op": "contains_any", "values": ["a", "b"], "normalize": None}
     assert cases[5]["checks"][1] == {"identifier": "rule", "name": "quality", "params": quality}
     assert cases[6]["question"] == "From a file"
-    assert found.experiments["pool"]["generate"] == "missing"
+    assert found.experiments["pool"].generate == "missing"
 
 
 def test_what_has_no_like_is_listed_with_its_line(read: Read) -> None:
@@ -220,7 +221,7 @@ def test_echo_has_answers(read: Read) -> None:
     assert [case["answer"] for case in rows(found, "pool_echo_1")] == ["Say a.\n", "Say b.\n"]
     assert [case["answer"] for case in rows(found, "pool_echo_2")] == ["Repeat a", "Repeat b"]
     assert {option["name"] for option in found.datasets.values()} == {"pool"}
-    assert found.experiments["pool_echo_1"]["generate"] is False
+    assert found.experiments["pool_echo_1"].generate is False
 
 
 def test_references_are_written_out(read: Read) -> None:
@@ -251,7 +252,7 @@ tests: [{vars: {question: When?}, assert: [{type: llm-rubric, value: 'Names {{qu
         }
     }
     assert found.files()["judge/pool_judge.yaml"].startswith("defaults:")
-    assert "judge" not in found.experiments["pool"]
+    assert "judge" not in found.experiments["pool"].more
     assert any(note.startswith("judge: the key in") for note in found.notes)
     assert "sk-secret" not in "".join([*found.files().values(), *found.notes])
     assert found.unjudged == {"pool"}
@@ -260,7 +261,8 @@ tests: [{vars: {question: When?}, assert: [{type: llm-rubric, value: 'Names {{qu
         "name": "llm-rubric",
         "params": {"rules": ["Names When?"]},
     }
-    assert found.experiments["pool"]["defaults"][1:] == [
+    assert found.experiments["pool"].option()["defaults"] == [
+        {"override /dataset": "pool"},
         {"override /metric": ["checks"]},
         {"override /target": "pool"},
         {"override /judge": "pool_judge"},
@@ -316,7 +318,7 @@ tests:
 
 def test_without_a_prompt_the_cases_are_of_use(read: Read) -> None:
     found = read("prompts: [file://p.js]\nproviders: [echo]\ntests: [{vars: {question: Q}}]")
-    assert found.experiments["pool"]["generate"] is True
+    assert found.experiments["pool"].generate is True
     assert found.prompts == {}
 
 
@@ -352,7 +354,7 @@ def test_of_several_judges_none_is_chosen(read: Read) -> None:
     one, two = ({"type": "llm-rubric", "value": "v", "provider": name} for name in ("groq:m", "openai:n"))
     tests = [{"vars": {"q": "a"}, "assert": [one, two]}]
     found = read(json.dumps({"prompts": ["a"], "providers": ["echo"], "tests": tests}))
-    assert "judge" not in found.experiments["pool"]
+    assert "judge" not in found.experiments["pool"].more
     assert any("groq:m, openai:n: a run has one judge" in note for note in found.notes)
 
 
@@ -370,8 +372,8 @@ tests: [{vars: {q: a}}]
     target = found.targets["pool"]
     assert str(target["url"]) == "${oc.env:BOT_URL}/chat"
     assert target["answer"] == "$.choices[0].text"
-    assert target["body"]["keyword"] == "{{vars.q}}"
-    assert str(target["body"]["session_token"]) == "${oc.env:POOL_HTTPS_SESSION_TOKEN}"
+    assert as_map(target["body"])["keyword"] == "{{vars.q}}"
+    assert str(as_map(target["body"])["session_token"]) == "${oc.env:POOL_HTTPS_SESSION_TOKEN}"
     assert any("json.text has no like" in note for note in found.notes)
 
 

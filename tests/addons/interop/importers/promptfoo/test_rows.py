@@ -51,7 +51,7 @@ tests:
   - {vars: {word: c, story: d}, providers: [second]}
 """)
     by_file = {name: [case["vars"] for case in rows(found, name)] for name in found.datasets}
-    used = {key: one["defaults"][0]["override /dataset"] for key, one in found.experiments.items()}
+    used = {key: str(one.dataset) for key, one in found.experiments.items()}
     questions = {key: [next(iter(case.values())) for case in by_file[name]] for key, name in used.items()}
     assert questions == {
         "pool_openai_a_1": ["yes"],
