@@ -9,12 +9,12 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 from evalflow.config.surroundings import TextToSend
 from evalflow.engine.folder import RunFolder
 from evalflow.engine.manifest import now
 from evalflow.errors import Problem, UserError, command
+from evalflow.jsonvalues import as_map
 from evalflow.lazy import pl
 from evalflow.records import CASES
 from evalflow.records.manifest import ExportFacts, Manifest
@@ -153,12 +153,11 @@ def expect_same(known: str | None, run: FinishedRun, to: str, name: str) -> None
 
 def _flat(path: str, value: object, hidden: Set[str]) -> dict[str, str]:
     if isinstance(value, Mapping):
-        inner = cast("Mapping[str, object]", value)
         return {
             name: text
-            for key, one in inner.items()
+            for key, inner in as_map(value).items()
             if key not in hidden
-            for name, text in _flat(f"{path}.{key}", one, hidden).items()
+            for name, text in _flat(f"{path}.{key}", inner, hidden).items()
         }
     if value is None:
         return {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import cast
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -243,7 +242,7 @@ def _task(config: _Config, path: Path, columns: Collection[str]) -> str:
 
 def _shipped(group: str, name: str) -> dict[str, object]:
     text = (paths.share_dir() / "conf" / group / f"{name}.yaml").read_text(encoding="utf-8")
-    return cast("dict[str, object]", yaml.safe_load(text))
+    return dict(as_map(yaml.safe_load(text)))
 
 
 def _fields(fields: Mapping[str, object], columns: Collection[str]) -> dict[str, object]:

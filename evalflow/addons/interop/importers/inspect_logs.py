@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from struct import unpack
-from typing import cast
 
 from evalflow.addons.interop.importers.columns import Columns, joined
 from evalflow.addons.interop.importers.conversation import about_answer, message_rows, read_turns
@@ -250,7 +249,7 @@ def _resolved(value: object, attachments: Mapping[str, object]) -> object:
     if isinstance(value, str):
         return attachments.get(value.removeprefix(_ATTACHED), value) if value.startswith(_ATTACHED) else value
     if isinstance(value, dict):
-        known = cast("dict[str, object]", value)
+        known = as_map(value)
         return {key: one if key in _APART else _resolved(one, attachments) for key, one in known.items()}
     return [_resolved(one, attachments) for one in as_list(value)] if isinstance(value, list) else value
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import isfinite, isinf
-from typing import cast
 
 from evalflow.addons.interop.importers.columns import is_missing
 from evalflow.addons.interop.importers.files import key_for
 from evalflow.addons.interop.importers.ledger import Ledger
+from evalflow.jsonvalues import as_list
 
 NO_NUMBER = frozenset({"", "nan", "none", "null", "n/a"})
 """Texts by which cells of tables say that there is no number."""
@@ -72,7 +72,7 @@ class RecordedScores:
 def score_number(value: object) -> float | None:
     """A score as a number, also where a cell or a list of one holds it; None if it is none."""
     if isinstance(value, list):
-        items = cast("list[object]", value)
+        items = as_list(value)
         return score_number(items[0]) if len(items) == 1 else None
     if isinstance(value, str):
         word = value.strip().lower()

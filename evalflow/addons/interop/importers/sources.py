@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from os.path import commonpath
 from pathlib import Path
-from typing import cast
 
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
 from evalflow.addons.interop.importers.located import Broken, located_json, located_yaml
@@ -17,6 +16,7 @@ from evalflow.datasets.parquet import open_parquet
 from evalflow.datasets.rows import filled_rows
 from evalflow.datasets.sources import MAX_RECORD, SourceRow, Table, Unreadable
 from evalflow.errors import Problem, UserError
+from evalflow.jsonvalues import as_map
 from evalflow.paths import shown
 
 LARGEST_FILE = 64 * 2**20  # bytes of a file that is read whole
@@ -222,7 +222,7 @@ def objects(
     """The items that are objects, each with its place. One that is none goes to `broken`, by default as a UserError."""
     for item, where in items:
         if isinstance(item, dict):
-            yield SourceRow(where, cast("dict[str, object]", item))
+            yield SourceRow(where, dict(as_map(item)))
         elif broken is None:
             raise UserError(Problem("it is no object", where))
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -23,6 +23,7 @@ from evalflow.addons.interop.importers.ledger import Ledger
 from evalflow.config.schema import DatasetConfig
 from evalflow.datasets.sources import parse_json
 from evalflow.errors import Problem, UserError, nearest
+from evalflow.jsonvalues import as_map
 
 _ANSWER = "actual_output"  # the column of recorded answers; rows with it need no target
 _WHOLE = " (as one conversation)"
@@ -72,9 +73,9 @@ class _Simple(_TiamatModel):
 
 def _plain_type(score: object) -> object:
     """The score with its type in small letters, since the tool takes "Scale" too."""
-    if isinstance(score, dict) and isinstance(kind := cast("dict[str, object]", score).get("type"), str):
-        return {**cast("dict[str, object]", score), "type": kind.lower()}
-    return cast("object", score)
+    scale = as_map(score)
+    kind = scale.get("type")
+    return {**scale, "type": kind.lower()} if isinstance(kind, str) else score
 
 
 class _MetricFlags(_TiamatModel):

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import cast
 
 from evalflow.addons.interop.importers.files import output_text
 from evalflow.addons.interop.importers.ledger import Ledger
@@ -284,4 +283,4 @@ def _vars(declared: object, reader: TestReader, base: Path) -> dict[str, object]
 
 
 def _list(value: object) -> list[object]:
-    return list(cast("list[object]", value)) if isinstance(value, list) else [] if value is None else [value]
+    return as_list(value) if isinstance(value, list) else [] if value is None else [value]
