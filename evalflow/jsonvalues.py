@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, time
 from functools import reduce
 from operator import getitem
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, TypeGuard, cast
 
 from evalflow.limited import LimitExceeded, Work
 
@@ -34,16 +34,16 @@ _ESCAPE = re.compile(
 _HUGE = re.compile(rb"\d(?:[eE]\+?\d{3}|\d{99})")  # matches any text of a number that is too large for a float
 
 
-def overflows(text: bytes, value: Any) -> bool:
+def overflows(text: bytes, value: object) -> bool:
     """Whether a number in a JSON text is too large for a float. The value is searched only if the text suggests one."""
     return _HUGE.search(text) is not None and not is_finite(value)
 
 
 class Unusable(ValueError):
-    """It is JSON that no file can hold; the message says why."""
+    """JSON that no file can hold; the message says why."""
 
 
-def parsed(text: bytes) -> Any:
+def parsed(text: bytes) -> object:
     """Parse a JSON reply, or raise ValueError; Unusable if a number is not finite, or it is nested too deeply."""
     from pydantic_core import from_json
 
@@ -67,13 +67,13 @@ class WrittenFloat(float):
         return made
 
 
-def refuse_constant(constant: str) -> Any:
+def refuse_constant(constant: str) -> object:
     """Refuse NaN and Infinity, which Python's decoder of JSON would take."""
     raise ValueError(f"{constant} is not JSON")
 
 
-def as_written(text: bytes) -> Any:
-    """The value of a JSON text, with each float as it is written; ValueError as of `parsed`."""
+def as_written(text: bytes) -> object:
+    """The value of a JSON text, with each float as it is written; ValueError if it is not JSON."""
     return json.loads(mended(text), parse_float=WrittenFloat, parse_constant=refuse_constant)
 
 
@@ -84,21 +84,27 @@ def mended(text: bytes) -> bytes:
     return _ESCAPE.sub(lambda escape: rb"\ufffd" if escape["half"] else escape[0], text)
 
 
+def is_object(value: object) -> TypeGuard[dict[str, object]]:
+    """Whether a JSON value is an object."""
+    return isinstance(value, dict)
+
+
+def is_list(value: object) -> TypeGuard[list[object]]:
+    """Whether a JSON value is a list."""
+    return isinstance(value, list)
+
+
 def is_too_deep(value: Any, left: int = DEEPEST) -> bool:
     """Whether maps and lists in a JSON value are nested deeper than `left`."""
-    if not isinstance(value, dict | list):
-        return False
-    inner = cast("dict[str, Any]", value).values() if isinstance(value, dict) else cast("list[Any]", value)
-    return left == 0 or any(is_too_deep(one, left - 1) for one in inner)
+    inner = value.values() if is_object(value) else value if is_list(value) else None
+    return inner is not None and (left == 0 or any(is_too_deep(item, left - 1) for item in inner))
 
 
-def is_finite(value: Any) -> bool:
+def is_finite(value: object) -> bool:
     """Whether no float in a JSON value is infinite."""
     if isinstance(value, float):
         return math.isfinite(value)
-    if isinstance(value, dict):
-        return all(map(is_finite, cast("dict[str, Any]", value).values()))
-    return not isinstance(value, list) or all(map(is_finite, cast("list[Any]", value)))
+    return all(map(is_finite, value.values() if is_object(value) else value if is_list(value) else ()))
 
 
 def kind(value: object) -> str:
@@ -123,12 +129,16 @@ def as_map(value: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
+def _is_mapping(value: object) -> TypeGuard[Mapping[str, object]]:
+    return isinstance(value, Mapping)
+
+
 def as_list(value: Any) -> list[Any]:
     """The list, or an empty one for anything else."""
-    return cast("list[Any]", value) if isinstance(value, list) else []
+    return value if is_list(value) else []
 
 
-def as_number(value: Any) -> float | None:
+def as_number(value: object) -> float | None:
     """The number; None for anything else, including true and false."""
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
@@ -142,14 +152,14 @@ class Path:
     plain: bool
     _query: JSONPath | CompoundJSONPath
 
-    def value(self, value: Any) -> Any:
+    def value(self, value: object) -> object:
         """The match if there can be one at most, else the list of all; None without one, but for an empty list."""
-        found = self.matches(value)
+        matches = self.matches(value)
         if self.single:
-            return found[0] if found else None
-        return found or ([] if isinstance(value, Mapping) and self._is_of_nothing(value) else None)
+            return matches[0] if matches else None
+        return matches or ([] if _is_mapping(value) and self._is_of_nothing(value) else None)
 
-    def _is_of_nothing(self, value: Any) -> bool:
+    def _is_of_nothing(self, value: Mapping[str, object]) -> bool:
         """Whether what the path leads through are empty lists alone, as `$.found[*].text` where nothing was found."""
         from jsonpath import JSONPath
 
@@ -157,13 +167,13 @@ class Path:
             return False
         for end in range(len(self._query.segments)):
             start = JSONPath(env=self._query.env, segments=self._query.segments[:end])
-            if (lists := start.findall(value)) and all(one == [] for one in lists):
+            if (lists := start.findall(value)) and all(match == [] for match in lists):
                 return True
         return False
 
     def matches(self, value: Any) -> list[Any]:
         """All matches; ValueError if it cannot be applied to this value, LimitExceeded if that takes too long."""
-        # A text in place of an object would be parsed, so a path such as $.a would match in a value that is no object.
+        # A text in place of an object would be parsed, so a path such as $.a would match in a text.
         if not isinstance(value, Mapping | list):
             return [value] if self.text.strip() == "$" else []
         if self.plain:
@@ -181,7 +191,7 @@ class Path:
 
 
 def json_path(text: str) -> Path:
-    """Compile a path such as `$.user.name`; ValueError says why it is none."""
+    """Compile a path such as `$.user.name`; ValueError says why it is not one."""
     import jsonpath
     from jsonpath import segments, selectors
 
@@ -201,38 +211,36 @@ def json_path(text: str) -> Path:
     return Path(text, query.singular_query(), plain, query)
 
 
-def look_up(path: str, fields: Mapping[str, Any]) -> Any:
+def look_up(path: str, fields: Mapping[str, object]) -> object:
     """The field, or the value at a dotted path in it, such as `metadata.category`; None if absent."""
     if "." not in path:
         return fields.get(path)
-    here: Any = fields
+    here: object = fields
     for part in path.split("."):
-        if not isinstance(here, Mapping):
-            return None
-        here = cast("Mapping[str, Any]", here).get(part)
+        here = as_map(here).get(part)
     return here
 
 
 def written(value: Any) -> str:
     """Text unchanged; anything else as JSON, so that 3 and "3" read the same, records such as contexts as objects.
 
-    ValueError for an object that JSON has no like of.
+    ValueError for an object that JSON cannot express.
     """
     return value if isinstance(value, str) else _ENCODER.encode(value)
 
 
-def json_text(value: Any) -> str:
-    """Any value as JSON, in its own order, records as objects; ValueError as of `written`."""
+def json_text(value: object) -> str:
+    """Any value as JSON, in its own order, records as objects; ValueError as in `written`."""
     return json.dumps(value, ensure_ascii=False, default=_object_of)
 
 
-def _object_of(value: Any) -> dict[str, Any] | str:
+def _object_of(value: object) -> dict[str, object] | str:
     if isinstance(value, date | time):
         return value.isoformat()
     if not is_dataclass(value) or isinstance(value, type):
         raise ValueError(f"an object of the class {type(value).__qualname__} cannot be written as JSON")
-    found = {field.name: getattr(value, field.name) for field in fields(value)}
-    return {name: one for name, one in found.items() if one is not None}
+    values: dict[str, object] = {field.name: getattr(value, field.name) for field in fields(value)}
+    return {name: inner for name, inner in values.items() if inner is not None}
 
 
 # Making one takes longer than using it.

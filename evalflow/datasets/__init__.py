@@ -120,17 +120,17 @@ class Builder:
             values["id"] = self.ids.distinct(made) if self.ids else made
         return Case(dataset=self.dataset, index=index, **values)
 
-    def _is_unasked(self, raw: Mapping[str, Any], row: SourceRow) -> bool:
+    def _is_unasked(self, raw: Mapping[str, object], row: SourceRow) -> bool:
         """Whether the cell of the question is empty, and nothing else tells what is asked."""
         if not self.cells or self.allow_irregular or not raw.keys().isdisjoint(_ASKED):
             return False
         source = self.fields.sources.get("question")
         return source is not None and source.column in row.data
 
-    def _way_out(self, name: str, value: Any) -> str:
-        """How to do without a column that is of a field only by its name, or where its texts can be told."""
+    def _way_out(self, name: str, value: object) -> str:
+        """How to do without a column that is of a field only by its name, or say where its texts are."""
         if name == "contexts" and _NAME.fullmatch(column := self.fields.sources[name].column or ""):
-            parts = (part for one in as_list(value) for part in as_map(one).items())
+            parts = (part for context in as_list(value) for part in as_map(context).items())
             if key := next((key for key, text in parts if isinstance(text, str) and _NAME.fullmatch(key)), None):
                 path = f"$.{column}[*].{key}"
                 return f"say where the texts are: '++dataset.{self.dataset}.fields.contexts=\"{path}\"'"
@@ -181,7 +181,7 @@ def read(
 
 
 def read_rows(name: str, config: DatasetConfig, notes: ReadingNotes | None = None) -> Iterator[ReadRow]:
-    """Every row of a single-file dataset that is not empty, valid or not; `notes` as of `read`.
+    """Every row of a single-file dataset that is not empty, valid or not; `notes` as in `read`.
 
     UserError if the rest of the file cannot be read.
     """
@@ -217,7 +217,7 @@ def excerpt(config: DatasetConfig, positions: Collection[int]) -> Iterator[str]:
             texts = sheet_records(path, config.sheet)
             yield next(texts, "")
         case "parquet":
-            raise UserError(Problem("rows of Parquet are no text", shown(path), "save it as CSV or JSON lines"))
+            raise UserError(Problem("rows of Parquet are not text", shown(path), "save it as CSV or JSON lines"))
     yield from (text for position, text in enumerate(texts) if position in positions)
 
 
@@ -226,12 +226,12 @@ def columns(config: DatasetConfig, rows: int = 100) -> list[str]:
     return list(examples(config, rows, skip_faulty=False))
 
 
-def examples(config: DatasetConfig, rows: int = 100, *, skip_faulty: bool = True) -> dict[str, Any]:
+def examples(config: DatasetConfig, rows: int = 100, *, skip_faulty: bool = True) -> dict[str, object]:
     """The columns of the first rows, each with its first value; UserError if no row, or not every one, is readable."""
-    seen: dict[str, Any] = {}
+    seen: dict[str, object] = {}
     faults: list[Problem] = []
-    found = (row for path in files(config) for _, row in filled_rows(_table(path, config)))
-    for row in islice(found, rows):
+    readable = (row for path in files(config) for _, row in filled_rows(_table(path, config)))
+    for row in islice(readable, rows):
         if not isinstance(row, Problem):
             seen.update((column, value) for column, value in row.data.items() if seen.get(column) in (None, ""))
         elif skip_faulty:

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 from evalflow.datasets.fields import FIELDS, is_plain
 from evalflow.errors import Problem
@@ -31,7 +31,7 @@ def content_id(content: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def case_to_row(case: Case) -> dict[str, Any]:
+def case_to_row(case: Case) -> dict[str, object]:
     """The case as a row that `read` turns into an equal case without `fields`; absent fields and place are left out."""
     values = {name: getattr(case, name) for name in FIELDS if name not in ("question", "history")}
     return {
@@ -41,10 +41,10 @@ def case_to_row(case: Case) -> dict[str, Any]:
     } | ({"reference": None} if case.reference is None and is_plain(case.expected) else {})
 
 
-def json_value(value: Any) -> Any:
+def json_value(value: object) -> object:
     """A field of a case as a row holds it."""
     if isinstance(value, tuple):
-        return [json_value(item) for item in cast("tuple[Any, ...]", value)]
+        return [json_value(item) for item in cast("tuple[object, ...]", value)]
     if isinstance(value, Message):
         row = {"role": value.role, "content": value.content, **(value.api or {}), "metadata": value.metadata}
         return {name: part for name, part in row.items() if part is not None}

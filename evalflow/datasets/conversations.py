@@ -13,11 +13,11 @@ ROLES = ("system", "developer", "user", "assistant", "tool")
 HEAD = ("system", "developer")
 
 
-def irregular(messages: Sequence[Message], *, goes_on: bool = False) -> Iterator[tuple[int, str]]:
+def irregular(messages: Sequence[Message], *, continues: bool = False) -> Iterator[tuple[int, str]]:
     """Yield the violations of message order in a conversation, each with the message's number from 0.
 
     The rules: system messages come first; no assistant message follows another; a tool's result follows the turn that
-    called it, or another result; the last message is a user's or a tool's, unless a simulated user `goes_on`. Several
+    called it, or another result; the last message is a user's or a tool's, unless a simulated user `continues`. Several
     user messages may follow each other: the target is asked at each of them.
     """
     previous: Message | None = None
@@ -31,7 +31,7 @@ def irregular(messages: Sequence[Message], *, goes_on: bool = False) -> Iterator
         elif message.role == "tool" and not (previous and (previous.role == "tool" or previous.tool_calls)):
             yield number, "is a tool's result, and the turn before it calls no tool"
         previous = message
-    if messages and messages[-1].role not in ("user", "tool") and not goes_on:
+    if messages and messages[-1].role not in ("user", "tool") and not continues:
         what = f"ends the conversation with the role {messages[-1].role!r}; the last must be a user's, to be answered"
         yield len(messages) - 1, what
 
@@ -61,9 +61,9 @@ def with_question(values: dict[str, Any], dataset: str, where: str) -> list[Prob
 
 
 def _without_answer(history: Sequence[Message], question: str | None, answer: str | None) -> Sequence[Message]:
-    if question is None or answer is None or [one.content for one in history[-2:]] != [question, answer]:
+    if question is None or answer is None or [message.content for message in history[-2:]] != [question, answer]:
         return history
-    return history[:-1] if [one.role for one in history[-2:]] == ["user", "assistant"] else history
+    return history[:-1] if [message.role for message in history[-2:]] == ["user", "assistant"] else history
 
 
 def _last_of_user(messages: Sequence[Message], *, whole: bool) -> str | None:
@@ -78,16 +78,16 @@ def _last_of_user(messages: Sequence[Message], *, whole: bool) -> str | None:
 
 def order_problems(values: Mapping[str, Any], dataset: str, place: Callable[[], str], where: str) -> list[Problem]:
     """The problems of a case's messages, their order and an empty question; `place` gives their field and column."""
-    messages, goes_on = values.get("messages"), "scenario" in values
-    if messages and messages[-1].role == "user" and not messages[-1].text.strip() and not goes_on:
+    messages, continues = values.get("messages"), "scenario" in values
+    if messages and messages[-1].role == "user" and not messages[-1].text.strip() and not continues:
         named = f"case {values['id']!r}: " if "id" in values else ""
         hint = f"write it, or leave the row out; if it is meant: dataset.{dataset}.allow_irregular=true"
         return [Problem(f"{named}the question is empty", where, hint)]
-    found = [f"message {n} {what}" for n, what in irregular(messages or (), goes_on=goes_on)]
-    if messages == () and not goes_on:
-        found = ["there is no message in it"]
-    if not found:
+    faults = [f"message {n} {what}" for n, what in irregular(messages or (), continues=continues)]
+    if messages == () and not continues:
+        faults = ["there is no message in it"]
+    if not faults:
         return []
     name = f"case {values['id']!r}" if "id" in values else "the case"
     hint = f"repair the conversation, or let it pass: dataset.{dataset}.allow_irregular=true"
-    return [Problem(f"{name}: {place()}: {what}", where, hint) for what in found]
+    return [Problem(f"{name}: {place()}: {what}", where, hint) for what in faults]

@@ -8,14 +8,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, cast
 
 from evalflow.cells import CellType, NoLiteral, list_in, literal, object_in, opened, read_as, split, text_of
 from evalflow.config.schema import DatasetConfig, FieldSource, FieldValue
 from evalflow.contexts import contexts
 from evalflow.datasets.messages import read_message, read_messages
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.jsonvalues import Path, as_map, json_path, kind
+from evalflow.jsonvalues import Path, as_map, is_list, is_object, json_path, kind
 from evalflow.records import Message
 
 _BETWEEN = " > "
@@ -33,38 +32,47 @@ def tag_levels(tag: str) -> Sequence[str]:
     return [_BETWEEN.join(levels[: i + 1]) for i in range(len(levels))]
 
 
-def _expect(value: Any, types: type, expected: str, where: str = "") -> Any:
-    if not isinstance(value, types):
-        raise ValueError(f"{where}{': ' if where else ''}expected {expected}, got {kind(value)}")
-    return value
+def _unexpected(value: object, expected: str, where: str = "") -> ValueError:
+    return ValueError(f"{where}{': ' if where else ''}expected {expected}, got {kind(value)}")
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return text_of(value)
 
 
-def _items(value: Any, expected: str, others: Callable[[str], list[Any]] | None = None) -> list[Any]:
-    """A list; of a text the list that it is as a whole, else what `others` makes of it."""
-    if not isinstance(value, str):
-        return _expect(value, list, expected)
-    found = list_in(value)
-    if found is None and others is None:
-        raise ValueError(f"expected {expected}, got text")
-    return others(value) if found is None and others else found or []
+def _items(value: object, expected: str) -> list[object]:
+    """A list, or the list that a text is as a whole."""
+    items = list_in(value) if isinstance(value, str) else value
+    if not is_list(items):
+        raise _unexpected(value, expected)
+    return items
 
 
-def _reference(value: Any) -> str | tuple[str, ...] | None:
+def _texts(value: object, others: Callable[[str], list[str]]) -> list[str]:
+    """A list of texts; of a text the list that it is as a whole, else what `others` makes of it."""
+    if isinstance(value, str) and list_in(value) is None:
+        return others(value)
+    expected = "a list of texts"
+    items = _items(value, expected)
+    texts = [item for item in items if isinstance(item, str)]
+    if len(texts) < len(items):
+        wrong = next(item for item in items if not isinstance(item, str))
+        raise ValueError(f"expected {expected}, got {kind(wrong)} in it")
+    return texts
+
+
+def _reference(value: object) -> str | tuple[str, ...] | None:
     """The ideal answer, or a list of them; a number or a boolean is the text that stands for it in JSON."""
-    if not isinstance(value, list):
+    if not is_list(value):
         return text_of(value)
     try:
-        texts = tuple(map(text_of, cast("list[Any]", value)))
+        texts = tuple(map(text_of, value))
     except ValueError as error:
         raise ValueError(f"in the list: {error}") from None
     return texts if len(texts) > 1 else next(iter(texts), None)
 
 
-def _id(value: Any) -> str:
+def _id(value: object) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
@@ -72,91 +80,87 @@ def _id(value: Any) -> str:
     return str(value)
 
 
-def _object(value: Any, where: str = "") -> dict[str, Any]:
+def _object(value: object, where: str = "") -> dict[str, object]:
     if isinstance(value, str) and not where:
         return object_in(value)
-    return _expect(value, dict, "an object", where)
+    if not is_object(value):
+        raise _unexpected(value, "an object", where)
+    return value
 
 
-def _object_or_text(value: Any, keys: set[str]) -> Any:
+def _object_or_text(value: object, keys: set[str]) -> object:
     """The object with these keys that a text is as a whole; else the value itself."""
-    found: Any = opened(value)
-    return found if keys <= as_map(found).keys() else value
+    content: object = opened(value)
+    return content if keys <= as_map(content).keys() else value
 
 
-def _demo_answer(value: Any) -> Message:
+def _demo_answer(value: object) -> Message:
     value = _object_or_text(value, {"role", "content"})
     return Message("assistant", value) if isinstance(value, str) else read_message(value, "assistant")
 
 
-def _checks(value: Any) -> tuple[Mapping[str, Any], ...]:
+def _checks(value: object) -> tuple[Mapping[str, object], ...]:
     form = "{identifier, enabled, params}"
-    checks: list[dict[str, Any]] = []
+    checks: list[dict[str, object]] = []
     for i, item in enumerate(_items(value, f"a list of {form}")):
-        check: dict[str, Any] = _expect(item, dict, form, f"item {i}")
-        if not isinstance(check.get("identifier"), str) or not check["identifier"]:
+        if not is_object(item):
+            raise _unexpected(item, form, f"item {i}")
+        if not isinstance(item.get("identifier"), str) or not item["identifier"]:
             raise ValueError(f"item {i}: the check has no identifier")
-        _expect(check.get("enabled", True), bool, "true or false", f"item {i}.enabled")
-        _object(check.get("params") or {}, f"item {i}.params")
-        checks.append(check)
+        if not isinstance(enabled := item.get("enabled", True), bool):
+            raise _unexpected(enabled, "true or false", f"item {i}.enabled")
+        _object(item.get("params") or {}, f"item {i}.params")
+        checks.append(item)
     return tuple(checks)
 
 
-def _tags(value: Any) -> tuple[str, ...]:
-    tags = _items(value, "a list of texts", split)  # as typed into a cell: "a; b"
-    wrong = next((tag for tag in tags if not isinstance(tag, str)), "")
-    if wrong != "":
-        raise ValueError(f"expected a list of texts, got {kind(wrong)} in it")
-    return tuple(dict.fromkeys(name for text in tags if (name := tag_name(text))))
+def _tags(value: object) -> tuple[str, ...]:
+    texts = _texts(value, split)  # as typed into a cell: "a; b"
+    return tuple(dict.fromkeys(name for text in texts if (name := tag_name(text))))
 
 
-def _said(value: Any) -> str:
+def _filled_text(value: object) -> str:
     if not (text := text_of(value)).strip():
         raise ValueError("it is blank")
     return text
 
 
-def _facts(value: Any) -> tuple[str, ...]:
+def _facts(value: object) -> tuple[str, ...]:
     """One fact, a list of them, or an object of them by name."""
     if isinstance(value, str) and value.lstrip().startswith("{"):
         with contextlib.suppress(ValueError):
             value = object_in(value)
-    if isinstance(value, dict):
-        named = cast("dict[str, Any]", value)
-        value = [f"{name}: {one if isinstance(one, str) else json.dumps(one)}" for name, one in named.items()]
-    facts = _items(value, "a list of texts", lambda text: [text])
-    wrong = next((fact for fact in facts if not isinstance(fact, str)), "")
-    if wrong != "":
-        raise ValueError(f"expected a list of texts, got {kind(wrong)} in it")
-    return tuple(fact for fact in facts if fact.strip())
+    if is_object(value):
+        value = [f"{name}: {fact if isinstance(fact, str) else json.dumps(fact)}" for name, fact in value.items()]
+    return tuple(fact for fact in _texts(value, lambda text: [text]) if fact.strip())
 
 
-def _anything(value: Any) -> Any:
+def _anything(value: object) -> object:
     return value
 
 
-def _failure(value: Any) -> str | None:
+def _failure(value: object) -> str | None:
     """Why there is no recorded answer, from a message or an object of status (success or error) and message."""
     value = _object_or_text(value, {"status", "message"})
-    if not isinstance(value, dict):
+    if not is_object(value):
         return _text(value)
-    failure = cast("dict[str, Any]", value)
+    failure = value
     status = failure.get("status", "error")
     if status not in ("success", "error"):
         raise ValueError(f"status: expected success or error, got {status!r}")
     return None if status == "success" else _text(failure.get("message", "the data says no more than status: error"))
 
 
-CONVERTERS: Mapping[str, Callable[[Any], Any]] = {
+CONVERTERS: Mapping[str, Callable[[object], object]] = {
     "id": _id,
     "question": _text,
     "history": read_messages,
     "messages": read_messages,
     "answer": _text,
     "reference": _reference,
-    "scenario": _said,
-    "persona": _said,
-    "goal": _said,
+    "scenario": _filled_text,
+    "persona": _filled_text,
+    "goal": _filled_text,
     "facts": _facts,
     "contexts": contexts,
     "expected": _anything,
@@ -173,7 +177,8 @@ CONVERTERS: Mapping[str, Callable[[Any], Any]] = {
 FIELDS = tuple(CONVERTERS)  # the case fields that data can fill
 
 
-Row = Mapping[str, Any]
+DataRow = Mapping[str, object]
+"""A row of a file by its columns."""
 
 # Common other names of columns, each with its field.
 ALIASES = {"demo_output": "demo_answer", "chat_history": "history", "conversation_history": "history"}
@@ -192,13 +197,13 @@ _ENTERED = re.compile(r"\$(?:\.([A-Za-z_]\w*)|\[(['\"])(.+?)\2\])(?=[.\[])")
 _PLAIN_PATH = re.compile(r"\$\.([A-Za-z_]\w*)\Z")
 
 
-def _has_fraction(value: Any) -> bool:
-    return isinstance(value, float) or (isinstance(value, list) and any(map(_has_fraction, cast("list[Any]", value))))
+def _has_fraction(value: object) -> bool:
+    return isinstance(value, float) or (is_list(value) and any(map(_has_fraction, value)))
 
 
-def _digits(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_digits(one) for one in cast("list[Any]", value)]
+def _digits(value: object) -> object:
+    if is_list(value):
+        return [_digits(item) for item in value]
     return text_of(value) if isinstance(value, Decimal) else value
 
 
@@ -214,22 +219,22 @@ class ColumnSource:
     def column(self) -> str | None:
         return self.at if isinstance(self.at, str) else None
 
-    def value(self, row: Row, exact: Callable[[], Row] | None = None) -> Any:
+    def value(self, row: DataRow, exact: Callable[[], DataRow] | None = None) -> object:
         """The value in the row, None if absent; ValueError if it is not of the declared type.
 
         `exact` gives the row with decimals, for texts that a number stands for.
         """
-        found = row.get(self.at) if isinstance(self.at, str) else self._within(self.at, row)
-        if self.is_text and exact is not None and _has_fraction(found):
+        cell = row.get(self.at) if isinstance(self.at, str) else self._within(self.at, row)
+        if self.is_text and exact is not None and _has_fraction(cell):
             return self.value(exact())
-        if found is not None and self.type is not None:
+        if cell is not None and self.type is not None:
             try:
-                found = read_as(self.type, found, exact=self.is_text)
+                cell = read_as(self.type, cell, exact=self.is_text)
             except ValueError as error:
                 raise ValueError(f"{self}: {error}") from None
-        return found if isinstance(found, str) or not self.is_text else _digits(found)
+        return cell if isinstance(cell, str) or not self.is_text else _digits(cell)
 
-    def _within(self, path: Path, row: Row) -> Any:
+    def _within(self, path: Path, row: DataRow) -> object:
         """The value at a path; a text that the path leads into is read as JSON."""
         entered = _ENTERED.match(path.text)
         column = (entered[1] or entered[3]) if entered else ""
@@ -271,45 +276,45 @@ class FieldMap:
     expected_is_reference: bool = False
     _plans: dict[tuple[str, ...], _RowPlan] = field(default_factory=dict[tuple[str, ...], "_RowPlan"], compare=False)
 
-    def values(self, row: Row, exact: Callable[[], Row] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
+    def values(
+        self, row: DataRow, exact: Callable[[], DataRow] | None = None
+    ) -> tuple[dict[str, object], dict[str, object]]:
         """The raw values by case field, and the variables: unmapped columns and declared ones; both without nulls."""
-        found: dict[str, Any] = {}
+        values: dict[str, object] = {}
         plan = self._plan(row)
-        for name, one, column in plan.sources:
+        for name, source, column in plan.sources:
             value = row[column] if column is not None else None
             if column is None or not isinstance(value, str):
-                value = one.value(row, exact)
+                value = source.value(row, exact)
             if value is not None:
-                found[name] = value
+                values[name] = value
         if plan.is_plain:
-            return found, {column: value for column in plan.others if (value := row[column]) is not None}
-        used = {one.column for _, one, _ in plan.sources}
+            return values, {column: value for column in plan.others if (value := row[column]) is not None}
+        used = {source.column for _, source, _ in plan.sources}
         for column, name in self.aliases.items():
-            if name not in found and row.get(column) is not None:
-                found[name] = ColumnSource(column, is_text=name in _TEXTS).value(row, exact)
+            if name not in values and row.get(column) is not None:
+                values[name] = ColumnSource(column, is_text=name in _TEXTS).value(row, exact)
                 used.add(column)
-        if "scenario" not in found:
+        if "scenario" not in values:
             for name in OF_A_SCENARIO:
-                if found.pop(name, None) is not None:
+                if values.pop(name, None) is not None:
                     used.discard(self.sources[name].column)
         for name, parts in self.parts.items():
-            used |= {one.column for one in parts.values()}
-            whole = {part: value for part, one in parts.items() if (value := one.value(row, exact)) is not None}
-            if whole:
-                found[name] = whole
-        used |= {one.column for one in self.variables.values()}
+            used |= {source.column for source in parts.values()}
+            if whole := _present(parts, row, exact):
+                values[name] = whole
+        used |= {source.column for source in self.variables.values()}
         others = {column: value for column, value in row.items() if column not in used and value is not None}
-        declared = {name: value for name, one in self.variables.items() if (value := one.value(row, exact)) is not None}
-        return found, others | declared
+        return values, others | _present(self.variables, row, exact)
 
-    def _plan(self, row: Row) -> _RowPlan:
+    def _plan(self, row: DataRow) -> _RowPlan:
         """What is read of a row with these columns; most rows of a file have the same."""
         columns = tuple(row)
         plan = self._plans.get(columns)
         if plan is None:
-            there = [(name, one) for name, one in self.sources.items() if one.column is None or one.column in row]
-            sources = [(name, one, one.column if one.type is None else None) for name, one in there]
-            used = {one.column for _, one in there}
+            there = [(name, at) for name, at in self.sources.items() if at.column is None or at.column in row]
+            sources = [(name, at, at.column if at.type is None else None) for name, at in there]
+            used = {at.column for _, at in there}
             is_plain = not (self.parts or self.variables or any(column in row for column in self.aliases))
             is_plain = is_plain and all(name not in OF_A_SCENARIO for name, _ in there)
             plan = _RowPlan(sources, [column for column in columns if column not in used], is_plain)
@@ -317,7 +322,7 @@ class FieldMap:
                 self._plans[columns] = plan
         return plan
 
-    def place(self, name: str, row: Row) -> str:
+    def place(self, name: str, row: DataRow) -> str:
         """The field, with the column or path that it has in this row."""
         source = self.sources.get(name)
         if source is None:
@@ -326,6 +331,13 @@ class FieldMap:
             aliases = (column for column, own in self.aliases.items() if own == name and column in row)
             source = ColumnSource(next(aliases, source.column))
         return name if source.column == name else f"{name} ({source})"
+
+
+def _present(
+    sources: Mapping[str, ColumnSource], row: DataRow, exact: Callable[[], DataRow] | None
+) -> dict[str, object]:
+    """The values of these sources by name, without nulls."""
+    return {name: value for name, source in sources.items() if (value := source.value(row, exact)) is not None}
 
 
 def field_map(dataset: str, config: DatasetConfig, aliases: Mapping[str, str] | None = None) -> FieldMap:
@@ -337,31 +349,31 @@ def field_map(dataset: str, config: DatasetConfig, aliases: Mapping[str, str] | 
     declared, problems = _declared(dataset, config)
     where = f"dataset.{dataset}"
 
-    def source(name: str, given: str | FieldSource, key: str, *, is_part: bool = False) -> ColumnSource:
-        one = FieldSource(column=given) if isinstance(given, str) else given
-        at = _plain(one.column or name)
-        is_text = one.type == "text" or (one.type in _AS_WRITTEN and name in _TEXTS and not is_part)
+    def source(name: str, value: str | FieldSource, key: str, *, is_part: bool = False) -> ColumnSource:
+        declared = FieldSource(column=value) if isinstance(value, str) else value
+        at = _plain(declared.column or name)
+        is_text = declared.type == "text" or (declared.type in _AS_WRITTEN and name in _TEXTS and not is_part)
         if not at.startswith("$"):
-            return ColumnSource(at, one.type, is_text)
+            return ColumnSource(at, declared.type, is_text)
         try:
-            return ColumnSource(json_path(at), one.type, is_text)
+            return ColumnSource(json_path(at), declared.type, is_text)
         except ValueError as error:
-            problems.append(Problem(f"{at!r} is no JSONPath: {error}", f"{where}.{key}"))
+            problems.append(Problem(f"{at!r} is not a JSONPath: {error}", f"{where}.{key}"))
             return ColumnSource(at)  # never used: the problems are raised
 
     sources: dict[str, ColumnSource] = {}
     parts: dict[str, dict[str, ColumnSource]] = {}
-    for name, given in declared.items():
+    for name, value in declared.items():
         key = "group" if name == "group" and config.group else f"fields.{name}"
-        if isinstance(given, dict):
-            parts[name] = {part: source(part, one, f"{key}.{part}", is_part=True) for part, one in given.items()}
-        elif given is not None:
-            sources[name] = source(name, given, key)
+        if isinstance(value, dict):
+            parts[name] = {part: source(part, at, f"{key}.{part}", is_part=True) for part, at in value.items()}
+        elif value is not None:
+            sources[name] = source(name, value, key)
     if problems:
         raise UserError(problems)
     variables = {name: sources.pop(name) for name in [*sources] if name not in CONVERTERS}
-    taken = {one.column for name, one in sources.items() if name not in SECONDARY}
-    taken |= {one.column for several in parts.values() for one in several.values()}
+    taken = {at.column for name, at in sources.items() if name not in SECONDARY}
+    taken |= {at.column for of_field in parts.values() for at in of_field.values()}
     taken |= {other for name, other in _RIVALS.items() if declared.get(name) is not None}
     own = {
         name: ColumnSource(name, is_text=name in _TEXTS)
@@ -379,7 +391,7 @@ def field_map(dataset: str, config: DatasetConfig, aliases: Mapping[str, str] | 
     return FieldMap(sources, fallbacks, parts, variables, by_name and config.generates == "answer")
 
 
-def is_plain(value: Any) -> bool:
+def is_plain(value: object) -> bool:
     """Whether it is a number, or a text that no list or object stands for."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return True
@@ -392,11 +404,11 @@ def is_plain(value: Any) -> bool:
         return True
 
 
-def named_columns(name: str, given: FieldValue) -> list[str]:
+def named_columns(name: str, value: FieldValue) -> list[str]:
     """The columns that a field's declaration names, without JSONPaths."""
-    several = given if isinstance(given, dict) else {name: given}
-    found = [one if isinstance(one, str) else one and (one.column or part) for part, one in several.items()]
-    return [column for one in found if one and not (column := _plain(one)).startswith("$")]
+    parts = value if isinstance(value, dict) else {name: value}
+    columns = [at if isinstance(at, str) else at and (at.column or part) for part, at in parts.items()]
+    return [plain for column in columns if column and not (plain := _plain(column)).startswith("$")]
 
 
 def _text_at(source: ColumnSource) -> str:
@@ -408,15 +420,15 @@ def _declared(dataset: str, config: DatasetConfig) -> tuple[dict[str, FieldValue
     declared = dict(config.fields or {})
     problems: list[Problem] = []
     empty = "expected a column's name or a JSONPath, got empty text"
-    for name, given in declared.items():
-        if name not in CONVERTERS and not isinstance(given, FieldSource):
+    for name, value in declared.items():
+        if name not in CONVERTERS and not isinstance(value, FieldSource):
             nearest = did_you_mean(name, CONVERTERS)
-            hint = f"{nearest}; to read it as vars.{name}: {name}: {{column: {given or name}, type: text}}"
-            problems.append(Problem(f"{name!r} is no case field", f"{where}.fields.{name}", hint))
-        if given == "":
+            hint = f"{nearest}; to read it as vars.{name}: {name}: {{column: {value or name}, type: text}}"
+            problems.append(Problem(f"{name!r} is not a case field", f"{where}.fields.{name}", hint))
+        if value == "":
             problems.append(Problem(empty, f"{where}.fields.{name}"))
-        elif isinstance(given, dict):
-            problems += [Problem(empty, f"{where}.fields.{name}.{part}") for part, one in given.items() if one == ""]
+        elif isinstance(value, dict):
+            problems += [Problem(empty, f"{where}.fields.{name}.{part}") for part, at in value.items() if at == ""]
             if name in CONVERTERS and name not in _COMPOSED:
                 hint = f"only {', '.join(_COMPOSED)} can be; one column with its type: {{column: NAME, type: text}}"
                 problems.append(Problem("it cannot be put together of parts", f"{where}.fields.{name}", hint))

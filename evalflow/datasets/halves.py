@@ -35,7 +35,7 @@ class Halves:
     def json(self, text: bytes) -> bytes:
         """The same for JSON, with escapes or in UTF-8 as some programs write halves."""
         if b"\xed" in text:
-            text = _RAW.sub(lambda found: self.text(found[0].decode("utf-8", "surrogatepass")).encode(), text)
+            text = _RAW.sub(lambda half: self.text(half[0].decode("utf-8", "surrogatepass")).encode(), text)
         whole = mended(text)
         if whole is not text:
             self.count += whole.count(rb"\ufffd") - text.count(rb"\ufffd")
@@ -67,7 +67,7 @@ def _safe_cut(block: bytes) -> int:
     end = len(block)
     tail = max(0, end - _LONGEST)
     if b"\\" in block[tail:]:
-        ends = [found.start() for found in _ESCAPE.finditer(block) if found.end() > tail]
+        ends = [escape.start() for escape in _ESCAPE.finditer(block) if escape.end() > tail]
         last = block.rfind(b"\\", tail)
         return min([*ends, last]) if ends or last >= 0 else end
     while end > tail and block[end - 1] >= 0x80:

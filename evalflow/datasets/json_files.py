@@ -18,7 +18,7 @@ from evalflow.datasets.nan_literals import NanFilter, without_nan
 from evalflow.datasets.proposal import USUAL
 from evalflow.datasets.sources import MAX_RECORD, SourceRow, Table, Unreadable, parse_json, record, too_large, too_long
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import as_list, as_map, kind
+from evalflow.jsonvalues import as_list, as_map, is_list, is_object, kind
 from evalflow.paths import shown
 
 BOM = b"\xef\xbb\xbf"
@@ -50,10 +50,10 @@ def _line_rows(path: Path, halves: Halves, null_infinity: bool) -> Iterator[Sour
             if isinstance(value, Problem):
                 yield value if value.hint or not text.startswith(b"[") else replace(value, hint=_LIST)
             else:
-                yield record(value, f"{name}:{line}", _LIST if isinstance(value, list) else "", partial(_exact, text))
+                yield record(value, f"{name}:{line}", _LIST if is_list(value) else "", partial(_exact, text))
 
 
-def held_rows(rows: Iterable[Mapping[str, Any]]) -> Iterator[SourceRow]:
+def held_rows(rows: Iterable[Mapping[str, object]]) -> Iterator[SourceRow]:
     """Rows in memory as those of a file; the place of each is its id or its number."""
     for number, row in enumerate(rows, 1):
         name = row.get("id")
@@ -61,7 +61,7 @@ def held_rows(rows: Iterable[Mapping[str, Any]]) -> Iterator[SourceRow]:
         yield SourceRow(where, dict(row), partial(lambda row: _exact(json.dumps(row).encode()), row))
 
 
-def _exact(text: bytes) -> dict[str, Any]:
+def _exact(text: bytes) -> dict[str, object]:
     return json.loads(Halves().json(text), parse_float=Decimal)
 
 
@@ -198,7 +198,7 @@ def raw_items(path: Path) -> Iterator[str]:
             yield json.dumps(_floats(item), ensure_ascii=False) + "\n"
 
 
-def streamed_items(path: Path, prefix: str, scalars: Mapping[str, Callable[[Any], None]]) -> Iterator[Any]:
+def streamed_items(path: Path, prefix: str, scalars: Mapping[str, Callable[[object], None]]) -> Iterator[object]:
     """The items at an ijson prefix, one at a time, with null for NaN; UserError if the file is broken.
 
     `scalars` are called with the values at their prefixes, and with None for one that does not come before the items.
@@ -216,33 +216,33 @@ def streamed_items(path: Path, prefix: str, scalars: Mapping[str, Callable[[Any]
         for absent in missing.values():
             absent(None)
         with _open(path, null_infinity=True) as file:
-            for item in cast("Iterator[Any]", ijson.items(file, prefix)):
+            for item in ijson.items(file, prefix):
                 yield _floats(item)
 
 
 def document_keys(path: Path, below: str = "") -> dict[str, bool]:
     """The keys of a file that is one object, or of the object at a key in it; whether each has a value.
 
-    A null, an empty text, list or object is none. UserError if the file is broken.
+    A null, an empty text, list or object is not a value. UserError if the file is broken.
     """
-    found: dict[str, bool] = {}
+    has_value: dict[str, bool] = {}
     open_key: str | None = None
     with _streaming(path):
         for place, event, value in _events(path):
             if place == below and event == "map_key":
-                found.setdefault(value, False)
+                has_value.setdefault(value, False)
                 open_key = value
             elif open_key is not None and not event.startswith("start"):
-                found[open_key] = event == "map_key" or (not event.startswith("end") and value not in (None, ""))
+                has_value[open_key] = event == "map_key" or (not event.startswith("end") and value not in (None, ""))
                 open_key = None
-    return found
+    return has_value
 
 
 def _events(path: Path) -> Iterator[tuple[str, str, Any]]:
     import ijson  # pyright: ignore[reportMissingTypeStubs]
 
     with _open(path, null_infinity=True) as file:
-        yield from cast("Iterator[tuple[str, str, Any]]", ijson.parse(file))
+        yield from ijson.parse(file)
 
 
 @contextmanager
@@ -266,10 +266,10 @@ def _rows(path: Path, form: _Form, halves: Halves, null_infinity: bool) -> Itera
     name = shown(path)
     try:
         with _open(path, null_infinity, halves) as file:
-            items: Iterator[Any] = ijson.items(file, form.prefix)
+            items: Iterator[object] = ijson.items(file, form.prefix)
             for index, item in enumerate(items):
                 where = f"{name}[{index}]" if form.prefix else name
-                row = record(_floats(item), where, _in_lists(item), exact=partial(_same, item))
+                row = record(_floats(item), where, _in_lists(item), exact=partial(as_map, item))
                 if not form.prefix and isinstance(row, SourceRow):
                     row = _several(row) or row
                 yield _consistent(row, form.example_outputs) if isinstance(row, SourceRow) else row
@@ -277,19 +277,15 @@ def _rows(path: Path, form: _Form, halves: Halves, null_infinity: bool) -> Itera
         yield _broken(path, error, null_infinity)
 
 
-def _same(item: Any) -> Any:
-    return item
-
-
-def _in_lists(row: Any) -> str:
-    return f"name the columns in each row; of a pandas frame, {_OF_PANDAS}" if isinstance(row, list) else ""
+def _in_lists(row: object) -> str:
+    return f"name the columns in each row; of a pandas frame, {_OF_PANDAS}" if is_list(row) else ""
 
 
 def _several(row: SourceRow) -> Problem | None:
     """The problem of a file that is one object of several rows: by columns, by their ids or in several lists."""
-    values: list[Any] = list(row.data.values())
-    held: list[Any] = [next(iter(as_list(value)), value) for value in values]
-    if len(values) < 2 or not all(isinstance(one, dict) for one in held):
+    values: list[object] = list(row.data.values())
+    held: list[object] = [next(iter(as_list(value)), value) for value in values]
+    if len(values) < 2 or not all(map(is_object, held)):
         return None
     if all(as_map(value).keys() == as_map(held[0]).keys() for value in values):
         hint = f"{_IN_A_LIST}; of a pandas frame, {_OF_PANDAS}"
@@ -309,7 +305,7 @@ def _consistent(row: SourceRow, example_outputs: bool | None) -> SourceRow | Pro
     return row
 
 
-def _floats(value: Any, depth: int = 0) -> Any:
+def _floats(value: object, depth: int = 0) -> object:
     """Convert decimals to floats (the parser's own mode refuses large integers); ValueError if beyond bounds."""
     if isinstance(value, Decimal):
         number = float(value)
@@ -318,17 +314,17 @@ def _floats(value: Any, depth: int = 0) -> Any:
         return number
     if depth > _MAX_DEPTH:
         raise ValueError(f"lists and objects are nested more than {_MAX_DEPTH} deep")
-    if isinstance(value, dict):
-        return {key: _floats(item, depth + 1) for key, item in cast("dict[str, Any]", value).items()}
-    if isinstance(value, list):
-        return [_floats(item, depth + 1) for item in cast("list[Any]", value)]
+    if is_object(value):
+        return {key: _floats(item, depth + 1) for key, item in value.items()}
+    if is_list(value):
+        return [_floats(item, depth + 1) for item in value]
     return value
 
 
 def _crash_problem(path: Path, null_infinity: bool) -> Problem | None:
     """Detect input that would crash the parser: an integer of thousands of digits, or thousands of open brackets.
 
-    Blocks of the file are searched for signs of either. These are rare, but text may have them too: then the strict
+    Blocks of the file are searched for signs of either. These are rare, but text may have them too, and then the strict
     parser decides.
     """
     with path.open("rb") as file:
@@ -345,8 +341,8 @@ def _located(path: Path, null_infinity: bool) -> Problem | None:
     if path.stat().st_size > LOCATE_UP_TO:
         return None
     with _open(path, null_infinity) as file:
-        found = parse_json(file.read(), shown(path))
-    return Unreadable(found.what, found.where, found.hint) if isinstance(found, Problem) else None
+        value = parse_json(file.read(), shown(path))
+    return Unreadable(value.what, value.where, value.hint) if isinstance(value, Problem) else None
 
 
 def _broken(path: Path, error: Exception, null_infinity: bool) -> Problem:

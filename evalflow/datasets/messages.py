@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
 
 from evalflow.cells import NoLiteral, literal
 from evalflow.datasets.parts import Content, ToolOutput, read_content, result_content, tool_call
-from evalflow.jsonvalues import as_list, as_map, kind
-from evalflow.records import Message
+from evalflow.jsonvalues import as_list, as_map, is_list, is_object, kind
+from evalflow.records import ApiKeys, Message, SentCall
 
 FORMS = (
     "{role, content}, {type: human, content}, {from: human, value}, [user, assistant], {inputs, outputs} "
@@ -36,17 +35,17 @@ _ROLES: Mapping[str, str] = {
 _WHO = ("type", "from", "sender", "speaker", "author")
 _WORDS = ("content", "contents", "value", "parts", "text", "message")
 _KNOWN = {"role", *_WHO, *_WORDS, "metadata", "tool_calls", "tool_call_id", "name", "function_call", "refusal"}
-_ASKED = ("question", "query", "user", "human", "chat_input", "user_input", "input", "prompt", "message")
-_SAID = ("answer", "response", "assistant", "ai", "bot", "chat_output", "output", "reply", "generation")
-_FOUND = ("contexts", "context", "retrieved_contexts", "retrieval_context", "documents")
+_QUESTION_KEYS = ("question", "query", "user", "human", "chat_input", "user_input", "input", "prompt", "message")
+_ANSWER_KEYS = ("answer", "response", "assistant", "ai", "bot", "chat_output", "output", "reply", "generation")
+_CONTEXT_KEYS = ("contexts", "context", "retrieved_contexts", "retrieval_context", "documents")
 _EARLIER = ("chat_history", "history")  # what each turn repeats of the turns before it
 _CALL_ITEMS = ("function_call", "custom_tool_call")
 _RESULT_ITEMS = ("function_call_output", "custom_tool_call_output")
 
 
-def read_message(value: Any, default_role: str) -> Message:
+def read_message(value: object, default_role: str) -> Message:
     """A single message, such as an example answer; ValueError says what is wrong with it."""
-    item: Any = {"role": default_role, **cast("dict[str, Any]", value)} if isinstance(value, dict) else value
+    item: object = {"role": default_role, **value} if is_object(value) else value
     turns = _Turns()
     turns.add(item)
     if len(turns.messages) != 1:
@@ -54,7 +53,7 @@ def read_message(value: Any, default_role: str) -> Message:
     return turns.messages[0]
 
 
-def read_messages(value: Any) -> tuple[Message, ...]:
+def read_messages(value: object) -> tuple[Message, ...]:
     """The messages of a list of turns, of an object that has it under `messages`, or of JSON text with either.
 
     ValueError says which item cannot be read.
@@ -63,17 +62,18 @@ def read_messages(value: Any) -> tuple[Message, ...]:
         try:
             value = literal(value.strip())
         except NoLiteral as error:
-            raise ValueError(f"the text is no JSON: {error}") from None
+            raise ValueError(f"the text is not JSON: {error}") from None
     listed = as_map(value).get("messages", value)
-    if not isinstance(listed, list):
+    if not is_list(listed):
         raise ValueError(f"expected a list of {{role, content}}, got {kind(listed)}; known forms: {FORMS}")
     turns = _Turns()
-    items = as_list(cast("object", listed))
-    named = all(len(pair) == 2 and str(pair[0]).lower() in _ROLES for pair in map(as_list, items))
-    for number, item in enumerate(items):
+    pairs = [pair for item in listed if len(pair := as_list(item)) == 2 and str(pair[0]).lower() in _ROLES]
+    if listed and len(pairs) == len(listed):
+        listed = [{"role": role, "content": content} for role, content in pairs]
+    for number, item in enumerate(listed):
         try:
-            for one in [{"role": item[0], "content": item[1]}] if named else _exchange(item) or (item,):
-                turns.add(one)
+            for turn in _exchange(item) or (item,):
+                turns.add(turn)
         except ValueError as error:
             raise ValueError(f"item {number}: {error}") from None
     return tuple(turns.messages)
@@ -88,29 +88,29 @@ class _Turns:
         self._open: list[tuple[str, str]] = []  # the id and tool of calls without a result
         self._thoughts: list[str] = []  # of the next message
 
-    def add(self, item: Any) -> None:
-        if not isinstance(item, dict):
+    def add(self, item: object) -> None:
+        if not is_object(item):
             raise ValueError(f"expected {{role, content}}, got {kind(item)}")
-        known = _unpacked(cast("dict[str, Any]", item))
-        kind_of = known.get("type") if "role" not in known else None
+        turn = _unpacked(item)
+        kind_of = turn.get("type") if "role" not in turn else None
         if kind_of in _CALL_ITEMS:
-            self._add_calls([known])
+            self._add_calls([turn])
         elif kind_of in _RESULT_ITEMS:
-            self._add_result(ToolOutput(result_content(known.get("output")), call_id=known.get("call_id")))
+            self._add_result(ToolOutput(result_content(turn.get("output")), _call_id(turn, "call_id")))
         elif kind_of == "reasoning":
-            content = read_content([*as_list(known.get("summary")), *as_list(known.get("content"))])
-            self._thoughts += [*content.thoughts, *(part["text"] for part in content.parts)]
+            content = read_content([*as_list(turn.get("summary")), *as_list(turn.get("content"))])
+            self._thoughts += [*content.thoughts, *([content.text] if content.text else [])]
         else:
-            self._add_message(known)
+            self._add_message(turn)
 
-    def _add_message(self, item: Mapping[str, Any]) -> None:
+    def _add_message(self, item: Mapping[str, object]) -> None:
         role, content = _role(item), _content(item)
         metadata = _metadata(item)
         if thoughts := [*self._thoughts, *content.thoughts]:
             metadata, self._thoughts = {"thoughts": "\n".join(thoughts), **(metadata or {})}, []
         if role == "tool" and not content.results:
             name = item.get("name")
-            result = ToolOutput(content, item.get("tool_call_id"), name if isinstance(name, str) else None)
+            result = ToolOutput(content, _call_id(item, "tool_call_id"), name if isinstance(name, str) else None)
             self._add_result(result, metadata)
             return
         for result in content.results:
@@ -119,18 +119,18 @@ class _Turns:
         declared += [item["function_call"]] if item.get("function_call") else []
         if content.results and not content.parts and not declared:
             return
-        more: dict[str, Any] = {"name": item["name"]} if isinstance(item.get("name"), str) else {}
+        more: ApiKeys = {"name": name} if isinstance(name := item.get("name"), str) else {}
         if content.others:
             more["parts"] = content.parts
         self.messages.append(Message(role, content.text, metadata, more or None))
         self._add_calls(declared)
 
-    def _add_calls(self, declared: Sequence[Any]) -> None:
+    def _add_calls(self, declared: Sequence[object]) -> None:
         """Add calls to the last message of the assistant, or to one without words."""
-        calls: list[dict[str, Any]] = []
-        for one in declared:
+        calls: list[SentCall] = []
+        for item in declared:
             self._calls += 1
-            call = tool_call(as_map(one), f"call_{self._calls}")
+            call = tool_call(as_map(item), f"call_{self._calls}")
             calls.append(call)
             self._open.append((call["id"], call["function"]["name"]))
         if not calls:
@@ -142,30 +142,37 @@ class _Turns:
         last = self.messages[-1]
         self.messages[-1] = replace(last, api={**(last.api or {}), "tool_calls": [*last.tool_calls, *calls]})
 
-    def _add_result(self, result: ToolOutput, metadata: Mapping[str, Any] | None = None) -> None:
+    def _add_result(self, result: ToolOutput, metadata: Mapping[str, object] | None = None) -> None:
         call_id = result.call_id
         if call_id is None:
-            named = [one for one, name in self._open if result.name in (None, name)]
-            call_id = next(iter(named), None)
-        self._open = [one for one in self._open if one[0] != call_id]
-        more: dict[str, Any] = {} if call_id is None else {"tool_call_id": str(call_id)}
-        more |= {"name": result.name} if result.name else {}
-        more |= {"parts": result.content.parts} if result.content.others else {}
+            call_id = next((own for own, name in self._open if result.name in (None, name)), None)
+        self._open = [call for call in self._open if call[0] != call_id]
+        more: ApiKeys = {} if call_id is None else {"tool_call_id": call_id}
+        if result.name:
+            more["name"] = result.name
+        if result.content.others:
+            more["parts"] = result.content.parts
         about = {"is_error": True, **(metadata or {})} if result.is_error else metadata
         self.messages.append(Message("tool", result.content.text, about, more or None))
 
 
-def _unpacked(item: dict[str, Any]) -> dict[str, Any]:
+def _call_id(item: Mapping[str, object], key: str) -> str | None:
+    """The id of a call that a result names; None without one."""
+    value = item.get(key)
+    return None if value is None else str(value)
+
+
+def _unpacked(item: dict[str, object]) -> dict[str, object]:
     """A message without the wrapping of LangChain: {type, data}, or {type: constructor, id, kwargs}."""
     inner = item.get("kwargs") if "lc" in item else item.get("data") if "content" not in item else None
-    if not isinstance(inner, dict):
+    if not is_object(inner):
         return item
     named = as_list(item.get("id"))[-1:] if "lc" in item else [item.get("type")]
     own = str(next(iter(named), "")).removesuffix("Chunk").removesuffix("Message").lower()
-    return {"type": own, **cast("dict[str, Any]", inner)}
+    return {"type": own, **inner}
 
 
-def _role(item: Mapping[str, Any]) -> str:
+def _role(item: Mapping[str, object]) -> str:
     declared = item.get("role")
     if declared is None:
         kind_of = next((item[key] for key in _WHO if item.get(key) is not None), None)
@@ -179,9 +186,9 @@ def _role(item: Mapping[str, Any]) -> str:
     return _ROLES.get(declared.lower(), declared)
 
 
-def _content(item: Mapping[str, Any]) -> Content:
+def _content(item: Mapping[str, object]) -> Content:
     """The content under the key that the form has; with tool calls or a refusal it may be missing."""
-    key = next((one for one in _WORDS if item.get(one) is not None), None)
+    key = next((key for key in _WORDS if item.get(key) is not None), None)
     if key is None:
         if item.get("refusal"):
             return read_content(item["refusal"])
@@ -207,64 +214,64 @@ def _whole(content: Content, whole: Content) -> Content:
     return replace(whole, parts=[*content.parts, *whole.others])
 
 
-def _metadata(item: Mapping[str, Any]) -> dict[str, Any] | None:
+def _metadata(item: Mapping[str, object]) -> dict[str, object] | None:
     """The message's metadata, with its other keys; None if it has none."""
     declared = item.get("metadata")
-    if declared is not None and not isinstance(declared, dict):
+    if declared is not None and not is_object(declared):
         raise ValueError(f"metadata: expected an object, got {kind(declared)}")
     own = {key: value for key, value in item.items() if key not in _KNOWN and value not in (None, [], {}, "", False)}
-    return {**own, **cast("dict[str, Any]", declared or {})} if own or declared is not None else None
+    return {**own, **as_map(declared)} if own or declared is not None else None
 
 
-def _exchange(item: Any) -> Iterator[dict[str, Any]] | None:
+def _exchange(item: object) -> Iterator[dict[str, object]] | None:
     """A question with its answer as two messages; None for an item of another form."""
-    if isinstance(item, list):
-        pair = cast("list[Any]", item)
-        if len(pair) != 2 or not all(one is None or isinstance(one, str) for one in pair):
+    if is_list(item):
+        texts = [text for text in item if text is None or isinstance(text, str)]
+        if len(item) != 2 or len(texts) != 2:
             raise ValueError(f"the list is not a pair of texts [user, assistant]; known forms: {FORMS}")
-        return _turns_of(pair[0], {}, pair[1], {})
-    known = as_map(item)
-    if {"role", *_WHO, "content", "lc", "parts"} & set(known):
+        return _turns_of(texts[0], {}, texts[1], {})
+    pair = as_map(item)
+    if {"role", *_WHO, "content", "lc", "parts"} & set(pair):
         return None
-    if "inputs" in known or "outputs" in known:
-        asked, said = _named(known.get("inputs"), _ASKED, "inputs"), _named(known.get("outputs"), _SAID, "outputs")
-        return _turns_of(*asked, *said)
-    question = next((key for key in _ASKED if key in known), None)
-    answer = next((key for key in _SAID if key in known), None)
+    if "inputs" in pair or "outputs" in pair:
+        asked = _named(pair.get("inputs"), _QUESTION_KEYS, "inputs")
+        return _turns_of(*asked, *_named(pair.get("outputs"), _ANSWER_KEYS, "outputs"))
+    question = next((key for key in _QUESTION_KEYS if key in pair), None)
+    answer = next((key for key in _ANSWER_KEYS if key in pair), None)
     if question is None or answer is None:
         return None
-    rest = {key: value for key, value in known.items() if key not in (question, answer)}
-    return _turns_of(_expect_text(known, question), {}, _expect_text(known, answer), rest)
+    rest = {key: value for key, value in pair.items() if key not in (question, answer)}
+    return _turns_of(_expect_text(pair, question), {}, _expect_text(pair, answer), rest)
 
 
 def _turns_of(
-    asked: str | None, about_asked: Mapping[str, Any], said: str | None, about_said: Mapping[str, Any]
-) -> Iterator[dict[str, Any]]:
-    found = next((key for key in _FOUND if about_said.get(key) is not None), "contexts")
-    about_said = {"contexts" if key == found else key: value for key, value in about_said.items()}
-    for role, text, about in (("user", asked, about_asked), ("assistant", said, about_said)):
+    question: str | None, about_question: Mapping[str, object], answer: str | None, about_answer: Mapping[str, object]
+) -> Iterator[dict[str, object]]:
+    contexts = next((key for key in _CONTEXT_KEYS if about_answer.get(key) is not None), "contexts")
+    about_answer = {"contexts" if key == contexts else key: value for key, value in about_answer.items()}
+    for role, text, about in (("user", question, about_question), ("assistant", answer, about_answer)):
         if text is not None:
             kept = {key: value for key, value in about.items() if value is not None and key not in _EARLIER}
             yield {"role": role, "content": text, "metadata": kept or None}
 
 
-def _named(values: Any, names: Sequence[str], where: str) -> tuple[str | None, Mapping[str, Any]]:
+def _named(values: object, names: Sequence[str], where: str) -> tuple[str | None, Mapping[str, object]]:
     """The text under the first of these names, else the only text, and what else is there.
 
     ValueError if it is not clear which text is meant.
     """
-    known = as_map(values)
-    texts = [key for key, value in known.items() if isinstance(value, str)]
-    name = next((name for name in names if known.get(name) is not None), None)
+    fields = as_map(values)
+    texts = [key for key, value in fields.items() if isinstance(value, str)]
+    name = next((name for name in names if fields.get(name) is not None), None)
     if name is None and len(texts) > 1:
         raise ValueError(f"{where}: which of {', '.join(texts)} is the turn? call it {names[0]}")
     name = name or next(iter(texts), None)
     if name is None:
         return None, {}
-    return _expect_text(known, name, f"{where}."), {key: value for key, value in known.items() if key != name}
+    return _expect_text(fields, name, f"{where}."), {key: value for key, value in fields.items() if key != name}
 
 
-def _expect_text(values: Mapping[str, Any], name: str, where: str = "") -> str | None:
+def _expect_text(values: Mapping[str, object], name: str, where: str = "") -> str | None:
     value = values[name]
     if value is not None and not isinstance(value, str):
         raise ValueError(f"{where}{name}: expected text, got {kind(value)}")

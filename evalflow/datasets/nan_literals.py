@@ -35,8 +35,8 @@ class NanFilter:
             block = self._file.read(self._block)
             self._ended = not block
             self._ready += self._scanner.take(block, last=self._ended)
-        found, self._ready = (self._ready, b"") if size < 0 else (self._ready[:size], self._ready[size:])
-        return found
+        block, self._ready = (self._ready, b"") if size < 0 else (self._ready[:size], self._ready[size:])
+        return block
 
 
 class _Scanner:
@@ -50,13 +50,13 @@ class _Scanner:
     def take(self, block: bytes, *, last: bool) -> bytes:
         text: bytes = self._held + block
         self._held = b""
-        found: list[bytes] = []
+        parts: list[bytes] = []
         at = 0
         while at < len(text):
             if self._in_string:
                 cut = self._string_end(text, at)
                 cut = len(text) if last and self._in_string else cut
-                found.append(text[at:cut])
+                parts.append(text[at:cut])
                 if self._in_string:
                     self._held = text[cut:]
                     break
@@ -65,14 +65,14 @@ class _Scanner:
             match = self._literals.search(text, at)
             if match is None:
                 cut = len(text) if last else max(at, len(text) - _LONGEST + 1)
-                found.append(text[at:cut])
+                parts.append(text[at:cut])
                 self._held = text[cut:]
                 break
-            found.append(text[at : match.start()])
+            parts.append(text[at : match.start()])
             self._in_string = match[0] == b'"'
-            found.append(match[0] if self._in_string else b"null")
+            parts.append(match[0] if self._in_string else b"null")
             at = match.end()
-        return b"".join(found)
+        return b"".join(parts)
 
     def _string_end(self, text: bytes, at: int) -> int:
         """Where the open string ends; if it does not end here, where to cut: before half of an escape."""

@@ -8,11 +8,12 @@ import math
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from evalflow.cells import Base64
 from evalflow.datasets.sources import MAX_RECORD, SourceRow, Table, Unreadable, too_long
 from evalflow.errors import Problem
+from evalflow.jsonvalues import is_list, is_object
 from evalflow.paths import shown
 
 if TYPE_CHECKING:
@@ -62,15 +63,15 @@ def _whole_numbers(path: Path, scan: pl.LazyFrame) -> list[str]:
 
     if "pandas" not in pl.read_parquet_metadata(path):
         return []
-    floats = {name: pl.col(name).fill_nan(None) for name, dtype in scan.collect_schema().items() if dtype.is_float()}
+    columns = {name: pl.col(name).fill_nan(None) for name, dtype in scan.collect_schema().items() if dtype.is_float()}
     facts = [
-        ((one.null_count() > 0) & (one.drop_nulls() % 1 == 0).all() & (one.abs().max() < _EXACT)).alias(name)
-        for name, one in floats.items()
+        ((floats.null_count() > 0) & (floats.drop_nulls() % 1 == 0).all() & (floats.abs().max() < _EXACT)).alias(name)
+        for name, floats in columns.items()
     ]
     return [name for name, holds in scan.select(facts).collect().row(0, named=True).items() if holds] if facts else []
 
 
-def _bytes_of(value: pl.Expr, dtype: Any) -> pl.Expr:
+def _bytes_of(value: pl.Expr, dtype: object) -> pl.Expr:
     """Uncompressed text size in bytes per row: a small compressed file may hold far more."""
     import polars as pl
 
@@ -88,25 +89,25 @@ def _bytes_of(value: pl.Expr, dtype: Any) -> pl.Expr:
     return pl.lit(0, pl.UInt64)
 
 
-def _row(data: dict[str, Any], where: str) -> SourceRow | Problem:
+def _row(data: dict[str, object], where: str) -> SourceRow | Problem:
     try:
-        return SourceRow(where, _json(data), lambda: data)
+        return SourceRow(where, {key: _json(item) for key, item in data.items() if item is not None}, lambda: data)
     except ValueError as error:
         return Problem(str(error), where)
 
 
-def _json(value: Any) -> Any:
+def _json(value: object) -> object:
+    if is_object(value):
+        return {key: _json(item) for key, item in value.items() if item is not None}
+    if is_list(value):
+        return [_json(item) for item in value]
     match value:
         case str() | bool() | int() | None:
             return value
         case float():
             if math.isinf(value):
-                raise ValueError(f"{value} is no JSON number; write null where there is none")
+                raise ValueError(f"{value} is not a JSON number; write null where a value is missing")
             return None if math.isnan(value) else value
-        case dict():
-            return {key: _json(item) for key, item in cast("dict[str, Any]", value).items() if item is not None}
-        case list():
-            return [_json(item) for item in cast("list[Any]", value)]
         case dt.date() | dt.time():
             return value.isoformat()
         case dt.timedelta():

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
 
-from evalflow.jsonvalues import as_list, as_map, kind, written
+from evalflow.jsonvalues import as_list, as_map, is_list, is_object, kind, written
+from evalflow.records import SentCall
 
 _TEXT = ("text", "input_text", "output_text", "refusal", "summary_text", "reasoning_text")
 _THOUGHTS = ("thinking", "reasoning", "thought")
 _CALLS = ("tool_use", "tool_call", "tool-call", "function_call")
 _RESULTS = ("tool_result", "tool-result", "tool_call_response", "function_response")
 _CALL_KEYS, _RESULT_KEYS = ("functionCall", "toolUse"), ("functionResponse", "toolResult")
-"""Keys of parts without a type, as of Gemini and Bedrock."""
+"""Keys of parts without a type, from Gemini and Bedrock."""
 _IDS = ("tool_use_id", "call_id", "id", "tool_call_id", "toolCallId", "toolUseId")
 
 
@@ -32,84 +32,83 @@ class ToolOutput:
 class Content:
     """The content of a message by kinds. `parts` are all that belong to its words, in order; `calls` those of tools."""
 
-    parts: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    calls: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    parts: list[Mapping[str, object]] = field(default_factory=list[Mapping[str, object]])
+    calls: list[Mapping[str, object]] = field(default_factory=list[Mapping[str, object]])
     results: list[ToolOutput] = field(default_factory=list[ToolOutput])
     thoughts: list[str] = field(default_factory=list[str])
 
     @property
     def text(self) -> str:
-        return "\n".join(part["text"] for part in self.parts if part["type"] == "text")
+        return "\n".join(str(part["text"]) for part in self.parts if part["type"] == "text")
 
     @property
-    def others(self) -> list[dict[str, Any]]:
+    def others(self) -> list[Mapping[str, object]]:
         """The parts that are not text."""
         return [part for part in self.parts if part["type"] != "text"]
 
 
-def read_content(value: Any) -> Content:
+def read_content(value: object) -> Content:
     """Read a text, one part or a list of parts; ValueError for anything else."""
-    found = Content()
+    content = Content()
     if isinstance(value, str):
-        found.parts.append(_text(value))
-        return found
-    if isinstance(value, dict):
-        one = cast("dict[str, Any]", value)
-        value = as_list(one.get("parts")) or [one]  # ChatGPT exports {content_type, parts}
-    if not isinstance(value, list):
+        content.parts.append(_text(value))
+        return content
+    if is_object(value):
+        value = as_list(value.get("parts")) or [value]  # ChatGPT exports {content_type, parts}
+    if not is_list(value):
         raise ValueError(f"expected text or a list of parts, got {kind(value)}")
-    for number, part in enumerate(as_list(cast("object", value))):
+    for number, part in enumerate(value):
         try:
-            _add(found, part)
+            _add(content, part)
         except ValueError as error:
             raise ValueError(f"part {number}: {error}") from None
-    return found
+    return content
 
 
-def tool_call(declared: Mapping[str, Any], call_id: str) -> dict[str, Any]:
+def tool_call(declared: Mapping[str, object], call_id: str) -> SentCall:
     """A call in the form of chat completions; `call_id` if it has no id. ValueError if it names no tool."""
     inner = as_map(declared.get("function")) or _within(declared, _CALL_KEYS)
     name = inner.get("name", inner.get("toolName"))
     if not isinstance(name, str) or not name.strip():
         raise ValueError("the tool call has no name")
-    none: Mapping[str, Any] = {}
-    given = next((inner[key] for key in ("arguments", "args", "input") if inner.get(key) is not None), none)
-    own = next((one[key] for one in (declared, inner) for key in _IDS if one.get(key)), call_id)
-    arguments = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+    values = (inner[key] for key in ("arguments", "args", "input") if inner.get(key) is not None)
+    value = next(values, None)
+    own = next((level[key] for level in (declared, inner) for key in _IDS if level.get(key)), call_id)
+    arguments = value if isinstance(value, str) else json.dumps({} if value is None else value, ensure_ascii=False)
     return {"id": str(own), "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-def _add(found: Content, declared: Any) -> None:
+def _add(content: Content, declared: object) -> None:
     if isinstance(declared, str):
-        found.parts.append(_text(declared))
+        content.parts.append(_text(declared))
         return
-    if not isinstance(declared, dict):
+    if not is_object(declared):
         raise ValueError(f"expected text or an object, got {kind(declared)}")
-    part = cast("dict[str, Any]", declared)
+    part = declared
     type_of = part.get("type")
-    said = _said(part)
+    text = _text_in(part)
     if type_of in _THOUGHTS or part.get("thought") is True:
-        found.thoughts += [said] if said else []
-    elif said is not None and (type_of is None or type_of in _TEXT):
-        found.parts.append(_text(said))
+        content.thoughts += [text] if text else []
+    elif text is not None and (type_of is None or type_of in _TEXT):
+        content.parts.append(_text(text))
     elif type_of in _CALLS or any(part.get(key) for key in _CALL_KEYS):
-        found.calls.append(part)
+        content.calls.append(part)
     elif type_of in _RESULTS or any(part.get(key) for key in _RESULT_KEYS):
-        found.results.append(_result(part))
+        content.results.append(_result(part))
     elif type_of in _TEXT:
         raise ValueError(f"text: expected text, got {kind(part.get('text')) if 'text' in part else 'nothing'}")
     elif type_of == "redacted_thinking":
-        found.thoughts.append("[redacted]")
+        content.thoughts.append("[redacted]")
     else:
-        known = {key: value for key, value in part.items() if value is not None}
-        found.parts.append(_picture(known) or {"type": _kind(known), **known})
+        values = {key: value for key, value in part.items() if value is not None}
+        content.parts.append(_picture(values) or {"type": _kind(values), **values})
 
 
-def _text(text: str) -> dict[str, Any]:
+def _text(text: str) -> dict[str, object]:
     return {"type": "text", "text": text}
 
 
-def _said(part: Mapping[str, Any]) -> str | None:
+def _text_in(part: Mapping[str, object]) -> str | None:
     for key in ("text", "refusal", "thinking", "reasoning", "summary"):
         value = as_map(part.get(key)).get("value", part.get(key))  # the Assistants API has {value, annotations}
         if isinstance(value, str):
@@ -117,35 +116,36 @@ def _said(part: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _result(part: Mapping[str, Any]) -> ToolOutput:
+def _result(part: Mapping[str, object]) -> ToolOutput:
     inner = _within(part, _RESULT_KEYS)
-    said = next((inner[key] for key in ("content", "response", "output", "result") if inner.get(key) is not None), "")
-    own = next((str(one[key]) for one in (part, inner) for key in _IDS if one.get(key)), None)
+    keys = ("content", "response", "output", "result")
+    returned = next((inner[key] for key in keys if inner.get(key) is not None), "")
+    own = next((str(level[key]) for level in (part, inner) for key in _IDS if level.get(key)), None)
     name = inner.get("name", inner.get("toolName"))
     failed = part.get("is_error") is True or inner.get("status") == "error"
-    return ToolOutput(result_content(said), own, name if isinstance(name, str) else None, failed)
+    return ToolOutput(result_content(returned), own, name if isinstance(name, str) else None, failed)
 
 
-def _within(part: Mapping[str, Any], keys: Sequence[str]) -> Mapping[str, Any]:
+def _within(part: Mapping[str, object], keys: Sequence[str]) -> Mapping[str, object]:
     """The object under the first of these keys; the part itself if it has none."""
-    return next((found for key in keys if (found := as_map(part.get(key)))), part)
+    return next((inner for key in keys if (inner := as_map(part.get(key)))), part)
 
 
-def result_content(value: Any) -> Content:
+def result_content(value: object) -> Content:
     """What a tool returned: a text or parts, else a JSON value, which a conversation has as its text."""
     if value is None:
         return Content(parts=[_text("")])
     if {"type", "value"} == set(as_map(value)):
         value = as_map(value)["value"]
-    known = as_list(value)
-    if isinstance(value, str) or (known and all("type" in as_map(one) or [*as_map(one)] == ["text"] for one in known)):
+    items = as_list(value)
+    if isinstance(value, str) or (items and all("type" in part or [*part] == ["text"] for part in map(as_map, items))):
         return read_content(value)
-    if len(known) == 1 and [*as_map(known[0])] == ["json"]:  # as Bedrock wraps it
-        value = known[0]["json"]
+    if len(items) == 1 and [*(only := as_map(items[0]))] == ["json"]:  # as Bedrock wraps it
+        value = only["json"]
     return Content(parts=[_text(written(value))])
 
 
-def _picture(part: Mapping[str, Any]) -> dict[str, Any] | None:
+def _picture(part: Mapping[str, object]) -> dict[str, object] | None:
     """An image in the form of chat completions; None if the part has none, or in a form that only its API knows."""
     declared = part.get("image_url")
     if isinstance(declared, str):
@@ -160,6 +160,6 @@ def _picture(part: Mapping[str, Any]) -> dict[str, Any] | None:
     return None
 
 
-def _kind(part: Mapping[str, Any]) -> str:
+def _kind(part: Mapping[str, object]) -> str:
     """The part's type; of one without it, its first key."""
     return str(part.get("type") or next(iter(part), "part"))

@@ -86,18 +86,18 @@ def perturbed(bases: Sequence[Case], changes: Sequence[str] = CHANGES) -> list[P
     (its id if it has none), since what is made of one case stands together. Other answers and names come from cases of
     other groups, whose contexts do not support them; where there are no other groups, those changes are not made.
     """
-    found: list[Perturbation] = []
+    changed: list[Perturbation] = []
     for place, base in enumerate(bases):
         others = [
-            one.answer or ""
-            for one in (*bases[place + 1 :], *bases[:place])
-            if base.group is None or one.group != base.group
+            other.answer or ""
+            for other in (*bases[place + 1 :], *bases[:place])
+            if base.group is None or other.group != base.group
         ]
         for change in (None, *changes):
             case = base if change is None else _changed(base, change, others)
             if case is not None:
-                found.append(Perturbation(base, change, _renamed(case, base, change)))
-    return found
+                changed.append(Perturbation(base, change, _renamed(case, base, change)))
+    return changed
 
 
 def _renamed(case: Case, base: Case, change: str | None) -> Case:
@@ -125,10 +125,10 @@ class _FaultSources:
     change: str
     others: Sequence[str]
 
-    def pick(self, found: Sequence[T]) -> T:
+    def pick(self, choices: Sequence[T]) -> T:
         """One of several, the same at every time."""
         digest = hashlib.sha256(f"{self.case.id}~{self.change}".encode()).digest()
-        return found[int.from_bytes(digest, "big") % len(found)]
+        return choices[int.from_bytes(digest, "big") % len(choices)]
 
     def said(self) -> str:
         """All texts of the case, in which a fault must not happen to be true."""
@@ -137,13 +137,13 @@ class _FaultSources:
 
 
 def _number(text: str, around: _FaultSources) -> str | None:
-    found = [*_NUMBER.finditer(text), *_NUMBER_WORD.finditer(text)]
-    if not found:
+    numbers = [*_NUMBER.finditer(text), *_NUMBER_WORD.finditer(text)]
+    if not numbers:
         return None
-    one = around.pick(found)
-    said = set(_NUMBER.findall(around.said())) | {word.lower() for word in _NUMBER_WORD.findall(around.said())}
-    candidates = [other for other in _near(one[0]) if other.lower() not in said]
-    return _in_place(text, one, around.pick(candidates)) if candidates else None
+    number = around.pick(numbers)
+    present = set(_NUMBER.findall(around.said())) | {word.lower() for word in _NUMBER_WORD.findall(around.said())}
+    candidates = [other for other in _near(number[0]) if other.lower() not in present]
+    return _in_place(text, number, around.pick(candidates)) if candidates else None
 
 
 def _near(number: str) -> list[str]:
@@ -162,23 +162,23 @@ def _near(number: str) -> list[str]:
 
 
 def _name(text: str, around: _FaultSources) -> str | None:
-    found, said = list(_NAME.finditer(text)), around.said()
-    candidates = [name for other in around.others for name in _NAME.findall(other) if name not in said]
-    return _in_place(text, around.pick(found), around.pick(candidates)) if found and candidates else None
+    names, present = list(_NAME.finditer(text)), around.said()
+    candidates = [name for other in around.others for name in _NAME.findall(other) if name not in present]
+    return _in_place(text, around.pick(names), around.pick(candidates)) if names and candidates else None
 
 
 def _negation(text: str, around: _FaultSources) -> str | None:
     for patterns in (_DENIED, _STATED):
-        found = [(match, pattern, by) for pattern, by in patterns for match in pattern.finditer(text)]
-        if found:
-            match, pattern, by = around.pick(found)
+        places = [(match, pattern, by) for pattern, by in patterns for match in pattern.finditer(text)]
+        if places:
+            match, pattern, by = around.pick(places)
             return _in_place(text, match, pattern.sub(by, match[0]))
     return None
 
 
 def _addition(text: str, around: _FaultSources) -> str | None:
-    said = around.said()
-    candidates = [one for other in around.others for one in sentences(other)[:1] if one not in said]
+    present = around.said()
+    candidates = [sentence for other in around.others for sentence in sentences(other)[:1] if sentence not in present]
     return f"{text.rstrip()} {candidates[0]}" if candidates else None
 
 

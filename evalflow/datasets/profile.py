@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import cast
 
 from evalflow.cells import boolean_of, list_in, number_of
 from evalflow.datasets.fields import FIELDS, FieldMap
@@ -43,13 +43,13 @@ class ColumnProfile:
     looks: list[str] = field(default_factory=lambda: [*_TYPES])
     is_text: bool = True
 
-    def add(self, value: Any) -> None:
+    def add(self, value: object) -> None:
         self.filled += 1
         self.is_text = self.is_text and isinstance(value, str)
         if len(self.shown) < _SHOWN and (text := shown_value(value)) not in self.shown:
             self.shown.append(text)
         if self.looks:
-            self.looks = [one for one in self.looks if isinstance(value, str) and _TYPES[one](value)]
+            self.looks = [look for look in self.looks if isinstance(value, str) and _TYPES[look](value)]
 
 
 class Profile:
@@ -80,9 +80,9 @@ class Profile:
 
         A reference is among them if each looks like a list: of several right answers.
         """
-        found = {name: one.looks[0] for name, one in self.variables.items() if one.looks and one.filled}
+        typed = {name: profile.looks[0] for name, profile in self.variables.items() if profile.looks and profile.filled}
         reference = self.fields.get("reference")
-        return found | ({"reference": "list"} if reference and "list" in reference.looks else {})
+        return typed | ({"reference": "list"} if reference and "list" in reference.looks else {})
 
 
 def in_words(typed: Mapping[str, str]) -> str:
@@ -93,39 +93,39 @@ def in_words(typed: Mapping[str, str]) -> str:
 def type_line(name: str, wanted: str, column: str | None = None) -> str:
     """The YAML line that declares the type of a column: `score: {column: score, type: number}`."""
     key, source = (
-        one if _SIMPLE.fullmatch(one) else json.dumps(one, ensure_ascii=False) for one in (name, column or name)
+        text if _SIMPLE.fullmatch(text) else json.dumps(text, ensure_ascii=False) for text in (name, column or name)
     )
     return f"{key}: {{column: {source}, type: {wanted}}}"
 
 
 def fields_by_column(fields: FieldMap, columns: Sequence[str], profile: Profile) -> dict[str, list[str]]:
     """The case fields that each column fills, by what the cases have."""
-    found: dict[str, list[str]] = {column: [] for column in columns}
-    named = {name: {one.column} for name, one in fields.sources.items()}
-    named |= {name: {one.column for one in parts.values()} for name, parts in fields.parts.items()}
+    filled: dict[str, list[str]] = {column: [] for column in columns}
+    named = {name: {source.column} for name, source in fields.sources.items()}
+    named |= {name: {source.column for source in parts.values()} for name, parts in fields.parts.items()}
     for column, name in fields.aliases.items():
         if name in named and named[name].isdisjoint(columns):
             named[name].add(column)
     for name, sources in named.items():
         has = profile.fields.get("messages" if name == "history" else name)
         for column in sources if has or not profile.cases else ():
-            if column in found:
-                found[column].append(name)
+            if column in filled:
+                filled[column].append(name)
     if fields.expected_is_reference and "reference" in profile.fields and "reference" not in columns:
-        found.get("expected", []).append("reference")
-    return found
+        filled.get("expected", []).append("reference")
+    return filled
 
 
-def shown_value(value: Any) -> str:
+def shown_value(value: object) -> str:
     """A value of a case on one line: what is text as it is, anything else as JSON."""
     text = value if isinstance(value, str) else json.dumps(_plain(value), ensure_ascii=False, default=str)
     text = " ".join(text.split())
     return text if len(text) <= _LENGTH else text[: _LENGTH - 1] + "…"
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, Context):
         return value.text
     if isinstance(value, Message):
         return f"{value.role}: {value.text}"
-    return [_plain(one) for one in cast("tuple[Any, ...]", value)] if isinstance(value, tuple) else value
+    return [_plain(item) for item in cast("tuple[object, ...]", value)] if isinstance(value, tuple) else value

@@ -189,14 +189,14 @@ def propose_fields(columns: Sequence[str]) -> dict[str, str]:
         names.pop("target", None)
     wanted = [name for name in USUAL if name not in columns and not (name == "question" and "messages" in columns)]
     proposed = {
-        field: names[found]
+        field: names[usual_name]
         for field in wanted
-        if (found := next((name for name in (field, *USUAL[field]) if name in names), None))
+        if (usual_name := next((name for name in (field, *USUAL[field]) if name in names), None))
     }
-    known = {*USUAL, *(name for usual in USUAL.values() for name in usual)}
-    rest = [(_field_of(name), column) for name, column in names.items() if name not in known]
+    usual_names = {*USUAL, *(name for usual in USUAL.values() for name in usual)}
+    rest = [(_field_of(name), column) for name, column in names.items() if name not in usual_names]
     for field in wanted:
-        likely = [column for found, column in rest if found == field]
+        likely = [column for usual_name, column in rest if usual_name == field]
         if field not in proposed and len(likely) == 1:
             proposed[field] = likely[0]
     if retrieved := [column for name, column in names.items() if _is_retrieved(name)]:
@@ -212,7 +212,9 @@ def other_contexts(columns: Sequence[str], proposed: Mapping[str, str]) -> list[
     """The columns with contexts that the mapping leaves out, such as ideal ones beside those that were retrieved."""
     taken = proposed.get("contexts", "contexts")
     names = {column: _snake_case(column) for column in columns if column != taken}
-    return [one for one, name in names.items() if name in ("contexts", *USUAL["contexts"]) or _words(name) & _CONTEXT]
+    return [
+        column for column, name in names.items() if name in ("contexts", *USUAL["contexts"]) or _words(name) & _CONTEXT
+    ]
 
 
 def _is_retrieved(name: str) -> bool:

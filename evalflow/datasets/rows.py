@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from evalflow.datasets.sources import SourceRow, Table, trimmed
 from evalflow.errors import Problem
@@ -62,7 +61,7 @@ class MadeIds:
 
 def filled_rows(table: Table, notes: ReadingNotes | None = None) -> Iterator[tuple[int, SourceRow | Problem]]:
     """The rows that are not empty, with trimmed column names, each with its number from 0 among all rows."""
-    known: set[str] = set()
+    trimmed_names: set[str] = set()
     for position, row in enumerate(table.rows):
         if isinstance(row, Problem):
             yield position, row
@@ -70,15 +69,15 @@ def filled_rows(table: Table, notes: ReadingNotes | None = None) -> Iterator[tup
             if notes is not None:
                 notes.empty += 1
         else:
-            if not known.issuperset(row.data):
+            if not trimmed_names.issuperset(row.data):
                 row = _trimmed_row(row)
-                known.update(row.data if isinstance(row, SourceRow) else ())
+                trimmed_names.update(row.data if isinstance(row, SourceRow) else ())
             yield position, row
     if notes is not None:
         notes.halves += table.halves.count
 
 
-def is_empty(row: dict[str, Any]) -> bool:
+def is_empty(row: Mapping[str, object]) -> bool:
     """Whether a row has only nulls and blank texts."""
     for value in row.values():  # the first value mostly decides
         if value is not None and not (isinstance(value, str) and (not value or value.isspace())):
@@ -89,10 +88,10 @@ def is_empty(row: dict[str, Any]) -> bool:
 def _trimmed_row(row: SourceRow) -> SourceRow | Problem:
     if all(name == trimmed(name) for name in row.data):
         return row
-    data: dict[str, Any] = {}
+    data: dict[str, object] = {}
     for name, value in row.data.items():
         if (bare := trimmed(name)) in data:
             return Problem(f"two columns are called {bare!r}, with and without space around it", row.where)
         data[bare] = value
     exact = row.exact
-    return replace(row, data=data, exact=exact and (lambda: {trimmed(name): one for name, one in exact().items()}))
+    return replace(row, data=data, exact=exact and (lambda: {trimmed(name): value for name, value in exact().items()}))

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, SkipValidation
 from pydantic_core import from_json
@@ -17,7 +17,7 @@ from evalflow import paths
 from evalflow.config.schema import DatasetConfig
 from evalflow.datasets.halves import Halves
 from evalflow.errors import Problem, UserError, did_you_mean, nearest
-from evalflow.jsonvalues import kind, overflows
+from evalflow.jsonvalues import is_object, kind, overflows
 from evalflow.objects import fetch_files, is_address
 from evalflow.paths import shown
 
@@ -39,10 +39,10 @@ ENDINGS: dict[str, Format] = {
 class HeldDataset(DatasetConfig):
     """A dataset whose rows, as of JSON Lines, are in memory and can be read any number of times; no file is read."""
 
-    rows: SkipValidation[Iterable[Mapping[str, Any]]] = Field(exclude=True, repr=False)
+    rows: SkipValidation[Iterable[Mapping[str, object]]] = Field(exclude=True, repr=False)
 
     @classmethod
-    def of(cls, config: DatasetConfig, rows: Iterable[Mapping[str, Any]]) -> HeldDataset:
+    def of(cls, config: DatasetConfig, rows: Iterable[Mapping[str, object]]) -> HeldDataset:
         """The dataset with rows in memory instead of those of its path."""
         return cls.model_construct(**dict(config), rows=rows)
 
@@ -55,8 +55,8 @@ class SourceRow:
     """
 
     where: str
-    data: dict[str, Any]
-    exact: Callable[[], dict[str, Any]] | None = None
+    data: Mapping[str, object]
+    exact: Callable[[], Mapping[str, object]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +103,11 @@ def too_long(where: str, hint: str = "") -> Unreadable:
 
 
 def record(
-    value: object, where: str, hint: str = "", exact: Callable[[], dict[str, Any]] | None = None
+    value: object, where: str, hint: str = "", exact: Callable[[], Mapping[str, object]] | None = None
 ) -> SourceRow | Problem:
     """The row for a parsed value, or a Problem if it is not an object."""
-    if isinstance(value, dict):
-        return SourceRow(where, value, exact)  # pyright: ignore[reportUnknownArgumentType] - JSON keys are text
+    if is_object(value):
+        return SourceRow(where, value, exact)
     return Problem(f"expected an object with one column per key, got {kind(value)}", where, hint)
 
 
@@ -118,7 +118,7 @@ _STRING_OR_NUMBER = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\
 _PLACE = re.compile(r"(?P<reason>.*) at line (?P<line>\d+) column (?P<column>\d+)\Z", re.DOTALL)
 
 
-def parse_json(text: bytes, file: str, first_line: int = 1, halves: Halves | None = None) -> Any | Problem:
+def parse_json(text: bytes, file: str, first_line: int = 1, halves: Halves | None = None) -> object | Problem:
     """Parse UTF-8 JSON that begins on `first_line` of a file, with half characters mended; an error is a Problem."""
     text = (halves or Halves()).json(text)
     try:
@@ -132,9 +132,9 @@ def parse_json(text: bytes, file: str, first_line: int = 1, halves: Halves | Non
         return Problem(f"broken JSON at {spot}: {place['reason']}", f"{file}:{line}", _json_hint(text))
     if not overflows(text, value):
         return value
-    found = _overflow(text)
-    where = f"{file}:{first_line + text.count(_NEWLINE, 0, found.start())}"
-    return Problem(too_large(found[0].decode()), where)
+    number = _overflow(text)
+    where = f"{file}:{first_line + text.count(_NEWLINE, 0, number.start())}"
+    return Problem(too_large(number[0].decode()), where)
 
 
 def too_large(number: str) -> str:
@@ -145,7 +145,7 @@ def too_large(number: str) -> str:
 
 def _overflow(text: bytes) -> re.Match[bytes]:
     """The first number in the JSON text that overflows; there must be one. Integers never overflow."""
-    numbers = (found for found in _STRING_OR_NUMBER.finditer(text) if not found[0].startswith(b'"'))
+    numbers = (token for token in _STRING_OR_NUMBER.finditer(text) if not token[0].startswith(b'"'))
     return next(n for n in numbers if re.search(rb"[.eE]", n[0]) and math.isinf(float(n[0])))
 
 
@@ -184,8 +184,7 @@ def files(config: DatasetConfig) -> list[Path]:
         if path.exists():
             raise UserError(Problem("expected a file or a glob, got a device, a pipe or a socket", shown(path)))
         raise UserError(Problem("no such file", shown(path), _beside(path)))
-    found = Path(path.anchor).glob(str(path.relative_to(path.anchor)))
-    matches = sorted(match for match in found if match.is_file())
+    matches = sorted(file for file in Path(path.anchor).glob(str(path.relative_to(path.anchor))) if file.is_file())
     if not matches:
         raise UserError(Problem("no file matches", shown(path), _beside(path)))
     return matches
@@ -193,17 +192,17 @@ def files(config: DatasetConfig) -> list[Path]:
 
 def format_of(path: Path, config: DatasetConfig) -> Format:
     """The declared format, else that of the file extension; UserError if neither tells, or it has no sheets."""
-    found = config.format or ENDINGS.get(path.suffix.lower())
-    if found is None:
+    format = config.format or ENDINGS.get(path.suffix.lower())
+    if format is None:
         ending = f"ending {path.suffix!r}" if path.suffix else "no ending"
         hint = f"set `format` to one of: {', '.join(dict.fromkeys(ENDINGS.values()))}"
         if path.suffix.lower() in _PACKED:
             hint = "unpack it first"
         raise UserError(Problem(f"unknown format: the file has {ending}", shown(path), hint))
-    if config.sheet and found != "xlsx":
+    if config.sheet and format != "xlsx":
         hint = "leave `sheet` out"
-        raise UserError(Problem(f"only an Excel workbook has sheets; the file is read as {found}", shown(path), hint))
-    return found
+        raise UserError(Problem(f"only an Excel workbook has sheets; the file is read as {format}", shown(path), hint))
+    return format
 
 
 def digest(config: DatasetConfig) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import takewhile
-from typing import Any, Literal
+from typing import Literal
 
 from evalflow.datasets.case_rows import ReadRow, content_id, json_value
 from evalflow.datasets.conversations import HEAD
@@ -29,16 +29,16 @@ def whole_conversation(
     """
     turns: list[Case] = []
     problems: list[Problem] = []
-    for found in _turns(rows, answers, allow_irregular=allow_irregular):
-        if isinstance(found, Case):
-            turns.append(found)
+    for turn in _turns(rows, answers, allow_irregular=allow_irregular):
+        if isinstance(turn, Case):
+            turns.append(turn)
         else:
-            problems += found
+            problems += turn
     if problems or not turns:
         return problems or None
-    merged: dict[str, Any] = {name: value for turn in turns for name, value in turn.vars.items()}
+    merged: dict[str, object] = {name: value for turn in turns for name, value in turn.vars.items()}
     own = [{**turn.vars, **({"tags": list(turn.tags)} if turn.tags else {})} for turn in turns]
-    merged |= {"turns": own} if any(one != own[0] for one in own) else {}
+    merged |= {"turns": own} if any(variables != own[0] for variables in own) else {}
     outputs = [json_value(turn.reference) for turn in turns]
     merged |= {"outputs": outputs} if any(output is not None for output in outputs) else {}
     tags = tuple(dict.fromkeys(tag for turn in turns for tag in turn.tags))
@@ -53,35 +53,35 @@ def each_turn(
     Turns of one conversation depend on each other: cases without a group get the name.
     """
     kept = "recorded" if answers == "none" else answers
-    for found in _turns(rows, kept, allow_irregular=allow_irregular):
-        yield replace(found, group=name) if isinstance(found, Case) and found.group is None else found
+    for turn in _turns(rows, kept, allow_irregular=allow_irregular):
+        yield replace(turn, group=name) if isinstance(turn, Case) and turn.group is None else turn
 
 
 def _turns(rows: Iterable[ReadRow], answers: Answers, *, allow_irregular: bool) -> Iterator[Case | Sequence[Problem]]:
     """The case of each row, its messages after those of the rows before it; or its problems."""
-    said: tuple[Message, ...] = ()
+    before: tuple[Message, ...] = ()
     for row in rows:
         case = row.case
         if case is None:
             yield row.problems
             continue
-        more = _new_messages(said, case.messages)
-        if wrong := _wrong_turn(case, row.where, bool(said), () if allow_irregular else more):
+        more = _new_messages(before, case.messages)
+        if wrong := _wrong_turn(case, row.where, bool(before), () if allow_irregular else more):
             yield [wrong]
             continue
-        whole = replace(case, messages=(*said, *more))
+        whole = replace(case, messages=(*before, *more))
         answer = _answer(case, answers)
-        said = whole.messages if answer is None else (*whole.messages, answer)
+        before = whole.messages if answer is None else (*whole.messages, answer)
         yield whole
 
 
-def _new_messages(said: Sequence[Message], own: Sequence[Message]) -> Sequence[Message]:
+def _new_messages(before: Sequence[Message], own: Sequence[Message]) -> Sequence[Message]:
     """The messages of a row without those that it repeats: the conversation so far, or its system message."""
-    before = [(one.role, one.content) for one in said]
-    if len(own) > len(said) and before == [(one.role, one.content) for one in own[: len(said)]]:
-        return own[len(said) :]
-    head = list(takewhile(lambda one: one.role in HEAD, own))
-    return own[len(head) :] if head and list(said[: len(head)]) == head else own
+    texts = [(message.role, message.content) for message in before]
+    if len(own) > len(before) and texts == [(message.role, message.content) for message in own[: len(before)]]:
+        return own[len(before) :]
+    head = list(takewhile(lambda message: message.role in HEAD, own))
+    return own[len(head) :] if head and list(before[: len(head)]) == head else own
 
 
 def _wrong_turn(case: Case, where: str, follows: bool, messages: Sequence[Message]) -> Problem | None:
@@ -100,8 +100,8 @@ def _answer(case: Case, answers: Answers) -> Message | None:
     """The assistant's turn after a row; None if the row has no answer, or the target gives it."""
     if answers == "demo":
         return case.demo_answer
-    said = case.actual if case.answer is None else case.answer
-    if answers == "none" or said is None:
+    answer = case.actual if case.answer is None else case.answer
+    if answers == "none" or answer is None:
         return None
-    found = {} if case.contexts is None else {"contexts": [json_value(one) for one in case.contexts]}
-    return Message("assistant", written(said), {**found, **(case.metadata or {})} or None)
+    contexts = {} if case.contexts is None else {"contexts": [json_value(context) for context in case.contexts]}
+    return Message("assistant", written(answer), {**contexts, **(case.metadata or {})} or None)

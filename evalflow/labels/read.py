@@ -7,9 +7,10 @@ import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from evalflow.errors import Problem, did_you_mean
+from evalflow.jsonvalues import is_list, is_object
 from evalflow.labels.columns import LABEL_COLUMNS, REQUIRED_COLUMNS
 from evalflow.records import Answer, Case, Label
 
@@ -33,14 +34,14 @@ class Parsed:
     def asked(self) -> list[Label]:
         """The labels, and the missing ones of the metrics that people labelled: nobody was asked about the others."""
         named = self.named
-        return [*self.given, *(one for one in self.blank if one.metric in named)]
+        return [*self.given, *(label for label in self.blank if label.metric in named)]
 
     @property
     def named(self) -> set[str]:
         """The metrics that people labelled."""
-        return {one.metric for one in self.given}
+        return {label.metric for label in self.given}
 
-    def add(self, where: str, row: Mapping[str, Any]) -> None:
+    def add(self, where: str, row: Mapping[str, object]) -> None:
         is_missing = not _is_blank(row.get("missing"))
         is_blank = _is_blank(row.get("value")) and not is_missing
         if is_blank and (_is_blank(row.get("case_id")) or _is_blank(row.get("metric"))):
@@ -64,7 +65,7 @@ class Parsed:
         if "weight" not in fields and "pi" in fields:
             fields["weight"] = 1 / fields["pi"]
         if is_missing and (fields["value"] is not None or fields.get("kind") == "resolution"):
-            what = "a resolution is missing" if fields["value"] is None else "a value, and a reason why there is none"
+            what = "a resolution is missing" if fields["value"] is None else "a value, and a reason why it is missing"
             problems.append(Problem(what, where, "give a value, or leave it empty and say why in `missing`"))
         self.problems += problems
         if not problems:
@@ -72,21 +73,21 @@ class Parsed:
             self.last += [label] * is_blank
 
 
-def parse(rows: Iterable[tuple[str, Mapping[str, Any]]], file: str) -> Parsed:
+def parse(rows: Iterable[tuple[str, Mapping[str, object]]], file: str) -> Parsed:
     """Read rows of a labels file, given as position and columns; cells may be text, and `file` is for messages.
 
     The columns are LABEL_COLUMNS; others are ignored.
     """
-    found, seen = Parsed(), set[str]()
+    labels, seen = Parsed(), set[str]()
     for where, row in rows:
         seen.update(row)
-        found.add(where, row)
+        labels.add(where, row)
     missing = [name for name in REQUIRED_COLUMNS if name not in seen]
     if missing and seen:
         hint = "; ".join(f"{name}: {did_you_mean(name, seen)}" for name in missing)
         what = f"the file has no column {' and no column '.join(missing)}"
         return Parsed(problems=[Problem(what, file, hint)])
-    return found
+    return labels
 
 
 def parse_case(case: Case) -> Parsed:
@@ -94,24 +95,24 @@ def parse_case(case: Case) -> Parsed:
 
     Either `{metric: value}` or `{metric: [...]}` with one value per person. A value can be an object (value, by, ...).
     """
-    found = Parsed()
-    for metric, said in (case.labels or {}).items():
-        several = isinstance(said, list)
-        for number, entry in enumerate(cast("list[Any]", said) if several else [said], 1):
-            fields = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {"value": entry}
+    labels = Parsed()
+    for metric, values in (case.labels or {}).items():
+        several = is_list(values)
+        for number, entry in enumerate(values if several else [values], 1):
+            fields = entry if is_object(entry) else {"value": entry}
             where = f"dataset {case.dataset}, case {case.id}, labels.{metric}{f'[{number - 1}]' if several else ''}"
             by = f"person {number}" if several else UNNAMED
-            found.add(where, {"by": by, **fields, "case_id": case.id, "dataset": case.dataset, "metric": metric})
-    found.blank.clear()
-    return found
+            labels.add(where, {"by": by, **fields, "case_id": case.id, "dataset": case.dataset, "metric": metric})
+    labels.blank.clear()
+    return labels
 
 
-def _is_blank(value: Any) -> bool:
+def _is_blank(value: object) -> bool:
     return value is None or (isinstance(value, str) and not value.strip())
 
 
 # Returns (score, value on the metric's own scale), with a score of None if there is nothing to score, or ValueError.
-Read = Callable[[Any], tuple[float | None, Any]]
+Read = Callable[[object], tuple[float | None, object]]
 GRADE_HINT = "grade on the metric's own scale, or undefined where there is nothing to score"
 
 
@@ -135,12 +136,12 @@ class Bound:
     """
 
     score: float | None
-    value: Any
+    value: object
     label: Label
     answer: LabelledAnswer
 
     @property
-    def row(self) -> dict[str, Any]:
+    def row(self) -> dict[str, object]:
         answer, label = self.answer, self.label
         return {
             "dataset": answer.dataset,
@@ -168,8 +169,8 @@ class Elsewhere:
 
     def has(self, dataset: str | None, case_id: str) -> bool:
         """Whether the case may exist in the dataset (None: in any dataset)."""
-        found = self.cases.get(case_id, ())
-        return self.partial or (bool(found) if dataset is None else dataset in found)
+        datasets = self.cases.get(case_id, ())
+        return self.partial or (bool(datasets) if dataset is None else dataset in datasets)
 
 
 HERE = Elsewhere()  # no other metrics and cases than those of the run
@@ -197,38 +198,38 @@ class LeftOut:
 
 
 def bind(
-    given: Sequence[Label], answers: Iterable[LabelledAnswer], scales: Mapping[str, Read], elsewhere: Elsewhere = HERE
+    labels: Sequence[Label], answers: Iterable[LabelledAnswer], scales: Mapping[str, Read], elsewhere: Elsewhere = HERE
 ) -> tuple[list[Bound], LeftOut, list[Problem]]:
     """Bind labels to the answers of a run; `scales` has the function that reads a value, by metric.
 
     Returns the bound labels, counts of the others, and problems: unknown cases and metrics, values off the scale, two
     labels by one person for one answer. Of a review's labels on a metric only those by the newest guidelines count.
     """
-    newest = _newest_rubrics(given)
-    wanted = {one.case_id for one in given}
+    newest = _newest_rubrics(labels)
+    wanted = {label.case_id for label in labels}
     by_case: dict[str, list[LabelledAnswer]] = {}
     for answer in answers:
         if answer.case_id in wanted:
             by_case.setdefault(answer.case_id, []).append(answer)
     left, problems, bound = LeftOut(), list[Problem](), list[Bound]()
-    for one in given:
-        if one.rubric is not None and one.rubric < newest[one.review, one.metric]:
+    for label in labels:
+        if label.rubric is not None and label.rubric < newest[label.review, label.metric]:
             left.older_rubric += 1
             continue
-        found = _bound(one, by_case, scales, elsewhere, left)
-        if isinstance(found, Problem):
-            problems.append(found)
+        of_label = _bound(label, by_case, scales, elsewhere, left)
+        if isinstance(of_label, Problem):
+            problems.append(of_label)
         else:
-            bound += found
+            bound += of_label
     return bound, left, problems + list(_twice(bound))
 
 
-def _newest_rubrics(given: Iterable[Label]) -> dict[tuple[str | None, str], int]:
+def _newest_rubrics(labels: Iterable[Label]) -> dict[tuple[str | None, str], int]:
     newest: dict[tuple[str | None, str], int] = {}
-    for one in given:
-        if one.rubric is not None:
-            key = one.review, one.metric
-            newest[key] = max(one.rubric, newest.get(key, 0))
+    for label in labels:
+        if label.rubric is not None:
+            key = label.review, label.metric
+            newest[key] = max(label.rubric, newest.get(key, 0))
     return newest
 
 
@@ -272,14 +273,14 @@ def _matching(label: Label, answers: Sequence[LabelledAnswer], left: LeftOut) ->
     """The answers that a label applies to; if there are none, it is counted as left out."""
     own = [a for a in answers if label.target in (None, a.target) and label.target_repeat in (None, a.target_repeat)]
     if label.answer_hash is None:
-        found = [answer for answer in own if answer.recorded]
-        left.unbound += bool(own) and not found
+        matching = [answer for answer in own if answer.recorded]
+        left.unbound += bool(own) and not matching
     else:
-        found = [answer for answer in own if answer.digest == label.answer_hash]
-    if not found and (label.answer_hash is not None or not own):
+        matching = [answer for answer in own if answer.digest == label.answer_hash]
+    if not matching and (label.answer_hash is not None or not own):
         left.stale += 1
         left.first_stale = left.first_stale or label.where
-    yield from found
+    yield from matching
 
 
 def _unknown(label: Label, by_case: Mapping[str, Sequence[LabelledAnswer]]) -> Problem:
@@ -294,9 +295,9 @@ def _unknown(label: Label, by_case: Mapping[str, Sequence[LabelledAnswer]]) -> P
 
 
 def _twice(bound: Iterable[Bound]) -> Iterator[Problem]:
-    seen: dict[tuple[Any, ...], str] = {}
-    for one in bound:
-        answer, label = one.answer, one.label
+    seen: dict[tuple[object, ...], str] = {}
+    for of_answer in bound:
+        answer, label = of_answer.answer, of_answer.label
         if label.use == "missing":
             continue
         whose = "" if label.use == "resolution" else label.by  # an answer has one resolution, whoever made it
@@ -305,7 +306,7 @@ def _twice(bound: Iterable[Bound]) -> Iterator[Problem]:
         if key in seen:
             named = "resolutions" if label.use == "resolution" else f"labels by {label.by}"
             what = f"two {named} for one answer to case {label.case_id!r} on {label.metric}"
-            hint = f"the other is at {seen[key]}; keep one, or say in `by` who else it is of"
+            hint = f"the other is at {seen[key]}; keep one, or name its other author in `by`"
             yield Problem(what, label.where, hint)
         else:
             seen[key] = label.where

@@ -13,10 +13,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, S
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
 
 from evalflow.errors import Problem, UserError
-from evalflow.labels.columns import plain_name
+from evalflow.labels.columns import count, number, plain_name
 from evalflow.paths import replacing, safe_text
 from evalflow.records import Case
 
@@ -62,8 +61,8 @@ def draw(
     up to the size of each. An answer's weight is then the size of its stratum divided by the number drawn from it.
     """
     by_stratum: dict[str, list[UnlabelledAnswer]] = {}
-    for one in candidates:
-        by_stratum.setdefault(stratum(one) if stratum else "all", []).append(one)
+    for answer in candidates:
+        by_stratum.setdefault(stratum(answer) if stratum else "all", []).append(answer)
     if len(by_stratum) > size:
         what = f"{size} answers cannot be drawn from {len(by_stratum)} strata"
         raise UserError(Problem(what, "--sample", "draw more, or leave --stratify out"))
@@ -71,13 +70,13 @@ def draw(
     strata: dict[str, tuple[int, int]] = {}
     shares = _shares({name: len(own) for name, own in by_stratum.items()}, size)
     for name, own in sorted(by_stratum.items()):
-        first = sorted(own, key=lambda one: (one.key not in already, _ticket(one.key, seed)))
-        taken = first[: max(shares[name], sum(one.key in already for one in own))]
+        first = sorted(own, key=lambda answer: (answer.key not in already, _ticket(answer.key, seed)))
+        taken = first[: max(shares[name], sum(answer.key in already for answer in own))]
         strata[name] = (len(taken), len(own))
-        chosen |= {one.key: len(own) / len(taken) if stratum else 1.0 for one in taken}
+        chosen |= {answer.key: len(own) / len(taken) if stratum else 1.0 for answer in taken}
     order = sorted(chosen, key=lambda key: _ticket(key, seed))
-    everything = {(one.key[0], one.group) for one in candidates}
-    drawn = {(one.key[0], one.group) for one in candidates if one.key in chosen}
+    everything = {(answer.key[0], answer.group) for answer in candidates}
+    drawn = {(answer.key[0], answer.group) for answer in candidates if answer.key in chosen}
     return Drawn({key: chosen[key] for key in order}, strata, (len(drawn), len(everything)))
 
 
@@ -90,8 +89,8 @@ def draw_groups(
     large groups. So there may be more or fewer answers than requested.
     """
     groups: dict[tuple[str, str], list[Key]] = {}
-    for one in candidates:
-        groups.setdefault((one.key[0], one.group), []).append(one.key)
+    for answer in candidates:
+        groups.setdefault((answer.key[0], answer.group), []).append(answer.key)
     before = {name for name, own in groups.items() if any(key in already for key in own)}
     wanted = max(1, len(before), min(len(groups), round(size * len(groups) / len(candidates))))
     order = sorted(groups, key=lambda name: (name not in before, _ticket((*name, "", 0), seed)))
@@ -101,12 +100,12 @@ def draw_groups(
 
 def score_strata(candidates: Iterable[UnlabelledAnswer]) -> Callable[[UnlabelledAnswer], str]:
     """Strata by the judge's score: one per value if there are few, else quintiles; one for no score."""
-    scores = sorted(one.score for one in candidates if one.score is not None)
+    scores = sorted(answer.score for answer in candidates if answer.score is not None)
     few = len(set(scores)) <= _STRATA
     cuts = [scores[len(scores) * part // _STRATA] for part in range(1, _STRATA)] if scores else []
 
-    def stratum(one: UnlabelledAnswer) -> str:
-        score = one.score
+    def stratum(answer: UnlabelledAnswer) -> str:
+        score = answer.score
         if score is None:
             return "without a score"
         return f"score {score:.3g}" if few else f"fifth {1 + sum(score >= cut for cut in cuts)} by score"
@@ -114,9 +113,9 @@ def score_strata(candidates: Iterable[UnlabelledAnswer]) -> Callable[[Unlabelled
     return stratum
 
 
-def tag_stratum(one: UnlabelledAnswer) -> str:
+def tag_stratum(answer: UnlabelledAnswer) -> str:
     """The stratum of an answer by its case's first tag."""
-    return one.tags[0] if one.tags else "without a tag"
+    return answer.tags[0] if answer.tags else "without a tag"
 
 
 def _shares(sizes: Mapping[str, int], wanted: int) -> dict[str, int]:
@@ -160,18 +159,18 @@ _CONTEXTS, _REFERENCE = 6000, 2000
 def shown_case(case: Case) -> dict[str, str]:
     """What a person needs to read of an answered case: question, answer, contexts, reference."""
     passages = [f"{c.title}\n{c.text}" if c.title else c.text for c in case.contexts or ()]
-    said = case.answer
-    if said is None and case.actual is not None:
-        said = json.dumps(case.actual, ensure_ascii=False, default=str)
+    answer = case.answer
+    if answer is None and case.actual is not None:
+        answer = json.dumps(case.actual, ensure_ascii=False, default=str)
     return {
         "question": _conversation(case),
-        "answer": said or "",
+        "answer": answer or "",
         "contexts": _short("\n\n".join(passages), _CONTEXTS),
         "reference": _short(case.reference_text or "", _REFERENCE),
     }
 
 
-def write_label_sheet(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+def write_label_sheet(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
     """Write the rows, SHEET_COLUMNS first; CSV begins with a byte order mark, so that spreadsheets read it as UTF-8."""
     table = [dict(row) for row in rows]
     columns = list(dict.fromkeys((*SHEET_COLUMNS, *(column for row in table for column in row))))
@@ -197,7 +196,7 @@ def _short(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: object) -> object:
     return safe_text(value) if isinstance(value, str) else "" if value is None else value
 
 
@@ -205,16 +204,16 @@ def _cell(value: Any) -> Any:
 class Sheet:
     """A parsed label sheet: `weighted` after a stratified draw, and `grouped` after a draw of whole groups."""
 
-    rows: Sequence[dict[str, Any]]
+    rows: Sequence[dict[str, object]]
     answers: Mapping[Key, str]
     asked: Set[tuple[Key, str]]
     weighted: bool
     grouped: bool
 
 
-def read_sheet(rows: Iterable[tuple[str, dict[str, Any]]]) -> tuple[Sheet, list[Problem]]:
+def read_sheet(rows: Iterable[tuple[str, dict[str, object]]]) -> tuple[Sheet, list[Problem]]:
     """Read a sheet's rows; returns the sheet, and a problem for each invalid row."""
-    found: list[dict[str, Any]] = []
+    valid: list[dict[str, object]] = []
     answers: dict[Key, str] = {}
     asked: set[tuple[Key, str]] = set()
     weighted = grouped = False
@@ -224,17 +223,17 @@ def read_sheet(rows: Iterable[tuple[str, dict[str, Any]]]) -> tuple[Sheet, list[
             key = key_of(row)
             asked.add((key, plain_name(row["metric"])))
             answers[key] = plain_name(row["answer_hash"])
-            weighted |= float(row["weight"]) != 1
+            weighted |= number(row["weight"]) != 1
             grouped |= bool(row.get("group"))
         except (KeyError, TypeError, ValueError):
-            what = "this is no row of a sheet that calibrate --sample wrote"
+            what = "this is not a row of a sheet that calibrate --sample wrote"
             problems.append(Problem(what, where, "name another file: --out FILE"))
             continue
-        found.append(row)
-    return Sheet(found, answers, asked, weighted, grouped), problems
+        valid.append(row)
+    return Sheet(valid, answers, asked, weighted, grouped), problems
 
 
-def key_of(row: Mapping[str, Any]) -> Key:
+def key_of(row: Mapping[str, object]) -> Key:
     """The key of the row's answer; KeyError, TypeError or ValueError if a part is missing or invalid."""
     dataset, case_id, target = (plain_name(row[name]) for name in CELL[:3])
-    return dataset, case_id, target, int(row["target_repeat"])
+    return dataset, case_id, target, count(row["target_repeat"])

@@ -309,7 +309,7 @@ def _model_names(response: Response) -> ListedModels:
     return ListedModels(tuple(name for name in names if isinstance(name, str) and 0 < len(name) <= 200))
 
 
-def canonical(body: Mapping[str, Any]) -> bytes:
+def canonical(body: object) -> bytes:
     """The bytes of a request: equal bodies give equal bytes.
 
     Keys keep their order: a model writes a reply's fields in the order of the schema, so sorting them would move the

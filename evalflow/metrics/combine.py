@@ -75,8 +75,9 @@ def _value(
 ) -> Any:
     """The value on the metric's scale: the vote over numbers, else the value of a member with exactly this score."""
     values = {name: part.value for name, part in parts.items()}
-    if config.vote != "majority" and all(type(value) in (int, float) for value in values.values()):
-        return _poll(values, shares, config, direction)[0]
+    numbers = {name: value for name, value in values.items() if isinstance(value, float) or type(value) is int}
+    if config.vote != "majority" and len(numbers) == len(values):
+        return _poll(numbers, shares, config, direction)[0]
     return next((part.value for part in parts.values() if part.score == score), None)
 
 

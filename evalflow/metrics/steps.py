@@ -188,7 +188,7 @@ def blocked_outcome(
     With `blank_is_text` an empty text can be scored, as in a string comparison.
     """
     failed = answer.status == "error"
-    values = {need: fields[need] if need in fields else look_up(need, fields) for need in needs}
+    values: dict[str, Any] = {need: fields[need] if need in fields else look_up(need, fields) for need in needs}
     if None in values.values():
         missing = [
             need for need, value in values.items() if value is None and not (failed and root(need) in FROM_ANSWER)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from evalflow.records.spend import CallCosts, Spend
 
@@ -36,19 +36,40 @@ def numbered(texts: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call of a tool: its arguments as an object, or as the text that was sent if that is no JSON object."""
+    """A call of a tool: its arguments as an object, or the text that was sent if that is not a JSON object."""
 
     name: str
-    arguments: Mapping[str, Any] | str | None = None
+    arguments: Mapping[str, object] | str | None = None
     id: str | None = None  # which a tool's result names
+
+
+class CalledFunction(TypedDict):
+    """The function of a `SentCall`, with its arguments as JSON text."""
+
+    name: str
+    arguments: str
+
+
+class SentCall(TypedDict):
+    """A call of a tool as chat completions write it."""
+
+    id: str
+    type: str
+    function: CalledFunction
+
+
+class ApiKeys(TypedDict, total=False):
+    """What chat APIs keep beside a message's words; `parts` is the whole content if some of it is not text."""
+
+    tool_calls: Sequence[SentCall]
+    tool_call_id: str
+    name: str
+    parts: Sequence[Mapping[str, object]]
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
     """One turn of a conversation.
-
-    `api` has what chat APIs keep beside the words: tool_calls and tool_call_id as chat completions write them, name,
-    and `parts`, the whole content if some of it is not text.
 
     Example:
         >>> Message("user", "Well?").role
@@ -57,11 +78,11 @@ class Message:
 
     role: str
     content: str
-    metadata: Mapping[str, Any] | None = None
-    api: Mapping[str, Any] | None = None
+    metadata: Mapping[str, object] | None = None
+    api: ApiKeys | None = None
 
     @property
-    def tool_calls(self) -> Sequence[Mapping[str, Any]]:
+    def tool_calls(self) -> Sequence[SentCall]:
         return self.api.get("tool_calls", ()) if self.api else ()
 
     @property
@@ -70,7 +91,7 @@ class Message:
         return bool(self.api) and bool(self.tool_calls) and not self.content.strip()
 
     @property
-    def parts(self) -> Sequence[Mapping[str, Any]]:
+    def parts(self) -> Sequence[Mapping[str, object]]:
         """The parts of its content if some of them are not text, else nothing."""
         return self.api.get("parts", ()) if self.api else ()
 
@@ -79,18 +100,18 @@ class Message:
         """The turn for readers: its words, `[image]` and the like for other parts, and the tools that it calls."""
         if not self.api:
             return self.content
-        said = [part_text(part) for part in self.parts] if self.parts else [self.content]
-        called = [f"[calls {call['function']['name']}({call['function']['arguments']})]" for call in self.tool_calls]
-        return "\n".join(line for line in (*said, *called) if line.strip())
+        texts = [part_text(part) for part in self.parts] if self.parts else [self.content]
+        calls = [f"[calls {call['function']['name']}({call['function']['arguments']})]" for call in self.tool_calls]
+        return "\n".join(line for line in (*texts, *calls) if line.strip())
 
     @property
-    def sent(self) -> dict[str, Any]:
+    def sent(self) -> dict[str, object]:
         """The turn as chat completions take it."""
         more = {key: value for key, value in (self.api or {}).items() if key != "parts"}
         return {"role": self.role, "content": self.parts or (None if self.only_calls else self.content), **more}
 
 
-def part_text(part: Mapping[str, Any]) -> str:
+def part_text(part: Mapping[str, object]) -> str:
     """The text of a part of a message's content; of another part its kind, such as `[image]`."""
     text = part.get("text")
     kind = str(part.get("type") or "part").removeprefix("input_").removesuffix("_url")
@@ -138,19 +159,19 @@ class Case:
     facts: tuple[str, ...] | None = None
     contexts: tuple[Context, ...] | None = None  # what was retrieved; an empty tuple means that nothing was retrieved
     # The true label and the recorded prediction; or the expected ids and the retrieved ones.
-    expected: Any = None
-    actual: Any = None
+    expected: object = None
+    actual: object = None
     # What the target sent with its answer; an example answer to try metrics on.
-    metadata: Mapping[str, Any] | None = None
+    metadata: Mapping[str, object] | None = None
     demo_answer: Message | None = None
     failure: str | None = None  # why there is no recorded answer: the target failed during recording
-    checks: tuple[Mapping[str, Any], ...] | None = None  # checks in the case itself: identifier, enabled, params
+    checks: tuple[Mapping[str, object], ...] | None = None  # checks in the case itself: identifier, enabled, params
     # Names for slicing, hierarchical with " > "; the cluster for error bars (source, user, template).
     tags: tuple[str, ...] = ()
     group: str | None = None
     # Human labels in the data, by metric name; and all other columns.
-    labels: Mapping[str, Any] | None = None
-    vars: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    labels: Mapping[str, object] | None = None
+    vars: Mapping[str, object] = field(default_factory=dict[str, object])
 
     @property
     def question(self) -> str | None:
@@ -172,13 +193,13 @@ class Case:
 
     @property
     def brief(self) -> str | None:
-        """Everything that a simulated user is told, as one text; None without a scenario."""
+        """Everything that a simulated user knows, as one text; None without a scenario."""
         if self.scenario is None:
             return None
-        known = "\n".join(f"- {fact}" for fact in self.facts or ())
+        facts = "\n".join(f"- {fact}" for fact in self.facts or ())
         parts = {"Situation": self.scenario, "Who the user is": self.persona, "What the user wants": self.goal}
-        told = [f"{title}: {text}" for title, text in parts.items() if text is not None]
-        return "\n".join([*told, *([f"What the user knows:\n{known}"] if known else [])])
+        lines = [f"{title}: {text}" for title, text in parts.items() if text is not None]
+        return "\n".join([*lines, *([f"What the user knows:\n{facts}"] if facts else [])])
 
     @property
     def history(self) -> tuple[Message, ...]:
@@ -208,9 +229,9 @@ class Answer(CallCosts):
     status: AnswerStatus = "answered"
     messages: tuple[Message, ...] = ()  # the conversation as sent, without the final answer
     answer: str | None = None
-    actual: Any = None
+    actual: object = None
     contexts: tuple[Context, ...] | None = None
-    metadata: Mapping[str, Any] | None = None
+    metadata: Mapping[str, object] | None = None
     error_type: str | None = None
     error: str | None = None
     simulator: Spend | None = None  # what the calls for the user's turns took, besides; None where nobody was simulated
@@ -270,8 +291,8 @@ class Ask:
     reply_model: type[BaseModel]
     # The step's template variables. A step with a task also has `source` (extract_claims: the text to split) or
     # `against` (verify_claims: the text, or contexts, to check claims with).
-    variables: Mapping[str, Any]
-    items: tuple[Any, ...] | None = None  # the items of a one_per step, else None
+    variables: Mapping[str, object]
+    items: tuple[object, ...] | None = None  # the items of a one_per step, else None
     # Whether token probabilities are wanted, and the number of samples if they are not available.
     samples: int = 1
     logprobs: bool = False
@@ -308,8 +329,7 @@ class JudgeInfo:
         if self.tasks is None or task in self.tasks:
             return None
         asked = f"the task {task!r}" if task else "a free prompt"
-        known = ", ".join(sorted(self.tasks))
-        return f"{self.limits} and cannot answer {asked}, only {known}; name an LLM judge"
+        return f"{self.limits} and cannot answer {asked}, only {', '.join(sorted(self.tasks))}; name an LLM judge"
 
 
 @dataclass(slots=True, kw_only=True)

@@ -49,7 +49,7 @@ class MetricFacts(_Facts):
     figures: FigureSpec | None
     prompts: Sequence[str] = ()  # its templates and what they include; `Manifest.prompts` has the texts
     files_sha256: str | None = None  # of other files that decide its scores, such as SQL scripts
-    # How well its judge agreed with people, as of the last derivation; see `app.core.certificates`.
+    # How well its judge agreed with people, at the last derivation; see `app.core.certificates`.
     certificate: Mapping[str, Any] | None = None
     proof: Mapping[str, Any] | None = None  # what `prove` found of its judge: dataset, run_id, findings, people, rows
 
@@ -74,7 +74,7 @@ class TargetFacts(_Facts):
 
 
 class ExportFacts(_Facts):
-    """What another tool was sent of a run, as of the last time.
+    """What another tool was sent of a run, at the last time.
 
     Attributes:
         to: The destination: otel, mlflow, weave or storage.
@@ -183,13 +183,13 @@ class Manifest(Header):
     def titles(self) -> dict[str, str]:
         """The titles of the metrics that have one, by name; without those that are also another metric's."""
         configs: Mapping[str, Mapping[str, Any]] = self.config.get("metric") or {}
-        found = {
+        titles = {
             name: str(configs.get(facts.key, {}).get("title") or name)
             for name, facts in self.metrics.items()
             if facts.declared == name
         }
-        used = Counter([*found.values(), *self.metrics])
-        return {name: title for name, title in found.items() if title != name and used[title] == 1}
+        used = Counter([*titles.values(), *self.metrics])
+        return {name: title for name, title in titles.items() if title != name and used[title] == 1}
 
     @property
     def bot_title(self) -> str:
@@ -206,7 +206,7 @@ class Manifest(Header):
 
     def exported(self, facts: ExportFacts) -> Manifest:
         """The manifest with what a destination was sent, instead of what it was sent before."""
-        others = [one for one in self.exports if (one.to, one.where) != (facts.to, facts.where)]
+        others = [export for export in self.exports if (export.to, export.where) != (facts.to, facts.where)]
         return self.model_copy(update={"exports": [*others, facts]})
 
     def metric_config(self, name: str) -> Mapping[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 from evalflow.records.spend import NOTHING, Spend, Usage
 
@@ -20,6 +20,10 @@ CASES = "cases"
 TOLERANCE = 1e-9  # how far a number may miss a threshold or a limit and still count as equal to it
 
 
+@overload
+def passes(value: float, threshold: float, *, higher_is_better: bool = True) -> bool: ...
+@overload
+def passes(value: Any, threshold: Any, *, higher_is_better: bool = True) -> Any: ...
 def passes(value: Any, threshold: Any, *, higher_is_better: bool = True) -> Any:
     """Whether a number is on the passing side of a threshold, itself included; every comparison is made here.
 
@@ -44,10 +48,10 @@ class Outcome:
     # 0..1 for a scale, natural otherwise, and on the metric's own scale. None unless scored, except for the value of a
     # pair whose verdict depends on the order.
     score: float | None = None
-    value: Any = None
+    value: object = None
     # Why (also why undefined or skipped), and the judge's replies, step by step.
     reason: str | None = None
-    steps: tuple[Mapping[str, Any], ...] = ()
+    steps: tuple[Mapping[str, object], ...] = ()
     # path, parts: How the score came about (by probabilities, direct, after a re-ask); a panel's members.
     path: Path | None = None
     error_type: str | None = None
@@ -94,9 +98,9 @@ class ScoreRecord:
     member_of: str | None = None
     status: Status
     score: float | None = None
-    value: Any = None
+    value: object = None
     reason: str | None = None
-    steps: tuple[Mapping[str, Any], ...] = ()
+    steps: tuple[Mapping[str, object], ...] = ()
     error_type: str | None = None
     error: str | None = None
     path: Path | None = None
@@ -118,7 +122,7 @@ class Label:
 
     case_id: str
     metric: str
-    value: Any
+    value: object
     by: str
     # Selects the answer to the case; None matches every answer.
     dataset: str | None = None
@@ -164,7 +168,7 @@ class FigureSpec:
     # classification: accuracy, precision, recall, F and the matrix; retrieval: the mean of each measure; pairwise: win
     # rate, consistency, and the judge's biases.
     kind: Literal["classification", "retrieval", "pairwise"]
-    positive: Any = None  # the label that precision and recall are about; None if there are several classes
+    positive: object = None  # the label that precision and recall are about; None if there are several classes
     per_label: bool = False  # whether each label is a classification of its own, true or false
     # Whether predictions state their confidence, so that it can be compared with how often they are right.
     confidence: bool = False

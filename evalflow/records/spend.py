@@ -75,10 +75,10 @@ class Spend:
 
     def fill(self, taken: T, **changes: Any) -> T:
         """A copy of a reply, an answer or an outcome with these values; it is cached if no call was made."""
-        known = {name: getattr(self, name) for name in _shared(type(taken))}
-        if "cached" in known:
-            known["cached"] = self.cached > 0 and not self.requests
-        return replace(taken, **{**known, **changes})
+        values = {name: getattr(self, name) for name in _shared(type(taken))}
+        if "cached" in values:
+            values["cached"] = self.cached > 0 and not self.requests
+        return replace(taken, **{**values, **changes})
 
 
 @cache
@@ -88,16 +88,16 @@ def _shared(kind: type[DataclassInstance]) -> frozenset[str]:
 
 def longest(latencies: Iterable[float | None]) -> float | None:
     """The latency of calls at the same time: the longest one, None if one is unknown, 0 for none."""
-    known: list[float] = []
+    seconds: list[float] = []
     for latency in latencies:
         if latency is None:
             return None
-        known.append(latency)
-    return max(known, default=0.0)
+        seconds.append(latency)
+    return max(seconds, default=0.0)
 
 
-def _plus(one: float | None, other: float | None) -> float | None:
-    return None if one is None or other is None else one + other
+def _plus(first: float | None, second: float | None) -> float | None:
+    return None if first is None or second is None else first + second
 
 
 NOTHING = Spend()

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from evalflow.calls.cache_store import Entry, short
 from evalflow.calls.client import CallSession
 from evalflow.calls.http import HttpRequest
 from evalflow.config.targets import AgentLimits, AgentTargetConfig
 from evalflow.errors import CallError, Problem, TargetError, UserError
-from evalflow.llm.chat import ChatClient, Completion, entry_of
+from evalflow.llm.chat import ChatClient, ChatToolCall, Completion, entry_of
 from evalflow.prompts import Prompts
-from evalflow.records import FILTERED, NOTHING, Answer, Case
+from evalflow.records import FILTERED, NOTHING, Answer, Case, SentCall
 from evalflow.targets.answer_step import AnswerStep
 from evalflow.targets.openai import OpenAITarget, answer_text, no_answer, unusable
 from evalflow.targets.recorded import blank, failed
@@ -67,7 +66,7 @@ class AgentTarget(OpenAITarget):
         episode = _Episode(self._limits, self._step)
         try:
             completion = await self._play(case, repeat, episode)
-            said = self._read(completion)
+            answer = self._read(completion)
         except UserError as error:
             return replace(begun, status="error", error_type="prompt", error=str(error))
         except CallError as error:
@@ -75,8 +74,8 @@ class AgentTarget(OpenAITarget):
                 episode.spend += error.spend
             done = replace(failed(begun, error), actual=episode.messages or None)
         else:
-            about = {**said.about, "finish_reason": completion.finish_reason}
-            done = replace(begun, answer=said.text, actual=episode.messages, **about)
+            about = {**answer.about, "finish_reason": completion.finish_reason}
+            done = replace(begun, answer=answer.text, actual=episode.messages, **about)
         return episode.spend.fill(done) if episode.messages else done
 
     async def _play(self, case: Case, repeat: int, episode: _Episode) -> Completion:
@@ -87,20 +86,20 @@ class AgentTarget(OpenAITarget):
             episode.add_step(completion)
             if not completion.tool_calls:
                 return completion
-            for made in episode.messages[-1]["tool_calls"]:
+            for call in completion.tool_calls:
                 episode.expect_within_limits()
-                result = await self._tools.answer(tool_call(made), case, repeat, episode.after(sent))
-                episode.add_result(made, result)
+                result = await self._tools.answer(tool_call(sent_call(call)), case, repeat, episode.after(sent))
+                episode.add_result(call, result)
         raise TargetError(LIMIT, _beyond(f"{self._limits.steps} steps", "steps"))
 
-    async def _reply(self, messages: list[dict[str, Any]], repeat: int) -> Completion:
+    async def _reply(self, messages: list[dict[str, object]], repeat: int) -> Completion:
         """One reply of the model, with what it took."""
         request = self._client.request({"messages": messages, "tools": self._tools.declared})
         key = self._client.key(request, repeat)
         paid = partial(self._paid_step, request, key)
-        completion, known = await self._client.single_flight(key, paid, self._remembered, self._client.cost)
+        completion, cached = await self._client.single_flight(key, paid, self._remembered, self._client.cost)
         spend = replace(completion.spend, paid=(short(key),))
-        return (spend.reused if known else spend).fill(completion)
+        return (spend.reused if cached else spend).fill(completion)
 
     async def _paid_step(self, request: HttpRequest, key: bytes) -> tuple[tuple[Completion, bool], Entry]:
         """The same from the endpoint. A reply without words or calls is paid for but not cached."""
@@ -117,20 +116,17 @@ class _Episode:
     """What has been done for one answer, and what it took."""
 
     def __init__(self, limits: AgentLimits, step: AnswerStep) -> None:
-        self.messages: list[dict[str, Any]] = []
+        self.messages: list[dict[str, object]] = []
         self.spend = NOTHING
         self._limits = limits
         self._step = step
 
-    def after(self, sent: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    def after(self, sent: Sequence[dict[str, object]]) -> list[dict[str, object]]:
         """The conversation so far, as the endpoint takes it."""
-        return [*sent, *({key: one[key] for key in _SENT if key in one} for one in self.messages)]
+        return [*sent, *({key: message[key] for key in _SENT if key in message} for message in self.messages)]
 
     def add_step(self, completion: Completion) -> None:
-        calls = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in completion.tool_calls
-        ]
+        calls = [sent_call(call) for call in completion.tool_calls]
         usage = completion.usage
         thoughts, text = self._step.apart(answer_text(completion), completion.reasoning)
         self.messages.append(
@@ -146,8 +142,8 @@ class _Episode:
         )
         self.spend += completion.spend
 
-    def add_result(self, made: Mapping[str, Any], result: ToolResult) -> None:
-        about = {"tool_call_id": made["id"], "latency_s": result.spend.latency_s}
+    def add_result(self, call: ChatToolCall, result: ToolResult) -> None:
+        about = {"tool_call_id": call.id, "latency_s": result.spend.latency_s}
         self.messages.append({"role": "tool", "content": result.text, **about})
         self.spend += result.spend
 
@@ -161,6 +157,11 @@ class _Episode:
         if reached:
             limit, taken = reached
             raise TargetError(LIMIT, _beyond(taken, limit))
+
+
+def sent_call(call: ChatToolCall) -> SentCall:
+    """A call of a tool as chat completions write it."""
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
 def _beyond(taken: str, limit: str) -> str:

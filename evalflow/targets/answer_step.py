@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from evalflow.config.extraction import Extraction
 from evalflow.config.schema import TargetConfig
@@ -31,7 +31,7 @@ class Said:
     extracted: bool | None = None
 
     @property
-    def about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, object]:
         """The same as fields of an answer, without its text."""
         return {"thoughts": self.thoughts, "full_answer": self.full, "extracted": self.extracted}
 
@@ -84,16 +84,16 @@ class AnswerStep:
         if generates != "answer" and answer.answer is not None:
             thoughts, rest = self.apart(answer.answer, answer.thoughts)
             answer = answer if rest is answer.answer else replace(answer, answer=rest, thoughts=thoughts)
-        text: Any = getattr(answer, generates)
+        text: object = getattr(answer, generates)
         if not isinstance(text, str) or answer.status == "error":
             return answer
         try:
-            said = self.read(answer.full_answer if self._extract and answer.full_answer else text, answer.thoughts)
+            part = self.read(answer.full_answer if self._extract and answer.full_answer else text, answer.thoughts)
         except ValueError as error:
             return replace(answer, status="error", error_type=EXTRACT, error=f"target.extract: {error}")
-        if said.text is text and said.extracted is None:
+        if part.text is text and part.extracted is None:
             return answer
-        return replace(answer, **{generates: said.text}, **said.about)
+        return replace(answer, **{generates: part.text}, **part.about)
 
 
 def step_of(config: TargetConfig) -> AnswerStep:

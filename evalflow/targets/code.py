@@ -32,19 +32,19 @@ def digests(module: ModuleType) -> list[str]:
 
     UserError if a file changed after this process imported it, so that the old code would answer.
     """
-    found = {file: _digest(file) for file in source_files(module)}
-    names = {file.name for file in found}
+    by_file = {file: _digest(file) for file in source_files(module)}
+    names = {file.name for file in by_file}
     stale: list[str] = []
     for name, loaded in list(sys.modules.items()):
         file, spec = getattr(loaded, "__file__", None), getattr(loaded, "__spec__", None)
-        if file and spec is not None and Path(file).name in names and (digest := found.get(Path(file).resolve())):
+        if file and spec is not None and Path(file).name in names and (digest := by_file.get(Path(file).resolve())):
             kept = cast("dict[str, str]", vars(spec))
             stale += [name] if kept.setdefault(_KEPT, digest) != digest else []
     if stale:
         what = f"{', '.join(stale)} changed after this process imported it, and the old code would answer"
         hint = f"reload it: importlib.reload({stale[0]}), and the modules that import it; or start again"
         raise UserError(Problem(what, "target", hint))
-    return list(found.values())
+    return list(by_file.values())
 
 
 def _digest(file: Path) -> str:
@@ -56,22 +56,22 @@ def source_files(module: ModuleType) -> list[Path]:
     """The files of the module's top-level package, and of the local modules and packages that they import, sorted."""
     package = importlib.import_module(module.__name__.partition(".")[0])
     waiting = _python_files(getattr(package, "__path__", ()), getattr(module, "__file__", None))
-    found: set[Path] = set()
-    known: set[str] = set()
+    files: set[Path] = set()
+    seen: set[str] = set()
     while waiting:
         file = waiting.pop()
-        if file not in found:
-            found.add(file)
-            names = _imported_by(file) - known
-            known |= names
-            waiting += [one for name in names for one in _local_files(name)]
-    return sorted(found)
+        if file not in files:
+            files.add(file)
+            names = _imported_by(file) - seen
+            seen |= names
+            waiting += [local for name in names for local in _local_files(name)]
+    return sorted(files)
 
 
 def _imported_by(file: Path) -> set[str]:
     """The first parts of the names that a file imports, anywhere in it; relative ones are of its own package."""
     text = file.read_text(encoding="utf-8", errors="replace")
-    listed = (name for several, one in _IMPORT.findall(text) for name in (several or one).split(","))
+    listed = (name for several, single in _IMPORT.findall(text) for name in (several or single).split(","))
     return {name.split()[0].split(".")[0] for name in listed if name.strip()}
 
 
@@ -93,5 +93,5 @@ def _is_installed(file: Path) -> bool:
 
 
 def _python_files(folders: Iterable[str], file: str | None) -> list[Path]:
-    found = [path for folder in folders for path in Path(folder).resolve().rglob("*.py")]
-    return found or ([Path(file).resolve()] if file and file.endswith(".py") else [])
+    files = [path for folder in folders for path in Path(folder).resolve().rglob("*.py")]
+    return files or ([Path(file).resolve()] if file and file.endswith(".py") else [])

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from pydantic_core import from_json
 
@@ -17,12 +16,12 @@ from evalflow.calls.client import CallSession
 from evalflow.calls.program import NO_SHELL, NOT_STARTED, ProgramFault, run_program, stderr_in_words
 from evalflow.config.targets import CommandTargetConfig
 from evalflow.errors import Problem, TargetError, UserError
-from evalflow.jsonvalues import written
+from evalflow.jsonvalues import as_map, written
 from evalflow.llm.chat import canonical
 from evalflow.prompts import Prompts
 from evalflow.records import Case
 from evalflow.targets.request_body import Body, variables_of
-from evalflow.targets.service import UNPRICED, Connector, LimitedCalls, RawReply, digest, payload, told
+from evalflow.targets.service import UNPRICED, Connector, LimitedCalls, RawReply, digest, payload, version_of
 
 
 class CommandConnector(Connector):
@@ -38,7 +37,7 @@ class CommandConnector(Connector):
         self._env = Body(config.env, "target.env", prompts) if config.env else None
         placed = [config.env, config.cwd] if config.env or config.cwd else []
         files = list(contents(self._argv, config.cwd))
-        self.identity = digest(["command", self._argv, files, *placed, *told(config.version)])
+        self.identity = digest(["command", self._argv, files, *placed, *version_of(config.version)])
         self.is_reusable = config.version is not None
 
     def render(self, case: Case) -> bytes:
@@ -51,7 +50,7 @@ class CommandConnector(Connector):
     async def ask(self, data: bytes) -> RawReply:
         env: Mapping[str, str] | None = None
         if self._env is not None:
-            both: dict[str, Any] = from_json(data)
+            both: dict[str, dict[str, str]] = from_json(data)
             env, data = both["env"], canonical(both["case"])
         errors = bytearray()
         try:
@@ -63,7 +62,7 @@ class CommandConnector(Connector):
 
     def _variables(self, env: Body, case: Case) -> dict[str, str]:
         """The values of the environment variables: text as it is, anything else as JSON; null is empty."""
-        values: dict[str, Any] = env.value(variables_of(case))
+        values = as_map(env.value(variables_of(case)))
         texts = {name: "" if value is None else written(value) for name, value in values.items()}
         wrong = next((name for name, text in texts.items() if "\0" in text), None)
         if wrong is not None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Protocol, runtime_checkable
 
+from evalflow.jsonvalues import as_list, as_map
 from evalflow.protocols import Target
 from evalflow.records import CUT_OFF, NOTHING, Answer, Case, Message
 
@@ -14,10 +15,9 @@ SIMULATION = "simulation"
 """The key of an answer's metadata with how its conversation ended: ended, reason, turns, simulator."""
 
 
-def ending_of(metadata: Mapping[str, Any] | None) -> str | None:
-    """How the simulated conversation of an answer with this metadata ended; None if none was simulated."""
-    about = (metadata or {}).get(SIMULATION)
-    ended = cast("dict[str, Any]", about).get("ended") if isinstance(about, dict) else None
+def ending_of(metadata: Mapping[str, object] | None) -> str | None:
+    """How the simulated conversation of an answer with this metadata ended; None if it was not simulated."""
+    ended = as_map((metadata or {}).get(SIMULATION)).get("ended")
     return ended if isinstance(ended, str) else None
 
 
@@ -91,14 +91,14 @@ def _as_text(answer: Answer) -> str:
     """An answer as message text, all of it; a prediction is JSON unless it is text."""
     if answer.full_answer is not None:
         return answer.full_answer
-    said = answer.actual if answer.answer is None else answer.answer
-    return said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
+    content = answer.actual if answer.answer is None else answer.answer
+    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
 
 
 def as_message(answer: Answer) -> Message:
     """An answer as the assistant's turn: its metadata, with the texts that were retrieved for it under `contexts`."""
-    found = {} if answer.contexts is None else {"contexts": [context.text for context in answer.contexts]}
-    return Message("assistant", _as_text(answer), {**found, **(answer.metadata or {})} or None)
+    contexts = {} if answer.contexts is None else {"contexts": [context.text for context in answer.contexts]}
+    return Message("assistant", _as_text(answer), {**contexts, **(answer.metadata or {})} or None)
 
 
 def totalled(answers: Sequence[Answer], prompted_by: Sequence[Message]) -> Answer:
@@ -106,7 +106,7 @@ def totalled(answers: Sequence[Answer], prompted_by: Sequence[Message]) -> Answe
 
     One that was cut off marks the whole.
     """
-    ended = CUT_OFF if any(one.finish_reason == CUT_OFF for one in answers) else answers[-1].finish_reason
+    ended = CUT_OFF if any(answer.finish_reason == CUT_OFF for answer in answers) else answers[-1].finish_reason
     answers = [*answers[:-1], replace(answers[-1], actual=_steps(answers, prompted_by), finish_reason=ended)]
     taken = [answer for answer in answers if answer.requests or answer.cached]
     if not taken:
@@ -115,19 +115,17 @@ def totalled(answers: Sequence[Answer], prompted_by: Sequence[Message]) -> Answe
     return sum([answer.spend for answer in taken], NOTHING).fill(answers[-1], cached=cached)
 
 
-def _steps(answers: Sequence[Answer], prompted_by: Sequence[Message]) -> Any:
-    """What an agent did in all turns, with what it was told between them; of another target its last prediction."""
+def _steps(answers: Sequence[Answer], prompted_by: Sequence[Message]) -> object:
+    """What an agent did in all turns, with the messages between them; of another target its last prediction."""
     done = [answer.actual for answer in answers if answer.actual is not None]
     if len(answers) < 2 or not done or not all(map(_is_trajectory, done)):
         return answers[-1].actual
-    steps: list[Any] = []
+    steps: list[object] = []
     for message, answer in zip(prompted_by, answers, strict=True):
         steps += [{"role": message.role, "content": message.content}] if steps else []
-        steps += answer.actual or []
+        steps += as_list(answer.actual)
     return steps
 
 
-def _is_trajectory(actual: Any) -> bool:
-    return isinstance(actual, list) and any(
-        isinstance(one, dict) and "role" in one for one in cast("list[Any]", actual)
-    )
+def _is_trajectory(actual: object) -> bool:
+    return any("role" in as_map(step) for step in as_list(actual))

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, cast
+from typing import TYPE_CHECKING
 
 from evalflow.config.extraction import Extraction
-from evalflow.jsonvalues import Path, WrittenFloat, is_too_deep, mended, refuse_constant, written
+from evalflow.jsonvalues import Path, WrittenFloat, is_list, is_object, is_too_deep, mended, refuse_constant, written
+
+if TYPE_CHECKING:
+    from regex import Match
 
 _FENCE = re.compile(r"```[\w-]*[ \t]*\n(.*?)```", re.DOTALL)
 _TRIED = 1000  # braces of a text that are tried in vain as the beginning of an object
@@ -38,20 +41,20 @@ _PAIRS = (
 
 
 def extracted(config: Extraction, text: str) -> str | None:
-    """The part of a text that counts; None if there is none, or it is blank. LimitExceeded for a search without end."""
-    found: str | None = None
+    """The part of a text that counts; None if it is missing or blank. LimitExceeded for a search without end."""
+    kept: str | None = None
     for part in _parts(config, text):
         bare = cleaned(part) if config.clean else part.strip()
         if bare:
-            found = bare
+            kept = bare
             if "first" in (config.line, config.match if config.line is None else None):
                 break
-    return found
+    return kept
 
 
 def _parts(config: Extraction, text: str) -> Iterable[str]:
     if config.pattern is not None:
-        return (_group(found, config.group) for found in config.expression.finditer(text))
+        return (_group(match, config.group) for match in config.expression.finditer(text))
     if config.path is not None:
         return _at(config.place, text, first=config.match == "first")
     if config.after is not None:
@@ -60,58 +63,58 @@ def _parts(config: Extraction, text: str) -> Iterable[str]:
     return text.splitlines()
 
 
-def _group(found: Any, group: int | str | None) -> str:
+def _group(match: Match[str], group: int | str | None) -> str:
     """The text of a group; without one the first that took part in the match, or the whole match."""
     if group is not None:
-        return found.group(group) or ""
-    groups = found.groups()
-    return next((one for one in groups if one is not None), "") if groups else found.group()
+        return match.group(group) or ""
+    groups = match.groups()
+    return next((part for part in groups if part is not None), "") if groups else match.group()
 
 
 def _at(path: Path, text: str, *, first: bool) -> Iterable[str]:
     """What a path leads to in the JSON of an answer: all of it, else the last code block or object that has it."""
     whole = _document(text)
     for documents in ([whole],) if whole is not None else (_blocks(text), _objects(text)):
-        known = list(documents)
-        for document in known if first else reversed(known):
-            if found := [_as_text(one) for one in path.matches(document) if one is not None]:
-                return found
+        in_order = list(documents)
+        for document in in_order if first else reversed(in_order):
+            if texts := [_as_text(match) for match in path.matches(document) if match is not None]:
+                return texts
     return []
 
 
-def _blocks(text: str) -> Iterator[Any]:
-    return (one for one in (_document(found[1]) for found in _FENCE.finditer(text)) if one is not None)
+def _blocks(text: str) -> Iterator[object]:
+    return (block for block in (_document(match[1]) for match in _FENCE.finditer(text)) if block is not None)
 
 
-def _as_text(value: Any) -> str:
-    return _as_json(value) if isinstance(value, dict | list | WrittenFloat) else written(value)
+def _as_text(value: object) -> str:
+    return _as_json(value) if is_object(value) or is_list(value) or isinstance(value, WrittenFloat) else written(value)
 
 
-def _as_json(value: Any) -> str:
+def _as_json(value: object) -> str:
     """The JSON of a value, with its numbers as they were written."""
     if isinstance(value, WrittenFloat):
         return value.text
-    if isinstance(value, list):
-        return f"[{', '.join(map(_as_json, cast('list[Any]', value)))}]"
-    if isinstance(value, dict):
-        pairs = sorted(cast("dict[str, Any]", value).items())
-        return f"{{{', '.join(f'{json.dumps(key, ensure_ascii=False)}: {_as_json(one)}' for key, one in pairs)}}}"
+    if is_list(value):
+        return f"[{', '.join(map(_as_json, value))}]"
+    if is_object(value):
+        pairs = sorted(value.items())
+        return f"{{{', '.join(f'{json.dumps(key, ensure_ascii=False)}: {_as_json(part)}' for key, part in pairs)}}}"
     return json.dumps(value, ensure_ascii=False)
 
 
 _DECODER = json.JSONDecoder(parse_float=WrittenFloat, parse_constant=refuse_constant, strict=False)
 
 
-def _document(text: str) -> Any:
+def _document(text: str) -> object:
     """The object or list in a JSON text; None if it is something else."""
     try:
-        value: Any = _DECODER.decode(mended(text.encode("utf-8", "replace")).decode().lstrip("\ufeff"))
+        value: object = _DECODER.decode(mended(text.encode("utf-8", "replace")).decode().lstrip("\ufeff"))
     except (ValueError, RecursionError):
         return None
-    return cast("Any", value) if isinstance(value, dict | list) and not is_too_deep(value) else None
+    return value if (is_object(value) or is_list(value)) and not is_too_deep(value) else None
 
 
-def _objects(text: str) -> Iterator[Any]:
+def _objects(text: str) -> Iterator[object]:
     """The objects that a text has in the midst of other words; ValueError if too many of its braces begin none."""
     text = mended(text.encode("utf-8", "replace")).decode()
     at = failed = 0

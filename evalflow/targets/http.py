@@ -8,14 +8,13 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 from pydantic_core import from_json
 
 from evalflow.calls.client import SERVICE, CallSession, Gateway, RetryPolicy
 from evalflow.calls.faults import excerpt
 from evalflow.calls.http import HttpRequest, HttpTransport, Response
-from evalflow.config.exchanges import Conditions, Method, split_address
+from evalflow.config.exchanges import Conditions, Method, OpenConfig, split_address
 from evalflow.config.targets import HttpTargetConfig
 from evalflow.errors import CallError, Problem, TargetError, UserError
 from evalflow.jsonvalues import Path, json_path, parsed
@@ -45,11 +44,11 @@ class HttpConnector(Connector):
         headers = {name: value for name, value in (config.headers or {}).items() if not SECRET_NAME.search(name)}
         parts = config.model_dump(mode="json", include={"open", "stream", "poll"}, exclude_none=True)
         self.identity = digest(["http", config.method, without_user(config.url), headers, config.body, parts])
-        known = _OPENED if config.open else VARIABLES
-        self._path = _PathTemplate(config.url, "target.url", prompts, known)
-        self._body = Body(config.body, "target.body", prompts, known)
+        names = _OPENED if config.open else VARIABLES
+        self._path = _PathTemplate(config.url, "target.url", prompts, names)
+        self._body = Body(config.body, "target.body", prompts, names)
         self._open = config.open and _Request(config.open, "target.open", prompts, VARIABLES)
-        self._poll = config.poll and _PathTemplate(config.poll.url, "target.poll.url", prompts, (*known, "reply"))
+        self._poll = config.poll and _PathTemplate(config.poll.url, "target.poll.url", prompts, (*names, "reply"))
         self._stream = config.stream and StreamReader(config.stream)
         self._done = _Conditions(config.poll.until if config.poll else {})
         self._failed = _Conditions((config.poll.failed if config.poll else None) or {})
@@ -84,12 +83,12 @@ class HttpConnector(Connector):
     async def ask(self, data: bytes) -> RawReply:
         if self._open is None and self._poll is None and not self._path.is_template:
             return await self._answered(self._path.value({}), data, {})
-        variables: dict[str, Any] = from_json(data)
+        variables: dict[str, object] = from_json(data)
         if self._open is None:
             return await self.say(variables)
         return await self.begin(variables, {})
 
-    async def begin(self, variables: Mapping[str, Any], kept: dict[str, Any]) -> RawReply:
+    async def begin(self, variables: Mapping[str, object], kept: dict[str, object]) -> RawReply:
         """Open a conversation and ask its first turn; `kept` gets what the opening replied.
 
         A transient fault opens another one, since the service may have taken the turn.
@@ -113,11 +112,11 @@ class HttpConnector(Connector):
         raise AssertionError("unreachable")
 
     async def say(
-        self, variables: Mapping[str, Any], *, repeatable: bool = True, before: bytes | None = None
+        self, variables: Mapping[str, object], *, repeatable: bool = True, before: bytes | None = None
     ) -> RawReply:
         """Ask one turn; one that is not `repeatable` is not sent again once the service may have taken it.
 
-        `before` is the last reply to the turn before: polling goes on while it is still the same.
+        `before` is the last reply to the turn before: polling continues while it is still the same.
         """
         no_body = self._config.method == "GET" and self._path.is_template and self._config.body is None
         body = None if no_body else canonical(self._body.value(variables))
@@ -126,7 +125,7 @@ class HttpConnector(Connector):
     async def close(self) -> None:
         await self._gateway.close()
 
-    async def _opened(self, request: _Request, variables: Mapping[str, Any]) -> Any:
+    async def _opened(self, request: _Request, variables: Mapping[str, object]) -> object:
         response = await self._send(request.method, request.path.value(variables), request.body(variables), "open")
         with _counting(1):
             return _document(response.body, "the reply to target.open")
@@ -135,7 +134,7 @@ class HttpConnector(Connector):
         self,
         path: str,
         body: bytes | None,
-        variables: Mapping[str, Any],
+        variables: Mapping[str, object],
         repeatable: bool = True,
         before: bytes | None = None,
     ) -> RawReply:
@@ -148,22 +147,22 @@ class HttpConnector(Connector):
         return RawReply(reply, response.elapsed_s)
 
     async def _polled(
-        self, path: _PathTemplate, first: Response, variables: Mapping[str, Any], begun: float, before: bytes | None
+        self, path: _PathTemplate, first: Response, variables: Mapping[str, object], begun: float, before: bytes | None
     ) -> RawReply:
-        """Ask until the conditions hold, at most for the target's time limit; a reply without a body is none yet."""
+        """Ask until the conditions hold, at most for the target's time limit; a reply without a body does not count."""
         poll = self._config.poll
         assert poll is not None
         sent = 1
         while True:
             with _counting(sent):
-                known = _document(first.body, "the reply") if "reply" in path.uses else None
-                response = await self._send(poll.method, path.value({**variables, "reply": known}), None, "poll")
+                opened = _document(first.body, "the reply") if "reply" in path.uses else None
+                response = await self._send(poll.method, path.value({**variables, "reply": opened}), None, "poll")
             sent += 1
             with _counting(sent):
                 document = _document(response.body, "the reply to target.poll") if response.body.strip() else None
                 if self._failed.hold(document):
-                    told = excerpt(response.body)
-                    raise TargetError("reported", f"the service reports an error: {told}", told)
+                    report = excerpt(response.body)
+                    raise TargetError("reported", f"the service reports an error: {report}", report)
                 if response.body != before and self._done.hold(document):
                     return RawReply(response.body, time.monotonic() - begun, requests=sent)
                 if time.monotonic() - begun + poll.every_s > self._config.timeout_s:
@@ -184,14 +183,14 @@ class _Conversation(Connector):
     def __init__(self, service: HttpConnector) -> None:
         self._service = service
         self.identity = service.identity
-        self._kept: dict[str, Any] = {}
+        self._kept: dict[str, object] = {}
         self._last: bytes | None = None
 
     def render(self, case: Case) -> bytes:
         return self._service.render(case)
 
     async def ask(self, data: bytes) -> RawReply:
-        variables: dict[str, Any] = from_json(data)
+        variables: dict[str, object] = from_json(data)
         if self._kept:
             reply = await self._service.say({**variables, **self._kept}, repeatable=False, before=self._last)
         else:
@@ -203,36 +202,36 @@ class _Conversation(Connector):
 class _Request:
     """A request that is made of templates."""
 
-    def __init__(self, config: Any, where: str, prompts: Prompts, known: tuple[str, ...]) -> None:
+    def __init__(self, config: OpenConfig, where: str, prompts: Prompts, names: tuple[str, ...]) -> None:
         self.method: Method = config.method
-        self.path = _PathTemplate(config.url, f"{where}.url", prompts, known)
+        self.path = _PathTemplate(config.url, f"{where}.url", prompts, names)
         self._empty = config.body is None
-        self._body = Body({} if config.body is None else config.body, f"{where}.body", prompts, known)
+        self._body = Body({} if config.body is None else config.body, f"{where}.body", prompts, names)
 
-    def body(self, variables: Mapping[str, Any]) -> bytes | None:
+    def body(self, variables: Mapping[str, object]) -> bytes | None:
         return None if self._empty and self.method == "GET" else canonical(self._body.value(variables))
 
 
 class _PathTemplate:
     """The path and query of an address, whose expressions are percent-encoded."""
 
-    def __init__(self, url: str, where: str, prompts: Prompts, known: tuple[str, ...]) -> None:
+    def __init__(self, url: str, where: str, prompts: Prompts, names: tuple[str, ...]) -> None:
         parts = split_address(url)
         source = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         self.is_template = "{{" in source
         self.uses: frozenset[str] = frozenset()
         self._where = where
         self._plain = source
-        self._template: Callable[[Mapping[str, Any]], str] | None = None
+        self._template: Callable[[Mapping[str, object]], str] | None = None
         if self.is_template:
-            encoded = _EXPRESSION.sub(lambda one: f"{{{{ ({one[1]}) | percent_encoded }}}}", source)
+            encoded = _EXPRESSION.sub(lambda match: f"{{{{ ({match[1]}) | percent_encoded }}}}", source)
             template, used = prompts.inline(encoded, where), prompts.inline_variables(encoded)
-            if problems := [*not_given(used, known, where, "it")]:
+            if problems := [*not_given(used, names, where, "it")]:
                 raise UserError(problems)
             self.uses = frozenset(used)
             self._template = lambda variables: render(template, variables, where)
 
-    def value(self, variables: Mapping[str, Any]) -> str:
+    def value(self, variables: Mapping[str, object]) -> str:
         """The path for these variables; UserError if it would lead to another place of the server."""
         if self._template is None:
             return self._plain
@@ -248,12 +247,14 @@ class _Conditions:
     """JSONPaths with the values that each may have."""
 
     def __init__(self, conditions: Conditions) -> None:
-        self._conditions: list[tuple[Path, list[Any]]] = [(json_path(path), them) for path, them in conditions.items()]
+        self._conditions: list[tuple[Path, list[object]]] = [
+            (json_path(path), [*values]) for path, values in conditions.items()
+        ]
 
-    def hold(self, document: Any) -> bool:
+    def hold(self, document: object) -> bool:
         """Whether each path has one of its values; False without any condition."""
         return bool(self._conditions) and all(
-            any(_same(found, value) for found in path.matches(document) for value in values)
+            any(_same(match, value) for match in path.matches(document) for value in values)
             for path, values in self._conditions
         )
 
@@ -274,14 +275,14 @@ def _counting(sent: int) -> Generator[None]:
         raise
 
 
-def _same(found: Any, value: Any) -> bool:
+def _same(match: object, value: object) -> bool:
     """Whether two JSON values are equal; 1 is not true."""
-    return isinstance(found, bool) == isinstance(value, bool) and found == value
+    return isinstance(match, bool) == isinstance(value, bool) and match == value
 
 
-def _document(body: bytes, what: str) -> Any:
+def _document(body: bytes, what: str) -> object:
     try:
         return parsed(body)
     except ValueError:
-        said = excerpt(body)
-        raise TargetError("malformed", f"{what} is not JSON: {said}" if said else f"{what} is empty", said) from None
+        start = excerpt(body)
+        raise TargetError("malformed", f"{what} is not JSON: {start}" if start else f"{what} is empty", start) from None

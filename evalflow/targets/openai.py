@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, cast
 
 from evalflow.calls.cache_store import Entry, short
 from evalflow.calls.client import CallSession
@@ -14,7 +13,7 @@ from evalflow.calls.faults import excerpt
 from evalflow.calls.http import HttpRequest
 from evalflow.config.targets import OpenAITargetConfig
 from evalflow.errors import CallError, TargetError, UserError
-from evalflow.jsonvalues import parsed
+from evalflow.jsonvalues import is_object, parsed
 from evalflow.label_names import label_name
 from evalflow.llm.chat import ChatClient, Completion, entry_of, identity
 from evalflow.prompts import Prompts, is_file_name, not_given, render
@@ -66,9 +65,9 @@ class OpenAITarget:
             messages.insert(0, Message("system", self._system.render(variables)))
         return tuple(messages)
 
-    def messages(self, case: Case) -> list[dict[str, Any]]:
+    def messages(self, case: Case) -> list[dict[str, object]]:
         """The same as an endpoint takes them; TargetError if there are none."""
-        sent: list[dict[str, Any]] = [one.sent for one in self.render(case)]
+        sent: list[dict[str, object]] = [message.sent for message in self.render(case)]
         if not sent:
             raise TargetError("no_question", "the case has no message and target.prompt is not set")
         return sent
@@ -80,17 +79,17 @@ class OpenAITarget:
             key = self._client.key(request, repeat)
             form = self._forms[case.dataset]
             paid = partial(self._paid, request, key, form)
-            completion, known = await self._client.single_flight(key, paid, self._remembered, self._client.cost)
-            said, is_actual = self._read(completion), form.generates == "actual"
-            prediction = predicted(said.text, form) if is_actual else None
+            completion, cached = await self._client.single_flight(key, paid, self._remembered, self._client.cost)
+            part, is_actual = self._read(completion), form.generates == "actual"
+            prediction = predicted(part.text, form) if is_actual else None
         except UserError as error:
             return replace(begun, status="error", error_type="prompt", error=str(error))
         except CallError as error:
             return failed(begun, error)
         spend = replace(completion.spend, paid=(short(key),))
-        about = {**said.about, "finish_reason": completion.finish_reason}
-        answer = None if is_actual else said.text
-        return (spend.reused if known else spend).fill(begun, answer=answer, actual=prediction, **about)
+        about = {**part.about, "finish_reason": completion.finish_reason}
+        answer = None if is_actual else part.text
+        return (spend.reused if cached else spend).fill(begun, answer=answer, actual=prediction, **about)
 
     async def close(self) -> None:
         await self._client.close()
@@ -113,12 +112,12 @@ class OpenAITarget:
     def _fault(self, completion: Completion, form: Form) -> tuple[str, str] | None:
         if completion.finish_reason == FILTERED:
             return "refused", "the content filter withheld the answer"
-        said = self._read(completion)
-        if not said.text:
-            return "empty", no_answer(completion, said.thoughts)
+        part = self._read(completion)
+        if not part.text:
+            return "empty", no_answer(completion, part.thoughts)
         if form.generates == "actual":
             try:
-                predicted(said.text, form)
+                predicted(part.text, form)
             except TargetError as error:
                 return error.error_type, str(error)
         return None
@@ -148,32 +147,32 @@ def unusable(completion: Completion, error_type: str, what: str) -> TargetError:
     return error
 
 
-def predicted(text: str, form: Form) -> Any:
+def predicted(text: str, form: Form) -> object:
     """The prediction in a reply's text; TargetError if the dataset wants an object of parts and there is none."""
     if not form.parts:
         return scalar(text)
     fenced = _FENCED.fullmatch(text.strip())
     try:
-        value: Any = parsed((fenced[1] if fenced else text).encode())
+        value: object = parsed((fenced[1] if fenced else text).encode())
     except ValueError:
         value = text
-    row = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    row = value if is_object(value) else {}
     try:
-        found = form.find("actual", row) or cast("object", value)
-        form.check(found)
+        prediction = form.find("actual", row) or value
+        form.check(prediction)
     except ValueError as error:
         raise TargetError("malformed", f"{error}: {excerpt(text.encode())}", text) from None
-    return found
+    return prediction
 
 
-def scalar(text: str) -> Any:
+def scalar(text: str) -> object:
     """Parse a prediction: a boolean (True and TRUE too), a number or a JSON string, else the text.
 
     A number that could be written more simply, such as 3.10, stays text: it may be a code.
     """
     bare = text.strip()
     try:
-        value: Any = parsed((bare.lower() if bare.lower() in {"true", "false"} else bare).encode())
+        value: object = parsed((bare.lower() if bare.lower() in {"true", "false"} else bare).encode())
     except ValueError:
         return bare
     if isinstance(value, bool | str):
@@ -185,7 +184,7 @@ def scalar(text: str) -> Any:
 class TurnTemplate:
     """A template of a message to a model."""
 
-    render: Callable[[Mapping[str, Any]], str]
+    render: Callable[[Mapping[str, object]], str]
     digest: str
 
     def text_for(self, case: Case, unknown: str) -> str:

@@ -10,7 +10,6 @@ import inspect
 import threading
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
 
 from pydantic_core import from_json
 
@@ -20,7 +19,7 @@ from evalflow.config.targets import PythonTargetConfig
 from evalflow.errors import CallError, InfrastructureError, Problem, TargetError, UserError
 from evalflow.pythonvalues import json_text, plain
 from evalflow.targets.code import digests
-from evalflow.targets.service import UNPRICED, Connector, LimitedCalls, RawReply, digest, told
+from evalflow.targets.service import UNPRICED, Connector, LimitedCalls, RawReply, digest, version_of
 
 HINT = "name a callable that Python finds from the working directory: target.call=package.module:callable"
 
@@ -46,13 +45,13 @@ class Threads:
                 )
                 raise InfrastructureError(what, "let the function itself give up in time, then resume the run")
 
-    async def run(self, function: Callable[[Any], Any], argument: Any) -> Any:
+    async def run(self, function: Callable[[object], object], argument: object) -> object:
         """Run a function and return or raise its result. Its thread is a daemon, so it cannot block the exit."""
         loop = asyncio.get_running_loop()
-        ended: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+        ended: asyncio.Future[tuple[object, BaseException | None]] = loop.create_future()
         context = contextvars.copy_context()
 
-        def deliver(value: Any, error: BaseException | None) -> None:
+        def deliver(value: object, error: BaseException | None) -> None:
             self._running -= 1
             if self._end is not None:
                 self._end.set_result(None)
@@ -62,7 +61,7 @@ class Threads:
 
         def work() -> None:
             try:
-                outcome: tuple[Any, BaseException | None] = context.run(function, argument), None
+                outcome: tuple[object, BaseException | None] = context.run(function, argument), None
             except BaseException as error:
                 outcome = None, error
             with contextlib.suppress(RuntimeError):  # the event loop is already closed
@@ -83,7 +82,7 @@ class PythonConnector(Connector):
         module, self._callable = imported(config.call)
         self._calls = LimitedCalls(("python", config.call), config, session)
         self._threads = Threads(config.call, config.concurrency.max, config.timeout_s)
-        self.identity = digest(["python", config.call, *seen(module, self._callable), *told(config.version)])
+        self.identity = digest(["python", config.call, *seen(module, self._callable), *version_of(config.version)])
         self.is_reusable = config.version is not None
 
     async def ask(self, data: bytes) -> RawReply:
@@ -95,11 +94,11 @@ class PythonConnector(Connector):
         try:
             return json_text(plain(reply)).encode()
         except ValueError as error:
-            what = f"the callable returned what is no JSON: {error}"
+            what = f"the callable returned what is not JSON: {error}"
             raise TargetError("malformed", what, spend=UNPRICED) from None
 
 
-async def called(function: Callable[[Any], Any], argument: Any, threads: Threads) -> Any:
+async def called(function: Callable[[object], object], argument: object, threads: Threads) -> object:
     """What a callable returns; one that is no coroutine function runs in a thread. TargetError if it fails."""
     task = asyncio.current_task()
     cancelled = task.cancelling() if task else 0
@@ -116,7 +115,7 @@ async def called(function: Callable[[Any], Any], argument: Any, threads: Threads
         raise TargetError("exception", of_exception(error), spend=UNPRICED) from error
 
 
-def imported(call: str, where: str = "target.call", hint: str = HINT) -> tuple[ModuleType, Callable[..., Any]]:
+def imported(call: str, where: str = "target.call", hint: str = HINT) -> tuple[ModuleType, Callable[..., object]]:
     """The module and the callable that `package.module:callable` names; UserError if there is none."""
     name, _, attribute = call.partition(":")
     try:
@@ -124,19 +123,19 @@ def imported(call: str, where: str = "target.call", hint: str = HINT) -> tuple[M
     except (Exception, SystemExit) as error:
         what = f"the module {name!r} cannot be imported: {of_exception(error)}"
         raise UserError(Problem(what, where, hint)) from error
-    found: Any = module
+    member: object = module
     for part in attribute.split("."):
-        found = getattr(found, part, None)
-    if not callable(found):
+        member = getattr(member, part, None)
+    if not callable(member):
         what = f"the module {name!r} has no callable {attribute!r}"
         raise UserError(Problem(what, where, hint))
-    return module, found
+    return module, member
 
 
-def seen(module: ModuleType, call: Callable[..., Any]) -> list[str]:
+def seen(module: ModuleType, call: Callable[..., object]) -> list[str]:
     """What can be seen of a callable's code, for a digest: its files, or in a notebook its own source."""
-    if found := digests(module):
-        return found
+    if by_file := digests(module):
+        return by_file
     try:
         return [inspect.getsource(call if inspect.isroutine(call) or inspect.isclass(call) else type(call))]
     except (OSError, TypeError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from evalflow.errors import CallError, TargetError
 from evalflow.llm.finish_reasons import finish_reason
@@ -72,7 +71,7 @@ def recorded_answer(case: Case, target: str, repeat: int, *, demo: bool = False)
     )
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from evalflow.calls.client import CallSession
 from evalflow.config.kinds import Kind, Kinds, lazily
@@ -72,7 +72,13 @@ def _recorded(config: RecordedTargetConfig, name: str, _: Prompts, forms: Forms,
     return RecordedTarget(name, forms, step_of(config))
 
 
-def _service(config: Any, name: str, prompts: Prompts, forms: Forms, session: CallSession) -> Target:
+def _service(
+    config: CommandTargetConfig | PythonTargetConfig | HttpTargetConfig,
+    name: str,
+    prompts: Prompts,
+    forms: Forms,
+    session: CallSession,
+) -> Target:
     from evalflow.targets.service import ServiceTarget
 
     connector: Connector
@@ -85,7 +91,7 @@ def _service(config: Any, name: str, prompts: Prompts, forms: Forms, session: Ca
             from evalflow.targets.python import PythonConnector
 
             connector = PythonConnector(config, session)
-        case _:
+        case HttpTargetConfig():
             from evalflow.targets.http import HttpConnector
 
             connector = HttpConnector(config, prompts, session)

@@ -5,14 +5,27 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Literal, Self
 
 from evalflow.calls.faults import excerpt
 from evalflow.config.schema import DatasetConfig, FieldSource
 from evalflow.config.targets import ContextsExtract, Extract, ReplyConfig, value_name
 from evalflow.contexts import contexts
 from evalflow.errors import TargetError
-from evalflow.jsonvalues import Path, Unusable, WrittenFloat, as_list, as_map, as_written, json_path, kind, parsed
+from evalflow.jsonvalues import (
+    Path,
+    Unusable,
+    WrittenFloat,
+    as_list,
+    as_map,
+    as_number,
+    as_written,
+    is_list,
+    is_object,
+    json_path,
+    kind,
+    parsed,
+)
 from evalflow.limited import LimitExceeded
 from evalflow.llm.finish_reasons import finish_reason
 from evalflow.llm.thoughts import own_thoughts, split_parts
@@ -38,11 +51,11 @@ class Form:
     @classmethod
     def of(cls, config: DatasetConfig) -> Self:
         sources: dict[str, str | Mapping[str, str]] = {}
-        for name, given in (config.fields or {}).items():
-            if isinstance(given, dict):
-                sources[name] = {part: _column_of(part, one) for part, one in given.items()}
-            elif given is not None:
-                sources[name] = _column_of(name, given)
+        for name, source in (config.fields or {}).items():
+            if isinstance(source, dict):
+                sources[name] = {part: _column_of(part, column) for part, column in source.items()}
+            elif source is not None:
+                sources[name] = _column_of(name, source)
         return cls(config.generates, sources)
 
     @property
@@ -51,7 +64,7 @@ class Form:
         source = self.sources.get("actual")
         return () if source is None or isinstance(source, str) else tuple(source)
 
-    def find(self, name: str, row: Mapping[str, Any]) -> Any:
+    def find(self, name: str, row: Mapping[str, object]) -> object:
         """The value of a case field in a reply that has the form of a dataset row; None if absent.
 
         A null part of a prediction is kept: the target predicted nothing there.
@@ -59,44 +72,44 @@ class Form:
         source = self.sources.get(name)
         if source is None or isinstance(source, str):
             return _column_at(source, row)
-        values = {part: _column_at(one, row) for part, one in source.items() if _is_at(one, row)}
+        values = {part: _column_at(column, row) for part, column in source.items() if _is_at(column, row)}
         return {part: value for part, value in values.items() if value is not None or name == "actual"} or None
 
-    def has(self, name: str, row: Mapping[str, Any]) -> bool:
+    def has(self, name: str, row: Mapping[str, object]) -> bool:
         """Whether a reply has a place for a case field, if only for null."""
         source = self.sources.get(name)
         return name in row or (isinstance(source, str) and _is_at(source, row))
 
-    def failure(self, row: Mapping[str, Any]) -> str | None:
+    def failure(self, row: Mapping[str, object]) -> str | None:
         """The error in a reply whose failure column has `status: error` or a message; else None."""
-        found = self.find("failure", row)
-        if not isinstance(found, dict):
-            return found if isinstance(found, str) else None
-        told = cast("dict[str, Any]", found)
-        return str(told.get("message", "it says no more than status: error")) if told.get("status") == "error" else None
+        value = self.find("failure", row)
+        if not is_object(value):
+            return value if isinstance(value, str) else None
+        if value.get("status") != "error":
+            return None
+        return str(value.get("message", "it says no more than status: error"))
 
-    def check(self, prediction: Any) -> None:
+    def check(self, prediction: object) -> None:
         """Raise ValueError if a prediction has none of the parts that the dataset declares."""
         if not self.parts or prediction is None:
             return
-        if not isinstance(prediction, dict):
+        if not is_object(prediction):
             raise ValueError(f"actual: expected an object with {', '.join(self.parts)}, got {kind(prediction)}")
-        keys = cast("dict[str, Any]", prediction)
-        if not keys.keys() & set(self.parts):
-            raise ValueError(f"actual: expected {', '.join(self.parts)}, got {', '.join(keys) or 'no field'}")
+        if not prediction.keys() & set(self.parts):
+            raise ValueError(f"actual: expected {', '.join(self.parts)}, got {', '.join(prediction) or 'no field'}")
 
 
 def _column_of(name: str, source: str | FieldSource) -> str:
     return source if isinstance(source, str) else source.column or name
 
 
-def _column_at(source: str | None, row: Mapping[str, Any]) -> Any:
+def _column_at(source: str | None, row: Mapping[str, object]) -> object:
     if source is None or not source.startswith("$"):
         return None if source is None else row.get(source)
     return json_path(source).value(row)
 
 
-def _is_at(source: str, row: Mapping[str, Any]) -> bool:
+def _is_at(source: str, row: Mapping[str, object]) -> bool:
     return bool(json_path(source).matches(row)) if source.startswith("$") else source in row
 
 
@@ -105,9 +118,9 @@ class ParsedReply:
     """The fields of a reply; None if absent."""
 
     answer: str | None = None
-    actual: Any = None
+    actual: object = None
     contexts: tuple[Context, ...] | None = None
-    metadata: Mapping[str, Any] | None = None
+    metadata: Mapping[str, object] | None = None
     usage: Usage | None = None
     cost_usd: float | None = None
     thoughts: str | None = None
@@ -117,9 +130,9 @@ class ParsedReply:
 class ReplyReader:
     """Reads replies as configured by a target.
 
-    A reply that is no object is the value of the field that the dataset generates. In an object, a mapped field is read
-    from its path, which must have a match. Any other field is read from the key of the same name, or else from its
-    place in the dataset's own form. What it has nowhere is taken from its trace, if one came along.
+    A reply that is not an object is the value of the field that the dataset generates. In an object, a mapped field is
+    read from its path, which must have a match. Any other field is read from the key of the same name, or else from
+    its place in the dataset's own form. A field that is missing everywhere is taken from the reply's trace, if any.
 
     Attributes:
         quick: Whether reading is fast for any small reply, and may run in the event loop.
@@ -138,59 +151,59 @@ class ReplyReader:
     def read(self, body: bytes, form: Form) -> ParsedReply:
         """Parse a reply, which must have the field that the form generates; TargetError if it cannot be used."""
         reply = _parsed(body)
-        fields = cast("dict[str, Any]", reply) if isinstance(reply, dict) else {}
+        fields = as_map(reply)
         try:
             failure = form.failure(fields)
             if failure is not None:
                 raise TargetError("reported", f"the target reports an error: {failure}", excerpt(body))
-            found = {name: self._value(name, reply, form) for name in _FORMS}
-            usage, cost_usd = _taken(fields, found["actual"])
-            if isinstance(found["answer"], float):
-                found["answer"] = self._value("answer", as_written(body), form)
-            thoughts, answer = _thoughts(found["answer"], fields)
-            said = ParsedReply(
+            values = {name: self._value(name, reply, form) for name in _FORMS}
+            usage, cost_usd = _taken(fields, values["actual"])
+            if isinstance(values["answer"], float):
+                values["answer"] = self._value("answer", as_written(body), form)
+            thoughts, answer = _thoughts(values["answer"], fields)
+            read = ParsedReply(
                 _text(answer),
-                found["actual"],
+                values["actual"],
                 self._contexts(reply, form),
-                _object(found["metadata"]),
+                _object(values["metadata"]),
                 usage,
                 cost_usd,
                 thoughts,
                 self._finish_reason(reply, fields),
             )
-            form.check(said.actual)
-            trace = self._trace(reply, fields, said)
-            said = said if trace is None else _completed(said, trace, form)
-            if getattr(said, form.generates) is None and not self._predicts_null(fields, form):
+            form.check(read.actual)
+            trace = self._trace(reply, fields, read)
+            read = read if trace is None else _completed(read, trace, form)
+            if getattr(read, form.generates) is None and not self._predicts_null(fields, form):
                 if trace is not None and trace.failure is not None:
                     raise TargetError("reported", f"the target reports an error: {trace.failure}", excerpt(body))
                 raise ValueError(_nothing(reply, form.generates, self._paths.get(form.generates)))
-            return said
+            return read
         except LimitExceeded as error:
-            kind = "timeout" if error.limit == "time" else "malformed"
-            raise TargetError(kind, f"reading the reply: {error}", excerpt(body)) from None
+            limit = "timeout" if error.limit == "time" else "malformed"
+            raise TargetError(limit, f"reading the reply: {error}", excerpt(body)) from None
         except ValueError as error:
             failed = TargetError("malformed", f"{error}: {excerpt(body)}", excerpt(body))
             failed.finish_reason = self._finish_reason(reply, fields)
             raise failed from None
 
-    def _value(self, name: str, reply: Any, form: Form) -> Any:
+    def _value(self, name: str, reply: object, form: Form) -> object:
         extract: Extract | None = getattr(self._config, name)
         if extract is None:
-            if not isinstance(reply, dict):
+            if not is_object(reply):
                 return reply if name == form.generates else None
-            return _own(name, cast("dict[str, Any]", reply), form)
+            return _own(name, reply, form)
         value = _at(self._paths[name], reply, name)
         return value if extract.values is None else _meaning(extract.values, value, name)
 
-    def _predicts_null(self, fields: Mapping[str, Any], form: Form) -> bool:
+    def _predicts_null(self, fields: Mapping[str, object], form: Form) -> bool:
         """Whether null is the prediction of a reply that has none other."""
         return form.generates == "actual" and ("actual" in self._paths or form.has("actual", fields))
 
-    def _contexts(self, reply: Any, form: Form) -> tuple[Context, ...] | None:
+    def _contexts(self, reply: object, form: Form) -> tuple[Context, ...] | None:
         extract = self._config.contexts
         if extract is None:
-            fields = cast("dict[str, Any]", reply) if isinstance(reply, dict) else {}
+            fields = as_map(reply)
             chunks = _own("contexts", fields, form)
             value = fields.get(_CHUNKS) if chunks is None else chunks
         else:
@@ -199,13 +212,13 @@ class ReplyReader:
             return None
         return _contexts(value, extract)
 
-    def _finish_reason(self, reply: Any, fields: Mapping[str, Any]) -> str | None:
+    def _finish_reason(self, reply: object, fields: Mapping[str, object]) -> str | None:
         path = self._paths.get("finish_reason")
         if path is None:
             return finish_reason(fields.get("finish_reason"))
         return finish_reason(next(iter(path.matches(reply)), None))
 
-    def _trace(self, reply: Any, fields: Mapping[str, Any], said: ParsedReply) -> TraceReading | None:
+    def _trace(self, reply: object, fields: Mapping[str, object], read: ParsedReply) -> TraceReading | None:
         path = self._paths.get("trace")
         value = fields.get("trace") if path is None else _at(path, reply, "trace")
         if value is None:
@@ -216,28 +229,30 @@ class ReplyReader:
         if path is None and not looks_like_trace(value):
             return None
         try:
-            tree = read_document(value, _trace_id(fields, said.metadata))
+            tree = read_document(value, _trace_id(fields, read.metadata))
         except ValueError as error:
             raise ValueError(f"trace: {error}") from None
         return None if tree is None else read_reply(tree)
 
 
-def _completed(said: ParsedReply, trace: TraceReading, form: Form) -> ParsedReply:
-    """A reply with what its trace says and it does not. A prediction that the dataset asks for is the reply's own."""
-    steps = trace.steps() if said.actual is None and form.generates == "answer" and not form.parts else None
-    documents = trace.contexts() if said.contexts is None else None
+def _completed(read: ParsedReply, trace: TraceReading, form: Form) -> ParsedReply:
+    """A reply with what only its trace says. A prediction that the dataset asks for is the reply's own."""
+    actual = read.actual
+    if actual is None and form.generates == "answer" and not form.parts:
+        actual = trace.steps()
+    documents = trace.contexts() if read.contexts is None else None
     return replace(
-        said,
-        answer=trace.answer() if said.answer is None else said.answer,
-        actual=steps if said.actual is None else said.actual,
-        contexts=said.contexts if documents is None else contexts(documents),
-        metadata={**trace.about, **(said.metadata or {})},
-        usage=_usage(trace.tokens()) if said.usage is None else said.usage,
-        cost_usd=trace.cost_usd() if said.cost_usd is None else said.cost_usd,
+        read,
+        answer=trace.answer() if read.answer is None else read.answer,
+        actual=actual,
+        contexts=read.contexts if documents is None else contexts(documents),
+        metadata={**trace.about, **(read.metadata or {})},
+        usage=_usage(trace.tokens()) if read.usage is None else read.usage,
+        cost_usd=trace.cost_usd() if read.cost_usd is None else read.cost_usd,
     )
 
 
-def _thoughts(answer: Any, fields: Mapping[str, Any]) -> tuple[str | None, Any]:
+def _thoughts(answer: object, fields: Mapping[str, object]) -> tuple[str | None, object]:
     """The thoughts of a reply that has them apart from its answer, which may be a list of parts; and the answer."""
     own = own_thoughts(fields)
     parts = as_list(answer)
@@ -247,7 +262,7 @@ def _thoughts(answer: Any, fields: Mapping[str, Any]) -> tuple[str | None, Any]:
     return own or inner, text
 
 
-def _trace_id(reply: Mapping[str, Any], metadata: Mapping[str, Any] | None) -> str | None:
+def _trace_id(reply: Mapping[str, object], metadata: Mapping[str, object] | None) -> str | None:
     """The trace ID that a reply names, in its metadata, or as `trace_id` or W3C `traceparent`."""
     for value in ((metadata or {}).get("trace_id"), reply.get("trace_id")):
         if isinstance(value, str):
@@ -257,34 +272,32 @@ def _trace_id(reply: Mapping[str, Any], metadata: Mapping[str, Any] | None) -> s
     return parts[1] if len(parts) > 1 else None
 
 
-def _taken(reply: Mapping[str, Any], actual: Any) -> tuple[Usage | None, float | None]:
+def _taken(reply: Mapping[str, object], actual: object) -> tuple[Usage | None, float | None]:
     """The tokens and dollars that a reply reports, else the sums of its steps; None if they are not all known."""
-    steps = cast("list[Any]", actual) if isinstance(actual, list) else []
-    own = [cast("dict[str, Any]", one) for one in steps if isinstance(one, dict)]
-    own = [one for one in own if one.get("role") == "assistant"]
-    usages = [_usage(reply["usage"])] if "usage" in reply else [_usage(one.get("usage")) for one in own]
-    costs = [_cost(reply["cost_usd"])] if "cost_usd" in reply else [_cost(one.get("cost_usd")) for one in own]
-    known, paid = [one for one in usages if one is not None], [one for one in costs if one is not None]
+    steps = [step for step in map(as_map, as_list(actual)) if step.get("role") == "assistant"]
+    usages = [_usage(reply["usage"])] if "usage" in reply else [_usage(step.get("usage")) for step in steps]
+    costs = [_cost(reply["cost_usd"])] if "cost_usd" in reply else [_cost(step.get("cost_usd")) for step in steps]
+    tokens, paid = [usage for usage in usages if usage is not None], [cost for cost in costs if cost is not None]
     return (
-        sum(known, Usage()) if known and len(known) == len(usages) else None,
+        sum(tokens, Usage()) if tokens and len(tokens) == len(usages) else None,
         sum(paid) if paid and len(paid) == len(costs) else None,
     )
 
 
-def _usage(value: Any) -> Usage | None:
+def _usage(value: object) -> Usage | None:
     """Tokens as input_tokens and output_tokens, or as chat endpoints name them."""
-    told = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-    counts = [told.get(name, told.get(other)) for name, other in _TOKENS]
+    tokens = as_map(value)
+    counts = [tokens.get(name, tokens.get(other)) for name, other in _TOKENS]
     whole = [count for count in counts if isinstance(count, int) and not isinstance(count, bool) and 0 <= count < _MANY]
     return Usage(*whole) if len(whole) == len(counts) else None
 
 
-def _cost(value: Any) -> float | None:
-    known = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
-    return float(value) if known else None
+def _cost(value: object) -> float | None:
+    cost = as_number(value)
+    return cost if cost is not None and cost >= 0 else None
 
 
-def _parsed(body: bytes) -> Any:
+def _parsed(body: bytes) -> object:
     try:
         return parsed(body)
     except Unusable as error:
@@ -294,34 +307,34 @@ def _parsed(body: bytes) -> Any:
         page = " (a web page?)" if text[:1] == "<" else ""
         if text.startswith(("data:", "event:")):
             page = " (server-sent events? see target.stream)"
-        what = f"the reply is no JSON{page}: {text}" if text else "the reply is empty"
+        what = f"the reply is not JSON{page}: {text}" if text else "the reply is empty"
         raise TargetError("malformed", what, text or None) from error
 
 
-def _own(name: str, reply: Mapping[str, Any], form: Form) -> Any:
+def _own(name: str, reply: Mapping[str, object], form: Form) -> object:
     value = reply.get(name)
     return form.find(name, reply) if value is None else value
 
 
-def _at(path: Path, reply: Any, name: str) -> Any:
-    found = path.matches(reply)
+def _at(path: Path, reply: object, name: str) -> object:
+    matches = path.matches(reply)
     if not path.single:
-        return found
-    if not found:
+        return matches
+    if not matches:
         raise ValueError(f"{name}: nothing is at {path.text} in the reply")
-    return found[0]
+    return matches[0]
 
 
-def _meaning(values: Mapping[str, Any], value: Any, name: str) -> Any:
-    plain = not isinstance(value, list | dict)
-    key = value_name(value) if plain else ""
-    if not plain or key not in values:
-        shown = repr(key) if plain else kind(cast("object", value))
+def _meaning(values: Mapping[str, object], value: object, name: str) -> object:
+    is_plain = not (is_list(value) or is_object(value))
+    key = value_name(value) if is_plain else ""
+    if not is_plain or key not in values:
+        shown = repr(key) if is_plain else kind(value)
         raise ValueError(f"{name}: got {shown}, and target.{name}.values knows {', '.join(values)} only")
     return values[key]
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool | int | float):
@@ -329,47 +342,45 @@ def _text(value: Any) -> str | None:
     raise ValueError(f"answer: expected text, got {kind(value)}")
 
 
-def _object(value: Any) -> Mapping[str, Any] | None:
-    if value is None or isinstance(value, dict):
-        return cast("dict[str, Any] | None", value)
+def _object(value: object) -> Mapping[str, object] | None:
+    if value is None or is_object(value):
+        return value
     raise ValueError(f"metadata: expected an object, got {kind(value)}")
 
 
-def _contexts(value: Any, extract: ContextsExtract | None) -> tuple[Context, ...]:
+def _contexts(value: object, extract: ContextsExtract | None) -> tuple[Context, ...]:
     try:
         if extract is None or extract.fields is None:
             return contexts(value)
-        if not isinstance(value, list):
+        if not is_list(value):
             raise ValueError(f"expected a list of contexts, got {kind(value)}")
-        items = [_mapped(item, extract.fields, i) for i, item in enumerate(cast("list[Any]", value))]
+        items = [_mapped(item, extract.fields, i) for i, item in enumerate(value)]
         return contexts(items)
     except ValueError as error:
         raise ValueError(f"contexts: {error}") from None
 
 
-def _mapped(item: Any, fields: Mapping[str, str], index: int) -> dict[str, Any]:
-    if not isinstance(item, dict):
+def _mapped(item: object, fields: Mapping[str, str], index: int) -> dict[str, object]:
+    if not is_object(item):
         raise ValueError(f"item {index}: expected an object, got {kind(item)}")
-    chunk = cast("dict[str, Any]", item)
-    found = {name: _part(chunk, source) for name, source in fields.items()}
-    if found["text"] is None:
+    parts = {name: _part(item, source) for name, source in fields.items()}
+    if parts["text"] is None:
         raise ValueError(f"item {index}: nothing is at {fields['text']}")
-    return found
+    return parts
 
 
-def _part(chunk: Mapping[str, Any], source: str) -> Any:
+def _part(chunk: Mapping[str, object], source: str) -> object:
     if not source.startswith("$"):
         return chunk.get(source)
     return next(iter(json_path(source).matches(chunk)), None)
 
 
-def _nothing(reply: Any, generates: Generated, path: Path | None) -> str:
+def _nothing(reply: object, generates: Generated, path: Path | None) -> str:
     if path is not None:
         return f"{generates}: null is at {path.text} in the reply"
-    if not isinstance(reply, dict):
+    if not is_object(reply):
         return f"the reply is {kind(reply)}, and no {generates}"
-    fields = cast("dict[str, Any]", reply)
-    if generates in fields:
+    if generates in reply:
         return f"the field {generates} of the reply is null"
-    keys = ", ".join(fields) or "no field at all"
+    keys = ", ".join(reply) or "no field at all"
     return f"the reply has no {generates}; it has {keys}; say where it stands: target.{generates}=$.PATH"

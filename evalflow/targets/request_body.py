@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
 
 from evalflow.errors import Problem, UserError
+from evalflow.jsonvalues import is_list, is_object
 from evalflow.prompts import Prompts, not_given, render
 from evalflow.records import Case, Message
 from evalflow.targets.service import payload
@@ -17,13 +17,12 @@ _EXPRESSION = re.compile(r"\{\{-?(?P<inner>(?:(?!\{\{|\}\}).)*?)-?\}\}", re.DOTA
 _ENCODED = re.compile(r"\|\s*(tojson|json)\s*(\([^()]*\))?\s*\Z")
 
 
-def variables_of(case: Case) -> dict[str, Any]:
+def variables_of(case: Case) -> dict[str, object]:
     """The variables of a target's templates for a case, all of them JSON values."""
-    plain = payload(case)
-    return {**plain, "history": plain["messages"][: len(case.history)]}
+    return {**payload(case), "history": [message.sent for message in case.history]}
 
 
-Make = Callable[[Mapping[str, Any]], Any]
+Make = Callable[[Mapping[str, object]], object]
 
 
 class Body:
@@ -34,9 +33,9 @@ class Body:
     document, in which every expression is encoded as JSON.
     """
 
-    def __init__(self, source: Any, where: str, prompts: Prompts, known: Sequence[str] = VARIABLES) -> None:
+    def __init__(self, source: object, where: str, prompts: Prompts, variables: Sequence[str] = VARIABLES) -> None:
         self._prompts = prompts
-        self._known = known
+        self._variables = variables
         problems: list[Problem] = []
         self._make: Make | None = None
         if source is None:
@@ -52,26 +51,23 @@ class Body:
         if document:
             try:
                 self.value(variables_of(_EXAMPLE))
-            except _NoJsonError:
+            except _NotJsonError:
                 raise
             except UserError:
                 pass  # a real case may have what the example lacks
 
-    def value(self, variables: Mapping[str, Any]) -> Any:
+    def value(self, variables: Mapping[str, object]) -> object:
         """The JSON body; UserError if a template cannot be rendered with these variables, or does not give JSON."""
         if self._make is None:
             return {name: variables[name] for name in VARIABLES if name != "history"}
         return self._make(variables)
 
-    def _part(self, source: Any, where: str, problems: list[Problem]) -> Make:
-        if isinstance(source, dict):
-            made = {
-                str(key): self._part(part, f"{where}.{key}", problems)
-                for key, part in cast("dict[Any, Any]", source).items()
-            }
+    def _part(self, source: object, where: str, problems: list[Problem]) -> Make:
+        if is_object(source):
+            made = {str(key): self._part(part, f"{where}.{key}", problems) for key, part in source.items()}
             return lambda variables: {key: make(variables) for key, make in made.items()}
-        if isinstance(source, list):
-            parts = [self._part(part, f"{where}[{i}]", problems) for i, part in enumerate(cast("list[Any]", source))]
+        if is_list(source):
+            parts = [self._part(part, f"{where}[{i}]", problems) for i, part in enumerate(source)]
             return lambda variables: [make(variables) for make in parts]
         if isinstance(source, str) and "{" in source:
             return self._text(source, where, problems)
@@ -83,17 +79,17 @@ class Body:
             return self._template(f"{{{{ ({single['inner']}) | json }}}}", where, problems, _parsed)
         return self._template(source, where, problems, lambda text, _: text)
 
-    def _template(self, source: str, where: str, problems: list[Problem], finish: Callable[[str, str], Any]) -> Make:
+    def _template(self, source: str, where: str, problems: list[Problem], finish: Callable[[str, str], object]) -> Make:
         try:
             template, used = self._prompts.inline(source, where), self._prompts.inline_variables(source)
         except UserError as error:
             problems += error.problems
             return lambda _: None
-        problems += not_given(used, self._known, where, "a target")
+        problems += not_given(used, self._variables, where, "a target")
         return lambda variables: finish(render(template, variables, where), where)
 
 
-class _NoJsonError(UserError):
+class _NotJsonError(UserError):
     """A template was rendered, but the result is not JSON."""
 
 
@@ -107,11 +103,11 @@ def _as_json(expression: re.Match[str]) -> str:
     return expression[0] if _ENCODED.search(inner) else f"{{{{ ({inner}) | json }}}}"
 
 
-def _parsed(text: str, where: str) -> Any:
+def _parsed(text: str, where: str) -> object:
     from pydantic_core import from_json
 
     try:
         return from_json(text, allow_inf_nan=False)
     except ValueError as error:
         hint = 'values come as JSON, with quotes of their own: {"question": {{ question }}}'
-        raise _NoJsonError(Problem(f"the template makes no JSON: {error}", where, hint)) from None
+        raise _NotJsonError(Problem(f"the template does not make JSON: {error}", where, hint)) from None

@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any
 
 from evalflow.calls.budget import Account
 from evalflow.calls.cache_store import Entry, key_of, short
@@ -92,28 +91,28 @@ class ServiceTarget:
             key = key_of(self._connector.identity, self._run_id, data, repeat)
             paid, recall = partial(self._paid, data, form), partial(self._recall, form)
             if self._single_flight is None:
-                (said, entry, known), _ = await paid()
+                (read, entry, cached), _ = await paid()
             else:
-                said, entry, known = await self._single_flight(key, paid, recall)
+                read, entry, cached = await self._single_flight(key, paid, recall)
         except UserError as error:
             return replace(begun, status="error", error_type="prompt", error=str(error))
         except CallError as error:
             return replace(failed(begun, error), usage=None, cost_usd=None)
         spend = Spend(
             requests=entry.requests,
-            usage=said.usage,
-            cost_usd=said.cost_usd,
+            usage=read.usage,
+            cost_usd=read.cost_usd,
             latency_s=entry.latency_s,
             paid=() if self._single_flight is None else (short(key),),
         )
-        answer = (spend.reused if known else spend).fill(
+        answer = (spend.reused if cached else spend).fill(
             begun,
-            answer=said.answer,
-            actual=said.actual,
-            contexts=said.contexts,
-            metadata=said.metadata,
-            thoughts=said.thoughts,
-            finish_reason=said.finish_reason,
+            answer=read.answer,
+            actual=read.actual,
+            contexts=read.contexts,
+            metadata=read.metadata,
+            thoughts=read.thoughts,
+            finish_reason=read.finish_reason,
         )
         return self._step.applied(answer, form.generates)
 
@@ -137,14 +136,14 @@ class ServiceTarget:
         raw = await self._connector.ask(data)
         read = partial(self._reader.read, raw.body, form)
         try:
-            said = read() if self._reader.quick and len(raw.body) < _LARGE else await in_thread(read)
+            reply = read() if self._reader.quick and len(raw.body) < _LARGE else await in_thread(read)
         except TargetError as error:
             what, spend = f"{error}{raw.note}", replace(UNPRICED, latency_s=raw.latency_s, requests=raw.requests)
             failed = TargetError(error.error_type, what, error.raw, spend)
             failed.finish_reason = error.finish_reason
             raise failed from None
         entry = Entry(body=raw.body, requests=raw.requests, latency_s=raw.latency_s)
-        return (said, entry, False), entry
+        return (reply, entry, False), entry
 
     def _recall(self, form: Form, entry: Entry, free: bool) -> tuple[ParsedReply, Entry, bool]:
         try:
@@ -153,12 +152,12 @@ class ServiceTarget:
             raise UnreadableEntry(str(error)) from None
 
 
-def digest(content: Any) -> str:
+def digest(content: object) -> str:
     """A hash of 16 hexadecimal digits; equal contents have the same."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def told(version: str | int | None) -> list[str]:
+def version_of(version: str | int | None) -> list[str]:
     """The version that its owner gives a program, for a digest."""
     return [] if version is None else [f"version {version}"]
 
@@ -172,7 +171,7 @@ def account(session: CallSession) -> Account | None:
     return Account(budget, None, None)
 
 
-def payload(case: Case) -> dict[str, Any]:
+def payload(case: Case) -> dict[str, object]:
     """id, question, messages, contexts, metadata and vars; never the reference, the expected outcome or an answer."""
     return {
         "id": case.id,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 from evalflow.config.simulators import ConversationLimits
 from evalflow.errors import CallError, TargetError, UserError
@@ -59,12 +59,12 @@ class SimulatedConversations:
         turn = 0
         while True:
             if not asked:
-                said = await self._simulator.speak(case, talk.messages, turn, repeat)
-                talk.spend += said.spend
+                spoken = await self._simulator.speak(case, talk.messages, turn, repeat)
+                talk.spend += spoken.spend
                 turn += 1
-                if ended := _end(said, talk, limits):
+                if ended := _end(spoken, talk, limits):
                     return ended
-                talk.messages.append(Message("user", said.message))
+                talk.messages.append(Message("user", spoken.message))
             asked = False
             answer = await target.answer(replace(case, messages=tuple(talk.messages)), repeat)
             talk.hear(answer)
@@ -103,14 +103,14 @@ class SimulatedConversations:
             simulator=talk.spend,
         )
 
-    def _about(self, talk: _Talk, ended: Ending, reason: str | None) -> dict[str, Any]:
+    def _about(self, talk: _Talk, ended: Ending, reason: str | None) -> dict[str, object]:
         return {"ended": ended, "reason": reason, "turns": len(talk.answers), "simulator": self._simulator.name}
 
 
-def _end(said: Spoken, talk: _Talk, limits: ConversationLimits) -> tuple[Ending, str | None] | None:
+def _end(spoken: Spoken, talk: _Talk, limits: ConversationLimits) -> tuple[Ending, str | None] | None:
     """How the conversation ends with the user's turn, and why; None if it goes on."""
-    if said.state != "goes_on":
-        return said.state, said.reason
+    if spoken.state != "goes_on":
+        return spoken.state, spoken.reason
     if len(talk.answers) >= limits.turns:
         return "turns", f"the user had more to say after {limits.turns} turns"
     return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -98,8 +98,8 @@ class ModelSimulator:
         self.identity = identity("simulator", config, decisive, prompts.digest([config.prompt]))
 
     async def speak(self, case: Case, messages: Sequence[Message], turn: int, repeat: int) -> Spoken:
-        known = {name: getattr(case, name) for name in VARIABLES}
-        prompt = render(self._template, {**known, "messages": messages}, self._where)
+        fields = {name: getattr(case, name) for name in VARIABLES}
+        prompt = render(self._template, {**fields, "messages": messages}, self._where)
         reply = await self._model.ask(
             Ask(
                 metric="simulator",
@@ -111,10 +111,11 @@ class ModelSimulator:
                 repeat=repeat,
             )
         )
-        said: Any = reply.parsed
-        if said.state == "goes_on" and said.message.strip() == _last_words(messages):
-            raise CallError("schema", f"{SPOKE_AS_BOT}: it repeats its last answer", said.message, reply.spend)
-        return Spoken(state=said.state, message=said.message, reason=said.reason, spend=reply.spend)
+        spoken = reply.parsed
+        assert isinstance(spoken, UserTurn)
+        if spoken.state == "goes_on" and spoken.message.strip() == _last_words(messages):
+            raise CallError("schema", f"{SPOKE_AS_BOT}: it repeats its last answer", spoken.message, reply.spend)
+        return Spoken(state=spoken.state, message=spoken.message, reason=spoken.reason, spend=reply.spend)
 
     async def close(self) -> None:
         await self._model.close()

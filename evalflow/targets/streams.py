@@ -6,12 +6,11 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from evalflow.calls.faults import excerpt
 from evalflow.config.exchanges import StreamConfig
 from evalflow.errors import TargetError
-from evalflow.jsonvalues import as_map, json_path, parsed
+from evalflow.jsonvalues import as_map, is_object, json_path, parsed
 
 _LINE_END = re.compile(r"\r\n|\n|\r")  # not those of Unicode, which may stand in texts
 _ENDS = frozenset({"", "[DONE]"})  # the data of events that only say that the stream is over
@@ -84,30 +83,33 @@ class StreamReader:
         wanted = self._config.events
         return name not in _PULSES if wanted is None else name in wanted
 
-    def _joined(self, events: list[StreamEvent]) -> dict[str, Any]:
+    def _joined(self, events: list[StreamEvent]) -> dict[str, object]:
         if self._text is None:
             values = [_parsed(event.data) for event in events]
-            if isinstance(values[0], dict):
+            if is_object(values[0]):
                 raise _no_text("the data of an event is not a text", values[0])
-            quoted = all(
-                isinstance(value, str) and value is not one.data for value, one in zip(values, events, strict=True)
-            )
-            texts = values if quoted else [event.data for event in events]
+            quoted = [
+                value
+                for value, event in zip(values, events, strict=True)
+                if isinstance(value, str) and value is not event.data
+            ]
+            texts = quoted if len(quoted) == len(events) else [event.data for event in events]
             return {"answer": "".join(texts), "events": values}
         values = [self._value(event.data) for event in events]
-        texts = [text for text in map(self._text.value, values) if text is not None]
-        if not texts:
+        matches = [match for match in map(self._text.value, values) if match is not None]
+        if not matches:
             raise _no_text(f"no event has anything at {self._text.text}", values[-1])
-        wrong = next((text for text in texts if not isinstance(text, str)), None)
-        if wrong is not None:
+        texts = [match for match in matches if isinstance(match, str)]
+        if len(texts) < len(matches):
+            wrong = next(match for match in matches if not isinstance(match, str))
             raise _no_text(f"at {self._text.text} is not a text", wrong)
         return {"answer": "".join(texts), "events": values}
 
-    def _value(self, data: str) -> Any:
+    def _value(self, data: str) -> object:
         """The data of an event: JSON, else its text."""
         value = _parsed(data)
         if value is data and (self._config.format == "jsonl" or data.lstrip().startswith(("{", "["))):
-            what = f"an event is no JSON, so the stream may have been cut off: {excerpt(data.encode())}"
+            what = f"an event is not JSON, so the stream may have been cut off: {excerpt(data.encode())}"
             raise TargetError("malformed", what, excerpt(data.encode()))
         if as_map(value).get("error") and self._config.errors:
             raise _reported(data)
@@ -115,16 +117,16 @@ class StreamReader:
 
 
 def _reported(data: str) -> TargetError:
-    told = excerpt(data.encode())
-    return TargetError("reported", f"the service reports an error: {told}", told)
+    report = excerpt(data.encode())
+    return TargetError("reported", f"the service reports an error: {report}", report)
 
 
-def _no_text(what: str, value: Any) -> TargetError:
+def _no_text(what: str, value: object) -> TargetError:
     came = excerpt(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
     return TargetError("malformed", f"{what}: {came}; say where the text is: target.stream.text=$.PATH")
 
 
-def _parsed(data: str) -> Any:
+def _parsed(data: str) -> object:
     try:
         return parsed(data.encode("utf-8", "replace"))
     except ValueError:

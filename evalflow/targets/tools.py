@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
-from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_json
 
@@ -18,11 +17,12 @@ from evalflow.calls.client import CallSession
 from evalflow.calls.program import NO_SHELL, run_program, stderr_in_words
 from evalflow.config.targets import AgentTargetConfig, ToolConfig
 from evalflow.errors import CallError, Problem, UserError, did_you_mean
+from evalflow.jsonvalues import as_map
 from evalflow.llm.chat import canonical
 from evalflow.records import Case, Spend, ToolCall
 from evalflow.targets.command import contents
 from evalflow.targets.python import Threads, called, imported, seen
-from evalflow.targets.service import digest, payload, told
+from evalflow.targets.service import digest, payload, version_of
 from evalflow.trajectories import shortened
 
 _WHERE = "target.module"
@@ -57,13 +57,13 @@ class Toolbox:
                 [list(contents(tool.argv)) for tool in config.tools.values() if tool.argv],
                 [seen(module, function) for module, function in self._functions.values()],
                 self._most,
-                *told(config.version),
+                *version_of(config.version),
             ]
         )
         self._run_id = session.run_id if config.version is None else ""
 
     @property
-    def declared(self) -> list[dict[str, Any]]:
+    def declared(self) -> list[dict[str, object]]:
         """The tools as a chat request names them."""
         return [
             {
@@ -73,14 +73,14 @@ class Toolbox:
             for name, tool in self._tools.items()
         ]
 
-    async def answer(self, call: ToolCall, case: Case, repeat: int, before: Any) -> ToolResult:
-        """The result of a call after the conversation `before`. No failure of a tool is raised: the model is told."""
+    async def answer(self, call: ToolCall, case: Case, repeat: int, before: object) -> ToolResult:
+        """The result of a call after the conversation `before`. A failure of a tool is not raised: it is the result."""
         tool = self._tools.get(call.name)
         if tool is None:
             hint = did_you_mean(call.name, self._tools) or f"known: {', '.join(self._tools)}"
             return ToolResult(f"error: there is no tool {call.name!r}; {hint}", Spend())
         if isinstance(call.arguments, str):
-            return ToolResult("error: the arguments are no JSON object", Spend())
+            return ToolResult("error: the arguments are not a JSON object", Spend())
         place = {"dataset": case.dataset, "case": payload(case), "before": before, "name": call.name}
         name = f"{call.name} {self._run_id}"
         key = key_of(self.identity, name, canonical({**place, "arguments": call.arguments}), repeat)
@@ -88,7 +88,7 @@ class Toolbox:
         return await self._single_flight(key, paid, _recalled, lambda _: 0.0)
 
     async def _called(
-        self, name: str, tool: ToolConfig, arguments: Mapping[str, Any], case: Case, paid: int
+        self, name: str, tool: ToolConfig, arguments: Mapping[str, object], case: Case, paid: int
     ) -> tuple[ToolResult, Entry]:
         begun = time.monotonic()
         try:
@@ -97,16 +97,16 @@ class Toolbox:
                     await self._threads.room()
                 begun = time.monotonic()
                 async with asyncio.timeout(tool.timeout_s):
-                    said = await (self._program if tool.argv else self._function)(name, arguments, case)
+                    output = await (self._program if tool.argv else self._function)(name, arguments, case)
         except TimeoutError:
-            said = f"error: no result within {tool.timeout_s:g} s"
+            output = f"error: no result within {tool.timeout_s:g} s"
         except CallError as error:
-            said = f"error: {error}"
-        text, latency_s = shortened(said, self._most), time.monotonic() - begun
+            output = f"error: {error}"
+        text, latency_s = shortened(output, self._most), time.monotonic() - begun
         entry = Entry(body=text.encode("utf-8", "replace"), requests=0, latency_s=latency_s)
         return ToolResult(text, Spend(latency_s=latency_s, paid=(paid,))), entry
 
-    async def _program(self, name: str, arguments: Mapping[str, Any], case: Case) -> str:
+    async def _program(self, name: str, arguments: Mapping[str, object], case: Case) -> str:
         argv, errors = self._tools[name].argv or [], bytearray()
         data = canonical({"name": name, "arguments": arguments, "case": payload(case)})
         try:
@@ -114,19 +114,19 @@ class Toolbox:
         except CallError as error:
             raise CallError(error.error_type, f"{error}{stderr_in_words(errors)}") from None
 
-    async def _function(self, name: str, arguments: Mapping[str, Any], case: Case) -> str:
+    async def _function(self, name: str, arguments: Mapping[str, object], case: Case) -> str:
         _, function = self._functions[name]
-        said = await called(lambda given: function(**given), dict(arguments), self._threads)
+        output = await called(lambda values: function(**as_map(values)), arguments, self._threads)
         try:
-            return said if isinstance(said, str) else to_json(said).decode()
+            return output if isinstance(output, str) else to_json(output).decode()
         except (PydanticSerializationError, ValueError) as error:
-            return f"error: the tool returned what is no JSON: {error}"
+            return f"error: the tool returned what is not JSON: {error}"
 
 
-def _functions(config: AgentTargetConfig) -> dict[str, tuple[ModuleType, Callable[..., Any]]]:
+def _functions(config: AgentTargetConfig) -> dict[str, tuple[ModuleType, Callable[..., object]]]:
     """The module and function of each tool without a program; UserError lists what is not there."""
     problems: list[Problem] = []
-    found: dict[str, tuple[ModuleType, Callable[..., Any]]] = {}
+    functions: dict[str, tuple[ModuleType, Callable[..., object]]] = {}
     for name, tool in config.tools.items():
         if tool.argv and shutil.which(tool.argv[0]) is None:
             problems.append(Problem(f"there is no program {tool.argv[0]!r}", f"target.tools.{name}.argv", NO_SHELL))
@@ -134,12 +134,12 @@ def _functions(config: AgentTargetConfig) -> dict[str, tuple[ModuleType, Callabl
             problems.append(Problem("nothing answers this tool", f"target.tools.{name}", _HINT))
         elif not tool.argv:
             try:
-                found[name] = imported(f"{config.module}:{name}", _WHERE, _HINT)
+                functions[name] = imported(f"{config.module}:{name}", _WHERE, _HINT)
             except UserError as error:
                 problems += error.problems
     if problems:
         raise UserError(problems)
-    return found
+    return functions
 
 
 def _recalled(entry: Entry, free: bool) -> ToolResult:  # noqa: ARG001 - a tool costs nothing

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import chain
-from typing import Any, cast
 
-from evalflow.jsonvalues import as_map, kind, parsed
+from evalflow.jsonvalues import as_list, as_map, is_list, is_object, kind, parsed
 from evalflow.traces.spans import Span, declared_spans, span_of
 from evalflow.traces.tree import MANY_SPANS, TraceTree
 
 _SPANS = "resourceSpans"
 
 
-def looks_like_trace(value: Any) -> bool:
+def looks_like_trace(value: object) -> bool:
     """Whether a value is meant as a trace in OTLP JSON."""
     if isinstance(value, str):
         return f'"{_SPANS}"' in value
-    first = cast("list[Any]", value)[:1] if isinstance(value, list) else [value]
-    return any(_SPANS in as_map(one) for one in first)
+    return any(_SPANS in as_map(request) for request in (as_list(value)[:1] if is_list(value) else [value]))
 
 
-def read_document(value: Any, own: str | None = None) -> TraceTree | None:
-    """Read a trace; None if it has no spans, ValueError if it is none or is broken.
+def read_document(value: object, own: str | None = None) -> TraceTree | None:
+    """Read a trace; None if it has no spans, ValueError if it is not a trace, or broken.
 
     Args:
         value: The document.
@@ -44,17 +42,17 @@ def read_document(value: Any, own: str | None = None) -> TraceTree | None:
     return tree
 
 
-def _requests(value: Any) -> Iterator[Mapping[str, Any]]:
+def _requests(value: object) -> Iterator[Mapping[str, object]]:
     if isinstance(value, str):
         try:
             value = parsed(value.encode())
         except ValueError as error:
-            raise ValueError(f"no JSON: {error}") from None
-    for request in cast("list[Any]", value) if isinstance(value, list) else [value]:
-        if not isinstance(request, dict) or _SPANS not in request:
+            raise ValueError(f"not JSON: {error}") from None
+    for request in value if is_list(value) else [value]:
+        if not is_object(request) or _SPANS not in request:
             fields = f" with {', '.join(as_map(request))[:80]}" if as_map(request) else ""
-            raise ValueError(f"expected OTLP JSON with {_SPANS}, got {kind(cast('object', request))}{fields}")
-        yield cast("dict[str, Any]", request)
+            raise ValueError(f"expected OTLP JSON with {_SPANS}, got {kind(request)}{fields}")
+        yield request
 
 
 def _chosen(traces: Mapping[str, Mapping[str, Span]], own: str | None) -> Mapping[str, Span]:
@@ -63,5 +61,5 @@ def _chosen(traces: Mapping[str, Mapping[str, Span]], own: str | None) -> Mappin
     for name, spans in traces.items():
         if own is not None and name.lower() == own.lower():
             return spans
-    told = "the reply names none of them" if own is None else f"the reply's own is {own}"
-    raise ValueError(f"spans of {len(traces)} traces ({', '.join([*traces][:3])}); {told}: return its trace_id")
+    named = "the reply names none of them" if own is None else f"the reply's own is {own}"
+    raise ValueError(f"spans of {len(traces)} traces ({', '.join([*traces][:3])}); {named}: return its trace_id")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from evalflow.jsonvalues import as_list, as_map
 from evalflow.traces.messages import SpanMessage, indexed, messages_of, parsed
@@ -48,12 +47,12 @@ class TraceReading:
     @property
     def about(self) -> dict[str, str]:
         """What identifies the answer: trace_id, span_id, and the response_id and model if they are known."""
-        said = self.replied or self.asked
-        if said is None:
+        span = self.replied or self.asked
+        if span is None:
             return {"trace_id": self.tree.spans[0].trace} if self.tree.spans else {}
-        known = {"response_id": said.attributes.get("gen_ai.response.id"), "model": model_of(said)}
-        found = {key: value for key, value in known.items() if isinstance(value, str)}
-        return {"trace_id": said.trace, "span_id": said.id, **found}
+        ids = {"response_id": span.attributes.get("gen_ai.response.id"), "model": model_of(span)}
+        texts = {key: value for key, value in ids.items() if isinstance(value, str)}
+        return {"trace_id": span.trace, "span_id": span.id, **texts}
 
     @property
     def failure(self) -> str | None:
@@ -83,7 +82,7 @@ class TraceReading:
             for span in self.tree.of(kind)
         ]
         kinds = {self.tree.kind(span) for span, documents in sources if documents}
-        found: dict[str, dict[str, str]] = {}
+        by_text: dict[str, dict[str, str]] = {}
         for span, documents in sources:
             for document in documents or []:
                 text = document.get("content", document.get("text"))
@@ -91,19 +90,19 @@ class TraceReading:
                     reason = "those that a reranker chose were taken"
                 elif not isinstance(text, str) or not text:
                     reason = "it has no text"
-                elif text in found:
+                elif text in by_text:
                     reason = "an equal text was taken"
                 else:
-                    known = document.get("id")
-                    found[text] = {"text": text, **({"path": str(known)} if isinstance(known, str | int) else {})}
+                    own_id = document.get("id")
+                    by_text[text] = {"text": text, **({"path": str(own_id)} if isinstance(own_id, str | int) else {})}
                     self.notes.append(TraceNote("documents"))
                     self.used.add(span.id)
                     continue
                 self.notes.append(TraceNote("documents", "document", span.where, reason))
         is_empty = bool(sources) and all(documents == [] for _, documents in sources)
-        return [*found.values()] if found or is_empty else None
+        return [*by_text.values()] if by_text or is_empty else None
 
-    def steps(self) -> list[dict[str, Any]] | None:
+    def steps(self) -> list[dict[str, object]] | None:
         """What was done, as messages with calls of tools and their results; None if that is not known."""
         steps = steps_of(self.tree)
         calls = [call for step in steps or [] for call in as_list(step.get("tool_calls"))]
@@ -139,11 +138,11 @@ class TraceReading:
     def _total(self, keys: Sequence[str]) -> float | None:
         """The sum over the calls of models, or without any, of the agent; None unless each of them says it."""
         counted = self.tree.outermost("llm") or ([self.asked] if self.asked else self.tree.outermost("agent"))
-        known = [number for span in counted if (number := number_of(span, keys)) is not None]
-        if not counted or len(known) < len(counted):
+        numbers = [number for span in counted if (number := number_of(span, keys)) is not None]
+        if not counted or len(numbers) < len(counted):
             return None
         self.used |= {span.id for span in counted}
-        return sum(known)
+        return sum(numbers)
 
 
 def read_question(tree: TraceTree) -> TraceReading | None:
@@ -165,23 +164,23 @@ def read_question(tree: TraceTree) -> TraceReading | None:
 
 def read_reply(tree: TraceTree) -> TraceReading:
     """Read a trace that came with a reply, all of which is about its answer; the question need not be recorded."""
-    found = read_question(tree)
-    if found is not None:
-        return TraceReading(tree, found.asked, found.replied)
+    question = read_question(tree)
+    if question is not None:
+        return TraceReading(tree, question.asked, question.replied)
     saying = tree.shallowest("agent", _says) or tree.shallowest("llm", _says)
     return TraceReading(tree, None, saying[-1] if saying else None)
 
 
 def _asks(span: Span) -> bool:
-    return any(one.role == "user" and one.text for one in messages_of(span, "input"))
+    return any(message.role == "user" and message.text for message in messages_of(span, "input"))
 
 
 def _says(span: Span) -> bool:
-    return any(one.text or one.calls for one in messages_of(span, "output"))
+    return any(message.text or message.calls for message in messages_of(span, "output"))
 
 
-def _documents(span: Span, keys: str) -> Sequence[Mapping[str, Any]] | None:
+def _documents(span: Span, keys: str) -> Sequence[Mapping[str, object]] | None:
     declared = parsed(span.attributes.get("gen_ai.retrieval.documents"))
     if isinstance(declared, list):
-        return [as_map(one) for one in as_list(declared)]
-    return [as_map(one.get("document")) for one in indexed(span.attributes, keys)] or None
+        return [as_map(document) for document in as_list(declared)]
+    return [as_map(document.get("document")) for document in indexed(span.attributes, keys)] or None

@@ -9,9 +9,8 @@ import base64
 import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from evalflow.jsonvalues import as_list, as_map, as_number, kind
+from evalflow.jsonvalues import as_list, as_map, as_number, is_list, kind
 
 _KEPT = (
     "gen_ai.",
@@ -50,11 +49,11 @@ class Span:
     begin: int | None = None
     end: int | None = None
     failure: str | None = None
-    attributes: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    events: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+    attributes: Mapping[str, object] = field(default_factory=dict[str, object])
+    events: tuple[tuple[str, Mapping[str, object]], ...] = ()
 
 
-def declared_spans(request: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def declared_spans(request: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
     """The spans of an ExportTraceServiceRequest, unread; ValueError for another form, such as of OTLP before 0.15."""
     for resource in _listed(request, "resourceSpans"):
         if "scopeSpans" not in resource:
@@ -63,28 +62,27 @@ def declared_spans(request: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
             yield from _listed(scope, "spans")
 
 
-def span_of(declared: Any, where: str) -> Span | None:
+def span_of(declared: object, where: str) -> Span | None:
     """Read a span; None if it has no traceId or spanId."""
-    known = as_map(declared)
-    trace, own = _id(known.get("traceId")), _id(known.get("spanId"))
+    span = as_map(declared)
+    trace, own = _id(span.get("traceId")), _id(span.get("spanId"))
     if not trace or not own:
         return None
-    status = as_map(known.get("status"))
-    events = [as_map(one) for one in as_list(known.get("events"))]
-    said = [
-        _text(one.get("exception.message")) for event in events if (one := _attributes(event, ("exception.message",)))
-    ]
-    failure = _text(status.get("message")) or next(iter(said), "")
+    status = as_map(span.get("status"))
+    events = [as_map(event) for event in as_list(span.get("events"))]
+    kept = [_attributes(event, ("exception.message",)) for event in events]
+    exceptions = [_text(attributes.get("exception.message")) for attributes in kept if attributes]
+    failure = _text(status.get("message")) or next(iter(exceptions), "")
     return Span(
         trace=trace,
         id=own,
-        parent=_id(known.get("parentSpanId")),
-        name=_text(known.get("name")),
+        parent=_id(span.get("parentSpanId")),
+        name=_text(span.get("name")),
         where=where,
-        begin=_whole(known.get("startTimeUnixNano")),
-        end=_whole(known.get("endTimeUnixNano")),
+        begin=_whole(span.get("startTimeUnixNano")),
+        end=_whole(span.get("endTimeUnixNano")),
         failure=failure if status.get("code") in _ERROR else None,
-        attributes=_attributes(known, _KEPT),
+        attributes=_attributes(span, _KEPT),
         events=tuple(
             (_text(event.get("name")), _attributes(event, (*_KEPT, "content", "role", "message", "id", "tool_calls")))
             for event in events
@@ -93,47 +91,46 @@ def span_of(declared: Any, where: str) -> Span | None:
     )
 
 
-def unread_attributes(declared: Any) -> Iterator[str]:
+def unread_attributes(declared: object) -> Iterator[str]:
     """The names of a span's attributes that are not kept."""
-    for one in as_list(as_map(declared).get("attributes")):
-        key = _text(as_map(one).get("key"))
+    for attribute in as_list(as_map(declared).get("attributes")):
+        key = _text(as_map(attribute).get("key"))
         if key and (not key.startswith(_KEPT) or key.startswith(_DROPPED)):
             yield key
 
 
-def _listed(declared: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-    found = declared.get(key)
-    if found is not None and not isinstance(found, list):
-        raise ValueError(f"{key} is {kind(found)}, and a list is wanted")
-    return [as_map(one) for one in as_list(found)]
+def _listed(declared: Mapping[str, object], key: str) -> list[Mapping[str, object]]:
+    items = declared.get(key)
+    if items is not None and not is_list(items):
+        raise ValueError(f"{key}: expected a list, got {kind(items)}")
+    return [as_map(item) for item in items or ()]
 
 
-def _attributes(declared: Mapping[str, Any], kept: tuple[str, ...]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for one in as_list(declared.get("attributes")):
-        known = as_map(one)
-        key = _text(known.get("key"))
+def _attributes(declared: Mapping[str, object], kept: tuple[str, ...]) -> dict[str, object]:
+    values: dict[str, object] = {}
+    for attribute in map(as_map, as_list(declared.get("attributes"))):
+        key = _text(attribute.get("key"))
         if key.startswith(kept) and not key.startswith(_DROPPED):
-            found[key] = _value(known.get("value"))
-    return found
+            values[key] = _value(attribute.get("value"))
+    return values
 
 
-def _value(declared: Any) -> Any:
-    """The value of an AnyValue; bytes, and what is none, are null."""
-    known = as_map(declared)
-    if "arrayValue" in known:
-        return [_value(one) for one in as_list(as_map(known["arrayValue"]).get("values"))]
-    if "kvlistValue" in known:
-        pairs = [as_map(one) for one in as_list(as_map(known["kvlistValue"]).get("values"))]
+def _value(declared: object) -> object:
+    """The value of an AnyValue; bytes, and anything else, are null."""
+    value = as_map(declared)
+    if "arrayValue" in value:
+        return [_value(item) for item in as_list(as_map(value["arrayValue"]).get("values"))]
+    if "kvlistValue" in value:
+        pairs = [as_map(pair) for pair in as_list(as_map(value["kvlistValue"]).get("values"))]
         return {_text(pair.get("key")): _value(pair.get("value")) for pair in pairs}
-    if "intValue" in known:
-        return _whole(known["intValue"])
-    if "doubleValue" in known:
-        return as_number(known["doubleValue"])  # NaN and Infinity are texts, and no number
-    return known.get("stringValue", known.get("boolValue"))
+    if "intValue" in value:
+        return _whole(value["intValue"])
+    if "doubleValue" in value:
+        return as_number(value["doubleValue"])  # NaN and Infinity are texts, not numbers
+    return value.get("stringValue", value.get("boolValue"))
 
 
-def _whole(value: Any) -> int | None:
+def _whole(value: object) -> int | None:
     """A whole number of 64 bits, which OTLP writes as text."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
@@ -144,7 +141,7 @@ def _whole(value: Any) -> int | None:
     return number if abs(number) < 2**64 else None
 
 
-def _id(value: Any) -> str:
+def _id(value: object) -> str:
     """An identifier in hexadecimal digits; libraries for protobuf write its bytes as base64."""
     text = _text(value)
     if len(text) in (12, 24) and text.endswith("="):
@@ -153,5 +150,5 @@ def _id(value: Any) -> str:
     return text
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return value if isinstance(value, str) else ""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import Any
 
 from evalflow.jsonvalues import as_number, written
-from evalflow.traces.messages import messages_of, tool_call
+from evalflow.traces.messages import TracedCall, messages_of, tool_call
 from evalflow.traces.spans import Span
 from evalflow.traces.tree import TraceTree
 
@@ -25,38 +25,38 @@ _UNNAMED = "execute_tool "  # how spans of tools are called, before the tool's n
 
 @dataclass(slots=True)
 class _Step:
-    """A call of a model with what it said, and the spans of the tools that belong to it; results by the call's id."""
+    """A call of a model with its output, and the spans of the tools that belong to it; results by the call's id."""
 
     model: Span | None
     text: str | None = None
-    calls: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    calls: list[TracedCall] = field(default_factory=list[TracedCall])
     tools: list[Span] = field(default_factory=list[Span])
-    results: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    results: dict[str, dict[str, object]] = field(default_factory=dict[str, dict[str, object]])
 
     def join_tools(self) -> None:
         """Take what the tools returned, of one that ran again for the same call the last.
 
-        If a tool is no call that the model asked for, the tools are the calls.
+        If the model did not ask for one of the tools, the tools are the calls.
         """
         pairs = self._paired()
         if pairs is None:
             pairs = [(span, _call_of(span)) for span in self.tools]
             self.calls = [call for _, call in pairs]
         for span, call in pairs:
-            found = _result(span)
-            if found is not None:
-                self.results[call.setdefault("id", span.id)] = found
+            result = _result(span)
+            if result is not None:
+                self.results[call.setdefault("id", span.id)] = result
 
-    def _paired(self) -> list[tuple[Span, dict[str, Any]]] | None:
+    def _paired(self) -> list[tuple[Span, TracedCall]] | None:
         """Each tool with the call that the model asked for, by id, else by name; None if one has no such call."""
-        by_id = {call["id"]: call for call in self.calls if "id" in call}
+        by_id = {own: call for call in self.calls if (own := call.get("id")) is not None}
         called = {span.id: by_id.get(_call_id(span) or "") for span in self.tools}
         taken = {id(call) for call in called.values()}
-        by_name: defaultdict[str | None, deque[dict[str, Any]]] = defaultdict(deque)
+        by_name: defaultdict[str | None, deque[TracedCall]] = defaultdict(deque)
         for call in self.calls:
             if id(call) not in taken:
                 by_name[call["name"]].append(call)
-        pairs: list[tuple[Span, dict[str, Any]]] = []
+        pairs: list[tuple[Span, TracedCall]] = []
         for span in self.tools:
             namesakes = by_name[name_of_tool(span)]
             call = called[span.id] or (namesakes.popleft() if namesakes else None)
@@ -66,11 +66,11 @@ class _Step:
         return pairs
 
 
-def steps_of(tree: TraceTree) -> list[dict[str, Any]] | None:
-    """The steps as messages, each with what is known of its model, tokens, cost and time; None if calls are unknown.
+def steps_of(tree: TraceTree) -> list[dict[str, object]] | None:
+    """The steps as messages, each with its model, tokens, cost and time; None if calls are unknown.
 
     They are unknown if there is no span of a tool, and a model's output was not recorded. What happens inside of a tool
-    is no step.
+    is not a step.
     """
     tools = [span for span in tree.outermost("tool") if name_of_tool(span)]
     models = [span for span in tree.outermost("llm") if not tree.is_inside(span, "tool")]
@@ -80,25 +80,25 @@ def steps_of(tree: TraceTree) -> list[dict[str, Any]] | None:
     for step in steps:
         step.join_tools()
     _join_reported(steps, models)
-    messages: list[dict[str, Any]] = []
+    messages: list[dict[str, object]] = []
     for step in steps:
         messages.append(_message(step))
-        results = {str(call["id"]): step.results[call["id"]] for call in step.calls if call.get("id") in step.results}
+        results = {own: step.results[own] for call in step.calls if (own := call.get("id")) in step.results}
         messages += [{"role": "tool", "tool_call_id": name, **result} for name, result in results.items()]
     return messages
 
 
 def name_of_tool(span: Span) -> str | None:
     """The tool that a span calls; None without a name."""
-    known = span.attributes
-    name = known.get("gen_ai.tool.name") or known.get("tool.name") or span.name.removeprefix(_UNNAMED)
+    attributes = span.attributes
+    name = attributes.get("gen_ai.tool.name") or attributes.get("tool.name") or span.name.removeprefix(_UNNAMED)
     return name if isinstance(name, str) and name.strip() else None
 
 
 def model_of(span: Span) -> str | None:
     """The model that replied, else the one that was asked."""
-    found = _first(span, _MODEL)
-    return found if isinstance(found, str) and found else None
+    model = _first(span, _MODEL)
+    return model if isinstance(model, str) and model else None
 
 
 def seconds_of(span: Span) -> float | None:
@@ -121,10 +121,10 @@ def _steps(tree: TraceTree, models: Sequence[Span], tools: Sequence[Span]) -> li
     of_models, of_tools = {span.id for span in models}, {span.id for span in tools}
     for span in tree.spans:
         if span.id in of_models:
-            said = messages_of(span, "output")
-            text = next((message.text for message in said if message.text), None)
-            steps.append(_Step(span, text, [dict(call) for message in said for call in message.calls]))
-            asked |= {call["id"]: steps[-1] for call in steps[-1].calls if "id" in call}
+            output = messages_of(span, "output")
+            text = next((message.text for message in output if message.text), None)
+            steps.append(_Step(span, text, [copy(call) for message in output for call in message.calls]))
+            asked |= {own: steps[-1] for call in steps[-1].calls if (own := call.get("id")) is not None}
         elif span.id in of_tools:
             if not steps:
                 steps.append(_Step(None))
@@ -132,21 +132,21 @@ def _steps(tree: TraceTree, models: Sequence[Span], tools: Sequence[Span]) -> li
     return steps
 
 
-def _call_of(span: Span) -> dict[str, Any]:
+def _call_of(span: Span) -> TracedCall:
     return tool_call(name_of_tool(span) or "", _first(span, _ARGUMENTS), _call_id(span))
 
 
-def _result(span: Span) -> dict[str, Any] | None:
+def _result(span: Span) -> dict[str, object] | None:
     """What a tool returned, or why it failed; None if that was not recorded."""
-    said = _first(span, _RESULT)
-    if said is None and span.failure is not None:
-        said = f"error: {span.failure or 'the span failed without a message'}"
-    return None if said is None else {"content": written(said), **_known(latency_s=seconds_of(span))}
+    result = _first(span, _RESULT)
+    if result is None and span.failure is not None:
+        result = f"error: {span.failure or 'the span failed without a message'}"
+    return None if result is None else {"content": written(result), **_present(latency_s=seconds_of(span))}
 
 
 def _join_reported(steps: Sequence[_Step], models: Sequence[Span]) -> None:
-    """Take results that no span has from what later models were told; an id of several calls says nothing."""
-    ids = Counter(call["id"] for step in steps for call in step.calls if "id" in call)
+    """Take results that no span has from the input of later models; an id of several calls is ambiguous."""
+    ids = Counter(own for step in steps for call in step.calls if (own := call.get("id")) is not None)
     lacking = {
         name: step for step in steps for call in step.calls if (name := call.get("id")) and name not in step.results
     }
@@ -160,26 +160,26 @@ def _join_reported(steps: Sequence[_Step], models: Sequence[Span]) -> None:
                 left.remove(name)
 
 
-def _message(step: _Step) -> dict[str, Any]:
-    said = {"role": "assistant", **_known(content=step.text, tool_calls=step.calls or None)}
+def _message(step: _Step) -> dict[str, object]:
+    message = {"role": "assistant", **_present(content=step.text, tool_calls=step.calls or None)}
     if step.model is None:
-        return said
+        return message
     sent, received = number_of(step.model, INPUT_TOKENS), number_of(step.model, OUTPUT_TOKENS)
     usage = None
     if sent is not None and received is not None:
         usage = {"input_tokens": int(sent), "output_tokens": int(received)}
     cost_usd, model = number_of(step.model, COST), model_of(step.model)
-    return {**said, **_known(model=model, latency_s=seconds_of(step.model), usage=usage, cost_usd=cost_usd)}
+    return {**message, **_present(model=model, latency_s=seconds_of(step.model), usage=usage, cost_usd=cost_usd)}
 
 
 def _call_id(span: Span) -> str | None:
-    found = _first(span, _CALL_ID)
-    return found if isinstance(found, str) and found else None
+    call_id = _first(span, _CALL_ID)
+    return call_id if isinstance(call_id, str) and call_id else None
 
 
-def _first(span: Span, keys: Sequence[str]) -> Any:
+def _first(span: Span, keys: Sequence[str]) -> object:
     return next((value for key in keys if (value := span.attributes.get(key)) is not None), None)
 
 
-def _known(**values: Any) -> dict[str, Any]:
+def _present(**values: object) -> dict[str, object]:
     return {name: value for name, value in values.items() if value is not None}

@@ -87,18 +87,18 @@ class TraceTree:
 
     def shallowest(self, kind: str, fits: Callable[[Span], object]) -> list[Span]:
         """Those of a kind that fit, with the fewest spans above them."""
-        found = [span for span in self.of(kind) if fits(span)]
-        least = min((self._depths[span.id] for span in found), default=0)
-        return [span for span in found if self._depths[span.id] == least]
+        fitting = [span for span in self.of(kind) if fits(span)]
+        least = min((self._depths[span.id] for span in fitting), default=0)
+        return [span for span in fitting if self._depths[span.id] == least]
 
     def below(self, top: Span) -> TraceTree:
         """The span with those inside of it."""
-        found, left = {top.id}, [top.id]
+        reached, left = {top.id}, [top.id]
         while left:
-            inner = {span.id for span in self._children[left.pop()]} - found
-            found |= inner
+            inner = {span.id for span in self._children[left.pop()]} - reached
+            reached |= inner
             left += inner
-        return TraceTree([span for span in self.spans if span.id in found])
+        return TraceTree([span for span in self.spans if span.id in reached])
 
     def _place(self, top: Span) -> None:
         """Set kind, depth and surroundings of a span and of those inside of it."""

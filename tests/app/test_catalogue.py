@@ -79,7 +79,7 @@ def test_a_file_that_does_not_tell_is_listed_all_the_same() -> None:
 @pytest.mark.parametrize(
     ("yaml", "row", "fault"),
     [
-        ("path: cases.jsonl\nfields: {nope: x}\n", '{"question": "Q"}', "'nope' is no case field"),
+        ("path: cases.jsonl\nfields: {nope: x}\n", '{"question": "Q"}', "'nope' is not a case field"),
         ("path: cases.jsonl\nfeilds: {}\n", '{"question": "Q"}', "unknown key dataset.mine.feilds"),
         ("path: missing.jsonl\n", "", "no such file"),
         ("path: cases.jsonl\n", '{"question": "Q', "cases.jsonl:1"),

@@ -352,7 +352,7 @@ def test_a_sheet_of_another_run_is_not_written_over(lab: Lab) -> None:
     assert "is another than this run's" in done.stderr
     assert (lab.folder / "labels.csv").read_bytes() == before
     (lab.folder / "mine.csv").write_text("a,b\n1,2\n", encoding="utf-8")
-    assert "no row of a sheet" in lab("calibrate", "--sample", "20", "--out", "mine.csv").stderr
+    assert "not a row of a sheet" in lab("calibrate", "--sample", "20", "--out", "mine.csv").stderr
 
 
 def test_all_that_is_wrong_with_a_sample_is_told(lab: Lab) -> None:

@@ -63,7 +63,7 @@ def test_errors_of_a_service_are_records_and_its_key_is_kept_nowhere(program: Pr
     assert endpoint.requests[0].headers["authorization"] == f"Bearer {KEY}"
     assert program.manifest["scores"]["error"] == 3
     answers = (program.latest / "answers.jsonl").read_text()
-    for what in ("no JSON (a web page?)", "HTTP 422", "nothing is at $.verdict in the reply"):
+    for what in ("not JSON (a web page?)", "HTTP 422", "nothing is at $.verdict in the reply"):
         assert what in answers
     files = [file for file in program.folder.rglob("*") if file.is_file() and file.suffix != ".lock"]
     assert [file.name for file in files if KEY.encode() in file.read_bytes()] == []

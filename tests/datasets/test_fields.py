@@ -161,17 +161,17 @@ def test_wrong_declarations_are_all_named_before_reading() -> None:
     assert found["dataset.mine.fields.anwser"].hint == (
         "did you mean 'answer'?; to read it as vars.anwser: anwser: {column: a, type: text}"
     )
-    assert found["dataset.mine.fields.answer"].what.startswith("'$.a[' is no JSONPath: unexpected end")
+    assert found["dataset.mine.fields.answer"].what.startswith("'$.a[' is not a JSONPath: unexpected end")
     assert "empty text" in found["dataset.mine.fields.reference"].what
     assert "different columns" in found["dataset.mine"].what
-    with pytest.raises(UserError, match=r"dataset\.mine\.group: '\$\[' is no JSONPath"):
+    with pytest.raises(UserError, match=r"dataset\.mine\.group: '\$\[' is not a JSONPath"):
         read("mine", DatasetConfig(path="mine.jsonl", group="$["))
 
 
 @pytest.mark.parametrize("name", ["dataset", "index", "turn_contexts"])
 def test_what_evalflow_sets_itself_cannot_be_mapped(name: str) -> None:
     Path("mine.jsonl").write_text("{}")
-    with pytest.raises(UserError, match=f"'{name}' is no case field"):
+    with pytest.raises(UserError, match=f"'{name}' is not a case field"):
         read("mine", DatasetConfig(path="mine.jsonl", fields={name: "x"}))
 
 

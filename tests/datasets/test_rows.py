@@ -365,7 +365,7 @@ def test_broken_parquet(refused: Any) -> None:
     (problem,) = refused("no parquet at all", "mine.parquet")
     assert problem.what.startswith("broken Parquet: ")
     pl.DataFrame({"question": ["a", "b"], "score": [1.0, float("inf")]}).write_parquet("mine.parquet")
-    with pytest.raises(UserError, match=r"mine\.parquet\[1\]: inf is no JSON number"):
+    with pytest.raises(UserError, match=r"mine\.parquet\[1\]: inf is not a JSON number"):
         list(read("mine", DatasetConfig(path="mine.parquet")))
 
 

@@ -135,7 +135,7 @@ def test_a_missing_label_has_a_reason_and_no_value():
     found = read(row, {**row, "value": "1"}, {**row, "kind": "resolution"}, {**row, "missing": "lazy"})
     assert ([one.use for one in found.given], found.blank) == (["missing"], [])
     assert [(one.where, one.what) for one in found.problems] == [
-        ("labels.csv:3", "a value, and a reason why there is none"),
+        ("labels.csv:3", "a value, and a reason why it is missing"),
         ("labels.csv:4", "a resolution is missing"),
         ("labels.csv:5", "missing: 'lazy' is none of cannot_tell, declined, unfinished, blank"),
     ]

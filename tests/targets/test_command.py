@@ -94,10 +94,10 @@ def test_a_variable_or_a_folder_that_cannot_be_is_refused(build: Build) -> None:
         ("sys.exit(3)", "exit_code", "the command ended with exit code 3, and said nothing on stderr"),
         ("1 / 0", "exit_code", "exit code 1; stderr: ZeroDivisionError: division by zero\n  Traceback (most"),
         ("os.kill(os.getpid(), 9)", "exit_code", "the command was killed by SIGKILL"),
-        ('print("Hello")', "malformed", "the reply is no JSON: Hello"),
+        ('print("Hello")', "malformed", "the reply is not JSON: Hello"),
         ("pass", "malformed", "the reply is empty"),
         ('print("Hello", file=sys.stderr)', "malformed", "the reply is empty; stderr: Hello"),
-        ('sys.stdout.buffer.write(b"\\"\\xff\\"")', "malformed", "the reply is no JSON"),
+        ('sys.stdout.buffer.write(b"\\"\\xff\\"")', "malformed", "the reply is not JSON"),
         ('print(json.dumps({"text": 1}))', "malformed", "the reply has no answer; it has text"),
     ],
 )

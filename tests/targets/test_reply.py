@@ -97,9 +97,9 @@ def test_a_path_that_can_match_often_gives_all_it_finds() -> None:
 @pytest.mark.parametrize(
     ("reply", "mapping", "what"),
     [
-        (b"<html>Sign in</html>", {}, "the reply is no JSON (a web page?): <html>Sign in</html>"),
+        (b"<html>Sign in</html>", {}, "the reply is not JSON (a web page?): <html>Sign in</html>"),
         (b"", {}, "the reply is empty"),
-        (b'{"answer": NaN}', {}, "the reply is no JSON"),
+        (b'{"answer": NaN}', {}, "the reply is not JSON"),
         ({"answer": None}, {}, "the field answer of the reply is null"),
         ({"text": "A"}, {}, "the reply has no answer; it has text; say where it stands: target.answer=$.PATH"),
         ({}, {}, "it has no field at all"),

@@ -176,14 +176,17 @@ def circle(*names: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("trace", "what"),
     [
-        ("{broken", "trace: no JSON: "),
-        ("[" * 100 + '"resourceSpans"' + "]" * 100, "trace: no JSON: more than 64 lists and objects within each other"),
+        ("{broken", "trace: not JSON: "),
+        (
+            "[" * 100 + '"resourceSpans"' + "]" * 100,
+            "trace: not JSON: more than 64 lists and objects within each other",
+        ),
         (7, "trace: expected OTLP JSON with resourceSpans, got a number (7)"),
         ({"resource_spans": []}, "trace: expected OTLP JSON with resourceSpans, got an object with resource_spans"),
         ([AGENT, {"context": {}, "name": 1}], "got an object with context, name"),
         ({"resourceLogs": []}, "got an object with resourceLogs"),
-        ({"resourceSpans": {"a": 1}}, "trace: resourceSpans is an object, and a list is wanted"),
-        ({"resourceSpans": [{"scopeSpans": [{"spans": "x"}]}]}, "trace: spans is text, and a list is wanted"),
+        ({"resourceSpans": {"a": 1}}, "trace: resourceSpans: expected a list, got an object"),
+        ({"resourceSpans": [{"scopeSpans": [{"spans": "x"}]}]}, "trace: spans: expected a list, got text"),
         ({"resourceSpans": [{"instrumentationLibrarySpans": []}]}, "trace: resourceSpans have no scopeSpans: instru"),
         ({"resourceSpans": [7]}, "trace: resourceSpans have no scopeSpans: nothing"),
         (request(span("a"), {"name": "b", "traceId": "t"}), "trace: spans[1] has no traceId or spanId"),

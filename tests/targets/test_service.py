@@ -113,7 +113,7 @@ async def test_a_guardrail_gives_a_prediction(build: Build) -> None:
 @pytest.mark.parametrize(
     ("steps", "error_type", "what"),
     [
-        ([html()], "malformed", "the reply is no JSON (a web page?): <!doctype html><title>Sign in</title>"),
+        ([html()], "malformed", "the reply is not JSON (a web page?): <!doctype html><title>Sign in</title>"),
         ([Redirect()], "redirect", "HTTP 302: redirected to /v1/chat/completions, which is not followed; set target.u"),
         ([status(400, message="no such user")], "bad_request", "HTTP 400: "),
         ([status(404)], "bad_request", "HTTP 404: "),

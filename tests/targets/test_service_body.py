@@ -82,8 +82,8 @@ def test_no_text_can_break_out_of_its_place(text: str) -> None:
         ({"a": {"b": ["{{ reference }}"]}}, "target.body.a.b[0]", "uses 'reference', which a target is not given"),
         ({"a": "{{ question"}, "target.body.a", ""),
         ({"a": "{% if %}"}, "target.body.a", ""),
-        ('{"q": "{{ question }}"}', "target.body", "makes no JSON"),
-        ("just text", "target.body", "makes no JSON"),
+        ('{"q": "{{ question }}"}', "target.body", "does not make JSON"),
+        ("just text", "target.body", "does not make JSON"),
         ("{{ answer }}", "target.body", "uses 'answer'"),
     ],
 )

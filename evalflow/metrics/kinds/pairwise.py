@@ -13,7 +13,7 @@ from typing import Any, Literal, Self, cast
 from pydantic import field_validator
 
 from evalflow.config.schema import Word
-from evalflow.jsonvalues import look_up, written
+from evalflow.jsonvalues import as_map, look_up, written
 from evalflow.metrics.base import expect_declared
 from evalflow.metrics.chain import ChainConfig, ChainMetric, Scope
 from evalflow.metrics.reasons import REMARK, one_line
@@ -117,7 +117,7 @@ class PairwiseMetric(ChainMetric[PairwiseMetricConfig]):
         return self._concluded(asked, len(first) - len(second)) if asked.status == "scored" else asked
 
     def _concluded(self, asked: Outcome, longer_by: int) -> Outcome:
-        places = [step["reply"][FIELD] for step in asked.steps]
+        places = [as_map(step["reply"])[FIELD] for step in asked.steps]
         verdicts = [words[place] for words, place in zip(_VERDICTS, places, strict=True)]
         to_first = sum(_LEAN[place] for place in places)
         lean = (to_first > 0) - (to_first < 0)
@@ -126,7 +126,7 @@ class PairwiseMetric(ChainMetric[PairwiseMetricConfig]):
         (verdict,) = {*verdicts}
         longer = (verdict == "win") == (longer_by > 0) if longer_by and verdict != "tie" else None
         value = {"verdict": verdict, "lean": 0, "longer": longer}
-        reason = f"{verdict} in both orders: {one_line(asked.steps[0]['reply']['reason'], 4 * REMARK)}"
+        reason = f"{verdict} in both orders: {one_line(as_map(asked.steps[0]['reply'])['reason'], 4 * REMARK)}"
         return replace(asked, score=_SCORES[verdict], value=value, reason=reason)
 
     def _inconsistent(self, asked: Outcome, verdicts: Sequence[str], lean: int) -> Outcome:

@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 
 from evalflow.config.schema import Word
 from evalflow.errors import JudgeError
-from evalflow.jsonvalues import look_up, written
+from evalflow.jsonvalues import as_map, look_up, written
 from evalflow.metrics.base import CosineMetric, UnitMetricConfig, cosines, embedding_ask, failed, scored
 from evalflow.metrics.chain import ChainConfig, ChainMetric
 from evalflow.metrics.reasons import QUOTE, one_line
@@ -119,7 +119,7 @@ class GeneratedQuestionsMetric(ChainMetric[GeneratedQuestionsMetricConfig]):
         asked = await super().score(case, answer, judge, repeat)
         if asked.status != "scored" or judge is None:
             return asked
-        written: list[str] = [one["question"] for one in asked.steps[-1]["reply"]["questions"]]
+        written: list[str] = [entry["question"] for entry in as_map(asked.steps[-1]["reply"])["questions"]]
         if asked.score == 1:
             return replace(asked, score=0.0, value=0.0, reason=f"the answer commits itself to nothing: {asked.reason}")
         question: str = fields_of(case, answer)["question"]

@@ -264,7 +264,7 @@ def _at_field(problem: Problem) -> Problem:
 
 def irregular_turns(messages: Sequence[Mapping[str, Any]], *, goes_on: bool) -> list[tuple[int, str]]:
     """Problems in the order of a conversation, which a simulated user may go on with, by number of message from 0."""
-    return list(readers.irregular(readers.read_messages(list(messages)), goes_on=goes_on))
+    return list(readers.irregular(readers.read_messages(list(messages)), continues=goes_on))
 
 
 def beside_words(message: Mapping[str, Any]) -> list[str]:
