@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from typing import Any
 
@@ -15,9 +16,9 @@ pytestmark = pytest.mark.slow
 
 
 def bots(request: Request) -> Any:
-    """`good` is right in 90 of a hundred questions, `bad` in 60; `same` answers as `good` does."""
+    """`good` is right in 90 of a hundred questions, `near` in 85, `bad` in 60; `same` answers as `good` does."""
     number = int(request.text.rpartition("Question ")[2].partition("?")[0])
-    share = {"good": 90, "same": 90, "bad": 60}[str(request.model)]
+    share = {"good": 90, "same": 90, "near": 85, "bad": 60}[str(request.model)]
     return reply("yes" if number * 37 % 100 < share else "no")
 
 
@@ -72,6 +73,31 @@ def test_equal_sides_are_told_apart_by_nothing_and_stop_by_a_margin_only(program
     assert "cannot tell" in without.stdout
     assert "saved  nothing: all 300 cases were asked" in without.stdout
     assert program.manifest["stopped"] is None
+
+
+def test_a_race_says_what_its_page_its_runs_and_their_comparison_say(program: Program) -> None:
+    with Endpoint(bots) as endpoint:
+        done = program("race", *words(program, 40), *sides(endpoint.url, "good,near"), "--json")
+        assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    [row] = found["rows"]
+    folders = [program.latest.parent / name for name in found["runs"]]
+    page = html.unescape((program.latest / "compare.html").read_text(encoding="utf-8"))
+    assert found["sentence"] in " ".join(page.split())
+    for side, folder in zip("ab", folders, strict=True):
+        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))["rows"]
+        [mean] = [one for one in summary if one["statistic"] == "mean" and one["tag"] is None]
+        assert row[f"value_{side}"] == pytest.approx(mean["value"])
+    [compared] = [
+        one
+        for one in json.loads(program("compare", *map(str, folders), "--json").stdout)["rows"]
+        if (one["metric"], one["statistic"], one["tag"]) == (row["metric"], "mean", None)
+    ]
+    same = ("value_a", "value_b", "difference", "n")
+    assert [compared[name] for name in same] == pytest.approx([row[name] for name in same])
+    assert (row["verdict"], compared["verdict"]) == ("cannot_tell", "cannot_tell")
+    # Of a difference that may be looked at after each case less is known.
+    assert row["ci_low"] <= compared["ci_low"] <= compared["ci_high"] <= row["ci_high"]
 
 
 def test_experiments_race_by_their_names(program: Program) -> None:

@@ -89,23 +89,23 @@ def served(make: Callable[[Address], Any]) -> Iterator[Server]:
 
 
 @contextmanager
-def working_in(folder: Path) -> Iterator[Workspace]:
-    """A workspace in a folder, which is the working directory meanwhile."""
+def working_in(folder: Path, url: str | None = None) -> Iterator[Workspace]:
+    """A workspace in a folder, which is the working directory meanwhile; `url` of its database, if not its own file."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        with closing(open_workspace()) as workspace:
+        with closing(open_workspace(url)) as workspace:
             yield workspace
 
 
 @contextmanager
-def api_served(folder: Path) -> Iterator[Server]:
+def api_served(folder: Path, url: str | None = None) -> Iterator[Server]:
     """The REST API behind its guards, without the pages, which NiceGUI keeps for a whole process."""
 
     def make(address: Address) -> Starlette:
         guards = security_middleware(workspace, address, TOKEN)
         return Starlette(routes=[Mount(API, rest_api())], middleware=guards)
 
-    with pytest.MonkeyPatch.context() as patch, working_in(folder) as workspace, served(make) as server:
+    with pytest.MonkeyPatch.context() as patch, working_in(folder, url) as workspace, served(make) as server:
         keep_off_loops(patch.setattr)
         yield server
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import csv
 import html
 import json
-import random
 import re
 from collections.abc import Iterator
-from contextlib import chdir
+from contextlib import chdir, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,90 +16,55 @@ from xml.etree import ElementTree
 import pytest
 
 import evalflow
-from evalflow.addons.studio.work import bot_home, comparing, verdicts
-from evalflow.addons.studio.work.opened_runs import open_run
+from evalflow.addons.studio.work import bot_home, comparing
 from evalflow.addons.studio.work.runs import get_run
+from evalflow.addons.studio.work.scores import distribution
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.lazy import pl
 from evalflow.records import CASES
 from evalflow.report.sentences import of_row, of_run
 from evalflow.report.wording import headline_rows, without_means_of_figures
+from evalflow.summary.slices import STATES
 from evalflow.summary.verdicts import overall
 from tests.addons.studio.web.conftest import Api, api_served, working_in
+from tests.addons.studio.web.one_sweep import OneSweep, make_sweep
 from tests.cli.conftest import Program
-from tests.finishing import carry_out
 
 pytestmark = pytest.mark.slow
-
-METRICS = {
-    "grade": "kind: recorded\nfield: vars.grade\nscale: {type: fraction}\nthreshold: 0.7\n",
-    "fluff": "kind: recorded\nfield: vars.fluff\nscale: {type: fraction}\nthreshold: 0.5\ndirection: lower_is_better\n",
-    "tone": "kind: recorded\nfield: vars.tone\nscale: {type: fraction}\n",
-    "said": "kind: check\nneeds: [answer]\nfield: answer\nchecks: [{op: contains, value: answer}]\n",
-}
-COUNT = 120
-GATES = (
-    "{grade: {mean: '>= 0.6', pass_rate: '>= 0.99'}, fluff: {mean: '<= 0.5'}, cases: {pass_rate: '>= 0.5'}, "
-    "tone: {mean: '>= 0.2'}, grade@even: {mean: '>= 0.6'}}"
-)
 
 
 @dataclass(frozen=True)
 class Asked:
-    """Two runs of one bot, as folders and in a workspace; people labelled every second answer, one is excluded."""
+    """The sweep in a workspace behind a server."""
 
-    program: Program
+    sweep: OneSweep
     space: Workspace
     api: Api
     runs: tuple[str, str]
-    folders: tuple[Path, Path]
 
+    @property
+    def program(self) -> Program:
+        return self.sweep.program
 
-def _case(answer: str, i: int, true: float, favour: float, draw: random.Random) -> dict[str, Any]:
-    def near(value: float, spread: float) -> float:
-        return round(min(1.0, max(0.0, value + draw.gauss(0, spread))), 3)
-
-    row: dict[str, Any] = {"id": f"c{i}", "question": "?", "tags": ["even"] if i % 4 < 2 else ["odd"]}
-    row |= {"grade": near(true + favour, 0.05), "fluff": near(1 - true - favour, 0.05), "tone": near(true, 0.1)}
-    if i % 40 == 7:
-        del row["grade"]
-    if i % 30 == 4:
-        return {**row, "failure": "time-out"}
-    if i % 2:
-        row["labels"] = {"grade": [near(true, 0.03)] * (1 + i % 3), "fluff": [near(1 - true, 0.03)]}
-    return {**row, "answer": answer}
+    @property
+    def folders(self) -> tuple[Path, Path]:
+        return self.sweep.folders
 
 
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
-    folder = tmp_path_factory.mktemp("one")
-    program = Program(folder)
-    for name, text in METRICS.items():
-        path = folder / "conf" / "metric" / f"{name}.yaml"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"# @package metric.{name}\n{text}", encoding="utf-8")
-    (folder / "conf" / "dataset").mkdir()
-    (folder / "conf" / "dataset" / "desk.yaml").write_text("# @package dataset.desk\n", encoding="utf-8")
-    draw = random.Random(11)
-    true = [draw.betavariate(5, 2) for _ in range(COUNT)]
-    folders: list[Path] = []
-    for name, favour in (("x", 0.0), ("y", 0.1)):
-        program.write(
-            f"{name}.jsonl", *(_case(f"answer {i} of {name}", i, one, favour, draw) for i, one in enumerate(true))
-        )
-        words = ("dataset=desk", "metric=[grade,fluff,tone,said]", "max_error_rate=1", f"gate={GATES}")
-        done = program(*words, f"++dataset.desk.path={name}.jsonl")
-        assert done.returncode in (1, 3), done.stderr + done.stdout
-        folders.append(program.latest)
-    done = program(*words, "++dataset.desk.path=x.jsonl", "+dataset.desk.tags=[odd]")
-    assert done.returncode in (1, 3), done.stderr + done.stdout
-    with working_in(folder) as space:
-        runs = [open_run(space, one).run_id for one in (*folders, program.latest)]
-        for run in runs:
-            carry_out(space, run)
-        verdicts.exclude(space, runs[1], 0, "grade", "not a fair question")
-    with api_served(folder) as server, working_in(folder) as space:
-        yield Asked(program, space, Api(server), (runs[0], runs[1]), (folders[0], folders[1]))
+    with _opened(make_sweep(tmp_path_factory.mktemp("one"))) as found:
+        yield found
+
+
+@contextmanager
+def _opened(sweep: OneSweep, url: str | None = None) -> Iterator[Asked]:
+    """Open the sweep in a workspace, in the database of a URL or its own, and serve it."""
+    folder = sweep.program.folder
+    with working_in(folder, url) as space:
+        runs = sweep.open(space)
+    with api_served(folder, url) as server, working_in(folder, url) as space:
+        yield Asked(sweep, space, Api(server), runs)
 
 
 def _rows(summary: Any) -> dict[tuple[str, str], dict[str, Any]]:
@@ -232,6 +196,32 @@ def test_the_ranking(asked: Asked) -> None:
     grade = next(one for one in rest["rankings"] if (one["metric"], one["by"]) == ("grade", "mean"))
     assert (grade["n_labels"] > 0, grade["uncorrected"]) == (True, "")
     assert all(row["raw_value"] is not None for row in grade["rows"])
+
+
+def _documents(found: Asked) -> dict[str, Any]:
+    """What a workspace says of the sweep, without the moments and versions of its rows."""
+    a, b = found.runs
+    paths = [f"/runs/{b}/scores?limit=200", f"/runs/{b}/labels", f"/compare?a={a}&b={b}&margin=0.02"]
+    paths += [f"/rank?run={a}&run={b}", *(f"/runs/{b}/scores?metric=grade&status={state}" for state in STATES)]
+    headline = bot_home.headlines(found.space)["recorded"]
+    return {
+        "facts": [found.api("GET", f"/runs/{run}").json["facts"] for run in found.runs],
+        "change": str(bot_home.change_since(found.space, headline).sentence),
+        "weak": bot_home.weak_tags(found.space, headline),
+        "spread": [distribution(found.space, run, "grade", 0.7) for run in found.runs],
+        "history": [
+            (*key, [(point.run_id, point.value, point.low, point.high, point.gates) for point in history.points])
+            for *key, history in comparing.histories(found.space, "recorded", 12)
+        ],
+        **{path: found.api("GET", path).json for path in paths},
+    }
+
+
+def test_a_workspace_on_postgresql_says_the_same(asked: Asked, postgres_copy: str) -> None:
+    before = _documents(asked)
+    with _opened(asked.sweep, postgres_copy) as found:
+        assert found.runs == asked.runs
+        assert _documents(found) == before
 
 
 @pytest.mark.anyio
