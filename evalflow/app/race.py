@@ -32,7 +32,7 @@ from evalflow.metrics.kinds.composite import CompositeMetricConfig
 from evalflow.paths import new_run_id, shown
 from evalflow.report.comparison import Comparison, print_comparison
 from evalflow.report.comparison_page import write_comparison
-from evalflow.report.wording import counted, print_json
+from evalflow.report.wording import counted, print_json, who_scored
 from evalflow.summary.case_changes import CaseChanges, changed_cells
 from evalflow.summary.compare import ComparisonRow
 from evalflow.summary.families import adjusted
@@ -181,15 +181,14 @@ def _comparison(a: OpenRun, b: OpenRun, looks: RaceLooks, metric: str, how: Comp
     runs = [open_run(one.folder) for one in (a, b)]
     pair = runs[0].name, runs[1].name
     higher = a.inspection.scored[metric].metric.config.direction == "higher_is_better"
-    judge = a.inspection.scored[metric].judge
+    judge = scorer.info.name if (scorer := a.inspection.scored[metric].judge) else None
     rows: list[ComparisonRow] = []
     pairing = pair_scores(runs[0].scores(), runs[1].scores())
     notes = list(notes_of(runs[0], runs[1], pairing, (A, B)))
     by_labels = command("compare", *(shown(run.folder.path) for run in runs))
-    notes.append(f"by the {'judge' if judge else 'metric'} alone: with labels of both runs' answers, {by_labels}")
+    notes.append(f"by the {who_scored(judge)} alone: with labels of both runs' answers, {by_labels}")
     for dataset, (difference, within) in looks.results().items():
-        name = judge.info.name if judge else None
-        rows.append(ComparisonRow(pair, dataset, metric, name, None, "mean", higher, difference))
+        rows.append(ComparisonRow(pair, dataset, metric, judge, None, "mean", higher, difference))
         if within:
             notes.append(f"{dataset}: the difference is at most {how.margin:g}, in either direction")
     changed = what_changed(*runs)

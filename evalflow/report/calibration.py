@@ -24,6 +24,7 @@ from evalflow.report.page import (
     judge_lines,
     write_page,
 )
+from evalflow.report.sentences import labelled_in
 from evalflow.report.wording import (
     bracketed,
     counted,
@@ -83,10 +84,9 @@ class Calibration:
         """What gave the scores, for texts: "judge" if there is any, else "metric"."""
         return next((row.who for row in self.rows if row.judge), "metric")
 
-    def _labelled_in(self, row: CalibrationRow) -> str:
-        """Where people labelled a row's answers, if these were given in other runs."""
-        names = [run for dataset, metric, run in self.followed if (dataset, metric) == (row.dataset, row.metric)]
-        return f" in {'run' if len(names) == 1 else 'runs'} {', '.join(names)}, of equal answers" if names else ""
+    @property
+    def _followed(self) -> list[dict[str, str]]:
+        return [{"dataset": dataset, "metric": metric, "run": run} for dataset, metric, run in self.followed]
 
     @property
     def corrected_means(self) -> list[CorrectedRow]:
@@ -96,7 +96,7 @@ class Calibration:
             CorrectedRow(
                 name,
                 row,
-                " ".join(_sentence(row, name, self._labelled_in(row))),
+                " ".join(_sentence(row, name, labelled_in(self._followed, row.dataset, row.metric))),
                 warnings_of(row),
             )
             for row, name in zip(rows, _names(rows), strict=True)
@@ -107,7 +107,7 @@ class Calibration:
             "run_id": self.manifest.run_id,
             "labels": self.source,
             "left_out": dict(self.left_out),
-            "followed": [{"dataset": one[0], "metric": one[1], "run": one[2]} for one in self.followed],
+            "followed": self._followed,
             "rows": [
                 {
                     **document_of(row),
@@ -434,7 +434,7 @@ def print_corrected(console: Console, found: Calibration) -> None:
 
 
 def _sentence(row: CalibrationRow, name: str, where: str) -> Iterator[str]:
-    c = row.corrected
+    c, where = row.corrected, where and f" {where}"
     if row.uncorrected:
         yield f"{name}: people's labels of {counted(c.n, 'answer')} correct nothing: {row.uncorrected}."
         return

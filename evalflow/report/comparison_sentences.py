@@ -9,7 +9,7 @@ from evalflow.records import CASES
 from evalflow.records.manifest import Manifest
 from evalflow.report.sentences import distinct
 from evalflow.report.word_changes import word_changes
-from evalflow.report.wording import counted, cut, number, plain_line
+from evalflow.report.wording import counted, cut, number, plain_line, who_scored
 from evalflow.summary.changed import ChangedPart, ChangedValue, WhatChanged
 from evalflow.summary.compare import ComparisonRow
 from evalflow.summary.judge_change import AgreementChange, JudgeAgreementChange
@@ -91,7 +91,7 @@ def of_comparison(
         row = leading_row(unclear, gated)
     beside = ""
     if row.judged is not None and row.judged.difference is not None:
-        beside = f"The judge alone says: {change_in_words(row, named, alone=True)}."
+        beside = f"The {who_scored(row.judge)} alone says: {change_in_words(row, named, alone=True)}."
     if row.attribution == "judge":
         return ComparisonSentence(row, *_of_judges(row, changed, judges, named))
     change = change_in_words(row, named)

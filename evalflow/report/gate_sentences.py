@@ -11,7 +11,7 @@ from evalflow.errors import command
 from evalflow.paths import shown
 from evalflow.records import CASES
 from evalflow.report.findings import excluded_by, excluded_words
-from evalflow.report.wording import caveat, counted, method, unseen_in_words
+from evalflow.report.wording import caveat, counted, method, unseen_in_words, who_scored
 from evalflow.stats.skewness import TOO_SKEWED
 from evalflow.summary.finding import RAW
 from evalflow.summary.gates import COLUMNS, OF_REPEATS, Gate, GateRow
@@ -113,7 +113,7 @@ def _labelled(row: GateRow) -> str:
         return ""
     from evalflow.stats.prediction import MIN_LABELS
 
-    who, named = "judge" if row.judge else "metric", "answer" if row.compared is None else "case"
+    who, named = who_scored(row.judge), "answer" if row.compared is None else "case"
     labels = f"people's labels of {counted(row.labelled, named)}{'' if row.compared is None else ' in each run'}"
     if row.judged is None:
         few = f"; {MIN_LABELS} would do to correct it" if row.uncorrected.startswith("fewer") else ""

@@ -9,7 +9,17 @@ from typing import Any
 from evalflow.records import CASES
 from evalflow.records.manifest import JudgeFacts, MetricFacts
 from evalflow.report.page import Bar, Cell, PageColumn, PageTable
-from evalflow.report.wording import bracketed, counted, interval, joined, number, percent, series_name, varying
+from evalflow.report.wording import (
+    bracketed,
+    counted,
+    interval,
+    joined,
+    number,
+    percent,
+    series_name,
+    varying,
+    who_scored,
+)
 from evalflow.summary.finding import is_corrected, judge_alone
 
 NUMBERS = (
@@ -88,17 +98,17 @@ def headline_of_each_tag(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str,
 
 def number_cells(row: Mapping[str, Any]) -> list[Cell]:
     """The cells of NUMBERS for a row of the summary; below a number that labels correct is the judge's."""
-    alone = judge_alone(row)
+    alone, who = judge_alone(row), who_scored(row["judge"])
     by = f"by {counted(row['n_labels'], 'label')}" if row["n_labels"] else ""
     value, rate = [number(row["value"])], [percent(row["pass_rate"])]
     if is_corrected(row, "value"):
-        value += [by, f"judge alone {number(alone['value'])}{bracketed(alone['ci_low'], alone['ci_high'])}"]
+        value += [by, f"{who} alone {number(alone['value'])}{bracketed(alone['ci_low'], alone['ci_high'])}"]
     elif by:
         value += [f"{by.removeprefix('by ')}, not corrected"]
     if row["pass_rate_low"] is not None:
         rate.append(interval(row["pass_rate_low"], row["pass_rate_high"], percent))
     if is_corrected(row, "pass_rate"):
-        rate.append(f"judge alone {percent(alone['pass_rate'])}")
+        rate.append(f"{who} alone {percent(alone['pass_rate'])}")
     states = ", ".join(f"{row[f'n_{state}']:,} {state}" for state in _STATES if row[f"n_{state}"])
     scored = f"{row['n_scored']:,} of {row['n']:,}" if states else f"{row['n_scored']:,}"
     return [tuple(value), Bar(row["value"], row["ci_low"], row["ci_high"]), tuple(rate), (scored, states)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evalflow.records import CASES
-from evalflow.report.wording import bracketed, counted, interval, number, percent
+from evalflow.report.wording import bracketed, counted, interval, number, percent, who_scored
 from evalflow.summary.finding import is_corrected, judge_alone
 
 Row = Mapping[str, Any]
@@ -198,7 +198,7 @@ def said_by(row: Row) -> str:
     column = "pass_rate" if shown_statistic(row) == "pass_rate" else "value"
     if is_corrected(row, column):
         return f"corrected by {counted(row['n_labels'], 'label')}"
-    alone = f"by the {'judge' if row['judge'] else 'metric'} alone"
+    alone = f"by the {who_scored(row['judge'])} alone"
     if row["uncorrected"]:
         return f"{alone}, since labels correct nothing: {row['uncorrected']}"
     return alone if row["judge"] else ""
@@ -209,7 +209,7 @@ def judge_beside(row: Row) -> str:
     is_rate = shown_statistic(row) == "pass_rate"
     if not is_corrected(row, "pass_rate" if is_rate else "value"):
         return ""
-    alone, who = judge_alone(row), "judge" if row["judge"] else "metric"
+    alone, who = judge_alone(row), who_scored(row["judge"])
     if is_rate:
         ends = percent_interval(alone["pass_rate_low"], alone["pass_rate_high"])
         return f"The {who} alone says {percent(alone['pass_rate'])}{f' ({ends})' if ends else ''}."
@@ -230,10 +230,16 @@ def of_labels(row: Row) -> str:
     labels = counted(row["n_labels"], "label") + (f" ({n:,} more missing)" if (n := row["n_missing_labels"]) else "")
     if not is_corrected(row, "value"):
         return f"{labels}, which correct nothing: {row['uncorrected']}"
-    alone, who = judge_alone(row), "judge" if row["judge"] else "metric"
+    alone, who = judge_alone(row), who_scored(row["judge"])
     rate = f", pass {percent(alone['pass_rate'])}" if is_corrected(row, "pass_rate") else ""
     said = f"{number(alone['value'])}{bracketed(alone['ci_low'], alone['ci_high'])}{rate}"
     return f"corrected by {labels}; the {who} alone {said}"
+
+
+def labelled_in(followed: Iterable[Mapping[str, str]], dataset: str, metric: str) -> str:
+    """In which other runs people labelled equal answers, of those that `followed` names; empty if they did in none."""
+    runs = [one["run"] for one in followed if (one["dataset"], one["metric"]) == (dataset, metric)]
+    return f"in {'run' if len(runs) == 1 else 'runs'} {', '.join(runs)}, of equal answers" if runs else ""
 
 
 def percent_interval(low: float | None, high: float | None) -> str:

@@ -45,6 +45,7 @@ from evalflow.report.wording import (
     series_name,
     unscored,
     varying,
+    who_scored,
 )
 
 _COST_WIDTH, _COST_HEIGHT = 300, 200
@@ -308,7 +309,7 @@ def _cases(board: Mapping[str, Any]) -> str:
 
 
 def _labelled(board: Mapping[str, Any]) -> str:
-    who, labels = "judge" if board["judge"] else "metric", f"people's labels of {counted(board['n_labels'], 'case')}"
+    who, labels = who_scored(board["judge"]), f"people's labels of {counted(board['n_labels'], 'case')}"
     if board["uncorrected"]:
         return f"by the {who} alone: {labels} correct nothing ({board['uncorrected']})"
     return f"corrected by {labels} of each run" if board["n_labels"] else ""
@@ -320,7 +321,9 @@ def _line(row: Mapping[str, Any], board: Mapping[str, Any]) -> str:
         verdict = "first, without a clear difference to any other"
     left = row["n"] - row["n_scored"]
     ranks = "" if row["rank_low"] is None else f"; rank {rank_range(row['rank_low'], row['rank_high'])}"
-    alone = "" if row["raw_value"] is None else f"; by the judge alone {number(row['raw_value'])}"
+    alone = (
+        "" if row["raw_value"] is None else f"; by the {who_scored(board['judge'])} alone {number(row['raw_value'])}"
+    )
     return _ranked(row, row["run"], verdict) + ranks + alone + (f", {left:,} not scored" if left else "")
 
 

@@ -171,6 +171,11 @@ def rank_range(low: int, high: int) -> str:
     return str(low) if low == high else f"{low} to {high}"
 
 
+def who_scored(judge: str | None) -> str:
+    """What gave a score, for texts: "judge" or "metric"."""
+    return "judge" if judge else "metric"
+
+
 def counted(n: int, noun: str = "case") -> str:
     """A count with its noun: `1 case`, `2,000 cases`."""
     return f"{n:,} {noun}{'' if n == 1 else 's'}"

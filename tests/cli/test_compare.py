@@ -84,7 +84,7 @@ def test_labels_in_both_runs_correct_the_difference(program: Program, two: tuple
     assert (row["n"], row["n_labels"], row["verdict"]) == (30, 30, "cannot_tell")
     assert row["judged"]["difference"] == pytest.approx(0.75)
     text = program("compare", *runs, "--labels", "labels.jsonl").stdout
-    assert "corrected by the labels of 30 cases in each run; the judge alone says +0.750" in " ".join(text.split())
+    assert "corrected by the labels of 30 cases in each run; the metric alone says +0.750" in " ".join(text.split())
     [alone] = json.loads(program("compare", *runs, "--judge-alone", "--json").stdout)["rows"]
     assert (alone["verdict"], alone["judged"], alone["n_labels"]) == ("better", None, 0)
     yes = hashlib.sha256(b"yes").hexdigest()[:16]

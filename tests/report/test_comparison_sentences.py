@@ -77,11 +77,12 @@ def test_runs_are_called_by_their_titles() -> None:
     assert unclear.startswith("No clear difference between Old prompt and New prompt: 3 points more")
 
 
-def test_what_the_judge_alone_says_stands_beside_a_corrected_number() -> None:
-    found = of_comparison([replace(_row(-0.05, -0.12, 0.02), judged=RISE.found)], UNCHANGED)
+@pytest.mark.parametrize(("judge", "who"), [("j", "judge"), (None, "metric")])
+def test_what_the_judge_alone_says_stands_beside_a_corrected_number(judge: str | None, who: str) -> None:
+    found = of_comparison([replace(_row(-0.05, -0.12, 0.02), judged=RISE.found, judge=judge)], UNCHANGED)
     assert found.verdict == "cannot_tell"
     assert found.first == "No clear difference: exact is 5 points lower (2 higher to 12 lower)."
-    assert found.beside == "The judge alone says: 8 points more answers pass exact (2 to 14)."
+    assert found.beside == f"The {who} alone says: 8 points more answers pass exact (2 to 14)."
 
 
 def test_another_judge_of_the_same_answers_is_not_better_but_measured_by_people() -> None:

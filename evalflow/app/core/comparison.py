@@ -24,7 +24,7 @@ from evalflow.records import Case
 from evalflow.records.manifest import Manifest
 from evalflow.report.comparison import Comparison
 from evalflow.report.page import answer_lines
-from evalflow.report.wording import bracketed, counted, method, number, signed
+from evalflow.report.wording import bracketed, counted, method, number, signed, who_scored
 from evalflow.stats.paired import Adjustment, untold
 from evalflow.stats.prediction import MIN_LABELS
 from evalflow.summary.adjusted_means import AdjustedMean, adjusted_means
@@ -267,7 +267,7 @@ def _notes_of_rows(rows: Sequence[ComparisonRow], *, several: bool) -> Iterator[
         cases = f"{counted(row.labelled, 'case')} in each run"
         if row.judged is not None and row.judged.difference is not None:
             alone = bracketed(row.judged.low, row.judged.high, signed)
-            said = f"the judge alone says {signed(row.judged.difference)}{alone}"
+            said = f"the {who_scored(row.judge)} alone says {signed(row.judged.difference)}{alone}"
             yield f"{where}: corrected by the labels of {cases}; {said}"
         elif row.labelled and row.uncorrected and row.found.difference and not row.tag:
             more = f"; {MIN_LABELS} would do" if row.uncorrected.startswith("fewer") else ""
