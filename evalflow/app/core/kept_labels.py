@@ -264,7 +264,7 @@ def follow(run: SavedRun, known: Collection[Series], sources: LabelSources) -> R
     wanted = {(dataset, name) for dataset in run.manifest.datasets for name in run.manifest.metrics} - set(known)
     candidates: dict[Series, list[_Source]] = {}
     for source in sources.of(run.folder.path):
-        if not source.asked:
+        if not source.run_id:
             log.warning("%s: these are no labels of a run, and do not follow", RunFolder(source.folder).labels)
         for series in sorted(wanted & set(source.asked)):
             if source.asked[series] == _asked(run, series[1]):

@@ -205,6 +205,7 @@ def facts_of_run(folder: RunFolder) -> dict[str, Any]:
     changed = [name for name in run.rules.metrics if before.get(name) != now.get(name)]
     summary = json.loads((folder.path / "summary.json").read_text(encoding="utf-8"))
     table, labelled = pl.read_parquet(folder.path / "summary.parquet"), folder.calibration.is_file()
+    followed = json.loads(folder.calibration.read_text(encoding="utf-8"))["followed"] if labelled else []
     found = Summary(table, summary["details"])
     _, gates = evaluate_run_gates(run, run.rules, found, run.scores(), run.cases, labelled=labelled)
     return {
@@ -212,6 +213,7 @@ def facts_of_run(folder: RunFolder) -> dict[str, Any]:
         "summary": [row for row in summary["rows"] if row["tag"] is None],
         "excluded": [one for one in summary["details"] if "excluded" in one and one["tag"] is None],
         "gates": json.loads(json_line(gates)),
+        "followed": followed,
         "datasets": {name: facts.cases for name, facts in run.manifest.datasets.items()},
         "asked": run.manifest.asked,
         "taken": asdict(taken_cases(run.manifest)),

@@ -22,7 +22,7 @@ from evalflow.addons.studio.work.review_results import (
     shown_label,
 )
 from evalflow.addons.studio.work.reviews import REVIEWS, scored_run
-from evalflow.addons.studio.work.run_files import apply_labels
+from evalflow.addons.studio.work.run_labels import apply_labels, follow_equal_answers
 from evalflow.addons.studio.work.space import TakenError, Workspace
 from evalflow.app.core.calibration import calibration_of, no_certificate
 from evalflow.app.core.certificates import Certificate, saved_certificates
@@ -32,6 +32,7 @@ from evalflow.app.core.saved import SavedRun
 from evalflow.errors import Problem, UserError
 from evalflow.report.calibration import Calibration
 from evalflow.report.page import verdict_of
+from evalflow.report.wording import counted
 from evalflow.summary.calibration import CalibrationRow
 
 
@@ -129,8 +130,8 @@ def review_result(space: Workspace, name: str) -> ReviewResult:
 def save_calibration(space: Workspace, name: str) -> SavedCalibration:
     """Calibrate the run with the labels of a closed review, as `calibrate --labels` does with their export.
 
-    It issues the judge's certificates, and gates and reports of the run count people's labels from then on. TakenError
-    while the review is open, or something else works on the run.
+    It issues the judge's certificates, and gates and reports of the run count people's labels from then on; so do those
+    of earlier runs that gave equal answers. TakenError while the review is open, or something else works on the run.
     """
     review = REVIEWS.get(space, name)
     if review["state"] == "open":
@@ -138,6 +139,8 @@ def save_calibration(space: Workspace, name: str) -> SavedCalibration:
         raise TakenError(Problem(what, "review", "close the review first"))
     rows = list(review_labels(space, name))
     found, _, changes = apply_labels(space, review["run_id"], lambda run: bound_labels(run, rows))
+    if others := follow_equal_answers(space, review["run_id"]):
+        changes = [*changes, f"the labels also count in {counted(len(others), 'other run')}, which gave equal answers"]
     return SavedCalibration(_certificates(found, saved_certificates()), changes)
 
 

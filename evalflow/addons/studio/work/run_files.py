@@ -27,10 +27,7 @@ from evalflow.addons.studio.work.space import (
     stale,
     within,
 )
-from evalflow.app.core.kept_labels import RunLabels
 from evalflow.app.core.rederive import (
-    Calibrated,
-    calibrate_run,
     exclude_results,
     facts_of_run,
     original_thresholds,
@@ -163,13 +160,13 @@ def keep_threshold(space: Workspace, run_id: str, metric: str, value: float, exp
     state about it.
     """
     _expect_finite(value)
-    return _rewrite(space, run_id, [f"metric.{metric}.threshold"], expected, _threshold(metric, value))
+    return change_files(space, run_id, [f"metric.{metric}.threshold"], expected, _threshold(metric, value))
 
 
 @requires("edit")
 def restore_threshold(space: Workspace, run_id: str, metric: str, expected: int | None = None) -> Run:
     """Reset a run to the threshold that it was made with."""
-    return _rewrite(space, run_id, [f"metric.{metric}.threshold"], expected, _threshold(metric, None, is_back=True))
+    return change_files(space, run_id, [f"metric.{metric}.threshold"], expected, _threshold(metric, None, is_back=True))
 
 
 @requires("edit")
@@ -180,28 +177,7 @@ def apply_exclusions(space: Workspace, run_id: str, excluded: Callable[[], Seque
     changes: what they are without these results stands beside them. TakenError while the run has not ended, or
     something else works on it.
     """
-    return _rewrite(space, run_id, ["exclusions"], None, lambda saved: exclude_results(saved.folder, excluded())[0])
-
-
-@requires("edit")
-def apply_labels(space: Workspace, run_id: str, labels: Callable[[SavedRun], RunLabels]) -> Calibrated:
-    """Calibrate a run with labels, as the command `calibrate` does, with its certificates, gates and reports.
-
-    `labels` is called once, while nothing else works on the run's files. UserError if none of the labelled answers has
-    a score; TakenError while the run has not ended, or something else works on it.
-    """
-    done: list[Calibrated] = []
-
-    def change(saved: SavedRun) -> Manifest:
-        found = calibrate_run(saved.folder, labels(saved))
-        if found is None:
-            hint = "look at the run's errors first: only scored answers can be calibrated"
-            raise UserError(Problem("none of the labelled answers was scored", "labels", hint))
-        done.append(found)
-        return found[0].manifest
-
-    _rewrite(space, run_id, ["calibration"], None, change)
-    return done[0]
+    return change_files(space, run_id, ["exclusions"], None, lambda saved: exclude_results(saved.folder, excluded())[0])
 
 
 @requires("edit")
@@ -230,7 +206,8 @@ def _threshold(metric: str, value: float | None, *, is_back: bool = False) -> Ca
     return change
 
 
-def _rewrite(
+@requires("edit")
+def change_files(
     space: Workspace, run_id: str, fields: Sequence[str], expected: int | None, change: Callable[[SavedRun], Manifest]
 ) -> Run:
     """Change a run's files while no other process works on it, and its row accordingly."""

@@ -86,9 +86,9 @@ class Run:
         facts: What its scores mean, once it has ended: `metrics` (name, judge, threshold, direction, bounded,
             description; declared: the threshold that it was made with; judged: the judge, and its agreement with
             people's labels), `summary` (rows of all cases together, as in summary.json), `excluded` (the details of
-            results that people took out), `gates`,
-            `datasets`, `taken` (see `TakenCases`), `target`, `kept` (the overrides that changed declared thresholds),
-            `seed`.
+            results that people took out), `gates`, `followed` (other runs whose labels are of equal
+            answers: dataset, metric, run), `datasets`, `taken` (see `TakenCases`), `target`, `kept` (the overrides
+            that changed declared thresholds), `seed`.
     """
 
     run_id: str

@@ -42,7 +42,7 @@ from evalflow.addons.studio.work.run_files import RunFile, list_files
 from evalflow.addons.studio.work.scores import note_view, run_tags
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.errors import UserError
-from evalflow.report.sentences import judge_beside
+from evalflow.report.sentences import judge_beside, labelled_in
 from evalflow.report.wording import cost, joined, number
 from evalflow.summary.verdicts import overall
 
@@ -192,6 +192,8 @@ def _verdict(run: runs.Run) -> None:
             heading(headline)
             if alone := judge_beside(headline.row):
                 text(alone, "p", "text")
+            if where := labelled_in(run.facts.get("followed", ()), headline.dataset, headline.metric):
+                text(f"Labelled {where}.", "p", "muted small")
         if gates:
             failed = overall(gate["passed"] for gate in run.facts["gates"]) is False
             text(gates, "p", "gates-said failed" if failed else "gates-said")

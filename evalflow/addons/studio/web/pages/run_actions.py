@@ -56,7 +56,11 @@ def _delete_button(workspace: Workspace, run: runs.Run) -> None:
         if await forms.succeeds(partial(runs.delete_run, workspace, run.run_id)):
             ui.navigate.to("/runs")
 
-    about = "It disappears from these pages. Its folder with all files stays, and can be opened again."
+    about = (
+        "It disappears from these pages, with what people said to its scores. Its folder stays, to be opened again; "
+        "its labels still follow equal answers into other runs, which lose them when they are next calibrated if you "
+        "remove the folder too. Save the calibration of its reviews first."
+    )
     button("Delete", confirmation("Delete this run?", about, "Delete", delete).open, kind="danger")
 
 

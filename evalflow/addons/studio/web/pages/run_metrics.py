@@ -26,7 +26,7 @@ from evalflow.addons.studio.work.runs import Run
 from evalflow.addons.studio.work.scores import Distribution, distribution, summary
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.records import CASES
-from evalflow.report.sentences import of_labels
+from evalflow.report.sentences import labelled_in, of_labels
 from evalflow.report.wording import (
     caveat,
     joined,
@@ -171,7 +171,27 @@ class MetricCard:
             shown.append(markup("p", about, cls="muted small clamp", title=about, dir="auto"))
         shown.append(markup("p", metric["judged"], cls="muted small said-by", dir="auto"))
         apart = varying(rows)
-        return [*shown, *(_figure(row, series_name(row, apart), bounded=metric["bounded"]) for row in rows)]
+        return [*shown, *(self._figure(row, series_name(row, apart)) for row in rows)]
+
+    def _figure(self, row: Mapping[str, Any], series: str) -> Markup:
+        shown: list[Markup] = []
+        if about := joined(series, _statistic(row)):
+            shown.append(markup("div", about, cls="small muted", dir="auto"))
+        ends = "" if row["ci_low"] is None else f"95 % interval, {method(row['ci_method'])}"
+        reading = [
+            markup("span", number(row["value"]), cls="reading big"),
+            markup("span", interval(row["ci_low"], row["ci_high"]), cls="muted", title=ends),
+        ]
+        if row["value"] is not None and (why := caveat(row["ci_method"])):
+            reading.append(markup("span", why, cls="small muted"))
+        shown.append(markup("div", *reading, cls="actions"))
+        if said := of_labels(row):
+            shown.append(markup("div", said, cls="small muted"))
+        if where := labelled_in(self._run.facts.get("followed", ()), row["dataset"], self._name):
+            shown.append(markup("div", f"Labelled {where}.", cls="small muted"))
+        if self._metric["bounded"] and row["value"] is not None:
+            shown.append(_mark(row))
+        return markup("div", *shown, cls="overall-of")
 
     async def load(self) -> None:
         """Draw the distribution, and set up the threshold."""
@@ -213,25 +233,6 @@ class MetricCard:
             self._draw(scores)
         if is_at_rest:
             await self._on_threshold(self._name, None if value == self._metric["threshold"] else value)
-
-
-def _figure(row: Mapping[str, Any], series: str, *, bounded: bool) -> Markup:
-    shown: list[Markup] = []
-    if about := joined(series, _statistic(row)):
-        shown.append(markup("div", about, cls="small muted", dir="auto"))
-    ends = "" if row["ci_low"] is None else f"95 % interval, {method(row['ci_method'])}"
-    reading = [
-        markup("span", number(row["value"]), cls="reading big"),
-        markup("span", interval(row["ci_low"], row["ci_high"]), cls="muted", title=ends),
-    ]
-    if row["value"] is not None and (why := caveat(row["ci_method"])):
-        reading.append(markup("span", why, cls="small muted"))
-    shown.append(markup("div", *reading, cls="actions"))
-    if said := of_labels(row):
-        shown.append(markup("div", said, cls="small muted"))
-    if bounded and row["value"] is not None:
-        shown.append(_mark(row))
-    return markup("div", *shown, cls="overall-of")
 
 
 def _mark(row: Mapping[str, Any]) -> Markup:
