@@ -148,7 +148,7 @@ def short_sets(cases: int, systems: int, n: int, runs: int) -> tuple[float, floa
         loss = measured_loss(scores[:, :systems], n, topic, seed=run)
         places = choose(scores[:, :systems], n, topic, seed=run)
         new = np.abs(scores[places].mean(axis=0) - scores.mean(axis=0))[systems:].mean()
-        rows[run] = loss.error, new, loss.random_error, loss.is_better
+        rows[run] = loss.error, new, loss.random_error, loss.low > 0
     error, new, by_chance, better = rows.mean(axis=0).tolist()
     return error, new, by_chance, better
 

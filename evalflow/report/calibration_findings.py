@@ -17,7 +17,7 @@ from evalflow.stats.prediction import MIN_LABELS, CorrectedMean
 from evalflow.stats.raters import EPSILON, NO_AGREEMENT, AlphaComparison, AltTest
 from evalflow.summary.agreement import Classes
 from evalflow.summary.calibration import MOST_MISSING, CalibrationRow, MissingLabels
-from evalflow.summary.verdicts import side_of
+from evalflow.summary.verdicts import agrees_more, is_biased_sample, side_of
 
 KEYS: Mapping[str, str] = MappingProxyType(
     {
@@ -218,8 +218,8 @@ def _alphas(found: AlphaComparison, who: str) -> Iterator[str]:
         f"{_value(found.judge)} (Krippendorff's alpha)."
     )
     d = found.difference
-    if found.judge_is:
-        than = f"The {who} agrees with people {found.judge_is} than they do with each other"
+    if way := agrees_more(found):
+        than = f"The {who} agrees with people {way} than they do with each other"
         yield f"{than} (difference {signed(d.value)}, {interval(d.low, d.high, signed)})."
     elif d.low is not None and d.high is not None:
         yield f"Which is higher is not clear (difference {signed(d.value)}, {interval(d.low, d.high, signed)})."
@@ -279,7 +279,7 @@ def _biased_sample(row: CalibrationRow) -> Iterator[str]:
     found = row.sampling_bias
     where = "" if row.tag is None else f" of {row.tag}"
     more = "" if row.tag else ": only labels of a random sample correct a mean"
-    if found is not None and found.biased:
+    if found is not None and is_biased_sample(found):
         yield (
             f"the {row.who}'s mean is {number(found.labelled)} on the labelled answers{where} and {number(found.rest)} "
             f"on the others (p {_p(found.p_value)}){more}{_by_class(row)}"

@@ -14,6 +14,7 @@ from evalflow.paths import replacing, safe_text
 from evalflow.records.manifest import Manifest
 from evalflow.report.charts import Picture, draw
 from evalflow.report.page import INTERVAL, PageColumn, PageHead, PageTable, judge_lines, terminal_table, write_page
+from evalflow.report.ranking_sentences import labels_of_ranking, notes_of, of_items, of_ranking, of_short_set
 from evalflow.report.svg import IntervalPoint, interval_chart
 from evalflow.report.wording import (
     ColumnKind,
@@ -63,9 +64,11 @@ class RankingPage:
                 name: {"run_id": manifest.run_id, "judges": judge_lines(manifest)}
                 for name, manifest in self.runs.items()
             },
-            "rankings": [ranking.document() for ranking in self.rankings],
-            "items": [table.document() for table in self.items],
-            "short": self.short.document() if self.short else None,
+            "rankings": [
+                {**one.document(), "sentences": [*of_ranking(one)], "notes": [*notes_of(one)]} for one in self.rankings
+            ],
+            "items": [{**table.document(), "sentences": [*of_items(table)]} for table in self.items],
+            "short": {**self.short.document(), "sentence": of_short_set(self.short)} if self.short else None,
             "notes": list(self.notes),
         }
 
@@ -82,13 +85,8 @@ def method_line(ranking: Ranking) -> str:
     cases += f" in {counted(ranking.clusters, 'cluster')}" if ranking.clusters != ranking.cases else ""
     name, _, why = ranking.method.partition(": ")
     held = f"no ranks can be told apart: {why}" if name == "none" else "ranks hold together with 95 % confidence"
-    labels = ""
-    if ranking.labelled:
-        by_people = f"people's labels of {counted(ranking.labelled, 'case')}"
-        labels = f"; corrected by {by_people} of each run"
-        if ranking.uncorrected:
-            labels = f"; by the judge alone: {by_people} correct nothing ({ranking.uncorrected})"
-    return f"{cases}; {held}" + ("" if name == "none" else f"; {method(ranking.method)}") + labels
+    how = "" if name == "none" else method(ranking.method)
+    return "; ".join(part for part in (cases, held, how, labels_of_ranking(ranking.document())) if part)
 
 
 def print_rankings(console: Console, found: RankingPage) -> None:
@@ -97,14 +95,14 @@ def print_rankings(console: Console, found: RankingPage) -> None:
     for ranking in found.rankings:
         console.print(literal(title(ranking), style="bold"), soft_wrap=True)
         console.print(terminal_table(_ranks_table(ranking), without="Left out"))
-        print_lines(console, ranking.sentences)
+        print_lines(console, of_ranking(ranking))
         console.print(literal(method_line(ranking), style="dim"), soft_wrap=True)
-        print_lines(console, ranking.notes, "dim")
+        print_lines(console, notes_of(ranking), "dim")
     for table in found.items:
         _print_items(console, table)
     if found.short is not None:
         console.print(literal(short_title(found.short), style="bold"), soft_wrap=True)
-        console.print(literal(found.short.sentence), soft_wrap=True)
+        console.print(literal(of_short_set(found.short)), soft_wrap=True)
     print_lines(console, (f"note: {note}" for note in found.notes), "yellow")
 
 
@@ -115,7 +113,7 @@ def short_title(short: ShortSet) -> str:
 
 def _print_items(console: Console, table: ItemTable) -> None:
     console.print(literal(joined("cases", table.metric, table.dataset), style="bold"), soft_wrap=True)
-    print_lines(console, table.sentences)
+    print_lines(console, of_items(table))
     suspects = table.of("key_suspect", "reversed")[:_SUSPECTS]
     if suspects:
         lines = [
@@ -144,10 +142,12 @@ def write_ranking(folder: Path, found: RankingPage) -> list[Path]:
     context = {
         "found": found,
         "rankings": [
-            (ranking, title(ranking), _ranks_table(ranking), method_line(ranking)) for ranking in found.rankings
+            (title(one), _ranks_table(one), [*of_ranking(one)], [method_line(one), *notes_of(one)])
+            for one in found.rankings
         ],
-        "items": [(table, [*_items_tables(table)]) for table in found.items],
+        "items": [(table, [*_items_tables(table)], [*of_items(table)]) for table in found.items],
         "short_title": short_title(found.short) if found.short else "",
+        "short_sentence": of_short_set(found.short) if found.short else "",
         "pictures": [_picture(ranking) for ranking in found.rankings],
     }
     write_page(page, "ranking.html.jinja", head, context)
@@ -237,7 +237,7 @@ def _csv_rows(rankings: Sequence[Ranking]) -> Iterator[dict[str, Any]]:
 def _picture(ranking: Ranking) -> Picture:
     """The ranks as points on their intervals, the best on top."""
     sentence = "Each dot is a run's rank, with the interval of its rank; all of them hold together in 95 % of such "
-    sentence += f"rankings. {' '.join(ranking.sentences)}"
+    sentence += f"rankings. {' '.join(of_ranking(ranking))}"
     points = [
         IntervalPoint(row.run, float(row.rank), float(row.rank_low), float(row.rank_high)) for row in ranking.rows
     ]

@@ -64,37 +64,6 @@ def of_run(rows: Sequence[Row], gated: Collection[str] = (), named: Named = str)
     return [of_row(row, own, named, " · ".join(str(row[part]) for part in apart)) for row in heads]
 
 
-def of_board(board: Mapping[str, Any], named: Named = str) -> str:
-    """Which run of a sweep leads by a leaderboard, and how many may be as good; empty if none can be compared."""
-    rows: Sequence[Row] = [row for row in board["leaderboard"] if row["verdict"] != "not_comparable"]
-    if len(rows) < 2:
-        return ""
-    first, others = rows[0], rows[1:]
-    verdicts = [row["verdict"] for row in others]
-    unclear, left = verdicts.count("cannot_tell"), len(others)
-    by = f"by {_called(board, named)} on {board['dataset']}"
-    value = f"{_short(first['value'])}{bracketed(first['ci_low'], first['ci_high'], _short)}"
-    if first["verdict"] != "best" or unclear == left:
-        return f"No run is clearly the best {by}: {first['run']} has {value}, {_runs(unclear)} may be as good"
-    better = f"{first['run']} is better than {_runs(left - unclear, of=left)} {by}: {value}"
-    return f"{better}; {_runs(unclear)} may be as good" if unclear else better
-
-
-def _called(board: Mapping[str, Any], named: Named) -> str:
-    if board["metric"] == CASES:
-        return "cases that pass everything"
-    statistic = "" if board["statistic"] == "mean" else f" {board['statistic'].replace('_', ' ')}"
-    return f"{named(board['metric'])}{statistic}"
-
-
-def _runs(n: int, of: int | None = None) -> str:
-    if of is not None and n == of:
-        return "the other run" if n == 1 else f"all {n:,} others"
-    if of is not None:
-        return f"{n:,} of {of:,} others"
-    return f"{n:,} other{'' if n == 1 else 's'}"
-
-
 def leading_place(row: Row, gated: Collection[str]) -> tuple[bool, ...]:
     """The order in which rows of a summary say how good a run is, the lowest first.
 

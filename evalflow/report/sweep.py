@@ -26,7 +26,7 @@ from evalflow.report.page import (
     of_what,
     write_page,
 )
-from evalflow.report.sentences import of_board
+from evalflow.report.ranking_sentences import labels_of_ranking, of_board, of_choice, of_standing, split_sentence
 from evalflow.report.sweep_tables import metric_tables, page_table, print_tables, side_by_side
 from evalflow.report.wording import (
     ADJUSTMENTS,
@@ -99,13 +99,6 @@ def cost_chart(
     return drawing
 
 
-_CHOICE_VERDICTS = {
-    "best": "agrees most",
-    "no_agreement": "no agreement shown",
-    "worse": "agrees less",
-    "cannot_tell": "no clear difference",
-    "undefined": "undefined",
-}
 _CHOICE_MEASURES = {"kappa": "Cohen's kappa", "spearman": "Spearman's correlation"}
 
 
@@ -133,7 +126,7 @@ def _choice_table(board: Mapping[str, Any]) -> PageTable:
                 (f"{place}. {row['judge']}", row["run"]),
                 number(row["value"]),
                 interval(row["ci_low"], row["ci_high"]),
-                f"{_CHOICE_VERDICTS[row['verdict']]}{p}",
+                f"{of_choice(row['verdict'])}{p}",
                 cost(row["cost_usd"]),
                 number(c["estimate"]),
                 (interval(c["ci_low"], c["ci_high"]), f"by {c['n_labels']} labels"),
@@ -155,16 +148,6 @@ def _agreement_table(agreement: pl.DataFrame) -> PageTable:
         for row in agreement.iter_rows(named=True)
     ]
     return PageTable([PageColumn("Metric"), PageColumn("Judges"), *numbers], rows)
-
-
-def split_sentence(*, split: bool) -> str:
-    """Which labels were used to choose the judge, and which to correct its mean."""
-    if split:
-        return (
-            "Half of the labels chose the judge; the corrected means use the other half, since the labels that made a "
-            "judge win flatter it. --no-split uses all labels for both."
-        )
-    return "All labels chose the judge and corrected its mean, which flatters the judge that won."
 
 
 def print_choice(console: Console, boards: Rows, *, split: bool) -> None:
@@ -209,7 +192,7 @@ def _ranked(row: Mapping[str, Any], name: str, verdict: str) -> str:
 
 
 def _choice_line(row: Mapping[str, Any]) -> str:
-    text = _ranked(row, f"{row['run']} ({row['judge']})", _CHOICE_VERDICTS[row["verdict"]])
+    text = _ranked(row, f"{row['run']} ({row['judge']})", of_choice(row["verdict"]))
     text += f"; cost {cost(row['cost_usd'])}"
     c = row["corrected"]
     if c is None or c["estimate"] is None:
@@ -258,13 +241,6 @@ def _matrix_chart(metric: str, measure: str, pairs: Rows, rows: Rows) -> Picture
 
 
 _SHOWN = ("mean", "pass_rate")
-_VERDICTS = {
-    "best": "leads",
-    "better": "better than the first on the cases that both have scored",
-    "worse": "worse",
-    "cannot_tell": "no clear difference to the first",
-    "not_comparable": "not comparable",
-}
 
 
 def board_lines(boards: Rows) -> list[tuple[str, list[str]]]:
@@ -272,7 +248,12 @@ def board_lines(boards: Rows) -> list[tuple[str, list[str]]]:
     return [
         (
             joined(
-                board["metric"], _statistic(board), board["dataset"], board["judge"], _cases(board), _labelled(board)
+                board["metric"],
+                _statistic(board),
+                board["dataset"],
+                board["judge"],
+                _cases(board),
+                labels_of_ranking(board),
             ),
             [_line(row, board) for row in board["leaderboard"]],
         )
@@ -308,17 +289,8 @@ def _cases(board: Mapping[str, Any]) -> str:
     return f"on the {cases:,} of {cases + left:,} cases that all runs scored" if left else ""
 
 
-def _labelled(board: Mapping[str, Any]) -> str:
-    who, labels = who_scored(board["judge"]), f"people's labels of {counted(board['n_labels'], 'case')}"
-    if board["uncorrected"]:
-        return f"by the {who} alone: {labels} correct nothing ({board['uncorrected']})"
-    return f"corrected by {labels} of each run" if board["n_labels"] else ""
-
-
 def _line(row: Mapping[str, Any], board: Mapping[str, Any]) -> str:
-    verdict = _VERDICTS[row["verdict"]]
-    if row["verdict"] == "best" and not any(one["verdict"] == "worse" for one in board["leaderboard"]):
-        verdict = "first, without a clear difference to any other"
+    verdict = of_standing(row["verdict"], is_first=row is board["leaderboard"][0])
     left = row["n"] - row["n_scored"]
     ranks = "" if row["rank_low"] is None else f"; rank {rank_range(row['rank_low'], row['rank_high'])}"
     alone = (

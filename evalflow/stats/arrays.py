@@ -18,6 +18,7 @@ Bools: TypeAlias = "npt.NDArray[np.bool_]"
 Hashes: TypeAlias = "npt.NDArray[np.uint64]"
 
 CONFIDENCE = 0.95  # coverage of every interval
+LEVEL = 0.05  # of every test
 LOWER, UPPER = 0.5 - CONFIDENCE / 2, 0.5 + CONFIDENCE / 2
 
 # Integers are counted instead of sorted if their range is at most so many times their number.

@@ -106,11 +106,6 @@ class Loss:
     low: float
     high: float
 
-    @property
-    def is_better(self) -> bool:
-        """Whether the set is shown to be better than a random one."""
-        return self.low > 0
-
 
 def choose(scores: ArrayLike, n: int, strata: ArrayLike | None = None, *, seed: int = 0) -> Ints:
     """The places of n cases, in order, that keep the means of these scores of shape (cases, systems).

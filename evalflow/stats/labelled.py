@@ -176,8 +176,6 @@ def cluster_variance(sums: ArrayLike, units: Ints) -> float:
     return squares * groups / (groups - 1) if groups > 1 else np.nan
 
 
-BIAS_LEVEL = 0.01
-"""Below this p-value the labelled answers are taken to be a biased sample."""
 _FEW_RANKED = 8
 FEW_LABELLED_CLUSTERS = 7
 """With fewer labelled clusters the test has almost no power, since t with so few degrees of freedom is wide."""
@@ -200,11 +198,6 @@ class SamplingBias:
     def has_power(self) -> bool:
         """Whether there are enough clusters for the test."""
         return self.clusters is None or self.clusters >= FEW_LABELLED_CLUSTERS
-
-    @property
-    def biased(self) -> bool:
-        """Whether the labelled answers are unlikely to be a random sample."""
-        return self.p_value is not None and self.p_value < BIAS_LEVEL
 
 
 def sampling_bias(

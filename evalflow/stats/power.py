@@ -6,16 +6,15 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable
 
-from evalflow.stats.arrays import UPPER
+from evalflow.stats.arrays import LEVEL, UPPER
 from evalflow.stats.intervals import wilson
 from evalflow.stats.quantiles import quantile
 
-ALPHA = 0.05
 POWER = 0.8
 
 
 def detectable_difference(
-    std_error: float, *, df: float = math.inf, alpha: float = ALPHA, power: float = POWER
+    std_error: float, *, df: float = math.inf, alpha: float = LEVEL, power: float = POWER
 ) -> float:
     """The smallest true difference that is detected with probability `power`: (t_{1-alpha/2} + t_power) SE.
 
@@ -29,12 +28,12 @@ def paired_variance(spread: float, noise_a: float, noise_b: float) -> float:
     return spread + noise_a + noise_b
 
 
-def cases_needed(variance: float, difference: float, *, alpha: float = ALPHA, power: float = POWER) -> float:
+def cases_needed(variance: float, difference: float, *, alpha: float = LEVEL, power: float = POWER) -> float:
     """Cases, not rounded, to detect a difference with probability `power`: (z_{1-alpha/2} + z_power)^2 V / d^2."""
     return ((quantile(1 - alpha / 2) + quantile(power)) / difference) ** 2 * variance
 
 
-def cases_needed_to_flip(worse: float, better: float, *, alpha: float = ALPHA, power: float = POWER) -> float:
+def cases_needed_to_flip(worse: float, better: float, *, alpha: float = LEVEL, power: float = POWER) -> float:
     """Cases with which McNemar's test finds that more flip to `better` than to `worse`, as shares (Connor 1987)."""
     flips, net = worse + better, better - worse
     reach = quantile(1 - alpha / 2) * math.sqrt(flips) + quantile(power) * math.sqrt(flips - net**2)

@@ -38,7 +38,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from evalflow.lazy import np
-from evalflow.stats.arrays import UPPER, Estimated, Interval, constant, no_interval, undefined
+from evalflow.stats.arrays import LEVEL, UPPER, Estimated, Interval, constant, no_interval, undefined
 from evalflow.stats.intervals import FEW_CLUSTERS, t_interval
 from evalflow.stats.labelled import (
     Sample,
@@ -53,7 +53,7 @@ from evalflow.stats.labelled import (
     widest,
 )
 from evalflow.stats.paired import standard_error
-from evalflow.stats.power import ALPHA, POWER, cases_for_rate_width, cases_for_width
+from evalflow.stats.power import POWER, cases_for_rate_width, cases_for_width
 from evalflow.stats.quantiles import quantile
 from evalflow.stats.skewness import mean_skewness, unreliable
 
@@ -441,7 +441,7 @@ class Spread:
         return self._fewest(lambda n: self.width(n, answers) <= width, answers)
 
     def labels_to_detect(
-        self, difference: float, answers: float = math.inf, *, alpha: float = ALPHA, power: float = POWER
+        self, difference: float, answers: float = math.inf, *, alpha: float = LEVEL, power: float = POWER
     ) -> int | None:
         """Smallest number of labels with which a true difference is detected; None if all but two are too few.
 

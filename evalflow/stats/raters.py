@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from evalflow.lazy import np
-from evalflow.stats.arrays import ArrayLike, Estimated, Floats, Ints, mean_ranks, undefined
+from evalflow.stats.arrays import LEVEL, ArrayLike, Estimated, Floats, Ints, mean_ranks, undefined
 from evalflow.stats.bootstrap import bootstrap_method, percentile_interval, resample
 from evalflow.stats.paired import adjust
 
@@ -116,19 +116,6 @@ class AlphaComparison:
     judge: Estimated
     difference: Estimated
 
-    @property
-    def judge_is(self) -> Literal["more", "less"] | None:
-        """Whether the judge agrees with people more or less than they do with each other; None if that is not clear.
-
-        Nor is it with fewer than 30 answers or clusters, where the interval is too narrow: where judge and people were
-        equally good, it left 0 out in 4 to 6 % of 400 simulations each with 30 to 100 answers, in 6 to 11 % with 15 to
-        20.
-        """
-        low, high = self.difference.low, self.difference.high
-        if low is None or high is None or (low <= 0 <= high) or ":" in self.difference.method:
-            return None
-        return "more" if low > 0 else "less"
-
 
 def compare_alphas(
     people: ArrayLike, judge: ArrayLike, clusters: ArrayLike | None = None, *, seed: int = 0
@@ -213,7 +200,6 @@ EPSILON = 0.2
 NO_AGREEMENT = "no agreement beyond chance"
 MIN_PEOPLE = 3
 MIN_ANSWERS = 30
-_LEVEL = 0.05
 
 Nearness = Literal["accuracy", "neg_rmse"]
 """accuracy: share of the others who give the same label; neg_rmse: minus the root mean squared distance to them."""
@@ -277,7 +263,7 @@ def alt_test(people: ArrayLike, judge: ArrayLike, nearness: Nearness = "accuracy
     tested = ~np.isnan(p_values)
     if tested.sum() < MIN_PEOPLE:
         return AltTest(None, None, None, p_values, advantages, f"none: fewer than {MIN_PEOPLE} people share answers")
-    rate = float((adjust(p_values, "by")[tested] < _LEVEL).mean())
+    rate = float((adjust(p_values, "by")[tested] < LEVEL).mean())
     notes = [f"fewer than {MIN_ANSWERS} answers of a person"] * bool(sizes[tested].min() < MIN_ANSWERS)
     notes += [] if agrees else [NO_AGREEMENT]
     method = f"alt_test_by{': ' if notes else ''}{', '.join(notes)}"

@@ -18,6 +18,7 @@ from evalflow.stats.labelled import sampling_bias
 from evalflow.stats.prediction import CorrectedMean, corrected_mean
 from evalflow.summary.pairing import Pairing, Traits, by_case
 from evalflow.summary.slices import cluster_name
+from evalflow.summary.verdicts import is_biased_sample
 
 FEWEST_DIFFERING = 5
 """With fewer cases whose scores differ between the runs, the interval is too narrow: they hardly show its variance."""
@@ -87,7 +88,11 @@ def adjusted_means(
             scores, *sides, clusters=clusters[0], unlabelled_clusters=clusters[1], bounded=bounded, seed=seed
         )
         differing = int((scores != sides[0]).sum())
-        if differing >= FEWEST_DIFFERING and _narrower(found, plain) and not sampling_bias(*sides, *clusters).biased:
+        if (
+            differing >= FEWEST_DIFFERING
+            and _narrower(found, plain)
+            and not is_biased_sample(sampling_bias(*sides, *clusters))
+        ):
             yield AdjustedMean(pair, dataset, metric, plain, found)
 
 

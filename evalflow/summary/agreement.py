@@ -26,7 +26,7 @@ from evalflow.stats.raters import (
     spearman_brown,
 )
 from evalflow.summary.slices import cluster_name
-from evalflow.summary.verdicts import side_of
+from evalflow.summary.verdicts import above_chance
 
 MEASURES = (
     "kappa",
@@ -48,7 +48,6 @@ ANSWER_KEY = ("case_id", "target_repeat")  # columns that identify an answer wit
 _UNWEIGHTED = ("krippendorff_alpha", "spearman_by_group", "auroc")
 _WEIGHTED = "labels carry weights"
 _BEYOND_CHANCE = (("kappa", "kappa_weighted"), ("spearman",))
-_PERFECT = 1 - 1e-9
 ANSWER = ("dataset", "case_id", "target", "target_repeat", "metric")
 SERIES = ("dataset", "metric", "target", "judge")  # the key of a judge's mean score
 
@@ -185,20 +184,18 @@ def headline_measure(measures: Mapping[str, Mapping[str, Any]]) -> str | None:
     for line in _BEYOND_CHANCE:
         known = [name for name in line if measures.get(name, {}).get("value") is not None]
         if known:
-            return next((name for name in known if above_chance(measures[name])), known[0])
+            return next((name for name in known if _above_chance(measures[name])), known[0])
     return None
-
-
-def above_chance(measure: Mapping[str, Any]) -> bool:
-    """Whether a measure's interval lies above 0; perfect agreement has none."""
-    value, low = measure["value"], measure.get("ci_low")
-    return value is not None and (value > _PERFECT if low is None else side_of(0, low, low) > 0)
 
 
 def beyond_chance(measures: Mapping[str, Mapping[str, Any]]) -> bool:
     """Whether labels show that a judge agrees with people more than by chance."""
     name = headline_measure(measures)
-    return name is not None and above_chance(measures[name])
+    return name is not None and _above_chance(measures[name])
+
+
+def _above_chance(measure: Mapping[str, Any]) -> bool:
+    return above_chance(measure["value"], measure.get("ci_low"))
 
 
 def weights_of(labelled: pl.DataFrame) -> Floats | None:

@@ -10,7 +10,7 @@ from evalflow.lazy import np, pl
 from evalflow.records import passes
 from evalflow.stats.arrays import Estimated, Interval
 from evalflow.stats.intervals import interval
-from evalflow.stats.labelled import BIAS_LEVEL, SamplingBias, sampling_bias
+from evalflow.stats.labelled import SamplingBias, sampling_bias
 from evalflow.stats.paired import adjust
 from evalflow.stats.prediction import CorrectedMean, corrected_mean, few_labels, rogan_gladen
 from evalflow.summary.agreement import (
@@ -34,6 +34,7 @@ from evalflow.summary.agreement import (
     weights_of,
 )
 from evalflow.summary.pairing import Traits, has_tag, tags_of
+from evalflow.summary.verdicts import SAMPLING_LEVEL, is_biased_sample, is_significant
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ def uneven_tags(answers: pl.DataFrame) -> list[TagShare]:
         return []
     p = adjust([one.p_value for one in found], "holm")
     adjusted = [replace(one, p_value=float(value)) for one, value in zip(found, p, strict=True)]
-    return [one for one in adjusted if one.p_value < BIAS_LEVEL]
+    return [one for one in adjusted if is_significant(one.p_value, SAMPLING_LEVEL)]
 
 
 def unusable_labels(scores: pl.LazyFrame, labels: pl.DataFrame) -> dict[tuple[str, str], str]:
@@ -81,7 +82,7 @@ def why_unusable(declared: str, bias: SamplingBias | None, uneven: Sequence[TagS
     `declared` is what is known of how they came here, as `unusable` of `label_frame`; otherwise both tests say whether
     the labelled answers may be a random sample.
     """
-    return declared or (NOT_AT_RANDOM if uneven or (bias is not None and bias.biased) else "")
+    return declared or (NOT_AT_RANDOM if uneven or (bias is not None and is_biased_sample(bias)) else "")
 
 
 def _declared_unusable(labels: pl.DataFrame, dataset: str, metric: str) -> str:

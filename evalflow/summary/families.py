@@ -8,7 +8,7 @@ from dataclasses import replace
 from evalflow.stats.paired import Adjustment, adjust, adjust_in_order
 from evalflow.stats.power import detectable_difference
 from evalflow.summary.compare import ComparisonRow
-from evalflow.summary.verdicts import LEVEL
+from evalflow.summary.verdicts import level_of_each
 
 Orders = Mapping[str, Sequence[str]]  # by metric, its statistics in the order in which they are tested
 UNORDERED: Orders = {}
@@ -21,7 +21,7 @@ def adjusted(rows: Sequence[ComparisonRow], method: Adjustment, orders: Orders =
     after = _after(made, orders) if method == "holm" else [None] * len(made)
     found = adjust_in_order(p, after) if any(one is not None for one in after) else adjust(p, method)
     known = {id(row): float(value) for row, value in zip(made, found, strict=True)}
-    level = LEVEL / max(1, after.count(None))
+    level = level_of_each(after.count(None))
     return [replace(row, p_adjusted=known.get(id(row)), detectable=_detectable(row, level)) for row in rows]
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from evalflow.lazy import np, pl
 from evalflow.stats.paired import adjust
 from evalflow.stats.rank import Agreements, Measure, agreements
-from evalflow.summary.agreement import ANSWER_KEY, above_chance, classes_of, clusters_of, weights_of
-from evalflow.summary.verdicts import is_significant
+from evalflow.summary.agreement import ANSWER_KEY, classes_of, clusters_of, weights_of
+from evalflow.summary.verdicts import Standing, above_chance, of_first, of_judge
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,7 @@ def choose(candidates: Sequence[JudgeInRun], seed: int, *, fewest: int = 1) -> d
 
     Agreement is Cohen's kappa where judges and people use the same few classes, else Spearman's correlation. Each judge
     is compared with the best; since the data chose that one, p-values are adjusted by Holm as if all pairs were tested.
-    The ranking's verdicts are best, or no_agreement if that one cannot be told from chance; worse, cannot_tell;
-    undefined without a value. It is empty with fewer labelled answers than `fewest`.
+    The verdict of a judge without a value is undefined. The ranking is empty with fewer labelled answers than `fewest`.
     """
     sides = _common([one.labelled for one in candidates])
     if sides[0].height < fewest:
@@ -70,7 +69,7 @@ def _as_measured(sides: Sequence[pl.DataFrame], higher: Sequence[bool]) -> tuple
     return "spearman", sides[0]["human"].to_numpy(), scores, clusters_of(sides[0]), weights_of(sides[0])
 
 
-def _verdicts(found: Agreements, ranked: Sequence[int]) -> Mapping[int, tuple[float | None, str]]:
+def _verdicts(found: Agreements, ranked: Sequence[int]) -> Mapping[int, tuple[float | None, Standing]]:
     if not ranked:
         return {}
     best, *others = ranked
@@ -79,15 +78,13 @@ def _verdicts(found: Agreements, ranked: Sequence[int]) -> Mapping[int, tuple[fl
     pairs = len(ranked) * (len(ranked) - 1) // 2
     adjusted: list[float] = adjust([*tested.values(), *[1.0] * (pairs - len(tested))], "holm").tolist()
     known = dict(zip(tested, adjusted, strict=False))
-    agrees = above_chance({"value": float(found.values[best]), "ci_low": found.interval(best).low})
-    verdicts: dict[int, tuple[float | None, str]] = {best: (None, "best" if agrees else "no_agreement")}
-    for place in others:
-        p = known.get(place)
-        verdicts[place] = p, "worse" if is_significant(p) else "cannot_tell"
-    return verdicts
+    verdicts: dict[int, Standing] = {place: of_judge(known.get(place)) for place in others}
+    agrees = above_chance(float(found.values[best]), found.interval(best).low)
+    first = of_first(verdicts.values(), agrees=agrees)
+    return {best: (None, first), **{place: (known.get(place), verdicts[place]) for place in others}}
 
 
-def _entry(one: JudgeInRun, found: Agreements, place: int, p: float | None, verdict: str) -> dict[str, Any]:
+def _entry(one: JudgeInRun, found: Agreements, place: int, p: float | None, verdict: Standing) -> dict[str, Any]:
     value = float(found.values[place])
     span = found.interval(place)
     return {

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from evalflow.lazy import np
+from evalflow.stats.arrays import LEVEL
 from evalflow.stats.power import (
     cases_for_rate_width,
     cases_for_width,
@@ -43,7 +44,7 @@ _CLOSE = 1e-6
 class Level:
     """The two-sided significance level of a family of tests, their number, and the power of a planned test."""
 
-    alpha: float = 0.05
+    alpha: float = LEVEL
     power: float = 0.8
     comparisons: int = 1
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
 from evalflow.datasets.perturbations import ABOUT, CHANGES
 from evalflow.lazy import pl
 from evalflow.stats.arrays import Estimated
 from evalflow.summary.fixture_agreement import FIXTURE, FixtureAgreement, FixtureScore, agreement_of
 from evalflow.summary.slices import mean_of
-from evalflow.summary.verdicts import side_of
+from evalflow.summary.verdicts import Sight, of_change
 
-Finding = Literal["seen", "not seen", "kept", "not kept", "cannot tell"]
 _HALF = 0.5
 
 
@@ -35,7 +34,7 @@ class ChangeRow:
     fault: bool
     as_expected: Estimated
     shift: Estimated
-    finding: Finding
+    finding: Sight
     unscored: int
     flips: Estimated | None
 
@@ -141,17 +140,13 @@ def _row(name: str, pairs: pl.DataFrame, *, fault: bool, by: float, has_threshol
     close = by - 1e-9
     held = (pl.col("moved") <= -close) if fault else (pl.col("moved").abs() < close)
     rate = mean_of(scored, held.cast(pl.Float64), bounded=True)
-    yes, no = ("seen", "not seen") if fault else ("kept", "not kept")
-    finding: Finding = "cannot tell"
-    if side := side_of(_HALF, rate.low, rate.high):
-        finding = yes if side > 0 else no
     flips = mean_of(scored.filter(pl.col("flipped").is_not_null()), pl.col("flipped"), bounded=True)
     return ChangeRow(
         name,
         fault,
         rate,
         mean_of(scored, pl.col("moved"), bounded=False),
-        finding,
+        of_change(rate, fault=fault),
         considered.height - scored.height,
         flips if has_threshold else None,
     )

@@ -15,6 +15,7 @@ from evalflow.stats.ranks import Ranks, mean_covariance, rank_intervals, unsure_
 from evalflow.summary.agreement import labelled_scores
 from evalflow.summary.pairing import Traits, by_case
 from evalflow.summary.slices import cluster_name
+from evalflow.summary.verdicts import Leaders, of_ranks
 
 if TYPE_CHECKING:
     from evalflow.stats.corrected_differences import CorrectedMeans
@@ -23,7 +24,6 @@ Scale = Literal["mean", "pass_rate", "pairs", "verdicts"]
 """What runs are ranked by: the mean, the pass rate, or strengths (Bradley-Terry): from a win, tie or loss of every two
 runs in each case, or from the verdicts of a pairwise metric."""
 _KEY = ("dataset", "metric")
-_SENTENCES = 3
 _RAW = ("raw_value", "raw_low", "raw_high")
 NO_FRAMES: Mapping[str, Any] = {}
 
@@ -140,11 +140,34 @@ class RankedRun:
 
 
 @dataclass(frozen=True, slots=True)
+class PositionEffect:
+    """How much more often the judge prefers the answer that it reads first, over all `pairs` asked in both orders.
+
+    Attributes:
+        decided: The pairs that the order decides.
+        net: The share that the first answer wins minus that of the second, with its 95 % interval; None without one.
+    """
+
+    pairs: int
+    decided: int
+    net: tuple[float, float, float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparisons:
+    """What strengths rest on; `position` is None unless a judge compared answers."""
+
+    n: int
+    ties: int
+    position: PositionEffect | None
+
+
+@dataclass(frozen=True, slots=True)
 class Ranking:
     """Runs in the order of their values, the best first; `method` is that of the ranks' intervals.
 
-    `labelled` cases of each run correct its value and its ranks, or none with the reason `uncorrected`. `notes` say
-    what else the comparisons show, such as the position effect of a judge.
+    `labelled` cases of each run correct its value and its ranks, or none with the reason `uncorrected`. `comparisons`
+    are None if values are ranked.
     """
 
     dataset: str
@@ -156,22 +179,14 @@ class Ranking:
     clusters: int
     method: str
     rows: Sequence[RankedRun]
-    notes: Sequence[str] = ()
+    comparisons: Comparisons | None = None
     labelled: int = 0
     uncorrected: str = ""
 
     @property
-    def sentences(self) -> Iterator[str]:
-        """Who is among the first, with a confidence of 95 % for all sentences together."""
-        runs = len(self.rows)
-        sure = [row for row in self.rows if row.rank_high < runs]
-        if not any(row.rank_low > 1 or row.rank_high < runs for row in self.rows):
-            yield f"No run can be told from another: each may have any rank from 1 to {runs}."
-            return
-        if len(could_lead := [row.run for row in self.rows if row.rank_low == 1]) > 1:
-            yield f"The best is one of {', '.join(could_lead)}."
-        for row in sure[:_SENTENCES]:
-            yield f"{row.run} is the best." if row.rank_high == 1 else f"{row.run} is among the first {row.rank_high}."
+    def leaders(self) -> Leaders:
+        """Who may be the best, and who is among the first."""
+        return of_ranks({row.run: (row.rank_low, row.rank_high) for row in self.rows})
 
     def document(self) -> dict[str, Any]:
         return {
@@ -184,8 +199,6 @@ class Ranking:
             "clusters": self.clusters,
             "confidence": 0.95,
             "method": self.method,
-            "sentences": list(self.sentences),
-            "notes": list(self.notes),
             "n_labels": self.labelled,
             "uncorrected": self.uncorrected,
             "rows": [
@@ -306,7 +319,7 @@ def rank_by_pairs(common: CommonCases, traits: Traits, *, seed: int = 0) -> Rank
     points = (np.sign(np.round(scores[:, a] - scores[:, b], 12)) + 1) / 2
     first, second = np.tile(a, n), np.tile(b, n)
     place: Ints = np.repeat(np.arange(n, dtype=np.int64), a.size)
-    return _by_strength(common, "pairs", (first, second, points.ravel(), place), common.names, (), seed)
+    return _by_strength(common, "pairs", (first, second, points.ravel(), place), common.names, None, seed)
 
 
 def rank_by_verdicts(
@@ -340,22 +353,20 @@ def rank_by_verdicts(
     table = asked.drop_nulls("score").join(place, on="case_id")
     points = np.sign(table["score"].to_numpy() - 0.5) / 2 + 0.5
     arrays = (table["run"].to_numpy(), table["other"].to_numpy(), points, table["at"].to_numpy())
-    return _by_strength(common, "verdicts", arrays, names, [_position(asked)], seed)
+    return _by_strength(common, "verdicts", arrays, names, _position(asked), seed)
 
 
-def _position(asked: pl.DataFrame) -> str:
-    """How much more often the judge prefers the answer that it reads first, over all pairs asked in both orders."""
+def _position(asked: pl.DataFrame) -> PositionEffect:
     both = asked.drop_nulls("lean")
     if not both.height:
-        return "position effect: unknown, since no pair was asked in both orders"
+        return PositionEffect(0, 0, None)
     leans = both["lean"].to_numpy()
     value, (error, df) = float(leans.mean()), mean_error(leans, both["cluster"].to_numpy())
-    said = f"position effect: the order decides {np.count_nonzero(leans):,} of {leans.size:,} pairs"
-    if not leans.any() or error != error:
-        return said
-    low, high = (100 * float(end) for end in t_interval(value, error, df))
-    net = f"the answer read first wins {100 * value:+.1f} % more of all pairs than the second"
-    return f"{said}; {net} ({low:+.1f} to {high:+.1f})"
+    net = None
+    if leans.any() and error == error:
+        low, high = t_interval(value, error, df)
+        net = value, float(low), float(high)
+    return PositionEffect(leans.size, int(np.count_nonzero(leans)), net)
 
 
 def _by_strength(
@@ -363,7 +374,7 @@ def _by_strength(
     by: Scale,
     comparisons: tuple[Array, ...],
     names: Sequence[str],
-    notes: Sequence[str],
+    position: PositionEffect | None,
     seed: int,
 ) -> Ranking:
     first, second, points, place = comparisons
@@ -374,6 +385,5 @@ def _by_strength(
     rows = _rows(common, names, found.values, list(zip(low.tolist(), high.tolist(), strict=True)), ranks)
     name = "bradley_terry" if found.tie is None else "davidson"
     ties = int(np.count_nonzero(np.asarray(points) == 0.5))
-    told = f"{points.size:,} comparisons, {ties:,} of them ties"
     about = (common.dataset, common.metric, common.judge, by, True, common.cases.height, found.clusters)
-    return Ranking(*about, f"{name}_max_t", rows, [told, *notes])
+    return Ranking(*about, f"{name}_max_t", rows, Comparisons(points.size, ties, position))

@@ -18,6 +18,7 @@ from evalflow.stats.raters import (
     noise_ceiling,
     spearman_brown,
 )
+from evalflow.summary.verdicts import agrees_more
 
 SHROUT_FLEISS = [[9, 2, 5, 8], [6, 1, 3, 2], [8, 4, 6, 8], [7, 1, 2, 6], [10, 5, 6, 9], [6, 2, 4, 7]]
 COUNTS = [[0, 0, 3], [0, 2, 1], [3, 0, 0], [1, 2, 0], [0, 3, 0], [2, 1, 0], [0, 1, 2], [3, 0, 0]]
@@ -98,13 +99,13 @@ def test_a_judge_is_said_to_agree_more_or_less_than_people_only_if_that_is_clear
         return np.where(rng.random(n) < wrong, ~truth[:n], truth[:n]).astype(float)
 
     people = np.stack([rated(200, 0.2), rated(200, 0.2)])
-    assert compare_alphas(people, rated(200, 0.2)).judge_is is None
-    assert compare_alphas(people, rated(200, 0.0)).judge_is == "more"
-    assert compare_alphas(people, rated(200, 0.45)).judge_is == "less"
+    assert agrees_more(compare_alphas(people, rated(200, 0.2))) is None
+    assert agrees_more(compare_alphas(people, rated(200, 0.0))) == "more"
+    assert agrees_more(compare_alphas(people, rated(200, 0.45))) == "less"
     few = compare_alphas(people[:, :20], 1 - truth[:20].astype(float))
     assert few.difference.high is not None
-    assert (few.difference.high < 0, few.judge_is) == (True, None)
-    assert compare_alphas(people[:, :1], [1.0]).judge_is is None
+    assert (few.difference.high < 0, agrees_more(few)) == (True, None)
+    assert agrees_more(compare_alphas(people[:, :1], [1.0])) is None
     assert compare_alphas(np.ones((2, 40)), np.ones(40)).difference.value is None
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from evalflow.stats.labelled import sampling_bias
+from evalflow.summary.verdicts import is_biased_sample
 
 
 def test_two_values_are_held_by_fisher_s_exact_test():
@@ -11,7 +12,7 @@ def test_two_values_are_held_by_fisher_s_exact_test():
     found = sampling_bias([1, 1, 1, 0], [1, 0, 0, 0])
     assert (found.labelled, found.rest, found.method) == (0.75, 0.25, "fisher")
     assert found.p_value == pytest.approx(34 / 70)
-    assert not found.biased
+    assert not is_biased_sample(found)
 
 
 def test_graded_scores_are_held_by_mann_and_whitney_s():
@@ -21,7 +22,7 @@ def test_graded_scores_are_held_by_mann_and_whitney_s():
 
 
 def test_answers_chosen_because_the_judge_failed():
-    assert sampling_bias([0] * 20, [0] * 20 + [1] * 60).biased
+    assert is_biased_sample(sampling_bias([0] * 20, [0] * 20 + [1] * 60))
 
 
 def test_nothing_can_be_told_where_nothing_varies_or_nothing_is_left():
@@ -34,7 +35,7 @@ def test_a_random_draw_is_seldom_called_chosen():
     called = 0
     for _ in range(300):
         scores = random.permutation(np.linspace(0, 1, 100) ** 2)
-        called += sampling_bias(scores[:30], scores[30:]).biased
+        called += is_biased_sample(sampling_bias(scores[:30], scores[30:]))
     assert called <= 9
 
 
@@ -48,8 +49,8 @@ def test_a_random_draw_out_of_groups_is_seldom_called_chosen(whole, graded):
         level = np.repeat(random.normal(size=120), 5) + random.normal(size=600)
         scores = level if graded else (level < 0.7).astype(float)
         drawn = np.isin(groups, random.permutation(120)[:20]) if whole else random.permutation(600) < 100
-        called += sampling_bias(scores[drawn], scores[~drawn], groups[drawn], groups[~drawn]).biased
-        alone += sampling_bias(scores[drawn], scores[~drawn]).biased
+        called += is_biased_sample(sampling_bias(scores[drawn], scores[~drawn], groups[drawn], groups[~drawn]))
+        alone += is_biased_sample(sampling_bias(scores[drawn], scores[~drawn]))
     assert called <= 9
     assert alone > 15 or not whole
 
@@ -59,7 +60,7 @@ def test_answers_chosen_out_of_groups_because_the_judge_failed():
     scores = (random.random(300) < 0.7).astype(float)
     drawn = np.isin(np.arange(300), np.flatnonzero(scores == 0)[:40])
     found = sampling_bias(scores[drawn], scores[~drawn], groups[drawn], groups[~drawn])
-    assert (found.biased, found.method) == (True, "score_cr0")
+    assert (is_biased_sample(found), found.method) == (True, "score_cr0")
 
 
 def test_groups_of_one_are_single_answers_and_one_group_says_nothing():

@@ -5,6 +5,7 @@ import pytest
 
 from evalflow.stats.raters import krippendorff_alpha
 from evalflow.summary.agreement import beyond_chance, headline_measure, raters_of
+from evalflow.summary.verdicts import agrees_more
 
 WEIGHTED = "kappa_weighted"
 PEOPLE = ("ana", "ben", "cy")
@@ -64,7 +65,7 @@ def test_the_judge_is_compared_with_people_on_their_scale_and_answers():
         assert found is not None
         assert (found.alphas.judge.n, found.alphas.judge.value) == (40, pytest.approx(0.8, abs=0.02))
         assert found.alphas.people.value == pytest.approx(0.6, abs=0.02)
-        assert found.alphas.judge_is == "more"
+        assert agrees_more(found.alphas) == "more"
     raw = raters_of(labels(*off), answers(grades), seed=0)
     assert raw is not None
     assert raw.alphas.judge.value is not None

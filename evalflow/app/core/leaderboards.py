@@ -21,7 +21,7 @@ from evalflow.summary.pairing import Traits, lower_is_better
 from evalflow.summary.passing_cases import passing_cases, passing_metrics
 from evalflow.summary.ranking import CommonCases, RankedRun, Ranking, common_cases, rank_by_mean
 from evalflow.summary.summarise import summarise_metrics
-from evalflow.summary.verdicts import reversed_verdict
+from evalflow.summary.verdicts import Standing, of_first, reversed_verdict
 
 log = logging.getLogger("evalflow")
 _BOARD = ("dataset", "metric", "judge")
@@ -185,8 +185,7 @@ class _Board:
     def rows(self, standing: pl.DataFrame, values: pl.DataFrame | None) -> list[dict[str, Any]]:
         """The rows with p_adjusted and verdict: the ranked ones, the best first, then those that are not comparable.
 
-        The first is best unless another was found better on the cases that the two share; the verdict of each other is
-        that of its comparison with the first.
+        The verdict of each but the first is that of its comparison with the first, on the cases that the two share.
         """
         rows = {row["run"]: row for row in standing.to_dicts()}
         known = {row["run"]: self._value(row) for row in values.to_dicts()} if values is not None else {}
@@ -194,12 +193,12 @@ class _Board:
         higher = not self.compared or self.compared[0].higher_is_better
         own = [name for name in rows if name in known and name in self.ranked]
         order = sorted(own, key=lambda name: known[name]["value"], reverse=higher) if len(own) > 1 else []
+        told = {name: self._against(order[0], name) for name in order[1:]}
+        told |= {name: (None, of_first([verdict for _, verdict in told.values()])) for name in order[:1]}
         board: list[dict[str, Any]] = []
         for name in order:
-            p, verdict = self._against(order[0], name) if name != order[0] else (None, "best")
+            p, verdict = told[name]
             board.append({**rows[name], **known[name], "p_adjusted": p, "verdict": verdict, **_place(places.get(name))})
-        if any(row["verdict"] == "better" for row in board):
-            board[0]["verdict"] = "cannot_tell"
         rest = [row for name, row in rows.items() if name not in order]
         none = {"p_adjusted": None, "verdict": "not_comparable", **_place(None)}
         return [*board, *(row | none for row in rest)]
@@ -214,7 +213,7 @@ class _Board:
         held: dict[str, Any] = {name: row[raw if alone else name] for name, raw in zip(_VALUE, _RAW, strict=True)}
         return held | dict.fromkeys(_RAW)
 
-    def _against(self, first: str, other: str) -> tuple[float | None, str]:
+    def _against(self, first: str, other: str) -> tuple[float | None, Standing]:
         pairs = {row.pair: row for row in self.compared}
         row = pairs.get((first, other))
         if row is not None:

@@ -1,0 +1,159 @@
+"""What rankings say, in whole sentences: of runs, of their cases, leaderboards of sweeps, and judges to choose from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from evalflow.records import CASES
+from evalflow.report.sentences import Named, Row
+from evalflow.report.wording import bracketed, counted, number, who_scored
+from evalflow.stats.items import FEWEST_SYSTEMS, FEWEST_TO_MEASURE
+from evalflow.summary.items import ItemTable, ShortSet
+from evalflow.summary.ranking import PositionEffect, Ranking
+from evalflow.summary.verdicts import ItemKind, Standing
+
+_SENTENCES = 3
+_STANDINGS: Mapping[Standing, str] = {
+    "best": "leads",
+    "first": "first, without a clear difference to any other",
+    "better": "better than the first on the cases that both have scored",
+    "worse": "worse",
+    "cannot_tell": "no clear difference to the first",
+    "not_comparable": "not comparable",
+}
+_BEATEN = "first, but another is better on the cases that both have scored"
+_CHOICES: Mapping[Standing, str] = {
+    "best": "agrees most",
+    "first": "first, without a clear difference to any other",
+    "no_agreement": "no agreement shown",
+    "worse": "agrees less",
+    "cannot_tell": "no clear difference",
+    "undefined": "undefined",
+}
+_SAME: Mapping[ItemKind, str] = {
+    "all_pass": "pass in all of them",
+    "all_fail": "fail in all of them",
+    "alike": "have the same score in all of them",
+}
+
+
+def of_standing(verdict: Standing, *, is_first: bool) -> str:
+    """The verdict on a run of a leaderboard."""
+    return _BEATEN if is_first and verdict == "cannot_tell" else _STANDINGS[verdict]
+
+
+def of_choice(verdict: Standing) -> str:
+    """The verdict on a judge to choose from."""
+    return _CHOICES[verdict]
+
+
+def of_board(board: Mapping[str, Any], named: Named = str) -> str:
+    """Which run of a sweep leads by a leaderboard, and how many may be as good; empty if none can be compared."""
+    rows: Sequence[Row] = [row for row in board["leaderboard"] if row["verdict"] != "not_comparable"]
+    if len(rows) < 2:
+        return ""
+    first, others = rows[0], rows[1:]
+    unclear, left = [row["verdict"] for row in others].count("cannot_tell"), len(others)
+    by = f"by {_called(board, named)} on {board['dataset']}"
+    value = f"{number(first['value'], 2)}{bracketed(first['ci_low'], first['ci_high'], lambda end: number(end, 2))}"
+    if first["verdict"] != "best":
+        return f"No run is clearly the best {by}: {first['run']} has {value}, {_runs(unclear)} may be as good"
+    better = f"{first['run']} is better than {_runs(left - unclear, of=left)} {by}: {value}"
+    return f"{better}; {_runs(unclear)} may be as good" if unclear else better
+
+
+def _called(board: Mapping[str, Any], named: Named) -> str:
+    if board["metric"] == CASES:
+        return "cases that pass everything"
+    statistic = "" if board["statistic"] == "mean" else f" {board['statistic'].replace('_', ' ')}"
+    return f"{named(board['metric'])}{statistic}"
+
+
+def _runs(n: int, of: int | None = None) -> str:
+    if of is not None and n == of:
+        return "the other run" if n == 1 else f"all {n:,} others"
+    if of is not None:
+        return f"{n:,} of {of:,} others"
+    return f"{n:,} other{'' if n == 1 else 's'}"
+
+
+def labels_of_ranking(about: Mapping[str, Any]) -> str:
+    """Whether people's labels correct a ranking or leaderboard, as JSON; empty without labels."""
+    labels = f"people's labels of {counted(about['n_labels'], 'case')}"
+    if about["uncorrected"]:
+        return f"by the {who_scored(about['judge'])} alone: {labels} correct nothing ({about['uncorrected']})"
+    return f"corrected by {labels} of each run" if about["n_labels"] else ""
+
+
+def of_ranking(ranking: Ranking) -> Iterator[str]:
+    """Who is among the first, with a confidence of 95 % for all sentences together."""
+    found = ranking.leaders
+    if not found.may_lead:
+        yield f"No run can be told from another: each may have any rank from 1 to {len(ranking.rows)}."
+    elif len(found.may_lead) > 1:
+        yield f"The best is one of {', '.join(found.may_lead)}."
+    for run, rank in [*found.among_first.items()][:_SENTENCES]:
+        yield f"{run} is the best." if rank == 1 else f"{run} is among the first {rank}."
+
+
+def notes_of(ranking: Ranking) -> Iterator[str]:
+    """What strengths rest on; nothing if values are ranked."""
+    if (found := ranking.comparisons) is not None:
+        yield f"{found.n:,} comparisons, {found.ties:,} of them ties"
+        if found.position is not None:
+            yield f"position effect: {_position(found.position)}"
+
+
+def _position(found: PositionEffect) -> str:
+    if not found.pairs:
+        return "unknown, since no pair was asked in both orders"
+    said = f"the order decides {found.decided:,} of {found.pairs:,} pairs"
+    if found.net is None:
+        return said
+    net, low, high = (100 * end for end in found.net)
+    return (
+        f"{said}; the answer read first wins {net:+.1f} % more of all pairs than the second ({low:+.1f} to {high:+.1f})"
+    )
+
+
+def of_items(table: ItemTable) -> Iterator[str]:
+    """What the cases say about the runs, and how much of it could be chance."""
+    counts, cases = table.counts, table.rows.height
+    same = [f"{counts[kind]:,} {words}" for kind, words in _SAME.items() if kind in counts]
+    apart = cases - sum(counts.get(kind, 0) for kind in _SAME)
+    yield f"{apart:,} of {cases:,} cases separate the {table.runs} runs" + (f"; {', '.join(same)}." if same else ".")
+    if table.runs < FEWEST_SYSTEMS:
+        yield f"No discrimination: it needs {FEWEST_SYSTEMS} runs or more, and these are {table.runs}."
+        return
+    suspects = counts.get("key_suspect", 0)
+    turned = counted(counts.get("reversed", 0) + suspects)
+    yield f"Better runs score worse on {turned}; by chance alone it could be {table.by_chance:.1f}."
+    yield f"Beyond chance, adjusted for the number of cases, a wrong key is suspected in {suspects:,}."
+    if labelled := int(table.rows["labelled"].fill_null(0).sum()):
+        wrong = int(table.rows["contradicted"].fill_null(0).sum())
+        yield f"Scores of {wrong:,} of {labelled:,} labelled answers contradict people's labels."
+
+
+def of_short_set(short: ShortSet) -> str:
+    """What a short set of cases loses."""
+    found, n = short.loss, len(short.ids)
+    if found is None:
+        return f"What it loses is not known: that takes {FEWEST_TO_MEASURE} runs or more, and these are {short.runs}."
+    order, random_order = (100 * share for share in (found.order, found.random_order))
+    same = f"; {order:.0f} % of the pairs of runs stand in the same order (random: {random_order:.0f} %)"
+    less = f"{found.gain:.4f} less ({found.low:.4f} to {found.high:.4f}){'' if math.isnan(found.order) else same}"
+    verdict = "" if short.is_better else f" It is not shown to be better than a random set of {n:,} cases."
+    off = f"a mean is off by {found.error:.4f}, and by {found.random_error:.4f} with a random set"
+    return f"On runs that had no part in the choice, {off}: {less}.{verdict}"
+
+
+def split_sentence(*, split: bool) -> str:
+    """Which labels were used to choose the judge, and which to correct its mean."""
+    if split:
+        return (
+            "Half of the labels chose the judge; the corrected means use the other half, since the labels that made a "
+            "judge win flatter it. --no-split uses all labels for both."
+        )
+    return "All labels chose the judge and corrected its mean, which flatters the judge that won."
