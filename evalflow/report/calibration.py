@@ -428,7 +428,8 @@ def _names(rows: Sequence[CalibrationRow]) -> list[str]:
 def print_corrected(console: Console, found: Calibration) -> None:
     """Print the sentences, under the table of means."""
     for one in found.corrected_means:
-        console.print(literal(one.sentence, style="bold"))
+        if not one.row.uncorrected:  # its reason is beside its mean
+            console.print(literal(one.sentence, style="bold"))
         for warning in one.warnings:
             console.print(literal(f"warning: {warning}", style="yellow"))
 

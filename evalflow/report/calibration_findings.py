@@ -275,7 +275,7 @@ def _poor_labels(row: CalibrationRow) -> Iterator[str]:
 
 def _biased_sample(row: CalibrationRow) -> Iterator[str]:
     if row.declared_unusable and row.tag is None:
-        yield f"{row.declared_unusable}; label answers of this run: calibrate --sample 50"
+        yield "label answers of this run, which correct its mean: calibrate --sample 50"
     found = row.sampling_bias
     where = "" if row.tag is None else f" of {row.tag}"
     more = "" if row.tag else ": only labels of a random sample correct a mean"

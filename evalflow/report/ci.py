@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TextIO
 from evalflow.lazy import pl
 from evalflow.paths import replacing
 from evalflow.records import CASES, passes
+from evalflow.report.gate_sentences import OUTCOMES
 from evalflow.report.page import JUDGE, judge_lines
 from evalflow.report.reported import Reported
 from evalflow.report.results_csv import iterate_rows
@@ -129,8 +130,9 @@ def _properties(run: Reported) -> str:
     """Each judge, such as `embedded (...), uncalibrated`, what heads the run (`result`), and what labels do to it."""
     rows = headline_rows(run.summary)
     told = [("judge", line.removeprefix(JUDGE)) for line in judge_lines(run.manifest)]
-    told += [("result", str(said)) for said in of_run(rows, {gate["of_metric"] for gate in run.gates})]
-    told += [("labels", line) for line in label_lines(rows)]
+    heads = of_run(rows, {gate["of_metric"] for gate in run.gates})
+    told += [("result", str(said)) for said in heads]
+    told += [("labels", line) for line in label_lines(rows, heads)]
     found = (f"<property{_attributes({'name': name, 'value': value})}/>" for name, value in told)
     return f"<properties>{''.join(found)}</properties>\n"
 
@@ -167,7 +169,7 @@ def _of_gate(gate: Mapping[str, Any]) -> _Verdict:
     if gate["passed"]:
         return _Verdict(None)
     kind = "error" if gate["passed"] is None else "failure"
-    return _Verdict(kind, str(gate["message"]), "undecided" if kind == "error" else "gate")
+    return _Verdict(kind, str(gate["message"]), OUTCOMES[None] if kind == "error" else "gate")
 
 
 def _of_cell(cell: Mapping[str, Any], decides: _Decides) -> _Verdict:

@@ -19,7 +19,9 @@ from evalflow.report.comparison_sentences import (
     gated_metrics,
     in_words,
     measure_in_words,
+    not_worse_in_words,
     of_comparison,
+    verdict_in_words,
 )
 from evalflow.report.page import (
     judge_lines,
@@ -42,7 +44,6 @@ from evalflow.report.wording import (
     print_lines,
     signed,
     table_of,
-    unseen_in_words,
 )
 from evalflow.stats.arrays import Estimated
 from evalflow.summary.adjusted_means import AdjustedMean
@@ -53,13 +54,6 @@ from evalflow.summary.families import Orders
 from evalflow.summary.judge_change import JudgeAgreementChange
 from evalflow.summary.verdicts import LEVEL
 
-VERDICTS: Mapping[str, str] = {
-    "better": "better",
-    "worse": "worse",
-    "higher": "higher",
-    "lower": "lower",
-    "cannot_tell": "cannot tell",
-}
 _VERDICT_STYLES: Mapping[str, str] = {"better": "green", "worse": "bold red"}
 _WORST = 5
 _NAME = 18
@@ -246,7 +240,7 @@ def _lines(rows: Sequence[ComparisonRow]) -> Iterator[Sequence[str | Text]]:
             folded(f" {row.called or 'mean'}" if several else _name(row), _NAME),
             *(number(f.value_a), number(f.value_b), signed(f.difference), interval(f.low, f.high, signed)),
             p_value(row.p_adjusted),
-            literal(VERDICTS[row.verdict], style=_VERDICT_STYLES.get(row.verdict, "yellow")),
+            literal(verdict_in_words(row.verdict), style=_VERDICT_STYLES.get(row.verdict, "yellow")),
         ]
 
 
@@ -268,16 +262,7 @@ def _details(row: ComparisonRow) -> str:
 
 
 def _print_margin(console: Console, found: Comparison, margin: float) -> None:
-    print_lines(console, (f"{_name(row)}: {not_worse_in_words(row, margin)}" for row in found.rows))
-
-
-def not_worse_in_words(row: ComparisonRow, margin: float) -> str:
-    """Whether B is not worse than A by more than the margin, and how many cases would decide it."""
-    words = {True: "not worse", False: "worse", None: "cannot tell whether worse"}
-    needed = row.cases_to_decide(margin)
-    more = f"; about {needed:,} cases would decide at the same difference" if needed else ""
-    unseen = unseen_in_words(row.unseen_share(margin), row.found.clusters)
-    return f"{words[row.not_worse(margin)]} by more than {margin:g}{more}{'; ' if unseen else ''}{unseen}"
+    print_lines(console, (f"{_name(row)}: {' '.join(not_worse_in_words(row, margin))}" for row in found.rows))
 
 
 def _print_flips(console: Console, found: Comparison) -> None:

@@ -9,19 +9,20 @@ from pathlib import Path
 from evalflow.records.manifest import Manifest
 from evalflow.report.charts import Picture, draw
 from evalflow.report.comparison import (
-    VERDICTS,
     Comparison,
     also_changed,
     flipped_in_words,
     judges_of,
-    not_worse_in_words,
 )
 from evalflow.report.comparison_sentences import (
+    CLEAR,
     ONE_RUN,
     SIDES,
     agreement_verdict,
     in_words,
     measure_in_words,
+    not_worse_in_words,
+    verdict_in_words,
 )
 from evalflow.report.page import (
     INTERVAL,
@@ -68,6 +69,7 @@ def write_comparison(path: Path, found: Comparison) -> None:
     context = {
         "found": found,
         "ONE_RUN": ONE_RUN,
+        "CLEAR": CLEAR,
         "differences": _without(every, _DETAILS),
         "every": every,
         "what": [] if found.several else found.changes,
@@ -136,7 +138,7 @@ def _differences_table(found: Comparison) -> PageTable:
         lower = "" if row.higher_is_better else ", lower is better"
         pair = f" · {row.pair[1]} against {row.pair[0]}" if found.several else ""
         clusters = f"{one.clusters:,} clusters" if one.clusters != one.n else ""
-        verdict = VERDICTS[row.verdict]
+        verdict = verdict_in_words(row.verdict)
         cells.append(
             (
                 (row.metric, f"{row.called or 'mean'}{tag}{lower} · {row.dataset}{pair}"),
@@ -146,7 +148,7 @@ def _differences_table(found: Comparison) -> PageTable:
                 interval(one.low, one.high, signed),
                 p_value(one.p_value),
                 p_value(row.p_adjusted),
-                verdict if found.margin is None else (verdict, not_worse_in_words(row, found.margin)),
+                verdict if found.margin is None else (verdict, " ".join(not_worse_in_words(row, found.margin))),
                 (f"{one.n:,}", clusters),
                 number(row.detectable),
                 method(one.method),

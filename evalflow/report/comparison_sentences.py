@@ -9,11 +9,11 @@ from evalflow.records import CASES
 from evalflow.records.manifest import Manifest
 from evalflow.report.sentences import distinct
 from evalflow.report.word_changes import word_changes
-from evalflow.report.wording import counted, cut, number, plain_line, who_scored
+from evalflow.report.wording import counted, cut, number, plain_line, unseen_in_words, who_scored
 from evalflow.summary.changed import ChangedPart, ChangedValue, WhatChanged
 from evalflow.summary.compare import ComparisonRow
 from evalflow.summary.judge_change import AgreementChange, JudgeAgreementChange
-from evalflow.summary.verdicts import Verdict, excludes_zero, is_significant, of_difference
+from evalflow.summary.verdicts import LEVEL, Verdict, excludes_zero, is_significant, of_difference
 
 SIDES = ("A", "B")
 """What runs are called that have no titles, or the same ones."""
@@ -24,6 +24,8 @@ ONE_RUN = (
     "`compare` cannot tell: see “Two answers about one run” in statistics.md."
 )
 """What a reader needs who sees both a run's summary, or a ranking, and a comparison."""
+CLEAR = f"A difference is clear if its adjusted p-value is below {LEVEL:g} and its interval excludes 0."
+_NOT_WORSE: Mapping[bool | None, str] = {True: "not worse", False: "worse", None: "cannot tell whether worse"}
 _DETAIL = 0.005
 _VALUE = 40  # characters of a setting in a line
 _WORDS = 120  # characters of the words in a line that differ between two texts
@@ -283,6 +285,19 @@ def in_words(rows: Sequence[ComparisonRow]) -> str:
         return "No clear difference" + (f" in any of {len(rows)} comparisons." if len(rows) > 1 else ".")
     unclear = len(rows) - sum(counts.values())
     return f"Of {len(rows)}: {', '.join(clear)}" + (f"; {unclear} without a clear difference." if unclear else ".")
+
+
+def verdict_in_words(verdict: Verdict) -> str:
+    """A verdict as a word or two."""
+    return verdict.replace("_", " ")
+
+
+def not_worse_in_words(row: ComparisonRow, margin: float) -> tuple[str, str]:
+    """Whether B is not worse than A by more than the margin; by how much, and how many cases would decide it."""
+    needed = row.cases_to_decide(margin)
+    more = f"about {needed:,} cases would decide at the same difference" if needed else ""
+    parts = (f"by more than {margin:g}", more, unseen_in_words(row.unseen_share(margin), row.found.clusters))
+    return _NOT_WORSE[row.not_worse(margin)], "; ".join(part for part in parts if part)
 
 
 def change_in_words(

@@ -56,12 +56,13 @@ def print_summary(
     """Print the judges, the head and the table of a run: a line per metric, or per figure if it has figures."""
     print_lines(console, [*judge_lines(manifest), *sample_lines(manifest)], "dim")
     rows = headline_rows(summary)
-    print_lines(console, (str(said) for said in of_run(rows, {gate["of_metric"] for gate in gates})), "bold")
+    heads = of_run(rows, {gate["of_metric"] for gate in gates})
+    print_lines(console, map(str, heads), "bold")
     print_table(console, rows, varying(rows))
     for metric in dict.fromkeys(row["metric"] for row in rows):
         if directions.get(metric) == "lower_is_better":
             console.print(literal(f"{metric}: lower is better", style="dim"))
-    for line in (*label_lines(rows), *caveat_lines(rows)):
+    for line in (*label_lines(rows, heads), *caveat_lines(rows)):
         console.print(literal(line, style="dim"))
 
 

@@ -11,6 +11,7 @@ from evalflow.errors import command
 from evalflow.paths import shown
 from evalflow.records import CASES
 from evalflow.report.findings import excluded_by, excluded_words
+from evalflow.report.sentences import labelled_in
 from evalflow.report.wording import caveat, counted, method, unseen_in_words, who_scored
 from evalflow.stats.skewness import TOO_SKEWED
 from evalflow.summary.finding import RAW
@@ -30,11 +31,13 @@ class AboutGates:
         excluded: Details of the summary with the results that people took out.
         of_baseline: What to know of the baseline, such as that it ended early.
         run: The run's folder.
+        followed: The runs that people labelled equal answers of, each with dataset, metric and run.
     """
 
     excluded: Sequence[Mapping[str, Any]]
     of_baseline: Sequence[str]
     run: Path
+    followed: Sequence[Mapping[str, str]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,9 @@ def of_gate(gate: Gate, row: GateRow, about: AboutGates) -> GateSentence:
     rough = caveat(row.method) if has_ends and row.judged is None else ""
     looked = f"{row.looked}, by {method(row.method)}" if row.looked and row.method else row.looked
     early = about.of_baseline if gate.baseline else ()
-    basis = _together(looked, _labelled(row), _basis(row), *early, _excluded(gate, row, about.excluded), rough)
+    basis = _together(
+        looked, _labelled(row, about.followed), _basis(row), *early, _excluded(gate, row, about.excluded), rough
+    )
     basis = _together(basis, unseen_in_words(row.unseen_share, row.compared or 0))
     note = _undecided(gate, row, about.run)
     return GateSentence(basis, of, note, _together(f"{gate}: {_value(row)} ({of})", basis, note))
@@ -108,13 +113,15 @@ def _value(row: GateRow) -> str:
     return "no value" if row.value is None else f"{row.value:.4g}{interval}"
 
 
-def _labelled(row: GateRow) -> str:
+def _labelled(row: GateRow, followed: Sequence[Mapping[str, str]]) -> str:
     if row.labelled is None:
         return ""
     from evalflow.stats.prediction import MIN_LABELS
 
     who, named = who_scored(row.judge), "answer" if row.compared is None else "case"
     labels = f"people's labels of {counted(row.labelled, named)}{'' if row.compared is None else ' in each run'}"
+    if where := labelled_in(followed, row.dataset, row.metric):
+        labels += f" {where}"
     if row.judged is None:
         few = f"; {MIN_LABELS} would do to correct it" if row.uncorrected.startswith("fewer") else ""
         why = f" ({row.uncorrected})" if row.uncorrected and not few else ""

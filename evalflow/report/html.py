@@ -15,7 +15,7 @@ from evalflow.report.charts import bins_of, charts, matrix_of
 from evalflow.report.ci import write_junit
 from evalflow.report.console import worst_rows
 from evalflow.report.findings import exclusion_findings, noise_findings, panel_findings, preference_findings
-from evalflow.report.gate_sentences import of_gates
+from evalflow.report.gate_sentences import OUTCOMES, of_gates
 from evalflow.report.markdown import write_markdown
 from evalflow.report.numbers import numbers_table, tag_tables
 from evalflow.report.page import (
@@ -33,7 +33,7 @@ from evalflow.report.page import (
 from evalflow.report.proof import proof_tables
 from evalflow.report.reported import Reported, with_title, with_titles
 from evalflow.report.results_csv import CasesWriter, MiscategorisedWriter, ResultsWriter, json_or_text, rows
-from evalflow.report.sentences import of_run
+from evalflow.report.sentences import of_run, reasons_once
 from evalflow.report.wording import PARTS, cut, joined, number, series_name, varying, without_means_of_figures
 
 _NAMES = ("metric", "statistic", "tag", *PARTS)
@@ -57,6 +57,7 @@ def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
     manifest = run.manifest
     lower = {name: config.direction for name, config in run.metrics.items()}
     gated = {gate["of_metric"] for gate in run.gates}
+    heads = of_run(rows, gated)
     worst = worst_rows(run.scores, lower, _PRINTED)
     head = PageHead(
         "Evaluation run",
@@ -66,7 +67,7 @@ def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
         sample_lines(manifest),
         facts(manifest),
         said=[
-            *((one.first, one.more) for one in of_run(rows, gated)),
+            *((one.first, one.more) for one in heads),
             *((of_gates(run.gates), "") for _ in run.gates[:1]),
         ],
     )
@@ -74,9 +75,10 @@ def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
         "manifest": manifest.text,
         "proofs": proof_tables(manifest),
         "gates": run.gates,
+        "OUTCOMES": OUTCOMES,
         "numbers": numbers_table([row for row in rows if row["tag"] is None], lower),
         "worst": PageTable(_WORST, [_worst_cells(row) for row in worst]),
-        "rows": [row for row in rows if row["tag"] is None],
+        "rows": [*reasons_once((row for row in rows if row["tag"] is None), heads)],
         "by_tag": tag_tables([row for row in rows if row["tag"] is not None]),
         "parts": varying(rows),
         "metrics": run.metrics,

@@ -50,7 +50,8 @@ def _lines(run: Reported) -> Iterator[str]:
     yield f"## {_text(title(run.manifest))}"
     yield ""
     rows = headline_rows(run.summary)
-    for said in of_run(rows, {gate["of_metric"] for gate in run.gates}):
+    heads = of_run(rows, {gate["of_metric"] for gate in run.gates})
+    for said in heads:
         yield f"**{_text(said.first)}**{'. ' if said.more else ''}{_text(said.more)}"
         yield ""
     yield from (f"{_text(line)}  " for line in (*judge_lines(run.manifest), *sample_lines(run.manifest)))
@@ -68,7 +69,7 @@ def _lines(run: Reported) -> Iterator[str]:
     for row in rows:
         yield f"| {' | '.join(_cells(row, series_name(row, parts), labelled=labelled))} |"
     for text in [
-        *label_lines(rows),
+        *label_lines(rows, heads),
         *caveat_lines(rows),
         *exclusion_findings(run.details),
         *preference_findings(run.details),
@@ -89,8 +90,7 @@ def write_comparison_markdown(path: Path, found: Comparison) -> None:
 
 
 def _compared(found: Comparison) -> Iterator[str]:
-    from evalflow.report.comparison import VERDICTS
-    from evalflow.report.comparison_sentences import change_lines
+    from evalflow.report.comparison_sentences import change_lines, verdict_in_words
 
     for pair, sentence in found.sentences.items():
         yield f"### {_text(pair[1])} against {_text(pair[0])}"
@@ -109,7 +109,11 @@ def _compared(found: Comparison) -> Iterator[str]:
             tag, one = f"@{row.tag}" if row.tag else "", row.found
             name = _text(" ".join(part for part in (row.metric, row.called, tag) if part))
             numbers = (number(one.value_a), number(one.value_b), signed(one.difference))
-            rest = (interval(one.low, one.high, signed), p_value(row.p_adjusted), f"**{VERDICTS[row.verdict]}**")
+            rest = (
+                interval(one.low, one.high, signed),
+                p_value(row.p_adjusted),
+                f"**{verdict_in_words(row.verdict)}**",
+            )
             yield f"| {' | '.join((name, *numbers, *rest))} |"
         yield ""
     yield _text(found.family)
@@ -140,7 +144,8 @@ def _flipped(changed: CaseChanges, found: Comparison) -> Iterator[str]:
 def _corrected(means: Sequence[CorrectedRow]) -> Iterator[str]:
     for one in means:
         yield ""
-        yield _text(one.sentence)
+        if not one.row.uncorrected:  # its reason is beside its mean
+            yield _text(one.sentence)
         yield from (f"**Warning:** {_text(warning)}." for warning in one.warnings)
 
 

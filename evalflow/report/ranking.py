@@ -33,6 +33,7 @@ from evalflow.report.wording import (
 )
 from evalflow.summary.items import ItemTable, ShortSet
 from evalflow.summary.ranking import Ranking
+from evalflow.summary.verdicts import SUSPECT
 
 _BY = {
     "mean": "mean",
@@ -114,7 +115,7 @@ def short_title(short: ShortSet) -> str:
 def _print_items(console: Console, table: ItemTable) -> None:
     console.print(literal(joined("cases", table.metric, table.dataset), style="bold"), soft_wrap=True)
     print_lines(console, of_items(table))
-    suspects = table.of("key_suspect", "reversed")[:_SUSPECTS]
+    suspects = table.of(*SUSPECT)[:_SUSPECTS]
     if suspects:
         lines = [
             [
@@ -196,7 +197,7 @@ def _items_tables(table: ItemTable) -> Iterator[PageTable]:
         PageColumn("Against labels", "num"),
     ]
     parts = {
-        "Better runs score worse: a wrong key, or chance": table.of("key_suspect", "reversed"),
+        "Better runs score worse: a wrong key, or chance": table.of(*SUSPECT),
         "Scores against people's labels": table.contradicted,
         "Separate the runs": [*reversed(table.of("separates"))],
     }

@@ -185,11 +185,20 @@ def judge_beside(row: Row) -> str:
     return f"The {who} alone says {_short(alone['value'])}{bracketed(alone['ci_low'], alone['ci_high'], _short)}."
 
 
-def label_lines(rows: Sequence[Row]) -> Iterator[str]:
-    """`of_labels` for each row that has labels, with its metric."""
+def label_lines(rows: Sequence[Row], said: Iterable[RunSentence] = ()) -> Iterator[str]:
+    """`of_labels` for each row that has labels, with its metric; a reason once, and none that `said` has."""
+    for row in reasons_once(rows, said):
+        if words := of_labels(row):
+            yield f"{row['metric']}: {words}"
+
+
+def reasons_once(rows: Iterable[Row], said: Iterable[RunSentence] = ()) -> Iterator[Row]:
+    """The rows, without the reasons why labels correct nothing that an earlier row or `said` has: these are empty."""
+    known = {one.row["uncorrected"] for one in said if (one.row["uncorrected"] or one.found) in one.by}
     for row in rows:
-        if said := of_labels(row):
-            yield f"{row['metric']}: {said}"
+        why = row["uncorrected"]
+        yield {**row, "uncorrected": ""} if why and why in known else row
+        known.add(why)
 
 
 def of_labels(row: Row) -> str:
@@ -198,7 +207,7 @@ def of_labels(row: Row) -> str:
         return ""
     labels = counted(row["n_labels"], "label") + (f" ({n:,} more missing)" if (n := row["n_missing_labels"]) else "")
     if not is_corrected(row, "value"):
-        return f"{labels}, which correct nothing: {row['uncorrected']}"
+        return f"{labels}, which correct nothing" + (f": {row['uncorrected']}" if row["uncorrected"] else "")
     alone, who = judge_alone(row), who_scored(row["judge"])
     rate = f", pass {percent(alone['pass_rate'])}" if is_corrected(row, "pass_rate") else ""
     said = f"{number(alone['value'])}{bracketed(alone['ci_low'], alone['ci_high'])}{rate}"

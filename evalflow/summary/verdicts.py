@@ -29,6 +29,7 @@ Standing = Literal[Verdict, "best", "first", "no_agreement", "undefined", "not_c
 """Of a run or judge in a ranking, compared with its first; the first is best if another is worse and none better."""
 ItemKind = Literal["key_suspect", "reversed", "separates", "all_pass", "all_fail", "alike"]
 """What a case says about several runs; one that better runs score worse on is reversed, and beyond chance suspect."""
+SUSPECT: tuple[ItemKind, ...] = ("key_suspect", "reversed")
 Sight = Literal["seen", "not seen", "kept", "not kept", "cannot tell"]
 """Whether a metric sees a fault, or keeps its score when a change should not matter."""
 Operator = Literal[">=", "<=", ">", "<", "=="]

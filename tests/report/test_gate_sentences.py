@@ -124,3 +124,11 @@ def test_gates_in_words() -> None:
     assert of_gates([gate("a", True), gate("b", True)]) == "All 2 gates passed."
     several = [gate("a", False), gate("b", None), gate("c", True)]
     assert of_gates(several) == "1 of 3 gates failed: a. 1 of 3 gates undecided: b."
+
+
+def test_labels_of_equal_answers_in_another_run_are_said_to_be_from_there() -> None:
+    about = replace(
+        ABOUT, followed=[{"dataset": "desk", "metric": name, "run": f"run-{name}"} for name in ("tone", "x")]
+    )
+    text = of_gate(GATE, replace(ROW, labelled=40, judged=JUDGED), about).message
+    assert "corrected by people's labels of 40 answers in run run-tone, of equal answers; by the judge alone" in text

@@ -72,12 +72,15 @@ def test_a_metric_with_a_gate_leads_and_each_dataset_has_its_sentence():
 def test_labels_are_told_beside_the_table():
     hardly = row("fit", n_labels=40, uncorrected="the labelled answers are hardly a random sample")
     rows = [row("tone", judge="j", passing=0.5, **CORRECTED), row("fee"), hardly]
+    rows.append({**hardly, "metric": "form"})
     rows.append(row("style", **{**CORRECTED, "n_missing_labels": 7, "raw_pass_rate": None}))
     assert list(label_lines(rows)) == [
         "tone: corrected by 60 labels; the judge alone 0.600 (0.550 to 0.650), pass 75 %",
         "fit: 40 labels, which correct nothing: the labelled answers are hardly a random sample",
+        "form: 40 labels, which correct nothing",
         "style: corrected by 60 labels (7 more missing); the metric alone 0.600 (0.550 to 0.650)",
     ]
+    assert list(label_lines([hardly], of_run([hardly]))) == ["fit: 40 labels, which correct nothing"]
 
 
 def test_titles_that_several_metrics_have_are_followed_by_their_names() -> None:

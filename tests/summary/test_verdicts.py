@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalflow.report.comparison import in_words, not_worse_in_words
+from evalflow.report.comparison_sentences import in_words, not_worse_in_words
 from evalflow.stats.paired import Difference, paired_difference
 from evalflow.summary.compare import ComparisonRow
 from evalflow.summary.gates import Gate, evaluate_gates
@@ -96,7 +96,7 @@ def test_a_margin_that_few_cases_pass_names_the_drops_that_they_may_miss() -> No
     assert unseen_share(found(21, 0.03, bounded=False), 0.02, higher_is_better=True) is None
     row = ComparisonRow(("a", "b"), "desk", "tone", "j", None, "mean", True, found(21, 0.03))
     assert row.document(0.02)["unseen_share"] == pytest.approx(0.05 / 1.03)
-    assert not_worse_in_words(row, 0.02) == (
+    assert " ".join(not_worse_in_words(row, 0.02)) == (
         "not worse by more than 0.02; if 5 % of all cases went from best to worst, it would be worse by that much, and "
         "21 cases may show none of them"
     )

@@ -179,8 +179,10 @@ def evaluate_run_gates(
     """
     config, why, notes = rules.settings.run, "", list[str]()
     compared: dict[str, Any] = {}
+    followed: list[dict[str, str]] = []
     if labelled:
-        compared["calibration"] = json.loads(run.folder.calibration.read_bytes())["rows"]
+        calibration = json.loads(run.folder.calibration.read_bytes())
+        compared["calibration"], followed = calibration["rows"], calibration["followed"]
     if any(gate.baseline for gate in rules.gates):
         from evalflow.app.core.comparison import baseline_summary, differences
 
@@ -192,7 +194,8 @@ def evaluate_run_gates(
     if (looks := looks or looks_again(rules, scores, cases)) is not None:
         compared["looked"] = looks.results(stopped=run.manifest.stopped == "decided")
     results = evaluate_gates(rules.gates, summary.frame, **compared)
-    beside = AboutGates([detail for detail in summary.details if "excluded" in detail], notes, run.folder.path)
+    excluded = [detail for detail in summary.details if "excluded" in detail]
+    beside = AboutGates(excluded, notes, run.folder.path, followed)
     return results, [row for result in results for row in _gate_rows(result, why, beside)]
 
 

@@ -92,7 +92,6 @@ def rank_runs(
         notes += _left_out(common, where, by_name)
         why_not = unusable.get((common.dataset, common.metric), "")
         found, why_not = _rankings(common, by_name, pairwise=pairwise, seed=seed, unusable=why_not)
-        notes += [f"{where}: {one}" for one in _on_labels(found)]
         rankings += found
         notes += [f"{where}: {why}" for why in why_not]
     if not rankings:
@@ -163,14 +162,6 @@ def _whole_cases(scores: Mapping[str, pl.LazyFrame]) -> dict[str, pl.LazyFrame]:
     if len(names) != 1 or len(next(iter(names))) < 2:
         return {}
     return {name: passing_cases(frame, counted_in[name]).lazy() for name, frame in scores.items()}
-
-
-def _on_labels(rankings: Sequence[Ranking]) -> Iterator[str]:
-    """Why people's labels correct no rank."""
-    for ranking in rankings:
-        if ranking.uncorrected:
-            of = f"people labelled {counted(ranking.labelled, 'case')} of a run"
-            yield f"{ranking.by.replace('_', ' ')} by the judge alone: {of}, and correct nothing: {ranking.uncorrected}"
 
 
 def _too_few(common: CommonCases) -> str:

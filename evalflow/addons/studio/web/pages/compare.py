@@ -51,13 +51,13 @@ from evalflow.addons.studio.work.space import Workspace
 from evalflow.app.core.changed import KINDS, Kind, Obstacle
 from evalflow.app.core.comparison import ComparisonOptions
 from evalflow.report.comparison import (
-    VERDICTS,
     Comparison,
     judge_change_lines,
 )
 from evalflow.report.comparison_page import changed_values, write_comparison
+from evalflow.report.comparison_sentences import CLEAR, not_worse_in_words, verdict_in_words
 from evalflow.report.word_changes import Stretch
-from evalflow.report.wording import counted, joined, method, number, p_value, signed, unseen_in_words
+from evalflow.report.wording import counted, joined, method, number, p_value, signed
 
 if TYPE_CHECKING:
     from evalflow.summary.compare import ComparisonRow
@@ -257,17 +257,10 @@ def _prompt_form(workspace: Workspace, run: Run, bot: Bot) -> None:
 
 _TONES: dict[str, Tone] = {"better": "pass", "worse": "fail"}
 _HEADS = ("Metric", "A", "B", "B minus A, with its 95 % interval", "Verdict")
-_MARGIN_VERDICTS: dict[bool | None, tuple[str, Tone]] = {
-    True: ("not worse", "pass"),
-    False: ("worse", "fail"),
-    None: ("cannot tell whether worse", "warn"),
-}
+_MARGIN_TONES: dict[bool | None, Tone] = {True: "pass", False: "fail", None: "warn"}
 _MIDDLE = 13
 """Distance in pixels from the top to the line of an interval."""
-_LEGEND = (
-    "A difference is clear if its adjusted p-value is below 0.05 and its interval excludes 0. “Could detect” is the "
-    "true difference that this many cases would find four times in five."
-)
+_LEGEND = f"{CLEAR} “Could detect” is the true difference that this many cases would find four times in five."
 _SIGNS = {"better": "▲", "worse": "▼", "higher": "↑", "lower": "↓", "cannot_tell": "?"}
 
 
@@ -364,7 +357,7 @@ def _row(one: ComparisonRow, span: float, several: bool) -> None:
                 text(signed(found.difference), "strong")
                 text(ends, "span", "small muted")
         with cell("Verdict", classes=""):
-            badge(f"{_SIGNS[one.verdict]} {VERDICTS[one.verdict]}", _TONES.get(one.verdict, ""))
+            badge(f"{_SIGNS[one.verdict]} {verdict_in_words(one.verdict)}", _TONES.get(one.verdict, ""))
 
 
 def _statistics(found: Comparison) -> None:
@@ -388,16 +381,11 @@ def _against(rows: Sequence[ComparisonRow], margin: float) -> None:
     """Whether B is not worse by more than the margin, metric by metric."""
     with ui.element("ul").classes("card margins"):
         for row in rows:
-            found = row.document(margin)
-            words, tone = _MARGIN_VERDICTS[found["not_worse"]]
-            needed = found["cases_needed"]
-            more = f" About {needed:,} cases would decide, if the difference stays the same." if needed else ""
-            if unseen := unseen_in_words(found["unseen_share"], row.found.clusters):
-                more = f" {unseen[0].upper()}{unseen[1:]}."
+            words, more = not_worse_in_words(row, margin)
             with ui.element("li"):
-                badge(words, tone)
+                badge(words, _MARGIN_TONES[row.not_worse(margin)])
                 text(f"{row.metric}, {_about(row, several=True)}", "span")
-                text(f"by more than {margin:g}.{more}", "span", "small muted")
+                text(f"{more}.", "span", "small muted")
 
 
 def _about(row: ComparisonRow, several: bool) -> str:
