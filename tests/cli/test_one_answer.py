@@ -129,8 +129,8 @@ def test_the_leaderboard_and_the_ranking(sweep: Sweep, rows: list[dict[str, Any]
                 assert one["value"] == pytest.approx(row[f"value_{side}"]), (row["metric"], row["statistic"])
                 raw = row["judged"] and row["judged"][f"value_{side}"]
                 assert one["raw_value"] == (raw if raw is None else pytest.approx(raw))
-        told = {one["verdict"] for one in board["leaderboard"]} - {"best"}
-        assert told == {"cannot_tell"} if row["verdict"] == "cannot_tell" else told <= {"better", "worse"}
+        told = {one["verdict"] for one in board["leaderboard"]}
+        assert told == {"first", "cannot_tell"} if row["verdict"] == "cannot_tell" else told == {"best", "worse"}
         if row["verdict"] == "cannot_tell":
             assert {(one["rank_low"], one["rank_high"]) for one in ranking["rows"]} == {(1, 2)}
 
