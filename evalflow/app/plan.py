@@ -195,8 +195,8 @@ def _labelled(
     if of_two:
         on = f"cases labelled in both {runs[0].name} and {runs[1].name}"
         labels = labels_to_compare(runs, options.labels)
-        notes, people = [*labels.notes], (labels.of(runs[0]), labels.of(runs[1]))
-        pairs = pair_scores(runs[0].scores(), runs[1].scores(), labels=people).cases
+        notes, people = [*labels.notes], labels.people_in(runs[0], runs[1])
+        pairs = pair_scores(runs[0].scores(), runs[1].scores(), people=people).cases
         differences = ((pl.col(f"{name}_b") - pl.col(f"{name}_a")).alias(name) for name in ("human", "score"))
         parts = pairs.with_columns(*differences, judge=pl.lit(None, pl.String))
     else:

@@ -196,7 +196,7 @@ def _comparison(a: OpenRun, b: OpenRun, looks: RaceLooks, metric: str, how: Comp
     if others and looks.stopped:
         notes.append(f"{', '.join(others)}: not compared, as intervals of other metrics do not allow for the stop")
     left, right = (run.scores().filter(pl.col("metric") == metric) for run in runs)
-    listed = CaseChanges(pair, changed_cells(pair_scores(left, right), runs[1].traits), right)
+    listed = CaseChanges(pair, changed_cells(pair_scores(left, right, runs[1].traits), runs[1].traits), right)
     return Comparison(
         runs={run.name: run.manifest for run in runs},
         rows=adjusted(list(attributed(rows, changed)), "holm"),

@@ -289,6 +289,19 @@ def label_frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
     nothing to score. `unusable` is why the labels on a dataset and metric may correct nothing; null if they may.
     `case_hash` is a hash of what people saw beside the answer; null if unknown.
     """
+    return _given(pl.DataFrame(list(rows), _label_schema()))
+
+
+def parsed_labels(lines: bytes) -> pl.DataFrame:
+    """The `label_frame` of lines of JSON; PolarsError if they are not labels."""
+    return _given(pl.read_ndjson(lines, schema=_label_schema()))
+
+
+def _given(labels: pl.DataFrame) -> pl.DataFrame:
+    return labels.with_columns(pl.col("use").fill_null("label"))
+
+
+def _label_schema() -> dict[str, pl.DataType]:
     text, number = pl.String(), pl.Float64()
     texts = (
         "dataset",
@@ -303,8 +316,7 @@ def label_frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
         "use",
         "unusable",
     )
-    schema = dict.fromkeys(texts, text) | {"target_repeat": pl.Int64(), "human": number, "weight": number}
-    return pl.DataFrame(list(rows), schema).with_columns(pl.col("use").fill_null("label"))
+    return dict.fromkeys(texts, text) | {"target_repeat": pl.Int64(), "human": number, "weight": number}
 
 
 def truths(labels: pl.DataFrame) -> pl.DataFrame:
@@ -403,6 +415,15 @@ def labelled_scores(
     joined = answers.join(people, on=ANSWER, how="left").sort("place").drop("place")
     # Numbers in the order of the names, which are far faster to count and to sort.
     return joined.collect(engine="streaming").with_columns(pl.col("cluster").rank("dense"))
+
+
+def people_of(answers: pl.DataFrame) -> pl.DataFrame:
+    """People's mean `human` of each labelled case, and the share of labels that pass, `accepted`.
+
+    By dataset, metric and case_id; `answers` are of `labelled_scores`.
+    """
+    key = ("dataset", "metric", "case_id")
+    return answers.drop_nulls("human").group_by(key).agg(pl.col("human", "accepted").mean())
 
 
 def _reaches(*, higher_is_better: bool) -> pl.Expr:

@@ -64,13 +64,16 @@ def uneven_tags(answers: pl.DataFrame) -> list[TagShare]:
     return [one for one in adjusted if is_significant(one.p_value, SAMPLING_LEVEL)]
 
 
-def unusable_labels(scores: pl.LazyFrame, labels: pl.DataFrame) -> dict[tuple[str, str], str]:
-    """The datasets and metrics whose labels may correct nothing, each with the reason; see `why_unusable`."""
+def unusable_labels(answers: pl.DataFrame, labels: pl.DataFrame) -> dict[tuple[str, str], str]:
+    """The datasets and metrics whose labels may correct nothing, each with the reason; see `why_unusable`.
+
+    `answers` are the `labelled_scores` of the labels.
+    """
     found: dict[tuple[str, str], str] = {}
-    for (dataset, metric, *_), answers in labelled_scores(scores, labels).group_by(SERIES, maintain_order=True):
-        weighted = weights_of(answers.filter(pl.col("human").is_not_null())) is not None
+    for (dataset, metric, *_), part in answers.group_by(SERIES, maintain_order=True):
+        weighted = weights_of(part.filter(pl.col("human").is_not_null())) is not None
         own = _declared_unusable(labels, str(dataset), str(metric))
-        tests = (None, ()) if weighted else (_bias_of(answers), uneven_tags(answers))
+        tests = (None, ()) if weighted else (_bias_of(part), uneven_tags(part))
         if why := why_unusable(own, *tests):
             found[str(dataset), str(metric)] = why
     return found

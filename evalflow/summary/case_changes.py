@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from evalflow.lazy import pl
 from evalflow.records import CASES
-from evalflow.summary.pairing import Pairing, Traits, lower_is_better, pair_scores, whole_cases
+from evalflow.summary.pairing import Pairing, Traits, lower_is_better
 
 Sort = Literal["all", "flipped", "worse", "better", "lost", "answer"]
 SORTS: tuple[Sort, ...] = get_args(Sort)
@@ -149,9 +149,9 @@ def changed_cells(
     greatest = pl.max_horizontal(pl.col("change").abs().max().over("metric"), 1.0)
     lost = pl.when(pl.col("score_b").is_null()).then(-_LEAST).otherwise(_LEAST)
     cells = pairing.shared
-    if whole := whole_cases(pairing.sides, metrics):
+    if pairing.whole:
         # A case's place is that of its metrics.
-        own = pair_scores(*whole).shared.with_columns(place=pl.lit(None, cells.schema["place"]))
+        own = pairing.whole.shared.with_columns(place=pl.lit(None, cells.schema["place"]))
         cells = pl.concat([cells, own.select(cells.columns)], how="vertical_relaxed")
     return (
         cells.lazy()

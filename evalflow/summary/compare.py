@@ -25,18 +25,16 @@ from evalflow.summary.figure_differences import (
 )
 from evalflow.summary.pairing import (
     KEY,
-    NO_LABELS,
+    NOBODY,
     SIDE,
-    Labels,
     Pairing,
+    People,
     Sides,
     Traits,
     by_case,
-    lower_is_better,
-    pair_scores,
     slices,
     whole_cases,
-    with_labels,
+    with_people,
 )
 from evalflow.summary.slices import cluster_name
 from evalflow.summary.verdicts import Verdict, cases_to_decide, not_worse, of_difference, unseen_share
@@ -171,8 +169,7 @@ def compare_cases(
     design = _Comparing(pairing.sides, pair, metrics, by_tag, by_class, seed, paired=True, unusable=unusable)
     shared = [*KEY, "cluster", "tags"]
     rows: list[ComparisonRow] = []
-    whole = whole_cases(pairing.sides, metrics)
-    both = [pairing.cases, *([_whole_pairs(whole, pairing)] if whole else [])]
+    both = [pairing.cases, *([_whole_pairs(pairing.whole.cases, pairing)] if pairing.whole else [])]
     cases = pl.concat(both).with_columns(pl.col("cluster").rank("dense"))  # many times as fast as names
     for (dataset, metric), part in cases.group_by("dataset", "metric", maintain_order=True):
         a, b = (part.select(*shared, *(pl.col(f"{name}_{side}").alias(name) for name in SIDE)) for side in "ab")
@@ -180,11 +177,10 @@ def compare_cases(
     return rows
 
 
-def _whole_pairs(whole: tuple[pl.LazyFrame, pl.LazyFrame], pairing: Pairing) -> pl.DataFrame:
+def _whole_pairs(cases: pl.DataFrame, pairing: Pairing) -> pl.DataFrame:
     """The cases as a whole; labelled where people labelled any metric, for the number of such cases."""
     key, people = ("dataset", "case_id"), ("human_a", "human_b")
     labelled = pairing.cases.group_by(key).agg(pl.col(people).max())
-    cases = pair_scores(*whole).cases
     return cases.drop(people).join(labelled, on=key, how="left", maintain_order="left").select(cases.columns)
 
 
@@ -197,7 +193,7 @@ def compare_samples(
     by_tag: bool = False,
     by_class: bool = False,
     seed: int = 0,
-    labels: Labels = NO_LABELS,
+    people: People = NOBODY,
     unusable: Mapping[tuple[str, str], str] = NONE_UNUSABLE,
 ) -> tuple[list[ComparisonRow], int]:
     """The differences of two runs with different samples of cases, p-values not yet adjusted; and the cases in both.
@@ -205,10 +201,9 @@ def compare_samples(
     Datasets are matched by name; if each run has only one, these are compared. `unusable` is that of `compare_cases`.
     """
     design = _Comparing((a, b), pair, metrics, by_tag, by_class, seed, paired=False, unusable=unusable)
-    lower = lower_is_better(metrics)
     left, right = (
-        with_labels(by_case(scores).collect(engine="streaming"), scores, given, lower)
-        for scores, given in zip((a, b), labels, strict=True)
+        with_people(by_case(scores).collect(engine="streaming"), given)
+        for scores, given in zip((a, b), people, strict=True)
     )
     if whole := whole_cases((a, b), metrics):
         left, right = _followed_by(left, whole[0]), _followed_by(right, whole[1])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from evalflow.datasets import tag_levels
 from evalflow.lazy import pl
 from evalflow.records import FigureSpec
-from evalflow.summary.agreement import labelled_scores
 from evalflow.summary.passing_cases import passing_cases, passing_metrics
 from evalflow.summary.slices import cluster_name
 
@@ -31,34 +30,30 @@ class Pairing:
     counts: pl.DataFrame
     sides: tuple[pl.LazyFrame, pl.LazyFrame]  # the two runs' scores, as given
     shared: pl.DataFrame  # also the cases of both that one did not score: key, place (A's), score_*, passed_*
+    whole: Pairing | None = None  # that of the cases that pass everything (`whole_cases`)
 
 
-def with_labels(
-    cases: pl.DataFrame, scores: pl.LazyFrame, labels: pl.DataFrame | None, lower: Collection[str], side: str = ""
-) -> pl.DataFrame:
-    """The cases with people's mean `human`, and the share of labels that pass, `accepted`; null without a label.
-
-    `labels` are those of the answers, as of `label_frame`; names end in `side`. Metrics in `lower` pass at or below
-    their threshold.
-    """
-    names = {name: pl.col(name).mean().alias(f"{name}{side}") for name in ("human", "accepted")}
-    if labels is None:
-        return cases.with_columns(pl.lit(None, pl.Float64).alias(f"{name}{side}") for name in names)
-    labelled = scores.filter(pl.col("case_id").is_in(labels["case_id"].unique().to_list()))
-    people = labelled_scores(labelled, labels, lower=lower).group_by(KEY).agg(*names.values())
-    return cases.join(people, on=KEY, how="left", maintain_order="left")
+def with_people(cases: pl.DataFrame, people: pl.DataFrame | None, side: str = "") -> pl.DataFrame:
+    """The cases with `human` and `accepted` of `people_of`; null without a label. Names end in `side`."""
+    names = {name: f"{name}{side}" for name in ("human", "accepted")}
+    if people is None:
+        return cases.with_columns(pl.lit(None, pl.Float64).alias(name) for name in names.values())
+    return cases.join(people.rename(names), on=KEY, how="left", maintain_order="left")
 
 
-Labels = tuple["pl.DataFrame | None", "pl.DataFrame | None"]
-NO_LABELS: Labels = (None, None)
+People = tuple["pl.DataFrame | None", "pl.DataFrame | None"]
+NOBODY: People = (None, None)
 
 
 def pair_scores(
-    a: pl.LazyFrame, b: pl.LazyFrame, *, labels: Labels = NO_LABELS, lower: Collection[str] = ()
+    a: pl.LazyFrame,
+    b: pl.LazyFrame,
+    metrics: Mapping[str, Traits] | None = None,
+    people: People = NOBODY,
 ) -> Pairing:
     """Join two runs case by case, repeats averaged; a case without a score in one run is left out, and counted.
 
-    `labels` are people's of each run's answers, as of `label_frame`; metrics in `lower` pass at or below a threshold.
+    `people` are those of each run's answers, from `people_of`. With `metrics` also the cases as wholes.
     """
     joined = by_case(a).join(by_case(b), on=KEY, how="full", coalesce=True, suffix="_b")
     sides = joined.rename({name: f"{name}_a" for name in ("judge", "score", "passed", "place", "seen")})
@@ -83,10 +78,12 @@ def pair_scores(
         "passed_a",
         "passed_b",
     )
-    for side, scores, given in zip("ab", (a, b), labels, strict=True):
-        cases = with_labels(cases, scores, given, lower, f"_{side}")
+    for side, given in zip("ab", people, strict=True):
+        cases = with_people(cases, given, f"_{side}")
     own = ("score_a", "score_b", "passed_a", "passed_b")
-    return Pairing(cases, counts, (a, b), table.filter(both).select(*KEY, *own, place="place_a"))
+    shared = table.filter(both).select(*KEY, *own, place="place_a")
+    whole = None if metrics is None else whole_cases((a, b), metrics)
+    return Pairing(cases, counts, (a, b), shared, whole and pair_scores(*whole))
 
 
 def whole_cases(

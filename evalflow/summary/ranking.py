@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,7 +12,6 @@ from evalflow.stats.arrays import Array, Floats, Ints, cluster_sums
 from evalflow.stats.bradley_terry import strengths
 from evalflow.stats.intervals import interval, mean_error, t_interval
 from evalflow.stats.ranks import Ranks, mean_covariance, rank_intervals, unsure_pairs
-from evalflow.summary.agreement import labelled_scores
 from evalflow.summary.pairing import Traits, by_case
 from evalflow.summary.slices import cluster_name
 from evalflow.summary.verdicts import Leaders, of_ranks
@@ -63,25 +62,24 @@ class CommonCases:
 
 def common_cases(
     runs: Mapping[str, pl.LazyFrame],
-    labels: Mapping[str, pl.DataFrame] = NO_FRAMES,
-    lower: Collection[str] = (),
+    people: Mapping[str, pl.DataFrame] = NO_FRAMES,
 ) -> Iterator[CommonCases]:
     """The common cases of each dataset and metric that several of the runs have scored; `runs` are scores by name.
 
-    `labels` are people's, as of `label_frame`, by the same names; metrics in `lower` pass at or below their threshold.
+    `people` are from `people_of`, by the same names.
     """
     if not runs:
         return
     columns = (*_KEY, "case_id", "group", "tags", "judge", "score", "passed", "place")
     frames = [by_case(scores).select(*columns, run=pl.lit(place)) for place, scores in enumerate(runs.values())]
     table = pl.concat(frames).drop_nulls("score").collect(engine="streaming")
-    people = [
-        _people(scores, labels[name], lower).with_columns(run=pl.lit(place, table.schema["run"]))
-        for place, (name, scores) in enumerate(runs.items())
-        if name in labels
+    given = [
+        people[name].with_columns(run=pl.lit(place, table.schema["run"]))
+        for place, name in enumerate(runs)
+        if name in people
     ]
-    if people:
-        known = pl.concat(people)
+    if given:
+        known = pl.concat(given)
         table = table.join(known, on=(*_KEY, "case_id", "run"), how="left", maintain_order="left")
     else:
         table = table.with_columns(human=pl.lit(None, pl.Float64), accepted=pl.lit(None, pl.Float64))
@@ -113,12 +111,6 @@ def common_cases(
             {name: own[place] - first.height for name, place in zip(names, places, strict=True)},
             part["case_id"].n_unique() - first.height,
         )
-
-
-def _people(scores: pl.LazyFrame, labels: pl.DataFrame, lower: Collection[str]) -> pl.DataFrame:
-    key = (*_KEY, "case_id")
-    labelled = scores.filter(pl.col("case_id").is_in(labels["case_id"].unique().to_list()))
-    return labelled_scores(labelled, labels, lower=lower).group_by(key).agg(pl.col("human", "accepted").mean())
 
 
 @dataclass(frozen=True, slots=True)

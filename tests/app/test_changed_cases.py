@@ -28,7 +28,7 @@ def _changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CaseChanges:
         runs.append(evalflow.run(METRICS, "metric.token_f1.threshold=0.9", cases=cases))
     a, b = (find_scored(str(run.folder)) for run in runs)
     cells = changed_cells(
-        pair_scores(a.scores(), b.scores()), b.traits, [("cases", name, "q", True) for name in answers]
+        pair_scores(a.scores(), b.scores(), b.traits), b.traits, [("cases", name, "q", True) for name in answers]
     )
     return CaseChanges((a.name, b.name), cells, b.scores())
 

@@ -30,7 +30,7 @@ from evalflow.summary.changed import WhatChanged
 from evalflow.summary.compare import ComparisonRow, compare_cases
 from evalflow.summary.families import adjusted
 from evalflow.summary.gates import Gate, GateResult, evaluate_gates
-from evalflow.summary.pairing import Traits, lower_is_better, pair_scores
+from evalflow.summary.pairing import Traits, pair_scores
 from evalflow.summary.summarise import summarise
 from evalflow.summary.verdicts import Condition
 from tests.manifests import manifest_of
@@ -83,7 +83,7 @@ def compared(found: tuple[Grid, Grid, Mapping[str, bool], Mapping[str, float | N
     before, after, higher, limits = found
     traits = {name: Traits(up, bounded=True) for name, up in higher.items()}
     a, b = (frame(grid, higher, limits) for grid in (before, after))
-    rows = compare_cases(pair_scores(a, b, lower=lower_is_better(traits)), PAIR, traits)
+    rows = compare_cases(pair_scores(a, b, traits), PAIR, traits)
     if not rows:
         return None
     config = {"metric": {name: {} for name in higher}, "gate": None}

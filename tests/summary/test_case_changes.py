@@ -60,7 +60,7 @@ def scored(cells: Sequence[Cell]) -> pl.LazyFrame:
 
 def changes(other_answers: Sequence[str] = ("said", "flips")) -> CaseChanges:
     cases = [("d", case, f"About {case}?", case in other_answers) for case in dict.fromkeys(cell[0] for cell in B)]
-    return CaseChanges(("a", "b"), changed_cells(pair_scores(scored(A), scored(B)), TRAITS, cases), scored(B))
+    return CaseChanges(("a", "b"), changed_cells(pair_scores(scored(A), scored(B), TRAITS), TRAITS, cases), scored(B))
 
 
 def test_each_case_counts_once_in_every_way_that_it_changed() -> None:
@@ -130,7 +130,7 @@ def test_every_listed_case_counts_once(scores: list[tuple[float | None, ...]]) -
             finish_reason=pl.lit(None, pl.String),
         )
 
-    found = CaseChanges(("a", "b"), changed_cells(pair_scores(side(0), side(3)), {}), side(3))
+    found = CaseChanges(("a", "b"), changed_cells(pair_scores(side(0), side(3), {}), {}), side(3))
     listed = found.first(len(scores))
     assert found.worsened + found.improved + found.rescored == found.listed == len({one.case_id for one in listed})
     assert len(listed) == found.listed

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from evalflow.app.core.calibration import no_certificate
 from evalflow.report.calibration import document_of
 from evalflow.report.calibration_findings import calibration_pictures, warnings_of
-from evalflow.summary.agreement import labelled_scores, nearest_levels
+from evalflow.summary.agreement import labelled_scores, nearest_levels, people_of
 from evalflow.summary.calibration import calibrate_scores
-from evalflow.summary.pairing import Traits, with_labels
+from evalflow.summary.pairing import Traits, with_people
 from tests.summary.test_calibration import labels, table
 
 PEOPLE = ("ana", "ben", "cleo", "dan")
@@ -53,7 +53,7 @@ def test_a_tie_is_half_a_pass_in_every_number(own, random, higher, threshold):
         pass_shares = shares if higher else [1 - one for one in shares]
         assert row.pass_rate.human_mean == pytest.approx(np.mean(pass_shares))
         cases = rows.select("dataset", "metric", "case_id").collect()
-        people = with_labels(cases, rows, given, [] if higher else ["m"])
+        people = with_people(cases, people_of(labelled_scores(rows, given, lower=[] if higher else ["m"])))
         assert people["accepted"].to_list() == pytest.approx(pass_shares)
     assert row.classes is not None
     same = [1 - abs(majority(one) - score) for one, score in zip(own, scores, strict=True)]

@@ -22,7 +22,6 @@ from evalflow.calls.single_flight import SingleFlight
 from evalflow.config.engines import ENGINE_KINDS, OBSERVER_KINDS
 from evalflow.config.judges import Concurrency, each_judge, single_judges
 from evalflow.config.kinds import Kinds
-from evalflow.config.load import compose
 from evalflow.config.parameters import secrets_among
 from evalflow.config.schema import DatasetConfig, JudgeConfig, RunConfig
 from evalflow.config.surroundings import ObserverConfig
@@ -84,6 +83,8 @@ def _unknown_fields(settings: Settings) -> Iterator[Problem]:
 
 def composed_settings(overrides: Sequence[str], config_dir: Path | None) -> Settings:
     """The typed settings of a command line; `config_dir` is searched first. UserError lists every problem."""
+    from evalflow.config.load import compose  # late: what reads saved runs needs no Hydra
+
     return settings_of(compose(overrides, config_dir, check=settings_of))
 
 
@@ -98,6 +99,8 @@ def with_default_judge(words: Sequence[str], config_dir: Path | None, *, judged:
     flags = set(words) - set(overrides)
     if "judge" in keys or flags or not keys & {"target", "experiment"} or os.environ.get("EVALFLOW_JUDGE"):
         return list(words)
+    from evalflow.config.load import compose
+
     try:
         # Keys of the judge apply to the judge that is chosen below.
         plain = [word for word in overrides if not word.lstrip("+").startswith("judge.")]

@@ -34,7 +34,7 @@ from evalflow.summary.compare import ComparisonRow, compare_cases, compare_sampl
 from evalflow.summary.families import UNORDERED, Orders, adjusted, orders_used
 from evalflow.summary.gates import Gate
 from evalflow.summary.judge_change import JudgeAgreementChange, judge_changes
-from evalflow.summary.pairing import Pairing, Traits, lower_is_better, pair_scores
+from evalflow.summary.pairing import Pairing, Traits, pair_scores
 from evalflow.summary.verdicts import STOPPED_BY_LOOKS
 
 log = logging.getLogger("evalflow")
@@ -188,7 +188,7 @@ def _of_samples(
         a.traits | b.traits,
         **how.rows_by,
         seed=b.manifest.config["seed"],
-        labels=(people.of(a), people.of(b)),
+        people=people.people_in(a, b),
         unusable=people.unusable_in(a, b),
     )
     cases = "1 case is" if common == 1 else f"{common:,} cases are"
@@ -290,8 +290,7 @@ def compare_two(
 ) -> tuple[list[ComparisonRow], Pairing]:
     """The differences of two runs case by case, with unadjusted p-values, and the cases that they share."""
     names, traits, unusable = (a.name, b.name), a.traits | b.traits, labels.unusable_in(a, b)
-    people = labels.of(a), labels.of(b)
-    pairing = pair_scores(a.scores(), b.scores(), labels=people, lower=lower_is_better(traits))
+    pairing = pair_scores(a.scores(), b.scores(), traits, labels.people_in(a, b))
     seed = b.manifest.config["seed"]
     rows = compare_cases(pairing, names, traits, **how.rows_by, seed=seed, unusable=unusable)
     return _of_whole_runs(rows, a, b), pairing
@@ -429,18 +428,15 @@ def differences(
     they have no interval if looks stopped one of the runs, and a note says that the baseline ended early.
     """
     baseline, this = open_baseline(config), replace(run, name="this run")
-    people: tuple[pl.DataFrame | None, pl.DataFrame | None] = (None, None)
-    unusable: Mapping[tuple[str, str], str] = {}
-    if labelled:
-        labels = labels_to_compare([baseline, this], None)
-        for note in labels.notes:
-            log.warning("%s", note)
-        people, unusable = (labels.of(baseline), labels.of(this)), labels.unusable_in(baseline, this)
+    labels = labels_to_compare([baseline, this], None) if labelled else NO_LABELS
+    for note in labels.notes:
+        log.warning("%s", note)
     traits = {
         name: Traits(metric.config.direction == "higher_is_better", metric.bounded, metric.figures)
         for name, metric in metrics.items()
     }
-    pairing = pair_scores(baseline.scores(), scores, labels=people, lower=lower_is_better(traits))
+    pairing = pair_scores(baseline.scores(), scores, traits, labels.people_in(baseline, this))
+    unusable = labels.unusable_in(baseline, this)
     by_class = any(gate.baseline and "[" in gate.statistic for gate in gates)
     how = {"by_tag": True, "by_class": by_class}
     rows = compare_cases(pairing, ("baseline", "this run"), traits, **how, seed=config.seed, unusable=unusable)

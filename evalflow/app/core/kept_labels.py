@@ -118,19 +118,20 @@ def save_labels(run: SavedRun, labels: RunLabels, unusable: Mapping[Series, str]
 
 def read_kept(folder: RunFolder) -> RunLabels | None:
     """The labels that a run keeps; None if it has none, UserError if labels.jsonl is damaged."""
-    from evalflow.summary.agreement import label_frame  # late: few runs have labels
+    from evalflow.summary.agreement import parsed_labels  # late: few runs have labels
 
     try:
-        head, *rows = map(json.loads, folder.labels.read_text(encoding="utf-8").splitlines())
+        first, _, rows = folder.labels.read_bytes().partition(b"\n")
+        head = json.loads(first)
         followed = [FollowedLabels(**one) for series in head["series"] for one in series["followed"]]
-        frame = label_frame(rows)
+        frame = parsed_labels(rows)
         about = (head[name] for name in ("labels", "left_out", "notes", "rests_on"))
         return RunLabels(frame, *about, followed=followed, at=head["at"])
     except FileNotFoundError:
         if not folder.calibration.is_file():
             return None
         what, where = "the labels of this calibration are gone", folder.calibration
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError):
         what, where = "these are no labels of a run", folder.labels
     raise UserError(Problem(what, str(where), "remove it, and calibrate again"))
 

@@ -30,7 +30,8 @@ from evalflow.metrics.steps import is_recorded
 from evalflow.paths import shown
 from evalflow.records import Label
 from evalflow.report.wording import counted
-from evalflow.summary.agreement import label_frame, truths
+from evalflow.summary.agreement import label_frame, labelled_scores, people_of, truths
+from evalflow.summary.pairing import lower_is_better
 
 OF_DATA = "the data's own labels"
 OF_REVIEW = "the labels of the review"
@@ -257,11 +258,13 @@ class ComparedLabels:
 
     Attributes:
         frames: As of `label_frame`, by the path of the run's folder.
+        people: By the same, what people said of each case, from `people_of`.
         unusable: By the same, why the labels of a dataset and metric may correct nothing.
         notes: What is left out.
     """
 
     frames: Mapping[str, pl.DataFrame] = field(default_factory=dict[str, Any])
+    people: Mapping[str, pl.DataFrame] = field(default_factory=dict[str, Any])
     unusable: Mapping[str, Mapping[tuple[str, str], str]] = field(
         default_factory=dict[str, Mapping[tuple[str, str], str]]
     )
@@ -270,9 +273,13 @@ class ComparedLabels:
     def of(self, run: SavedRun) -> pl.DataFrame | None:
         return self.frames.get(str(run.folder.path))
 
-    def named(self, runs: Mapping[str, SavedRun]) -> dict[str, pl.DataFrame]:
-        """The labels of those of the runs that have some, by the same names."""
-        return {name: frame for name, run in runs.items() if (frame := self.of(run)) is not None}
+    def people_in(self, a: SavedRun, b: SavedRun) -> tuple[pl.DataFrame | None, pl.DataFrame | None]:
+        """What people said of each case of two runs; None for a run without labels."""
+        return self.people.get(str(a.folder.path)), self.people.get(str(b.folder.path))
+
+    def people_of(self, runs: Mapping[str, SavedRun]) -> dict[str, pl.DataFrame]:
+        """What people said of each case of those of the runs that have labels, by the same names."""
+        return {name: self.people[path] for name, run in runs.items() if (path := str(run.folder.path)) in self.people}
 
     def unusable_for(self, why: str) -> ComparedLabels:
         """The same labels, of which none may correct anything."""
@@ -306,7 +313,6 @@ def labels_to_compare(runs: Sequence[SavedRun], given: str | Rows | None) -> Com
         found = {name: labels_of_run(run, sources) for name, run in by_folder.items()}
     frames = {name: one.frame for name, one in found.items() if one is not None and truths(one.frame).height}
     notes: list[str] = []
-    unusable: dict[str, Mapping[tuple[str, str], str]] = {}
     for folder, run in by_folder.items() if frames else ():
         own = found[folder]
         if folder not in frames:
@@ -318,17 +324,22 @@ def labels_to_compare(runs: Sequence[SavedRun], given: str | Rows | None) -> Com
         elif truths(frames[folder])["weight"].n_unique() > 1:
             del frames[folder]
             notes.append(f"{run.name}: its labels carry weights, and do not correct differences")
-        else:
-            why_not = unusable_labels(run.scores(), frames[folder])
-            unusable[folder] = {key: f"{why} in {run.name}" for key, why in why_not.items()}
     if len(frames) > 1:
         at = {folder: one.at for folder in frames if (one := found[folder])}
         frames = _of_equal_answers(frames, sorted(frames, key=lambda folder: at[folder], reverse=True))
+    people: dict[str, pl.DataFrame] = {}
+    unusable: dict[str, Mapping[tuple[str, str], str]] = {}
+    for folder, frame in frames.items():
+        run = by_folder[folder]
+        answers = labelled_scores(run.scores(), frame, lower=lower_is_better(run.traits))
+        people[folder] = people_of(answers)
+        why_not = unusable_labels(answers, frame)
+        unusable[folder] = {key: f"{why} in {run.name}" for key, why in why_not.items()}
     bound = [one for one in found.values() if one]
     # A label with a hash is of one run, and stale in the other.
     if len(bound) == 2 and (n := bound[0].left_out["stale"] - bound[1].frame.height) > 0:
         notes.append(f"at least {counted(n, 'label')} of other answers than those of either run, and left out")
-    return ComparedLabels(frames, unusable, notes)
+    return ComparedLabels(frames, people, unusable, notes)
 
 
 def _of_equal_answers(frames: Mapping[str, pl.DataFrame], newest: Sequence[str]) -> dict[str, pl.DataFrame]:

@@ -17,7 +17,7 @@ from evalflow.errors import UserError
 from evalflow.lazy import pl
 from evalflow.records import CASES
 from evalflow.summary.compare import ComparisonRow
-from evalflow.summary.pairing import Traits, lower_is_better
+from evalflow.summary.pairing import Traits
 from evalflow.summary.passing_cases import passing_cases, passing_metrics
 from evalflow.summary.ranking import CommonCases, RankedRun, Ranking, common_cases, rank_by_mean
 from evalflow.summary.summarise import summarise_metrics
@@ -87,7 +87,7 @@ def _boards(
     ranked = _comparable(names, {row.pair for row in own})
     traits = runs[names[0]].traits.get(about["metric"], Traits())
     scores = {name: _scores(runs[name], about) for name in ranked}
-    common = _common(scores, {name: runs[name] for name in ranked}, labels, about["metric"], traits)
+    common = _common(scores, {name: runs[name] for name in ranked}, labels, about["metric"])
     cases = {"cases": common.cases.height if common else 0, "cases_left_out": common.all_left_out if common else 0}
     rankings: dict[str, Ranking] = {}
     if common is not None and common.cases.height:
@@ -119,12 +119,10 @@ def _common(
     runs: Mapping[str, SavedRun],
     labels: ComparedLabels,
     metric: str,
-    traits: Traits,
 ) -> CommonCases | None:
     if not scores:
         return None
-    own = {name: frame.filter(metric=metric) for name, frame in labels.named(runs).items()}
-    return next(common_cases(scores, {} if metric == CASES else own, lower_is_better({metric: traits})), None)
+    return next(common_cases(scores, {} if metric == CASES else labels.people_of(runs)), None)
 
 
 def _comparable(names: Sequence[str], pairs: Collection[tuple[str, str]]) -> list[str]:

@@ -20,7 +20,7 @@ from evalflow.report.wording import counted, percent
 from evalflow.stats.bradley_terry import NoStrengthsError
 from evalflow.summary.compare import NOT_OF_FIGURES
 from evalflow.summary.items import ItemTable, ShortSet, item_table
-from evalflow.summary.pairing import Traits, lower_is_better
+from evalflow.summary.pairing import Traits
 from evalflow.summary.passing_cases import passing_cases, passing_metrics
 from evalflow.summary.ranking import CommonCases, Ranking, common_cases, rank_by_mean, rank_by_pairs, rank_by_verdicts
 
@@ -75,12 +75,11 @@ def rank_runs(
     seed = runs[-1].manifest.config["seed"]
     scores = {name: run.scores() for name, run in by_name.items()}
     labels = NO_LABELS if judge_alone else labels_to_compare(list(by_name.values()), given)
-    lower = {name for run in runs for name in lower_is_better(run.traits)}
     unusable = labels.unusable_in(*by_name.values())
     rankings: list[Ranking] = []
     tables: list[CommonCases] = []
     refused: list[str] = []
-    for common in (*common_cases(scores, labels.named(by_name), lower), *common_cases(_whole_cases(scores))):
+    for common in (*common_cases(scores, labels.people_of(by_name)), *common_cases(_whole_cases(scores))):
         if metric not in (None, common.metric):
             continue
         where = f"{common.dataset}, {common.metric}"

@@ -21,7 +21,6 @@ from evalflow import datasets
 from evalflow.app.core.assemble import settings_of
 from evalflow.app.core.cases import answers_of, select
 from evalflow.app.core.result_rules import ResultRules, RunMetric, unusable_parts
-from evalflow.config.load import resolved
 from evalflow.config.schema import DatasetConfig
 from evalflow.config.validate import Composed
 from evalflow.engine.folder import RunFolder
@@ -188,6 +187,8 @@ def expect_scores(run: SavedRun) -> SavedRun:
 
 def composed_of(manifest: Manifest) -> Composed:
     """The configuration of a run."""
+    from evalflow.config.load import resolved  # late: a comparison of runs needs no Hydra
+
     return Composed(
         values=resolved(manifest.config),
         unresolved=manifest.config,

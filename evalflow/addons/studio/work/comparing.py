@@ -124,9 +124,8 @@ def changed_cases(space: Workspace, a: str, b: str) -> CaseChanges:
     pair = _pair(space, a, b)
     known = space.read(common_cases, run_row(space, a)["id"], run_row(space, b)["id"])
     one, other = pair
-    return CaseChanges(
-        (a, b), changed_cells(pair_scores(one.scores(), other.scores()), one.traits | other.traits, known)
-    )
+    traits = one.traits | other.traits
+    return CaseChanges((a, b), changed_cells(pair_scores(one.scores(), other.scores(), traits), traits, known))
 
 
 @requires("read")
