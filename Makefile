@@ -6,6 +6,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
+# Otherwise each of the processes that a target starts would compile evalflow, and each worker the tests.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The first interpreter that is new enough; PYTHON=... chooses another.
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$python; break; }; done)

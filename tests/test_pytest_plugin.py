@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+
+from tests.forked import Forked
 
 TESTS = """
 from evalflow.pytest_plugin import evalflow_run
@@ -31,13 +33,30 @@ FAILING = ("dataset=rag", "metric=exact_match", "limit=2", 'gate={exact_match: {
 """
 
 
+class Session(NamedTuple):
+    code: int
+    stdout: str
+
+
+def be_pytest(*options: str) -> None:
+    """Be `python -m pytest`; that evalflow has loaded a plugin's package before is a matter of the tests."""
+    sys.exit(pytest.main(["-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning", *options]))
+
+
+def pytest_in(folder: Path, *options: str) -> Session:
+    """A session in a process of its own, from whose modules this one's are kept apart."""
+    with (folder / "said.txt").open("w+b") as said:
+        code = Forked(options, folder, said.fileno(), does=be_pytest).wait()
+        said.seek(0)
+        return Session(code, said.read().decode())
+
+
 def ended(folder: Path, *options: str) -> str:
     (folder / "conftest.py").write_text(CONFTEST, encoding="utf-8")
     (folder / "test_bot.py").write_text(TESTS, encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-q", "-rA", "--continue-on-collection-errors", *options]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600)
-    assert "Traceback" not in done.stdout
-    return done.stdout
+    said = pytest_in(folder, "-q", "-rA", "--continue-on-collection-errors", *options).stdout
+    assert "Traceback" not in said
+    return said
 
 
 @pytest.mark.slow
@@ -64,20 +83,18 @@ from evalflow.pytest_plugin import evalflow_run
 test_it = evalflow_run({words}, 'judge.attempts=1', 'gate={{coherence: {{mean: ">= 0.8"}}}}')
 """
     (tmp_path / "test_it.py").write_text(text, encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-q"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
-    assert "1 failed" in done.stdout
-    assert "http://127.0.0.1:9/v1" in done.stdout
-    assert "Traceback" not in done.stdout
-    assert "pytest_plugin.py" not in done.stdout.partition("short test summary")[0]
+    said = pytest_in(tmp_path, "-q").stdout
+    assert "1 failed" in said
+    assert "http://127.0.0.1:9/v1" in said
+    assert "Traceback" not in said
+    assert "pytest_plugin.py" not in said.partition("short test summary")[0]
 
 
-def session_of(folder: Path, text: str, *options: str, conftest: str = CONFTEST) -> subprocess.CompletedProcess[str]:
+def session_of(folder: Path, text: str, *options: str, conftest: str = CONFTEST) -> Session:
     (folder / "conftest.py").write_text(conftest, encoding="utf-8")
     (folder / "test_it.py").write_text(HEAD + text, encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", *options]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600)
-    assert "INTERNALERROR" not in done.stdout + done.stderr
+    done = pytest_in(folder, "-q", "-rA", "-p", "no:cacheprovider", *options)
+    assert "INTERNALERROR" not in done.stdout
     return done
 
 
@@ -120,7 +137,7 @@ def test_a_run_that_is_not_collected_fails(
     text: str, options: tuple[str, ...], conftest: str, said: str, tmp_path: Path
 ) -> None:
     done = session_of(tmp_path, f"{text}\n\ndef test_other(): ...\n", *options, conftest=conftest)
-    assert done.returncode in (1, 2), done.stdout + done.stderr
+    assert done.code in (1, 2), done.stdout
     assert said in done.stdout
 
 
