@@ -22,7 +22,7 @@ MISSING = "???"  # OmegaConf's marker for a mandatory value, so it cannot be a v
 def safe_yaml(text: str) -> Any:
     """Parse YAML; yaml.YAMLError if it is none, or too large after aliases are expanded."""
     expect_bounded(text)
-    return yaml.safe_load(text)
+    return yaml.load(text, Loader=_LOADER)  # noqa: TID251, S506 - as safe as `yaml.safe_load`, and eight times as fast
 
 
 def expect_bounded(text: str) -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from evalflow.app.core.assemble import Parts, assemble, settings_of
 from evalflow.app.core.inspect import Inspection, inspect
 from evalflow.config.validate import Composed
+from evalflow.config.yaml_text import safe_yaml
 from evalflow.errors import Problem, UserError
 
 ROOT = Path(__file__).parents[2]
@@ -35,7 +35,7 @@ class Lab:
     def parts(self, dataset: Mapping[str, Any], metric: Sequence[str] | Mapping[str, Any], **values: Any) -> Parts:
         """The parts of a run; `metric` names shipped ones, or is their configuration."""
         if not isinstance(metric, Mapping):
-            metric = {name: yaml.safe_load((ROOT / f"conf/metric/{name}.yaml").read_text()) for name in metric}
+            metric = {name: safe_yaml((ROOT / f"conf/metric/{name}.yaml").read_text()) for name in metric}
         groups = {"judge": {"kind": "embedded"}, "embedder": {"kind": "embedded"}, "target": {"kind": "recorded"}}
         composed = Composed(
             values={"dataset": dataset, "metric": metric, **groups, **values},

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from jsonschema import Draft7Validator
 
 from evalflow.app.core.json_schema import group_schema
+from evalflow.config.yaml_text import safe_yaml
 from evalflow.paths import GROUPS
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -21,7 +21,7 @@ schema_of = cache(group_schema)
 
 
 def errors(group: str, text: str) -> list[str]:
-    return [error.message for error in Draft7Validator(schema_of(group)).iter_errors(yaml.safe_load(text))]
+    return [error.message for error in Draft7Validator(schema_of(group)).iter_errors(safe_yaml(text))]
 
 
 @pytest.mark.parametrize("group", GROUPS)

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from evalflow import paths
 from evalflow.config.schema import DatasetConfig, FieldValue
+from evalflow.config.yaml_text import safe_yaml
 from evalflow.datasets import read
 from evalflow.errors import UserError
 from evalflow.records import Case, Context, Message
@@ -59,7 +59,7 @@ TWO_ROWS = """\
 
 
 def shipped(name: str, path: str) -> list[Case]:
-    config = yaml.safe_load((paths.share_dir() / "conf" / "dataset" / f"{name}.yaml").read_text())
+    config = safe_yaml((paths.share_dir() / "conf" / "dataset" / f"{name}.yaml").read_text())
     return list(read(name, DatasetConfig(**{**config, "path": path})))
 
 
@@ -67,7 +67,7 @@ def shipped(name: str, path: str) -> list[Case]:
 def test_a_shipped_dataset_declares_every_key_under_its_own_package(name: str) -> None:
     text = (paths.share_dir() / "conf" / "dataset" / f"{name}.yaml").read_text()
     assert text.splitlines()[0] == f"# @package dataset.{name}"
-    assert list(yaml.safe_load(text)) == [
+    assert list(safe_yaml(text)) == [
         "description",
         "path",
         "format",
@@ -82,7 +82,7 @@ def test_a_shipped_dataset_declares_every_key_under_its_own_package(name: str) -
         "ids",
         "allow_irregular",
     ]
-    assert list(read(name, DatasetConfig(**yaml.safe_load(text))))
+    assert list(read(name, DatasetConfig(**safe_yaml(text))))
 
 
 def documented() -> list[tuple[str, str]]:

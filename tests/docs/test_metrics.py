@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-import yaml
 
+from evalflow.config.yaml_text import safe_yaml
 from evalflow.metrics.registry import METRIC_KINDS, build_metric
 from evalflow.metrics.rules import Rule
 from evalflow.prompts import Prompts
@@ -42,7 +42,7 @@ def test_every_metric_has_its_row_and_no_other_has() -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_row_says_what_the_file_says(name: str) -> None:
-    values: dict[str, Any] = yaml.safe_load(FILES[name])
+    values: dict[str, Any] = safe_yaml(FILES[name])
     family, (needs, score, undefined) = rows()[name]
     assert family == values["family"]
     assert needs == ", ".join(values["needs"])
@@ -53,7 +53,7 @@ def test_a_row_says_what_the_file_says(name: str) -> None:
 
 def test_families_are_in_order() -> None:
     families = re.findall(r"^### (\w+)$", PAGE, re.MULTILINE)
-    assert families == sorted({yaml.safe_load(text)["family"] for text in FILES.values()})
+    assert families == sorted({safe_yaml(text)["family"] for text in FILES.values()})
 
 
 def test_every_score_rule_is_explained() -> None:
@@ -64,7 +64,7 @@ def test_every_score_rule_is_explained() -> None:
 
 def test_the_metric_on_the_page_can_be_built() -> None:
     for block in re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL):
-        values = yaml.safe_load(block)
+        values = safe_yaml(block)
         config = METRIC_KINDS.config(values["kind"]).model_validate(values)
         metric = build_metric("own", config, Prompts([ROOT / "prompts"]))
         assert metric.name == "own"
@@ -80,7 +80,7 @@ def example(of: str) -> Any:
 @pytest.mark.parametrize(("arguments", "score"), [("ignore", 1.0), ("exact", 0.5)])
 def test_the_tool_calls_on_the_page(arguments: str, score: float) -> None:
     said = example("expected")
-    values = {**yaml.safe_load(FILES["tool_correctness"]), "arguments": arguments}
+    values = {**safe_yaml(FILES["tool_correctness"]), "arguments": arguments}
     config = METRIC_KINDS.config(values["kind"]).model_validate(values)
     metric = build_metric("tool_correctness", config, Prompts([]))
     case = Case(dataset="d", index=0, id=said["id"], expected=said["expected"])
@@ -96,7 +96,7 @@ def test_the_number_of_texts_is_right() -> None:
 
 def test_the_turns_on_the_page_show_what_was_retrieved_for_each() -> None:
     said = example("messages")
-    config = METRIC_KINDS.config("judge").model_validate(yaml.safe_load(FILES["turn_context_relevancy"]))
+    config = METRIC_KINDS.config("judge").model_validate(safe_yaml(FILES["turn_context_relevancy"]))
     metric = build_metric("turn_context_relevancy", config, Prompts([ROOT / "prompts"]))
     messages = tuple(Message(**message) for message in said["messages"])
     contexts = tuple(map(Context, said["contexts"]))

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from evalflow.config.yaml_text import safe_yaml
 from evalflow.errors import JudgeError
 from evalflow.metrics.registry import METRIC_KINDS, build_metric
 from evalflow.prompts import Prompts
@@ -94,7 +94,7 @@ def shipped_prompts() -> Prompts:
 
 @cache
 def shipped_values(name: str) -> Mapping[str, Any]:
-    return yaml.safe_load((ROOT / "conf" / "metric" / f"{name}.yaml").read_text())
+    return safe_yaml((ROOT / "conf" / "metric" / f"{name}.yaml").read_text())
 
 
 @dataclass

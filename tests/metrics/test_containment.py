@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from pydantic import BaseModel
 
 from evalflow.config.schema import FIELDS
+from evalflow.config.yaml_text import safe_yaml
 from evalflow.metrics.steps import COSTS
 from evalflow.prompts import fenced
 from evalflow.records import Answer, Case, Context, JudgeInfo, Message, Reply
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 OPENING = re.compile(r"<([\w.]+) id=([0-9a-f]{16})>\n")
-FILES = {file.stem: yaml.safe_load(file.read_text()) for file in sorted((ROOT / "conf" / "metric").glob("*.yaml"))}
+FILES = {file.stem: safe_yaml(file.read_text()) for file in sorted((ROOT / "conf" / "metric").glob("*.yaml"))}
 JUDGED = [
     name
     for name, values in FILES.items()

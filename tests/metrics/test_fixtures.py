@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from evalflow.app.core.proof_subject import FixtureCase, read_fixture
+from evalflow.config.yaml_text import safe_yaml
 from evalflow.metrics.kinds.composite import CompositeMetric, Part, combine
 from evalflow.protocols import Metric
 from evalflow.records import Outcome
@@ -38,7 +38,7 @@ def fixture(name: str) -> Sequence[FixtureCase]:
 def script(name: str) -> Mapping[str, Mapping[str, Any]]:
     """What the judge of a metric says, by case and step."""
     file = SCRIPTS / f"{name}.yaml"
-    said = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    said = safe_yaml(file.read_text(encoding="utf-8")) if file.is_file() else {}
     return script(said["same_as"]) if "same_as" in said else said
 
 
@@ -104,7 +104,7 @@ def test_it_has_the_hard_cases_and_says_why(name: str) -> None:
 
 @pytest.mark.parametrize("name", [path.stem for path in SCRIPTS.glob("*.yaml")])
 def test_every_reply_is_of_a_case_and_asked_for(name: str) -> None:
-    said = yaml.safe_load((SCRIPTS / f"{name}.yaml").read_text(encoding="utf-8"))
+    said = safe_yaml((SCRIPTS / f"{name}.yaml").read_text(encoding="utf-8"))
     if "same_as" not in said:
         found = outcomes(name)
         assert set(said) == set(found)

@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from evalflow.config.yaml_text import safe_yaml
 from evalflow.errors import UserError
 from evalflow.metrics.registry import calls_of
 from evalflow.records import Context
 
 ROOT = Path(__file__).parents[2]
-FILES = {file.stem: yaml.safe_load(file.read_text()) for file in (ROOT / "conf" / "metric").glob("*.yaml")}
-GOLDEN: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "golden.yaml").read_text(encoding="utf-8"))
+FILES = {file.stem: safe_yaml(file.read_text()) for file in (ROOT / "conf" / "metric").glob("*.yaml")}
+GOLDEN: dict[str, Any] = safe_yaml((Path(__file__).parent / "golden.yaml").read_text(encoding="utf-8"))
 CHAINS = ("judge", "rubric", "generated_questions", "pairwise", "graph")
 
 

@@ -1,15 +1,15 @@
 """The scales that people's labels are on."""
 
 import pytest
-import yaml
 
+from evalflow.config.yaml_text import safe_yaml
 from evalflow.metrics.registry import METRIC_KINDS
 from evalflow.metrics.scale import FractionScale, LabelScale, NumberScale, label_scale, read_label, scale_text
 from evalflow.paths import share_dir
 
 
 def scale_of(name, **changes):
-    values = yaml.safe_load((share_dir() / "conf" / "metric" / f"{name}.yaml").read_text()) | changes
+    values = safe_yaml((share_dir() / "conf" / "metric" / f"{name}.yaml").read_text()) | changes
     return label_scale(METRIC_KINDS.config(values["kind"]).model_validate(values), bounded=True)
 
 

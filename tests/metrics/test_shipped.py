@@ -4,7 +4,8 @@ import math
 from pathlib import Path
 
 import pytest
-import yaml
+
+from evalflow.config.yaml_text import safe_yaml
 
 ROOT = Path(__file__).parents[2]
 ASKED_AT_ONCE = (
@@ -195,13 +196,13 @@ def test_jailbreak_guardrails_keeps_truth_and_prediction_for_the_figures(bench):
 
 def judged_names():
     paths = (ROOT / "conf" / "metric").glob("*.yaml")
-    return [path.stem for path in paths if yaml.safe_load(path.read_text())["kind"] in ("judge", "rubric")]
+    return [path.stem for path in paths if safe_yaml(path.read_text())["kind"] in ("judge", "rubric")]
 
 
 def of_one_answer():
     """Those that read no more of the conversation than the question; the others have tests of their own."""
     files = {name: ROOT / "conf" / "metric" / f"{name}.yaml" for name in judged_names()}
-    return [name for name, file in files.items() if "messages" not in yaml.safe_load(file.read_text())["needs"]]
+    return [name for name, file in files.items() if "messages" not in safe_yaml(file.read_text())["needs"]]
 
 
 @pytest.mark.parametrize("name", of_one_answer())

@@ -8,12 +8,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import yaml
-
 from evalflow.app.core.assemble import KINDS
 from evalflow.config.explain import meanings_of
 from evalflow.config.key_notes import EXAMPLES, MEANINGS
 from evalflow.config.schema import DatasetConfig, RunConfig
+from evalflow.config.yaml_text import safe_yaml
 from evalflow.paths import GROUPS, OWN_FOLDER, private_folder, share_dir, write_atomically
 
 if TYPE_CHECKING:
@@ -140,7 +139,7 @@ def _shipped_examples() -> Mapping[tuple[str | None, str], Any]:
 
     for group in GROUPS:
         for file in sorted((share_dir() / "conf" / group).glob("*.yaml")):
-            values = yaml.safe_load(file.read_text(encoding="utf-8"))
+            values = safe_yaml(file.read_text(encoding="utf-8"))
             note(values, values.get("kind"))
     return found
 

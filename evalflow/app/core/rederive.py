@@ -24,6 +24,7 @@ from evalflow.app.core.kept_labels import RunLabels
 from evalflow.app.core.saved import SavedRun, open_run, open_scored, write_exclusions
 from evalflow.app.core.selection import taken_cases
 from evalflow.config.schema import RunConfig
+from evalflow.config.yaml_text import safe_yaml
 from evalflow.engine.folder import RunFolder, refuse_links, telling_full_disks
 from evalflow.engine.plan import PreparedFile
 from evalflow.errors import Problem, UserError, command, did_you_mean
@@ -169,7 +170,7 @@ def original_thresholds(run: SavedRun) -> dict[str, float]:
     path = run.folder.path / ".hydra" / "config.yaml"  # `report` changes run.json, but never this file
     if not path.is_file():
         return current_thresholds(run)
-    made: Mapping[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    made: Mapping[str, Any] = safe_yaml(path.read_text(encoding="utf-8"))
     config = deepcopy(run.manifest.config)
     for name, metric in config["metric"].items():
         metric["threshold"] = made["metric"][name].get("threshold")

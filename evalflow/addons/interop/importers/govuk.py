@@ -242,7 +242,7 @@ def _task(config: _Config, path: Path, columns: Collection[str]) -> str:
 
 def _shipped(group: str, name: str) -> dict[str, object]:
     text = (paths.share_dir() / "conf" / group / f"{name}.yaml").read_text(encoding="utf-8")
-    return dict(as_map(yaml.safe_load(text)))
+    return dict(as_map(safe_yaml(text)))
 
 
 def _fields(fields: Mapping[str, object], columns: Collection[str]) -> dict[str, object]:

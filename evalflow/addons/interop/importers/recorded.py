@@ -15,8 +15,6 @@ from functools import cache
 from itertools import count
 from pathlib import Path
 
-import yaml
-
 from evalflow import paths
 from evalflow.addons.interop.importers.columns import Columns, finite, joined
 from evalflow.addons.interop.importers.files import (
@@ -32,6 +30,7 @@ from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
 from evalflow.addons.interop.importers.scores import PersonsScore, RecordedScores
 from evalflow.addons.interop.importers.secrets import without_secrets
 from evalflow.addons.interop.importers.verdicts import Verdicts
+from evalflow.config.yaml_text import safe_yaml
 from evalflow.datasets import irregular
 from evalflow.datasets.messages import read_messages
 from evalflow.errors import Problem
@@ -355,5 +354,5 @@ class _ShippedMetric:
 @cache
 def _shipped(name: str) -> _ShippedMetric:
     path = paths.share_dir() / "conf" / "metric" / f"{name}.yaml"
-    declared = as_map(yaml.safe_load(path.read_text(encoding="utf-8")))
+    declared = as_map(safe_yaml(path.read_text(encoding="utf-8")))
     return _ShippedMetric(declared["kind"], declared["needs"], declared["direction"], declared)
