@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from evalflow.addons.studio.work import bots, cases, datasets
 from evalflow.addons.studio.work.answer_examples import fill_examples, lacking_examples
 from evalflow.addons.studio.work.run_request import RunRequest
@@ -8,6 +10,7 @@ from evalflow.addons.studio.work.trash import restore
 from tests.finishing import finish
 
 
+@pytest.mark.slow
 def test_missing_examples_are_counted_and_filled_from_the_latest_run_that_has_some(space: Workspace) -> None:
     datasets.create_dataset(space, "fees")
     cases.add_cases(

@@ -37,6 +37,7 @@ def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("evalflow.addons.studio.web.ui.visitor.visitor", Visitor)
 
 
+@pytest.mark.slow
 def test_a_home_says_how_good_the_latest_run_is_and_what_changed(space: Workspace) -> None:
     found = finish_runs(space)
     home = bot_home(space, "fees")
@@ -68,6 +69,7 @@ def test_a_home_says_how_good_the_latest_run_is_and_what_changed(space: Workspac
     ]
 
 
+@pytest.mark.slow
 def test_a_run_of_picked_cases_says_nothing_of_the_bot(space: Workspace) -> None:
     found = finish_runs(space)
     request = RunRequest("fees", ["questions"], ["exact"], dataset_values={"questions": {"ids": ["c0"]}})
@@ -88,6 +90,7 @@ def test_a_run_of_picked_cases_says_nothing_of_the_bot(space: Workspace) -> None
     assert before.run.run_id == found.other
 
 
+@pytest.mark.slow
 def test_only_runs_of_all_cases_and_random_samples_make_a_trend(space: Workspace) -> None:
     bots.create_bot(space, "fees", {"kind": "recorded"})
     datasets.create_dataset(space, "questions")
@@ -213,6 +216,7 @@ TWO_CHECKS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.slow
 def test_the_home_of_a_bot_with_checks_follows_the_cases_that_pass_all(space: Workspace) -> None:
     bots.create_bot(space, "desk", {"kind": "recorded"})
     datasets.create_dataset(space, "fees")

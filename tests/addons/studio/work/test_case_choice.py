@@ -34,6 +34,7 @@ def request_(space: Workspace) -> RunRequest:
     return RunRequest("desk", ["fees"], ["exact"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("chosen", "options", "taken", "drafts"),
     [

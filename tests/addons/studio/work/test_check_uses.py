@@ -115,6 +115,7 @@ def test_a_check_within_a_group_is_in_use(space: Workspace) -> None:
     checks.delete_check(space, "greets", 1)
 
 
+@pytest.mark.slow
 def test_the_last_failure_is_the_first_failed_answer_of_the_latest_run_with_one(space: Workspace) -> None:
     ids = fill(space)
     bots.create_bot(space, "desk", {"kind": "recorded"})

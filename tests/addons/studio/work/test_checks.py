@@ -167,6 +167,7 @@ def test_a_check_is_tried_on_each_of_its_examples(space: Workspace) -> None:
     assert try_examples(space, "string_matching", {"keyword": "a"}, []) == []
 
 
+@pytest.mark.slow
 def test_a_check_is_defined_once_and_enabled_on_many_conversations(space: Workspace) -> None:
     datasets.create_dataset(space, "fees")
     rows = [{"id": f"c{n}", "question": f"{n}?", "answer": "Hi.", "tags": ["Loans"] if n else []} for n in range(3)]
@@ -230,6 +231,7 @@ def test_groups_that_contain_each_other_are_refused_wherever_they_come_from(spac
         create_metric(space, "desk", MetricDraft("asked", definition))
 
 
+@pytest.mark.slow
 def test_drafts_stay_out_of_runs_and_are_counted(space: Workspace) -> None:
     datasets.create_dataset(space, "fees")
     ready = cases.add_case(space, "fees", {"id": "a", "question": QUESTION, "answer": "Hello", "checks": [HELLO]})

@@ -112,6 +112,7 @@ async def test_what_belongs_to_the_connection_is_called_with_its_key(
         assert (await try_metric(space, "fees", MetricDraft("price", own), {"question": "q?"})).scores[0].score
 
 
+@pytest.mark.slow
 def test_what_belongs_to_no_connection_is_not_saved(space: Workspace, port: int, tmp_path: Path) -> None:
     space = allowing(space, f"http://127.0.0.1:{port}/v1", "127.0.0.1/32", key="OWN_KEY")
     there = f"http://127.0.0.1:{port}/v1"

@@ -107,6 +107,7 @@ def panel_of(*members: str, **values: Any) -> dict[str, Any]:
     return {"kind": "panel", "members": list(members), **values}
 
 
+@pytest.mark.slow
 def test_a_panel_has_named_members_as_they_are_when_a_run_starts(
     space: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,6 +159,7 @@ def graded(request: Request) -> dict[str, Any]:
     return {"reason": "It hangs together.", "score": 5}
 
 
+@pytest.mark.slow
 def test_a_judge_that_is_not_saved_grades_an_answer_by_a_metric(
     space: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -138,6 +138,7 @@ class Studio:
             return row, spending.open_leases(connection, row["id"])[0] if row else None
 
 
+@pytest.mark.slow
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     st.lists(

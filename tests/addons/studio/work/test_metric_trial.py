@@ -142,6 +142,7 @@ async def test_what_cannot_be_judged_is_said(space: Workspace) -> None:
         await write_steps(space, "recorded_fees", MetricDraft("coherence", get_library(space, "coherence").definition))
 
 
+@pytest.mark.slow
 async def test_a_judge_that_fails_is_told(space: Workspace) -> None:
     with Endpoint([status(400), status(400), status(400), status(400)]) as endpoint:
         bot(space, endpoint.url)

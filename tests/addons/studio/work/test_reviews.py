@@ -211,6 +211,7 @@ def _shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
     opened.close()
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(wanted=st.lists(st.integers(1, 2), min_size=1, max_size=6), steps=st.lists(Step, max_size=25))
 def test_no_order_of_events_breaks_the_rules(

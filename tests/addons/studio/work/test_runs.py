@@ -86,6 +86,7 @@ def test_a_run_means_what_its_folder_says_on_the_command_line(space: Workspace, 
     assert frozen.run.metric["named"].model_dump()["criteria"] == "Is ${this} text?"
 
 
+@pytest.mark.slow
 def test_a_panel_of_conf_may_judge(space: Workspace, request_: RunRequest) -> None:
     (folder := Path("conf/judge")).mkdir(parents=True)
     members = "defaults: [ollama@members.first, vllm@members.second]\nkind: panel\n"
@@ -101,6 +102,7 @@ def test_a_panel_of_conf_may_judge(space: Workspace, request_: RunRequest) -> No
     assert "duo" not in definitions.endpoint_judges()
 
 
+@pytest.mark.slow
 def test_simulated_users_are_frozen_and_talk_with_the_bot(space: Workspace) -> None:
     def both(request: Request) -> Any:
         if request.schema_name == "UserTurn":
@@ -159,6 +161,7 @@ def test_what_is_not_there_is_not_found(space: Workspace, request_: RunRequest) 
         runs.get_run(space, "x")
 
 
+@pytest.mark.slow
 def test_runs_are_listed_the_newest_first_and_cancelled_while_they_wait(space: Workspace, request_: RunRequest) -> None:
     made = [runs.create_run(space, request_).run_id for _ in range(3)]
     page = runs.list_runs(space, limit=2)

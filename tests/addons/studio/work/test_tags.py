@@ -84,6 +84,7 @@ def test_a_wrong_name_is_refused_at_its_field(space: Workspace, new: str, what: 
         rename_tag(space, "B", "C")
 
 
+@pytest.mark.slow
 def test_runs_keep_their_tags_and_metrics_that_name_the_tag_are_told(space: Workspace) -> None:
     fill(space, "one", ["A > B"])
     bots.create_bot(space, "desk", {"kind": "recorded"})

@@ -19,6 +19,7 @@ RECORDED = {"kind": "recorded"}
 EXACT = {"kind": "check", "needs": ["answer", "reference"], "checks": [{"op": "contains", "against": "reference"}]}
 
 
+@pytest.mark.slow
 @given(title=st.text(max_size=150), taken=st.sets(st.text(max_size=3)), what=st.sampled_from(["bot", "metric"]))
 def test_any_title_has_a_valid_free_name(title: str, taken: set[str], what: str) -> None:
     name = name_for(title, taken, what)

@@ -47,6 +47,7 @@ def is_title(text: str) -> bool:
         return False
 
 
+@pytest.mark.slow
 @given(st.dictionaries(TEXT, VALUES, max_size=4))
 def test_any_value_comes_back_from_yaml_and_means_itself(values: dict[str, Any]) -> None:
     text = yaml_of(escaped(values))
@@ -93,6 +94,7 @@ def test_the_round_trip_loses_nothing(
         after.close()
 
 
+@pytest.mark.slow
 def test_an_export_runs_on_the_command_line(space: Workspace, tmp_path: Path) -> None:
     bots.create_bot(space, "helper", {"kind": "recorded"})
     metrics.copy_metric(space, "exact_match", "helper", "same")
@@ -120,6 +122,7 @@ def test_an_export_runs_on_the_command_line(space: Workspace, tmp_path: Path) ->
     assert metrics.get_metric(other, "helper", "graded").definition == graded
 
 
+@pytest.mark.slow
 def test_a_fault_in_the_middle_of_an_import_leaves_nothing(
     space: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

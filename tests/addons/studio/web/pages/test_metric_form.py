@@ -106,6 +106,7 @@ class Shown:
         return {name: field.value for name, field in self.fields.items()}
 
 
+@pytest.mark.slow
 @QUICK
 @given(G_EVAL | RUBRIC)
 def test_what_the_form_shows_comes_back_as_it_was_written(definition: dict[str, Any]) -> None:
@@ -116,6 +117,7 @@ def test_what_the_form_shows_comes_back_as_it_was_written(definition: dict[str, 
     assert metric_yaml(back) == yaml
 
 
+@pytest.mark.slow
 @QUICK
 @given(G_EVAL | RUBRIC | st.just({**NEW, "criteria": "Right."}), st.data())
 def test_what_is_entered_comes_back_from_the_yaml(definition: dict[str, Any], data: st.DataObject) -> None:
