@@ -11,6 +11,7 @@ import re
 import sys
 import sysconfig
 from collections.abc import Iterable
+from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
@@ -83,13 +84,18 @@ def _local_files(name: str) -> list[Path]:
         return []
     if spec is None:
         return []
-    files = _python_files(spec.submodule_search_locations or (), spec.origin)
-    return [file for file in files if not _is_installed(file)]
+    # Folders first: to list the thousands of files of an installed package takes seconds.
+    own = [folder for folder in spec.submodule_search_locations or () if not _is_installed(Path(folder).resolve())]
+    return [file for file in _python_files(own, spec.origin) if not _is_installed(file)]
 
 
-def _is_installed(file: Path) -> bool:
-    places = [Path(sysconfig.get_path(place)).resolve() for place in _PLACES] + [Path(__file__).resolve().parents[1]]
-    return bool(_INSTALLED & {*file.parts}) or any(file.is_relative_to(place) for place in places)
+def _is_installed(path: Path) -> bool:
+    return bool(_INSTALLED & {*path.parts}) or any(path.is_relative_to(place) for place in _installed_places())
+
+
+@cache
+def _installed_places() -> tuple[Path, ...]:
+    return (*(Path(sysconfig.get_path(place)).resolve() for place in _PLACES), Path(__file__).resolve().parents[1])
 
 
 def _python_files(folders: Iterable[str], file: str | None) -> list[Path]:
