@@ -152,26 +152,31 @@ def _expected(x: Floats, others: Floats, count: Floats, distance: Distance) -> F
 
 
 def auroc(human: ArrayLike, judge: ArrayLike, clusters: ArrayLike | None = None) -> Estimated:
-    """Probability that an answer that people pass (1) has a higher score than one that they fail; ties count half.
+    """Probability that an answer that people pass (1) has a higher score than one that they fail (0).
 
-    The area under the ROC curve, with the standard error of DeLong, DeLong & Clarke-Pearson 1988 (Biometrics 44:837).
-    Undefined if people pass all, or none.
+    Equal scores count half, as midranks do in the Mann-Whitney statistic (Mann & Whitney 1947, Ann. Math. Stat. 18:50;
+    Bamber 1975, J. Math. Psychol. 12:387); an answer that people are tied on (0.5) counts half on each side. The
+    standard error is that of DeLong, DeLong & Clarke-Pearson 1988 (Biometrics 44:837). Undefined if people pass all, or
+    none.
     """
-    passed, scores = np.asarray(human).astype(np.bool_), np.asarray(judge, dtype=np.float64)
-    passes, fails = np.sort(scores[passed]), np.sort(scores[~passed])
-    n, counts = scores.size, (passes.size, fails.size)
-    if not all(counts):
-        return undefined(n, f"all labels {'pass' if passes.size else 'fail'}" if n else "no answers")
-    others = np.where(passed, _below(scores, fails) / fails.size, 1 - _below(scores, passes) / passes.size)
-    value = float(others[passed].mean())
+    passes, scores = np.asarray(human, dtype=np.float64), np.asarray(judge, dtype=np.float64)
+    fails, n = 1 - passes, scores.size
+    sums = passes.sum(), fails.sum()
+    if not all(sums):
+        return undefined(n, f"all labels {'pass' if sums[0] else 'fail'}" if n else "no answers")
+    below, above = _below(scores, fails) / sums[1], 1 - _below(scores, passes) / sums[0]
+    value = float(passes @ below / sums[0])
     if value in (0.0, 1.0):
         return undefined(n, f"no {'fail is above a pass' if value else 'pass is above a fail'}", value)
-    influence = (others - value) * n / np.where(passed, *counts)
+    influence = n * (passes * (below - value) / sums[0] + fails * (above - value) / sums[1])
     found = from_influence(value, influence, clusters)
     low = None if found.low is None else max(0.0, found.low)
     return Estimated(value, low, found.high, found.std_error, n, found.method)
 
 
-def _below(values: Floats, ordered: Floats) -> Floats:
-    """How many of `ordered` are below each value, ties counting half."""
-    return (np.searchsorted(ordered, values, side="left") + np.searchsorted(ordered, values, side="right")) / 2
+def _below(scores: Floats, weights: Floats) -> Floats:
+    """The weight of the answers with a lower score than each; equal scores count half."""
+    order = np.argsort(scores, kind="stable")
+    ordered, sums = scores[order], np.concatenate([[0.0], np.cumsum(weights[order])])
+    ends = (np.searchsorted(ordered, scores, side=side) for side in ("left", "right"))
+    return sum(sums[end] for end in ends) / 2

@@ -147,7 +147,7 @@ def agreement(labelled: pl.DataFrame, classes: Classes | None, *, seed: int) -> 
     kinds: tuple[Correlation, ...] = ("spearman", "kendall", "pearson")
     found |= {kind: correlation(human, judge, kind, clusters, weights) for kind in kinds}
     found |= (
-        _unweighted(human, judge, clusters, seed)
+        _unweighted(labelled, clusters, seed)
         if weights is None
         else dict.fromkeys(_UNWEIGHTED, undefined(n, _WEIGHTED))
     )
@@ -166,13 +166,15 @@ def agreement(labelled: pl.DataFrame, classes: Classes | None, *, seed: int) -> 
     return found | {"sensitivity": rates.get(1.0, missing), "specificity": rates.get(0.0, missing)}
 
 
-def _unweighted(human: Floats, judge: Floats, clusters: Array | None, seed: int) -> dict[str, Estimated]:
-    n, verdicts = human.size, bool(np.isin(human, (0.0, 1.0)).all())
-    alone = undefined(n, "each answer stands alone")
+def _unweighted(labelled: pl.DataFrame, clusters: Array | None, seed: int) -> dict[str, Estimated]:
+    judge, human = labelled["score"].to_numpy(), labelled["human"].to_numpy()
+    n, verdicts = human.size, labelled["marks"].explode().drop_nulls().is_in([0.0, 1.0]).all()
+    alone, graded = undefined(n, "each answer stands alone"), undefined(n, "people do not say yes or no")
+    low, high = nearest_levels(human, np.array([0.0, 1.0]))
     return {
         "krippendorff_alpha": krippendorff_alpha(np.stack([human, judge]), "interval", clusters, seed=seed),
         "spearman_by_group": alone if clusters is None else grouped_spearman(clusters, human, judge),
-        "auroc": auroc(human, judge, clusters) if verdicts else undefined(n, "people do not say yes or no"),
+        "auroc": auroc((low + high) / 2, judge, clusters) if verdicts else graded,
     }
 
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import mannwhitneyu
 
-from evalflow.stats.agreement import Distance, accuracy, class_rates, cohen_kappa
+from evalflow.stats.agreement import Distance, accuracy, auroc, class_rates, cohen_kappa
 from evalflow.stats.rank import agreements, correlation
 
 HUMAN = [1, 2, 3, 4, 5, 3, 2, 4, 5, 1, 3, 4, 2, 5, 4]
@@ -151,3 +152,18 @@ def test_the_unit_of_a_distance_does_not_matter(pairs: list[tuple[int, int]], ti
         found, scaled = cohen_kappa(x, y, distance), cohen_kappa(by + times * x, by + times * y, distance)
         assert scaled.value == pytest.approx(found.value, abs=1e-9)
         assert scaled.std_error == pytest.approx(found.std_error, abs=1e-9)
+
+
+def test_the_area_under_the_curve_counts_ties_half() -> None:
+    """Of scores as the Mann-Whitney statistic of midranks does, and of people as half an answer on each side."""
+    rng = np.random.default_rng(0)
+    human, judge = rng.choice([0.0, 0.5, 1.0], 60), rng.integers(0, 4, 60) / 3
+    told = human != 0.5
+    ranks = mannwhitneyu(judge[human == 1], judge[human == 0]).statistic
+    pairs = (human == 1).sum() * (human == 0).sum()
+    assert auroc(human[told], judge[told]).value == pytest.approx(ranks / pairs)
+    above = (judge[:, None] > judge) + (judge[:, None] == judge) / 2
+    weights = human[:, None] * (1 - human)
+    found = auroc(human, judge)
+    assert found.value == pytest.approx((weights * above).sum() / weights.sum())
+    assert found.low is not None
