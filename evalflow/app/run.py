@@ -15,6 +15,7 @@ from evalflow.app.core.begin import RunOrder
 from evalflow.app.core.engines import close_engines
 from evalflow.app.core.open_run import inspected, opened
 from evalflow.app.core.options import options
+from evalflow.app.core.planned import moved_here
 from evalflow.app.core.saved import ProgramError, agree, composed_of, expect_agreed, find_run
 from evalflow.config.engines import ENGINE_KINDS
 from evalflow.config.load import HydraJob, launch
@@ -22,7 +23,7 @@ from evalflow.config.schema import BudgetConfig
 from evalflow.engine.folder import RunFolder, refuse_links
 from evalflow.errors import EvalflowError, Problem, UserError, WaitingError, command, did_you_mean
 from evalflow.paths import conf_dirs, new_run_id
-from evalflow.records.manifest import Manifest
+from evalflow.records.manifest import PLANNED, Manifest
 
 if TYPE_CHECKING:
     from evalflow.app.core.screen import TerminalScreen
@@ -132,7 +133,9 @@ def resume(
     changes: Sequence[str] = (),
     agrees: Callable[[str], bool] = lambda _: False,
 ) -> int:
-    """Finish a run: score all cells that its journals lack. The exit code is that of `run`; 6 or 130 if it ends early.
+    """Finish a run, or start a planned one: score all cells that its journals lack.
+
+    The exit code is that of `run`; 6 or 130 if it ends early.
 
     `changes` is a new budget for all parts of the run together, e.g. `budget.usd=5`, and where it works from now on,
     e.g. `engine=ray`; UserError for any other setting.
@@ -149,7 +152,12 @@ def resume(
             raise
         agree(manifest)
     manifest = _with_changes(manifest, changes)
-    order = RunOrder(composed_of(manifest), folder.path, manifest.run_id, None, (), manifest, retry_errors)
+    order = RunOrder(
+        composed_of(manifest), folder.path, manifest.run_id, None, resumed=manifest, retry_errors=retry_errors
+    )
+    if manifest.status == PLANNED:
+        manifest = moved_here(manifest)
+        order = RunOrder(composed_of(manifest), folder.path, manifest.run_id, folder.path, planned=manifest)
     try:
         return run(order, screen)
     except WaitingError as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import os
-import re
 import sys
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -109,12 +108,6 @@ def launch(
             sys.argv = argv
     if failures:
         raise failures[0]
-
-
-def folder_override(folder: Path) -> str:
-    """The override that makes a run write into a folder; quoted, since its path may have any characters."""
-    text = re.sub(r"(\\*)('|$)", lambda found: found[1] * 2 + found[2].replace("'", "\\'"), str(folder))
-    return f"hydra.run.dir='{text}'"
 
 
 def resolved(storable: Mapping[str, Any]) -> dict[str, Any]:

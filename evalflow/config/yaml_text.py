@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, cast
 
@@ -64,11 +64,11 @@ def expanded_size(node: yaml.Node, known: dict[int, float]) -> float:
     return known[id(node)]
 
 
-def yaml_of(values: Mapping[str, Any]) -> str:
-    """A configuration as YAML, with interpolations unchanged."""
+def yaml_of(values: Mapping[str, Any] | Sequence[Any]) -> str:
+    """A configuration, or a list, as YAML, with interpolations unchanged."""
     from omegaconf import OmegaConf
 
-    return OmegaConf.to_yaml(OmegaConf.create(dict(values)))
+    return OmegaConf.to_yaml(OmegaConf.create(dict(values) if isinstance(values, Mapping) else list(values)))
 
 
 def yaml_value(text: str | None) -> str:

@@ -108,6 +108,10 @@ class AnswerFault(_Facts):
     cases: Sequence[str]
 
 
+PLANNED = "planned"
+"""The status of a run whose folder is prepared, for another process to start it."""
+
+
 class CaseOrder(_Facts):
     """Whether cases were asked in random order, and the seed of every random choice."""
 
@@ -134,7 +138,7 @@ class Manifest(Header):
     """run.json of a run, written before the first request and again at the end."""
 
     working_directory: str
-    process: int  # the id of the process that works on it, or did
+    process: int  # the id of the process that works on it, or did; 0 if none has yet
     versions: Mapping[str, str]
     git_commit: str | None
     config: dict[str, Any]  # the configuration before interpolation

@@ -11,7 +11,7 @@ import pytest
 
 from evalflow.app.core.assemble import composed_settings, settings_of
 from evalflow.cli import run_command
-from evalflow.config.load import compose, folder_override
+from evalflow.config.load import compose
 from evalflow.errors import UserError
 from tests.cli.conftest import Program
 
@@ -388,11 +388,3 @@ def test_an_unknown_key_of_the_whole_configuration_names_its_file(
     chosen = ["experiment=mine"] if name.startswith("experiment") else []
     text = complaint("dataset=rag", "metric=exact_match", *chosen, config_dir=own)
     assert text.startswith(f"{own / name}: unknown key {key}\n")
-
-
-@pytest.mark.parametrize("name", ["plain", "a b", "c=d,e", "it's", "back\\", "back\\'s", "ü {x: y}"])
-def test_a_run_writes_into_any_folder(tmp_path: Path, name: str) -> None:
-    folder = tmp_path / name / "run"
-    done = Program(tmp_path)("dataset=rag", "metric=exact_match", "limit=1", folder_override(folder))
-    assert done.returncode == 0, done.stderr
-    assert (folder / "run.json").is_file()

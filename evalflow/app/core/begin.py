@@ -64,6 +64,7 @@ class RunOrder:
     resumed: Manifest | None = None  # run.json of the run to finish; None for a new run
     retry_errors: bool = False  # whether a resumed run retries what ended in error
     races: bool = False  # whether it is a side of a race, which asks its cases in random order
+    planned: Manifest | None = None  # run.json of a new run whose folder another process has prepared
 
 
 def order_of(words: Sequence[str], config_dir: Path | None, folder: Path | None = None) -> RunOrder:
@@ -86,7 +87,7 @@ def keep_cases(rows: Iterable[Mapping[str, Any]]) -> Path:
 def open_folder(order: RunOrder) -> RunFolder:
     """Open or create the run's folder; UserError if it cannot be written, or holds another run."""
     folder = RunFolder(order.folder)
-    if order.resumed is None and folder.manifest.exists():
+    if order.resumed is None and order.planned is None and folder.manifest.exists():
         hint = f"choose another folder, or go on with that run: {command('resume', order.folder)}"
         raise UserError(Problem("this folder holds a run already", str(order.folder), hint))
     try:
@@ -176,15 +177,14 @@ def log_to(path: Path, secrets: Iterable[str], tell: Callable[[str, int], None] 
 def open_manifest(order: RunOrder, inspection: Inspection) -> Manifest:
     """The manifest of a run that starts or resumes.
 
-    UserError if the run to be resumed has changed since it began, or the baseline of its gates cannot be compared.
+    UserError if a run has changed since it was planned or began, or the baseline of its gates cannot be compared.
     """
     fresh = described(inspection, order.run_id, _spent_before(order), races=order.races)
-    if order.resumed is None:
-        return fresh
-    if changes := manifests.changes(order.resumed, fresh):
+    before, since = order.resumed or order.planned, "began" if order.resumed else "was planned"
+    if before is not None and (changes := manifests.changes(before, fresh)):
         where, hint = str(order.folder), "put it back as it was, or start a new run"
-        raise UserError([Problem(f"{change} has changed since the run began", where, hint) for change in changes])
-    return manifests.reopening(order.resumed)
+        raise UserError([Problem(f"{change} has changed since the run {since}", where, hint) for change in changes])
+    return fresh if order.resumed is None else manifests.reopening(order.resumed)
 
 
 def finished_before(

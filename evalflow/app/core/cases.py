@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 from evalflow import datasets
 from evalflow.config.schema import DatasetConfig, RunConfig
@@ -161,19 +162,18 @@ def placeholder_answer(run: RunConfig, case: Case) -> Answer:
     """
     if known := answer_in_data(run, case, UNKNOWN, 0):
         return known
-    asked = replace(blank(case, UNKNOWN, 0), requests=max(1, len(open_turns(case.messages))))
+    values: dict[str, Any] = {"requests": max(1, len(open_turns(case.messages)))}
     if is_simulated(run, case):
-        asked = replace(asked, messages=_longest_talk(run, case), requests=run.simulator.turns)
+        values |= {"messages": _longest_talk(run, case), "requests": run.simulator.turns}
     if case.contexts is None and "contexts" in run.target.may_fill:
-        asked = replace(asked, contexts=(Context(UNKNOWN),))
-    if run.dataset[case.dataset].generates == "actual" or "actual" in run.target.may_fill:
-        likely = (value for value in (case.actual, case.expected, UNKNOWN) if value is not None)
-        asked = replace(asked, actual=next(likely))
-        if run.dataset[case.dataset].generates == "actual":
-            return asked
-    return replace(
-        asked, answer=case.answer or next(iter(case.references), None) or case.question or case.scenario or UNKNOWN
-    )
+        values["contexts"] = (Context(UNKNOWN),)
+    generates = run.dataset[case.dataset].generates
+    if generates == "actual" or "actual" in run.target.may_fill:
+        values["actual"] = next(one for one in (case.actual, case.expected, UNKNOWN) if one is not None)
+    if generates != "actual":
+        likely = (case.answer, next(iter(case.references), None), case.question, case.scenario)
+        values["answer"] = next(filter(None, likely), UNKNOWN)
+    return replace(blank(case, UNKNOWN, 0), **values)
 
 
 def is_simulated(run: RunConfig, case: Case) -> bool:

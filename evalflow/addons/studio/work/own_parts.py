@@ -34,11 +34,11 @@ BASES = MappingProxyType({"openai": ["_openai", "_self_"], "http": ["_service", 
 
 
 class CountedRows:
-    """CountedRows that are read anew each time, and counted."""
+    """Rows that are read anew each time, and counted."""
 
-    def __init__(self, read: Callable[[], Iterable[Mapping[str, Any]]]) -> None:
+    def __init__(self, read: Callable[[], Iterable[Mapping[str, Any]]], count: int | None = None) -> None:
         self._read = read
-        self._count: int | None = None
+        self._count = count
 
     def __iter__(self) -> Iterator[Mapping[str, Any]]:
         count = 0
@@ -49,7 +49,7 @@ class CountedRows:
 
     @property
     def count(self) -> int:
-        """Their number; they are read if they were not yet read to the end."""
+        """Their number when they were last read to the end; they are read if it is unknown."""
         if self._count is None:
             self._count = sum(1 for _ in self)
         return self._count
@@ -155,7 +155,7 @@ def own_of(
         datasets={
             one.name: (
                 titled({"description": one.description, "generates": one.generates}, one.name, one.title),
-                CountedRows(partial(case_rows, space, one.name)),
+                CountedRows(partial(case_rows, space, one.name), (one.cases or 0) - one.drafts),
             )
             for one in datasets
         },

@@ -92,7 +92,7 @@ def interrupt(folder: Path, pid: int | None, number: signal.Signals = signal.SIG
 
     While its lock is held, its pid cannot be reused.
     """
-    if pid is None or not is_alive(folder):
+    if not pid or not is_alive(folder):
         return False
     host = (folder / LOCK).read_text(encoding="utf-8")
     if host and host != socket.gethostname():

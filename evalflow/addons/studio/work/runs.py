@@ -31,6 +31,7 @@ from evalflow.addons.studio.work.space import (
 from evalflow.addons.studio.work.validate import NO_PROGRAMS
 from evalflow.app.core.assemble import assemble
 from evalflow.app.core.inspect import Inspection, inspect
+from evalflow.app.core.planned import write_plan
 from evalflow.app.core.rederive import searched_text
 from evalflow.app.core.saved import expect_agreed, programs_of_metrics
 from evalflow.app.core.selection import TakenCases, chosen_cases
@@ -167,12 +168,14 @@ def create_run(space: Workspace, request: RunRequest, creation_key: str | None =
     planned = plan(space, request)
     folder = space.runs / _new_id(request)
     try:
-        frozen = planned.freeze(folder / "snapshot")
+        with planned.subjects.linked():
+            frozen = planned.freeze(folder / "snapshot")
         found, need, budget = _inspected(space, planned, frozen)
         keep_left_out(folder / "snapshot", _left_out(space, planned, found))
         offered = leases.offer(budget, need)
         if offered.short and not offered.waits:
             raise UserError(leases.refusal(budget, offered))
+        write_plan(found, folder, folder.name)
         values = {
             "project_id": space.project_id,
             "run_id": folder.name,

@@ -20,10 +20,10 @@ from evalflow.addons.studio.work import leases, process
 from evalflow.addons.studio.work.intake import Intake
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.app.core.rederive import facts_of_run
-from evalflow.config.load import folder_override
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import BudgetError, EvalflowError, InfrastructureError, Problem, UserError
 from evalflow.paths import shown
+from evalflow.records.manifest import PLANNED
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -35,6 +35,7 @@ log = logging.getLogger("evalflow")
 TICK_S = 0.2
 AGAIN_S = (0.5, 1.0, 2.0, 5.0, 10.0)
 """Pauses between retries while the database is unavailable; the last one repeats."""
+_UNFINISHED = (PLANNED, "running")
 SILENCE_S = 60.0
 """A worker on another machine counts as dead after this time without a heartbeat."""
 
@@ -275,16 +276,11 @@ class WorkerJob:
             return True
         task = self._row["task"]
         was_started = self._row["pid"] is not None
-        if self._row["cancelling"] or (was_started and manifest and manifest.status != "running"):
+        if self._row["cancelling"] or (was_started and manifest and manifest.status not in _UNFINISHED):
             return True
         if lease is None:
             return self._release()
-        if manifest is None:
-            root, path = self._space.root, self._path
-            folder = path.relative_to(root) if path.is_relative_to(root) else path
-            arguments = ["run", "--run-id", self.run_id, *self._row["arguments"], folder_override(folder)]
-        else:
-            arguments = ["resume", str(self._path), *(["--retry-errors"] if task == "retry" else [])]
+        arguments = ["resume", str(self._path), *(["--retry-errors"] if task == "retry" else [])]
         try:
             self._child = process.start(self._path, arguments, self._space.root, allowed, lease)
         except BlockingIOError:
@@ -306,7 +302,7 @@ class WorkerJob:
                 return self._save_progress() and self._stop_if_asked()
             manifest, row = self._manifest(), self._current_row()
             is_cancelled = bool(row and row["cancelling"])
-            was_killed = manifest is None or manifest.status == "running"
+            was_killed = manifest is None or manifest.status in _UNFINISHED
             if self._is_adopted and was_killed and not is_cancelled:
                 return self.begin()
             self._ending = ending(manifest, code, is_cancelled=is_cancelled, folder=self._path)
@@ -371,7 +367,7 @@ class WorkerJob:
 
     def _opened_intake(self) -> Intake | None:
         """The reader of the journals; None if there are none yet, or they cannot be read."""
-        if self._intake or self._unreadable or not self._files.manifest.is_file():
+        if self._intake or self._unreadable or (manifest := self._manifest()) is None or manifest.status == PLANNED:
             return self._intake
         row = self._current_row()
         return Intake(row) if row else None
@@ -455,6 +451,6 @@ def ending(manifest: Manifest | None, code: int | None, *, is_cancelled: bool, f
         return {**values, "state": "done"}
     if is_cancelled:
         return {**values, "state": "cancelled"}
-    if manifest is not None and status != "failed" and (code is None or code in (6, 130) or code < 0):
+    if status not in (None, PLANNED, "failed") and (code is None or code in (6, 130) or code < 0):
         return {**values, "state": "interrupted"}
     return {**values, "state": "failed", "message": process.error_message(folder)}

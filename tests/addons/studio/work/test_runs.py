@@ -17,8 +17,12 @@ from evalflow.addons.studio.work.planned_runs import plan
 from evalflow.addons.studio.work.run_request import RunRequest
 from evalflow.addons.studio.work.space import NotFoundError, TakenError, Workspace
 from evalflow.app.core.assemble import composed_settings
+from evalflow.config.hydra_plugins import Loader
+from evalflow.config.yaml_text import safe_yaml
+from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, Subject, UserError
 from evalflow.testing import Endpoint, Request, reply
+from tests.cli.conftest import Program
 from tests.finishing import finish
 
 MODEL: dict[str, Any] = {"kind": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1"}
@@ -47,6 +51,43 @@ def test_a_queued_run_is_frozen(space: Workspace, request_: RunRequest) -> None:
     assert "metric=[polite]" in run.repeat
     with pytest.raises(TakenError, match="another request"):
         runs.create_run(space, runs.changed_request(run, thresholds={}), "key")
+
+
+def test_a_run_is_composed_once_from_its_request_to_its_end(space: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    bots.create_bot(space, "told", {"kind": "recorded"})
+    exact = {"kind": "check", "needs": ["answer"], "checks": [{"op": "contains", "value": "x"}]}
+    metrics.create_metric(space, "told", MetricDraft("exact", exact))
+    datasets.create_dataset(space, "mine")
+    cases.add_cases(space, "mine", [{"question": "q?", "answer": "x"}])
+    made: list[Any] = []
+    compose = Loader.load_configuration
+
+    def counted(self: Loader, *args: Any, **more: Any) -> Any:
+        made.append(more)
+        return compose(self, *args, **more)
+
+    monkeypatch.setattr(Loader, "load_configuration", counted)
+    run = finish(space, RunRequest("told", ["mine"], ["exact"]))
+    assert (run.state, len(made)) == ("done", 1), made
+
+
+def test_a_planned_run_starts_where_its_folder_was_restored(
+    space: Workspace, request_: RunRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bots.create_bot(space, "told", {"kind": "recorded"})
+    cases.add_case(space, "mine", {"question": "r?", "answer": "x", "reference": "x"})
+    run = runs.create_run(space, RunRequest("told", ["mine"], ["exact_match"]))
+    manifest = RunFolder(run.folder).read_manifest()
+    assert (manifest.status, manifest.process) == ("planned", 0)
+    assert safe_yaml((run.folder / ".hydra" / "config.yaml").read_text("utf-8")) == manifest.config
+    assert safe_yaml((run.folder / ".hydra" / "overrides.yaml").read_text("utf-8")) == manifest.overrides
+    (away := tmp_path / "away").mkdir()
+    (space.root / "outputs").rename(away / "outputs")
+    monkeypatch.chdir(away)
+    program = Program(away)
+    where = Path("outputs", "runs", run.run_id)
+    assert program("resume", str(where)).returncode == 0
+    assert (away / "outputs" / "latest").resolve() == (away / where).resolve()
 
 
 def written(space: Workspace) -> tuple[dict[Path, int], dict[str, list[Any]]]:
