@@ -273,6 +273,10 @@ class ComparedLabels:
     def of(self, run: SavedRun) -> pl.DataFrame | None:
         return self.frames.get(str(run.folder.path))
 
+    def named(self, runs: Mapping[str, SavedRun]) -> dict[str, pl.DataFrame]:
+        """The labels of those of the runs that have some, by the same names."""
+        return {name: frame for name, run in runs.items() if (frame := self.of(run)) is not None}
+
     def people_in(self, a: SavedRun, b: SavedRun) -> tuple[pl.DataFrame | None, pl.DataFrame | None]:
         """What people said of each case of two runs; None for a run without labels."""
         return self.people.get(str(a.folder.path)), self.people.get(str(b.folder.path))
