@@ -4,25 +4,31 @@ The judged text is data. The filter `fenced` puts it between delimiters that con
 no text can contain its own closing delimiter, and equal texts still render equally:
 
     {{ answer | fenced("answer") }}
+
+On a public server templates are isolated: they are rendered in a limited process, since strangers write them.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
+import pickle
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
 from jinja2 import (
+    BaseLoader,
     ChoiceLoader,
     DictLoader,
     FileSystemLoader,
     StrictUndefined,
     Template,
-    TemplateError,
     TemplateNotFound,
     TemplateSyntaxError,
     Undefined,
@@ -31,7 +37,9 @@ from jinja2 import (
 )
 
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.sandbox import Sandbox, Shared
+from evalflow.limited import Work
+from evalflow.limited.process import forbid_files
+from evalflow.sandbox import SECONDS, Sandbox
 from evalflow.trajectories import trajectory_text
 
 JUDGED = (
@@ -59,6 +67,10 @@ LONGEST_KEPT = 100_000
 NOT_KEPT = f"(more than {LONGEST_KEPT:,} characters, not kept)"
 """What stands for a text that a run did not keep."""
 _HARMLESS = ("fenced", "length", "count")
+_IMPORTS = ("jinja2.debug", "textwrap", "pprint", "encodings.latin_1")  # what Jinja loads as it needs it
+_RENDERING = Work("evalflow.prompts:rendered", imports=_IMPORTS, output=256 * 1024**2, files=64)
+_INLINE = " inline"
+"""The name of a template that is not in a file."""
 
 
 def fenced(text: object, name: str) -> str:
@@ -86,33 +98,58 @@ def percent_encoded(value: object) -> str:
     return quote(str(value).lower() if isinstance(value, bool) else str(value), safe="")
 
 
-class Prompts:
-    """The templates of a run."""
+def _environment(loader: BaseLoader) -> Sandbox:
+    # A template is read once, even if every prompt includes it: a run uses the text that it started with.
+    return Sandbox(
+        {"fenced": fenced, "json": as_json, "percent_encoded": percent_encoded, "trajectory": trajectory_text},
+        loader=loader,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=False,
+        auto_reload=False,
+    )
 
-    def __init__(self, folders: Sequence[Path], unsaved: Mapping[str, str] = MappingProxyType({})) -> None:
+
+@dataclass(frozen=True, slots=True)
+class PromptTemplate:
+    """A template that can be rendered. If it is isolated, `sources` are the texts of it and its includes, by name."""
+
+    name: str
+    compiled: Template
+    sources: Mapping[str, str] | None
+
+
+class Prompts:
+    """The templates of a run. If strangers wrote them, they are `isolated`."""
+
+    def __init__(
+        self,
+        folders: Sequence[Path],
+        unsaved: Mapping[str, str] = MappingProxyType({}),
+        *,
+        isolated: bool = False,
+    ) -> None:
         """`unsaved` are templates by name that are found before those of the folders."""
         files = FileSystemLoader([str(folder) for folder in folders])
-        # A template is read once, even if every prompt includes it: a run uses the text that it started with.
-        self._environment = Sandbox(
-            loader=ChoiceLoader([DictLoader(unsaved), files]) if unsaved else files,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            autoescape=False,
-            auto_reload=False,
-        )
-        self._environment.add_filters(
-            {"fenced": fenced, "json": as_json, "percent_encoded": percent_encoded, "trajectory": trajectory_text}
-        )
+        self._environment = _environment(ChoiceLoader([DictLoader(unsaved), files]) if unsaved else files)
         self._folders, self._unsaved = folders, unsaved
+        self._isolated = isolated
         self._trees: dict[str, nodes.Template] = {}
 
-    def get(self, name: str, asked: str | None = None) -> Template:
+    def get(self, name: str) -> PromptTemplate:
         """The compiled template of that name, such as `faithfulness/claims.jinja`; UserError if it cannot be used."""
+        compiled = self._compiled(name, name)
+        return PromptTemplate(name, compiled, self._sources([name]) if self._isolated else None)
+
+    def _sources(self, names: Sequence[str]) -> dict[str, str]:
+        return {part: self.source(part) for name in names for part in self.parts(name)}
+
+    def _compiled(self, name: str, asked: str) -> Template:
         try:
             return self._environment.get_template(name)
         except TemplateNotFound as error:
-            raise UserError(self._not_found(asked or name, str(error.name or name))) from None
+            raise UserError(self._not_found(asked, str(error.name or name))) from None
         except UnicodeDecodeError:
             raise UserError(Problem("the prompt is not UTF-8", name, "save it as UTF-8")) from None
         except OSError as error:
@@ -124,17 +161,21 @@ class Prompts:
         except (RecursionError, SyntaxError) as error:
             raise UserError(Problem(_too_deep(error), name)) from None
 
-    def inline(self, source: str, where: str) -> Template:
+    def inline(self, source: str, where: str) -> PromptTemplate:
         """A template from text in YAML; UserError if it does not parse."""
         try:
-            return self._environment.from_string(source)
+            compiled = self._environment.from_string(source)
+            if not self._isolated:
+                return PromptTemplate(_INLINE, compiled, None)
+            included = meta.find_referenced_templates(self._environment.parse(source))
+            return PromptTemplate(_INLINE, compiled, {**self._sources([*filter(None, included)]), _INLINE: source})
         except TemplateSyntaxError as error:
             raise UserError(Problem(error.message or "syntax error", where)) from None
         except (RecursionError, SyntaxError) as error:
             raise UserError(Problem(_too_deep(error), where)) from None
 
     def source(self, name: str) -> str:
-        self.get(name)
+        self._compiled(name, name)
         assert self._environment.loader
         return self._environment.loader.get_source(self._environment, name)[0]
 
@@ -175,7 +216,7 @@ class Prompts:
             if part in names:
                 continue
             names.append(part)
-            self.get(part, asked=name)
+            self._compiled(part, name)
             queue += [ref for ref in meta.find_referenced_templates(self._tree(part)) if ref is not None]
         return names
 
@@ -203,27 +244,38 @@ def not_given(used: Collection[str], known: Collection[str], where: str, whom: s
         yield Problem(f"the template uses {name!r}, which {whom} is not given", where, did_you_mean(name, known))
 
 
-def render(template: Template, variables: Mapping[str, Any], where: str, shared: Shared | None = None) -> str:
-    """Render a template; UserError if it cannot be rendered, or produces more than any prompt can need.
-
-    `shared` are variables that are the same in every rendering of a run; an include without others is rendered once.
-    """
-    if isinstance(template.environment, Sandbox):
-        for name in shared or ():
-            if shared and variables.get(name) is not shared[name]:
-                shared = None
-        template.environment.begin(shared)
+def render(template: PromptTemplate, variables: Mapping[str, Any], where: str) -> str:
+    """Render a template; UserError if it cannot be rendered, or takes more text or time than any prompt can need."""
     try:
-        return template.render(variables).strip()
-    except TemplateError as error:
-        what = str(error.message)
-    except MemoryError:
-        what = "it takes more memory than there is"
-    except RecursionError:
-        what = "it includes or calls itself without end"
-    except Exception as error:  # filters and methods may raise anything
-        what = str(error)
-    raise UserError(Problem(f"the prompt cannot be rendered: {what}", where or str(template.name)))
+        if template.sources is None:
+            return _text_of(template.compiled, variables).strip()
+        # Pickled, since templates use the attributes of records; nothing of it comes back.
+        values = base64.b64encode(pickle.dumps(dict(variables))).decode()
+        task = {"name": template.name, "sources": template.sources, "variables": values}
+        return _RENDERING.call(task, SECONDS + 1, "it").strip()
+    except ValueError as error:
+        raise UserError(Problem(f"the prompt cannot be rendered: {error}", where or template.name)) from None
+
+
+def rendered(name: str, sources: Mapping[str, str], variables: str) -> str:
+    """Render a template in a limited process; ValueError says why it cannot be rendered."""
+    values = pickle.loads(base64.b64decode(variables))  # noqa: S301 - of the caller, who is trusted
+    environment = _isolated(tuple(sources.items()))
+    forbid_files()  # Python's modules have been read by now
+    return _text_of(environment.get_template(name), values)
+
+
+@lru_cache(maxsize=16)
+def _isolated(sources: tuple[tuple[str, str], ...]) -> Sandbox:
+    environment = _environment(DictLoader(dict(sources)))
+    for name, _ in sources:
+        environment.get_template(name)
+    return environment
+
+
+def _text_of(template: Template, variables: Mapping[str, Any]) -> str:
+    assert isinstance(template.environment, Sandbox)
+    return template.environment.text_of(template, variables)
 
 
 def _puts_out(node: nodes.Node, field: str) -> bool:
@@ -259,4 +311,4 @@ def _too_deep(error: Exception) -> str:
     return f"its blocks or expressions are nested too deeply ({error})"
 
 
-__all__ = ["Prompts", "Shared", "fenced", "render"]
+__all__ = ["PromptTemplate", "Prompts", "fenced", "render"]

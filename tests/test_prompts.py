@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from evalflow.errors import UserError
-from evalflow.prompts import Prompts, Shared, render
+from evalflow.prompts import Prompts, render
 
 HARMLESS = {
     '{{ "a" ~ 1 ~ none ~ ("b" ~ x) }}': "a1Noneb7",
@@ -15,7 +15,7 @@ HARMLESS = {
     '{{ "{:,}".format(12345678) }} {{ "%d" | format(12345678) }}': "12,345,678 12345678",
     "{% for i in range(3) %}{{ loop.index }}{% else %}none{% endfor %}": "123",
     "{% for i in [[1, [2]]] recursive %}{{ loop(i) if i is not number else i }}{% endfor %}": "12",
-    "{% set n = namespace(x=1) %}{{ n }}{{ 7 // 2 }}{{ -x - 1 }}": "<Namespace>3-8",
+    "{% set n = namespace(x=1) %}{{ n.x }}{{ 7 // 2 }}{{ -x - 1 }}": "13-8",
     "{% for a in [3, 1] | sort if a is gt(0) %}{{ a }}{{ loop.last }}{% endfor %}": "1False3True",
     '{{ "a b".split() }}{{ {"a": [1]} }}{{ "abc"[1:] }}{{ x == 7 and "b" in "abc" }}': "['a', 'b']{'a': [1]}bcTrue",
     "{% autoescape true %}{{ '<' }}{{ '<' | safe }}{{ x }}{% endautoescape %}": "&lt;<7",
@@ -29,7 +29,7 @@ def test_what_prompts_do_is_as_in_jinja(source: str, text: str) -> None:
     assert render(Prompts([]).inline(source, "here"), {"x": 7}, "here") == text
 
 
-def test_the_meter_starts_anew_for_each_rendering() -> None:
+def test_the_limits_start_anew_for_each_rendering() -> None:
     template = Prompts([]).inline("{% for i in range(90000) %}{{ i }}{% endfor %}", "here")
     assert {len(render(template, {}, "here")) for _ in range(3)} == {438_890}
 
@@ -94,20 +94,3 @@ def test_shipped_prompts_fence_what_they_show() -> None:
     names = [path.relative_to(folder).as_posix() for path in folder.rglob("*.jinja")]
     assert len(names) > 10
     assert {name: shown for name in names if (shown := Prompts([folder]).unfenced(name))} == {}
-
-
-def test_an_include_of_shared_variables_is_rendered_once_and_any_other_each_time(tmp_path: Path) -> None:
-    (tmp_path / "scale.jinja").write_text("{{ scale.low }} to {{ scale.high }}")
-    (tmp_path / "own.jinja").write_text("{{ answer }} in {{ scale.low }}")
-    (tmp_path / "all.jinja").write_text(
-        "{% include 'scale.jinja' %}; {% include 'own.jinja' %}; "
-        "{% for scale in others %}{% include 'scale.jinja' %}{% endfor %}"
-    )
-    template = Prompts([tmp_path]).get("all.jinja")
-    shared = Shared(scale={"low": 1, "high": 5})
-    for answer in ("a", "b"):
-        variables = {**shared, "answer": answer, "others": [{"low": 0, "high": 2}]}
-        assert render(template, variables, "here", shared) == f"1 to 5; {answer} in 1; 0 to 2"
-    assert shared.texts == {"scale.jinja": "1 to 5", "own.jinja": None}
-    other = {"scale": {"low": 3, "high": 4}, "answer": "c", "others": []}
-    assert render(template, other, "here", shared) == "3 to 4; c in 3;"

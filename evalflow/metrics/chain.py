@@ -21,7 +21,7 @@ from evalflow.metrics.steps import (
     placeholder_reply,
     root,
 )
-from evalflow.prompts import Shared, render
+from evalflow.prompts import render
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Ask, Case, Message, Outcome, Path, Reply, texts_of
 
@@ -52,7 +52,6 @@ class Scope:
     data: Mapping[str, Any]
     variables: Mapping[str, Any]
     logprobs: bool
-    shared: Shared
     replies: dict[str, Observed]
     trail: list[dict[str, Any]]
     samples: int = 1
@@ -79,7 +78,7 @@ class Scope:
             metric=self.metric,
             step=config.id,
             task=config.task,
-            messages=(Message("user", render(step.template, variables, where, self.shared)),),
+            messages=(Message("user", render(step.template, variables, where)),),
             reply_model=step.reply_model,
             variables=variables,
             items=items,
@@ -107,7 +106,7 @@ class AskingMetric(BaseMetric[C], Generic[C]):
         self.tasks = {step.config.id: step.config.task for step in steps}
         self.prompts = tuple(dict.fromkeys(step.config.prompt for step in steps))
         self._steps = tuple(steps)
-        self._shared = Shared(**self._constants())
+        self._fixed = self._constants()
         self._needed = tuple(dict.fromkeys(map(root, config.needs)))
         self._takes_apart = any(step.config.source_field == "reference" for step in steps)
 
@@ -192,10 +191,10 @@ class AskingMetric(BaseMetric[C], Generic[C]):
     def _scope(self, data: Mapping[str, Any], repeat: int) -> Scope:
         fields = {**data, "reference": any_right(data["reference"])}
         variables = dict(zip(self._needed, map(fields.__getitem__, self._needed), strict=True))
-        variables |= self._shared
+        variables |= self._fixed
         variables |= self._extras(fields)
         logprobs = self.config.weighting == "probability"
-        return Scope(self.name, repeat, fields, data, variables, logprobs, self._shared, replies={}, trail=[])
+        return Scope(self.name, repeat, fields, data, variables, logprobs, replies={}, trail=[])
 
     def _constants(self) -> Mapping[str, Any]:
         """Prompt variables from the kind that do not depend on the case."""

@@ -28,10 +28,8 @@ from evalflow.records import Answer, Case, Context, Message, Outcome
 from evalflow.trajectories import call_lines
 
 if TYPE_CHECKING:
-    from jinja2 import Template  # noqa: TID251 - for the type only; Prompts creates them
-
     from evalflow.metrics.rules import PartsRule, Rule
-    from evalflow.prompts import Prompts
+    from evalflow.prompts import Prompts, PromptTemplate
 
 
 COSTS = ("latency_s", "cost_usd")
@@ -232,7 +230,7 @@ class PreparedStep:
     """A checked step with its compiled template and reply model."""
 
     config: StepConfig
-    template: Template
+    template: PromptTemplate
     reply_model: type[BaseModel]
 
 

@@ -34,18 +34,6 @@ ADAPTERS: dict[str, set[str]] = {
         "hydra._internal.core_plugins.file_config_source.FileConfigSource",
     },
     "config/load.py": {"hydra._internal.hydra.Hydra", "hydra._internal.utils.create_config_search_path"},
-    "sandbox.py": {
-        "jinja2.sandbox.ImmutableSandboxedEnvironment._parse",
-        "jinja2.compiler.CodeGenerator",
-        "jinja2.compiler.CodeGenerator._FinalizeInfo",
-        "jinja2.compiler.CodeGenerator._output_child_post",
-        "jinja2.compiler.CodeGenerator._output_child_pre",
-        "jinja2.compiler.Frame",
-        "jinja2.runtime.LoopContext",
-        "jinja2.runtime.Macro",
-        "jinja2.utils.Namespace",
-        "jinja2.visitor.NodeTransformer",
-    },
     "nicegui_core.py": {
         "nicegui.Client.instances",
         "nicegui.core.sio",

@@ -248,11 +248,14 @@ def assemble(
     connections: Connections | None = None,
     lease: Lease | None = None,
     needed: Needed | None = None,
+    *,
+    isolated: bool = False,
 ) -> Parts:
     """Build every part; UserError has the problems of all of them together. No file is opened for writing.
 
     Without `run_id` and without a call session no calls are possible. Without a call session, `connections` are all
     that may be called, and `lease` is what may be spent; None: those of the process. With `needed` no case is read.
+    If strangers wrote the prompts, as for all of a process with connections, they are `isolated`.
     """
     settings = _settled(settings)
     if session is None:
@@ -260,17 +263,18 @@ def assemble(
         session = _session(settings, run_id, connections, lease or Lease.of_process())
     if session.connections is not None and (problems := connection_problems(settings, session.connections)):
         raise UserError(problems)
-    return _Assembly(settings, session, needed).parts()
+    return _Assembly(settings, session, needed, isolated or session.connections is not None).parts()
 
 
 class _Assembly:
-    def __init__(self, settings: Settings, session: CallSession, needed: Needed | None) -> None:
-        self._settings, self._session, self._needed = settings, session, needed
+    def __init__(self, settings: Settings, session: CallSession, needed: Needed | None, isolated: bool) -> None:
+        self._settings, self._session, self._needed, self._isolated = settings, session, needed, isolated
         self._problems: list[Problem] = []
 
     def parts(self) -> Parts:
         settings = self._settings
-        prompts = Prompts(settings.composed.prompt_folders, settings.composed.unsaved.prompts)
+        unsaved = settings.composed.unsaved.prompts
+        prompts = Prompts(settings.composed.prompt_folders, unsaved, isolated=self._isolated)
         metrics: dict[str, Metric] = {}
         for name, config in settings.run.metric.items():
             try:

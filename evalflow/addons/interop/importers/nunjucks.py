@@ -13,7 +13,7 @@ from jinja2 import ChainableUndefined, TemplateError, UndefinedError, meta
 
 from evalflow.addons.interop.importers.ledger import Untranslatable
 from evalflow.jsonvalues import as_list, as_map
-from evalflow.sandbox import Sandbox
+from evalflow.sandbox import Sandbox, Unrenderable
 
 _TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
@@ -61,13 +61,14 @@ def render(source: str, variables: Mapping[str, object]) -> str:
     environment = _environment()
     try:
         _expect_known(text, meta.find_undeclared_variables(environment.parse(text)))
-        template = environment.from_string(text)
-        environment.begin(None)
-        return template.render({name: _as_script(value) for name, value in variables.items()})
+        scripted = {name: _as_script(value) for name, value in variables.items()}
+        return environment.text_of(environment.from_string(text), scripted)
     except Untranslatable:
         raise
-    except UndefinedError as error:
-        raise Untranslatable(f"it uses {error.message}, which is not set", _SET) from None
+    except Unrenderable as error:
+        if isinstance(error.__cause__, UndefinedError):
+            raise Untranslatable(f"it uses {error}, which is not set", _SET) from None
+        raise Untranslatable(f"its template cannot be rendered: {error}") from None
     except TemplateError as error:
         raise Untranslatable(f"its template cannot be rendered: {error.message}") from None
     except Exception as error:
@@ -98,9 +99,7 @@ class _Unset(ChainableUndefined):
 
 
 def _environment() -> Sandbox:
-    environment = Sandbox(undefined=_Unset, autoescape=False, keep_trailing_newline=True)
-    environment.add_filters({"json": _json})
-    return environment
+    return Sandbox({"json": _json}, undefined=_Unset, autoescape=False, keep_trailing_newline=True)
 
 
 def _json(value: object) -> str:

@@ -205,7 +205,8 @@ def _built(space: Workspace, name: str, config: Mapping[str, Any], budget: Budge
     if model.kind == "recorded":
         raise UserError(Problem("recorded answers cannot be asked", "question", "choose a bot that answers"))
     session = CallSession(connections=allowed, budget=budget)
-    return build_target(model, name, Prompts(prompt_dirs()), {dataset: Form()}, generate=True, session=session)
+    prompts = Prompts(prompt_dirs(), isolated=True)
+    return build_target(model, name, prompts, {dataset: Form()}, generate=True, session=session)
 
 
 def _checked(space: Workspace, name: str, config: Mapping[str, Any]) -> tuple[TargetConfig, Connections | None]:

@@ -97,7 +97,7 @@ async def _trial(
         settings, case = await to_thread.run_sync(stack.enter_context, trial_settings(space, bot, draft, row, judge))
         budget = stack.enter_context(trial_budget(space, f"trial of {draft.name}"))
         session = CallSession(connections=space.allowed, budget=budget)
-        parts = await to_thread.run_sync(lambda: assemble(settings, session=session))
+        parts = await to_thread.run_sync(lambda: assemble(settings, session=session, isolated=True))
         try:
             for pair in parts.pairs:
                 if refused := refusal_of(pair.metric, pair.judge):
@@ -183,7 +183,7 @@ def preview_metric(space: Workspace, bot: str, draft: MetricDraft, row: Mapping[
     `row`: the case by field names, with an answer; `question` becomes one user message.
     """
     with trial_settings(space, bot, draft, row) as (settings, case):
-        parts = assemble(keyless(settings), session=CallSession())
+        parts = assemble(keyless(settings), session=CallSession(), isolated=True)
         answer = recorded_answer(case, parts.target.name, 0)
         pairs = _bound(parts, case)
         prompts = [sent_prompt(pair, ask) for pair in pairs for ask in pair.metric.preview(case, answer)]

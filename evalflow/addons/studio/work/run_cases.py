@@ -155,7 +155,7 @@ def _parts(saved: SavedRun, metric: str) -> Parts:
     session = CallSession(single_flight=SingleFlight(cache if kept.is_file() else None))
     only = run.model_copy(update={"metric": {declared: run.metric[declared]}, "gate": None})
     judges = {name: judge for name, judge in settings.judges.items() if name == declared}
-    return assemble(replace(settings, run=only, judges=judges), session=session)
+    return assemble(replace(settings, run=only, judges=judges), session=session, isolated=True)
 
 
 def _expect_the_same(saved: SavedRun, parts: Parts, pair: Pair, score: Score) -> None:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
+from evalflow.addons.studio.work.made_up import AnyValues, UnknownText
 from evalflow.app.core.assemble import written_secrets
 from evalflow.app.core.connections import part_problems
 from evalflow.calls.connections import Connections
@@ -30,8 +31,6 @@ from evalflow.targets.registry import TARGET_KINDS, build_target
 
 ConfigT = TypeVar("ConfigT", bound=BaseModel)
 NO_PROGRAMS = "checks that start a program run on the command line only, never in the application"
-_OF_JINJA = ("alters_data", "jinja_pass_arg", "unsafe_callable")
-"""Attributes that Jinja reads from the objects that it calls."""
 
 
 def rendering_problems(metric: Metric) -> list[Problem]:
@@ -41,7 +40,7 @@ def rendering_problems(metric: Metric) -> list[Problem]:
     template is refused that some data could render. The metric must be ready to score.
     """
     problems: list[Problem] = []
-    for unknown in (_Unknown("…"), 1.0):
+    for unknown in (UnknownText("…"), 1.0):
         case = _case(unknown)
         try:
             metric.preview(case, recorded_answer(case, "made up", 0))
@@ -63,59 +62,10 @@ def _case(unknown: Any) -> Case:
         contexts=(Context("The licence costs 40 pounds a year."), Context("It can be paid by card.")),
         expected=unknown,
         actual=unknown,
-        metadata=_Anything(unknown),
+        metadata=AnyValues(unknown),
         demo_answer=Message("assistant", "40 pounds."),
-        vars=_Anything(unknown),
+        vars=AnyValues(unknown),
     )
-
-
-class _Anything(dict[str, Any]):
-    """A map that has a value under every key."""
-
-    def __init__(self, value: Any) -> None:
-        super().__init__()
-        self._value = value
-
-    def __missing__(self, key: str) -> Any:
-        return self._value
-
-    def get(self, key: str, default: Any = None) -> Any:
-        return self._value
-
-
-class _Unknown(str):
-    """A text that supports the operations of any type."""
-
-    __slots__ = ()
-
-    def __getattr__(self, name: str) -> _Unknown:
-        if name.startswith("_") or name in _OF_JINJA:
-            raise AttributeError(name)
-        return self
-
-    def __iter__(self) -> Iterator[str]:
-        return iter((self, self))
-
-    def _same(self, *_: Any, **__: Any) -> _Unknown:
-        return self
-
-    def _yes(self, _: Any) -> bool:
-        return True
-
-    def __int__(self) -> int:
-        return 1
-
-    def __float__(self) -> float:
-        return 1.0
-
-    def __round__(self, _: int = 0) -> int:
-        return 1
-
-    __index__ = __int__
-    __getitem__ = __call__ = _same  # pyright: ignore
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __mod__ = __rmod__ = _same  # pyright: ignore
-    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __neg__ = __abs__ = _same
-    __lt__ = __le__ = __gt__ = __ge__ = _yes  # pyright: ignore
 
 
 BOT_KINDS = ("openai", "http", "recorded")
@@ -173,7 +123,8 @@ def check_bot(name: str, config: Mapping[str, Any], connections: Connections | N
         problems += part_problems(connections, TARGET_KINDS, model, called, "target")
     if problems or model is None:
         raise UserError(problems)
-    build_target(without_key(model), name, Prompts(prompt_dirs()), {}, generate=plain["kind"] != "recorded")
+    isolated = Prompts(prompt_dirs(), isolated=True)
+    build_target(without_key(model), name, isolated, {}, generate=plain["kind"] != "recorded")
     return plain
 
 
@@ -244,7 +195,7 @@ def check_metric(
     if problems:
         raise UserError(problems)
     try:
-        metric = build_metric(name, cast("Any", model), Prompts(prompt_dirs(), own))
+        metric = build_metric(name, cast("Any", model), Prompts(prompt_dirs(), own, isolated=True))
         problems += rendering_problems(metric)
     except UserError as error:
         problems += error.problems
