@@ -237,7 +237,7 @@ def tiamat_results(cases: Iterable[Mapping[str, object]]) -> dict[str, object]:
         rows.append({**about, "answer": case["answer"], "metrics": metrics})
     if len({row["dataset"] for row in rows}) == 1:
         rows = [{key: value for key, value in row.items() if key != "dataset"} for row in rows]
-    means = {metric: sum(found) / len(found) if found else None for metric, found in values.items()}
+    means = {metric: sum(part) / len(part) if part else None for metric, part in values.items()}
     return {"data": rows, "overall_metric_score": means}
 
 

@@ -100,8 +100,8 @@ async def check(overrides: Overrides) -> object:
 
 async def runs() -> list[str]:
     """The folders of runs, the latest first."""
-    found = sorted(Path("outputs").glob("*/*/run.json"), key=lambda file: file.stat().st_mtime, reverse=True)
-    return [str(file.parent) for file in found]
+    manifests = sorted(Path("outputs").glob("*/*/run.json"), key=lambda file: file.stat().st_mtime, reverse=True)
+    return [str(file.parent) for file in manifests]
 
 
 async def summary(run: RunName) -> str:
@@ -129,7 +129,7 @@ async def cases(
 ) -> object:
     """Cases with their answers, scores and reasons."""
     chosen = [f"--{name}={value}" for name, value in (("metric", metric), ("tag", tag), ("id", case_id)) if value]
-    flags = [flag for flag, given in (("--failed", failed), ("--cut-off", cut_off)) if given]
+    flags = [flag for flag, item in (("--failed", failed), ("--cut-off", cut_off)) if item]
     words = [*chosen, *flags, f"--limit={limit}", "--json"]
     return await _answer("cases", str(_folder(run)), *words)
 
@@ -150,12 +150,12 @@ async def run_within_budget(
 ) -> str:
     """Evaluate, within a budget that must be given. Costs money with a remote judge or target: ask first."""
     budget = {"usd": budget_usd, "requests": budget_requests}
-    given = [f"budget.{unit}={value}" for unit, value in budget.items() if value is not None]
-    if not given:
+    budgets = [f"budget.{unit}={value}" for unit, value in budget.items() if value is not None]
+    if not budgets:
         raise UserError(Problem("no budget", "run", "give budget_usd or budget_requests"))
     own = [word for word in _checked(overrides) if not word.startswith("budget.")]
     run_id = new_run_id(own)
-    code, _, err = await _ended("run", "--run-id", run_id, *own, *given)
+    code, _, err = await _ended("run", "--run-id", run_id, *own, *budgets)
     if code not in (0, 1, 3):
         raise ValueError(err.strip())
     folder = Path("outputs", "runs", run_id)

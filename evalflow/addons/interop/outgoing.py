@@ -82,8 +82,10 @@ def receiver_of(endpoint: str, connections: Connections | None, key: str = "otel
     expect_installed(key)
     if connections is None:
         return Receiver(endpoint)
-    one = connections.of_receiver(Receiver(endpoint).address, key)
-    return Receiver(endpoint, os.environ.get(one.api_key_env) if one.api_key_env else None, one.reach)
+    connection = connections.of_receiver(Receiver(endpoint).address, key)
+    return Receiver(
+        endpoint, os.environ.get(connection.api_key_env) if connection.api_key_env else None, connection.reach
+    )
 
 
 def send_rest(

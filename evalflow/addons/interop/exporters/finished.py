@@ -58,17 +58,17 @@ class FinishedRun:
 
         Prompts are among them only if all texts are sent.
         """
-        config, found = self.manifest.config, dict[str, str]()
+        config, settings = self.manifest.config, dict[str, str]()
         hidden = _PRIVATE if self.text == "all" else _PRIVATE | _PROMPTS
         for key in _SETTINGS:
-            found |= _flat(key, config.get(key), hidden)
+            settings |= _flat(key, config.get(key), hidden)
         for name, facts in self.manifest.datasets.items():
-            found |= {f"dataset.{name}.cases": str(facts.cases), f"dataset.{name}.sha256": facts.sha256}
+            settings |= {f"dataset.{name}.cases": str(facts.cases), f"dataset.{name}.sha256": facts.sha256}
         for name, facts in self.manifest.metrics.items():
             own = self.manifest.metric_config(name)
-            found |= {f"metric.{name}.version": str(facts.version), f"metric.{name}.kind": str(own.get("kind"))}
-            found |= {} if own.get("threshold") is None else {f"metric.{name}.threshold": str(own["threshold"])}
-        return found
+            settings |= {f"metric.{name}.version": str(facts.version), f"metric.{name}.kind": str(own.get("kind"))}
+            settings |= {} if own.get("threshold") is None else {f"metric.{name}.threshold": str(own["threshold"])}
+        return settings
 
     def numbers(self) -> dict[str, float]:
         """The figures of all cases with their bounds and counts, and the totals. What has no value is left out.
@@ -78,26 +78,26 @@ class FinishedRun:
         summary = pl.read_parquet(self.folder.path / "summary.parquet").filter(pl.col("tag").is_null())
         scored = summary.filter(pl.col("metric") != CASES)  # the cases as a whole have no judge
         several = [key for key in ("dataset", "target", "judge") if scored[key].n_unique() > 1]
-        found: dict[str, float] = {}
+        numbers: dict[str, float] = {}
         for row in summary.iter_rows(named=True):
             name = "/".join(str(row[key]) for key in (*several, "metric") if row[key] is not None)
             is_mean = row["statistic"] == "mean"
             name = _UNNAMEABLE.sub("_", name if is_mean else f"{name}/{row['statistic']}")
             columns = {**_BOUNDS, **(_PASS_RATE if is_mean else {}), **{count: f"/{count}" for count in _COUNTS}}
-            found |= {name + end: float(row[key]) for key, end in columns.items() if row[key] is not None}
+            numbers |= {name + end: float(row[key]) for key, end in columns.items() if row[key] is not None}
         totals = {name: getattr(self.manifest, name) for name in _TOTALS}
-        return found | {f"run/{name}": float(value) for name, value in totals.items() if value is not None}
+        return numbers | {f"run/{name}": float(value) for name, value in totals.items() if value is not None}
 
     @property
     def tags(self) -> dict[str, str]:
         manifest = self.manifest
-        found = {
+        tags = {
             "evalflow.run_id": manifest.run_id,
             "evalflow.version": str(manifest.versions.get("evalflow")),
             "evalflow.status": manifest.status,
             "evalflow.exit_code": str(manifest.exit_code),
         }
-        return found | ({"evalflow.git_commit": manifest.git_commit} if manifest.git_commit else {})
+        return tags | ({"evalflow.git_commit": manifest.git_commit} if manifest.git_commit else {})
 
     def files(self) -> Iterator[Path]:
         """The files that go along: the table of the summary; with all texts also the report."""
@@ -112,10 +112,10 @@ class FinishedRun:
     @property
     def digest(self) -> str:
         """A digest of the results, and of which texts are sent with them."""
-        found = hashlib.sha256(self.text.encode())
+        digest = hashlib.sha256(self.text.encode())
         for path in (self.folder.scores, self.folder.path / "summary.parquet"):
-            found.update(path.read_bytes())
-        return found.hexdigest()
+            digest.update(path.read_bytes())
+        return digest.hexdigest()
 
     def sent(self, to: str, where: str, sent: int, own: str | None, why: str | None) -> ExportFacts:
         """What run.json says of an export: how many scores were sent, and its id there (`own`)."""
@@ -143,9 +143,9 @@ def environment(defaults: Mapping[str, str], **fixed: str) -> Generator[None]:
         os.environ.update({name: before[name] for name in fixed if name in before})
 
 
-def expect_same(known: str | None, run: FinishedRun, to: str, name: str) -> None:
+def expect_same(digest: str | None, run: FinishedRun, to: str, name: str) -> None:
     """UserError if a destination has other results of the run than it has now, by the digest that it was sent with."""
-    if known != run.digest:
+    if digest != run.digest:
         folder = run.folder.path
         hint = f"replace it: {command('export', to, folder, '--again')} (with the same --to, --project and --text)"
         raise UserError(Problem(f"{to} has this run with other results or texts, as {name}", str(folder), hint))

@@ -70,13 +70,13 @@ class _MlflowExport:
         self._experiment = mlflow.set_experiment(experiment).experiment_id
 
     def send(self, *, again: bool) -> ExportFacts:
-        known = self._client.search_runs([self._experiment], f"tags.`{_RUN}` = '{self._run.manifest.run_id}'")
-        whole = next((one for one in known if _WHOLE in one.data.tags), None)
+        earlier = self._client.search_runs([self._experiment], f"tags.`{_RUN}` = '{self._run.manifest.run_id}'")
+        whole = next((entry for entry in earlier if _WHOLE in entry.data.tags), None)
         if whole is not None and not again:
             expect_same(whole.data.tags.get(_DIGEST), self._run, "mlflow", whole.info.run_id)
             return _facts(self._run, self._mlflow, self._run.count_scores(), run_id=whole.info.run_id)
-        for one in known:
-            self._delete(one.info.run_id)
+        for item in earlier:
+            self._delete(item.info.run_id)
         tags = {**self._run.tags, _DIGEST: self._run.digest}
         with self._mlflow.start_run(run_name=self._run.manifest.run_id, tags=tags) as active:
             self._log_results()
@@ -86,7 +86,7 @@ class _MlflowExport:
 
     def _delete(self, run_id: str) -> None:
         while traces := self._traces(run_id):
-            self._client.delete_traces(self._experiment, trace_ids=[one.info.trace_id for one in traces])
+            self._client.delete_traces(self._experiment, trace_ids=[trace.info.trace_id for trace in traces])
         self._client.delete_run(run_id)
 
     def _traces(self, run_id: str, page: str | None = None) -> Any:
@@ -149,8 +149,8 @@ class _MlflowExport:
     def _all_traces(self, run_id: str) -> Iterator[Any]:
         page: str | None = None
         while True:
-            found = self._traces(run_id, page)
-            yield from found
-            page = found.token
+            traces = self._traces(run_id, page)
+            yield from traces
+            page = traces.token
             if not page:
                 return

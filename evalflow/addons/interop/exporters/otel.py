@@ -88,13 +88,13 @@ class DeliveryLog:
 
     def _read(self, line: bytes) -> None:
         try:
-            found = json.loads(line)
-            if found["endpoint"] == self._endpoint and found.get("again"):
+            entry = json.loads(line)
+            if entry["endpoint"] == self._endpoint and entry.get("again"):
                 self.uids, self.rejected, self.why = set(), 0, None
-            elif found["endpoint"] == self._endpoint:
-                self.uids.update(found["uids"])
-                self.rejected += found["rejected"]
-                self.why = found.get("why") or self.why
+            elif entry["endpoint"] == self._endpoint:
+                self.uids.update(entry["uids"])
+                self.rejected += entry["rejected"]
+                self.why = entry.get("why") or self.why
         except (ValueError, LookupError, TypeError):
             return  # a line that a killed process did not finish
 
@@ -134,7 +134,7 @@ def batches(events: Iterable[Event]) -> Iterator[Sequence[Event]]:
 
 
 def deliver(
-    given: Iterable[Sequence[Event]],
+    portions: Iterable[Sequence[Event]],
     receiver: Receiver,
     log: DeliveryLog,
     ends_at: float = float("inf"),
@@ -148,7 +148,7 @@ def deliver(
     transport = receiver.transport()
     with asyncio.Runner() as runner:
         try:
-            for batch in given:
+            for batch in portions:
                 try:
                     rejected, why_rejected = runner.run(_send(transport, encoded(batch), ends_at, attempts))
                     log.note(batch, min(rejected, len(batch)), why_rejected or None)
@@ -205,17 +205,17 @@ def _rejected(response: Response) -> tuple[int, str]:
     from google.protobuf.message import Error
     from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 
-    kind, found = response.headers.get("Content-Type", "").partition(";")[0].strip(), ExportLogsServiceResponse()
+    kind, reply = response.headers.get("Content-Type", "").partition(";")[0].strip(), ExportLogsServiceResponse()
     try:
         if kind == "application/json":
-            Parse(response.body or b"{}", found, ignore_unknown_fields=True)
+            Parse(response.body or b"{}", reply, ignore_unknown_fields=True)
         elif response.body and kind != "application/x-protobuf":
             raise ValueError
         else:
-            found.ParseFromString(response.body)
+            reply.ParseFromString(response.body)
     except (Error, ValueError):
         what = f"{kind or 'a body of no type'}, which no OTLP receiver does: {faults.excerpt(response.body)}"
         raise UnsentError(f"it answers HTTP {response.status} with {what}") from None
-    partial = found.partial_success
+    partial = reply.partial_success
     rejected = max(0, partial.rejected_log_records)
     return rejected, f"rejected: {partial.error_message or 'no explanation'}" if rejected else ""

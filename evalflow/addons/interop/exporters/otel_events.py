@@ -59,7 +59,7 @@ def event_of(run_id: str, score: Score, answer: Answer | None, text: TextToSend)
     """The event of a score in any state; only a scored cell has a value. Texts are sent if they are asked for."""
     link, uid = _link(answer), uid_of(run_id, score)
     passed = score["passed"]
-    found: dict[str, object] = {
+    attributes: dict[str, object] = {
         "gen_ai.evaluation.name": score["metric"],
         "gen_ai.evaluation.score.value": score["score"] if score["status"] == "scored" else None,
         "gen_ai.evaluation.score.label": None if passed is None else "pass" if passed else "fail",
@@ -77,11 +77,11 @@ def event_of(run_id: str, score: Score, answer: Answer | None, text: TextToSend)
         "evalflow.judge_repeat": score["repeat"],
     }
     if text != "none":
-        found |= {"gen_ai.evaluation.explanation": score["reason"], "error.message": score["error"]}
+        attributes |= {"gen_ai.evaluation.explanation": score["reason"], "error.message": score["error"]}
     if text == "all" and answer is not None:
         asked = [message.content for message in answer.messages if message.role == "user"]
-        found |= {"evalflow.question": asked[-1] if asked else None, "evalflow.answer": answer.answer}
-    return Event(uid, _nanoseconds(score["finished_at"]), link, dict(_sendable(found)))
+        attributes |= {"evalflow.question": asked[-1] if asked else None, "evalflow.answer": answer.answer}
+    return Event(uid, _nanoseconds(score["finished_at"]), link, dict(_sendable(attributes)))
 
 
 def _sendable(attributes: Mapping[str, object]) -> Iterator[tuple[str, object]]:
@@ -99,9 +99,9 @@ def shortened(text: str) -> str:
 
 def _link(answer: Answer | None) -> SpanLink:
     """What the answer's metadata says, as `import traces` writes it or a target returns it."""
-    known = (answer.metadata if answer else None) or {}
-    trace, span = (_id(known.get(name), size) for name, size in (("trace_id", 32), ("span_id", 16)))
-    response = known.get("response_id")
+    metadata = (answer.metadata if answer else None) or {}
+    trace, span = (_id(metadata.get(name), size) for name, size in (("trace_id", 32), ("span_id", 16)))
+    response = metadata.get("response_id")
     parented = (trace, span) if trace and span else (0, 0)
     return SpanLink(*parented, response if isinstance(response, str) and response else None)
 

@@ -75,7 +75,7 @@ class SendingSink:
     ) -> None:
         self._sink = sink
         self._sender = sender
-        self._limits = {(one.metric, one.judge): one for one in thresholds}
+        self._limits = {(threshold.metric, threshold.judge): threshold for threshold in thresholds}
         self._text: TextToSend = text
         self._redactor = redactor
         self._answers: OrderedDict[tuple[str, str, str, int], Answer] = OrderedDict()

@@ -36,12 +36,14 @@ def send_to_weave(
     `begun` is told what is about to be sent, so that an attempt that is killed is known.
     """
     with _client(address, project) as (weave, client, where):
-        known = next((one for one in run.manifest.exports if (one.to, one.where) == ("weave", where)), None)
-        if known is not None and not known.unsent and not again:
-            expect_same(known.digest, run, "weave", str(known.id))
-            return known
-        if known is not None and known.id:
-            client.delete_calls([known.id])
+        earlier = next(
+            (export for export in run.manifest.exports if (export.to, export.where) == ("weave", where)), None
+        )
+        if earlier is not None and not earlier.unsent and not again:
+            expect_same(earlier.digest, run, "weave", str(earlier.id))
+            return earlier
+        if earlier is not None and earlier.id:
+            client.delete_calls([earlier.id])
         return _WeaveExport(run, weave, client, where).send(begun)
 
 
@@ -96,12 +98,12 @@ class _WeaveExport:
         logger.log_summary(run.numbers(), auto_summarize=False)
         self._client.flush()
         try:
-            found = self._count_calls(call_id)
+            taken = self._count_calls(call_id)
         except Exception as error:  # whatever its HTTP client raises
             return self._facts(0, call_id, f"Weave does not say what it has: {_line(error)}")
-        if found == calls:
+        if taken == calls:
             return self._facts(run.count_scores(), call_id)
-        return self._facts(0, call_id, f"Weave has {found:,} of {calls:,} calls")
+        return self._facts(0, call_id, f"Weave has {taken:,} of {calls:,} calls")
 
     def _log_answer(self, logger: Any, row: AnsweredCase) -> int:
         """Log an answer; returns the number of its scores."""
@@ -119,16 +121,16 @@ class _WeaveExport:
 
     def _told(self, score: Score) -> Mapping[str, Any]:
         """A score with its state; what is not known is left out, so that a cell without a score has no value."""
-        found = {"value": score["score"], "passed": score["passed"], "state": score["status"]}
-        found |= {"threshold": score["threshold"], "judge": score["judge"], "error_type": score["error_type"]}
+        values = {"value": score["score"], "passed": score["passed"], "state": score["status"]}
+        values |= {"threshold": score["threshold"], "judge": score["judge"], "error_type": score["error_type"]}
         if self._run.text != "none":
-            found |= {key: score[key] and shortened(score[key]) for key in ("reason", "error")}
-        return {key: value for key, value in found.items() if value is not None}
+            values |= {key: score[key] and shortened(score[key]) for key in ("reason", "error")}
+        return {key: value for key, value in values.items() if value is not None}
 
     def _count_calls(self, call_id: str) -> int:
         trace = self._client.get_call(call_id).trace_id
         return len(self._client.get_calls(filter={"trace_ids": [trace]}))
 
     def _facts(self, sent: int, call_id: str, why: str | None = None) -> ExportFacts:
-        found = self._run.sent("weave", self._where, sent, call_id, why)
-        return found.model_copy(update={"digest": self._run.digest})
+        facts = self._run.sent("weave", self._where, sent, call_id, why)
+        return facts.model_copy(update={"digest": self._run.digest})

@@ -82,8 +82,8 @@ def read_azure_ai(source: ImportSource) -> ImportedConfig:
     imported = ImportedConfig(ledger=Ledger(PARTS))
     is_table = path.suffix.lower() == ".csv"
     with recorded_cases(source, imported, "Azure AI", "azure_ai", path, _COUNTERPARTS) as cases:
-        for found in _rows(path, cases):
-            row = Columns(_flat(found.data, is_table), found.where)
+        for item in _rows(path, cases):
+            row = Columns(_flat(item.data, is_table), item.where)
             cases.take(row, partial(_case, row, imported.ledger), list(_scores(row, cases)), _HINT)
     return imported
 
@@ -100,17 +100,17 @@ def _rows(path: Path, cases: RecordedCases) -> Iterator[SourceRow]:
 
 def _flat(data: Mapping[str, object], is_table: bool) -> dict[str, object]:
     """The row with its columns as inputs.NAME and outputs.NAME; those of plain data are inputs."""
-    found: dict[str, object] = {}
+    columns: dict[str, object] = {}
     cells = {name: _cell(value) if is_table else value for name, value in data.items()}
     is_plain = not any(name.partition(".")[0] in ("inputs", "outputs", "datasource_item") for name in cells)
     for name, value in cells.items():
         side = {"inputs": "inputs", "outputs": "outputs", "datasource_item": "inputs"}.get(name)
         if side and isinstance(value, Mapping):
             for key, inner in as_map(value).items():
-                found |= _spread(f"{side}.{key}", inner) if side == "outputs" else {f"{side}.{key}": inner}
+                columns |= _spread(f"{side}.{key}", inner) if side == "outputs" else {f"{side}.{key}": inner}
         else:
-            found[f"inputs.{name}" if is_plain and name != "line_number" else name] = value
-    return found
+            columns[f"inputs.{name}" if is_plain and name != "line_number" else name] = value
+    return columns
 
 
 def _cell(value: object) -> object:
@@ -120,8 +120,8 @@ def _cell(value: object) -> object:
 def _spread(name: str, value: object) -> dict[str, object]:
     """The parts of an evaluator's output, each under a name of its own."""
     parts = as_map(value)
-    is_evaluator = any(score_number(one) is not None and not isinstance(one, str) for one in parts.values())
-    return {f"{name}.{key}": one for key, one in parts.items()} if is_evaluator else {name: value}
+    is_evaluator = any(score_number(part) is not None and not isinstance(part, str) for part in parts.values())
+    return {f"{name}.{key}": part for key, part in parts.items()} if is_evaluator else {name: value}
 
 
 def _scores(row: Columns, cases: RecordedCases) -> Iterator[tuple[str, object]]:
@@ -140,13 +140,13 @@ def _scores(row: Columns, cases: RecordedCases) -> Iterator[tuple[str, object]]:
             verdict = _RESULTS.get(success) if isinstance(success, str | bool) else None
             _judge(cases, name, number, threshold, verdict, row.where)
         yield name, score
-    for one in as_list(row.peek("results")):
-        known = as_map(one)
-        name, number = str(known.get("metric") or known.get("name") or "score"), score_number(known.get("score"))
-        verdict = known.get("passed") if isinstance(known.get("passed"), bool) else None
+    for item in as_list(row.peek("results")):
+        result = as_map(item)
+        name, number = str(result.get("metric") or result.get("name") or "score"), score_number(result.get("score"))
+        verdict = result.get("passed") if isinstance(result.get("passed"), bool) else None
         if number is not None:
-            _judge(cases, name, number, as_number(known.get("threshold")), verdict, row.where)
-        yield name, known.get("score")
+            _judge(cases, name, number, as_number(result.get("threshold")), verdict, row.where)
+        yield name, result.get("score")
 
 
 def _judge(
@@ -175,80 +175,82 @@ def _case(row: Columns, ledger: Ledger) -> dict[str, object]:
     talk = parsed(row.peek("inputs.conversation"))
     if as_list(as_map(talk).get("messages")):
         row.get("inputs.conversation")
-        found = _conversation(as_map(talk), ledger, row.where)
+        case = _conversation(as_map(talk), ledger, row.where)
     else:
-        found = _single(row, ledger, about)
+        case = _single(row, ledger, about)
     reference = row.get(*(f"inputs.{name}" for name in _REFERENCE))
     if reference is not None:
-        found |= reference_of(reference, about, "ground_truth")
+        case |= reference_of(reference, about, "ground_truth")
     own = row.get(*(f"inputs.{name}" for name in _ID), *_ID)
-    found |= {"id": own} if isinstance(own, str | int) else {}
-    found |= {"metadata": joined(as_map(found.get("metadata")), about)} if about else {}
+    case |= {"id": own} if isinstance(own, str | int) else {}
+    case |= {"metadata": joined(as_map(case.get("metadata")), about)} if about else {}
     rest = row.rest()
     kept = {name.removeprefix("inputs."): value for name, value in rest.items() if not name.startswith("outputs.")}
     outputs = {name.removeprefix("outputs."): value for name, value in rest.items() if name.startswith("outputs.")}
     kept |= {"outputs": outputs} if outputs else {}
-    return found | ({"vars": joined(as_map(found.get("vars")), kept)} if kept else {})
+    return case | ({"vars": joined(as_map(case.get("vars")), kept)} if kept else {})
 
 
 def _single(row: Columns, ledger: Ledger, about: dict[str, object]) -> dict[str, object]:
     asked = row.get(*(f"inputs.{name}" for name in _ASKED))
     if asked is None:
         raise Untranslatable(f"it has none of {', '.join(_ASKED)} among its inputs")
-    found = input_of(asked, ledger, row.where)
-    if asks_nothing(found):
+    case = input_of(asked, ledger, row.where)
+    if asks_nothing(case):
         raise Untranslatable("its question is empty")
-    said = row.said(*(f"{side}.{name}" for side in ("outputs", "inputs") for name in _SAID))
-    if said is not None:
-        turns = [_turn(one) for one in as_list(said)] if are_messages(said) else said
-        found |= answer_of(turns, about, ledger, row.where)
+    answer = row.said(*(f"{side}.{name}" for side in ("outputs", "inputs") for name in _SAID))
+    if answer is not None:
+        turns = [_turn(item) for item in as_list(answer)] if are_messages(answer) else answer
+        case |= answer_of(turns, about, ledger, row.where)
     places = [f"{side}.{name}" for side in ("inputs", "outputs") for name in _CONTEXTS]
     place = next((name for name in places if name in row), None)
     contexts = None if place is None else _passages(row.peek(place))
     if place is not None and contexts is not None:
         row.get(place)
-        found["contexts"] = contexts
+        case["contexts"] = contexts
     names = {name: row.peek(f"inputs.{name}") for name in HISTORY}
-    name, history = ("", []) if "messages" in found else history_in(names, ledger, row.where)
+    name, history = ("", []) if "messages" in case else history_in(names, ledger, row.where)
     if history:
         row.get(f"inputs.{name}")
-        found["history"] = history
-    return found
+        case["history"] = history
+    return case
 
 
 def _conversation(talk: Mapping[str, object], ledger: Ledger, where: str) -> dict[str, object]:
     """Messages, each with its contexts; what the assistant said last is the answer, its contexts those of the case."""
-    turns = read_turns([_turn(one) for one in as_list(talk["messages"])], ledger, where)
-    asked, said = split_answer(turns)
+    turns = read_turns([_turn(message) for message in as_list(talk["messages"])], ledger, where)
+    asked, replies = split_answer(turns)
     if not asked:
         raise Untranslatable("it has no turn of a user")
-    answer = said_in(said)
-    found: dict[str, object] = {"messages": message_rows(asked), **({} if answer is None else {"answer": answer})}
-    steps = message_rows(turns) if any(one.tool_calls for one in turns) else None
-    found |= {"actual": steps} if steps else {}
-    about = about_answer(said)
+    answer = said_in(replies)
+    case: dict[str, object] = {"messages": message_rows(asked), **({} if answer is None else {"answer": answer})}
+    steps = message_rows(turns) if any(turn.tool_calls for turn in turns) else None
+    case |= {"actual": steps} if steps else {}
+    about = about_answer(replies)
     contexts = about.pop("contexts", None)
     if contexts is None:
         contexts = _passages(talk.get("context"))
-    found |= {} if contexts is None else {"contexts": contexts}
-    rest = {name: one for name, one in talk.items() if name not in ("messages", "context") and not is_missing(one)}
+    case |= {} if contexts is None else {"contexts": contexts}
+    rest = {
+        name: value for name, value in talk.items() if name not in ("messages", "context") and not is_missing(value)
+    }
     about |= {"conversation": rest} if rest else {}
-    return found | ({"metadata": about} if about else {})
+    return case | ({"metadata": about} if about else {})
 
 
 def _turn(message: object) -> object:
     """A message with its contexts where evalflow looks for them, and results of tools as chat APIs have them."""
-    known = dict(as_map(message))
-    passages = _passages(known.get("context"))
+    turn = dict(as_map(message))
+    passages = _passages(turn.get("context"))
     if passages is not None:
-        known |= {"metadata": {**as_map(known.get("metadata")), "contexts": passages}}
-        known.pop("context")
-    results = [as_map(part) for part in as_list(known.get("content")) if "tool_result" in as_map(part)]
+        turn |= {"metadata": {**as_map(turn.get("metadata")), "contexts": passages}}
+        turn.pop("context")
+    results = [as_map(part) for part in as_list(turn.get("content")) if "tool_result" in as_map(part)]
     if results:
-        said = [part["tool_result"] for part in results]
-        known |= {"role": "tool", "content": said[0] if len(said) == 1 else said}
-        known |= {"tool_call_id": results[0]["tool_call_id"]} if "tool_call_id" in results[0] else {}
-    return known
+        contents = [part["tool_result"] for part in results]
+        turn |= {"role": "tool", "content": contents[0] if len(contents) == 1 else contents}
+        turn |= {"tool_call_id": results[0]["tool_call_id"]} if "tool_call_id" in results[0] else {}
+    return turn
 
 
 def _passages(value: object) -> list[object] | None:
@@ -258,19 +260,19 @@ def _passages(value: object) -> list[object] | None:
     if isinstance(value, str):
         return [value]
     listed = as_map(value).get("citations", value)
-    passages = [_passage(one) for one in as_list(listed)]
+    passages = [_passage(item) for item in as_list(listed)]
     return passages if isinstance(listed, list) and None not in passages else None
 
 
 def _passage(value: object) -> object:
     if isinstance(value, str):
         return value
-    known = as_map(value)
-    at = next((name for name in ("content", "text") if isinstance(known.get(name), str)), None)
+    passage = as_map(value)
+    at = next((name for name in ("content", "text") if isinstance(passage.get(name), str)), None)
     if at is None:
         return None
-    path = next((one for name in ("url", "id", "document_id") if isinstance(one := known.get(name), str)), None)
-    title = known.get("title")
+    path = next((source for name in ("url", "id", "document_id") if isinstance(source := passage.get(name), str)), None)
+    title = passage.get("title")
     about = {"title": title if isinstance(title, str) else None, "path": path}
-    rest = {name: one for name, one in known.items() if name not in (at, "title")}
-    return {**rest, "text": known[at], **{name: one for name, one in about.items() if one is not None}}
+    rest = {name: part for name, part in passage.items() if name not in (at, "title")}
+    return {**rest, "text": passage[at], **{name: part for name, part in about.items() if part is not None}}

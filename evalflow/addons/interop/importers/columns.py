@@ -54,7 +54,7 @@ class Columns:
 
     def has(self, name: str) -> bool:
         """Whether a key has a value, or one that begins with it and a dot."""
-        return name in self or any(one.startswith(f"{name}.") for one in self.names)
+        return name in self or any(item.startswith(f"{name}.") for item in self.names)
 
     def peek(self, name: str) -> object:
         """The value of a key, which does not count as read; None if it is missing."""
@@ -79,24 +79,24 @@ class Columns:
 
     def said(self, *names: str) -> object:
         """As `get`, of a recorded answer: an empty text is one too, where no key has another."""
-        found = self.get(*names)
-        return "" if found is None and any(self._data.get(name) == "" for name in names) else found
+        answer = self.get(*names)
+        return "" if answer is None and any(self._data.get(name) == "" for name in names) else answer
 
     def number(self, name: str) -> float | None:
         """A number of at least 0, also as a cell holds it, read; None, and the key unread, for anything else."""
-        found = number_of(self.peek(name))
-        if found is not None:
+        number = number_of(self.peek(name))
+        if number is not None:
             self._read.add(name)
-        return found
+        return number
 
     def spread(self, starts: tuple[str, ...]) -> dict[str, object]:
         """The values of the keys with one of these beginnings, read, by what follows it; JSON texts are parsed."""
-        found: dict[str, object] = {}
+        values: dict[str, object] = {}
         for name in self.names:
-            start = next((one for one in starts if name.startswith(one)), None)
+            start = next((item for item in starts if name.startswith(item)), None)
             if start is not None and name not in self._read:
-                found[name.removeprefix(start)] = parsed(self.get(name))
-        return found
+                values[name.removeprefix(start)] = parsed(self.get(name))
+        return values
 
     def child(self, name: str) -> Columns:
         """The object of a key, also as JSON text; empty if there is none, and then the key stays unread."""
@@ -124,19 +124,19 @@ class Columns:
 
     def rest(self) -> dict[str, object]:
         """All that was neither read nor left, which counts as read from now on; lists keep the order of their items."""
-        found: dict[str, object] = {}
+        unread: dict[str, object] = {}
         for name in self.names:
             if name in self._left:
                 continue
             inner = self._inner.get(name)
             if name not in self._read:
-                found[name] = self._data[name]
+                unread[name] = self._data[name]
             elif inner:
-                parts = [one.rest() for one in inner]
+                parts = [item.rest() for item in inner]
                 if any(parts):
-                    found[name] = parts if isinstance(parsed(self._data[name]), list) else parts[0]
+                    unread[name] = parts if isinstance(parsed(self._data[name]), list) else parts[0]
             self._read.add(name)
-        return found
+        return unread
 
     def close(self, ledger: Ledger) -> None:
         """Count the columns of a row that was taken, and list those that nobody read."""
@@ -158,12 +158,12 @@ class Columns:
 
 def joined(*parts: Mapping[str, object]) -> dict[str, object]:
     """All that some objects say: a key that an earlier one has with another value gets a number, such as `source_2`."""
-    found: dict[str, object] = {}
+    whole: dict[str, object] = {}
     for part in parts:
         for name, value in part.items():
             names = (name if number == 1 else f"{name}_{number}" for number in count(1))
-            found[next(one for one in names if found.get(one, value) == value)] = value
-    return found
+            whole[next(item for item in names if whole.get(item, value) == value)] = value
+    return whole
 
 
 def leaves(value: object, key: str = "") -> Iterator[tuple[str, object]]:
@@ -185,8 +185,8 @@ def finite(value: object, ledger: Ledger, where: str) -> object:
             ledger.leave("values", f"the number {value}", where, "no file of JSON can hold it: data/ has null instead")
         return None
     if isinstance(value, Mapping):
-        return {key: finite(one, ledger, where) for key, one in as_map(value).items()}
-    return [finite(one, ledger, where) for one in as_list(value)] if isinstance(value, list) else value
+        return {key: finite(part, ledger, where) for key, part in as_map(value).items()}
+    return [finite(item, ledger, where) for item in as_list(value)] if isinstance(value, list) else value
 
 
 def number_of(value: object) -> float | None:
@@ -210,10 +210,10 @@ def parsed(value: object) -> object:
     if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "[", '"'):
         return value
     try:
-        found = json.loads(value)
+        content = json.loads(value)
     except (ValueError, RecursionError):
         return value
-    return found if _is_finite(found) else value
+    return content if _is_finite(content) else value
 
 
 def _is_finite(value: object) -> bool:

@@ -30,12 +30,12 @@ def are_messages(value: object) -> bool:
 
 
 def _is_message(value: object) -> bool:
-    known = as_map(value)
-    if "role" in known:
-        return isinstance(known["role"], str)
-    inner = as_map(known.get("kwargs", known.get("data")))
-    role = known.get("type", known.get("from"))
-    is_turn = isinstance(role, str) and role.lower() in _ROLES and "text" not in known
+    message = as_map(value)
+    if "role" in message:
+        return isinstance(message["role"], str)
+    inner = as_map(message.get("kwargs", message.get("data")))
+    role = message.get("type", message.get("from"))
+    is_turn = isinstance(role, str) and role.lower() in _ROLES and "text" not in message
     return is_turn or "content" in inner
 
 
@@ -53,44 +53,44 @@ def read_turns(items: Iterable[object], ledger: Ledger, where: str, *, ordered: 
             broken.append((item, str(error).removeprefix("item 0: ")))
         else:
             taken.append(_with_rest(item, alone))
-    found = list(read_messages(taken))
-    for number, fault in irregular(found) if ordered else ():
+    messages = list(read_messages(taken))
+    for number, fault in irregular(messages) if ordered else ():
         raise Untranslatable(f"its messages cannot be asked as they are: message {number + 1} {fault}")
     for item, reason in broken:
         role = as_map(item).get("role", as_map(item).get("type", "other"))
         ledger.leave("messages", f"message ({role})", where, reason)
     ledger.take("messages", len(taken))
-    if pictures := sum(len(message.parts) - _texts(message) for message in found):
+    if pictures := sum(len(message.parts) - _texts(message) for message in messages):
         ledger.take("images and other parts", pictures)
-    return found
+    return messages
 
 
 def _with_rest(item: object, messages: Sequence[Message]) -> object:
     """The item, with what it says beyond its message in the metadata, such as where a text is from."""
     outer = as_map(item)
     wrapped = next((key for key in ("kwargs", "data") if isinstance(outer.get(key), Mapping)), "")
-    known = as_map(outer[wrapped]) if wrapped else outer
-    kept = "\n".join(str(one) for _, one in leaves(message_rows(messages)))
-    rest = {name: value for name, value in known.items() if name not in _ROLE_KEYS and not _is_in(value, kept)}
-    noted = known.get("metadata")
+    message = as_map(outer[wrapped]) if wrapped else outer
+    kept = "\n".join(str(entry) for _, entry in leaves(message_rows(messages)))
+    rest = {name: value for name, value in message.items() if name not in _ROLE_KEYS and not _is_in(value, kept)}
+    noted = message.get("metadata")
     if not rest or not (noted is None or isinstance(noted, Mapping)):
         return item
-    more = {**known, "metadata": joined(as_map(noted), rest)}
+    more = {**message, "metadata": joined(as_map(noted), rest)}
     return {**outer, wrapped: more} if wrapped else more
 
 
 def _is_in(value: object, kept: str) -> bool:
-    return all(key == "type" or str(one) in kept for key, one in leaves(value))
+    return all(key == "type" or str(item) in kept for key, item in leaves(value))
 
 
 def _texts(message: Message) -> int:
     return sum(part.get("type") == "text" for part in message.parts)
 
 
-def history_in(known: Mapping[str, object], ledger: Ledger, where: str) -> tuple[str, list[dict[str, object]]]:
+def history_in(row: Mapping[str, object], ledger: Ledger, where: str) -> tuple[str, list[dict[str, object]]]:
     """The key of the turns before a question, and the turns, in a chat's form or prompt flow's; empty without any."""
-    name = next((name for name in HISTORY if as_list(parsed(known.get(name)))), "")
-    turns = as_list(parsed(known.get(name)))
+    name = next((name for name in HISTORY if as_list(parsed(row.get(name)))), "")
+    turns = as_list(parsed(row.get(name)))
     try:
         read_messages(turns)
     except ValueError:
@@ -100,13 +100,13 @@ def history_in(known: Mapping[str, object], ledger: Ledger, where: str) -> tuple
 
 def split_answer(messages: Sequence[Message]) -> tuple[Sequence[Message], Sequence[Message]]:
     """The messages up to the last of the user, and those that answer it."""
-    last = max((number for number, one in enumerate(messages) if one.role == "user"), default=-1)
+    last = max((number for number, message in enumerate(messages) if message.role == "user"), default=-1)
     return messages[: last + 1], messages[last + 1 :]
 
 
 def said_in(messages: Sequence[Message]) -> str | None:
     """What the assistant said in messages that answer a user; None if there are none of the assistant."""
-    texts = [one.content for one in messages if one.role == "assistant"]
+    texts = [message.content for message in messages if message.role == "assistant"]
     return "\n".join(text for text in texts if text) if texts else None
 
 
@@ -124,13 +124,16 @@ def calls_in(messages: Iterable[Message]) -> list[dict[str, object]]:
 
 def steps_in(messages: Sequence[Message]) -> list[dict[str, object]]:
     """The calls of tools in a conversation; if tools replied after the user's last turn, all messages instead."""
-    _, said = split_answer(messages)
-    return message_rows(messages) if any(one.role == "tool" for one in said) else calls_in(messages)
+    _, replies = split_answer(messages)
+    return message_rows(messages) if any(item.role == "tool" for item in replies) else calls_in(messages)
 
 
 def message_rows(messages: Iterable[Message]) -> list[dict[str, object]]:
     """The messages as data/ has them."""
-    rows = [{"role": one.role, "content": one.content, **(one.api or {}), "metadata": one.metadata} for one in messages]
+    rows = [
+        {"role": message.role, "content": message.content, **(message.api or {}), "metadata": message.metadata}
+        for message in messages
+    ]
     return [{name: part for name, part in row.items() if part is not None} for row in rows]
 
 
@@ -149,12 +152,12 @@ def _plain_call(value: object) -> dict[str, object] | None:
         return {"name": value}
     outer = as_map(value)
     inner = as_map(outer.get("function"))
-    known = {**inner, **{key: one for key, one in outer.items() if key != "function"}} if inner else outer
-    name = next((one for key in _NAMES if isinstance(one := known.get(key), str) and one.strip()), None)
+    call = {**inner, **{key: part for key, part in outer.items() if key != "function"}} if inner else outer
+    name = next((text for key in _NAMES if isinstance(text := call.get(key), str) and text.strip()), None)
     if name is None:
         return None
-    at = next((key for key in _ARGUMENTS if known.get(key) is not None), "")
-    plain_type = str(known.get("type")).lower() in _CALL_TYPES
+    at = next((key for key in _ARGUMENTS if call.get(key) is not None), "")
+    plain_type = str(call.get("type")).lower() in _CALL_TYPES
     used = {*_NAMES, at, *(["type"] if plain_type else [])}
-    rest = {key: one for key, one in known.items() if key not in used and not is_missing(one)}
-    return {"name": name, **({"arguments": parsed(known[at])} if at else {}), **rest}
+    rest = {key: part for key, part in call.items() if key not in used and not is_missing(part)}
+    return {"name": name, **({"arguments": parsed(call[at])} if at else {}), **rest}

@@ -98,8 +98,8 @@ def read_deepeval(source: ImportSource) -> ImportedConfig:
     imported = ImportedConfig(ledger=Ledger(PARTS))
     joined = 0
     with recorded_cases(source, imported, "deepeval", "deepeval", path, _COUNTERPARTS) as cases:
-        for found in _rows(path, imported.ledger):
-            row = Columns(found.data, found.where)
+        for item in _rows(path, imported.ledger):
+            row = Columns(item.data, item.where)
             row.leave("it is a trace of the application", "trace", hint="import traces: docs/import.md#traces")
             cells = [parsed(_peek(row, name)) for name in ("retrieval_context", "context")]
             joined += any(isinstance(cell, str) and "|" in cell for cell in cells)
@@ -112,16 +112,20 @@ def read_deepeval(source: ImportSource) -> ImportedConfig:
 
 def _scores(row: Columns, cases: RecordedCases) -> Iterator[tuple[str, object]]:
     """The scores of a row. What the run says of each, such as its reason, stays in the variable metrics_data."""
-    for one in as_list(_peek(row, "metrics_data")):
-        known = {_snake(key): value for key, value in as_map(one).items()}
-        name, success, score = str(known.get("name") or "score"), known.get("success"), score_number(known.get("score"))
+    for item in as_list(_peek(row, "metrics_data")):
+        metric = {_snake(key): value for key, value in as_map(item).items()}
+        name, success, score = (
+            str(metric.get("name") or "score"),
+            metric.get("success"),
+            score_number(metric.get("score")),
+        )
         plain = _plain(name)
         cases.lower |= {name} if plain in _LOWER else set()
         cases.undirected |= {name} if plain in _VARYING else set()
         if score is not None:
             verdict = success if isinstance(success, bool) else None
-            cases.verdicts[name].add(score, as_number(known.get("threshold")), verdict, row.where)
-        yield name, known.get("score")
+            cases.verdicts[name].add(score, as_number(metric.get("threshold")), verdict, row.where)
+        yield name, metric.get("score")
 
 
 def _file(path: Path) -> Path:
@@ -189,23 +193,23 @@ class _GoldenReader:
     def _single(self) -> dict[str, object]:
         if not isinstance(_peek(self.row, "input"), str):
             raise Untranslatable("it has no `input` that is a text", "give it one")
-        found: dict[str, object] = {"question": self.get("input")}
+        case: dict[str, object] = {"question": self.get("input")}
         for name, keys in (("answer", ("actual_output",)), ("reference", ("expected_output", "expected"))):
             if isinstance(_peek(self.row, *keys), str):
-                found[name] = self.get(*keys)
+                case[name] = self.get(*keys)
         if _peek(self.row, "actual_output") is None and self.row.said("actual_output", "actualOutput") == "":
-            found["answer"] = ""
+            case["answer"] = ""
         retrieved, context = self._contexts("retrieval_context"), self._contexts("context")
         if retrieved is not None or context is not None:
-            found["contexts"] = context if retrieved is None else retrieved
+            case["contexts"] = context if retrieved is None else retrieved
         if retrieved is not None and context and context != retrieved:
-            found["ideal_contexts"] = context
+            case["ideal_contexts"] = context
         for name, key in (("actual", "tools_called"), ("expected", "expected_tools")):
             calls = _calls(_peek(self.row, key))
             if calls is not None:
                 self.get(key)
-                found[name] = calls
-        return found
+                case[name] = calls
+        return case
 
     def _conversation(self) -> dict[str, object]:
         """Turns as messages, each with what was retrieved for it; the last one of the assistant is the answer."""
@@ -214,19 +218,19 @@ class _GoldenReader:
             return self._scenario()
         self.get("turns")
         turns = [_turn(turn) for turn in read_turns(map(_with_calls, listed), self.ledger, self.row.where)]
-        asked, said = split_answer(turns)
+        asked, replies = split_answer(turns)
         if not asked:
             hint = "play the conversation first: evalflow asks a target at each turn of a user"
             raise Untranslatable("it has no turn of a user", hint)
-        found: dict[str, object] = {"messages": message_rows(asked)}
-        answer, calls = said_in(said), steps_in(turns)
-        found |= {} if answer is None else {"answer": answer}
-        found |= {"actual": calls} if calls else {}
-        about = about_answer(said)
+        case: dict[str, object] = {"messages": message_rows(asked)}
+        answer, calls = said_in(replies), steps_in(turns)
+        case |= {} if answer is None else {"answer": answer}
+        case |= {"actual": calls} if calls else {}
+        about = about_answer(replies)
         contexts = about.pop("contexts", None)
         contexts = self._contexts("context") if contexts is None else contexts
-        found |= {} if contexts is None else {"contexts": contexts}
-        return found | ({"metadata": about} if about else {})
+        case |= {} if contexts is None else {"contexts": contexts}
+        return case | ({"metadata": about} if about else {})
 
     def _scenario(self) -> dict[str, object]:
         parts = {"scenario": "scenario", "persona": "user_description", "goal": "expected_outcome"}
@@ -234,11 +238,11 @@ class _GoldenReader:
 
     def _contexts(self, key: str) -> list[object] | None:
         """The passages of a key, read; None, and the key unread, if it has none or they are no texts."""
-        known = parsed(_peek(self.row, key))
-        if isinstance(known, str):
-            known = _split(known)
-        passages = [_passage(one) for one in as_list(known)]
-        if not isinstance(known, list) or None in passages:
+        contexts = parsed(_peek(self.row, key))
+        if isinstance(contexts, str):
+            contexts = _split(contexts)
+        passages = [_passage(item) for item in as_list(contexts)]
+        if not isinstance(contexts, list) or None in passages:
             return None
         self.get(key)
         return passages
@@ -246,17 +250,17 @@ class _GoldenReader:
 
 def _with_calls(turn: object) -> object:
     """A turn with its calls of tools where a message of a chat has them; as deepeval wrote them they stay beside it."""
-    known = as_map(turn)
-    key = next((name for name in ("tools_called", "toolsCalled") if as_list(known.get(name))), None)
-    calls = plain_calls(known[key]) if key else None
-    return {**known, "tool_calls": calls} if calls else turn
+    message = as_map(turn)
+    key = next((name for name in ("tools_called", "toolsCalled") if as_list(message.get(name))), None)
+    calls = plain_calls(message[key]) if key else None
+    return {**message, "tool_calls": calls} if calls else turn
 
 
 def _turn(message: Message) -> Message:
     """The message with what was retrieved for it where evalflow looks for it."""
     about = dict(message.metadata or {})
     key = next((name for name in ("retrieval_context", "retrievalContext") if name in about), None)
-    passages = [_passage(one) for one in as_list(about.get(key or ""))]
+    passages = [_passage(item) for item in as_list(about.get(key or ""))]
     if key is None or None in passages:
         return message
     about.pop(key)
@@ -275,20 +279,20 @@ def _passage(value: object) -> object:
     if isinstance(value, str):
         marked = _SOURCE.fullmatch(value)
         return {"text": marked["text"], "path": marked["path"]} if marked else value
-    known = as_map(value)
-    key = next((name for name in ("context", "text", "content") if isinstance(known.get(name), str)), None)
-    path = known.get("source")
+    passage = as_map(value)
+    key = next((name for name in ("context", "text", "content") if isinstance(passage.get(name), str)), None)
+    path = passage.get("source")
     if key is None or not (path is None or isinstance(path, str)):
         return None
-    rest = {name: one for name, one in known.items() if name not in (key, "source")}
-    return {**rest, "text": known[key], **({"path": path} if path else {})}
+    rest = {name: part for name, part in passage.items() if name not in (key, "source")}
+    return {**rest, "text": passage[key], **({"path": path} if path else {})}
 
 
 def _calls(value: object) -> list[dict[str, object]] | None:
-    known = parsed(value)
-    if isinstance(known, str):
-        return [{"name": name.strip()} for name in known.split(";") if name.strip()]
-    return plain_calls(known)
+    calls = parsed(value)
+    if isinstance(calls, str):
+        return [{"name": name.strip()} for name in calls.split(";") if name.strip()]
+    return plain_calls(calls)
 
 
 def _peek(row: Columns, *names: str) -> object:
@@ -301,4 +305,4 @@ def _snake(key: str) -> str:
 
 
 def _camel(key: str) -> str:
-    return re.sub(r"_([a-z])", lambda found: found[1].upper(), key)
+    return re.sub(r"_([a-z])", lambda letter: letter[1].upper(), key)

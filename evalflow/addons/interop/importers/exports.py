@@ -128,9 +128,9 @@ class _ScoreStore:
         for row in rows:
             about = str(next((row.data[name] for name in _IDS if row.data.get(name)), ""))
             taken = self._database.execute("DELETE FROM score WHERE about = ? RETURNING content", (about,)).fetchall()
-            found = [json.loads(content) for (content,) in taken]
+            scores = [json.loads(content) for (content,) in taken]
             own = as_list(row.data.get(column))
-            yield SourceRow(row.where, {**row.data, column: [*own, *found]}) if found else row
+            yield SourceRow(row.where, {**row.data, column: [*own, *scores]}) if scores else row
 
     def left(self) -> Iterator[str]:
         """The places of scores whose row did not come."""
@@ -147,8 +147,8 @@ def _imported(platform: Platform, source: ImportSource, path: Path, rows: Iterat
     imported = ImportedConfig(ledger=Ledger(PARTS))
     encoded = platform.encoded or path.suffix.lower() == ".csv"
     with recorded_cases(source, imported, platform.tool, platform.column, path) as cases:
-        for found in rows:
-            row = Columns(found.data, found.where)
+        for item in rows:
+            row = Columns(item.data, item.where)
             read = partial(_case, platform, row, encoded, imported.ledger)
             cases.take(row, read, platform.scores(row), platform.hint, kept_as=_structured if encoded else _same)
     return imported
@@ -156,12 +156,12 @@ def _imported(platform: Platform, source: ImportSource, path: Path, rows: Iterat
 
 def field_of(row: Columns, names: Sequence[str]) -> object:
     """The value under the first of the names that has one; else an object of the columns that begin with one."""
-    found = row.get(*names)
-    for name in names if found is None and not any(map(row.declares, names)) else ():
+    field = row.get(*names)
+    for name in names if field is None and not any(map(row.declares, names)) else ():
         starts = (f"{name}.", f"{name}_") if name in _SPREAD else (f"{name}.",)
         if spread := row.spread(starts):
             return spread
-    return found
+    return field
 
 
 def _rows(platform: Platform, path: Path) -> Iterator[SourceRow]:
@@ -182,43 +182,43 @@ def _case(platform: Platform, row: Columns, encoded: bool, ledger: Ledger) -> di
         raise Untranslatable(reason)
     read = parsed if platform.encoded else _structured if encoded else _same
     cells = [field_of(row, names) for names in (platform.asked, platform.said, platform.expected)]
-    given, said, expected = (None if _is_blank(value, platform) else value for value in map(read, cells))
-    if given is None:
+    asked, answer, expected = (None if _is_blank(value, platform) else value for value in map(read, cells))
+    if asked is None:
         raise Untranslatable(f"it has none of {', '.join(platform.asked)}")
     is_run = not platform.runs or any(row.has(name) for name in platform.runs)
     _, said_cell, expected_cell = cells
     if expected is None and not is_run:
-        expected, said, expected_cell = said, None, said_cell
-    failure = None if said is not None else field_of(row, platform.failure)
-    if said is None and failure is None and is_run and row.said(*platform.said) == "":
-        said = ""
-    found = input_of(given, ledger, row.where)
-    if not found.get("messages") and (not given or asks_nothing(found)):
+        expected, answer, expected_cell = answer, None, said_cell
+    failure = None if answer is not None else field_of(row, platform.failure)
+    if answer is None and failure is None and is_run and row.said(*platform.said) == "":
+        answer = ""
+    case = input_of(asked, ledger, row.where)
+    if not case.get("messages") and (not asked or asks_nothing(case)):
         raise Untranslatable("its input is empty")
     noted = parsed(field_of(row, ("metadata",)))
     about = dict(as_map(noted)) if isinstance(noted, Mapping) or noted is None else {"metadata": noted}
-    if said is not None:
-        found |= answer_of(said, about, ledger, row.where, said_cell)
+    if answer is not None:
+        case |= answer_of(answer, about, ledger, row.where, said_cell)
     elif failure is not None:
-        found["failure"] = failure if isinstance(failure, str) else output_text(failure)
+        case["failure"] = failure if isinstance(failure, str) else output_text(failure)
     if expected is not None:
         variables: dict[str, object] = {}
-        found |= reference_of(expected, variables, platform.expected[0], expected_cell, platform.references)
-        found |= {"vars": joined(as_map(found.get("vars")), variables)} if variables else {}
-    contexts = next((one for one in map(_contexts, (said, given, expected)) if one is not None), None)
-    found |= {"contexts": contexts} if contexts is not None else {}
-    found |= {"metadata": about} if about else {}
+        case |= reference_of(expected, variables, platform.expected[0], expected_cell, platform.references)
+        case |= {"vars": joined(as_map(case.get("vars")), variables)} if variables else {}
+    contexts = next((item for item in map(_contexts, (answer, asked, expected)) if item is not None), None)
+    case |= {"contexts": contexts} if contexts is not None else {}
+    case |= {"metadata": about} if about else {}
     number, group = field_of(row, platform.number), row.get(*platform.group)
-    found |= {"id": number} if isinstance(number, str | int) else {}
-    found |= {"group": str(group)} if isinstance(group, str | int) else {}
+    case |= {"id": number} if isinstance(number, str | int) else {}
+    case |= {"group": str(group)} if isinstance(group, str | int) else {}
     tags = as_list(parsed(row.peek("tags")))
     if tags and all(isinstance(tag, str) for tag in tags):
         row.get("tags")
-        found["tags"] = [tag for tag in tags if isinstance(tag, str) and tag.strip(" >")]
-    if "answer" in found:
+        case["tags"] = [tag for tag in tags if isinstance(tag, str) and tag.strip(" >")]
+    if "answer" in case:
         measured = {"latency_s": platform.seconds(row), "cost_usd": platform.dollars(row)}
-        found |= {name: value for name, value in measured.items() if value is not None}
-    return found
+        case |= {name: value for name, value in measured.items() if value is not None}
+    return case
 
 
 def _same(value: object) -> object:
@@ -235,28 +235,28 @@ def _structured(cell: object) -> object:
     return cell if isinstance(cell, str) and cell.lstrip().startswith('"') else parsed(cell)
 
 
-def input_of(given: object, ledger: Ledger, where: str) -> dict[str, object]:
+def input_of(asked: object, ledger: Ledger, where: str) -> dict[str, object]:
     """The question or messages, and all that an input of several parts holds as variables.
 
     Untranslatable for messages that cannot be asked as they are.
     """
-    known = as_map(given)
-    listed = as_list(known.get("messages", given))
+    parts = as_map(asked)
+    listed = as_list(parts.get("messages", asked))
     inner = as_list(listed[0]) if len(listed) == 1 else []
     listed = inner or listed
     if are_messages(listed):
         messages = read_turns(listed, ledger, where, ordered=True)
         if not messages:
             raise Untranslatable("none of its messages can be read")
-        rest = {str(name): value for name, value in known.items() if name != "messages"}
+        rest = {str(name): value for name, value in parts.items() if name != "messages"}
         return {"messages": message_rows(messages), **({"vars": rest} if rest else {})}
-    rest = {str(name): value for name, value in known.items()}
-    found: dict[str, object] = {"question": question_of(rest, "") or text_of(given)}
+    rest = {str(name): value for name, value in parts.items()}
+    case: dict[str, object] = {"question": question_of(rest, "") or text_of(asked)}
     name, history = history_in(rest, ledger, where)
     if history:
-        found["history"] = history
+        case["history"] = history
         del rest[name]
-    return {**found, **({"vars": rest} if rest else {})}
+    return {**case, **({"vars": rest} if rest else {})}
 
 
 def asks_nothing(case: Mapping[str, object]) -> bool:
@@ -266,30 +266,30 @@ def asks_nothing(case: Mapping[str, object]) -> bool:
 
 
 def answer_of(
-    said: object, about: dict[str, object], ledger: Ledger, where: str, cell: object = None
+    output: object, about: dict[str, object], ledger: Ledger, where: str, cell: object = None
 ) -> dict[str, object]:
     """The answer in an output, and the steps of an agent that its messages are.
 
     What the output holds beside the text goes to `about`, the answer's metadata, as `output`. An output that was parsed
     from the text of a `cell`, and has no text of its own, is that text.
     """
-    turns = as_list(as_map(said).get("messages", said))
+    turns = as_list(as_map(output).get("messages", output))
     if are_messages(turns):
         messages = read_turns(turns, ledger, where)
-        steps = message_rows(messages) if any(one.tool_calls for one in messages) else None
-        has_pictures = any(one.parts for one in messages)
-        if len(as_map(said)) > 1 or has_pictures or (len(turns) > 1 and not steps):
-            about |= joined(about, {"output": said})
+        steps = message_rows(messages) if any(item.tool_calls for item in messages) else None
+        has_pictures = any(item.parts for item in messages)
+        if len(as_map(output)) > 1 or has_pictures or (len(turns) > 1 and not steps):
+            about |= joined(about, {"output": output})
         return {"answer": said_in(messages[-1:]) or "", **({"actual": steps} if steps else {})}
-    if are_messages([said]):
-        [message] = read_turns([said], ledger, where) or [Message("assistant", "")]
+    if are_messages([output]):
+        [message] = read_turns([output], ledger, where) or [Message("assistant", "")]
         steps = message_rows([message]) if message.tool_calls else None
-        about |= joined(about, {"output": said} if message.metadata or message.parts else {})
+        about |= joined(about, {"output": output} if message.metadata or message.parts else {})
         return {"answer": message.content, **({"actual": steps} if steps else {})}
-    text = text_of(said)
-    if not _is_whole(said, text):
-        about |= joined(about, {"output": said})
-    return {"answer": _written(said, text, cell)}
+    text = text_of(output)
+    if not _is_whole(output, text):
+        about |= joined(about, {"output": output})
+    return {"answer": _written(output, text, cell)}
 
 
 def _written(value: object, text: str, cell: object) -> str:
@@ -305,13 +305,13 @@ def reference_of(
     Of an object with named parts the reference is under one of `references`, and the other parts are variables.
     """
     items = as_list(expected)
-    if items and all(isinstance(one, str) for one in items):
+    if items and all(isinstance(item, str) for item in items):
         return {"reference": items if len(items) > 1 else items[0]}
-    known = as_map(expected)
-    if references and known:
-        at = next((key for key in references if not is_missing(known.get(key))), None)
-        variables |= {key: one for key, one in known.items() if key != at}
-        return {} if at is None else reference_of(known[at], variables, at)
+    parts = as_map(expected)
+    if references and parts:
+        at = next((key for key in references if not is_missing(parts.get(key))), None)
+        variables |= {key: value for key, value in parts.items() if key != at}
+        return {} if at is None else reference_of(parts[at], variables, at)
     text = text_of(expected)
     if not _is_whole(expected, text):
         variables.setdefault(name, expected)
@@ -320,39 +320,39 @@ def reference_of(
 
 def _is_whole(value: object, text: str) -> bool:
     """Whether a text is all that a value says."""
-    known = {name: one for name, one in as_map(value).items() if name not in _SPEAKERS and not is_missing(one)}
-    return value == text or output_text(value) == text or list(known.values()) == [text]
+    parts = {name: part for name, part in as_map(value).items() if name not in _SPEAKERS and not is_missing(part)}
+    return value == text or output_text(value) == text or list(parts.values()) == [text]
 
 
 def text_of(value: object) -> str:
     """The text of an output: itself, the one that an object holds, or what the last message says; else JSON."""
     if isinstance(value, str):
         return value
-    known = as_map(value)
-    choices = as_list(known.get("choices"))
-    said = as_map(choices[0]).get("message") if choices else value
-    generated = as_list(known.get("generations"))
+    parts = as_map(value)
+    choices = as_list(parts.get("choices"))
+    message = as_map(choices[0]).get("message") if choices else value
+    generated = as_list(parts.get("generations"))
     if generated and (first := (as_list(generated[0]) or generated)[0]) is not None:  # of LangChain's models
         return text_of(first)
-    turns = as_list(known.get("messages", value))
-    last = turns[-1] if turns else said
+    turns = as_list(parts.get("messages", value))
+    last = turns[-1] if turns else message
     if are_messages([last]):
         with suppress(ValueError):
             return read_messages([last])[-1].content
-    texts = {name: text for name, text in known.items() if isinstance(text, str) and name in _TEXTS}
+    texts = {name: text for name, text in parts.items() if isinstance(text, str) and name in _TEXTS}
     spoken = next((texts[name] for name in _TEXTS if texts.get(name, "").strip()), None)
     named = next((texts[name] for name in _TEXTS if name in texts), None) if spoken is None else spoken
     if named is not None:
         return named
-    if len(known) == 1:
-        [only] = known.values()
+    if len(parts) == 1:
+        [only] = parts.values()
         return text_of(only)
     return output_text(value)
 
 
 def _contexts(value: object) -> list[str] | None:
     """The texts of what was retrieved, empty if nothing was; None if the value does not say, or not as texts."""
-    known = as_map(value)
-    listed = next((as_list(known[name]) for name in _CONTEXTS if isinstance(known.get(name), list)), None)
-    texts = [one if isinstance(one, str) else as_map(one).get("page_content") for one in listed or ()]
-    return None if listed is None or any(not isinstance(text, str) for text in texts) else [str(one) for one in texts]
+    parts = as_map(value)
+    listed = next((as_list(parts[name]) for name in _CONTEXTS if isinstance(parts.get(name), list)), None)
+    texts = [item if isinstance(item, str) else as_map(item).get("page_content") for item in listed or ()]
+    return None if listed is None or any(not isinstance(text, str) for text in texts) else [str(item) for item in texts]

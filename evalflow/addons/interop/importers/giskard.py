@@ -60,8 +60,8 @@ def read_giskard(source: ImportSource) -> ImportedConfig:
     source.expect_file(_HINT)
     imported = ImportedConfig(ledger=Ledger((PARTS[0], "checks")))
     with recorded_cases(source, imported, "Giskard", "giskard", path) as cases:
-        for found in read_rows(path):
-            for row in _interactions(_declared(found.data), found.where):
+        for read_row in read_rows(path):
+            for row in _interactions(_declared(read_row.data), read_row.where):
                 cases.take(row, _InteractionReader(row, cases).case, (), _HINT)
     return imported
 
@@ -71,7 +71,7 @@ def _declared(row: Mapping[str, object]) -> Mapping[str, object]:
     if "interactions" in row:
         return {**row, "interactions": parsed(row["interactions"])}
     at = {part: next((name for name in names if not is_missing(row.get(name))), "") for part, names in _OLDER.items()}
-    asked, said, noted = row.get(at["asked"]), row.get(at["said"]), parsed(row.get("bot_metadata"))
+    asked, answer, noted = row.get(at["asked"]), row.get(at["said"]), parsed(row.get("bot_metadata"))
     messages = [{"role": "user", "content": asked}] if isinstance(asked, str) else asked
     about = {} if is_missing(noted) else {"metadata": noted}
     rules, tags, named = (_numbered(row, start) for start in ("rule_", "tag_", "check_"))
@@ -83,13 +83,17 @@ def _declared(row: Mapping[str, object]) -> Mapping[str, object]:
         *as_list(row.get("checks")),
         *({"identifier": name} for name in named),
     ]
-    output = {} if is_missing(said) else {"output": {"response": said, **about}}
-    one = {"input": {"messages": messages} if messages else {}, **output, "checks": [one for one in checks if one]}
+    output = {} if is_missing(answer) else {"output": {"response": answer, **about}}
+    interaction = {
+        "input": {"messages": messages} if messages else {},
+        **output,
+        "checks": [check for check in checks if check],
+    }
     used = {*at.values(), "bot_metadata", "expected_output", "reference_context"}
     used |= {name for name in ("rules", "checks") if isinstance(row.get(name), list)}
     starts = ("tag_", "rule_", "check_")
-    rest = {name: one for name, one in row.items() if name not in used and not name.startswith(starts)}
-    return {**rest, **({"tags": tags} if tags else {}), "interactions": [one]}
+    rest = {name: value for name, value in row.items() if name not in used and not name.startswith(starts)}
+    return {**rest, **({"tags": tags} if tags else {}), "interactions": [interaction]}
 
 
 def _numbered(row: Mapping[str, object], start: str) -> list[object]:
@@ -103,12 +107,12 @@ def _check(identifier: str, key: str, value: object) -> dict[str, object] | None
 def _interactions(scenario: Mapping[str, object], where: str) -> Iterator[Columns]:
     """A row for each interaction, with the messages of those before it; all keys of the scenario go to the first."""
     declared = as_list(scenario.get("interactions"))
-    ordered = sorted(declared, key=_position) if all(isinstance(one, Mapping) for one in declared) else declared
+    ordered = sorted(declared, key=_position) if all(isinstance(entry, Mapping) for entry in declared) else declared
     about = {name: value for name, value in scenario.items() if name != "interactions"}
     shared = {name: about[name] for name in ("id", "tags", "status") if name in about}
     earlier: list[object] = []
-    for number, one in enumerate(ordered or [{}]):
-        interaction = as_map(one)
+    for number, item in enumerate(ordered or [{}]):
+        interaction = as_map(item)
         asked = as_list(as_map(interaction.get("input")).get("messages"))
         own = asked[len(earlier) :] if earlier and asked[: len(earlier)] == earlier else asked
         many = {"earlier": earlier, "number": number} if len(ordered) > 1 else {}
@@ -134,53 +138,55 @@ class _InteractionReader:
         if row.peek("status") == "draft":
             raise Untranslatable("it is a draft", _DRAFT)
         earlier, number = as_list(row.get("earlier")), row.get("number")
-        found = self._asked(interaction, earlier)
+        case = self._asked(interaction, earlier)
         own = row.get("id")
         if isinstance(own, str | int):
-            found |= {"id": f"{own}/{number + 1}" if isinstance(number, int) else str(own)}
-            found |= {} if number is None else {"group": str(own)}
+            case |= {"id": f"{own}/{number + 1}" if isinstance(number, int) else str(own)}
+            case |= {} if number is None else {"group": str(own)}
         tags = as_list(row.peek("tags"))
         if tags and all(isinstance(tag, str) and tag.strip(" >") for tag in tags):
-            found["tags"] = row.get("tags")
+            case["tags"] = row.get("tags")
         example = _example(interaction, ledger, row.where)
-        found |= {} if example is None else {"demo_output": example}
+        case |= {} if example is None else {"demo_output": example}
         declared = as_list(interaction.peek("checks"))
-        checks = [check for one in declared if (check := self._check(one, ledger)) is not None]
+        checks = [check for item in declared if (check := self._check(item, ledger)) is not None]
         interaction.get("position")
         if len(checks) == len(declared):  # otherwise all are kept as they are, beside those that were translated
             interaction.get("checks")
         self.cases.asked |= {"checks": None} if checks else {}
-        return found | ({"checks": checks} if checks else {})
+        return case | ({"checks": checks} if checks else {})
 
     def _asked(self, interaction: Columns, earlier: list[object]) -> dict[str, object]:
-        given = interaction.get("input")
-        inner = as_map(given)
+        asked_input = interaction.get("input")
+        inner = as_map(asked_input)
         if earlier and are_messages(inner.get("messages")):
             asked = as_list(inner["messages"])
             own = asked if asked[: len(earlier)] == earlier else [*earlier, *asked]
-            given = {**inner, "messages": own}
+            asked_input = {**inner, "messages": own}
         elif "input" in inner and len(inner) == 1:  # of a dataset whose input has a schema of its own
-            given = inner["input"]
-        if not given:
+            asked_input = inner["input"]
+        if not asked_input:
             raise Untranslatable("it has no messages")
-        found = input_of(given, self.cases.imported.ledger, self.row.where)
-        if asks_nothing(found):
+        case = input_of(asked_input, self.cases.imported.ledger, self.row.where)
+        if asks_nothing(case):
             raise Untranslatable("its input is empty")
-        return found
+        return case
 
     def _check(self, declared: object, ledger: Ledger) -> dict[str, object] | None:
         """A check as evalflow has it; None for one without a like, which is listed."""
-        known = as_map(declared)
+        check = as_map(declared)
         params: dict[str, object] = {}
         for key in ("spec", "override_spec", "params"):
-            params |= {_KEYS.get(name, name): one for name, one in as_map(known.get(key)).items() if one is not None}
-        name = str(known.get("identifier") or known.get("name") or known.get("check_id") or "check")
+            params |= {
+                _KEYS.get(name, name): value for name, value in as_map(check.get(key)).items() if value is not None
+            }
+        name = str(check.get("identifier") or check.get("name") or check.get("check_id") or "check")
         kind = str(params.pop("type", name)).removeprefix("hub_")
         with ledger.taking("checks", f"check {name}", self.row.where):
             translated = _translated(kind, params)
             self.cases.judged = self.cases.judged or asks_judge(translated["identifier"], translated["params"])
             is_own = name.removeprefix("hub_") != kind
-            enabled = {"enabled": False} if known.get("enabled") is False else {}
+            enabled = {"enabled": False} if check.get("enabled") is False else {}
             return {**translated, **({"name": name} if is_own else {}), **enabled}
         return None
 
@@ -192,9 +198,9 @@ def _translated(kind: str, params: dict[str, object]) -> dict[str, object]:
     if identifier is None:
         raise Untranslatable("it is a custom check", _CUSTOM)
     if identifier == "conformity" and isinstance(params.get("rule"), str):
-        params = {**{key: one for key, one in params.items() if key != "rule"}, "rules": [params["rule"]]}
+        params = {**{key: value for key, value in params.items() if key != "rule"}, "rules": [params["rule"]]}
     context = params.get("context")
-    if isinstance(context, list) and all(isinstance(one, str) for one in as_list(context)):
+    if isinstance(context, list) and all(isinstance(item, str) for item in as_list(context)):
         params = {**params, "context": "\n\n".join(as_list(context))}
     try:
         PARAMS[identifier].model_validate(params)
@@ -208,17 +214,17 @@ def _translated(kind: str, params: dict[str, object]) -> dict[str, object]:
 def _example(interaction: Columns, ledger: Ledger, where: str) -> object:
     """The example answer with its metadata; None, and the output unread, if it has none."""
     output = interaction.peek("output")
-    known = as_map(output)
-    said = known.get("response", known.get("output", output))
-    if is_missing(said):
+    parts = as_map(output)
+    answer = parts.get("response", parts.get("output", output))
+    if is_missing(answer):
         return None
     interaction.get("output")
-    if not isinstance(as_map(said).get("content"), str):
+    if not isinstance(as_map(answer).get("content"), str):
         about: dict[str, object] = {}
-        text = answer_of(said, about, ledger, where)["answer"]
+        text = answer_of(answer, about, ledger, where)["answer"]
     else:
-        about = {name: part for name, part in as_map(said).items() if name != "role" and not is_missing(part)}
+        about = {name: part for name, part in as_map(answer).items() if name != "role" and not is_missing(part)}
         text = about.pop("content")
         about |= as_map(about.pop("metadata", None))
-    about |= as_map(known.get("metadata")) if said is not output else {}
+    about |= as_map(parts.get("metadata")) if answer is not output else {}
     return {"role": "assistant", "content": text, "metadata": about} if about else text

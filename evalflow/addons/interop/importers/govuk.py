@@ -83,7 +83,7 @@ class _GovukMetric(BaseModel):
     def _with_judge(cls, values: object) -> object:
         judge = as_map(as_map(values).get("llm_judge"))
         plain = {key: value for key, value in as_map(values).items() if key != "llm_judge"}
-        others = {f"llm_judge.{key}": one for key, one in judge.items() if key not in ("model", "temperature")}
+        others = {f"llm_judge.{key}": part for key, part in judge.items() if key not in ("model", "temperature")}
         return (
             {**{key: judge[key] for key in ("model", "temperature") if key in judge}, **others, **plain}
             if judge
@@ -92,8 +92,8 @@ class _GovukMetric(BaseModel):
 
     @property
     def judge(self) -> dict[str, object]:
-        found = {"model": self.model, "temperature": self.temperature}
-        return {key: value for key, value in found.items() if value is not None}
+        settings = {"model": self.model, "temperature": self.temperature}
+        return {key: value for key, value in settings.items() if value is not None}
 
 
 class _Config(BaseModel):
@@ -141,8 +141,8 @@ def read_config(path: Path, name: str | None = None) -> ImportedConfig:
     }
     chosen = _metrics(config, path, imported)
     if task == "rag_answers" and not chosen:
-        known = f"known: {', '.join((*_METRICS, *_RENAMED))}"
-        raise UserError([Problem("no metric of it is known", str(path), known)])
+        all_metrics = f"known: {', '.join((*_METRICS, *_RENAMED))}"
+        raise UserError([Problem("no metric of it is known", str(path), all_metrics)])
     if task == "retrieval" and "expected_chunk_uids" not in columns:
         metrics = ("retrieval_pages",)
     experiment = ImportedExperiment(key, list(chosen or metrics), config.generate and not kept)
@@ -164,7 +164,9 @@ def _read_outputs(source: ImportSource) -> ImportedConfig:
     imported = ImportedConfig(ledger=Ledger(("cases",)))
     ledger = imported.ledger
     with source.rows(imported, source.name) as file:
-        for row in read_rows(source.path, lambda one: ledger.leave("cases", "row", one.where, one.what, one.hint)):
+        for row in read_rows(
+            source.path, lambda problem: ledger.leave("cases", "row", problem.where, problem.what, problem.hint)
+        ):
             ledger.found("cases")
             try:
                 case = _output(Columns(row.data, row.where), ledger)
@@ -192,8 +194,8 @@ def _output(row: Columns, ledger: Ledger) -> dict[str, object]:
         raise Untranslatable("it has no question, or its output no message", hint)
     case: dict[str, object] = {"question": question, **({"failure": failure} if failure else {"answer": message})}
     sources = output.children("sources")
-    if sources and all("chunk" in one for one in sources):
-        case["contexts"] = [_context(one) for one in sources]
+    if sources and all("chunk" in source for source in sources):
+        case["contexts"] = [_context(source) for source in sources]
     elif output.has("sources"):
         case["contexts"] = output.get("sources")
     rest = row.rest()
@@ -219,11 +221,11 @@ def _read(path: Path) -> _Config:
 
 def _located(name: str, config: Path) -> Path:
     folders = [Path.cwd(), *config.resolve().parents]
-    found = first_file(name, folders)
-    if found is None:
+    file = first_file(name, folders)
+    if file is None:
         what = f"input_path: there is no {name}"
         raise UserError(Problem(what, str(config), f"neither in {Path.cwd()} nor above the config file"))
-    return found
+    return file
 
 
 def _task(config: _Config, path: Path, columns: Collection[str]) -> str:
@@ -233,11 +235,11 @@ def _task(config: _Config, path: Path, columns: Collection[str]) -> str:
         return "output_guardrails"
     folders = [folder.name for folder in path.resolve().parents if folder.name in _TASKS]
     named = [task for task in _TASKS if task in path.stem] or folders[:1]
-    found = named or [task for column, task in _COLUMNS.items() if column in columns]
-    if not found:
+    tasks = named or [task for column, task in _COLUMNS.items() if column in columns]
+    if not tasks:
         hint = f"name the file after its task: {', '.join(_TASKS)}"
         raise UserError(Problem("nothing in it says which task it configures", str(path), hint))
-    return found[0]
+    return tasks[0]
 
 
 def _shipped(group: str, name: str) -> dict[str, object]:
@@ -247,29 +249,29 @@ def _shipped(group: str, name: str) -> dict[str, object]:
 
 def _fields(fields: Mapping[str, object], columns: Collection[str]) -> dict[str, object]:
     """The fields of a form, with the names that earlier data have for them."""
-    found = dict(fields)
+    columns_of_fields = dict(fields)
     for field, others in _EARLIER.items():
-        if field in found and found[field] not in columns:
-            found[field] = next((one for one in others if one in columns), found[field])
-    if found.get("question") == "question":
-        del found["question"]
-    return found
+        if field in columns_of_fields and columns_of_fields[field] not in columns:
+            columns_of_fields[field] = next((other for other in others if other in columns), columns_of_fields[field])
+    if columns_of_fields.get("question") == "question":
+        del columns_of_fields["question"]
+    return columns_of_fields
 
 
 def _metrics(config: _Config, path: Path, imported: ImportedConfig) -> dict[str, _GovukMetric]:
-    found: dict[str, _GovukMetric] = {}
+    metrics: dict[str, _GovukMetric] = {}
     for metric in config.metrics or []:
         name = _RENAMED.get(metric.name, metric.name)
         with imported.ledger.taking("metrics", f"metric {metric.name}", str(path)):
             if name not in _METRICS:
                 raise Untranslatable("evalflow has no such metric", did_you_mean(metric.name, _METRICS))
-            if name in found:
+            if name in metrics:
                 raise Untranslatable(f"{name} stands for it already")
-            found[name] = metric
+            metrics[name] = metric
             if name != metric.name:
                 note = f"metric {metric.name} is {name}, which is what it measured; undefined is not 0 here"
                 imported.notes.append(note)
-    return found
+    return metrics
 
 
 def _judge(
@@ -284,12 +286,12 @@ def _judge(
     overrides: dict[str, dict[str, object]] = {}
     for name, metric in metrics.items():
         choice, judge = asking.get(name, (chosen, metric.judge))
-        own = {one: value for one, value in judge.items() if shared.get(one) != value}
+        own = {item: value for item, value in judge.items() if shared.get(item) != value}
         if choice != chosen:
             own = {**judge, **_address(choice)}
         threshold: dict[str, object] = {} if metric.threshold is None else {"threshold": metric.threshold}
-        if found := {**threshold, **({"judge": own} if own else {})}:
-            overrides[name] = found
+        if override := {**threshold, **({"judge": own} if own else {})}:
+            overrides[name] = override
     if overrides:
         experiment.more["metric"] = overrides
     if not chosen:

@@ -70,10 +70,10 @@ def passes_at(declared: Columns) -> float | None:
 def column_text(template: object, item: Mapping[str, object]) -> str:
     """A template over `item`, filled; ValueError for a column that the case does not have."""
 
-    def value(found: re.Match[str]) -> str:
-        column = _COLUMN.fullmatch(found[1])
+    def value(tag: re.Match[str]) -> str:
+        column = _COLUMN.fullmatch(tag[1])
         if not column:
-            raise Untranslatable(f"its template {found[0]} is not a column", "name a column: {{item.x}}")
+            raise Untranslatable(f"its template {tag[0]} is not a column", "name a column: {{item.x}}")
         current: object = item
         for key in re.findall(r"\w[\w -]*", column[1]):
             items = as_list(current)
@@ -82,7 +82,7 @@ def column_text(template: object, item: Mapping[str, object]) -> str:
             elif key in as_map(current):
                 current = as_map(current)[key]
             else:
-                raise ValueError(f"the case has no {found[1]}")
+                raise ValueError(f"the case has no {tag[1]}")
         return as_text(current)
 
     return _TAG.sub(value, as_text(template))
@@ -101,12 +101,12 @@ def prompt_of(messages: object) -> str:
     return "\n\n".join(parts)
 
 
-def _in_jinja(found: re.Match[str]) -> str:
-    if found[1] in _ANSWER:
+def _in_jinja(tag: re.Match[str]) -> str:
+    if tag[1] in _ANSWER:
         return '{{ answer | fenced("answer") }}'
-    column = _COLUMN.fullmatch(found[1])
+    column = _COLUMN.fullmatch(tag[1])
     if not column:
-        raise Untranslatable(f"its prompt has {found[0]}", "use {{item.x}} and {{sample.output_text}}")
+        raise Untranslatable(f"its prompt has {tag[0]}", "use {{item.x}} and {{sample.output_text}}")
     return f'{{{{ vars{column[1]} | fenced("{re.sub(chr(92) + "W+", "_", column[1]).strip("_")}") }}}}'
 
 
@@ -148,8 +148,8 @@ def _string_check(name: str, declared: Columns) -> Grader:
 
 def _columns(template: object) -> frozenset[str]:
     """The columns that a template names."""
-    found = re.finditer(r"\bitem(?:\.(\w+)|\[['\"]([^'\"]+))", as_text(template))
-    return frozenset(one[1] or one[2] for one in found)
+    matches = re.finditer(r"\bitem(?:\.(\w+)|\[['\"]([^'\"]+))", as_text(template))
+    return frozenset(item[1] or item[2] for item in matches)
 
 
 def _names_answer(template: object) -> TypeGuard[str]:

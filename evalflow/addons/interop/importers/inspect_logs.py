@@ -52,8 +52,8 @@ def read_inspect(source: ImportSource) -> ImportedConfig:
     imported = ImportedConfig(ledger=Ledger(PARTS))
     with recorded_cases(source, imported, "Inspect", "inspect", path, _COUNTERPARTS) as cases:
         is_zip = path.suffix.lower() == ".eval"
-        for found in _of_zip(path, cases) if is_zip else _of_json(path, imported.ledger):
-            row = Columns(as_map(_resolved(found.data, as_map(found.data.get("attachments")))), found.where)
+        for item in _of_zip(path, cases) if is_zip else _of_json(path, imported.ledger):
+            row = Columns(as_map(_resolved(item.data, as_map(item.data.get("attachments")))), item.where)
             row.leave("it is the transcript of the sample", "events", "events_data", "timelines", "store")
             cases.take(row, partial(_case, row, imported.ledger), list(_scores(row)))
         if not cases.answered:
@@ -71,7 +71,7 @@ def _expect_version(version: object, path: Path) -> None:
 
 def _of_json(path: Path, ledger: Ledger) -> Iterator[SourceRow]:
     expect_text(path)
-    yield from read_objects(path, "samples", {"version": lambda found: _expect_version(found, path)})
+    yield from read_objects(path, "samples", {"version": lambda version: _expect_version(version, path)})
     leave_document_keys(path, document_keys(path), ("samples", "version"), ledger)
 
 
@@ -141,32 +141,32 @@ def _case(row: Columns, ledger: Ledger) -> dict[str, object]:
     if "input" not in row or not isinstance(row.peek("id"), str | int):
         raise Untranslatable("it is no sample of Inspect: it has no id or input")
     own, epoch = row.get("id"), row.get("epoch")
-    found: dict[str, object] = {
+    case: dict[str, object] = {
         "id": f"{own}/{1 if epoch is None else epoch}",
         "group": str(own),
         **_asked(row, ledger),
     }
     if targets := _texts(row, "target"):
-        found["reference"] = targets[0] if len(targets) == 1 else targets
+        case["reference"] = targets[0] if len(targets) == 1 else targets
     row.get("attachments")
-    found |= _answer(row, ledger)
+    case |= _answer(row, ledger)
     if steps := _steps(row, ledger):
-        found["actual"] = steps
+        case["actual"] = steps
     if as_map(row.peek("metadata")):
-        found["metadata"] = joined(as_map(row.get("metadata")), as_map(found.get("metadata")))
+        case["metadata"] = joined(as_map(row.get("metadata")), as_map(case.get("metadata")))
     if "includes" in as_map(row.peek("scores")) and targets:
         rule = {"op": "contains_any", "values": targets, "normalize": None, "case_sensitive": False}
-        found["checks"] = [{"identifier": "rule", "name": "includes", "params": rule}]
-    return found
+        case["checks"] = [{"identifier": "rule", "name": "includes", "params": rule}]
+    return case
 
 
 def _asked(row: Columns, ledger: Ledger) -> dict[str, object]:
-    given = row.get("input")
-    if isinstance(given, str):
-        if not given.strip():
+    asked = row.get("input")
+    if isinstance(asked, str):
+        if not asked.strip():
             raise Untranslatable("its input is empty")
-        return {"question": given}
-    turns = [_message(one, ledger, row.where) for one in as_list(given)]
+        return {"question": asked}
+    turns = [_message(item, ledger, row.where) for item in as_list(asked)]
     messages = read_turns(turns, ledger, row.where, ordered=True)
     if not messages:
         raise Untranslatable("its input has no messages")
@@ -176,11 +176,11 @@ def _asked(row: Columns, ledger: Ledger) -> dict[str, object]:
 def _texts(row: Columns, name: str) -> list[str]:
     """The texts of a key, read; empty, and the key unread, if it has something else."""
     value = row.peek(name)
-    found = as_list(value) or [value]
-    if not all(isinstance(one, str) for one in found):
+    texts = as_list(value) or [value]
+    if not all(isinstance(item, str) for item in texts):
         return []
     row.get(name)
-    return [one for one in found if one]
+    return [item for item in texts if item]
 
 
 def _answer(row: Columns, ledger: Ledger) -> dict[str, object]:
@@ -190,8 +190,8 @@ def _answer(row: Columns, ledger: Ledger) -> dict[str, object]:
         return {"failure": failure if isinstance(failure, str) else output_text(failure)}
     output = row.child("output")
     choices = output.children("choices")
-    said = choices[0].get("message") if choices else None
-    spoken = [{"role": "assistant", **_message(said, ledger, row.where)}] if said else []
+    message = choices[0].get("message") if choices else None
+    spoken = [{"role": "assistant", **_message(message, ledger, row.where)}] if message else []
     messages = read_turns(spoken, ledger, row.where)
     completion = output.peek("completion")
     if not messages:
@@ -206,39 +206,39 @@ def _answer(row: Columns, ledger: Ledger) -> dict[str, object]:
 def _steps(row: Columns, ledger: Ledger) -> list[dict[str, object]]:
     """What an agent did: its messages, the results of tools among them; empty, and unread, if it called none."""
     declared = as_list(row.peek("messages"))
-    given = len(as_list(row.peek("input"))) or 1
-    turns = declared[given:] if len(declared) > given else declared
-    if not any(as_list(as_map(one).get("tool_calls")) for one in turns):
-        if len(declared) <= given + 1:  # the input and the answer alone
+    inputs = len(as_list(row.peek("input"))) or 1
+    turns = declared[inputs:] if len(declared) > inputs else declared
+    if not any(as_list(as_map(turn).get("tool_calls")) for turn in turns):
+        if len(declared) <= inputs + 1:  # the input and the answer alone
             row.get("messages")
         return []
     row.get("messages")
-    return message_rows(read_turns((_message(one, ledger, row.where) for one in turns), ledger, row.where))
+    return message_rows(read_turns((_message(turn, ledger, row.where) for turn in turns), ledger, row.where))
 
 
 def _message(declared: object, ledger: Ledger, where: str) -> dict[str, object]:
     """A message of Inspect as chat APIs have it; images in files and sounds are listed."""
-    known = dict(as_map(declared))
-    calls = as_list(known.get("tool_calls"))
+    message = dict(as_map(declared))
+    calls = as_list(message.get("tool_calls"))
     if calls:
         named = [{**as_map(call), "name": as_map(call).get("function")} for call in calls]
-        known["tool_calls"] = [{key: one for key, one in call.items() if key != "function"} for call in named]
-    if known.get("role") == "tool" and isinstance(known.get("function"), str):
-        known["name"] = known.pop("function")
-    if isinstance(known.get("content"), list):
-        parts = [_part(part, ledger, where) for part in as_list(known["content"])]
-        known["content"] = [part for part in parts if part is not None]
-    return known
+        message["tool_calls"] = [{key: value for key, value in call.items() if key != "function"} for call in named]
+    if message.get("role") == "tool" and isinstance(message.get("function"), str):
+        message["name"] = message.pop("function")
+    if isinstance(message.get("content"), list):
+        parts = [_part(part, ledger, where) for part in as_list(message["content"])]
+        message["content"] = [part for part in parts if part is not None]
+    return message
 
 
 def _part(part: object, ledger: Ledger, where: str) -> object:
-    known = as_map(part)
-    kind = known.get("type")
+    content = as_map(part)
+    kind = content.get("type")
     if kind not in ("image", "audio", "video", "document"):
         return part
-    picture = known.get("image")
+    picture = content.get("image")
     if kind == "image" and isinstance(picture, str) and picture.startswith(("data:", "http:", "https:")):
-        detail = {"detail": known["detail"]} if known.get("detail") else {}
+        detail = {"detail": content["detail"]} if content.get("detail") else {}
         return {"type": "image_url", "image_url": {"url": picture, **detail}}
     ledger.leave("images and other parts", str(kind), where, _NO_PICTURE)
     return None
@@ -249,15 +249,15 @@ def _resolved(value: object, attachments: Mapping[str, object]) -> object:
     if isinstance(value, str):
         return attachments.get(value.removeprefix(_ATTACHED), value) if value.startswith(_ATTACHED) else value
     if isinstance(value, dict):
-        known = as_map(value)
-        return {key: one if key in _APART else _resolved(one, attachments) for key, one in known.items()}
-    return [_resolved(one, attachments) for one in as_list(value)] if isinstance(value, list) else value
+        fields = as_map(value)
+        return {key: part if key in _APART else _resolved(part, attachments) for key, part in fields.items()}
+    return [_resolved(item, attachments) for item in as_list(value)] if isinstance(value, list) else value
 
 
 def _scores(row: Columns) -> Iterator[tuple[str, object]]:
     """Each value of each scorer; letters are grades, and N is no answer. Explanations stay in the variable scores."""
-    for scorer, one in as_map(row.peek("scores")).items():
-        value = as_map(one).get("value")
+    for scorer, content in as_map(row.peek("scores")).items():
+        value = as_map(content).get("value")
         for name, part in (
             {f"{scorer} {key}": inner for key, inner in as_map(value).items()} or {scorer: value}
         ).items():

@@ -94,9 +94,9 @@ class Ledger:
 
     def leave_column(self, name: str, where: str, reason: str, hint: str = "") -> None:
         """List a value of a key of the source that was not taken."""
-        known = name if name in self._columns or len(self._columns) < _MANY else "others"
-        self._columns.setdefault(known, False)
-        self.left(COLUMNS, f"column {known}", where, reason, hint)
+        column = name if name in self._columns or len(self._columns) < _MANY else "others"
+        self._columns.setdefault(column, False)
+        self.left(COLUMNS, f"column {column}", where, reason, hint)
 
     @contextmanager
     def taking(self, part: str, what: str, where: str) -> Generator[None]:
@@ -111,8 +111,10 @@ class Ledger:
 
     def nothing_taken(self, otherwise: Problem, part: str | None = None) -> UserError:
         """The error of an import that has nothing to write: all that was left out (of a part), or else the problem."""
-        left = [one for one in self.left_out if part in (None, one.part)]
-        return UserError([Problem(f"{one.what}: {one.reason}", one.where, one.hint) for one in left] or [otherwise])
+        left = [item for item in self.left_out if part in (None, item.part)]
+        return UserError(
+            [Problem(f"{item.what}: {item.reason}", item.where, item.hint) for item in left] or [otherwise]
+        )
 
     @property
     def left_out(self) -> Sequence[Untranslated]:
@@ -133,9 +135,9 @@ class Ledger:
     def expect_balanced(self) -> None:
         """Raise RuntimeError, a bug in evalflow, if anything that was found was neither taken nor listed."""
         wrong = [
-            f"of {found} {part} {taken} were taken and {left} listed"
-            for part, (found, taken, left) in self.counts().items()
-            if found != taken + left
+            f"of {item} {part} {taken} were taken and {left} listed"
+            for part, (item, taken, left) in self.counts().items()
+            if item != taken + left
         ]
         if wrong:
             raise RuntimeError(f"the import lost count: {'; '.join(wrong)}")

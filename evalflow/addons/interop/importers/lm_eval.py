@@ -63,11 +63,13 @@ def read_lm_eval(source: ImportSource) -> ImportedConfig:
 def _file(path: Path) -> Path:
     """The samples, or the results that lead to them."""
     if path.is_dir():
-        found = sorted(file for pattern in ("*", "*/*") for file in path.glob(pattern) if _RESULTS.fullmatch(file.name))
-        if len(found) != 1:
-            hint = f"name one: {shown(found[-1])}" if found else _LOG
-            raise UserError(Problem(f"the folder has {len(found)} files results_DATE.json", shown(path), hint))
-        return found[0]
+        results = sorted(
+            file for pattern in ("*", "*/*") for file in path.glob(pattern) if _RESULTS.fullmatch(file.name)
+        )
+        if len(results) != 1:
+            hint = f"name one: {shown(results[-1])}" if results else _LOG
+            raise UserError(Problem(f"the folder has {len(results)} files results_DATE.json", shown(path), hint))
+        return results[0]
     if not path.is_file():
         raise UserError(Problem("there is no such file", str(path), "name samples_*.jsonl or results_*.json"))
     return path
@@ -84,8 +86,8 @@ def _with_samples(path: Path, results: Mapping[str, object], ledger: Ledger) -> 
     date = _RESULTS.fullmatch(path.name)
     if not tasks:
         raise UserError(Problem("it is no results_DATE.json of lm-evaluation-harness", shown(path), _LOG))
-    near = [(found, file) for file in sorted(path.parent.iterdir()) if (found := _SAMPLES.fullmatch(file.name))]
-    files = {found["task"]: file for found, file in near if date and found["date"] == date["date"]}
+    near = [(match, file) for file in sorted(path.parent.iterdir()) if (match := _SAMPLES.fullmatch(file.name))]
+    files = {item["task"]: file for item, file in near if date and item["date"] == date["date"]}
     if not files:
         what = "it has only means, and no samples of its date are beside it"
         raise UserError(Problem(what, shown(path), f"name a file samples_*.jsonl; or {_LOG}"))
@@ -125,8 +127,8 @@ def _case(sample: Columns, ledger: Ledger, end: str) -> dict[str, object]:
     prompts = {request[0] for request in requests}
     asked = requests[0][0] if len(prompts) == 1 else question_of(doc, "") or output_text(doc)
     chat = as_list(parsed(asked))
-    found: dict[str, object] = {"id": f"{number}{end.replace(' ', '/')}", "group": str(number), "vars": doc}
-    found |= {**input_of(chat if are_messages(chat) else asked, ledger, sample.where), "vars": doc}
+    case: dict[str, object] = {"id": f"{number}{end.replace(' ', '/')}", "group": str(number), "vars": doc}
+    case |= {**input_of(chat if are_messages(chat) else asked, ledger, sample.where), "vars": doc}
     reference = _reference(sample, ledger)
     likely = [_likelihood(response) for response in as_list(sample.peek("filtered_resps"))]
     if len(requests) > 1 and len(likely) == len(requests) and None not in likely:
@@ -134,19 +136,19 @@ def _case(sample: Columns, ledger: Ledger, end: str) -> dict[str, object]:
         best = max(range(len(choices)), key=lambda number: likely[number] or 0.0)
         at = int(reference) if isinstance(reference, str) and reference.isdecimal() else len(choices)
         right = choices[at] if at < len(choices) else reference
-        found |= {"answer": choices[best], "vars": {**doc, "options": choices}}
-        return found | ({} if right is None else {"reference": right})
+        case |= {"answer": choices[best], "vars": {**doc, "options": choices}}
+        return case | ({} if right is None else {"reference": right})
     if isinstance(requests[0][1], Mapping):
-        found |= _generated(sample, ledger)
-        found["vars"] = {**doc, **({"arguments": requests[0][1]} if requests[0][1] else {})}
-    return found | ({} if reference is None else {"reference": reference})
+        case |= _generated(sample, ledger)
+        case["vars"] = {**doc, **({"arguments": requests[0][1]} if requests[0][1] else {})}
+    return case | ({} if reference is None else {"reference": reference})
 
 
 def _reference(sample: Columns, ledger: Ledger) -> str | list[str] | None:
     """The target, or several; None, and the target unread, if it is no text."""
     target = sample.peek("target")
     items = as_list(target) if isinstance(target, list) else [target]
-    texts = [_plain_text(one) for one in items]
+    texts = [_plain_text(item) for item in items]
     if target is None or not texts or None in texts:
         if target is not None and texts:
             ledger.leave(
@@ -154,8 +156,8 @@ def _reference(sample: Columns, ledger: Ledger) -> str | list[str] | None:
             )
         return None
     sample.get("target")
-    known = [text for text in texts if text is not None]
-    return known[0] if len(known) == 1 else known
+    references = [text for text in texts if text is not None]
+    return references[0] if len(references) == 1 else references
 
 
 def _plain_text(value: object) -> str | None:
@@ -166,8 +168,8 @@ def _plain_text(value: object) -> str | None:
 
 def _generated(sample: Columns, ledger: Ledger) -> dict[str, object]:
     """The first text that was generated, after the filter; what it was before is in the metadata."""
-    answers = [text for one in as_list(sample.peek("filtered_resps")) for text in _texts(one)]
-    raw = [text for one in as_list(sample.peek("resps")) for text in _texts(one)]
+    answers = [text for filtered_resp in as_list(sample.peek("filtered_resps")) for text in _texts(filtered_resp)]
+    raw = [text for resp in as_list(sample.peek("resps")) for text in _texts(resp)]
     if not answers:
         return {}
     if len(answers) == 1:
@@ -185,8 +187,8 @@ def _generated(sample: Columns, ledger: Ledger) -> dict[str, object]:
 
 def _requests(arguments: object) -> Iterator[tuple[str, object]]:
     """The prompt of each request, and the continuation whose likelihood was asked, or how a text was generated."""
-    for one in as_list(arguments) or as_map(arguments).values():
-        parts = as_list(one) or list(as_map(one).values())
+    for argument in as_list(arguments) or as_map(arguments).values():
+        parts = as_list(argument) or list(as_map(argument).values())
         if parts and isinstance(parts[0], str):
             yield parts[0], parts[1] if len(parts) > 1 else None
 
@@ -202,5 +204,5 @@ def _texts(value: object) -> Iterator[str]:
     """The texts of nested lists."""
     if isinstance(value, str):
         yield value
-    for one in as_list(value):
-        yield from _texts(one)
+    for item in as_list(value):
+        yield from _texts(item)

@@ -119,16 +119,16 @@ class _Builder:
     def beside(self, value: object, node: yaml.Node) -> object:
         """The value, parsed as JSON, with the lines of the same text parsed as YAML."""
         if isinstance(value, dict) and isinstance(node, yaml.MappingNode):
-            found = LocatedMap(self.file, self._line(node))
+            built = LocatedMap(self.file, self._line(node))
             declared = _pairs(node)
             pairs = {str(key.value): (key, inner) for key, inner in declared}
             if len(pairs) != len(declared):
                 self._repeated(node)
             for key, inner in as_map(value).items():
                 at = pairs.get(key)
-                found[key] = inner if at is None else self.beside(inner, at[1])
-                found.lines[key] = found.line if at is None else self._line(at[0])
-            return found
+                built[key] = inner if at is None else self.beside(inner, at[1])
+                built.lines[key] = built.line if at is None else self._line(at[0])
+            return built
         if isinstance(value, list) and isinstance(node, yaml.SequenceNode):
             items = LocatedList(self.file, self._line(node))
             for inner, item in zip(as_list(value), _items(node), strict=True):
@@ -151,7 +151,7 @@ class _Builder:
         return self._scalar(node)
 
     def _map(self, node: yaml.MappingNode, depth: int) -> LocatedMap:
-        found = LocatedMap(self.file, self._line(node))
+        built = LocatedMap(self.file, self._line(node))
         merged: list[tuple[str, object, int]] = []
         for key, inner in _pairs(node):
             if not isinstance(key, yaml.ScalarNode):
@@ -160,26 +160,26 @@ class _Builder:
             if text == "<<":
                 merged += self._merged(inner, depth)
                 continue
-            if text in found:
+            if text in built:
                 raise Broken(Problem(f"the key {text!r} is given twice", self._at(key), "keep one of them"))
-            found[text] = self._value(inner, depth + 1)
-            found.lines[text] = self._line(key)
+            built[text] = self._value(inner, depth + 1)
+            built.lines[text] = self._line(key)
         for name, value, line in merged:
-            if name not in found:
-                found[name] = value
-                found.lines[name] = line
-        return found
+            if name not in built:
+                built[name] = value
+                built.lines[name] = line
+        return built
 
     def _merged(self, node: yaml.Node, depth: int) -> list[tuple[str, object, int]]:
         """The keys of `<<: *NAME`, or of a list of such."""
         sources = _items(node) if isinstance(node, yaml.SequenceNode) else [node]
-        found: list[tuple[str, object, int]] = []
+        keys: list[tuple[str, object, int]] = []
         for source in sources:
             value = self._value(source, depth + 1)
             if not isinstance(value, LocatedMap):
                 raise Broken(Problem("<< needs an object", self._at(source)))
-            found += [(key, inner, value.lines[key]) for key, inner in value.items()]
-        return found
+            keys += [(key, inner, value.lines[key]) for key, inner in value.items()]
+        return keys
 
     def _scalar(self, node: yaml.Node) -> object:
         text, tag = str(node.value), str(node.tag).replace("tag:yaml.org,2002:", "!!")
@@ -214,8 +214,8 @@ def _items(node: yaml.SequenceNode) -> list[yaml.Node]:
 def _yaml_problem(error: yaml.YAMLError, file: str) -> Problem:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     where = f"{file}:{mark.line + 1}" if mark is not None else file
-    said = getattr(error, "problem", None) or " ".join(str(error).split())
-    return Problem(f"broken YAML: {said}", where)
+    reason = getattr(error, "problem", None) or " ".join(str(error).split())
+    return Problem(f"broken YAML: {reason}", where)
 
 
 def resolved(document: LocatedMap) -> LocatedMap:
@@ -240,10 +240,10 @@ class _Resolver:
             reference = value.get("$ref")
             if isinstance(reference, str):
                 return self._target(reference, value, through)
-            found = LocatedMap(value.file, value.line)
-            found.update({key: self.value(inner, through) for key, inner in value.items()})
-            found.lines = value.lines
-            return found
+            written_out = LocatedMap(value.file, value.line)
+            written_out.update({key: self.value(inner, through) for key, inner in value.items()})
+            written_out.lines = value.lines
+            return written_out
         if isinstance(value, LocatedList):
             items = LocatedList(value.file, value.line)
             items.extend(self.value(inner, through) for inner in value)
@@ -257,10 +257,10 @@ class _Resolver:
         if not reference.startswith("#/"):
             hint = "write it into this file: $ref: '#/NAME'"
             raise UserError(Problem(f"the reference {reference} leads out of the file", at.where, hint))
-        found: object = self._document
+        target: object = self._document
         for key in reference[2:].split("/"):
             name = key.replace("~1", "/").replace("~0", "~")
-            if not isinstance(found, dict) or name not in found:
+            if not isinstance(target, dict) or name not in target:
                 raise UserError(Problem(f"the reference {reference} leads nowhere: there is no {name}", at.where))
-            found = as_map(found)[name]
-        return self.value(found, (*through, reference))
+            target = as_map(target)[name]
+        return self.value(target, (*through, reference))

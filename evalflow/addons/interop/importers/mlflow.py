@@ -50,11 +50,11 @@ def _of_columns(path: Path) -> Iterator[SourceRow]:
 
 
 def _prepared(row: SourceRow) -> SourceRow:
-    known = row.data
-    if isinstance(known.get("info"), Mapping):
-        known = _of_trace(known)
+    data = row.data
+    if isinstance(data.get("info"), Mapping):
+        data = _of_trace(data)
     texts = ("inputs", "expectations", "assessments", "tags")  # Databricks and CSV keep them as JSON
-    values = {name: parsed(value) if name in texts else value for name, value in known.items()}
+    values = {name: parsed(value) if name in texts else value for name, value in data.items()}
     expected = dict(_expected(values.get("assessments")))
     values |= {"expectations": expected} if expected and is_missing(values.get("expectations")) else {}
     outputs = as_map(values.get("outputs"))
@@ -63,11 +63,11 @@ def _prepared(row: SourceRow) -> SourceRow:
 
 def _expected(assessments: object) -> Iterator[tuple[str, object]]:
     """The expectations among the assessments of a trace, by their names."""
-    for one in map(as_map, as_list(assessments)):
-        if isinstance(one.get("expectation"), Mapping):
-            declared = as_map(one["expectation"])
+    for assessment in map(as_map, as_list(assessments)):
+        if isinstance(assessment.get("expectation"), Mapping):
+            declared = as_map(assessment["expectation"])
             value = declared.get("value", parsed(as_map(declared.get("serialized_value")).get("value")))
-            yield str(one.get("assessment_name") or one.get("name") or "expectation"), value
+            yield str(assessment.get("assessment_name") or assessment.get("name") or "expectation"), value
 
 
 def _of_trace(trace: Mapping[str, object]) -> dict[str, object]:
@@ -78,8 +78,8 @@ def _of_trace(trace: Mapping[str, object]) -> dict[str, object]:
     attributes = as_map(roots[0].get("attributes") if roots else None)
     request = parsed(attributes.get("mlflow.spanInputs", data.get("request")))
     response = parsed(attributes.get("mlflow.spanOutputs", data.get("response")))
-    rest = {name: one for name, one in data.items() if name not in ("request", "response", "spans")}
-    others = {name: one for name, one in trace.items() if name not in ("info", "data")}
+    rest = {name: value for name, value in data.items() if name not in ("request", "response", "spans")}
+    others = {name: value for name, value in trace.items() if name not in ("info", "data")}
     return {**others, **info, **rest, "request": request, "response": response, "spans": spans}
 
 
@@ -95,16 +95,16 @@ def _scores(row: Columns) -> Scores:
             if isinstance(number, int | float):
                 row.get(column)
             yield name.removesuffix("/v1"), number
-    for one in as_list(parsed(row.peek("assessments"))):
-        known = as_map(one)
-        name = str(known.get("assessment_name") or known.get("name") or "score")
-        if "feedback" not in known and "value" not in known:
+    for item in as_list(parsed(row.peek("assessments"))):
+        assessment = as_map(item)
+        name = str(assessment.get("assessment_name") or assessment.get("name") or "score")
+        if "feedback" not in assessment and "value" not in assessment:
             continue  # an expectation
-        value = as_map(known.get("feedback")).get("value", known.get("value"))
-        source = as_map(known.get("source"))
-        at = known.get("create_time", known.get("create_time_ms"))
+        value = as_map(assessment.get("feedback")).get("value", assessment.get("value"))
+        source = as_map(assessment.get("source"))
+        at = assessment.get("create_time", assessment.get("create_time_ms"))
         if source.get("source_type") == "HUMAN":
-            yield name, PersonsScore(value, source.get("source_id"), known.get("rationale"), at)
+            yield name, PersonsScore(value, source.get("source_id"), assessment.get("rationale"), at)
         elif name not in named:
             yield name, _YES.get(value, value) if isinstance(value, str) else value
 
@@ -116,8 +116,8 @@ def _part(row: Columns) -> str:
 
 def _seconds(row: Columns) -> float | None:
     for name in ("execution_duration_ms", "execution_duration"):
-        if (found := row.number(name)) is not None:
-            return found / 1000
+        if (milliseconds := row.number(name)) is not None:
+            return milliseconds / 1000
     return row.number("latency")
 
 

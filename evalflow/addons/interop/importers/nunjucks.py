@@ -141,13 +141,13 @@ def as_text(value: object) -> str:
 def _spelled(source: str) -> str:
     """The tags with Jinja's operators and filters; quoted texts stay as they are."""
 
-    def tag(found: re.Match[str]) -> str:
+    def tag(match: re.Match[str]) -> str:
         parts: list[str] = []
         end = 0
-        for quoted in _QUOTED.finditer(found[0]):
-            parts += [_respelled(found[0][end : quoted.start()]), quoted[0]]
+        for quoted in _QUOTED.finditer(match[0]):
+            parts += [_respelled(match[0][end : quoted.start()]), quoted[0]]
             end = quoted.end()
-        return "".join([*parts, _respelled(found[0][end:])])
+        return "".join([*parts, _respelled(match[0][end:])])
 
     return _TAG.sub(tag, source)
 
@@ -176,7 +176,7 @@ def _below_vars(environment: Sandbox, text: str, free: Set[str]) -> str:
     before = ""
     tokens = list(environment.lex(text))
     for position, (_, kind, value) in enumerate(tokens):
-        following = next((one for _, what, one in tokens[position + 1 :] if what != "whitespace"), "")
+        following = next((item for _, what, item in tokens[position + 1 :] if what != "whitespace"), "")
         is_variable = kind == "name" and value in free and before not in (".", "|", "is")
         is_argument = following == "=" and before in ("(", ",")
         below = f"vars[{value!r}]" if hasattr(dict, value) else f"vars.{value}"

@@ -114,14 +114,14 @@ def _of_folder(archive: _Archive, folder: Path) -> ImportedConfig:
     files = sorted(path for path in folder.iterdir() if path.suffix.lower() in (".json", ".jsonl"))
     small = [path for path in files if path.suffix.lower() == ".json" and path.stat().st_size <= LARGEST_FILE]
     evals: dict[Path, Mapping[str, object]] = {
-        path: one for path in small if "testing_criteria" in (one := as_map(read_document(path)))
+        path: document for path in small if "testing_criteria" in (document := as_map(read_document(path)))
     }
     if len(evals) != 1 or len(files) < 2:
         hint = "one .json with testing_criteria, and its items in .jsonl or .json"
         raise UserError(Problem(f"the folder has {len(evals)} evals in {len(files)} files", shown(folder), hint))
     path = next(iter(evals))
-    others = [one for one in files if one != path]
-    tables = {one.stem if len(others) > 1 else "": _items_in(archive, one) for one in others}
+    others = [file for file in files if file != path]
+    tables = {other.stem if len(others) > 1 else "": _items_in(archive, other) for other in others}
     return _imported(archive, path, Columns(evals[path], shown(path)), tables)
 
 
@@ -150,8 +150,8 @@ def _imported(archive: _Archive, path: Path, root: Columns, tables: _Tables) -> 
             Problem("it has no items, only how they are graded", shown(path), _NEXT), "cases"
         )
     _declare(archive, str(declared.get("name") or f"Items of {shown(path)}."), shown(path))
-    for one in (root, declared):
-        one.leave(_WHOLE, *one.names)
+    for item in (root, declared):
+        item.leave(_WHOLE, *item.names)
     root.close(archive.ledger)
     return imported
 
@@ -160,18 +160,18 @@ def _tables(archive: _Archive, path: Path, root: Columns) -> _Tables:
     """The items of each run, by its name; the plain rows of an archive where there is no run."""
     if root.get("data") is not None:
         return {"": read_objects(path, "data", broken=archive.leave)}
-    runs, found = root.children("runs"), dict[str, Iterator[SourceRow]]()
+    runs, tables = root.children("runs"), dict[str, Iterator[SourceRow]]()
     for number, run in enumerate(runs):
         about, items = run.child("run"), run.get("output_items")
         listed = as_map(items).get("data") if isinstance(items, Mapping) else items
         name = str(about.get("name") or number + 1)
         about.leave(_WHOLE, *about.names)
         key = name if len(runs) > 1 else ""
-        found[key if key not in found else f"{key} {number + 1}"] = _listed(archive, listed, shown(path))
+        tables[key if key not in tables else f"{key} {number + 1}"] = _listed(archive, listed, shown(path))
     rows = root.get("rows")
-    if found:
+    if tables:
         _leave_rows(archive, rows, runs, shown(path))
-        return found
+        return tables
     return {"": _listed(archive, rows, shown(path))}
 
 
@@ -186,8 +186,8 @@ def _leave_rows(archive: _Archive, rows: object, runs: list[Columns], file: str)
     asked: set[str] = set()
     for run in runs if listed else ():
         items: object = run.peek("output_items")
-        for one in as_list(as_map(items).get("data") if isinstance(items, Mapping) else items):
-            asked.add(json.dumps(item_of(as_map(one)), sort_keys=True))
+        for item in as_list(as_map(items).get("data") if isinstance(items, Mapping) else items):
+            asked.add(json.dumps(item_of(as_map(item)), sort_keys=True))
     for row in listed:
         if json.dumps(item_of(as_map(row)), sort_keys=True) not in asked:
             hint = "move `runs` out of a copy of the file, and import that as well"
@@ -195,14 +195,14 @@ def _leave_rows(archive: _Archive, rows: object, runs: list[Columns], file: str)
 
 
 def _read_graders(archive: _Archive, declared: Columns, file: str) -> None:
-    for number, one in enumerate(as_list(declared.get("testing_criteria"))):
-        known = Columns(as_map(one), place(one, file), "testing_criteria.")
-        name, limit = str(known.peek("name") or number + 1), passes_at(known)
+    for number, item in enumerate(as_list(declared.get("testing_criteria"))):
+        grader = Columns(as_map(item), place(item, file), "testing_criteria.")
+        name, limit = str(grader.peek("name") or number + 1), passes_at(grader)
         if limit is not None:
             archive.limits[name] = limit
-        with archive.ledger.taking("graders", f"grader {name}", known.where):
-            archive.graders.append(grader_of(known))
-            known.close(archive.ledger)
+        with archive.ledger.taking("graders", f"grader {name}", grader.where):
+            archive.graders.append(grader_of(grader))
+            grader.close(archive.ledger)
 
 
 def _write(archive: _Archive, cases: RecordedCases, items: Iterator[SourceRow]) -> None:
@@ -221,7 +221,7 @@ def _write(archive: _Archive, cases: RecordedCases, items: Iterator[SourceRow]) 
 def _case(archive: _Archive, row: Columns) -> dict[str, object]:
     expected = {column for grader in archive.graders for column in grader.expected}
     case = case_of(row, archive.ledger, expected)
-    checks = [check for one in archive.graders if (check := _check(archive, one, as_map(case["vars"]), row.where))]
+    checks = [check for item in archive.graders if (check := _check(archive, item, as_map(case["vars"]), row.where))]
     return {**case, "checks": checks} if checks else case
 
 
@@ -278,7 +278,7 @@ def _declare(archive: _Archive, about: str, file: str) -> None:
 
 def _choose_judge(archive: _Archive, graders: Mapping[str, Grader]) -> bool:
     """Write the judge that most graders ask, and list the others; whether any grader asks one."""
-    counted = Counter(json.dumps(one.judge, sort_keys=True) for one in graders.values() if one.judge)
+    counted = Counter(json.dumps(item.judge, sort_keys=True) for item in graders.values() if item.judge)
     if counted:
         most = counted.most_common(1)[0][0]
         values = {**json.loads(most), "api_key_env": "OPENAI_API_KEY"}

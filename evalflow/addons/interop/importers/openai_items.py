@@ -40,15 +40,17 @@ class GraderScore:
 
 def item_of(row: Mapping[str, object]) -> object:
     """The item of a row of data or of an output item; None if it has none."""
-    return next((found for name in _ITEMS if (found := parsed(row.get(name))) is not None), None)
+    return next((item for name in _ITEMS if (item := parsed(row.get(name))) is not None), None)
 
 
 def read_scores(row: Columns) -> Iterator[GraderScore]:
     """The scores of a row, one for each grader. `results` stays unread: what graders said besides is in there."""
-    for one in map(as_map, as_list(parsed(row.peek("results")))):
-        passed, score = one.get("passed"), one.get("score")
+    for result in map(as_map, as_list(parsed(row.peek("results")))):
+        passed, score = result.get("passed"), result.get("score")
         verdict = passed if isinstance(passed, bool) else None
-        yield GraderScore(_UUID.sub("", str(one.get("name") or "score")), verdict if score is None else score, verdict)
+        yield GraderScore(
+            _UUID.sub("", str(result.get("name") or "score")), verdict if score is None else score, verdict
+        )
 
 
 def case_of(row: Columns, ledger: Ledger, expected: Collection[str] = ()) -> dict[str, object]:
@@ -61,12 +63,16 @@ def case_of(row: Columns, ledger: Ledger, expected: Collection[str] = ()) -> dic
     if not isinstance(item, Mapping):
         raise Untranslatable("it has neither item nor datasource_item that is an object", "give it one")
     row.get(name)
-    known, sample = dict(as_map(item)), row.child("sample")
-    found: dict[str, object] = {**_asked(known, sample, ledger, expected), **_answer(sample, ledger), "vars": known}
-    own = known.get("id")
+    variables, sample = dict(as_map(item)), row.child("sample")
+    case: dict[str, object] = {
+        **_asked(variables, sample, ledger, expected),
+        **_answer(sample, ledger),
+        "vars": variables,
+    }
+    own = variables.get("id")
     if not isinstance(own, str | int) or isinstance(own, bool):
         own = row.get("datasource_item_id")
-    return found if own is None else {"id": own, **found}
+    return case if own is None else {"id": own, **case}
 
 
 def _asked(item: Mapping[str, object], sample: Columns, ledger: Ledger, expected: Collection[str]) -> dict[str, object]:
@@ -88,29 +94,29 @@ def _asked(item: Mapping[str, object], sample: Columns, ledger: Ledger, expected
 
 def _answer(sample: Columns, ledger: Ledger) -> dict[str, object]:
     """The answer with the calls of tools, or why there is none."""
-    text, said = sample.peek("output_text"), as_list(sample.peek("output"))
+    text, outputs = sample.peek("output_text"), as_list(sample.peek("output"))
     if text is not None and not isinstance(text, str):
         raise Untranslatable(f"its output_text is {kind(text)}, not text", "write the text of the answer")
-    turns = read_turns(said, ledger, sample.where) if are_messages(said) else []
-    found: dict[str, object] = {}
+    turns = read_turns(outputs, ledger, sample.where) if are_messages(outputs) else []
+    fields: dict[str, object] = {}
     if turns and text in (None, said_in(turns)):
         sample.get("output")
         about = about_answer(turns)
-        found |= {"metadata": about} if about else {}
+        fields |= {"metadata": about} if about else {}
         text = said_in(turns)
     sample.get("output_text")
     if text is not None:
-        found["answer"] = text
+        fields["answer"] = text
     calls = steps_in(turns) or plain_calls(sample.peek("output_tools"))
     if calls:
-        found["actual"] = calls
+        fields["actual"] = calls
         sample.get("output_tools")
     if isinstance(sample.peek("finish_reason"), str):
-        found["finish_reason"] = sample.get("finish_reason")
+        fields["finish_reason"] = sample.get("finish_reason")
     error = sample.peek("error")
     message = error if isinstance(error, str) else as_map(error).get("message")
     if text is None and isinstance(message, str) and message:
-        found["failure"] = sample.get("error") if isinstance(error, str) else sample.child("error").get("message")
+        fields["failure"] = sample.get("error") if isinstance(error, str) else sample.child("error").get("message")
     elif text is None and sample.said("output_text") == "":
-        found["answer"] = ""
-    return found
+        fields["answer"] = ""
+    return fields

@@ -33,19 +33,19 @@ _LANGFUSE_LISTS = frozenset(
 
 
 def _langfuse_scores(row: Columns) -> Scores:
-    for one in as_list(parsed(row.peek("scores"))):
-        known = as_map(one)
-        kind = str(known.get("dataType", known.get("data_type", "")))
-        label = known.get("stringValue", known.get("string_value"))
-        value = known.get("value") if kind in ("", "NUMERIC", "BOOLEAN") or label is None else label
-        by = known.get("authorUserId", known.get("author_user_id"))
-        at = known.get("timestamp", known.get("createdAt", known.get("created_at")))
-        is_label = known.get("source") == "ANNOTATION"
-        found = PersonsScore(value, by, known.get("comment"), at) if is_label else value
-        yield str(known.get("name") or "score"), found
+    for item in as_list(parsed(row.peek("scores"))):
+        declared = as_map(item)
+        kind = str(declared.get("dataType", declared.get("data_type", "")))
+        label = declared.get("stringValue", declared.get("string_value"))
+        value = declared.get("value") if kind in ("", "NUMERIC", "BOOLEAN") or label is None else label
+        by = declared.get("authorUserId", declared.get("author_user_id"))
+        at = declared.get("timestamp", declared.get("createdAt", declared.get("created_at")))
+        is_label = declared.get("source") == "ANNOTATION"
+        score = PersonsScore(value, by, declared.get("comment"), at) if is_label else value
+        yield str(declared.get("name") or "score"), score
     for column in row.names:
         values = as_list(parsed(row.peek(column)))
-        if column not in _LANGFUSE_LISTS and values and not any(isinstance(one, dict | list) for one in values):
+        if column not in _LANGFUSE_LISTS and values and not any(isinstance(entry, dict | list) for entry in values):
             yield column, _scored(row, column, values)
 
 
@@ -103,16 +103,16 @@ LANGFUSE = Platform(
 
 def _langsmith_scores(row: Columns) -> Scores:
     for name, stats in as_map(parsed(row.peek("feedback_stats"))).items():
-        known = as_map(stats)
-        yield name, known.get("avg") if known else stats
+        declared = as_map(stats)
+        yield name, declared.get("avg") if declared else stats
     feedback = parsed(row.peek("feedback"))
-    for one in as_list(feedback):
-        known = as_map(one)
-        score = known.get("value") if known.get("score") is None else known["score"]
-        source = as_map(parsed(known.get("feedback_source")))
+    for item in as_list(feedback):
+        declared = as_map(item)
+        score = declared.get("value") if declared.get("score") is None else declared["score"]
+        source = as_map(parsed(declared.get("feedback_source")))
         by = source.get("user_name") or source.get("user_id")
-        label = PersonsScore(score, by, known.get("comment"), known.get("created_at"))
-        yield str(known.get("key") or "score"), label if source.get("type") == "app" else score
+        label = PersonsScore(score, by, declared.get("comment"), declared.get("created_at"))
+        yield str(declared.get("key") or "score"), label if source.get("type") == "app" else score
     yield from as_map(feedback).items()
     yield from _spread_scores(row, "feedback.")
 
@@ -144,8 +144,8 @@ def _between(start: object, end: object) -> float | None:
 
 
 def _langsmith_seconds(row: Columns) -> float | None:
-    found = row.number("execution_time")
-    return _between(row.peek("start_time"), row.peek("end_time")) if found is None else found
+    seconds = row.number("execution_time")
+    return _between(row.peek("start_time"), row.peek("end_time")) if seconds is None else seconds
 
 
 LANGSMITH = Platform(
@@ -181,8 +181,8 @@ def _braintrust_part(row: Columns) -> str:
 
 def _braintrust_seconds(row: Columns) -> float | None:
     metrics = as_map(parsed(row.peek("metrics")))
-    found = number_of(metrics.get("duration"))
-    return _between(metrics.get("start"), metrics.get("end")) if found is None else found
+    seconds = number_of(metrics.get("duration"))
+    return _between(metrics.get("start"), metrics.get("end")) if seconds is None else seconds
 
 
 BRAINTRUST = Platform(
@@ -202,21 +202,21 @@ BRAINTRUST = Platform(
 
 
 def _phoenix_scores(row: Columns) -> Scores:
-    for one in as_list(parsed(row.peek("annotations"))):
-        known = as_map(one)
-        result = {**known, **as_map(known.get("result"))}
+    for item in as_list(parsed(row.peek("annotations"))):
+        annotation = as_map(item)
+        result = {**annotation, **as_map(annotation.get("result"))}
         score = result.get("label") if result.get("score") is None else result["score"]
-        label = PersonsScore(score, known.get("user_id"), result.get("explanation"), known.get("created_at"))
-        yield str(known.get("name") or "score"), label if known.get("annotator_kind") == "HUMAN" else score
+        label = PersonsScore(score, annotation.get("user_id"), result.get("explanation"), annotation.get("created_at"))
+        yield str(annotation.get("name") or "score"), label if annotation.get("annotator_kind") == "HUMAN" else score
     pattern = re.compile(r"annotation_(.*)_(?:score|label)")
-    for name in dict.fromkeys(found[1] for column in row.names if (found := pattern.fullmatch(column))):
+    for name in dict.fromkeys(match[1] for column in row.names if (match := pattern.fullmatch(column))):
         column = f"annotation_{name}_score"
         yield name, _scored(row, column, row.peek(column)) if column in row else row.peek(f"annotation_{name}_label")
 
 
 def _phoenix_seconds(row: Columns) -> float | None:
-    found = row.number("latency_ms")
-    return None if found is None else found / 1000
+    milliseconds = row.number("latency_ms")
+    return None if milliseconds is None else milliseconds / 1000
 
 
 PHOENIX = Platform(

@@ -94,8 +94,8 @@ def read_ragas(source: ImportSource) -> ImportedConfig:
     columns = _score_columns(path)
     with recorded_cases(source, imported, "ragas", "ragas", path, _COUNTERPARTS) as cases:
         cases.lower |= {name for name in columns if name.startswith(_LOWER)}
-        for found in _rows(path, cases.leave):
-            row = Columns(found.data, found.where)
+        for item in _rows(path, cases.leave):
+            row = Columns(item.data, item.where)
             row.leave("it numbers the rows", *_NUMBERING)
             scores = [(name, row.get(name)) for name in columns]
             cases.take(row, partial(_case, row, imported.ledger), scores)
@@ -112,8 +112,8 @@ def _score_columns(path: Path) -> list[str]:
         for name, value in row.data.items() if len(kinds) < 1000 else ():
             if name not in _FIELDS and name not in _IDS and name not in _NUMBERING and not _is_nan(value):
                 kinds.setdefault(name, set()).add(score_number(value) is not None)
-    known = {*_COUNTERPARTS.like, *_COUNTERPARTS.hints}
-    return [name for name, found in kinds.items() if found == {True} or (True in found and name in known)]
+    names = {*_COUNTERPARTS.like, *_COUNTERPARTS.hints}
+    return [name for name, part in kinds.items() if part == {True} or (True in part and name in names)]
 
 
 def _is_nan(value: object) -> bool:
@@ -143,28 +143,28 @@ def _case(row: Columns, ledger: Ledger) -> dict[str, object]:
     listed = as_list(_literal(asked))
     if not listed and str(asked).lstrip().startswith("[{"):
         raise Untranslatable("its turns cannot be read as a list", "write the table as JSON lines")
-    found: dict[str, object] = {} if listed else {"question": _text(asked)}
-    found |= _conversation(listed, ledger, row.where) if listed else {}
-    if asks_nothing(found):
+    case: dict[str, object] = {} if listed else {"question": _text(asked)}
+    case |= _conversation(listed, ledger, row.where) if listed else {}
+    if asks_nothing(case):
         raise Untranslatable("its user_input is empty", "write the question")
-    said, reference = row.said(*_SAID), _literal(row.get(*_REFERENCE))
-    found |= {} if said is None else {"answer": _text(said)}
-    several = [_text(one) for one in as_list(reference) if not is_missing(one)]
+    answer, reference = row.said(*_SAID), _literal(row.get(*_REFERENCE))
+    case |= {} if answer is None else {"answer": _text(answer)}
+    several = [_text(item) for item in as_list(reference) if not is_missing(item)]
     first = several[0] if len(several) == 1 else several or reference
-    found |= {} if is_missing(first) or first == [] else {"reference": first if several else _text(first)}
+    case |= {} if is_missing(first) or first == [] else {"reference": first if several else _text(first)}
     for name, names in (("contexts", _CONTEXTS), ("ideal_contexts", _IDEAL)):
         texts = _texts(row, names, ledger)
-        found |= {} if texts is None else {name: texts}
+        case |= {} if texts is None else {name: texts}
     calls = plain_calls(_literal(row.peek(_CALLS)))
     if calls is not None:
         row.get(_CALLS)
-        found["expected"] = [_without_nulls(call) for call in calls]
+        case["expected"] = [_without_nulls(call) for call in calls]
     origin = row.get(*_ORIGIN)
-    found |= {"tags": [origin]} if isinstance(origin, str) and origin.strip(" >") else {}
+    case |= {"tags": [origin]} if isinstance(origin, str) and origin.strip(" >") else {}
     own = row.get(*_IDS)
-    found |= {"id": own} if isinstance(own, str | int) else {}
+    case |= {"id": own} if isinstance(own, str | int) else {}
     others = {name: _literal(value) for name, value in row.rest().items()}
-    return found | ({"vars": others} if others else {})
+    return case | ({"vars": others} if others else {})
 
 
 def _text(value: object) -> str:
@@ -176,10 +176,10 @@ def _texts(row: Columns, names: tuple[str, ...], ledger: Ledger) -> list[str] | 
     name = next((name for name in names if name in row), None)
     if name is None:
         return None
-    found = _literal(row.peek(name))
-    if isinstance(found, str) and found.lstrip().startswith("["):
+    content = _literal(row.peek(name))
+    if isinstance(content, str) and content.lstrip().startswith("["):
         raise Untranslatable(f"its {name} cannot be read as a list", "write the table as JSON lines")
-    texts = texts_in([found] if isinstance(found, str) else found)
+    texts = texts_in([content] if isinstance(content, str) else content)
     if texts is None:
         ledger.leave("values", f"{name} of a row", row.where, "it is not a list of texts; it is kept in `vars`")
         return None
@@ -191,14 +191,18 @@ def _literal(value: object) -> object:
     """What a cell holds as JSON, as Python writes it, or as NumPy writes a list of texts: without commas."""
     if not isinstance(value, str) or not value.lstrip().startswith(("[", "{")):
         return value
-    found = parsed(value.strip())
-    if not isinstance(found, str):
-        return found
+    content = parsed(value.strip())
+    if not isinstance(content, str):
+        return content
     try:
-        tokens = [one for one in tokenize.generate_tokens(io.StringIO(value.strip()).readline) if one.string.strip()]
-        kinds = [one.type for one in tokens]
+        tokens = [
+            generate_token
+            for generate_token in tokenize.generate_tokens(io.StringIO(value.strip()).readline)
+            if generate_token.string.strip()
+        ]
+        kinds = [token.type for token in tokens]
         if (tokenize.STRING, tokenize.STRING) in pairwise(kinds):
-            return [ast.literal_eval(one.string) for one in tokens if one.type == tokenize.STRING]
+            return [ast.literal_eval(token.string) for token in tokens if token.type == tokenize.STRING]
         return ast.literal_eval(value.strip())
     except (ValueError, SyntaxError, RecursionError, MemoryError, tokenize.TokenError):
         return value
@@ -207,25 +211,25 @@ def _literal(value: object) -> object:
 def _conversation(items: list[object], ledger: Ledger, where: str) -> dict[str, object]:
     """Messages up to the last of the user; what the assistant said after it is the answer."""
     turns = read_turns(map(_with_plain_calls, items), ledger, where)
-    asked, said = split_answer(turns)
+    asked, replies = split_answer(turns)
     if not asked:
         raise Untranslatable("it has no turn of a user", "give it one")
-    answer, calls = said_in(said), steps_in(turns)
-    found: dict[str, object] = {"messages": message_rows(asked), **({} if answer is None else {"answer": answer})}
-    about = about_answer(said)
-    return found | ({"actual": calls} if calls else {}) | ({"metadata": about} if about else {})
+    answer, calls = said_in(replies), steps_in(turns)
+    case: dict[str, object] = {"messages": message_rows(asked), **({} if answer is None else {"answer": answer})}
+    about = about_answer(replies)
+    return case | ({"actual": calls} if calls else {}) | ({"metadata": about} if about else {})
 
 
 def _with_plain_calls(turn: object) -> object:
-    known = as_map(turn)
-    calls = plain_calls(known.get("tool_calls"))
-    return {**known, "tool_calls": [_without_nulls(call) for call in calls]} if calls else turn
+    message = as_map(turn)
+    calls = plain_calls(message.get("tool_calls"))
+    return {**message, "tool_calls": [_without_nulls(call) for call in calls]} if calls else turn
 
 
 def _without_nulls(call: Mapping[str, object]) -> Mapping[str, object]:
     """The call without null arguments, with which Parquet and pandas fill up those of other calls."""
-    given = call.get("arguments")
-    if not isinstance(given, Mapping):
+    declared = call.get("arguments")
+    if not isinstance(declared, Mapping):
         return call
-    arguments = {name: one for name, one in as_map(given).items() if one is not None}
-    return {**{name: one for name, one in call.items() if name != "arguments"}, "arguments": arguments}
+    arguments = {name: value for name, value in as_map(declared).items() if value is not None}
+    return {**{name: value for name, value in call.items() if name != "arguments"}, "arguments": arguments}

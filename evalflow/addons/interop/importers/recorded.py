@@ -111,15 +111,15 @@ class RecordedCases:
         """Write a case without the secrets in it, and count its scores."""
         ledger = self.imported.ledger
         case_id = self._id(case)
-        row = writable({"id": case_id, **{key: one for key, one in case.items() if key != "id"}}, ledger, where)
+        row = writable({"id": case_id, **{key: part for key, part in case.items() if key != "id"}}, ledger, where)
         plain: list[tuple[str, object]] = []
         for name, value in scores:
             if isinstance(value, PersonsScore):
                 self._label(str(row["id"]), name, value, where)
             else:
                 plain.append((name, value))
-        found = self.scores.read(plain, where)
-        self.file.write(row | ({self.column: found} if found else {}))
+        numbers = self.scores.read(plain, where)
+        self.file.write(row | ({self.column: numbers} if numbers else {}))
         self.fields |= _fields_in(row)
         self.irregular = self.irregular or is_irregular(row)
         self.answered += "answer" in case
@@ -137,19 +137,19 @@ class RecordedCases:
 
         If `read` raises Untranslatable, the row and its scores are listed. `kept_as` reads what a cell holds.
         """
-        ledger, known = self.imported.ledger, list(scores)
+        ledger, declared = self.imported.ledger, list(scores)
         ledger.found("cases")
         try:
             case = read()
         except Untranslatable as failure:
             ledger.left("cases", "row", row.where, failure.reason, failure.hint or hint)
-            if known:
-                ledger.found("scores", len(known))
-                ledger.left("scores", "score", row.where, "its row is no case", count=len(known))
+            if declared:
+                ledger.found("scores", len(declared))
+                ledger.left("scores", "score", row.where, "its row is no case", count=len(declared))
             return
         kept = joined(as_map(case.get("vars")), {name: kept_as(cell) for name, cell in row.rest().items()})
         row.close(ledger)
-        self.write({**case, **({"vars": kept} if kept else {})}, known, row.where)
+        self.write({**case, **({"vars": kept} if kept else {})}, declared, row.where)
 
     def leave(self, problem: Problem) -> None:
         """List a row that is broken."""
@@ -164,13 +164,13 @@ class RecordedCases:
             if not self.ids:
                 return str(own)
         for number in count(1):
-            found = str(own) if number == 1 else f"{own}#{number}"
-            digest = int.from_bytes(hashlib.blake2b(found.encode("utf-8", "replace"), digest_size=8).digest())
-            is_number = self.numbered and found.isdecimal() and 0 < int(found[:20]) <= self.file.count
+            case_id = str(own) if number == 1 else f"{own}#{number}"
+            digest = int.from_bytes(hashlib.blake2b(case_id.encode("utf-8", "replace"), digest_size=8).digest())
+            is_number = self.numbered and case_id.isdecimal() and 0 < int(case_id[:20]) <= self.file.count
             if digest not in self.ids and not is_number:
                 self.ids.add(digest)
                 self.repeated += number > 1
-                return found
+                return case_id
         raise AssertionError
 
     def _label(self, case: str, name: str, label: PersonsScore, where: str) -> None:
@@ -179,9 +179,9 @@ class RecordedCases:
         if not isinstance(label.value, str | int | float) or label.value == "":
             self.imported.ledger.left("labels", f"label {name}", where, "it has no value")
             return
-        told = {"by": label.by, "comment": label.comment, "at": label.at}
-        known = {key: value for key, value in told.items() if isinstance(value, str) and value}
-        self.labels.write({"case_id": case, "metric": name, "value": label.value, **known})
+        about = {"by": label.by, "comment": label.comment, "at": label.at}
+        texts = {key: value for key, value in about.items() if isinstance(value, str) and value}
+        self.labels.write({"case_id": case, "metric": name, "value": label.value, **texts})
 
     def declare(self, source: ImportSource, key: str, file: str) -> None:
         """Add the dataset, a metric for each score, and the experiment; UserError if there are no cases."""
@@ -250,15 +250,15 @@ class RecordedCases:
         prior = self._prior(name) or "higher_is_better"
         if name not in self.verdicts:
             return prior, None
-        found = self.verdicts[name]
-        return found.rule(prior if found.judged or name not in self.undirected else None)
+        verdicts = self.verdicts[name]
+        return verdicts.rule(prior if verdicts.judged or name not in self.undirected else None)
 
     def _prior(self, name: str) -> Direction | None:
         """The direction that the name of a score suggests."""
-        known = self._counterpart(name)
-        if name in self.lower or known is None:
+        metric = self._counterpart(name)
+        if name in self.lower or metric is None:
             return "lower_is_better" if name in self.lower else None
-        direction = _shipped(known).direction
+        direction = _shipped(metric).direction
         is_opposite = self.counterparts is not None and self.counterparts.plain(name) in self.counterparts.opposite
         return direction if not is_opposite else _OTHER[direction]
 
@@ -267,24 +267,24 @@ class RecordedCases:
 
     def _like(self, file: str) -> dict[str, float | None]:
         """The metrics that mean the same and have what they need, with their thresholds; others are listed."""
-        found: dict[str, float | None] = {}
+        thresholds: dict[str, float | None] = {}
         for name in self.scores.names if self.counterparts else ():
             self.imported.ledger.found("metrics")
-            known = self._counterpart(name)
-            if known is None:
+            metric = self._counterpart(name)
+            if metric is None:
                 hint = self.counterparts.hints.get(self.counterparts.plain(name), _WRITE) if self.counterparts else ""
                 hint = f"nearest: {hint}" if hint.startswith("metric=") else hint
                 reason = "evalflow has no metric that means the same"
                 self.imported.ledger.left("metrics", f"metric {name}", file, reason, hint)
-            elif missing := _shipped(known).fields - self.fields:
+            elif missing := _shipped(metric).fields - self.fields:
                 self.imported.ledger.left(
                     "metrics", f"metric {name}", file, f"no case has {', '.join(sorted(missing))}"
                 )
             else:
                 self.imported.ledger.took("metrics")
                 direction, threshold = self._rule(name)
-                found[known] = threshold if direction == _shipped(known).direction else None
-        return found
+                thresholds[metric] = threshold if direction == _shipped(metric).direction else None
+        return thresholds
 
 
 @contextmanager

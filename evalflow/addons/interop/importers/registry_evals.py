@@ -72,11 +72,11 @@ def read_registry(source: ImportSource, path: Path) -> ImportedConfig:
     """Import every eval of a file of the registry; its samples are below `data` beside `evals`."""
     document = read_document(path)
     entries = {
-        str(name): Columns(one, one.where, f"{name}.")
-        for name, one in (document.items() if isinstance(document, LocatedMap) else ())
-        if isinstance(one, LocatedMap)
+        str(name): Columns(value, value.where, f"{name}.")
+        for name, value in (document.items() if isinstance(document, LocatedMap) else ())
+        if isinstance(value, LocatedMap)
     }
-    evals = {name: one for name, one in entries.items() if "class" in one}
+    evals = {name: value for name, value in entries.items() if "class" in value}
     if not evals:
         hint = "it needs an eval with `class` and `args`"
         raise UserError(Problem("it is no YAML of the registry of evals", shown(path), hint))
@@ -85,14 +85,16 @@ def read_registry(source: ImportSource, path: Path) -> ImportedConfig:
     folder = SourceFolder.of(path, root)
     imported = ImportedConfig(ledger=Ledger(PARTS))
     about = _abouts(entries, evals)
-    for number, (name, one) in enumerate(evals.items()):
+    for number, (name, item) in enumerate(evals.items()):
         key = source.name if number == 0 else f"{source.name}_{number + 1}"
-        with imported.ledger.taking("evals", f"eval {name}", one.where):
-            _read_eval(source, imported, key, name, one, folder, str(one.get("description") or about.get(name) or name))
-            one.close(imported.ledger)
-    for name, one in entries.items():
+        with imported.ledger.taking("evals", f"eval {name}", item.where):
+            _read_eval(
+                source, imported, key, name, item, folder, str(item.get("description") or about.get(name) or name)
+            )
+            item.close(imported.ledger)
+    for name, item in entries.items():
         if name not in evals:
-            one.close(imported.ledger)
+            item.close(imported.ledger)
     if not imported.experiments:
         raise imported.ledger.nothing_taken(Problem("it has no evals", shown(path)))
     return imported
@@ -100,29 +102,35 @@ def read_registry(source: ImportSource, path: Path) -> ImportedConfig:
 
 def _abouts(entries: Mapping[str, Columns], evals: Collection[str]) -> dict[str, str]:
     """The descriptions of evals that stand beside the names which lead to them, by the evals' own names."""
-    found: dict[str, str] = {}
-    for one in entries.values():
-        if one.peek("id") in evals:
-            found[str(one.get("id"))] = str(one.get("description") or "")
-    return found
+    descriptions: dict[str, str] = {}
+    for entry in entries.values():
+        if entry.peek("id") in evals:
+            descriptions[str(entry.get("id"))] = str(entry.get("description") or "")
+    return descriptions
 
 
 def _read_eval(
-    source: ImportSource, imported: ImportedConfig, key: str, name: str, one: Columns, folder: SourceFolder, about: str
+    source: ImportSource,
+    imported: ImportedConfig,
+    key: str,
+    name: str,
+    declared: Columns,
+    folder: SourceFolder,
+    about: str,
 ) -> None:
-    kind_of = str(one.get("class")).rpartition(":")[2]
-    args = one.child("args")
+    kind_of = str(declared.get("class")).rpartition(":")[2]
+    args = declared.child("args")
     named = args.get("samples_jsonl")
     if not isinstance(named, str):
         raise Untranslatable("it names no samples_jsonl", "write them as JSON lines")
     if "://" in named or named.endswith(".gz"):
         raise Untranslatable("its samples are compressed or elsewhere", "put them beside it as JSON lines")
     below_data = folder.root / "data" / named
-    path = folder.find(str(below_data) if below_data.exists() else named, folder.root, one.where)
+    path = folder.find(str(below_data) if below_data.exists() else named, folder.root, declared.where)
     any_case = kind_of == "Includes" and args.get("ignore_case") is True
     check = _CLASSES.get("FuzzyMatch" if any_case else kind_of)
     metric = "checks" if check else key
-    with imported.ledger.taking("graders", f"grader of {name}", one.where):
+    with imported.ledger.taking("graders", f"grader of {name}", declared.where):
         if kind_of == "ModelBasedClassify":
             imported.metrics[key] = _model_graded(imported, key, args, folder)
         elif check is None:
@@ -144,12 +152,12 @@ def _model_graded(imported: ImportedConfig, key: str, args: Columns, folder: Sou
         raise Untranslatable(f"its modelgraded_spec {spec!r} is not in the folder", hint)
     name = spec.rpartition("/")[2]
     document = read_document(folder.inside(str(path), folder.root, args.where))
-    found: object = document.get(name) if isinstance(document, LocatedMap) else None
-    if not isinstance(found, LocatedMap) or not isinstance(found.get("prompt"), str):
+    spec_document: object = document.get(name) if isinstance(document, LocatedMap) else None
+    if not isinstance(spec_document, LocatedMap) or not isinstance(spec_document.get("prompt"), str):
         raise Untranslatable(
             "its modelgraded YAML has no prompt that is a text", "write it as a rubric: docs/metrics.md"
         )
-    declared = Columns(found, found.where, f"{name}.")
+    declared = Columns(spec_document, spec_document.where, f"{name}.")
     values = _worth(imported, key, declared)
     prompt, text = f"{key}/{key}.jinja", _jinja(str(declared.get("prompt")), declared.get("input_outputs"))
     declared.close(imported.ledger)
@@ -194,10 +202,10 @@ def _jinja(prompt: str, said_to: object) -> str:
     ((question, answer),) = asked.items()
     names = {question: "question", str(answer): "answer", "ideal": "reference"}
 
-    def field(found: re.Match[str]) -> str:
-        if found[0] in ("{{", "}}"):
-            return "{{ '" + found[0][0] + "' }}"
-        name = found[1]
+    def field(match: re.Match[str]) -> str:
+        if match[0] in ("{{", "}}"):
+            return "{{ '" + match[0][0] + "' }}"
+        name = match[1]
         value = names.get(name, f"vars.{name}")
         return f'{{{{ {value} | fenced("{name}") }}}}'
 
@@ -210,8 +218,8 @@ def _write(
     ledger = imported.ledger
     with source.rows(imported, key) as file:
         cases = RecordedCases(imported, file, file, "OpenAI", "openai", None, RecordedScores(ledger))
-        for found in read_rows(path, cases.leave):
-            row = Columns(found.data, found.where)
+        for read_row in read_rows(path, cases.leave):
+            row = Columns(read_row.data, read_row.where)
             cases.take(row, partial(_case, row, check, ledger), ())
     if not file.count:
         raise ledger.nothing_taken(Problem("it has no samples", shown(path)))
@@ -224,33 +232,35 @@ def _write(
 def _case(row: Columns, check: _Check | None, ledger: Ledger) -> dict[str, object]:
     asked = row.get("input")
     if isinstance(asked, str):
-        found: dict[str, object] = {"question": asked}
+        case: dict[str, object] = {"question": asked}
     else:
-        found = {"messages": _messages(parsed(asked), ledger, row.where)}
+        case = {"messages": _messages(parsed(asked), ledger, row.where)}
     declared = row.get("ideal")
-    ideals = [one for one in (as_list(declared) if isinstance(declared, list) else [declared]) if not is_missing(one)]
-    if all(isinstance(one, str | int | float) for one in ideals):
-        found |= {"reference": ideals[0] if len(ideals) == 1 else ideals} if ideals else {}
+    ideals = [
+        item for item in (as_list(declared) if isinstance(declared, list) else [declared]) if not is_missing(item)
+    ]
+    if all(isinstance(ideal, str | int | float) for ideal in ideals):
+        case |= {"reference": ideals[0] if len(ideals) == 1 else ideals} if ideals else {}
     else:
-        found["vars"] = {"ideal": declared}
+        case["vars"] = {"ideal": declared}
     if isinstance(row.peek("id"), str | int):
-        found["id"] = row.get("id")
+        case["id"] = row.get("id")
     if check is None:
-        return found
+        return case
     if not ideals:
         raise Untranslatable("it has no `ideal` to compare with", "give it one")
-    return found | {"checks": [{"identifier": "rule", "params": check(ideals)}]}
+    return case | {"checks": [{"identifier": "rule", "params": check(ideals)}]}
 
 
 def _messages(asked: object, ledger: Ledger, where: str) -> list[dict[str, object]]:
     """The chat of a sample: examples by name are turns, and what a system message at the end says is the question."""
-    listed = [dict(as_map(one)) for one in as_list(asked)]
+    listed = [dict(as_map(entry)) for entry in as_list(asked)]
     if not listed:
         raise Untranslatable("it has no `input` of a user", "give it one")
-    for one in listed:
-        role = _EXAMPLES.get(str(one.get("name")))
+    for item in listed:
+        role = _EXAMPLES.get(str(item.get("name")))
         if role:
-            one |= {"role": role, "name": None}
+            item |= {"role": role, "name": None}
     if listed[-1].get("role") == "assistant":
         raise Untranslatable("its last message is the assistant's", "leave that message out")
     if listed[-1].get("role") in ("system", "developer"):

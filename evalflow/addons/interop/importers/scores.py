@@ -41,7 +41,7 @@ class RecordedScores:
 
     def read(self, scores: Iterable[tuple[str, object]], where: str) -> dict[str, float]:
         """The numbers of one case. What is none is listed."""
-        found: dict[str, float] = {}
+        numbers: dict[str, float] = {}
         for name, value in scores:
             self.ledger.found("scores")
             if len(self.names) < _MANY:
@@ -61,12 +61,12 @@ class RecordedScores:
                 self.ledger.left("scores", f"score {name}", where, reason, hint)
             elif key is None:
                 self.ledger.left("scores", "score", where, f"there are more than {_MANY} names of scores")
-            elif key in found:
+            elif key in numbers:
                 self.ledger.left("scores", f"score {name}", where, "the case has a score of this name already")
             else:
-                found[key] = number
+                numbers[key] = number
                 self.ledger.took("scores")
-        return found
+        return numbers
 
 
 def score_number(value: object) -> float | None:

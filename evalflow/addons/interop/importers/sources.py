@@ -129,10 +129,10 @@ class SourceFolder:
             return [self.find(pattern, base, where)]
         if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
             raise UserError(Problem(f"the glob {pattern} leaves the folder", where, "name the files one by one"))
-        found = sorted(path for path in base.glob(pattern) if path.is_file())
-        if not found:
+        files = sorted(path for path in base.glob(pattern) if path.is_file())
+        if not files:
             raise MissingFile(f"it names {pattern}, which matches no file", where)
-        return [self.find(str(path), base, where) for path in found]
+        return [self.find(str(path), base, where) for path in files]
 
 
 def read_text(path: Path) -> str:

@@ -204,7 +204,7 @@ def _without_examples(tables: Mapping[Path, _Dataset], metrics: Mapping[Path, _T
 
 def _all(names: list[str], test: Path, model: type[Model], what: str, problems: list[Problem]) -> dict[Path, Model]:
     """The files that a test refers to, each read once. Two files with the same name are a problem."""
-    found: dict[Path, Model] = {}
+    parts: dict[Path, Model] = {}
     by_name: dict[str, Path] = {}
     for name in names:
         path = first_file(name, (Path.cwd(), test.resolve().parent))
@@ -212,17 +212,17 @@ def _all(names: list[str], test: Path, model: type[Model], what: str, problems: 
             where = f"neither in {Path.cwd()} nor in {test.resolve().parent}"
             problems.append(Problem(f"there is no {what} file {name}: {where}", str(test)))
             continue
-        if path in found:
+        if path in parts:
             problems.append(Problem(f"the {what} file {name} is named twice", str(test), "name it once"))
             continue
         part = _read(path, model, problems)
         if part is not None:
-            found[path] = part
+            parts[path] = part
             own = str(getattr(part, "name", ""))
             if by_name.setdefault(own, path) != path:
                 hint = f"{by_name[own]} has that name too: rename one, or their scores would mix"
                 problems.append(Problem(f"two {what}s are called {own!r}", str(path), hint))
-    return found
+    return parts
 
 
 def _read(path: Path, model: type[Model], problems: list[Problem]) -> Model | None:

@@ -90,23 +90,23 @@ def read_traces(source: ImportSource) -> ImportedConfig:
     """Import a file of traces; UserError if it is none, is broken, or no trace has a user's message."""
     path = source.path
     source.expect_file("name a file of OTLP JSON: traces.jsonl")
-    found = _Import(ImportedConfig(ledger=Ledger(PARTS)))
+    state = _Import(ImportedConfig(ledger=Ledger(PARTS)))
     with source.database() as database:
         store = _TraceStore(database)
-        store.add(_spans(path, found.ledger))
-        with source.rows(found.imported, source.name, "traces") as file:
+        store.add(_spans(path, state.ledger))
+        with source.rows(state.imported, source.name, "traces") as file:
             for stored in store.traces():
-                found.ledger.found("traces")
-                if case := _case_of(found, stored):
+                state.ledger.found("traces")
+                if case := _case_of(state, stored):
                     file.write(case)
             if not file.count:
                 raise UserError(Problem("no trace has a user's message", shown(path), _CAPTURE))
-    _declare(source, found, shown(path))
-    return found.imported
+    _declare(source, state, shown(path))
+    return state.imported
 
 
-def _case_of(found: _Import, stored: _StoredTrace) -> dict[str, object] | None:
-    ledger = found.ledger
+def _case_of(state: _Import, stored: _StoredTrace) -> dict[str, object] | None:
+    ledger = state.ledger
     if stored.spans is None:
         ledger.left("traces", "trace", stored.where, "it is too large", _TOO_LARGE)
         ledger.left("spans", "span", stored.where, "its trace is too large", count=stored.count)
@@ -128,8 +128,8 @@ def _case_of(found: _Import, stored: _StoredTrace) -> dict[str, object] | None:
             ledger.leave(note.part, note.what, note.where, note.reason)
         else:
             ledger.take(note.part)
-    found.fields |= set(case)
-    found.is_irregular = found.is_irregular or is_irregular(case)
+    state.fields |= set(case)
+    state.is_irregular = state.is_irregular or is_irregular(case)
     for span in tree.spans:
         kind = tree.kind(span)
         if span.id in trace.used:
@@ -142,27 +142,27 @@ def _case_of(found: _Import, stored: _StoredTrace) -> dict[str, object] | None:
 
 
 def _case(trace: TraceReading, asked: Span) -> dict[str, object]:
-    found: dict[str, object] = {"id": asked.trace, "messages": _messages(trace, asked)}
+    case: dict[str, object] = {"id": asked.trace, "messages": _messages(trace, asked)}
     answer = trace.answer()
-    found |= {"answer": answer} if answer else {}
+    case |= {"answer": answer} if answer else {}
     if not answer and trace.failure is not None:
-        found["failure"] = trace.failure
-    found |= {"contexts": contexts} if (contexts := trace.contexts()) else {}
+        case["failure"] = trace.failure
+    case |= {"contexts": contexts} if (contexts := trace.contexts()) else {}
     steps = trace.steps() or []
-    found |= {"actual": steps} if any("tool_calls" in step for step in steps) else {}
+    case |= {"actual": steps} if any("tool_calls" in step for step in steps) else {}
     spans = [asked, *trace.tree.spans]
-    group = next((str(one) for key in _GROUPS for span in spans if (one := span.attributes.get(key))), None)
-    found |= {"group": group} if group else {}
+    group = next((str(value) for key in _GROUPS for span in spans if (value := span.attributes.get(key))), None)
+    case |= {"group": group} if group else {}
     seconds, cost = seconds_of(asked), trace.cost_usd()
-    found |= {} if seconds is None else {"latency_s": seconds}
-    found |= {} if cost is None else {"cost_usd": cost}
-    return {**found, "metadata": {**trace.about, **trace.tokens()}}
+    case |= {} if seconds is None else {"latency_s": seconds}
+    case |= {} if cost is None else {"cost_usd": cost}
+    return {**case, "metadata": {**trace.about, **trace.tokens()}}
 
 
 def _messages(trace: TraceReading, asked: Span) -> list[dict[str, object]]:
     """The messages up to the user's last; those without text, calls or results of tools are listed."""
     declared = messages_of(asked, "input")
-    last = max(at for at, one in enumerate(declared) if one.role == "user" and one.text)
+    last = max(at for at, item in enumerate(declared) if item.role == "user" and item.text)
     taken: list[dict[str, object]] = []
     for number, message in enumerate(declared):
         trace.note_others(message)
@@ -193,14 +193,14 @@ def _rows_of(message: SpanMessage) -> Iterator[dict[str, object]]:
         yield {"role": message.role, "content": message.text}
 
 
-def _declare(source: ImportSource, found: _Import, file: str) -> None:
-    imported, name = found.imported, source.name
-    loose = {"allow_irregular": True} if found.is_irregular else {}
+def _declare(source: ImportSource, state: _Import, file: str) -> None:
+    imported, name = state.imported, source.name
+    loose = {"allow_irregular": True} if state.is_irregular else {}
     imported.datasets[name] = dataset_option(name, f"Traces of {file}.", **loose)
-    metrics = ["relevance", *(["faithfulness"] if "contexts" in found.fields else [])]
-    imported.experiments[name] = ImportedExperiment(name, metrics, "answer" not in found.fields)
+    metrics = ["relevance", *(["faithfulness"] if "contexts" in state.fields else [])]
+    imported.experiments[name] = ImportedExperiment(name, metrics, "answer" not in state.fields)
     imported.notes.append("traces have no metrics: choose your own, here they are " + " and ".join(metrics))
-    if "answer" not in found.fields:
+    if "answer" not in state.fields:
         imported.notes.append("no trace has an answer: the experiment asks a target")
 
 

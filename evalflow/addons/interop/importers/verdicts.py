@@ -76,19 +76,19 @@ class Verdicts:
 
         Of both directions, `prior` counts if the data fit both; of several thresholds the most frequent one.
         """
-        known = [threshold for threshold, _ in self.thresholds.most_common()]
+        thresholds = [threshold for threshold, _ in self.thresholds.most_common()]
         fitting: list[tuple[Direction, float]] = [
-            (way, one) for way in self.wrong for one in known if self.agrees(way, one)
+            (way, item) for way in self.wrong for item in thresholds if self.agrees(way, item)
         ]
         ways = {way for way, _ in fitting}
         if not self.judged:
-            return prior, known[0] if prior and len(known) == 1 else None
+            return prior, thresholds[0] if prior and len(thresholds) == 1 else None
         if not ways:
             return self._spread(), None
         way: Direction | None = prior if prior in ways else None
         if len(ways) == 1:
             way = fitting[0][0]
-        return way, next((one for direction, one in fitting if direction == way), None)
+        return way, next((item for direction, item in fitting if direction == way), None)
 
     def _spread(self) -> Direction | None:
         """The direction of scores whose failures lie all on one side of what passed."""
@@ -101,14 +101,14 @@ class Verdicts:
         direction, threshold = rule
         if threshold is not None or not (self.judged or self.thresholds):
             return
-        wrong = min(self.wrong.values(), key=lambda one: one.count)
+        wrong = min(self.wrong.values(), key=lambda fault: fault.count)
         hint = "its scores are imported without pass or fail; set `threshold` and `direction` in conf/metric yourself"
         if not self.thresholds:
             what = "the file has no threshold for it"
         elif self.judged and wrong.count:
             what = "its `success` contradicts score and threshold"
         elif self.judged and len(self.thresholds) > 1:
-            shown = ", ".join(f"{one:g}" for one in sorted(self.thresholds)[:5])
+            shown = ", ".join(f"{item:g}" for item in sorted(self.thresholds)[:5])
             what = f"it has several thresholds ({shown}), none of which agrees with each `success`"
         elif direction is None:
             what = "the file does not show whether more or less is better"

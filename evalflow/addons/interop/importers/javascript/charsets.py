@@ -14,13 +14,13 @@ _OF_SETS = r"\]^-[&~|"
 
 def merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
     """The ranges sorted, with those joined that overlap or touch."""
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     for low, high in sorted(ranges):
-        if found and low <= found[-1][1] + 1:
-            found[-1] = (found[-1][0], max(found[-1][1], high))
+        if spans and low <= spans[-1][1] + 1:
+            spans[-1] = (spans[-1][0], max(spans[-1][1], high))
         else:
-            found.append((low, high))
-    return tuple(found)
+            spans.append((low, high))
+    return tuple(spans)
 
 
 def complement(ranges: Ranges, most: int) -> Ranges:
@@ -53,9 +53,9 @@ def set_text(ranges: Ranges) -> str:
 def character_text(point: int, special: str) -> str:
     """A character in a pattern, where those of `special` have a meaning."""
     character = chr(point)
-    known = next((f"\\{name}" for name, one in CONTROLS.items() if one == character), None)
-    if known:
-        return known
+    escape = next((f"\\{name}" for name, value in CONTROLS.items() if value == character), None)
+    if escape:
+        return escape
     if character.isprintable():
         return f"\\{character}" if character in special else character
     if point <= ASCII_MAX:
@@ -74,13 +74,13 @@ def _within(classes: dict[int, tuple[int, ...]], low: int, high: int) -> Iterato
 def _classes(unicode: bool) -> dict[int, tuple[int, ...]]:
     """For each code point that is not alone in its class all members of the class."""
     fold = _simple_fold if unicode else _upper_unit
-    found: dict[str, list[int]] = {}
+    classes: dict[str, list[int]] = {}
     for point in range(POINT_MAX + 1 if unicode else UNIT_MAX + 1):
         character = chr(point)
         key = fold(character)
         if key != character:
-            found.setdefault(key, [ord(key)]).append(point)
-    return {point: tuple(members) for members in found.values() for point in members}
+            classes.setdefault(key, [ord(key)]).append(point)
+    return {point: tuple(members) for members in classes.values() for point in members}
 
 
 def _upper_unit(character: str) -> str:

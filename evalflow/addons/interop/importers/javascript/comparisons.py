@@ -37,20 +37,20 @@ _SWAPPED: Mapping[str, str] = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _NULLS = (None, UNDEFINED)
 
 
-def compared(operator: str, one: Value, other: Value) -> Value:
+def compared(operator: str, value: Value, other: Value) -> Value:
     """What a comparison gives."""
     if operator in ("!==", "!="):
-        return truthy(compared(operator.replace("!", "=", 1), one, other)).negated()
-    return spread(one, lambda left: spread(other, lambda right: _compared(operator, left, right)))
+        return truthy(compared(operator.replace("!", "=", 1), value, other)).negated()
+    return spread(value, lambda left: spread(other, lambda right: _compared(operator, left, right)))
 
 
-def _compared(operator: str, one: Value, other: Value) -> JsCondition:
-    if isinstance(one, Constant) and isinstance(other, Constant):
-        return ALWAYS if _constants(operator, one.value, other.value) else NEVER
-    if isinstance(one, Constant):
-        return _with_constant(_SWAPPED.get(operator, operator), other, one.value)
+def _compared(operator: str, value: Value, other: Value) -> JsCondition:
+    if isinstance(value, Constant) and isinstance(other, Constant):
+        return ALWAYS if _constants(operator, value.value, other.value) else NEVER
+    if isinstance(value, Constant):
+        return _with_constant(_SWAPPED.get(operator, operator), other, value.value)
     if isinstance(other, Constant):
-        return _with_constant(operator, one, other.value)
+        return _with_constant(operator, value, other.value)
     raise Untranslatable("")
 
 
@@ -73,46 +73,46 @@ def _is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _with_constant(operator: str, value: Value, known: object) -> JsCondition:
+def _with_constant(operator: str, value: Value, constant: object) -> JsCondition:
     """A comparison with what is known, which stands on the right."""
     equal = operator in ("===", "==")
     match value:
-        case Text() | TextPart() if equal and isinstance(known, str):
-            return value.equals(known)
-        case Text() | TextPart() | JsItems() if equal and known in _NULLS and not isinstance(known, str):
+        case Text() | TextPart() if equal and isinstance(constant, str):
+            return value.equals(constant)
+        case Text() | TextPart() | JsItems() if equal and constant in _NULLS and not isinstance(constant, str):
             return NEVER
         case Json():
-            return _json(operator, value, known)
-        case Number() if isinstance(known, int | float) and _is_number(known):
-            return value.compared(operator, known)
-        case Number() if equal and known in _NULLS and not isinstance(known, str):
+            return _json(operator, value, constant)
+        case Number() if isinstance(constant, int | float) and _is_number(constant):
+            return value.compared(operator, constant)
+        case Number() if equal and constant in _NULLS and not isinstance(constant, str):
             return value.fits.negated()
-        case Match() if equal and known in _NULLS:
-            if value.or_empty or (operator == "===" and known is UNDEFINED):
+        case Match() if equal and constant in _NULLS:
+            if value.or_empty or (operator == "===" and constant is UNDEFINED):
                 return NEVER
             return truthy(value).negated()
-        case Position() if isinstance(known, int | float) and _is_number(known):
-            return _position(operator, value, known)
-        case TypeOf() if equal and isinstance(known, str):
-            return _type(value.of, known)
-        case JsCondition() if equal and isinstance(known, bool):
-            return value if known else value.negated()
+        case Position() if isinstance(constant, int | float) and _is_number(constant):
+            return _position(operator, value, constant)
+        case TypeOf() if equal and isinstance(constant, str):
+            return _type(value.of, constant)
+        case JsCondition() if equal and isinstance(constant, bool):
+            return value if constant else value.negated()
         case _:
             raise Untranslatable("")
 
 
-def _json(operator: str, value: Json, known: object) -> JsCondition:
+def _json(operator: str, value: Json, constant: object) -> JsCondition:
     if operator in _SWAPPED:
-        if not _is_number(known):
+        if not _is_number(constant):
             raise Untranslatable("")
-        return value.says(value.compares(operator, known))
+        return value.says(value.compares(operator, constant))
     missing = value.rule(missing=True)
-    if known is UNDEFINED and operator == "===":
+    if constant is UNDEFINED and operator == "===":
         return value.says(missing, implies=False)
-    if operator == "==" and known in _NULLS:
+    if operator == "==" and constant in _NULLS:
         return value.says(any_of(missing, value.rule(equals=None)), implies=False)
-    alike = _alike(known) if operator == "==" else [known]
-    return value.says(any_of(*(value.rule(equals=one) for one in alike)))
+    alike = _alike(constant) if operator == "==" else [constant]
+    return value.says(any_of(*(value.rule(equals=item) for item in alike)))
 
 
 def _alike(value: object) -> list[object]:
@@ -137,9 +137,9 @@ def _like_number(number: float) -> list[object]:
     return [bool(number)] if number in (0, 1) else []
 
 
-def _position(operator: str, value: Position, known: float) -> JsCondition:
+def _position(operator: str, value: Position, number: float) -> JsCondition:
     """`indexOf` and `search`, whose results are compared with -1 and 0."""
-    match (operator, known):
+    match (operator, number):
         case ("===" | "==" | "<=", -1) | ("<", 0):
             return value.found.negated()
         case (">", -1) | (">=", 0):
@@ -153,12 +153,12 @@ def _position(operator: str, value: Position, known: float) -> JsCondition:
 
 
 def _type(value: Json, name: str) -> JsCondition:
-    known = any_of(value.is_text, value.is_boolean, value.is_number)
+    scalar = any_of(value.is_text, value.is_boolean, value.is_number)
     rules: Mapping[str, Formula] = {
         "string": value.is_text,
         "boolean": value.is_boolean,
         "number": all_of(value.exists, value.is_number),
-        "object": all_of(value.exists, not_of(known)),
+        "object": all_of(value.exists, not_of(scalar)),
         "undefined": value.rule(missing=True),
     }
     return value.says(rules[name], implies=False) if name in rules else NEVER

@@ -64,16 +64,16 @@ def _combined(op: str, parts: Iterable[Formula], *, neutral: bool) -> Formula:
 
 def guarded(guards: Guards) -> Formula:
     """That all guards hold."""
-    implied = {"json" for one in guards if one != "json"}
-    implied |= {one for one in guards for other in guards if _above(one, other)}
-    return all_of(*(_guard(one) for one in sorted(guards - implied)))
+    implied = {"json" for guard in guards if guard != "json"}
+    implied |= {guard for guard in guards for other in guards if _above(guard, other)}
+    return all_of(*(_guard(item) for item in sorted(guards - implied)))
 
 
-def _above(one: str, other: str) -> bool:
+def _above(guard: str, other: str) -> bool:
     """Whether a guard holds wherever the other does."""
-    kind, _, path = one.partition(" ")
+    kind, _, path = guard.partition(" ")
     other_kind, _, below = other.partition(" ")
-    if kind != "exists" or other == one or other_kind == "json":
+    if kind != "exists" or other == guard or other_kind == "json":
         return False
     return below == path or below.startswith((f"{path}.", f"{path}["))
 
@@ -217,9 +217,9 @@ def _known(rule: Formula | None) -> Formula:
     return rule
 
 
-def _maybe(combine: Callable[..., Formula], one: Formula | None, other: Formula | None) -> Formula | None:
+def _maybe(combine: Callable[..., Formula], rule: Formula | None, other: Formula | None) -> Formula | None:
     """The combination; None if no rule says one of them, unless the other decides."""
-    if one is None or other is None:
+    if rule is None or other is None:
         neutral = combine is all_of
-        return (not neutral) if (not neutral) in (one, other) else None
-    return combine(one, other)
+        return (not neutral) if (not neutral) in (rule, other) else None
+    return combine(rule, other)

@@ -24,9 +24,9 @@ def constant_of(value: object) -> Value:
 
 def joined(values: Sequence[Value]) -> Value:
     """Texts one after the other; the answer's alone stays what it is."""
-    if all(isinstance(one, Constant) for one in values):
-        return Constant("".join(_as_string(one.value) for one in values if isinstance(one, Constant)))
-    texts = [one for one in values if one != Constant("")]
+    if all(isinstance(value, Constant) for value in values):
+        return Constant("".join(_as_string(value.value) for value in values if isinstance(value, Constant)))
+    texts = [value for value in values if value != Constant("")]
     return texts[0] if len(texts) == 1 and isinstance(texts[0], Text) else Words(tuple(values))
 
 
@@ -43,21 +43,21 @@ def _as_string(value: object) -> str:
 def on_constant(text: str, name: str, arguments: Sequence[Value]) -> Value:
     """A method of a text that is known."""
     first = arguments[0] if arguments else None
-    given = first.value if isinstance(first, Constant) else None
+    argument = first.value if isinstance(first, Constant) else None
     match name:
         case "trim" | "toLowerCase" | "toUpperCase" | "toString" if not arguments:
             changes = {"trim": lambda: text.strip(BLANKS), "toLowerCase": text.lower, "toUpperCase": text.upper}
             return Constant(changes.get(name, lambda: text)())
-        case "includes" | "startsWith" | "endsWith" if isinstance(given, str) and len(arguments) == 1:
+        case "includes" | "startsWith" | "endsWith" if isinstance(argument, str) and len(arguments) == 1:
             tests = {"includes": text.__contains__, "startsWith": text.startswith, "endsWith": text.endswith}
-            return Constant(bool(tests[name](given)))
+            return Constant(bool(tests[name](argument)))
         case "test" if isinstance(first, Regex):
             pattern = pattern_of(first)
             if pattern.utf16:
                 raise Untranslatable("")
             flags = re.IGNORECASE if pattern.ignores_case else 0
             return Constant(compiled(pattern.text, flags).search(text) is not None)
-        case "split" if isinstance(given, str) and given and len(arguments) == 1:
-            return JsItems(tuple(Constant(part) for part in text.split(given)))
+        case "split" if isinstance(argument, str) and argument and len(arguments) == 1:
+            return JsItems(tuple(Constant(part) for part in text.split(argument)))
         case _:
             raise Untranslatable("")

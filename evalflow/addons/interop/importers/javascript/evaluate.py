@@ -84,8 +84,8 @@ class Evaluation:
 
     def returned(self, body: Sequence[Node]) -> Value:
         """What the body of a function returns; undefined if it ends without a `return`."""
-        found = self._carried_out(tuple(body), self._names)
-        return UNDEFINED_VALUE if found is None else found
+        result = self._carried_out(tuple(body), self._names)
+        return UNDEFINED_VALUE if result is None else result
 
     def _step(self) -> None:
         self._steps += 1
@@ -94,53 +94,56 @@ class Evaluation:
 
     def _carried_out(self, body: tuple[Node, ...], names: Mapping[str, Value]) -> Value | None:
         """What statements return, one after the other; None if they return nothing."""
-        known = dict(names)
+        scope = dict(names)
         before = ALWAYS
-        found: Value | None = None
-        for number, one in enumerate(body):
+        result: Value | None = None
+        for number, statement in enumerate(body):
             self._step()
             rest = body[number + 1 :]
-            match one.kind:
+            match statement.kind:
                 case "declare" | "destructure" | "expression":
-                    value = self.value(one.parts[0], known)
+                    value = self.value(statement.parts[0], scope)
                     before = before.and_then(ends(value))
-                    if one.kind == "declare":
-                        known[one.name] = value
-                    elif one.kind == "destructure":
-                        known |= {name: self._member(value, name, maybe=False) for name in one.names}
-                        for name in one.names:
-                            before = before.and_then(ends(known[name]))
+                    if statement.kind == "declare":
+                        scope[statement.name] = value
+                    elif statement.kind == "destructure":
+                        scope |= {name: self._member(value, name, maybe=False) for name in statement.names}
+                        for name in statement.names:
+                            before = before.and_then(ends(scope[name]))
                     continue
                 case "return":
-                    found = self.value(one.parts[0], known)
+                    result = self.value(statement.parts[0], scope)
                 case "block":
-                    found = self._carried_out((*one.parts, *rest), known)
+                    result = self._carried_out((*statement.parts, *rest), scope)
                 case "if":
-                    condition = truthy(self.value(one.parts[0], known))
+                    condition = truthy(self.value(statement.parts[0], scope))
                     then, other = (
-                        self._carried_out((*branch, *rest), known)
-                        for branch in (one.parts[1].parts, one.parts[2].parts if len(one.parts) > 2 else ())
+                        self._carried_out((*branch, *rest), scope)
+                        for branch in (
+                            statement.parts[1].parts,
+                            statement.parts[2].parts if len(statement.parts) > 2 else (),
+                        )
                     )
-                    found = _chosen(condition, then or UNDEFINED_VALUE, other or UNDEFINED_VALUE)
+                    result = _chosen(condition, then or UNDEFINED_VALUE, other or UNDEFINED_VALUE)
                 case "try":
-                    found = self._tried(one, rest, known)
+                    result = self._tried(statement, rest, scope)
                 case _:
                     raise Untranslatable("")
             break
         if before.known is True:
-            return found
-        return After(before, UNDEFINED_VALUE if found is None else found)
+            return result
+        return After(before, UNDEFINED_VALUE if result is None else result)
 
-    def _tried(self, one: Node, rest: tuple[Node, ...], known: Mapping[str, Value]) -> Value:
+    def _tried(self, statement: Node, rest: tuple[Node, ...], scope: Mapping[str, Value]) -> Value:
         """What `try` returns. If its body returns nothing, what follows is carried out outside of it."""
-        body = self._carried_out(one.parts[0].parts, known)
-        handler = self._carried_out((*one.parts[1].parts, *rest), known) or UNDEFINED_VALUE
+        body = self._carried_out(statement.parts[0].parts, scope)
+        handler = self._carried_out((*statement.parts[1].parts, *rest), scope) or UNDEFINED_VALUE
         ended, value = (body.ends, body.value) if isinstance(body, After) else (ALWAYS, body)
         if value is not None and value != UNDEFINED_VALUE:
             if isinstance(value, Choice):
                 _expect_return(value)
             return Caught(After(ended, value), handler)
-        after = self._carried_out(rest, known) or UNDEFINED_VALUE
+        after = self._carried_out(rest, scope) or UNDEFINED_VALUE
         return Choice(JsCondition.of(ended.ends), after, handler)
 
     def value(self, node: Node, names: Mapping[str, Value]) -> Value:
@@ -161,14 +164,14 @@ class Evaluation:
                 raise Untranslatable("")
 
     def _brackets(self, node: Node, names: Mapping[str, Value]) -> Value:
-        found = self.value(node.parts[0], names)
-        return UNDEFINED_VALUE if found == SKIPPED else found
+        value = self.value(node.parts[0], names)
+        return UNDEFINED_VALUE if value == SKIPPED else value
 
     def _array(self, node: Node, names: Mapping[str, Value]) -> Value:
         return JsItems(tuple(self._items(node.parts, names)))
 
     def _object(self, node: Node, names: Mapping[str, Value]) -> Value:
-        return Fields({one.name: self.value(one.parts[0], names) for one in node.parts})
+        return Fields({part.name: self.value(part.parts[0], names) for part in node.parts})
 
     def _template(self, node: Node, names: Mapping[str, Value]) -> Value:
         return joined([self.value(part, names) for part in node.parts])
@@ -191,16 +194,16 @@ class Evaluation:
         return self._made(node.name, self._items(node.parts, names))
 
     def _items(self, parts: Sequence[Node], names: Mapping[str, Value]) -> list[Value]:
-        found: list[Value] = []
+        items: list[Value] = []
         for part in parts:
             if part.kind == "spread":
                 inner = self.value(part.parts[0], names)
                 if not isinstance(inner, JsItems):
                     raise Untranslatable("")
-                found += inner.values
+                items += inner.values
             else:
-                found.append(self.value(part, names))
-        return found
+                items.append(self.value(part, names))
+        return items
 
     def _unary(self, node: Node, names: Mapping[str, Value]) -> Value:
         operator = node.name
@@ -219,41 +222,41 @@ class Evaluation:
 
     def _binary(self, node: Node, names: Mapping[str, Value]) -> Value:
         operator, (left, right) = node.name, node.parts
-        one = self.value(left, names)
+        value = self.value(left, names)
         if operator in ("&&", "||"):
-            return self._connected(operator, one, right, names)
+            return self._connected(operator, value, right, names)
         other = self.value(right, names)
         match operator:
             case "===" | "!==" | "==" | "!=" | "<" | "<=" | ">" | ">=":
-                return compared(operator, one, other)
+                return compared(operator, value, other)
             case "+":
-                return joined([one, other])
-            case "in" if isinstance(one, Constant) and isinstance(one.value, str) and isinstance(other, Json):
-                return has_key(other, one.value)
-            case "??" if isinstance(one, Constant):
-                return other if one.value in (None, UNDEFINED_VALUE.value) else one
-            case "??" if isinstance(one, Match) and one.of_all and other == JsItems(()):
-                return replace(one, or_empty=True)
-            case "-" | "*" | "/" | "%" if isinstance(one, Constant) and isinstance(other, Constant):
-                return calculated(operator, one.value, other.value)
+                return joined([value, other])
+            case "in" if isinstance(value, Constant) and isinstance(value.value, str) and isinstance(other, Json):
+                return has_key(other, value.value)
+            case "??" if isinstance(value, Constant):
+                return other if value.value in (None, UNDEFINED_VALUE.value) else value
+            case "??" if isinstance(value, Match) and value.of_all and other == JsItems(()):
+                return replace(value, or_empty=True)
+            case "-" | "*" | "/" | "%" if isinstance(value, Constant) and isinstance(other, Constant):
+                return calculated(operator, value.value, other.value)
             case _:
                 raise Untranslatable("")
 
-    def _connected(self, operator: str, one: Value, right: Node, names: Mapping[str, Value]) -> Value:
+    def _connected(self, operator: str, value: Value, right: Node, names: Mapping[str, Value]) -> Value:
         """`&&` and `||`, which give one of their two values."""
-        condition = truthy(one)
+        condition = truthy(value)
         if condition.known is not None:
-            return one if condition.known == (operator == "||") else self.value(right, names)
+            return value if condition.known == (operator == "||") else self.value(right, names)
         other = self.value(right, names)
-        if operator == "||" and isinstance(one, Match) and one.of_all and other == JsItems(()):
-            return replace(one, or_empty=True)
-        if isinstance(one, JsCondition) and isinstance(other, JsCondition):
-            return one.and_then(other) if operator == "&&" else one.or_else(other)
-        return _chosen(condition, other, _false_form(one)) if operator == "&&" else _chosen(condition, one, other)
+        if operator == "||" and isinstance(value, Match) and value.of_all and other == JsItems(()):
+            return replace(value, or_empty=True)
+        if isinstance(value, JsCondition) and isinstance(other, JsCondition):
+            return value.and_then(other) if operator == "&&" else value.or_else(other)
+        return _chosen(condition, other, _false_form(value)) if operator == "&&" else _chosen(condition, value, other)
 
     def _member(self, value: Value, key: str, *, maybe: bool) -> Value:
         """What is read of a value by its name."""
-        return spread(value, lambda one: self._member_of(one, key, maybe=maybe))
+        return spread(value, lambda choice: self._member_of(choice, key, maybe=maybe))
 
     def _member_of(self, value: Value, key: str, *, maybe: bool) -> Value:
         match value:
@@ -299,18 +302,20 @@ class Evaluation:
         inner, maybe = _of_maybe(called.parts[0])
         if inner.kind == "name" and inner.name not in names:
             return self._library(f"{inner.name}.{called.name}", arguments)
-        return spread(self.value(inner, names), lambda one: self._method(one, called.name, arguments, maybe=maybe))
+        return spread(
+            self.value(inner, names), lambda choice: self._method(choice, called.name, arguments, maybe=maybe)
+        )
 
     def _function(self, name: str, arguments: Sequence[Value], names: Mapping[str, Value]) -> Value:
-        known = names.get(name)
-        if isinstance(known, Function):
-            return self._applied(known, arguments)
-        if known is not None or len(arguments) != 1:
+        function = names.get(name)
+        if isinstance(function, Function):
+            return self._applied(function, arguments)
+        if function is not None or len(arguments) != 1:
             return self._made(name, arguments)
         value = arguments[0]
         match name:
             case "String":
-                return spread(value, lambda one: joined([one]))
+                return spread(value, lambda choice: joined([choice]))
             case "Number" if isinstance(value, JsCondition):
                 return _chosen(value, Constant(1), Constant(0))
             case _:
@@ -344,10 +349,10 @@ class Evaluation:
                 raise Untranslatable("")
 
     def _applied(self, function: Function, arguments: Sequence[Value]) -> Value:
-        given = [*arguments, *[UNDEFINED_VALUE] * len(function.params)]
-        names = {**function.names, **dict(zip(function.params, given, strict=False))}
-        found = self._carried_out((function.body,), names)
-        return UNDEFINED_VALUE if found is None else found
+        padded = [*arguments, *[UNDEFINED_VALUE] * len(function.params)]
+        names = {**function.names, **dict(zip(function.params, padded, strict=False))}
+        result = self._carried_out((function.body,), names)
+        return UNDEFINED_VALUE if result is None else result
 
     def _method(self, value: Value, name: str, arguments: Sequence[Value], *, maybe: bool) -> Value:
         self._step()
@@ -355,11 +360,11 @@ class Evaluation:
             return SKIPPED
         match value:
             case Regex() if name in ("test", "exec") and len(arguments) == 1:
-                return spread(arguments[0], lambda one: _tested(value, name, one))
+                return spread(arguments[0], lambda choice: _tested(value, name, choice))
             case JsItems():
                 return self._list_method(value.values, name, arguments)
-            case Constant(str(known)):
-                return on_constant(known, name, arguments)
+            case Constant(str(text)):
+                return on_constant(text, name, arguments)
             case Pieces() if name == "filter" and len(arguments) == 1:
                 return self._filtered(value, arguments[0])
             case Text():
@@ -400,15 +405,15 @@ class Evaluation:
         guards = value.guards | {f"exists {value.path}"}
         none = not_of(at_items(value.path, not_of(wanted.false)))
         # An item that throws ends it, unless one before it decides, which no rule can say.
-        one = at_items(value.path, wanted.true) if wanted.guards == NO_GUARDS else None
-        found = JsCondition(
-            None if one is None else all_of(value.is_list, one),
+        any_item = at_items(value.path, wanted.true) if wanted.guards == NO_GUARDS else None
+        some = JsCondition(
+            None if any_item is None else all_of(value.is_list, any_item),
             all_of(value.is_list, none),
             None,
             guards,
             guards,
         )
-        return found if name == "some" else found.negated()
+        return some if name == "some" else some.negated()
 
     def _list_method(self, items: Sequence[Value], name: str, arguments: Sequence[Value]) -> Value:
         """A method of a list whose items are known."""
@@ -419,19 +424,19 @@ class Evaluation:
                 return JsItems(tuple(results))
             conditions = [truthy(result) for result in results]
             if name == "filter":
-                known = all(one.known is not None for one in conditions)
-                kept = tuple(item for item, one in zip(items, conditions, strict=True) if one.known)
-                return JsItems(kept) if known else Kept(tuple(conditions))
-            found = ALWAYS if name == "every" else NEVER
-            for one in reversed(conditions):
-                found = one.and_then(found) if name == "every" else one.or_else(found)
-            return found
+                all_known = all(entry.known is not None for entry in conditions)
+                kept = tuple(item for item, entry in zip(items, conditions, strict=True) if entry.known)
+                return JsItems(kept) if all_known else Kept(tuple(conditions))
+            outcome = ALWAYS if name == "every" else NEVER
+            for condition in reversed(conditions):
+                outcome = condition.and_then(outcome) if name == "every" else condition.or_else(outcome)
+            return outcome
         match name:
             case "includes" if len(arguments) == 1:
-                found = NEVER
+                outcome = NEVER
                 for item in reversed(items):
-                    found = truthy(compared("===", first, item)).or_else(found)
-                return found
+                    outcome = truthy(compared("===", first, item)).or_else(outcome)
+                return outcome
             case "join" if all(isinstance(item, Constant) for item in items):
                 mark = first if isinstance(first, Constant) and first != UNDEFINED_VALUE else Constant(",")
                 parts = [part for item in items for part in (mark, item)]

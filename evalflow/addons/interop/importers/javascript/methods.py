@@ -50,20 +50,20 @@ _ONE = re.compile(r"\(\?a\)(?:\[((?:[^\]\\]|\\.)+)\]|(\\.|[^\\\[\](){}.^$|?*+]))
 def text_method(text: Text, name: str, arguments: Sequence[Value]) -> Value:
     """What a method of a text gives."""
     first = arguments[0] if arguments else None
-    given = first.value if isinstance(first, Constant) else None
+    argument = first.value if isinstance(first, Constant) else None
     match name:
         case "trim" | "toLowerCase" | "toUpperCase" | "toString" | "valueOf" if not arguments:
             return _changed(text, name)
-        case "includes" | "startsWith" | "endsWith" if isinstance(given, str) and len(arguments) == 1:
-            return text.has(given, _SEARCHES[name])
-        case "indexOf" if isinstance(given, str) and len(arguments) == 1:
-            return Position(text.has(given, "contains"), text.has(given, "starts_with"))
+        case "includes" | "startsWith" | "endsWith" if isinstance(argument, str) and len(arguments) == 1:
+            return text.has(argument, _SEARCHES[name])
+        case "indexOf" if isinstance(argument, str) and len(arguments) == 1:
+            return Position(text.has(argument, "contains"), text.has(argument, "starts_with"))
         case "match" | "search" | "matchAll" if len(arguments) == 1:
-            return _searched(text, name, first if isinstance(first, Regex) else _regex_of(given))
+            return _searched(text, name, first if isinstance(first, Regex) else _regex_of(argument))
         case "split" if len(arguments) == 1:
             return Pieces(text, _separator(first))
         case "slice" | "substring" | "substr" | "charAt" | "at":
-            return _part(text, name, [one.value if isinstance(one, Constant) else None for one in arguments])
+            return _part(text, name, [item.value if isinstance(item, Constant) else None for item in arguments])
         case _:
             raise Untranslatable("")
 
@@ -80,11 +80,11 @@ def _changed(text: Text, name: str) -> Text:
             return text
 
 
-def _regex_of(given: object) -> Regex:
+def _regex_of(argument: object) -> Regex:
     """A text where a regular expression belongs is one."""
-    if not isinstance(given, str):
+    if not isinstance(argument, str):
         raise Untranslatable("")
-    return Regex(given or "(?:)", "")
+    return Regex(argument or "(?:)", "")
 
 
 def pattern_of(regex: Regex) -> JsPattern:
@@ -108,14 +108,14 @@ def _searched(text: Text, name: str, regex: Regex) -> Value:
     return Match(text, pattern, of_all="g" in regex.flags)
 
 
-def _separator(given: Value | None) -> JsPattern:
-    if isinstance(given, Regex):
-        found = js_pattern(given.source, given.flags)
-        if found.groups or not found.takes_some:
+def _separator(argument: Value | None) -> JsPattern:
+    if isinstance(argument, Regex):
+        pattern = js_pattern(argument.source, argument.flags)
+        if pattern.groups or not pattern.takes_some:
             raise Untranslatable("it splits by a pattern with groups, or one that matches nothing")
-        return found
-    if isinstance(given, Constant) and isinstance(given.value, str) and given.value:
-        return JsPattern(re.escape(given.value))
+        return pattern
+    if isinstance(argument, Constant) and isinstance(argument.value, str) and argument.value:
+        return JsPattern(re.escape(argument.value))
     raise Untranslatable("")
 
 
@@ -144,11 +144,11 @@ def json_method(value: Json, name: str, arguments: Sequence[Value], *, maybe: bo
         return below.says(below.exists)
     if name == "toString" or (name == "at" and first == Constant(0)) or name in ("slice", "indexOf"):
         raise Untranslatable("")  # lists have these too
-    found = _includes(value, first) if name == "includes" else text_method(value.as_text, name, arguments)
+    result = _includes(value, first) if name == "includes" else text_method(value.as_text, name, arguments)
     if not maybe:
-        return found
+        return result
     null = value.rule(equals=None)
-    return Choice(value.says(all_of(value.exists, not_of(null))), found, SKIPPED)
+    return Choice(value.says(all_of(value.exists, not_of(null))), result, SKIPPED)
 
 
 def _includes(value: Json, item: Value | None) -> JsCondition:
@@ -158,9 +158,9 @@ def _includes(value: Json, item: Value | None) -> JsCondition:
     parts: list[Formula] = [all_of(value.is_list, value.below_each(equals=item.value))]
     if isinstance(item.value, str):
         parts.append(value.as_text.has(item.value, "contains").true)
-    found = any_of(*parts)
+    included = any_of(*parts)
     has_method = all_of(guarded(value.guards), any_of(value.is_text, value.is_list))
-    return JsCondition(found, all_of(has_method, not_of(found)), None)
+    return JsCondition(included, all_of(has_method, not_of(included)), None)
 
 
 def has_key(value: Json, key: str) -> JsCondition:
@@ -174,8 +174,8 @@ def has_key(value: Json, key: str) -> JsCondition:
 def length_of(value: Value, *, maybe: bool = False) -> Value:
     """`length` of a text or a list; `maybe`: `?.` stands before it."""
     match value:
-        case Constant(str(known)):
-            return Constant(len(in_utf16(known)))
+        case Constant(str(text)):
+            return Constant(len(in_utf16(text)))
         case JsItems():
             return Constant(len(value.values))
         case Text() if not value.letter_case:
@@ -194,27 +194,27 @@ def length_of(value: Value, *, maybe: bool = False) -> Value:
             raise Untranslatable("it counts the characters of a changed text")
 
 
-def _of_matches(found: Match, *, maybe: bool) -> Number:
+def _of_matches(matched: Match, *, maybe: bool) -> Number:
     """How many matches there are. What is null has no length, which throws without `?.`."""
-    if found.of_all and not found.pattern.takes_some:
+    if matched.of_all and not matched.pattern.takes_some:
         raise Untranslatable("it counts matches of a pattern that matches nothing")
-    rule: Rule = {"op": "count", **found.pattern.keys, **found.text.changes}
+    rule: Rule = {"op": "count", **matched.pattern.keys, **matched.text.changes}
 
     def between(least: int | None, most: int | None) -> JsCondition:
-        if found.or_empty:
-            return found.text.rule({**rule, **limits(least, most)})
+        if matched.or_empty:
+            return matched.text.rule({**rule, **limits(least, most)})
         at_least = max(least or 1, 1)
         if most is not None and most < at_least:
             fits: JsCondition = NEVER
-        elif found.of_all:
-            fits = found.text.rule({**rule, **limits(at_least, most)})
+        elif matched.of_all:
+            fits = matched.text.rule({**rule, **limits(at_least, most)})
         else:
-            size = found.pattern.groups + 1
+            size = matched.pattern.groups + 1
             is_in = at_least <= size and (most is None or size <= most)
-            fits = found.text.matches(found.pattern) if is_in else NEVER
+            fits = matched.text.matches(matched.pattern) if is_in else NEVER
         if maybe:
             return fits
-        is_there = found.text.matches(found.pattern)
+        is_there = matched.text.matches(matched.pattern)
         return JsCondition(fits.true, all_of(is_there.true, not_of(fits.true)), None)
 
     return Number(between, between(None, None))
@@ -233,11 +233,11 @@ def _of_pieces(pieces: Pieces) -> Number:
             return text.rule({**counts, **limits(fewest, None if most is None else most - 1)})
 
         return Number(between)
-    found = _ONE.fullmatch(separator.text if separator.text.startswith("(?a)") else f"(?a){separator.text}")
-    if not found:
+    character = _ONE.fullmatch(separator.text if separator.text.startswith("(?a)") else f"(?a){separator.text}")
+    if not character:
         raise Untranslatable("it counts pieces between separators of several characters")
-    inner = found[1] or found[2]
-    piece = f"[{inner[1:]}]" if found[1] and inner.startswith("^") else f"[^{inner}]"
+    inner = character[1] or character[2]
+    piece = f"[{inner[1:]}]" if character[1] and inner.startswith("^") else f"[^{inner}]"
     match pieces.keeps:
         case "some":
             pattern = f"{piece}+"
@@ -266,8 +266,8 @@ def _visible(piece: str) -> str:
 
 def _of_kept(kept: Kept) -> Number:
     """How many conditions hold."""
-    rules = [one.true for one in kept.conditions]
-    if any(one.guards != NO_GUARDS for one in kept.conditions):
+    rules = [condition.true for condition in kept.conditions]
+    if any(condition.guards != NO_GUARDS for condition in kept.conditions):
         raise Untranslatable("")
 
     def at_least(count: int) -> Formula:

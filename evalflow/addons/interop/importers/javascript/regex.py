@@ -28,7 +28,7 @@ _WORD: Ranges = ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A))
 _SETS: Mapping[str, Ranges] = {
     "d": ((0x30, 0x39),),
     "w": _WORD,
-    "s": merged((ord(one), ord(one)) for one in BLANKS),
+    "s": merged((ord(item), ord(item)) for item in BLANKS),
 }
 BLANK_SET = set_text(_SETS["s"])
 """White space, as the inner part of a set."""
@@ -127,10 +127,10 @@ class _Translation:
     def whole(self) -> str:
         if not self._unicode:
             self.source = in_utf16(self.source)
-        for found in _PART.finditer(self.source):
-            if found["open"]:
+        for item in _PART.finditer(self.source):
+            if item["open"]:
                 self.count += 1
-                if found["name"] and self.names.setdefault(found["name"], self.count) != self.count:
+                if item["name"] and self.names.setdefault(item["name"], self.count) != self.count:
                     raise self._broken("two groups have one name")
         text = self._alternatives(_Group(None))
         if self.at < len(self.source):
@@ -194,17 +194,17 @@ class _Translation:
         return text + repeat
 
     def _repeat(self) -> str:
-        found = _REPEAT.match(self.source, self.at)
-        if not found:
+        repeat = _REPEAT.match(self.source, self.at)
+        if not repeat:
             return ""
-        if found["most"] and int(found["most"]) < int(found["least"]):
+        if repeat["most"] and int(repeat["most"]) < int(repeat["least"]):
             raise self._broken("numbers out of order in {} quantifier")
-        self.at = found.end()
+        self.at = repeat.end()
         lazy = "?" if self._peek("?") else ""
         self.at += len(lazy)
         if _REPEAT.match(self.source, self.at):
             raise self._broken("nothing to repeat")
-        return found[0] + lazy
+        return repeat[0] + lazy
 
     def _assertion(self, inside: _Group) -> str | None:
         if self._peek("^"):
@@ -216,7 +216,7 @@ class _Translation:
         if self._peek(r"\b") or self._peek(r"\B"):
             self.at += 2
             return self._boundary(self.source[self.at - 1])
-        look = next((one for one in ("(?=", "(?!", "(?<=", "(?<!") if self._peek(one)), None)
+        look = next((item for item in ("(?=", "(?!", "(?<=", "(?<!") if self._peek(item)), None)
         if look is None:
             return None
         self.at += len(look)
@@ -291,10 +291,10 @@ class _Translation:
         rest = self.source[self.at :]
         if rest[:1] in ("d", "w", "s", "D", "W", "S"):
             kind = self._take()
-            found = self._set_of(kind.lower())
+            characters = self._set_of(kind.lower())
             self.utf16 = kind.isupper() and not self._unicode
-            plain = kind in "dDwW" and found == _SETS[kind.lower()]
-            return f"\\{kind}" if plain else f"[{'^' if kind.isupper() else ''}{set_text(found)}]"
+            plain = kind in "dDwW" and characters == _SETS[kind.lower()]
+            return f"\\{kind}" if plain else f"[{'^' if kind.isupper() else ''}{set_text(characters)}]"
         if rest[:1] == "k" and (self.names or self._unicode):
             name = _NAME.match(rest, 1)
             if not name or name[1] not in self.names:
@@ -331,10 +331,10 @@ class _Translation:
         point = _POINT.match(rest) if self._unicode else None
         octal = _OCTAL.match(rest)
         control = re.match(r"c([A-Za-z0-9_])" if in_set and not self._unicode else r"c([A-Za-z])", rest)
-        if found := point or hexadecimal or control:
-            self.at += found.end()
-            value = ord(found[1]) % 32 if found is control else int(found[1] or found[2], 16)
-            return self._joined(value) if found is hexadecimal else self._expect_point(value)
+        if code := point or hexadecimal or control:
+            self.at += code.end()
+            value = ord(code[1]) % 32 if code is control else int(code[1] or code[2], 16)
+            return self._joined(value) if code is hexadecimal else self._expect_point(value)
         if octal and (not self._unicode or re.match(r"0(?!\d)", rest)):
             self.at += octal.end()
             return int(octal[0], 8)
@@ -386,16 +386,16 @@ class _Translation:
             else:
                 ranges += [*low, *high, (ord("-"), ord("-"))]
         self.at += 1
-        found = merged(ranges)
+        members = merged(ranges)
         if "i" in self.flags:
-            found = folded(found, unicode=self._unicode)
-        if found in ((), ((0, POINT_MAX),)):
-            matches_all = negated == (found == ())
+            members = folded(members, unicode=self._unicode)
+        if members in ((), ((0, POINT_MAX),)):
+            matches_all = negated == (members == ())
             self.utf16 = matches_all and not self._unicode
             return _ANY if matches_all else "(?!)"
-        halves = any(low <= 0xDFFF and high >= 0xD800 for low, high in found)
+        halves = any(low <= 0xDFFF and high >= 0xD800 for low, high in members)
         self.utf16 = not self._unicode and (negated or halves)
-        return f"[{'^' if negated else ''}{set_text(found)}]"
+        return f"[{'^' if negated else ''}{set_text(members)}]"
 
     def _member(self) -> Ranges:
         """One member of a set: a character, or a set of its own such as that of digits."""
@@ -406,8 +406,8 @@ class _Translation:
             return ((ord(character), ord(character)),)
         if self.source[self.at : self.at + 1] in ("d", "w", "s", "D", "W", "S"):
             kind = self._take()
-            found = self._set_of(kind.lower())
-            return complement(found, POINT_MAX) if kind.isupper() else found
+            characters = self._set_of(kind.lower())
+            return complement(characters, POINT_MAX) if kind.isupper() else characters
         point = self._escaped(in_set=True)
         return ((point, point),)
 

@@ -96,10 +96,10 @@ class _JsToken:
 def read_body(source: str) -> tuple[Node, ...]:
     """The statements of a function's body; Untranslatable if they are of other kinds."""
     reader = _Reader(source)
-    found: list[Node] = []
+    statements: list[Node] = []
     while reader.token.kind != "end":
-        found += reader.statement()
-    return tuple(found)
+        statements += reader.statement()
+    return tuple(statements)
 
 
 class _Reader:
@@ -139,31 +139,31 @@ class _Reader:
 
     def _block(self) -> tuple[Node, ...]:
         self._expect("{")
-        found: list[Node] = []
+        statements: list[Node] = []
         while not self._is("}"):
-            found += self.statement()
+            statements += self.statement()
         self._expect("}")
-        return tuple(found)
+        return tuple(statements)
 
     def _body(self) -> Node:
         """A statement as a block."""
         return Node("block", parts=self._block() if self._is("{") else tuple(self.statement()))
 
     def _declarations(self) -> Sequence[Node]:
-        found: list[Node] = []
+        declarations: list[Node] = []
         while True:
             if self._is("{"):
                 names = self._object_pattern()
                 self._expect("=")
-                found.append(Node("destructure", "", (self._assigned(),), names))
+                declarations.append(Node("destructure", "", (self._assigned(),), names))
             else:
                 name = self._name()
                 self._expect("=")
-                found.append(Node("declare", name, (self._assigned(),)))
+                declarations.append(Node("declare", name, (self._assigned(),)))
             if not self._takes(","):
                 break
         self._end_statement()
-        return found
+        return declarations
 
     def _object_pattern(self) -> tuple[str, ...]:
         self._expect("{")
@@ -213,9 +213,9 @@ class _Reader:
         self._depth += 1
         if self._depth > _DEEPEST:
             raise Untranslatable("it is nested too deeply")
-        found = self._arrow() or self._conditional()
+        node = self._arrow() or self._conditional()
         self._depth -= 1
-        return found
+        return node
 
     def _arrow(self) -> Node | None:
         """A function, if one begins here."""
@@ -273,9 +273,9 @@ class _Reader:
             self._depth += 1
             if self._depth > _DEEPEST:
                 raise Untranslatable("it is nested too deeply")
-            found = Node("unary", operator, (self._unary(),))
+            node = Node("unary", operator, (self._unary(),))
             self._depth -= 1
-            return found
+            return node
         if self._is_word("new"):
             self._move()
             name = self._name()
@@ -310,13 +310,13 @@ class _Reader:
         return self._items(")")
 
     def _items(self, end: str) -> tuple[Node, ...]:
-        found: list[Node] = []
+        items: list[Node] = []
         while not self._is(end):
-            found.append(Node("spread", parts=(self._assigned(),)) if self._takes("...") else self._assigned())
+            items.append(Node("spread", parts=(self._assigned(),)) if self._takes("...") else self._assigned())
             if not self._takes(","):
                 break
         self._expect(end)
-        return tuple(found)
+        return tuple(items)
 
     def _primary(self) -> Node:
         token = self.token
@@ -329,9 +329,9 @@ class _Reader:
                 return Node("constant", value=unescaped(token.text[1:-1]))
             case "regex":
                 self._move()
-                found = _REGEX.fullmatch(token.text)
-                assert found is not None
-                return Node("regex", names=(found[1], found[2]))
+                regex = _REGEX.fullmatch(token.text)
+                assert regex is not None
+                return Node("regex", names=(regex[1], regex[2]))
             case "template":
                 return self._template()
             case "name" if token.text in _CONSTANTS:
@@ -355,7 +355,7 @@ class _Reader:
     def _object(self) -> Node:
         """An object with plain keys: a node for each, whose value is the key."""
         self._expect("{")
-        found: list[Node] = []
+        entries: list[Node] = []
         while not self._is("}"):
             if self.token.kind == "text":
                 key = unescaped(self.token.text[1:-1])
@@ -363,11 +363,11 @@ class _Reader:
             else:
                 key = self._name(any_word=True)
             value = self._assigned() if self._takes(":") else Node("name", key)
-            found.append(Node("key", key, (value,)))
+            entries.append(Node("key", key, (value,)))
             if not self._takes(","):
                 break
         self._expect("}")
-        return Node("object", parts=tuple(found))
+        return Node("object", parts=tuple(entries))
 
     def _template(self) -> Node:
         """Texts and expressions in turn."""
@@ -378,12 +378,12 @@ class _Reader:
             parts.append(self._assigned())
             if not self._is("}"):
                 raise self._unread()
-            found = _MIDDLE.match(self._source, self.token.end)
-            if not found:
+            middle = _MIDDLE.match(self._source, self.token.end)
+            if not middle:
                 raise self._unread()
-            text = found[2]
-            parts.append(Node("constant", value=unescaped(found[1])))
-            self.token = _JsToken("template", found[2], found.start(), found.end())
+            text = middle[2]
+            parts.append(Node("constant", value=unescaped(middle[1])))
+            self.token = _JsToken("template", middle[2], middle.start(), middle.end())
         self._move()
         return Node("template", parts=tuple(parts))
 
@@ -418,21 +418,21 @@ class _Reader:
         self.token = self._next(self.token.end)
 
     def _next(self, at: int) -> _JsToken:
-        found = _TOKEN.match(self._source, at)
+        match = _TOKEN.match(self._source, at)
         on_new_line = False
-        if found and found["blank"]:
-            on_new_line = re.search(r"[\n\r\u2028\u2029]", found[0]) is not None
-            at = found.end()
-            found = _TOKEN.match(self._source, at)
+        if match and match["blank"]:
+            on_new_line = re.search(r"[\n\r\u2028\u2029]", match[0]) is not None
+            at = match.end()
+            match = _TOKEN.match(self._source, at)
         if at >= len(self._source):
             return _JsToken("end", "", at, at, on_new_line)
         if self._source[at] == "/" and self._may_be_regex():
-            found = _REGEX.match(self._source, at)
-            if found:
-                return _JsToken("regex", found[0], at, found.end(), on_new_line)
-        if not found or found.lastgroup is None:
+            match = _REGEX.match(self._source, at)
+            if match:
+                return _JsToken("regex", match[0], at, match.end(), on_new_line)
+        if not match or match.lastgroup is None:
             raise Untranslatable(f"it runs JavaScript that is not read: {self._source[at : at + 40]}")
-        return _JsToken(found.lastgroup, found[0], at, found.end(), on_new_line)
+        return _JsToken(match.lastgroup, match[0], at, match.end(), on_new_line)
 
     def _may_be_regex(self) -> bool:
         """Whether a slash begins a pattern here, and is not a division."""
@@ -471,13 +471,13 @@ def unescaped(text: str) -> str:
     if "\\" not in text:
         return text
 
-    def one(found: re.Match[str]) -> str:
-        point = found[1] or found[2] or found[3]
+    def one(escape: re.Match[str]) -> str:
+        point = escape[1] or escape[2] or escape[3]
         if point:
             if int(point, 16) > 0x10FFFF:
                 raise Untranslatable("it has an escape that is no character")
             return chr(int(point, 16))
-        return _CONTROLS.get(found[4], found[4])
+        return _CONTROLS.get(escape[4], escape[4])
 
     joined = _ESCAPE.sub(one, text)
     try:

@@ -93,9 +93,9 @@ class Text:
     @property
     def changes(self) -> dict[str, object]:
         """The keys of a rule that changes the text like this."""
-        found: dict[str, object] = {"normalize": None}
-        found |= {"trim": True} if self.trim else {}
-        return found | ({"letter_case": self.letter_case} if self.letter_case else {})
+        keys: dict[str, object] = {"normalize": None}
+        keys |= {"trim": True} if self.trim else {}
+        return keys | ({"letter_case": self.letter_case} if self.letter_case else {})
 
     def rule(self, rule: Rule) -> JsCondition:
         """A rule about the text."""
@@ -133,7 +133,7 @@ class Text:
         """Whether it has a letter that the changed text cannot have."""
         if self.letter_case is None:
             return False
-        return any((one.lower() if self.letter_case == "lower" else one.upper()) != one for one in other)
+        return any((item.lower() if self.letter_case == "lower" else item.upper()) != item for item in other)
 
     def matches(self, pattern: JsPattern) -> JsCondition:
         return self.rule({"op": "regex", **pattern.keys, **self.changes})
@@ -221,11 +221,11 @@ class Json:
         """`<` and the like with a number, as JavaScript reads a number from other values."""
         key = {"<": "exclusiveMaximum", "<=": "maximum", ">": "exclusiveMinimum", ">=": "minimum"}[operator]
         schema = {"type": "number", key: number}
-        found: list[Formula] = [self.rule(rule={"op": "json_schema", "schema": schema})]
+        rules: list[Formula] = [self.rule(rule={"op": "json_schema", "schema": schema})]
         for value, read in ((None, 0), (False, 0), (True, 1), ("", 0)):
             if holds(operator, read, number):
-                found.append(self.rule(equals=value))
-        return any_of(*found)
+                rules.append(self.rule(equals=value))
+        return any_of(*rules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,12 +386,12 @@ def truthy(value: Value) -> JsCondition:
     match value:
         case JsCondition():
             return value
-        case Constant(known):
-            return NEVER if known is UNDEFINED or not known else ALWAYS
+        case Constant(constant):
+            return NEVER if constant is UNDEFINED or not constant else ALWAYS
         case Text():
             return value.length(1, None)
         case Json():
-            nothing = [value.rule(equals=one) for one in (None, False, 0, "")]
+            nothing = [value.rule(equals=item) for item in (None, False, 0, "")]
             return value.says(all_of(value.exists, not_of(any_of(*nothing))))
         case Number():
             return value.compared("!==", 0).and_then(value.fits)
@@ -446,10 +446,10 @@ def ends(value: Value) -> JsCondition:
         case After():
             return value.ends.and_then(ends(value.value))
         case _:
-            found = ALWAYS
-            for one in _parts(value):
-                found = found.and_then(ends(one))
-            return found
+            condition = ALWAYS
+            for part in _parts(value):
+                condition = condition.and_then(ends(part))
+            return condition
 
 
 def _parts(value: Value) -> tuple[Value, ...]:
@@ -476,7 +476,7 @@ def _below(path: str, key: str | int) -> str:
         return f"{path}[{key}]"
     if _PLAIN_KEY.fullmatch(key):
         return f"{path}.{key}"
-    if any(ord(one) < 0x20 for one in key):
+    if any(ord(item) < 0x20 for item in key):
         raise Untranslatable("")
     quoted = key.replace("\\", "\\\\").replace("'", "\\'")
     return f"{path}['{quoted}']"

@@ -134,7 +134,7 @@ class AssertionReader:
     def _value(self, declared: Mapping[str, object], kind: str, variables: Mapping[str, object]) -> object:
         value = declared.get("value")
         if isinstance(value, list):
-            return [self._text(one, kind, declared, variables) for one in as_list(value)]
+            return [self._text(item, kind, declared, variables) for item in as_list(value)]
         return self._text(value, kind, declared, variables)
 
     def _text(
@@ -185,7 +185,7 @@ def _texts(value: object) -> list[str]:
         value = [quoted.replace('""', '"') or plain for quoted, plain in parts]
     if not isinstance(value, list) or not value:
         raise Untranslatable("it has no list of values to compare with", "give it a `value`")
-    return [as_text(one) for one in as_list(value)]
+    return [as_text(item) for item in as_list(value)]
 
 
 def _filled(what: str) -> Callable[[object], str]:

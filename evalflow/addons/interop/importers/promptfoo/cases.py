@@ -190,7 +190,7 @@ class TestReader:
         asserts = [*([] if without else _list(default.get("assert"))), *_list(own.get("assert"))]
         answer = merged.get("providerOutput")
         threshold = merged.get("threshold")
-        found = SourceTest(
+        test = SourceTest(
             where,
             description=text_in(merged, "description"),
             id=text_in(own, "id"),
@@ -204,9 +204,9 @@ class TestReader:
             prompts=_names(own.get("prompts")),
             providers=_names(own.get("providers")),
         )
-        if found.count > _MANY:
-            raise UserError(Problem(f"its lists of values make {found.count:,} cases", where, f"at most {_MANY:,}"))
-        return found
+        if test.count > _MANY:
+            raise UserError(Problem(f"its lists of values make {test.count:,} cases", where, f"at most {_MANY:,}"))
+        return test
 
     def variable(self, name: str, value: object, base: Path, where: str) -> object:
         """A variable's value, read from its file if it names one."""
@@ -216,11 +216,11 @@ class TestReader:
         if PROGRAM_FILE.search(file):
             self.ledger.leave("variables", f"variable {name}", where, f"it comes from the program {file}", PROGRAM)
             return ""
-        found: list[object] = []
+        contents: list[object] = []
         for path in self.folder.matching(file, base, where):
             is_document = path.suffix.lower() in (".json", ".yaml", ".yml")
-            found.append(read_document(path) if is_document else text_of_file(path))
-        return found[0] if len(found) == 1 else found
+            contents.append(read_document(path) if is_document else text_of_file(path))
+        return contents[0] if len(contents) == 1 else contents
 
 
 def unknown_defaults(default: Mapping[str, object]) -> list[str]:
@@ -271,14 +271,14 @@ def _names(declared: object) -> list[str] | None:
 def _vars(declared: object, reader: TestReader, base: Path) -> dict[str, object]:
     if isinstance(declared, str):
         where = "vars"
-        found: dict[str, object] = {}
+        variables: dict[str, object] = {}
         for path in reader.folder.matching(declared.removeprefix("file://"), base, where):
-            found |= as_map(read_document(path))
-        return found
-    known = as_map(declared)
+            variables |= as_map(read_document(path))
+        return variables
+    own = as_map(declared)
     return {
         name: reader.variable(name, value, base, declared.at(name) if isinstance(declared, LocatedMap) else "vars")
-        for name, value in known.items()
+        for name, value in own.items()
     }
 
 

@@ -59,7 +59,7 @@ class CheckWriter:
         fields: dict[str, object] = {}
         self._names.clear()
         spots = [_spot(asserts, number, where) for number in range(len(asserts))]
-        made = [self._checks(one, variables, spot, fields) for one, spot in zip(asserts, spots, strict=True)]
+        made = [self._checks(item, variables, spot, fields) for item, spot in zip(asserts, spots, strict=True)]
         checks = [check for several in made for check in several]
         if threshold is None and all(check.get("weight", 1.0) == 1.0 for check in checks):
             return checks, fields
@@ -112,7 +112,9 @@ class CheckWriter:
         """An assert-set as a group; its checks alone where one of them has no like."""
         fate = self._fate(declared, "groups", "assert-set", place(declared, where))
         listed = as_list(declared.get("assert"))
-        made = [self._checks(one, variables, _spot(listed, number, where), fields) for number, one in enumerate(listed)]
+        made = [
+            self._checks(item, variables, _spot(listed, number, where), fields) for number, item in enumerate(listed)
+        ]
         checks = [check for several in made for check in several]
         threshold = declared.get("threshold")
         if not made or any(len(several) != 1 for several in made):

@@ -144,8 +144,8 @@ def _settings(suite: _Suite) -> None:
     for key in suite.config:
         if key not in _KNOWN or key in twice:
             reason = ("they are templates of YAML, and taken where they are used", "") if key.startswith("x-") else None
-            known = reason or _REASONS.get(key, NO_LIKE)
-            suite.ledger.leave("settings", key, suite.config.at(key), *known)
+            why = reason or _REASONS.get(key, NO_LIKE)
+            suite.ledger.leave("settings", key, suite.config.at(key), *why)
     options = _options(suite)
     for key in unknown_options(options):
         if not (key == "provider" and _judge(suite)):
@@ -174,22 +174,22 @@ def _prompts(suite: _Suite) -> list[tuple[SourcePrompt, ChatPrompt]]:
     if declared is None:
         declared = ["{{prompt}}"]
     around = _options(suite)
-    found: list[tuple[SourcePrompt, ChatPrompt]] = []
-    for one in PromptReader(suite.folder, suite.base).read(declared, suite.config.at("prompts")):
-        if not isinstance(one, SourcePrompt):
-            what, where, failure = one
+    taken: list[tuple[SourcePrompt, ChatPrompt]] = []
+    for item in PromptReader(suite.folder, suite.base).read(declared, suite.config.at("prompts")):
+        if not isinstance(item, SourcePrompt):
+            what, where, failure = item
             suite.ledger.leave("prompts", what, where, failure.reason, failure.hint)
             continue
-        with suite.ledger.taking("prompts", _named(one), one.where):
-            chat = chat_prompt(one, text_in(around, "prefix"), text_in(around, "suffix"))
-            found.append((one, chat))
-    return found
+        with suite.ledger.taking("prompts", _named(item), item.where):
+            chat = chat_prompt(item, text_in(around, "prefix"), text_in(around, "suffix"))
+            taken.append((item, chat))
+    return taken
 
 
 def _providers(suite: _Suite) -> list[tuple[SourceProvider, str]]:
     """The providers with what their targets' keys begin with."""
     key = "providers" if "providers" in suite.config else "targets"
-    found: list[tuple[SourceProvider, str]] = []
+    taken: list[tuple[SourceProvider, str]] = []
     for entry, where in _entries(suite, suite.config.get(key), suite.config.at(key)):
         suite.ledger.found("providers")
         try:
@@ -197,8 +197,8 @@ def _providers(suite: _Suite) -> list[tuple[SourceProvider, str]]:
         except Untranslatable as failure:
             suite.ledger.left("providers", "provider", where, failure.reason, failure.hint)
             continue
-        found.append((provider, provider.label))
-    return found
+        taken.append((provider, provider.label))
+    return taken
 
 
 def _entries(suite: _Suite, declared: object, where: str) -> Iterator[tuple[object, str]]:
@@ -334,11 +334,11 @@ def _target_values(suite: _Suite, column: PromptColumn, number: int) -> dict[str
         return {}
     if column.target and column.target.starts_from == "http":
         return {}
-    found: dict[str, object] = {}
+    values: dict[str, object] = {}
     for key, text in (("system_prompt", column.chat.system), ("prompt", column.chat.user)):
         if text:
             place = f"{suite.source.name}/{key}_{number + 1}.jinja"
-            known = next((path for path, written in suite.imported.prompts.items() if written == text), place)
-            suite.imported.prompts[known] = text
-            found[key] = known
-    return found
+            path_of_text = next((path for path, written in suite.imported.prompts.items() if written == text), place)
+            suite.imported.prompts[path_of_text] = text
+            values[key] = path_of_text
+    return values

@@ -59,12 +59,12 @@ def row_as_test(row: Mapping[str, str], where: str) -> LocatedMap:
     cells = {column.strip(): cell for column, cell in row.items()}
     expected = {key: cell.strip() for key, cell in cells.items() if key.startswith("__expected") and cell.strip()}
     asserts = [assert_of_cell(cell, where) for cell in expected.values()]
-    for number, one in enumerate(asserts):
+    for number, item in enumerate(asserts):
         limit = _number(cells.get(f"__config:__expected{number + 1}:threshold", ""))
         if limit is None and number == 0:
             limit = _number(cells.get("__config:__expected:threshold", ""))
-        one |= {"metric": cells["__metric"]} if cells.get("__metric") else {}
-        one |= {} if limit is None else {"threshold": limit}
+        item |= {"metric": cells["__metric"]} if cells.get("__metric") else {}
+        item |= {} if limit is None else {"threshold": limit}
     test = {
         "vars": {key: cell for key, cell in cells.items() if not key.startswith("__")},
         "assert": asserts,
@@ -80,8 +80,8 @@ def row_as_test(row: Mapping[str, str], where: str) -> LocatedMap:
 
 def _is_unknown(column: str) -> bool:
     """Whether a column is a setting that is not read, so that the test is listed for it."""
-    known = ("__metadata:", "__expected", "__config:__expected")
-    return column.startswith("__") and not column.startswith(known) and column not in _SETTINGS
+    starts = ("__metadata:", "__expected", "__config:__expected")
+    return column.startswith("__") and not column.startswith(starts) and column not in _SETTINGS
 
 
 def _metadata(cells: Mapping[str, str]) -> Iterator[tuple[str, object]]:
@@ -103,21 +103,21 @@ def assert_of_cell(text: str, where: str) -> LocatedMap:
     if not cell:
         return _located({"type": "equals", "value": text}, where)
     inverse, kind, threshold, value = cell.groups()
-    found: dict[str, object] = {"type": f"{inverse or ''}{kind}"}
+    assertion: dict[str, object] = {"type": f"{inverse or ''}{kind}"}
     if value is not None:
         parts = [part.strip() for part in next(csv.reader([value], skipinitialspace=True), list[str]())]
-        found["value"] = parts if kind in _LISTS else value.strip()
+        assertion["value"] = parts if kind in _LISTS else value.strip()
     if threshold is not None or kind in _THRESHOLDS:
-        found["threshold"] = 0.75 if threshold is None else float(threshold)
-    return _located(found, where)
+        assertion["threshold"] = 0.75 if threshold is None else float(threshold)
+    return _located(assertion, where)
 
 
 def _located(values: Mapping[str, object], where: str) -> LocatedMap:
     file, _, line = where.rpartition(":")
-    found = LocatedMap(file, int(line)) if line.isdigit() else LocatedMap(where, 1)
-    found.update(values)
-    found.lines = dict.fromkeys(found, found.line)
-    return found
+    entry = LocatedMap(file, int(line)) if line.isdigit() else LocatedMap(where, 1)
+    entry.update(values)
+    entry.lines = dict.fromkeys(entry, entry.line)
+    return entry
 
 
 def _number(cell: str) -> float | None:

@@ -180,16 +180,16 @@ def _model(provider: SourceProvider, key: str, family: str, model: str, *, typed
         "model": _from_environment(model),
     }
     notes: list[str] = []
-    given = text_in(provider.config, *_ADDRESSES)
-    if given:
-        address = _from_environment(given, "/openai/v1" if family.startswith("azure") else "")
-    if family.startswith("azure") and not given:
+    declared_address = text_in(provider.config, *_ADDRESSES)
+    if declared_address:
+        address = _from_environment(declared_address, "/openai/v1" if family.startswith("azure") else "")
+    if family.startswith("azure") and not declared_address:
         raise Untranslatable("it names no apiHost", "name it in its config, or set target.base_url by hand")
     if address:
         values["base_url"] = address
     if variable:
-        values["api_key_env"], said = _key_variable(provider, variable, key)
-        notes += said
+        values["api_key_env"], key_notes = _key_variable(provider, variable, key)
+        notes += key_notes
     for old, new in _KEYS.items():
         value = provider.config.get(old)
         if isinstance(value, int | float) and not isinstance(value, bool):
@@ -204,15 +204,15 @@ def _model(provider: SourceProvider, key: str, family: str, model: str, *, typed
 
 def _parameters(config: Mapping[str, object], *, typed: bool) -> tuple[dict[str, object], list[str]]:
     """The further parameters of requests that a provider's settings are, and the settings that are none."""
-    known = {*_KEYS, *_ADDRESSES, *_SECRETS}
-    rest = {name: value for name, value in config.items() if name not in known and value is not None}
+    others = {*_KEYS, *_ADDRESSES, *_SECRETS}
+    rest = {name: value for name, value in config.items() if name not in others and value is not None}
     passed = rest.pop("passthrough", None)
     declared = {_RENAMED.get(name, name): (name, value) for name, value in rest.items()}
     declared |= {name: (f"passthrough.{name}", value) for name, value in as_map(passed).items()}
     if isinstance(effort := as_map(rest.get("reasoning")).get("effort"), str) and len(as_map(rest["reasoning"])) == 1:
         del declared["reasoning"]  # as the API of responses has it; that of chat completions has reasoning_effort
         declared["reasoning_effort"] = ("reasoning", effort)
-    found: dict[str, object] = {}
+    parameters: dict[str, object] = {}
     left: list[str] = []
     for name, (own, value) in declared.items():
         may_pass = own.startswith("passthrough.") or name in KNOWN or (name == "response_format" and not typed)
@@ -220,23 +220,23 @@ def _parameters(config: Mapping[str, object], *, typed: bool) -> tuple[dict[str,
         try:
             if not may_pass or is_template(text) or "file://" in text or [*secrets_among({name: value})]:
                 raise ValueError
-            found |= checked({name: json.loads(text)}, typed=typed)
+            parameters |= checked({name: json.loads(text)}, typed=typed)
         except ValueError:
             left.append(own)
-    return found, left
+    return parameters, left
 
 
-def _from_environment(given: str, path: str | None = None) -> str | Secret:
+def _from_environment(declared: str, path: str | None = None) -> str | Secret:
     """A model, or with a `path` an address, that may be a variable's value."""
-    if variable := _ENVIRONMENT.fullmatch(given.strip()):
+    if variable := _ENVIRONMENT.fullmatch(declared.strip()):
         return Secret(variable[1] or variable[2], "", path or "")
-    if is_template(given):
-        raise Untranslatable(f"it has the template {given[:60]}", "write its value into the file")
-    return given if path is None else _address(given, path)
+    if is_template(declared):
+        raise Untranslatable(f"it has the template {declared[:60]}", "write its value into the file")
+    return declared if path is None else _address(declared, path)
 
 
-def _address(given: str, path: str) -> str:
-    url = given if "://" in given else f"https://{given}"
+def _address(declared: str, path: str) -> str:
+    url = declared if "://" in declared else f"https://{declared}"
     if "@" in urlsplit(url).netloc:
         raise Untranslatable("its address has a password in it", "give the key by its variable")
     return url.rstrip("/") + ("" if urlsplit(url).path.strip("/") else path)
@@ -247,10 +247,10 @@ def _key_variable(provider: SourceProvider, usual: str, key: str) -> tuple[str, 
     named = provider.config.get("apiKeyEnvar")
     if isinstance(named, str) and re.fullmatch(r"[A-Za-z_]\w*", named):
         return named, []
-    given = provider.config.get("apiKey") or provider.config.get("api_key")
-    if not isinstance(given, str) or not given:
+    secret = provider.config.get("apiKey") or provider.config.get("api_key")
+    if not isinstance(secret, str) or not secret:
         return usual, []
-    variable = _ENVIRONMENT.fullmatch(given.strip())
+    variable = _ENVIRONMENT.fullmatch(secret.strip())
     if variable:
         return variable[1] or variable[2], []
     own = f"{key.upper()}_API_KEY"
@@ -288,14 +288,14 @@ def _http(provider: SourceProvider, key: str, prompt: str) -> TargetOption:
             raise Untranslatable("its body is a text", "write target=http by hand: docs/targets.md") from None
     values["body"] = _body(body, key, provider.where, notes, prompt)
     reply = config.get("transformResponse") or config.get("responseParser")
-    found = _DOTTED.match(reply.strip()) if isinstance(reply, str) else None
-    if reply and not found:
+    dotted = _DOTTED.match(reply.strip()) if isinstance(reply, str) else None
+    if reply and not dotted:
         raise Untranslatable("its reply is read by a program", "write target=http by hand: docs/targets.md")
-    if not found:
+    if not dotted:
         raise Untranslatable("it does not say where the answer stands in the reply", "give it a transformResponse")
-    values["answer"] = "$" + found[1].replace("?.[", "[").replace("?", "")
-    if found[2]:
-        notes.append(f"target {key}: the answer is {values['answer']} of the reply; {found[2].strip()} has no like")
+    values["answer"] = "$" + dotted[1].replace("?.[", "[").replace("?", "")
+    if dotted[2]:
+        notes.append(f"target {key}: the answer is {values['answer']} of the reply; {dotted[2].strip()} has no like")
     return TargetOption(values, notes)
 
 
@@ -315,18 +315,18 @@ def _header(name: str, value: str, key: str, where: str, notes: list[str]) -> ob
 def _body(value: object, key: str, where: str, notes: list[str], prompt: str) -> object:
     """The body, whose templates know the variables and `prompt`, which becomes the text of the prompt."""
     if isinstance(value, Mapping):
-        found: dict[str, object] = {}
+        body: dict[str, object] = {}
         for name, inner in as_map(value).items():
             variable = _ENVIRONMENT.fullmatch(inner.strip()) if isinstance(inner, str) else None
             is_secret = names_secret(name) or _SECRET.fullmatch(name)
             if isinstance(inner, str) and is_secret and (variable or not is_template(inner)):
                 own = (variable[1] or variable[2]) if variable else re.sub(r"\W", "_", f"{key}_{name}").upper()
-                found[name] = Secret(own)
+                body[name] = Secret(own)
                 if not variable:
                     notes.append(f"target {key}: {name} in the body of {where} was not copied; put it into {own}")
             else:
-                found[name] = _body(inner, key, where, notes, prompt)
-        return found
+                body[name] = _body(inner, key, where, notes, prompt)
+        return body
     if isinstance(value, list):
         return [_body(inner, key, where, notes, prompt) for inner in as_list(value)]
     return _PROMPT.sub(lambda _: prompt, jinja_of(value)[0]) if isinstance(value, str) else value
@@ -361,12 +361,12 @@ def judge_of(provider: SourceProvider) -> JudgeChoice:
     family = provider.id.partition(":")[0]
     if family not in _BUILT_IN:
         raise Untranslatable("there is no judge like it", "choose the judge of the run: judge=...")
-    found = target_of(provider, "judge", "", judges=True)
-    values = found.values
+    target = target_of(provider, "judge", "", judges=True)
+    values = target.values
     kept = ("model", "base_url", "api_key_env", "max_tokens", "parameters")
     return JudgeChoice(
         _JUDGES.get(family, _BUILT_IN[family][0]),
         {**{key: values[key] for key in kept if key in values}, "temperature": values["temperature"]},
-        [note.replace("target judge", "judge", 1) for note in found.notes],
-        found.left,
+        [note.replace("target judge", "judge", 1) for note in target.notes],
+        target.left,
     )

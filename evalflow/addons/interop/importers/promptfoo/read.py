@@ -19,10 +19,10 @@ def read_promptfoo(source: ImportSource) -> ImportedConfig:
     """Import a configuration, a folder with one, or results in JSON or JSON lines."""
     path = source.path
     if path.is_dir():
-        found = next((path / name for name in _NAMES if (path / name).is_file()), None)
-        if found is None:
+        config = next((path / name for name in _NAMES if (path / name).is_file()), None)
+        if config is None:
             raise UserError(Problem("the folder has no configuration", shown(path), f"expected {', '.join(_NAMES)}"))
-        path = found
+        path = config
     if not path.is_file():
         raise UserError(Problem("there is no such file", str(path)))
     if path.suffix.lower() in (".js", ".ts", ".mjs", ".cjs", ".py"):

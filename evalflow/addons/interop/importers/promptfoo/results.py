@@ -75,11 +75,11 @@ class _AnswerColumn:
 
     def id_of(self, own: object, number: int) -> str:
         """The test's own id if no other case has it, else the number of the case."""
-        found = str(own) if isinstance(own, str | int) and str(own) not in self.ids else str(number + 1)
-        while found in self.ids:
-            found = f"{found}#{number + 1}"
-        self.ids.add(found)
-        return found
+        case_id = str(own) if isinstance(own, str | int) and str(own) not in self.ids else str(number + 1)
+        while case_id in self.ids:
+            case_id = f"{case_id}#{number + 1}"
+        self.ids.add(case_id)
+        return case_id
 
 
 @dataclass(slots=True)
@@ -139,9 +139,9 @@ def _rows(path: Path, results: _Results) -> Iterator[SourceRow]:
 
 def _expect_version(version: object, path: Path) -> None:
     if version not in _VERSIONS:
-        known = " and ".join(map(str, _VERSIONS))
+        versions = " and ".join(map(str, _VERSIONS))
         hint = "export it again with a newer promptfoo: promptfoo export eval ID -o results.json"
-        raise UserError(Problem(f"the results have version {version}; known: {known}", shown(path), hint))
+        raise UserError(Problem(f"the results have version {version}; known: {versions}", shown(path), hint))
 
 
 def _take(results: _Results, row: Columns) -> None:
@@ -202,9 +202,9 @@ def _column(results: _Results, row: Columns) -> _AnswerColumn:
     name = str(provider.get("label") or provider.peek("id") or "provider")
     at, label = row.get("promptIdx"), prompt.get("label")
     which = str(label or "" if at is None else at)
-    known = results.columns.get((name, which))
-    if known is not None:
-        return known
+    earlier = results.columns.get((name, which))
+    if earlier is not None:
+        return earlier
     if len(results.columns) >= _MANY:
         raise UserError(Problem(f"it has more than {_MANY} providers and prompts", str(results.source.path)))
     taken = [column.key for column in results.columns.values()]
@@ -219,8 +219,8 @@ def _answer(row: Columns) -> dict[str, object]:
     response = row.child("response")
     output = as_map(row.peek("response")).get("output")
     if row.get("failureReason") == _FAILED or output is None:
-        said = row.get("error") or response.get("error")
-        return {"failure": str(said or "the tool got no answer")}
+        error = row.get("error") or response.get("error")
+        return {"failure": str(error or "the tool got no answer")}
     response.get("output")
     ended = response.get("finishReason") if isinstance(response.peek("finishReason"), str) else None
     more = {} if ended is None else {"finish_reason": ended}
@@ -231,8 +231,8 @@ def _bill(row: Columns) -> dict[str, float]:
     """The latency of an answer that was not cached, and its cost."""
     cached = row.child("response").peek("cached")
     latency, cost = None if cached else row.number("latencyMs"), row.number("cost")
-    found = {"latency_s": None if latency is None else latency / 1000, "cost_usd": cost}
-    return {key: value for key, value in found.items() if value is not None}
+    bill = {"latency_s": None if latency is None else latency / 1000, "cost_usd": cost}
+    return {key: value for key, value in bill.items() if value is not None}
 
 
 def _scores(results: _Results, row: Columns) -> dict[str, object]:
@@ -251,16 +251,18 @@ def _scores(results: _Results, row: Columns) -> dict[str, object]:
         "passed": [(row.get("success"), 1.0)],
     }
     numbers: Counter[str] = Counter()
-    for one in components:
-        known = as_map(one)
-        about = as_map(known.get("assertion")) or _set_of(known)
+    for component in components:
+        result = as_map(component)
+        about = as_map(result.get("assertion")) or _set_of(result)
         name = name_of(about)
         if not about.get("metric"):
             numbers[name] += 1
             name = name if numbers[name] == 1 else f"{name}_{numbers[name]}"
         weight = as_number(about.get("weight"))
         # The check of a set with a threshold says whether it passes.
-        score = known.get("pass") if about.get("type") == "assert-set" and "threshold" in about else known.get("score")
+        score = (
+            result.get("pass") if about.get("type") == "assert-set" and "threshold" in about else result.get("score")
+        )
         parts.setdefault(name, []).append((score, 1.0 if weight is None else weight))
     return {key: score for name, scores in parts.items() for key, score in _score(results, name, scores, row.where)}
 

@@ -63,7 +63,7 @@ class PromptColumn:
 
     @staticmethod
     def _is_meant(names: Sequence[str] | None, *own: str) -> bool:
-        return names is None or not own or any(allows(names, one) for one in own)
+        return names is None or not own or any(allows(names, item) for item in own)
 
 
 @dataclass(slots=True)
@@ -102,10 +102,10 @@ def write_cases(
     ids: set[str] = set()
     with ExitStack() as stack:
         files = {table.key: stack.enter_context(source.rows(imported, table.key, table.part)) for table in tables}
-        for case, found in zip(_cases(tests), faults, strict=True):
+        for case, item in zip(_cases(tests), faults, strict=True):
             mine = [table for table in tables if case.number in table.usable]
             if not mine:
-                _leave(imported, case, found)
+                _leave(imported, case, item)
                 continue
             case_id = _id_of(case, ids)
             for table in mine:
@@ -129,29 +129,29 @@ def _cases(tests: Sequence[SourceTest]) -> Iterator[_Case]:
 def _tables(
     source: ImportSource, columns: Sequence[PromptColumn], faults: Sequence[Sequence[Untranslatable | None]]
 ) -> Iterator[_Table]:
-    known: dict[frozenset[int], _Table] = {}
+    by_cases: dict[frozenset[int], _Table] = {}
     taken: set[str] = {column.key for column in columns if column.echoes}
-    for at, column in sorted(enumerate(columns), key=lambda one: one[1].echoes):
-        usable = frozenset(number for number, found in enumerate(faults, 1) if found[at] is None)
+    for at, column in sorted(enumerate(columns), key=lambda numbered: numbered[1].echoes):
+        usable = frozenset(number for number, fault in enumerate(faults, 1) if fault[at] is None)
         if not usable:
             continue
-        table = known.get(usable)
+        table = by_cases.get(usable)
         if table is not None and not column.echoes:
             table.columns.append(column)
         else:
             key = column.key if column.echoes else key_for(source.name, taken, "dataset")
             taken.add(key)
-            part = "answers of echo" if column.echoes and known else f"cases of {key}" if known else "cases"
+            part = "answers of echo" if column.echoes and by_cases else f"cases of {key}" if by_cases else "cases"
             table = _Table(key, [column], part, usable)
-            if not column.echoes or not known:
-                known[usable] = table
+            if not column.echoes or not by_cases:
+                by_cases[usable] = table
             yield table
         column.dataset = table.key
 
 
 def _leave(imported: ImportedConfig, case: _Case, faults: Sequence[Untranslatable | None]) -> None:
     """List a case that no column can use, with the first reason."""
-    fault = next((one for one in faults if one is not None and one.reason), None)
+    fault = next((item for item in faults if item is not None and item.reason), None)
     if fault is None:
         fault = Untranslatable("it is for prompts or providers that are not taken")
     what = f"a case of test {case.test.description or case.number}"
@@ -162,18 +162,18 @@ def _leave(imported: ImportedConfig, case: _Case, faults: Sequence[Untranslatabl
 def _id_of(case: _Case, ids: set[str]) -> str:
     """The test's own id if no other case has it, else the number of the case."""
     own = case.test.id
-    found = own if own and own not in ids else str(case.number)
-    while found in ids:
-        found = f"{found}#{case.number}"
-    ids.add(found)
-    return found
+    case_id = own if own and own not in ids else str(case.number)
+    while case_id in ids:
+        case_id = f"{case_id}#{case.number}"
+    ids.add(case_id)
+    return case_id
 
 
 def _write(file: DataFile, table: _Table, case: _Case, case_id: str, checks: CheckWriter) -> None:
     test, columns = case.test, table.columns
     used = {name for column in columns for name in column.chat.variables}
     variables = {**case.variables, **dict.fromkeys(sorted(used - set(case.variables)), "")}  # as Nunjucks shows it
-    found, fields = checks.write(test.asserts, variables, test.where, test.threshold)
+    written, fields = checks.write(test.asserts, variables, test.where, test.threshold)
     prompt = columns[0].prompt
     row: dict[str, object] = {"id": case_id, "question": question_of(variables, _filled(prompt, variables)), **fields}
     row["vars"] = variables
@@ -185,7 +185,7 @@ def _write(file: DataFile, table: _Table, case: _Case, case_id: str, checks: Che
     about |= {"test_id": test.id} if test.id and test.id != case_id else {}
     row |= {"metadata": about} if about else {}
     row |= {"tags": test.tags} if test.tags else {}
-    file.write({**row, "checks": found} if found else row)
+    file.write({**row, "checks": written} if written else row)
     for column in columns:
         column.cases += 1
         column.answered += "answer" in row

@@ -79,8 +79,8 @@ def _result(value: Value, threshold: float | None) -> JsCondition:
             return value
         case _ if value == FALSY:  # false or another value, which promptfoo fails either way
             return JsCondition(False, None)
-        case Constant(bool(known)):
-            return ALWAYS if known else NEVER
+        case Constant(bool(truth)):
+            return ALWAYS if truth else NEVER
         case Constant(int() | float() as number):
             return _number(number, threshold)
         case _ if value == UNDEFINED_VALUE:
