@@ -62,7 +62,7 @@ def _to_otel(run: SavedRun, options: argparse.Namespace) -> ExportFacts:
         endpoint = OtelConfig(endpoint=options.to or config.endpoint).endpoint
     except ValidationError as error:
         what = error.errors()[0]["msg"].removeprefix("Value error, ")
-        raise UserError(Problem(f"{options.to!r} is no address of a receiver", "--to", what)) from None
+        raise UserError(Problem(f"{options.to!r} is not an address of a receiver", "--to", what)) from None
     if endpoint is None:
         hint = command("export", "otel", str(options.run or "outputs/latest"), "--to", "http://127.0.0.1:4318")
         raise UserError(Problem("the run names no receiver", "otel.endpoint", f"name one: {hint}"))

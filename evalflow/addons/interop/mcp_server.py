@@ -89,7 +89,7 @@ async def list_options(group: Literal["dataset", "metric", "judge", "target", "e
 async def show(name: str) -> object:
     """The YAML and the prompts of a metric, dataset, judge or target."""
     if not re.fullmatch(r"[\w/]+", name):
-        raise UserError(Problem(f"{name!r} is no name", "show", "see list"))
+        raise UserError(Problem(f"{name!r} is not a name", "show", "see list"))
     return await _answer("show", name, "--json")
 
 
@@ -216,5 +216,5 @@ def _folder(run: str) -> Path:
     """A run's folder below the working directory, and nothing else."""
     path = Path(run).resolve()
     if run.startswith("-") or not path.is_relative_to(Path.cwd().resolve()) or not (path / "run.json").is_file():
-        raise UserError(Problem("this is no folder of a run here", run, "see runs"))
+        raise UserError(Problem("this is not a folder of a run here", run, "see runs"))
     return path.relative_to(Path.cwd().resolve())

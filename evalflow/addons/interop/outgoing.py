@@ -56,7 +56,7 @@ class OtelObserver:
         return SendingSink(inner, self._live, self._run.rules.thresholds(), self._config.text, self._run.redactor)
 
     def finish(self, run: SavedRun) -> ExportFacts:
-        """Send what is left, for a limited time, and count it. Whatever fails is said there and raises nothing."""
+        """Send what is left, for a limited time, and count it. Failures are counted there and not raised."""
         ends_at = time.monotonic() + self._config.timeout_s
         why: str | None = "the time was over"
         try:
@@ -78,7 +78,7 @@ class OtelObserver:
 
 
 def receiver_of(endpoint: str, connections: Connections | None, key: str = "otel.endpoint") -> Receiver:
-    """The receiver at an address; UserError if its packages are missing, or it is none of the connections."""
+    """The receiver at an address; UserError if its packages are missing, or it is not among the connections."""
     expect_installed(key)
     if connections is None:
         return Receiver(endpoint)

@@ -200,7 +200,7 @@ def _fault(response: Response) -> CallFault:
 
 
 def _rejected(response: Response) -> tuple[int, str]:
-    """How many records a 2xx response says were rejected, and why; UnsentError if it is no OTLP receiver's."""
+    """How many records a 2xx response says were rejected, and why; UnsentError if no OTLP receiver sent it."""
     from google.protobuf.json_format import Parse
     from google.protobuf.message import Error
     from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse

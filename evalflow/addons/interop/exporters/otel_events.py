@@ -123,7 +123,7 @@ def _nanoseconds(finished_at: str) -> int:
 
 
 def encoded(events: Sequence[Event]) -> bytes:
-    """A request of OTLP/HTTP with the events; `OTEL_RESOURCE_ATTRIBUTES` adds to what is said of the sender."""
+    """A request of OTLP/HTTP with the events; `OTEL_RESOURCE_ATTRIBUTES` adds attributes of the sender."""
     from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
     from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope, KeyValue
     from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeLogs, SeverityNumber

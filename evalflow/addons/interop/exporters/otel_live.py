@@ -1,4 +1,4 @@
-"""Send scores to an OTLP/HTTP receiver while the run that makes them goes on."""
+"""Send scores to an OTLP/HTTP receiver while the run that makes them continues."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def send_to_weave(
 ) -> ExportFacts:
     """Send a run that Weave does not have, by run.json; what it was sent by an earlier attempt is deleted there.
 
-    `begun` is told what is about to be sent, so that an attempt that is killed is known.
+    `begun` is called with what is about to be sent, so that run.json has an attempt that is killed.
     """
     with _client(address, project) as (weave, client, where):
         earlier = next(

@@ -254,7 +254,7 @@ def _turn(message: object) -> object:
 
 
 def _passages(value: object) -> list[object] | None:
-    """The passages of a context: a text, texts, or citations with their sources; None if it is none of these."""
+    """The passages of a context: a text, texts, or citations with their sources; None for anything else."""
     if is_missing(value):
         return None
     if isinstance(value, str):

@@ -99,7 +99,7 @@ class Columns:
         return values
 
     def child(self, name: str) -> Columns:
-        """The object of a key, also as JSON text; empty if there is none, and then the key stays unread."""
+        """The object of a key, also as JSON text; empty for anything else, and then the key stays unread."""
         if name not in self._inner:
             value = parsed(self.peek(name))
             is_object = isinstance(value, Mapping)

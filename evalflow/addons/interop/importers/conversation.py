@@ -20,7 +20,7 @@ _CALL_TYPES = frozenset({"function", "function_call", "tool_call", "tool_use"})
 
 
 HISTORY = ("chat_history", "history", "conversation_history")
-"""Names of what was said before a question."""
+"""Names of the turns before a question."""
 
 
 def are_messages(value: object) -> bool:
@@ -105,7 +105,7 @@ def split_answer(messages: Sequence[Message]) -> tuple[Sequence[Message], Sequen
 
 
 def said_in(messages: Sequence[Message]) -> str | None:
-    """What the assistant said in messages that answer a user; None if there are none of the assistant."""
+    """What the assistant said in messages that answer a user; None without messages of the assistant."""
     texts = [message.content for message in messages if message.role == "assistant"]
     return "\n".join(text for text in texts if text) if texts else None
 

@@ -93,7 +93,7 @@ _COUNTERPARTS = Counterparts(_LIKE, _HINTS, _plain, _OPPOSITE)
 
 
 def read_deepeval(source: ImportSource) -> ImportedConfig:
-    """Import goldens, test cases or a run; UserError if the file is none of them."""
+    """Import goldens, test cases or a run; UserError for any other file."""
     path = _file(source.path)
     imported = ImportedConfig(ledger=Ledger(PARTS))
     joined = 0
@@ -154,7 +154,7 @@ def _rows(path: Path, ledger: Ledger) -> Iterator[SourceRow]:
             hint = "the whole run is in .latest_run_full.json beside it"
             raise UserError(Problem("it has only a link to a run, no cases", shown(path), hint))
         what = f"it has none of {', '.join(_LISTS)}"
-        raise UserError(Problem(f"it is no run of deepeval: {what}", shown(path), "goldens are a list of objects"))
+        raise UserError(Problem(f"it is not a run of deepeval: {what}", shown(path), "goldens are a list of objects"))
     leave_document_keys(path, below, lists, ledger)
     for name in lists:
         yield from read_objects(path, f"{place}{name}")
@@ -237,7 +237,7 @@ class _GoldenReader:
         return {name: self.get(key) for name, key in parts.items() if isinstance(_peek(self.row, key), str)}
 
     def _contexts(self, key: str) -> list[object] | None:
-        """The passages of a key, read; None, and the key unread, if it has none or they are no texts."""
+        """The passages of a key, read; None, and the key unread, if they are missing or not texts."""
         contexts = parsed(_peek(self.row, key))
         if isinstance(contexts, str):
             contexts = _split(contexts)
@@ -268,14 +268,14 @@ def _turn(message: Message) -> Message:
 
 
 def _split(cell: str) -> list[str]:
-    """The passages that deepeval joined; the whole cell if it has a table or the like, whose lines are no passages."""
+    """The passages that deepeval joined; the whole cell if its lines are not passages, as in a table."""
     parts = cell.split("|")
     is_text = any(not part.strip() or part != part.strip("\n") for part in parts)
     return [cell] if is_text else [part.strip() for part in parts]
 
 
 def _passage(value: object) -> object:
-    """A passage as a text, or with where it is from; None if it is none."""
+    """A passage as a text, or with its source; None for anything else."""
     if isinstance(value, str):
         marked = _SOURCE.fullmatch(value)
         return {"text": marked["text"], "path": marked["path"]} if marked else value

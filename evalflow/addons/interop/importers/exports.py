@@ -44,13 +44,13 @@ class Platform:
         tool: The tool's name, for people.
         column: The column of data/ that holds its scores.
         asked, said, expected: Where the input, the recorded answer and the reference are.
-        runs: A row with one of these columns is a run, and what was said is its answer; in other rows it is the
+        runs: A row with one of these columns is a run, and its output is the answer; in other rows it is the
             reference. Empty: it is always the answer.
         scores: The scores of a row.
-        scored: The id of the row that a row of scores is about; empty if it is no such row. Such rows may be in files
+        scored: The id of the row that a row of scores is about; empty for other rows. Such rows may be in files
             of their own, beside the others in one folder.
         scores_in: The column of a row that has the list of its scores.
-        part_of: Why a row is no case, but a part of one; empty if it is a case.
+        part_of: Why a row is a part of a case instead of a case; empty if it is a case.
         lists: Keys of an object below which the rows are.
         number, group, failure: Where the row's own id, the id of related rows, and an error are.
         seconds, dollars: Time and cost of the answer.
@@ -83,7 +83,7 @@ class Platform:
 
 
 def read_export(platform: Platform, source: ImportSource) -> ImportedConfig:
-    """Import one file; UserError if it is no export of the platform."""
+    """Import one file; UserError if it is not an export of the platform."""
     path = source.path
     if path.is_dir() and platform.scores_in:
         return _of_folder(platform, source, path)
@@ -247,11 +247,11 @@ def input_of(asked: object, ledger: Ledger, where: str) -> dict[str, object]:
     if are_messages(listed):
         messages = read_turns(listed, ledger, where, ordered=True)
         if not messages:
-            raise Untranslatable("none of its messages can be read")
+            raise Untranslatable("it has no message that can be read")
         rest = {str(name): value for name, value in parts.items() if name != "messages"}
         return {"messages": message_rows(messages), **({"vars": rest} if rest else {})}
     rest = {str(name): value for name, value in parts.items()}
-    case: dict[str, object] = {"question": question_of(rest, "") or text_of(asked)}
+    case: dict[str, object] = {"question": question_of(rest, "") or spoken_text(asked)}
     name, history = history_in(rest, ledger, where)
     if history:
         case["history"] = history
@@ -286,7 +286,7 @@ def answer_of(
         steps = message_rows([message]) if message.tool_calls else None
         about |= joined(about, {"output": output} if message.metadata or message.parts else {})
         return {"answer": message.content, **({"actual": steps} if steps else {})}
-    text = text_of(output)
+    text = spoken_text(output)
     if not _is_whole(output, text):
         about |= joined(about, {"output": output})
     return {"answer": _written(output, text, cell)}
@@ -312,7 +312,7 @@ def reference_of(
         at = next((key for key in references if not is_missing(parts.get(key))), None)
         variables |= {key: value for key, value in parts.items() if key != at}
         return {} if at is None else reference_of(parts[at], variables, at)
-    text = text_of(expected)
+    text = spoken_text(expected)
     if not _is_whole(expected, text):
         variables.setdefault(name, expected)
     return {"reference": _written(expected, text, cell)}
@@ -324,7 +324,7 @@ def _is_whole(value: object, text: str) -> bool:
     return value == text or output_text(value) == text or list(parts.values()) == [text]
 
 
-def text_of(value: object) -> str:
+def spoken_text(value: object) -> str:
     """The text of an output: itself, the one that an object holds, or what the last message says; else JSON."""
     if isinstance(value, str):
         return value
@@ -333,7 +333,7 @@ def text_of(value: object) -> str:
     message = as_map(choices[0]).get("message") if choices else value
     generated = as_list(parts.get("generations"))
     if generated and (first := (as_list(generated[0]) or generated)[0]) is not None:  # of LangChain's models
-        return text_of(first)
+        return spoken_text(first)
     turns = as_list(parts.get("messages", value))
     last = turns[-1] if turns else message
     if are_messages([last]):
@@ -346,7 +346,7 @@ def text_of(value: object) -> str:
         return named
     if len(parts) == 1:
         [only] = parts.values()
-        return text_of(only)
+        return spoken_text(only)
     return output_text(value)
 
 

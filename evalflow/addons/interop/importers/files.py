@@ -246,7 +246,7 @@ def key_for(name: str, taken: Collection[str], fallback: str) -> str:
 
 
 def output_text(value: object) -> str:
-    """An answer that is no text, as other tools compare it: as JSON."""
+    """An answer that is not text as JSON, which is how other tools compare it."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 

@@ -215,7 +215,7 @@ def _read(path: Path) -> _Config:
     except OSError as error:
         raise UserError(Problem(f"cannot be read: {error.strerror}", str(path))) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(Problem(f"is no YAML: {' '.join(str(error).split())}", str(path))) from None
+        raise UserError(Problem(f"is not YAML: {' '.join(str(error).split())}", str(path))) from None
     return validated(_Config, value, path)
 
 
@@ -304,7 +304,7 @@ def _judge(
 
 
 def _address(choice: str) -> dict[str, object]:
-    """What another judge has of its own: where it is, its key, and how it is asked."""
+    """The keys of another judge: its address, the variable of its key, and how it is asked."""
     own = {key: value for key, value in _shipped("judge", choice).items() if key not in ("defaults", "model")}
     where = {"base_url": _BEDROCK} if choice == "bedrock" else {}
     return {"base_url": None, "mode": "json_schema", "strict": False, "logprobs": False, **own, **where}

@@ -46,7 +46,7 @@ _COUNTERPARTS = Counterparts({"includes": "checks"}, _HINTS)
 
 
 def read_inspect(source: ImportSource) -> ImportedConfig:
-    """Import a log; UserError if it is none, is truncated, or of an unknown version. Broken samples are listed."""
+    """Import a log; UserError if it is truncated, or of an unknown version. Broken samples are listed."""
     path = source.path
     source.expect_file("name a log: logs/X.eval or logs/X.json")
     imported = ImportedConfig(ledger=Ledger(PARTS))
@@ -65,7 +65,7 @@ def read_inspect(source: ImportSource) -> ImportedConfig:
 
 def _expect_version(version: object, path: Path) -> None:
     if version != _VERSION:
-        what = f"it is no log of Inspect, or of another version: {version} instead of {_VERSION}"
+        what = f"it is not a log of Inspect, or it has another version: {version} instead of {_VERSION}"
         raise UserError(Problem(what, shown(path)))
 
 
@@ -139,7 +139,7 @@ def _of_zstd(content: bytes, size: int, where: str) -> bytes:
 
 def _case(row: Columns, ledger: Ledger) -> dict[str, object]:
     if "input" not in row or not isinstance(row.peek("id"), str | int):
-        raise Untranslatable("it is no sample of Inspect: it has no id or input")
+        raise Untranslatable("it is not a sample of Inspect: it has no id or input")
     own, epoch = row.get("id"), row.get("epoch")
     case: dict[str, object] = {
         "id": f"{own}/{1 if epoch is None else epoch}",
@@ -184,7 +184,7 @@ def _texts(row: Columns, name: str) -> list[str]:
 
 
 def _answer(row: Columns, ledger: Ledger) -> dict[str, object]:
-    """The answer of the first choice, or why there is none; other choices stay in the variable `output`."""
+    """The answer of the first choice, or the reason why it is missing; other choices stay in the variable `output`."""
     failure = row.child("error").get("message")
     if failure is not None:
         return {"failure": failure if isinstance(failure, str) else output_text(failure)}
@@ -255,7 +255,7 @@ def _resolved(value: object, attachments: Mapping[str, object]) -> object:
 
 
 def _scores(row: Columns) -> Iterator[tuple[str, object]]:
-    """Each value of each scorer; letters are grades, and N is no answer. Explanations stay in the variable scores."""
+    """Each value of each scorer; letters are grades, N means no answer. Explanations stay in the variable scores."""
     for scorer, content in as_map(row.peek("scores")).items():
         value = as_map(content).get("value")
         for name, part in (

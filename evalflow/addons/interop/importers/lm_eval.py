@@ -38,7 +38,7 @@ _OWN = frozenset(
     }
 )
 _LOWER = frozenset({"perplexity", "word_perplexity", "byte_perplexity", "bits_per_byte", "ter", "brier_score"})
-"""Metrics of which less is better, where there are no results that say so."""
+"""Metrics of which less is better, if no file of results says so."""
 
 
 def read_lm_eval(source: ImportSource) -> ImportedConfig:
@@ -85,7 +85,7 @@ def _with_samples(path: Path, results: Mapping[str, object], ledger: Ledger) -> 
     tasks = as_map(results.get("results"))
     date = _RESULTS.fullmatch(path.name)
     if not tasks:
-        raise UserError(Problem("it is no results_DATE.json of lm-evaluation-harness", shown(path), _LOG))
+        raise UserError(Problem("it is not a results_DATE.json of lm-evaluation-harness", shown(path), _LOG))
     near = [(match, file) for file in sorted(path.parent.iterdir()) if (match := _SAMPLES.fullmatch(file.name))]
     files = {item["task"]: file for item, file in near if date and item["date"] == date["date"]}
     if not files:
@@ -121,7 +121,7 @@ def _case(sample: Columns, ledger: Ledger, end: str) -> dict[str, object]:
     requests = list(_requests(sample.get("arguments")))
     number = sample.get("doc_id")
     if not requests or number is None:
-        raise Untranslatable("it is no sample: it has no doc_id or arguments", _LOG)
+        raise Untranslatable("it is not a sample: it has no doc_id or arguments", _LOG)
     declared = sample.get("doc")
     doc = dict(as_map(declared)) or ({} if is_missing(declared) else {"doc": declared})
     prompts = {request[0] for request in requests}
@@ -145,7 +145,7 @@ def _case(sample: Columns, ledger: Ledger, end: str) -> dict[str, object]:
 
 
 def _reference(sample: Columns, ledger: Ledger) -> str | list[str] | None:
-    """The target, or several; None, and the target unread, if it is no text."""
+    """The target, or several; None, and the target unread, if it is not text."""
     target = sample.peek("target")
     items = as_list(target) if isinstance(target, list) else [target]
     texts = [_plain_text(item) for item in items]

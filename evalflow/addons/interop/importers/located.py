@@ -76,7 +76,7 @@ def place(value: object, otherwise: str) -> str:
 
 
 def located_yaml(text: str, file: str) -> object:
-    """Parse YAML 1.2; Broken if it is none, repeats a key, or is too large with its aliases written out."""
+    """Parse YAML 1.2; Broken if it is not YAML, repeats a key, or is too large with its aliases written out."""
     try:
         expect_shallow(text)
         top = cast("yaml.Node | None", yaml.compose(text, _LOADER))  # pyright: ignore - untyped
@@ -88,7 +88,7 @@ def located_yaml(text: str, file: str) -> object:
 
 
 def located_json(text: str, file: str) -> object:
-    """Parse JSON; Broken if it is none. A repeated key is refused, as in YAML."""
+    """Parse JSON; Broken if it is not JSON. A repeated key is refused, as in YAML."""
     value = parse_json(text.encode(), file)
     if isinstance(value, Problem):
         raise Broken(value)

@@ -38,7 +38,7 @@ def is_template(text: str) -> bool:
 
 
 def jinja_of(source: str) -> tuple[str, frozenset[str]]:
-    """The template as Jinja whose variables are below `vars`, and their names; Untranslatable if it has no like."""
+    """The template as Jinja whose variables are below `vars`, with their names; Untranslatable if it cannot be."""
     if not is_template(source):
         return source, frozenset()
     text = _spelled(source)

@@ -82,7 +82,7 @@ class _Archive:
 
 
 def read_openai_evals(source: ImportSource) -> ImportedConfig:
-    """Import an archive of the API, a registry's YAML, or a file of samples; UserError if it is none of them."""
+    """Import an archive of the API, a registry's YAML, or a file of samples; UserError for any other file."""
     path = source.path
     ledger = Ledger(PARTS)
     archive = _Archive(source, ImportedConfig(ledger=ledger), RecordedScores(ledger))
@@ -97,14 +97,14 @@ def read_openai_evals(source: ImportSource) -> ImportedConfig:
             return read_samples(source, path)
         if "item" not in first.data and "datasource_item" not in first.data:
             what = f"its first line has none of item, datasource_item, input: {', '.join(list(first.data)[:8])}"
-            raise UserError(Problem(f"it is no data of an eval: {what}", first.where))
+            raise UserError(Problem(f"it is not data of an eval: {what}", first.where))
         return _imported(archive, path, Columns({}, shown(path)), {"": read_rows(path, archive.leave)})
     document = None if path.stat().st_size > LARGEST_FILE else read_document(path)
     if document is None or isinstance(document, LocatedList):
         return _imported(archive, path, Columns({}, shown(path)), {"": _items_in(archive, path)})
     if not isinstance(document, LocatedMap) or not {"testing_criteria", "eval", "data"} & set(document):
         hint = "it needs testing_criteria, or eval, rows and runs, or the data of output items"
-        raise UserError(Problem("it is no archive of OpenAI's evals", shown(path), hint))
+        raise UserError(Problem("it is not an archive of OpenAI's evals", shown(path), hint))
     root = Columns(document, shown(path))
     return _imported(archive, path, root, _tables(archive, path, root))
 
@@ -157,7 +157,7 @@ def _imported(archive: _Archive, path: Path, root: Columns, tables: _Tables) -> 
 
 
 def _tables(archive: _Archive, path: Path, root: Columns) -> _Tables:
-    """The items of each run, by its name; the plain rows of an archive where there is no run."""
+    """The items of each run, by its name; the plain rows of an archive without runs."""
     if root.get("data") is not None:
         return {"": read_objects(path, "data", broken=archive.leave)}
     runs, tables = root.children("runs"), dict[str, Iterator[SourceRow]]()

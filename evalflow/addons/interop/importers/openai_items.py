@@ -54,9 +54,9 @@ def read_scores(row: Columns) -> Iterator[GraderScore]:
 
 
 def case_of(row: Columns, ledger: Ledger, expected: Collection[str] = ()) -> dict[str, object]:
-    """The case of a row, with the columns of its item as variables; Untranslatable if it is none.
+    """The case of a row, with the columns of its item as variables; Untranslatable if the row has no case.
 
-    `expected` are the columns that the answer is compared with, which are no part of the question.
+    `expected` are the columns that the answer is compared with, which are not part of the question.
     """
     name = next((name for name in _ITEMS if name in row), "")
     item = parsed(row.peek(name))
@@ -93,7 +93,7 @@ def _asked(item: Mapping[str, object], sample: Columns, ledger: Ledger, expected
 
 
 def _answer(sample: Columns, ledger: Ledger) -> dict[str, object]:
-    """The answer with the calls of tools, or why there is none."""
+    """The answer with the calls of tools, or the reason why it is missing."""
     text, outputs = sample.peek("output_text"), as_list(sample.peek("output"))
     if text is not None and not isinstance(text, str):
         raise Untranslatable(f"its output_text is {kind(text)}, not text", "write the text of the answer")

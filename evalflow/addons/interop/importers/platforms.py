@@ -13,7 +13,7 @@ from evalflow.addons.interop.importers.mlflow import MLFLOW
 from evalflow.addons.interop.importers.scores import PersonsScore, score_number
 from evalflow.jsonvalues import as_list, as_map
 
-# Lists in Langfuse's rows that are no scores; scores are columns with lists of values.
+# Lists in Langfuse's rows that are not scores; scores are columns with lists of values.
 _LANGFUSE_LISTS = frozenset(
     {
         "tags",
@@ -129,7 +129,7 @@ def _langsmith_part(row: Columns) -> str:
 
 
 def _between(start: object, end: object) -> float | None:
-    """Seconds between two times, as ISO 8601 or in seconds; None if they are none, or in the wrong order."""
+    """Seconds between two times, as ISO 8601 or in seconds; None for anything else, or in the wrong order."""
     begun, ended = number_of(start), number_of(end)
     if begun is not None and ended is not None:
         seconds = ended - begun

@@ -145,7 +145,7 @@ class RecordedCases:
             ledger.left("cases", "row", row.where, failure.reason, failure.hint or hint)
             if declared:
                 ledger.found("scores", len(declared))
-                ledger.left("scores", "score", row.where, "its row is no case", count=len(declared))
+                ledger.left("scores", "score", row.where, "its row is not a case", count=len(declared))
             return
         kept = joined(as_map(case.get("vars")), {name: kept_as(cell) for name, cell in row.rest().items()})
         row.close(ledger)
@@ -299,7 +299,7 @@ def recorded_cases(
 ) -> Generator[RecordedCases]:
     """Cases to be written to data/KEY.jsonl, and labels beside them; declared when the block ends, as cases of a file.
 
-    `key` is the source's name by default; `tool` and `column` as of RecordedCases.
+    `key` is the source's name by default; `tool` and `column` as in RecordedCases.
     """
     key = key or source.name
     with source.rows(imported, key) as rows, source.rows(imported, f"{key}_labels", "labels") as labels:

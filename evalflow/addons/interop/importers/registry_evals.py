@@ -37,7 +37,7 @@ def _json_match(ideals: list[object]) -> dict[str, object]:
     try:
         values = [json.loads(ideal) if isinstance(ideal, str) else ideal for ideal in ideals]
     except ValueError:
-        raise Untranslatable("its ideal is no JSON", "mend the sample") from None
+        raise Untranslatable("its ideal is not JSON", "mend the sample") from None
     return {"op": "any", "rules": [{"op": "jsonpath", "path": "$", "equals": value} for value in values]}
 
 
@@ -79,7 +79,7 @@ def read_registry(source: ImportSource, path: Path) -> ImportedConfig:
     evals = {name: value for name, value in entries.items() if "class" in value}
     if not evals:
         hint = "it needs an eval with `class` and `args`"
-        raise UserError(Problem("it is no YAML of the registry of evals", shown(path), hint))
+        raise UserError(Problem("it is not YAML of the registry of evals", shown(path), hint))
     parent = path.resolve().parent
     root = source.root or (parent.parent if parent.name in ("evals", "completion_fns") else parent)
     folder = SourceFolder.of(path, root)
@@ -268,7 +268,7 @@ def _messages(asked: object, ledger: Ledger, where: str) -> list[dict[str, objec
     try:
         read_messages(listed)
     except ValueError as error:
-        raise Untranslatable(f"its input is no chat: {error}", "give each message a `content`") from None
+        raise Untranslatable(f"its input is not a chat: {error}", "give each message a `content`") from None
     return message_rows(read_turns(listed, ledger, where, ordered=True))
 
 

@@ -12,7 +12,7 @@ from evalflow.addons.interop.importers.ledger import Ledger
 from evalflow.jsonvalues import as_list
 
 NO_NUMBER = frozenset({"", "nan", "none", "null", "n/a"})
-"""Texts by which cells of tables say that there is no number."""
+"""Texts in cells of tables that stand for a missing number."""
 _MANY = 500  # names of scores
 
 
@@ -40,7 +40,7 @@ class RecordedScores:
     names: dict[str, None] = field(default_factory=dict[str, None])
 
     def read(self, scores: Iterable[tuple[str, object]], where: str) -> dict[str, float]:
-        """The numbers of one case. What is none is listed."""
+        """The numbers of one case. Other values are listed."""
         numbers: dict[str, float] = {}
         for name, value in scores:
             self.ledger.found("scores")
@@ -70,7 +70,7 @@ class RecordedScores:
 
 
 def score_number(value: object) -> float | None:
-    """A score as a number, also where a cell or a list of one holds it; None if it is none."""
+    """A score as a number, also from a cell or a list of one; None for anything else."""
     if isinstance(value, list):
         items = as_list(value)
         return score_number(items[0]) if len(items) == 1 else None

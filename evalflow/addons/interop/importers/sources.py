@@ -121,7 +121,7 @@ class SourceFolder:
         try:
             return (base / name).resolve()
         except (OSError, ValueError, RuntimeError) as error:
-            raise UserError(Problem(f"it names {name!r}, which is no path: {error}", where)) from None
+            raise UserError(Problem(f"it names {name!r}, which is not a path: {error}", where)) from None
 
     def matching(self, pattern: str, base: Path, where: str) -> list[Path]:
         """The files of a name or glob, sorted; UserError if there are none."""
@@ -153,15 +153,15 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         kind = next((kind for mark, kind in _MARKS.items() if content.startswith(mark)), None)
-        what = f"the file is {kind}, not UTF-8" if kind else "the file is no text in UTF-8"
+        what = f"the file is {kind}, not UTF-8" if kind else "the file is not text in UTF-8"
         raise UserError(Problem(what, f"{name}:{line}", "save it as UTF-8")) from None
     if "\0" in text:
-        raise UserError(Problem("the file has zero bytes, so it is no text", name, "save it as UTF-8"))
+        raise UserError(Problem("the file has zero bytes, so it is not text", name, "save it as UTF-8"))
     return text
 
 
 def text_of_file(path: Path) -> str:
-    """The text of a file that is one value of many; Untranslatable if it is no text."""
+    """The text of a file that is one value of many; Untranslatable if it is not text."""
     if path.stat().st_size == 0:
         return ""
     if path.suffix.lower() in _MEDIA:
@@ -210,7 +210,7 @@ def read_objects(
 ) -> Iterator[SourceRow]:
     """The objects of a list in a JSON file of any size, one at a time.
 
-    `place` leads to the list, such as `results.results`; `scalars` as of `streamed_items`, `broken` as of `objects`.
+    `place` leads to the list, such as `results.results`; `scalars` as in `streamed_items`, `broken` as in `objects`.
     """
     items = enumerate(streamed_items(path, f"{place}.item", scalars or {}))
     return objects(((item, f"{shown(path)}:{place}[{number}]") for number, item in items), broken)
@@ -219,14 +219,14 @@ def read_objects(
 def objects(
     items: Iterable[tuple[object, str]], broken: Callable[[Problem], None] | None = None
 ) -> Iterator[SourceRow]:
-    """The items that are objects, each with its place. One that is none goes to `broken`, by default as a UserError."""
+    """The items that are objects, each with its place. Any other item goes to `broken`; without it, UserError."""
     for item, where in items:
         if isinstance(item, dict):
             yield SourceRow(where, dict(as_map(item)))
         elif broken is None:
-            raise UserError(Problem("it is no object", where))
+            raise UserError(Problem("it is not an object", where))
         else:
-            broken(Problem("it is no object", where))
+            broken(Problem("it is not an object", where))
 
 
 def leave_document_keys(path: Path, keys: Mapping[str, bool], read: Collection[str], ledger: Ledger) -> None:
@@ -239,7 +239,7 @@ def leave_document_keys(path: Path, keys: Mapping[str, bool], read: Collection[s
 
 
 def begins_with(path: Path, marks: bytes | tuple[bytes, ...]) -> bool:
-    """Whether a file begins with a mark, after white space and a byte order mark; UserError if it is no text."""
+    """Whether a file begins with a mark, after white space and a byte order mark; UserError if it is not text."""
     return _head(path).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(marks)
 
 
@@ -265,6 +265,6 @@ def read_rows(path: Path, broken: Callable[[Problem], None] | None = None) -> It
     except OSError as error:
         raise UserError(Problem(f"cannot be read: {error.strerror}", shown(path))) from None
     except UnicodeDecodeError:
-        raise UserError(Problem("the file is no text in UTF-8", shown(path), "save it as UTF-8")) from None
+        raise UserError(Problem("the file is not text in UTF-8", shown(path), "save it as UTF-8")) from None
     if empty:
         raise UserError(Problem("the file has no rows", shown(path)))

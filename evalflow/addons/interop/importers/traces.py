@@ -29,7 +29,7 @@ from evalflow.traces.steps import seconds_of
 from evalflow.traces.tree import MANY_SPANS, TraceTree
 
 PARTS = ("requests", "spans", "traces", "messages", "documents", "tool calls")
-_CAPTURE = "record what is said: OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true, or as your library calls it"
+_CAPTURE = "record the texts: OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true, or as your library calls it"
 _TOO_LARGE = f"a trace has at most {MANY_SPANS:,} spans and {MAX_RECORD // 2**20} MiB of what is kept of them"
 _SPANS = "resourceSpans.item.scopeSpans.item.spans.item"
 _NO_REQUEST = "export them as OTLP JSON: docs/import.md#traces"
@@ -87,7 +87,7 @@ class _Import:
 
 
 def read_traces(source: ImportSource) -> ImportedConfig:
-    """Import a file of traces; UserError if it is none, is broken, or no trace has a user's message."""
+    """Import a file of traces; UserError if it has no traces, is broken, or no trace has a user's message."""
     path = source.path
     source.expect_file("name a file of OTLP JSON: traces.jsonl")
     state = _Import(ImportedConfig(ledger=Ledger(PARTS)))
@@ -137,7 +137,7 @@ def _case_of(state: _Import, stored: _StoredTrace) -> dict[str, object] | None:
         elif kind in ("llm", "agent", "tool", "retriever", "reranker"):
             ledger.left("spans", f"span ({kind})", span.where, "it adds nothing to the spans that were taken")
         else:
-            ledger.left("spans", f"span ({kind})", span.where, "it is no call of a model, agent, tool or retriever")
+            ledger.left("spans", f"span ({kind})", span.where, "it is not a call of a model, agent, tool or retriever")
     return case
 
 
@@ -169,7 +169,7 @@ def _messages(trace: TraceReading, asked: Span) -> list[dict[str, object]]:
         rows = list(_rows_of(message))
         role = message.role if message.role in ("system", "user", "assistant", "tool") else "other"
         if role == "other":
-            reason = "it is no message of system, user, assistant or tool"
+            reason = "it is not a message of system, user, assistant or tool"
         elif number > last:
             reason = "it comes after the user's last message"
         elif not rows:

@@ -250,7 +250,7 @@ def test_a_large_file_needs_no_memory(tmp_path: Path) -> None:
         ("goldens.json", "", "the file is empty"),
         ("goldens.json", "[]", "the file has no rows"),
         ("goldens.json", json.dumps([GOLDEN])[:-20], "broken JSON"),
-        ("goldens.json", '{"a": 1}', "it is no run of deepeval"),
+        ("goldens.json", '{"a": 1}', "it is not a run of deepeval"),
         ("goldens.json", '{"testRunLink": "https://app"}', "only a link to a run"),
         ("goldens.json", [{"output": "x"}], "no `input` that is a text"),
         ("goldens.jsonl", '{"input": "a"}\n{"input": ', "goldens.jsonl:2: broken JSON"),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from evalflow.addons.interop.importers.exports import read_export, text_of
+from evalflow.addons.interop.importers.exports import read_export, spoken_text
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource
 from evalflow.addons.interop.importers.platforms import PLATFORMS
 from evalflow.errors import UserError
@@ -143,7 +143,7 @@ def test_an_output_s_other_parts_and_steps_are_kept(tmp_path: Path) -> None:
     ],
 )
 def test_the_text_of_an_output(value: Any, text: str) -> None:
-    assert text_of(value) == text
+    assert spoken_text(value) == text
 
 
 def test_a_large_file_needs_no_memory(tmp_path: Path) -> None:

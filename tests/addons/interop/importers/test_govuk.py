@@ -239,7 +239,7 @@ def test_what_is_wrong_is_told(values: dict[str, Any], told: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "told"),
-    [("a: [", "is no YAML"), ("- a", "must be an object with keys"), (BOMB, "written out it has more than")],
+    [("a: [", "is not YAML"), ("- a", "must be an object with keys"), (BOMB, "written out it has more than")],
 )
 def test_a_file_that_is_no_config(text: str, told: str) -> None:
     Path("x.yaml").write_text(text)

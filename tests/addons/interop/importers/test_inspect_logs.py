@@ -175,7 +175,7 @@ def test_zstd_is_read_or_named(tmp_path: Path) -> None:
         (log(**{"header.json": {"version": 9}}), "another version: 9"),
         ({"header.json": {"version": 2}}, "the log has no samples"),
         ({"header.json": {"version": 2}, "samples/a.json": '{"id": '}, "broken JSON"),
-        ({"header.json": {"version": 2}, "samples/a.json": {"x": 1}}, "it is no sample of Inspect"),
+        ({"header.json": {"version": 2}, "samples/a.json": {"x": 1}}, "it is not a sample of Inspect"),
         ({"header.json": {"version": 2}, "samples/a.json": FAILED}, "all samples of the log are errors"),
     ],
 )

@@ -155,10 +155,10 @@ def test_likelihoods_of_one_text_are_no_answers(tmp_path: Path) -> None:
     [
         (f"samples_x_{DATE}.jsonl", "", "the file is empty"),
         (f"samples_x_{DATE}.jsonl", json.dumps(TEXT)[:-9], "broken JSON"),
-        (f"samples_x_{DATE}.jsonl", '{"a": 1}', "it is no sample"),
+        (f"samples_x_{DATE}.jsonl", '{"a": 1}', "it is not a sample"),
         (f"results_{DATE}.json", '{"results": {"x": {}}}', "only means"),
         (f"results_{DATE}.json", '{"results": {"x"', "broken JSON"),
-        (f"results_{DATE}.json", "[1]", "no results_DATE.json"),
+        (f"results_{DATE}.json", "[1]", "not a results_DATE.json"),
         ("results.json", '{"results": {"x": {}}}', "only means"),
         ("samples.txt", "x", "unknown kind of file"),
     ],

@@ -123,13 +123,13 @@ def test_output_items_are_answers_and_scores(tmp_path: Path) -> None:
     ("name", "content", "said"),
     [
         ("x.json", EVAL, "it has no items, only how they are graded"),
-        ("x.json", {"a": 1}, "it is no archive"),
+        ("x.json", {"a": 1}, "it is not an archive"),
         ("x.json", "", "the file is empty"),
         ("x.json", json.dumps({"data": [OUTPUT]})[:-30], "broken JSON"),
-        ("x.jsonl", json.dumps({"a": 1}), "it is no data of an eval"),
+        ("x.jsonl", json.dumps({"a": 1}), "it is not data of an eval"),
         ("x.jsonl", '{"item"', "x.jsonl:1: broken JSON"),
-        ("x.yaml", "a: 1", "no YAML of the registry"),
-        ("x.json", {"data": [1]}, "it is no object"),
+        ("x.yaml", "a: 1", "not YAML of the registry"),
+        ("x.json", {"data": [1]}, "it is not an object"),
     ],
 )
 def test_bad_files_are_refused_in_words(tmp_path: Path, name: str, content: Any, said: str) -> None:

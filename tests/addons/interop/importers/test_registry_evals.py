@@ -137,7 +137,7 @@ def test_each_key_of_a_sample_is_kept_or_listed_and_broken_samples_are_listed(re
     listed = {one.what: one.reason for one in found.ledger.left_out}
     assert "column a.args.num_few_shot" in listed
     reasons = " ".join(one.reason for one in found.ledger.left_out)
-    for said in ("broken JSON", "its ideal is a number (6), not text", "no chat", "no `input` of a user"):
+    for said in ("broken JSON", "its ideal is a number (6), not text", "not a chat", "no `input` of a user"):
         assert said in reasons
 
 

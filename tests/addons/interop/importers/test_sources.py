@@ -40,7 +40,7 @@ def test_links_stay_in_the_folder(tmp_path: Path) -> None:
         (b"", "the file is empty"),
         (b" \n ", "the file is empty"),
         ("{}".encode("utf-16"), "the file is UTF-16, not UTF-8"),
-        (b"a\n\xff\xfe", "f.json:2: the file is no text in UTF-8"),
+        (b"a\n\xff\xfe", "f.json:2: the file is not text in UTF-8"),
         (b"PK\x03\x04\xff", "the file is zip, not UTF-8"),
         (b"a\0b", "zero bytes"),
     ],

@@ -472,7 +472,7 @@ def _is_boolean(value: Value) -> bool:
 
 
 def _expect_return(value: Value) -> None:
-    """Untranslatable if it may be undefined, since the body of a `try` then goes on behind it."""
+    """Untranslatable if it may be undefined, since what follows the `try` would then run."""
     if isinstance(value, Choice):
         _expect_return(value.then)
         _expect_return(value.other)

@@ -260,7 +260,7 @@ def _begun(piece: str, pieces: Pieces) -> str:
 
 
 def _visible(piece: str) -> str:
-    """A run of a set with a character that is no white space."""
+    """A run of a set with a character that is not white space."""
     return f"(?:(?=[{BLANK_SET}]){piece})*(?![{BLANK_SET}]){piece}{piece}*"
 
 

@@ -77,7 +77,7 @@ class JsPattern:
 def js_pattern(source: str, flags: str = "") -> JsPattern:
     r"""The pattern for Python; Untranslatable if JavaScript does not compile it, or Python has nothing like it.
 
-    `\d`, `\w` and `\b` know only ASCII in JavaScript, `$` is the very end, `.` is no line end, and without the flag
+    `\d`, `\w` and `\b` know only ASCII in JavaScript, `$` is the very end, `.` is not a line end, and without the flag
     u a character beyond U+FFFF is two. The flags g, y and d are about positions and results, and are not read here.
     """
     if len(source) > LONGEST:

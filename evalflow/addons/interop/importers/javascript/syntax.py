@@ -475,7 +475,7 @@ def unescaped(text: str) -> str:
         point = escape[1] or escape[2] or escape[3]
         if point:
             if int(point, 16) > 0x10FFFF:
-                raise Untranslatable("it has an escape that is no character")
+                raise Untranslatable("it has an escape that is not a character")
             return chr(int(point, 16))
         return _CONTROLS.get(escape[4], escape[4])
 

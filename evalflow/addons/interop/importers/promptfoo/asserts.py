@@ -94,7 +94,7 @@ class AssertionReader:
     answered: bool = False
 
     def translated(self, declared: Mapping[str, object], variables: Mapping[str, object]) -> Translated:
-        """The like of an assertion; Untranslatable if there is none."""
+        """The equivalent of an assertion; Untranslatable if evalflow has none."""
         kind = declared.get("type")
         if not isinstance(kind, str):
             raise Untranslatable("it has no type", "write `type: contains` or another")
@@ -106,7 +106,7 @@ class AssertionReader:
         weight = self._weight(declared)
         if base in _METRICS:
             if inverse:
-                raise Untranslatable("there is no opposite of this metric")
+                raise Untranslatable("this metric has no opposite")
             return Translated(metric=_METRICS[base], threshold=_number(declared.get("threshold")), weight=weight)
         value = self._value(declared, base, variables)
         if base in _JUDGED:
@@ -122,7 +122,7 @@ class AssertionReader:
         if base in _RULES:
             rule = _RULES[base](value, declared)
         else:
-            raise Untranslatable(f"there is no like of {kind}", _ELSEWHERE.get(base, COMMAND))
+            raise Untranslatable(f"evalflow has no equivalent of {kind}", _ELSEWHERE.get(base, COMMAND))
         return Translated(kind="rule", params={"op": "not", "rule": rule} if inverse else rule, weight=weight)
 
     def _weight(self, declared: Mapping[str, object]) -> float:
@@ -189,7 +189,7 @@ def _texts(value: object) -> list[str]:
 
 
 def _filled(what: str) -> Callable[[object], str]:
-    """Reads a text that must not be empty; `what` names it in the reason why there is no rule."""
+    """Reads a text that must not be empty; `what` names it in the reason."""
 
     def read(value: object) -> str:
         if not isinstance(value, str) or not value:

@@ -36,7 +36,7 @@ _KNOWN = frozenset(
 _KNOWN_DEFAULTS = _KNOWN - {"id", "providerOutput"}
 _OPTIONS = frozenset({"prefix", "suffix", "disableVarExpansion", "disableDefaultAsserts"})
 _MANY = 100_000  # cases that lists of values of one test may make
-NO_LIKE = ("it has no like", "")
+NO_LIKE = ("it has no equivalent", "")
 PROGRAM = "have the program write its tests to a file: .yaml, .json, .jsonl or .csv"
 
 
@@ -89,7 +89,7 @@ class SourceTest:
 
 @dataclass(frozen=True, slots=True)
 class TestReader:
-    """Reads the tests of a configuration. What has no like goes to the ledger."""
+    """Reads the tests of a configuration. What has no equivalent goes to the ledger."""
 
     folder: SourceFolder
     base: Path
@@ -224,12 +224,12 @@ class TestReader:
 
 
 def unknown_defaults(default: Mapping[str, object]) -> list[str]:
-    """The keys of the default test that have no like."""
+    """The keys of the default test that have no equivalent."""
     return [key for key, value in default.items() if key not in _KNOWN_DEFAULTS and value not in (None, False)]
 
 
 def unknown_options(declared: object) -> list[str]:
-    """The options of a test, or of all tests, that have no like."""
+    """The options of a test, or of all tests, that have no equivalent."""
     return [key for key, value in as_map(declared).items() if key not in _OPTIONS and value not in (None, False)]
 
 

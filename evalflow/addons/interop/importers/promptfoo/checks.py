@@ -86,7 +86,7 @@ class CheckWriter:
     def _checks(
         self, declared: object, variables: Mapping[str, object], where: str, fields: dict[str, object]
     ) -> list[dict[str, object]]:
-        """The check of an assertion; none if it has no like, or is a metric; several if it is a broken set."""
+        """The check of an assertion; none if it has no equivalent, or is a metric; several if it is a broken set."""
         assertion = object_in(declared)
         kind = assertion.get("type") if assertion is not None else declared
         if assertion is not None and kind == "assert-set":
@@ -109,7 +109,7 @@ class CheckWriter:
     def _set(
         self, declared: Mapping[str, object], variables: Mapping[str, object], where: str, fields: dict[str, object]
     ) -> list[dict[str, object]]:
-        """An assert-set as a group; its checks alone where one of them has no like."""
+        """An assert-set as a group; its checks alone if one of them has no equivalent."""
         fate = self._fate(declared, "groups", "assert-set", place(declared, where))
         listed = as_list(declared.get("assert"))
         made = [

@@ -53,7 +53,7 @@ _REASONS: Mapping[str, tuple[str, str]] = {
     "nunjucksFilters": ("they are programs", "write the filtered text"),
     "redteam": ("evalflow writes no attacks", "import the attacks that it wrote as tests"),
     "derivedMetrics": ("sums over metrics are another kind of metric", "write a metric of the kind composite"),
-    "evaluateOptions": ("how fast and how often is said by evalflow's keys", "see concurrency and repeats"),
+    "evaluateOptions": ("evalflow has its own keys for speed and repeats", "see concurrency and repeats"),
     "outputPath": ("every run has its own folder", "see outputs/"),
     "assert": ("only tests and defaultTest have assertions", "write it under defaultTest, and import again"),
     "targets": ("the file has providers too, which count", "name them all under providers"),
@@ -87,7 +87,7 @@ def read_suite(source: ImportSource, path: Path) -> ImportedConfig:
     document = read_document(path)
     if not isinstance(document, LocatedMap) or not {"prompts", "providers", "targets", "tests"} & set(document):
         hint = "it needs prompts, providers and tests, or results with `evalId`"
-        raise UserError(Problem("it is no configuration of promptfoo", shown(path), hint))
+        raise UserError(Problem("it is not a configuration of promptfoo", shown(path), hint))
     config = resolved(document)
     suite = _Suite(
         source, SourceFolder.of(path, source.root), path.resolve().parent, config, ImportedConfig(ledger=Ledger(PARTS))
@@ -139,7 +139,7 @@ def _default(suite: _Suite) -> Mapping[str, object]:
 
 
 def _settings(suite: _Suite) -> None:
-    """List the keys of the file, and of its default test, that have no like."""
+    """List the keys of the file, and of its default test, that have no equivalent."""
     twice = {"targets"} if "providers" in suite.config else set[str]()
     for key in suite.config:
         if key not in _KNOWN or key in twice:
@@ -292,7 +292,7 @@ def _bare(suite: _Suite) -> SourceTest:
 def _declare(suite: _Suite, columns: Sequence[PromptColumn], checks: CheckWriter, datasets: Sequence[str]) -> None:
     """Write the options: datasets, the metric with its checks, targets, and an experiment for each column."""
     imported, name = suite.imported, suite.source.name
-    about = text_in(suite.config, "description") or f"Cases of {shown(suite.source.path)}."
+    about = _description(suite)
     for key in datasets:
         imported.datasets[key] = dataset_option(key, about, name=name)
     metrics: list[str] = []
@@ -326,6 +326,15 @@ def _declare(suite: _Suite, columns: Sequence[PromptColumn], checks: CheckWriter
         judged_by(imported, f"{name}_judge", judge.choice, judge.values)
     elif not checks.judged:
         imported.unjudged |= set(imported.experiments)
+
+
+def _description(suite: _Suite) -> str:
+    description = suite.config.get("description")
+    if isinstance(description, str) and description:
+        return description
+    if description:
+        suite.ledger.leave("settings", "description", suite.config.at("description"), "it is not text")
+    return f"Cases of {shown(suite.source.path)}."
 
 
 def _target_values(suite: _Suite, column: PromptColumn, number: int) -> dict[str, object]:

@@ -39,7 +39,7 @@ _THRESHOLDS = frozenset({"similar", "answer-relevance", "context-faithfulness", 
 
 
 def csv_rows(path: Path) -> Iterator[tuple[Mapping[str, str], str]]:
-    """The rows by column, each with its place; UserError if the file is no CSV, or a row has too many or few cells."""
+    """The rows by column, each with its place; UserError if the file is not CSV, or a row has too many or few cells."""
     text = read_text(path)
     header = text.splitlines()[0]
     reader = csv.DictReader(io.StringIO(text), delimiter=max(",;\t", key=header.count), strict=True)

@@ -51,7 +51,7 @@ class PromptReader:
     base: Path
 
     def read(self, declared: object, where: str) -> Iterator[SourcePrompt | tuple[str, str, Untranslatable]]:
-        """All prompts under `prompts`; what has no like comes as what it is, where, and why."""
+        """All prompts under `prompts`; what has no equivalent comes as its name, its place and the reason."""
         entries: list[object] = as_list(declared) if isinstance(declared, list) else [declared]
         if isinstance(declared, LocatedMap) and not {"raw", "id", "path", "label"} & set(declared):
             entries = [_labelled(declared, name, label) for name, label in declared.items()]

@@ -90,7 +90,7 @@ class SourceProvider:
 
     Attributes:
         odd: Keys that change what it is asked or says.
-        aside: Keys that change neither, and have no like.
+        aside: Keys that change neither, and have no equivalent.
     """
 
     id: str
@@ -119,7 +119,7 @@ class TargetOption:
 
 
 def provider_of(entry: object, where: str) -> SourceProvider:
-    """Read an entry of `providers`; Untranslatable if it is no text and has no `id`."""
+    """Read an entry of `providers`; Untranslatable if it is not text and has no `id`."""
     if isinstance(entry, str):
         return SourceProvider(entry, entry, {}, None, where)
     if not isinstance(entry, Mapping) or not entry:
@@ -164,7 +164,9 @@ def target_of(provider: SourceProvider, key: str, prompt: str, *, judges: bool =
     if name.startswith(("file:", "exec:", "python:", "webhook:", "package:", "ws:", "wss:")) or _PROGRAMS.search(name):
         raise Untranslatable(f"it is a program or a service of its own: {name[:80]}", COMMAND)
     if family not in _BUILT_IN:
-        raise Untranslatable(f"there is no like of {name[:80]}", "target=openai with the base_url of a compatible API")
+        raise Untranslatable(
+            f"evalflow has no equivalent of {name[:80]}", "target=openai with the base_url of a compatible API"
+        )
     kind, _, model = rest.partition(":")
     if kind in _OTHER_KINDS:
         raise Untranslatable(f"{family}:{kind} does not answer a chat", "target=openai with a chat model")
@@ -203,7 +205,7 @@ def _model(provider: SourceProvider, key: str, family: str, model: str, *, typed
 
 
 def _parameters(config: Mapping[str, object], *, typed: bool) -> tuple[dict[str, object], list[str]]:
-    """The further parameters of requests that a provider's settings are, and the settings that are none."""
+    """The further parameters of requests that a provider's settings are, and the settings that are not sent."""
     others = {*_KEYS, *_ADDRESSES, *_SECRETS}
     rest = {name: value for name, value in config.items() if name not in others and value is not None}
     passed = rest.pop("passthrough", None)
@@ -295,7 +297,9 @@ def _http(provider: SourceProvider, key: str, prompt: str) -> TargetOption:
         raise Untranslatable("it does not say where the answer stands in the reply", "give it a transformResponse")
     values["answer"] = "$" + dotted[1].replace("?.[", "[").replace("?", "")
     if dotted[2]:
-        notes.append(f"target {key}: the answer is {values['answer']} of the reply; {dotted[2].strip()} has no like")
+        notes.append(
+            f"target {key}: the answer is {values['answer']} of the reply; {dotted[2].strip()} has no equivalent"
+        )
     return TargetOption(values, notes)
 
 
@@ -360,7 +364,7 @@ def judge_of(provider: SourceProvider) -> JudgeChoice:
     """The judge like a provider that grades; Untranslatable if evalflow has no equivalent."""
     family = provider.id.partition(":")[0]
     if family not in _BUILT_IN:
-        raise Untranslatable("there is no judge like it", "choose the judge of the run: judge=...")
+        raise Untranslatable("evalflow has no judge like it", "choose the judge of the run: judge=...")
     target = target_of(provider, "judge", "", judges=True)
     values = target.values
     kept = ("model", "base_url", "api_key_env", "max_tokens", "parameters")

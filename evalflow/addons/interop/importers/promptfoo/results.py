@@ -102,7 +102,7 @@ class _Results:
 
 
 def read_results(source: ImportSource, path: Path) -> ImportedConfig:
-    """Import a file of results; UserError if it is none, is truncated, or of an unknown version.
+    """Import a file of results; UserError if it has no results, is truncated, or of an unknown version.
 
     Broken rows are listed.
     """
@@ -147,7 +147,7 @@ def _expect_version(version: object, path: Path) -> None:
 def _take(results: _Results, row: Columns) -> None:
     ledger = results.ledger
     if not isinstance(row.peek("vars"), Mapping) or not isinstance(row.peek("provider"), Mapping):
-        results.leave(Problem("it is no result of promptfoo: it has no vars or provider", row.where))
+        results.leave(Problem("it is not a result of promptfoo: it has no vars or provider", row.where))
         return
     ledger.found("answers")
     column = _column(results, row)
@@ -170,9 +170,10 @@ def _take(results: _Results, row: Columns) -> None:
     answer = _answer(row)
     results.answers += "answer" in answer
     case |= {"vars": variables, **answer, **_bill(row), "promptfoo": _scores(results, row)}
-    if tags := tag_names(test.peek("tags")):
-        case["tags"] = tags
-        test.get("tags")
+    with suppress(Untranslatable):  # tags of other types stay in the metadata
+        if tags := tag_names(test.peek("tags")):
+            case["tags"] = tags
+            test.get("tags")
     case["metadata"] = _about(row, test, raw, declared)
     row.close(ledger)
     column.file.write(writable({**case, "checks": checks} if checks else case, ledger, row.where))
@@ -254,7 +255,11 @@ def _scores(results: _Results, row: Columns) -> dict[str, object]:
     for component in components:
         result = as_map(component)
         about = as_map(result.get("assertion")) or _set_of(result)
-        name = name_of(about)
+        try:
+            name = name_of(about)
+        except Untranslatable as failure:
+            results.ledger.left("scores", "a score", row.where, failure.reason, failure.hint)
+            continue
         if not about.get("metric"):
             numbers[name] += 1
             name = name if numbers[name] == 1 else f"{name}_{numbers[name]}"
@@ -278,7 +283,7 @@ def _score(
     key = results.scores.get(name) or _score_key(results, name)
     usable = [(score, weight) for score, weight in scores if isinstance(score, bool | int | float) and isfinite(score)]
     if key is None or len(usable) < len(scores):
-        reason = "it is no number" if key else f"there are more than {_MANY} names of scores"
+        reason = "it is not a number" if key else f"there are more than {_MANY} names of scores"
         results.ledger.left("scores", f"score {name}", where, reason, count=len(scores))
         return
     results.ledger.took("scores", len(scores))

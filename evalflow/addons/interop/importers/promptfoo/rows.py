@@ -21,7 +21,7 @@ class PromptColumn:
 
     Attributes:
         key: The key of its experiment and target.
-        target: Its target; None where the provider has no like.
+        target: Its target; None if evalflow has no equivalent of the provider.
         provider: The provider as declared, if there is one.
         dataset: The dataset that it answers, or has answered; empty if no test is for it.
         answered, cases: Of how many cases the answer is recorded, and how many there are.
@@ -41,7 +41,7 @@ class PromptColumn:
         return self.target is not None and self.target.echoes
 
     def fault_of(self, case: _Case) -> Untranslatable | None:
-        """Why a case is none of this column; its reason is empty where the test is for others."""
+        """Why a case does not belong to this column; its reason is empty if the test is for others."""
         if not (
             self._is_meant(case.test.prompts, self.prompt.label) and self._is_meant(case.test.providers, *self._names)
         ):

@@ -274,8 +274,8 @@ tests: [{vars: {question: When?}, assert: [{type: llm-rubric, value: 'Names {{qu
     [
         ("", "the file is empty"),
         ("prompts: [a", "broken YAML"),
-        ("- a\n- b", "it is no configuration of promptfoo"),
-        ("name: x", "it is no configuration of promptfoo"),
+        ("- a\n- b", "it is not a configuration of promptfoo"),
+        ("name: x", "it is not a configuration of promptfoo"),
         ("prompts: [a]\nprompts: [b]", "the key 'prompts' is given twice"),
         ("prompts: [file://nowhere.txt]\nproviders: [echo]", "which is not there"),
         ("prompts: [file://../../]\nproviders: [echo]", "is outside of"),
@@ -374,7 +374,7 @@ tests: [{vars: {q: a}}]
     assert target["answer"] == "$.choices[0].text"
     assert as_map(target["body"])["keyword"] == "{{vars.q}}"
     assert str(as_map(target["body"])["session_token"]) == "${oc.env:POOL_HTTPS_SESSION_TOKEN}"
-    assert any("json.text has no like" in note for note in found.notes)
+    assert any("json.text has no equivalent" in note for note in found.notes)
 
 
 def test_settings_of_providers_are_parameters_of_requests_or_listed(read: Read) -> None:
@@ -427,7 +427,7 @@ def test_keys_of_scenarios_are_listed_and_a_number_is_an_id(read: Read) -> None:
         "prompts: ['{{q}}']\nproviders: [openai:gpt-4.1]\n"
         "scenarios: [{description: both, config: [{vars: {q: a}, id: 0}], tests: [{vars: {r: b}}]}]"
     )
-    assert left(found) == ["description of scenario 1: it has no like"]
+    assert left(found) == ["description of scenario 1: it has no equivalent"]
     assert rows(found)[0]["id"] == "0"
 
 

@@ -153,8 +153,8 @@ def test_two_tests_of_one_id_are_told_apart(tmp_path: Path) -> None:
         (document(result(0))[:-200], "broken JSON"),
         (document(version=1), "the results have version 1"),
         (document(), "it has no results"),
-        (json.dumps({"evalId": "e", "results": {"version": 3, "results": [1]}}), "it is no object"),
-        (json.dumps({"evalId": "e", "results": {"version": 3, "results": [{}]}}), "it is no result of promptfoo"),
+        (json.dumps({"evalId": "e", "results": {"version": 3, "results": [1]}}), "it is not an object"),
+        (json.dumps({"evalId": "e", "results": {"version": 3, "results": [{}]}}), "it is not a result of promptfoo"),
         (json.dumps({"evalId": "e"}), "the results have version None"),
     ],
 )

@@ -104,7 +104,7 @@ tests:
     assert found.ledger.counts()["tests"] == (4, 2, 2)
     assert left(found) == [
         "test: it names photo.png, and evalflow sends text",
-        "test: it names the file notes.txt, which is no text in UTF-8",
+        "test: it names the file notes.txt, which is not text in UTF-8",
         "assert contains: it names photo.png, and evalflow sends text",
     ]
 
@@ -144,7 +144,7 @@ def test_settings_of_a_prompt_are_those_of_its_targets_or_listed(read: Read) -> 
 def test_settings_of_a_table_that_are_not_read_are_listed(read: Read) -> None:
     csv = "q,__expected,__author\nhi,contains: h,Ada\n"
     found = read("prompts: ['{{q}}']\nproviders: [echo]\ntests: tests.csv", tests_csv=csv)
-    assert left(found) == ["__author of a test: it has no like"]
+    assert left(found) == ["__author of a test: it has no equivalent"]
 
 
 def test_the_letters_of_texts_are_compared_as_javascript_does(read: Read) -> None:
