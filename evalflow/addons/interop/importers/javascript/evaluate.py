@@ -67,7 +67,6 @@ class Evaluation:
             "undefined": UNDEFINED_VALUE,
             "Boolean": Function(("value",), Node("return", parts=(_NOT_NOT,))),
         }
-
         self._kinds: Mapping[str, Callable[[Node, Mapping[str, Value]], Value]] = {
             "brackets": self._brackets,
             "array": self._array,
@@ -406,13 +405,8 @@ class Evaluation:
         none = not_of(at_items(value.path, not_of(wanted.false)))
         # An item that throws ends it, unless one before it decides, which no rule can say.
         any_item = at_items(value.path, wanted.true) if wanted.guards == NO_GUARDS else None
-        some = JsCondition(
-            None if any_item is None else all_of(value.is_list, any_item),
-            all_of(value.is_list, none),
-            None,
-            guards,
-            guards,
-        )
+        holds_for_one = None if any_item is None else all_of(value.is_list, any_item)
+        some = JsCondition(holds_for_one, all_of(value.is_list, none), None, guards, guards)
         return some if name == "some" else some.negated()
 
     def _list_method(self, items: Sequence[Value], name: str, arguments: Sequence[Value]) -> Value:
