@@ -303,7 +303,7 @@ def _given(labels: pl.DataFrame) -> pl.DataFrame:
     return labels.with_columns(pl.col("use").fill_null("label"))
 
 
-def _label_schema() -> dict[str, pl.DataType]:
+def _label_schema() -> dict[str, Any]:
     text, number = pl.String(), pl.Float64()
     texts = (
         "dataset",
