@@ -187,7 +187,7 @@ class Path:
             raise
         except ValueError as error:
             raise ValueError(f"{self.text}: {error}") from None
-        return [reduce(getitem, one["at"], value) if "at" in one else one["value"] for one in places]
+        return [reduce(getitem, one["at"], cast("Any", value)) if "at" in one else one["value"] for one in places]
 
 
 def json_path(text: str) -> Path:

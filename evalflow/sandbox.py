@@ -53,8 +53,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
         cast("dict[str, Any]", self.filters).update(filters)  # pyright: ignore[reportUnknownMemberType]
         self.check_time = _UNLIMITED
         self._reader = self.overlay()
-        self._reader.filters = dict.fromkeys(cast("dict[str, Any]", self.filters), _not_evaluated)
-        self._reader.tests = dict.fromkeys(cast("dict[str, Any]", self.tests), _not_evaluated)
+        self._reader.filters = dict.fromkeys(cast("Any", self).filters, _not_evaluated)
+        self._reader.tests = dict.fromkeys(cast("Any", self).tests, _not_evaluated)
 
     def parse(self, source: str, name: str | None = None, filename: str | None = None) -> nodes.Template:
         """A tree for `jinja2.meta`, which would evaluate constant filters and tests too."""
