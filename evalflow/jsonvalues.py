@@ -17,6 +17,8 @@ from evalflow.limited import LimitExceeded, Work
 if TYPE_CHECKING:
     from jsonpath import CompoundJSONPath, JSONPath
 
+JsonObject = Mapping[str, object]
+"""An object of a JSON text, whose values are narrowed where they are used."""
 PATIENCE_S = 2.0  # time limit in seconds for one path on one document
 _PLACES = Work("evalflow.limited.paths:places", imports=("jsonpath",))
 
@@ -136,6 +138,47 @@ def _is_mapping(value: object) -> TypeGuard[Mapping[str, object]]:
 def as_list(value: Any) -> list[Any]:
     """The list, or an empty one for anything else."""
     return value if is_list(value) else []
+
+
+def _mistyped(values: Mapping[str, object], key: str, expected: str) -> ValueError:
+    return ValueError(f"{key}: expected {expected}, got {kind(values[key]) if key in values else 'nothing'}")
+
+
+def object_at(values: Mapping[str, object], key: str) -> Mapping[str, object]:
+    """The object under a key; ValueError for anything else."""
+    value = values.get(key)
+    if not is_object(value):
+        raise _mistyped(values, key, "an object")
+    return value
+
+
+def objects_at(values: Mapping[str, object], key: str, *, optional: bool = False) -> list[dict[str, object]]:
+    """The list of objects under a key; ValueError for anything else. Null or nothing is empty if it is `optional`."""
+    value = values.get(key)
+    if optional and value is None:
+        return []
+    items = [item for item in as_list(value) if is_object(item)]
+    if not is_list(value) or len(items) < len(value):
+        raise _mistyped(values, key, "a list of objects")
+    return items
+
+
+def text_at(values: Mapping[str, object], key: str) -> str:
+    """The text under a key; ValueError for anything else."""
+    value = values.get(key)
+    if not isinstance(value, str):
+        raise _mistyped(values, key, "text")
+    return value
+
+
+def count_at(values: Mapping[str, object], key: str) -> int:
+    """The whole number under a key, 0 for null or nothing; ValueError for anything else."""
+    value = values.get(key)
+    if value is None:
+        return 0
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise _mistyped(values, key, "a whole number")
+    return value
 
 
 def as_number(value: object) -> float | None:

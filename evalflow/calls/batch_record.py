@@ -74,11 +74,16 @@ class BatchRecord:
 
     def adopt(self, other: BatchRecord) -> None:
         """Note another run's batches that are under way: what this run asks of them need not be submitted again."""
-        for one in other.batches.values():
-            if one.state == "submitted" and one.name not in self.batches:
-                row = {"batch": one.name, "service": one.service, "begun_at": one.begun_at, "ids": list(one.ids)}
+        for batch in other.batches.values():
+            if batch.state == "submitted" and batch.name not in self.batches:
+                row = {
+                    "batch": batch.name,
+                    "service": batch.service,
+                    "begun_at": batch.begun_at,
+                    "ids": list(batch.ids),
+                }
                 self._append({**row, "state": "begun"})
-                self._append({"batch": one.name, "state": "submitted", "id": one.id})
+                self._append({"batch": batch.name, "state": "submitted", "id": batch.id})
 
     def submitted(self, batch: RecordedBatch, batch_id: str) -> None:
         self._append({"batch": batch.name, "state": "submitted", "id": batch_id})

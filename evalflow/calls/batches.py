@@ -55,7 +55,7 @@ class BatchService(Protocol):
         """Submit a batch of ours; gives its id at the endpoint."""
         ...
 
-    async def find(self, batch: RecordedBatch, known: Collection[str]) -> str | None:
+    async def find(self, batch: RecordedBatch, recorded_ids: Collection[str]) -> str | None:
         """The id of a batch that may have been submitted; None if it was not. `known` are the ids of other batches."""
         ...
 
@@ -183,8 +183,8 @@ class BatchDesk:
             service = self._services.get(batch.service)
             if batch.state != "begun" or service is None:
                 continue
-            known = {one.id for one in self._record.batches.values() if one.id is not None}
-            batch_id = await service.find(batch, known)
+            recorded_ids = {other.id for other in self._record.batches.values() if other.id is not None}
+            batch_id = await service.find(batch, recorded_ids)
             if batch_id is None:
                 self._record.over(batch, "absent")
                 continue
@@ -210,7 +210,7 @@ class BatchDesk:
     async def _collect(self) -> None:
         """Wait until a batch has ended, or there is more to submit; WaitingError after the time to wait."""
         loop = asyncio.get_running_loop()
-        while batches := dict.fromkeys(self._open[one] for one in self._asked if one in self._open):
+        while batches := dict.fromkeys(self._open[line_id] for line_id in self._asked if line_id in self._open):
             done, ended = 0, False
             for batch in batches:
                 assert batch.id is not None
@@ -243,35 +243,37 @@ class BatchDesk:
             self._record.over(batch, "failed")
             hint = "nothing of it is paid for; `resume` submits it again"
             raise InfrastructureError(f"{service.name}: the batch {batch_id} failed: {state.fault}", hint)
-        found = _matched(batch, await service.replies(batch_id))
+        replies = _matched(batch, await service.replies(batch_id))
         cancelled = state.status == "cancelled"
         if not cancelled:
             why = f"the batch {batch_id} has ended ({state.status}) without a reply to it"
-            found |= {one: BatchReply(one, None, problem=why) for one in batch.ids if one not in found}
-        self._record.collected(batch, state.status, found.values())
-        for line_id, reply in found.items():
+            replies |= {line: BatchReply(line, None, problem=why) for line in batch.ids if line not in replies}
+        self._record.collected(batch, state.status, replies.values())
+        for line_id, reply in replies.items():
             turn = self._asked.get(line_id)
             if turn is not None and not turn.done():
                 turn.set_result(reply)
         if cancelled:
-            what = f"{service.name}: the batch {batch_id} was cancelled after {len(found)} of {len(batch.ids)} replies"
+            what = (
+                f"{service.name}: the batch {batch_id} was cancelled after {len(replies)} of {len(batch.ids)} replies"
+            )
             raise InfrastructureError(what, "these are kept; `resume` submits the others again")
 
 
 def _matched(batch: RecordedBatch, replies: Sequence[BatchReply]) -> dict[str, BatchReply]:
     """The replies by their requests' ids. Replies to unknown ids, and second ones, are left out."""
-    ids, found, unknown, twice = set(batch.ids), dict[str, BatchReply](), 0, 0
+    ids, by_id, unknown, twice = set(batch.ids), dict[str, BatchReply](), 0, 0
     for reply in replies:
         if reply.id not in ids:
             unknown += 1
-        elif reply.id in found:
+        elif reply.id in by_id:
             twice += 1
         else:
-            found[reply.id] = reply
+            by_id[reply.id] = reply
     if unknown or twice:
         what = "the batch %s (%s) has %d replies to requests that are not its own and %d second replies, all unused"
         log.warning(what, batch.name, batch.id, unknown, twice)
-    return found
+    return by_id
 
 
 def _parts(lines: Mapping[str, bytes], most_requests: int, most_bytes: int) -> Iterator[dict[str, bytes]]:

@@ -60,8 +60,8 @@ class Lease(BudgetConfig):
     @classmethod
     def of_process(cls) -> Lease | None:
         """The lease of a run's process; None if it may spend what its own budget allows."""
-        found = os.environ.get(VARIABLE)
-        return None if found is None else cls.model_validate_json(found)
+        text = os.environ.get(VARIABLE)
+        return None if text is None else cls.model_validate_json(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +85,10 @@ _LENGTH = 400  # more than a note has, so that a shorter one overwrites all of a
 def read_note(folder: Path, lease: int) -> LeaseNote | None:
     """The note of a lease: nothing used if no process has begun to use it; None if its file cannot be read."""
     try:
-        found = json.loads((folder / NOTE).read_bytes())
-        if found["lease"] != lease:  # of an earlier one
+        note = json.loads((folder / NOTE).read_bytes())
+        if note["lease"] != lease:  # of an earlier one
             return LeaseNote(Amount())
-        return LeaseNote(Amount(**found["used"]), found["wanted"] and Amount(**found["wanted"]))
+        return LeaseNote(Amount(**note["used"]), note["wanted"] and Amount(**note["wanted"]))
     except FileNotFoundError:
         return LeaseNote(Amount())
     except (OSError, ValueError, KeyError, TypeError):
@@ -154,7 +154,7 @@ class Budget:
     def refusal(self, amount: Amount) -> str:
         """Why an amount does not fit now; empty if it does."""
         if short := list(_short(self.limits, self.spent + self._reserved, amount)):
-            named = "; ".join(f"budget.{one}" for one in short)
+            named = "; ".join(f"budget.{limit}" for limit in short)
             return f"the budget ran out; {named}\n  hint: raise it, and resume the run: what is done is kept"
         if self.lease and (short := list(_short(self.lease, self.sent + self._reserved, amount))):
             if not self._holders:
@@ -166,12 +166,12 @@ class Budget:
     def left(self, unit: Unit) -> float:
         """What is neither spent nor reserved; infinite without a limit."""
         held = getattr(self._reserved, unit)
-        found = [
+        shares = [
             getattr(limits, unit) - getattr(spent, unit) - held
             for limits, spent in ((self.limits, self.spent), (self.lease, self.sent))
             if limits is not None and getattr(limits, unit) is not None
         ]
-        return max(0, min(found, default=inf))
+        return max(0, min(shares, default=inf))
 
     def hold(self, spent: Amount, reserved: Amount, holders: int) -> None:
         """What others have spent on this budget since the last time, all that they have reserved now, and how many."""
@@ -187,10 +187,10 @@ class Budget:
         if self.lease is None or self.lease.folder is None:
             return
         wanted = self.wanted and asdict(self.wanted)
-        found = {"lease": self.lease.id, "used": asdict(self.sent + self._reserved), "wanted": wanted}
+        note = {"lease": self.lease.id, "used": asdict(self.sent + self._reserved), "wanted": wanted}
         file = private_file(self.lease.folder / NOTE, os.O_WRONLY | os.O_CREAT)
         try:
-            os.pwrite(file, json.dumps(found).ljust(_LENGTH).encode(), 0)
+            os.pwrite(file, json.dumps(note).ljust(_LENGTH).encode(), 0)
         finally:
             os.close(file)
 

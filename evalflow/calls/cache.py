@@ -80,7 +80,7 @@ class Cache:
         if self._store is None:
             return None
         try:
-            found = self._store.get(slot)
+            stored = self._store.get(slot)
         except Corrupt as error:
             self._drop()
             self._open(error)
@@ -89,9 +89,9 @@ class Cache:
             if not is_busy(error):
                 self._do_without(error)
             return None
-        if found is None:
+        if stored is None:
             return None
-        entry, note = found
+        entry, note = stored
         if note:
             self._writer.touch(slot)
         return entry

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from evalflow.calls.networks import Networks
 from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.jsonvalues import as_list, as_map
 from evalflow.paths import private_file
 from evalflow.redaction import public_address
 
@@ -37,11 +38,11 @@ class Place(NamedTuple):
     @classmethod
     def of(cls, url: str) -> Place:
         """Read an address; ValueError if it is none, or if two clients could read it differently."""
-        found = _URL.fullmatch(url)
-        if found is None:
+        match = _URL.fullmatch(url)
+        if match is None:
             raise ValueError("it must be http(s)://HOST[:PORT][/PATH] in ASCII, without user and password")
-        scheme, path = found["scheme"].lower(), found["path"] or ""
-        port = int(found["port"] or {"http": 80, "https": 443}[scheme])
+        scheme, path = match["scheme"].lower(), match["path"] or ""
+        port = int(match["port"] or {"http": 80, "https": 443}[scheme])
         if not 0 < port < 1 << 16:
             raise ValueError(f"there is no port {port}")
         while (plain := unquote(path)) != path:
@@ -49,7 +50,7 @@ class Place(NamedTuple):
         segments = tuple(path.rstrip("/").split("/")[1:])
         if "\\" in path or any(segment.partition(";")[0] in (".", "..") for segment in segments):
             raise ValueError("its path must not lead up")
-        return cls(scheme, found["host"].lower(), port, segments)
+        return cls(scheme, match["host"].lower(), port, segments)
 
     def holds(self, other: Place) -> bool:
         """Whether another address is this one, or below it."""
@@ -123,15 +124,15 @@ class Connections:
     def __post_init__(self) -> None:
         names: set[str] = set()
         places: dict[Place, Connection] = {}
-        for one in self.listed:
-            if one.name in names:
-                what = f"two connections are called {one.name!r}"
+        for connection in self.listed:
+            if connection.name in names:
+                what = f"two connections are called {connection.name!r}"
                 raise UserError(Problem(what, "connection.name", "rename one", "connection.name"))
-            other = places.setdefault(one.place, one)
-            if one.reach != other.reach:
-                what = f"{one.name} and {other.name} have one address, and different networks"
+            other = places.setdefault(connection.place, connection)
+            if connection.reach != other.reach:
+                what = f"{connection.name} and {other.name} have one address, and different networks"
                 raise UserError(Problem(what, "connection.networks", "give both the same", "connection.networks"))
-            names.add(one.name)
+            names.add(connection.name)
 
     @classmethod
     def of_process(cls) -> Connections | None:
@@ -144,7 +145,7 @@ class Connections:
         if file is None:
             return None
         try:
-            rows = cast("list[dict[str, Any]]", json.loads(Path(file).read_bytes()))
+            rows: list[Mapping[str, Any]] = json.loads(Path(file).read_bytes())
             return cls(tuple(map(Connection.of, rows)))
         except (OSError, ValueError, TypeError, AttributeError, LookupError) as error:
             raise UserError(Problem(f"the connections cannot be read: {error!r}", f"{VARIABLE}={file}")) from None
@@ -153,33 +154,34 @@ class Connections:
         """Write a file for `of_process`. It has names of variables, no keys."""
         handle = private_file(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         with os.fdopen(handle, "w", encoding="utf-8") as out:
-            json.dump([asdict(one) for one in self.listed], out)
+            json.dump([asdict(connection) for connection in self.listed], out)
 
     def named(self, name: object, key: str) -> Connection:
         """One of them, for the configuration key that names it."""
-        found = next((one for one in self.listed if one.name == name), None)
-        if found is None:
-            hint = did_you_mean(str(name), [one.name for one in self.listed]) if self.listed else self._hint()
+        connection = next((connection for connection in self.listed if connection.name == name), None)
+        if connection is None:
+            names = [connection.name for connection in self.listed]
+            hint = did_you_mean(str(name), names) if names else self._hint()
             raise UserError(Problem(f"there is no connection {name!r}", f"{key}.connection", hint, f"{key}.connection"))
-        return found
+        return connection
 
     def of_model(self, base_url: str, api_key_env: str | None, key: str) -> Connection:
         """The connection that a model's address and key belong to; `key` is that of the model's configuration."""
-        found = self._at(base_url, f"{key}.base_url")
-        mine = next((one for one in found if one.api_key_env == api_key_env), None)
+        there = self._at(base_url, f"{key}.base_url")
+        mine = next((connection for connection in there if connection.api_key_env == api_key_env), None)
         if mine is None:
-            what = f"{found[0].name} is called with {_key_of(found[0].api_key_env)}, not with {_key_of(api_key_env)}"
+            what = f"{there[0].name} is called with {_key_of(there[0].api_key_env)}, not with {_key_of(api_key_env)}"
             raise UserError(Problem(what, f"{key}.api_key_env", self._hint(), f"{key}.api_key_env"))
         return mine
 
     def of_service(self, url: str, variables: Collection[str], key: str) -> Connection:
         """The connection that a service's address belongs to, whose key alone may be among the variables."""
-        found = self._at(url, f"{key}.url")
-        mine = next((one for one in found if set(variables) <= {one.api_key_env}), None)
+        there = self._at(url, f"{key}.url")
+        mine = next((connection for connection in there if set(variables) <= {connection.api_key_env}), None)
         if mine is None:
-            own = next((one.api_key_env for one in found), None)
+            own = there[0].api_key_env
             others = ", ".join(sorted(set(variables) - {own}))
-            what = f"{found[0].name} is called with {_key_of(own)}; {others} cannot be read for it"
+            what = f"{there[0].name} is called with {_key_of(own)}; {others} cannot be read for it"
             raise UserError(Problem(what, f"{key}.headers", self._hint(), f"{key}.headers"))
         return mine
 
@@ -187,7 +189,7 @@ class Connections:
         """The connection that a receiver's address belongs to; it is sent that connection's key alone."""
         return self._at(url, key)[0]
 
-    def resolve(self, values: Mapping[str, Any], key: str) -> dict[str, Any]:
+    def resolve(self, values: Mapping[str, object], key: str) -> dict[str, object]:
         """The configuration of a bot, judge or embedder, with `connection: NAME` replaced by address and key.
 
         A bot of kind http may have its path below the address as `url`; without any header of its own that has the key,
@@ -196,34 +198,32 @@ class Connections:
         if not isinstance(values, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - of an unchecked form
             return values
         plain = dict(values)
-        if isinstance(plain.get("members"), Mapping):
-            members = cast("Mapping[str, Any]", plain["members"])
+        if members := as_map(plain.get("members")):
             plain["members"] = {name: self.resolve(part, f"{key}.members.{name}") for name, part in members.items()}
         name = plain.pop("connection", None)
         if name is None:
             return plain
-        one = self.named(name, key)
+        connection = self.named(name, key)
         if plain.get("kind") == "http":
-            return self._service(plain, one, key)
-        for given in ("base_url", "api_key_env"):
-            if plain.get(given) is not None:
-                raise UserError(_given_twice(key, given))
-        return {**plain, "base_url": one.address, "api_key_env": one.api_key_env}
+            return self._service(plain, connection, key)
+        for setting in ("base_url", "api_key_env"):
+            if plain.get(setting) is not None:
+                raise UserError(_given_twice(key, setting))
+        return {**plain, "base_url": connection.address, "api_key_env": connection.api_key_env}
 
-    def _service(self, plain: dict[str, Any], one: Connection, key: str) -> dict[str, Any]:
+    def _service(self, plain: dict[str, object], connection: Connection, key: str) -> dict[str, object]:
         path = plain.get("url") or ""
         if not isinstance(path, str) or not re.match(r"(/|\Z)", path):
             raise UserError(_given_twice(key, "url"))
-        plain["url"] = one.address.rstrip("/") + path if path else one.address
+        plain["url"] = connection.address.rstrip("/") + path if path else connection.address
         for part in ("open", "poll"):  # their paths are below the address too
-            inner: Any = plain.get(part)
-            if isinstance(inner, Mapping) and str(cast("Mapping[str, Any]", inner).get("url")).startswith("/"):
-                request = cast("Mapping[str, Any]", inner)
-                plain[part] = {**request, "url": one.address.rstrip("/") + request["url"]}
-        own = f"${{oc.env:{one.api_key_env}}}"
-        headers: Mapping[str, Any] = plain.get("headers") or {}
+            request = as_map(plain.get(part))
+            if str(request.get("url")).startswith("/"):
+                plain[part] = {**request, "url": connection.address.rstrip("/") + request["url"]}
+        own = f"${{oc.env:{connection.api_key_env}}}"
+        headers = as_map(plain.get("headers"))
         is_sent = own in json.dumps(headers) or "authorization" in map(str.lower, headers)
-        if one.api_key_env and not is_sent:
+        if connection.api_key_env and not is_sent:
             plain["headers"] = {**headers, "Authorization": f"Bearer {own}"}
         return plain
 
@@ -234,37 +234,37 @@ class Connections:
         except ValueError as error:
             what = f"{public_address(url)} cannot be called: {error}"
             raise UserError(Problem(what, key, self._hint(), key)) from None
-        found = [one for one in self.listed if one.place.holds(place)]
-        if not found:
+        there = [connection for connection in self.listed if connection.place.holds(place)]
+        if not there:
             what = f"{public_address(url)} belongs to no connection of this server"
             raise UserError(Problem(what, key, self._hint(), key))
-        longest = max(len(one.place.path) for one in found)
-        return [one for one in found if len(one.place.path) == longest]
+        longest = max(len(connection.place.path) for connection in there)
+        return [connection for connection in there if len(connection.place.path) == longest]
 
     def _hint(self) -> str:
-        known = "; ".join(map(str, self.listed))
-        return f"the connections are: {known}" if known else "there is no connection yet; the server's owner makes them"
+        listed = "; ".join(map(str, self.listed))
+        return (
+            f"the connections are: {listed}" if listed else "there is no connection yet; the server's owner makes them"
+        )
 
 
 def _key_of(variable: str | None) -> str:
     return f"the key in {variable}" if variable else "no key"
 
 
-def _given_twice(key: str, given: str) -> Problem:
-    what = f"the connection has its own {given}"
-    return Problem(what, f"{key}.{given}", f"leave out {given}, or the connection", f"{key}.{given}")
+def _given_twice(key: str, setting: str) -> Problem:
+    what = f"the connection has its own {setting}"
+    return Problem(what, f"{key}.{setting}", f"leave out {setting}, or the connection", f"{key}.{setting}")
 
 
-def variables_in(value: Any) -> set[str]:
+def variables_in(value: object) -> set[str]:
     """The names of the environment variables that a configuration reads, in any form of `${oc.env:NAME}`.
 
     What only looks like one, as it is escaped, counts too.
     """
     if isinstance(value, str):
         return set(re.findall(r"oc\s*\.\s*env\s*:\s*([^},\s]*)", value))
-    inner: Iterable[Any] = ()
     if isinstance(value, Mapping):
-        inner = cast("Mapping[Any, Any]", value).items()
-    elif isinstance(value, list | tuple):
-        inner = cast("Iterable[Any]", value)
-    return {name for part in inner for name in variables_in(part)}
+        return {name for item in as_map(value).items() for part in item for name in variables_in(part)}
+    parts = as_list([*value]) if isinstance(value, list | tuple) else []
+    return {name for part in parts for name in variables_in(part)}

@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from evalflow.calls.http import Response, TransportError
 from evalflow.calls.waits import asked_wait_s
@@ -151,34 +151,34 @@ def of_exception(error: BaseException) -> str:
     return f"{line} ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else line
 
 
-def _details(body: bytes) -> Mapping[str, Any]:
+def _details(body: bytes) -> Mapping[str, object]:
     """The error that a body tells: its `error`, or the body itself, as vLLM, Mistral and Bedrock have it; in a list."""
     try:
         envelope = json.loads(body)
     except (ValueError, RecursionError):
         return {}
-    known = as_map(next(iter(as_list(envelope)), envelope))
-    error = known.get("error")
+    content = as_map(next(iter(as_list(envelope)), envelope))
+    error = content.get("error")
     if isinstance(error, str):
-        return {**known, "message": error}
-    choice = as_map(next(iter(as_list(known.get("choices"))), None))
-    return as_map(error) or as_map(choice.get("error")) or (known if "choices" not in known else {})
+        return {**content, "message": error}
+    choice = as_map(next(iter(as_list(content.get("choices"))), None))
+    return as_map(error) or as_map(choice.get("error")) or (content if "choices" not in content else {})
 
 
-def _said(details: Mapping[str, Any]) -> str:
+def _said(details: Mapping[str, object]) -> str:
     """The message of an error, with what the provider behind a gateway said."""
     message, behind = details.get("message"), as_map(details.get("metadata")).get("raw")
     texts = [text for text in (message, behind) if isinstance(text, str) and text]
     return excerpt(": ".join(texts).encode("utf-8", "replace")) if behind else "".join(texts)
 
 
-def _param(details: Mapping[str, Any]) -> str | None:
+def _param(details: Mapping[str, object]) -> str | None:
     """The key of the request that an error is about, by its `param`, or by `loc` as FastAPI and Mistral have it."""
     param = details.get("param")
     if isinstance(param, str):
         return param
-    found = as_list(details.get("detail")) or as_list(as_map(details.get("message")).get("detail"))
-    place = as_list(as_map(next(iter(found), None)).get("loc"))
+    problems = as_list(details.get("detail")) or as_list(as_map(details.get("message")).get("detail"))
+    place = as_list(as_map(next(iter(problems), None)).get("loc"))
     return place[1] if len(place) > 1 and place[0] == "body" and isinstance(place[1], str) else None
 
 

@@ -7,7 +7,6 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
 
 from evalflow.calls.faults import CONTEXT
 from evalflow.config.parameters import LIMIT
@@ -90,7 +89,7 @@ class RefusedSettings:
                 return None
 
 
-def refused(sent: Mapping[str, Any], refusal: Refusal, parameters: Collection[str] = ()) -> str | None:
+def refused(sent: Mapping[str, object], refusal: Refusal, parameters: Collection[str] = ()) -> str | None:
     """The setting of a request that an endpoint refuses by its words; None if it refuses something else.
 
     `parameters` are the names of further ones that the user has given.
@@ -111,7 +110,7 @@ def refused(sent: Mapping[str, Any], refusal: Refusal, parameters: Collection[st
     return next((name for name in parameters if known == name or re.search(rf"\b{re.escape(name)}\b", text)), None)
 
 
-def override(setting: str, role: str, refusal: Refusal, sent: Mapping[str, Any]) -> str:
+def override(setting: str, role: str, refusal: Refusal, sent: Mapping[str, object]) -> str:
     """The words of the command line that leave a refused setting out."""
     match setting:
         case "logprobs" | "top_logprobs":
@@ -142,19 +141,19 @@ def _limit_in(text: str) -> int | None:
     return int(found[1].replace(",", "")) if found else None
 
 
-def _is_sent(sent: Mapping[str, Any], name: str) -> bool:
+def _is_sent(sent: Mapping[str, object], name: str) -> bool:
     return _strict_place(sent) is not None if name == "strict" else name in sent
 
 
-def _strict_place(sent: Mapping[str, Any]) -> dict[str, Any] | None:
+def _strict_place(sent: Mapping[str, object]) -> dict[str, object] | None:
     """The map in a request that says that a schema is enforced strictly."""
     tools = as_list(sent.get("tools"))
-    schema: Any = as_map(sent.get("response_format")).get("json_schema")
-    function: Any = as_map(tools[0]).get("function") if tools else None
+    schema: object = as_map(sent.get("response_format")).get("json_schema")
+    function: object = as_map(tools[0]).get("function") if tools else None
     return next((place for place in (schema, function) if as_map(place).get("strict")), None)
 
 
-def _remove(sent: dict[str, Any], name: str) -> None:
+def _remove(sent: dict[str, object], name: str) -> None:
     if name == "strict":
         if place := _strict_place(sent):
             del place["strict"]

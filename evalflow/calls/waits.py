@@ -10,7 +10,6 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from evalflow.calls.http import Response
 from evalflow.calls.limiter import rest_s, retry_after_s
@@ -44,9 +43,9 @@ def asked_wait_s(response: Response) -> float | None:
     return _seconds(delay or (found["time"] if found else ""))
 
 
-def _error(text: str) -> Mapping[str, Any]:
+def _error(text: str) -> Mapping[str, object]:
     try:
-        value: Any = json.loads(text)
+        value: object = json.loads(text)
     except (ValueError, RecursionError):
         return {}
     return as_map(as_map(next(iter(as_list(value)), value)).get("error"))

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from evalflow.calls.faults import of_exception
 from evalflow.errors import BudgetError, CallError, EvalflowError, InfrastructureError, WaitingError
@@ -50,14 +50,14 @@ class Deadlines:
 
     def __init__(self, seconds: float | None, owner: Owner | None = None) -> None:
         self.seconds = seconds
-        self._due: dict[asyncio.Task[Any], float] = {}  # in the order of their deadlines
-        self._late: set[asyncio.Task[Any]] = set()
+        self._due: dict[asyncio.Task[object], float] = {}  # in the order of their deadlines
+        self._late: set[asyncio.Task[object]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._logged: set[str] = set()
         self._owner = owner
         self._ended = False
 
-    async def attempt(self, work: Coroutine[Any, Any, T], *ending: type[EvalflowError]) -> T | Failed:
+    async def attempt(self, work: Coroutine[object, object, T], *ending: type[EvalflowError]) -> T | Failed:
         """Do the work in the current task. An error in it becomes a `Failed`, unless no further call can be made."""
         owner = self._owner or Owner()
         task = asyncio.current_task()

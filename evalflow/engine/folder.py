@@ -13,12 +13,12 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TypeVar
 
 from pydantic import ValidationError
 
 from evalflow.errors import EvalflowError, InfrastructureError, Problem, UserError, command
-from evalflow.jsonvalues import kind
+from evalflow.jsonvalues import is_object, kind
 from evalflow.paths import write_atomically
 from evalflow.records.manifest import SCHEMA, Header, Manifest, SweepManifest
 
@@ -72,16 +72,16 @@ class RunFolder:
         found = self._json()
         return self._read(SweepManifest, found) if "jobs" in found else None
 
-    def _json(self) -> dict[str, Any]:
+    def _json(self) -> dict[str, object]:
         try:
-            found: Any = json.loads(self.manifest.read_bytes())
+            found: object = json.loads(self.manifest.read_bytes())
         except (ValueError, RecursionError) as error:
             raise self._damaged(str(error)) from None
-        if not isinstance(found, dict):
+        if not is_object(found):
             raise self._damaged(f"expected an object, got {kind(found)}")
-        return cast("dict[str, Any]", found)
+        return found
 
-    def _read(self, model: type[H], found: dict[str, Any]) -> H:
+    def _read(self, model: type[H], found: dict[str, object]) -> H:
         if model is Manifest and (schema := found.get("schema")) != SCHEMA:
             what = f"this run was written by another version of evalflow (schema {schema}, not {SCHEMA})"
             raise UserError(Problem(what, str(self.manifest), "open it with the version named in it"))

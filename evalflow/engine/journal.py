@@ -113,7 +113,7 @@ class AnswerBook:
         self._files.append(file)
         damaged = 0
         for offset, line in _lines(journal):
-            if ids is not None and (found := _CASE_ID.search(line)) and found[1] not in ids:
+            if ids is not None and (match := _CASE_ID.search(line)) and match[1] not in ids:
                 continue
             answer = parse_answer(line)
             if answer is None:
@@ -164,15 +164,15 @@ class RememberingTarget:
 
     def known(self, case: Case, repeat: int) -> Answer | None:
         """The answer in the book, unless it failed."""
-        known = self._book.get(case.dataset, case.id, self.name, repeat)
-        return None if known is None or known.status == "error" else known
+        answer = self._book.get(case.dataset, case.id, self.name, repeat)
+        return None if answer is None or answer.status == "error" else answer
 
     async def answer(self, case: Case, repeat: int) -> Answer:
-        known = self.known(case, repeat)
-        if known is None:
+        stored = self.known(case, repeat)
+        if stored is None:
             return await self._target.answer(case, repeat)
-        simulator = known.simulator and known.simulator.reused
-        return known.spend.reused.fill(known, index=case.index, simulator=simulator, cached=True)
+        simulator = stored.simulator and stored.simulator.reused
+        return stored.spend.reused.fill(stored, index=case.index, simulator=simulator, cached=True)
 
     async def close(self) -> None:
         await self._target.close()
@@ -240,8 +240,8 @@ class JournalSink:
     def _missing(self) -> InfrastructureError | None:
         for path, opened in self._files:
             try:
-                found = path.stat()
-                there = (found.st_dev, found.st_ino) == opened
+                stat = path.stat()
+                there = (stat.st_dev, stat.st_ino) == opened
             except OSError:
                 there = False
             if not there:
@@ -274,8 +274,8 @@ def _open(path: Path) -> int:
 
 
 def _identity(file: int) -> tuple[int, int]:
-    known = os.fstat(file)
-    return known.st_dev, known.st_ino
+    stat = os.fstat(file)
+    return stat.st_dev, stat.st_ino
 
 
 def lock(file: int, folder: Path) -> None:
@@ -340,9 +340,9 @@ def read_finished(
     cells = lines.filter(pl.col("member_of").is_null()).unique(_CELL, keep="last", maintain_order=True)
     if not errors_too:
         cells = cells.filter(pl.col("status") != "error")
-    known, lost = _count_answers(tally, folder.answers, paid)
+    answered, lost = _count_answers(tally, folder.answers, paid)
     if lost:  # damaged lines do not say whose: cells without an answer are redone
-        kept = [cell_digest(*row) in known for row in cells.select(_CELL[:4]).iter_rows()]
+        kept = [cell_digest(*row) in answered for row in cells.select(_CELL[:4]).iter_rows()]
         cells = cells.filter(pl.Series(kept, dtype=pl.Boolean))
     tally.scores.update(dict(cells["status"].value_counts().iter_rows()))
     failed = cells.filter(pl.col("score") == 0) if failed_too else cells.clear()

@@ -49,8 +49,8 @@ class Course:
     def add(self, unit: Sequence[Case], cells: Sequence[Cells]) -> None:
         """Add a case, or all cases of a group, in the order in which they were drawn."""
         self._seen += len(unit)
-        found = [self._value(case, own) for case, own in zip(unit, cells, strict=True)]
-        values = [value for value in found if value is not None]
+        scores = [self._value(case, own) for case, own in zip(unit, cells, strict=True)]
+        values = [value for value in scores if value is not None]
         self._units += bool(values)
         self._values.extend(values)
         self._groups.extend([self._units] * len(values))

@@ -131,7 +131,7 @@ def reopening(manifest: Manifest) -> Manifest:
 
 def changes(manifest: Manifest, fresh: Manifest) -> list[str]:
     """The parts that have changed since the run began: `dataset rag`, `metric faithfulness`, `judge x`."""
-    found: list[str] = []
+    changed: list[str] = []
     for group, keys in (
         ("datasets", ("files", "sha256", "cases")),
         ("metrics", ("version", "prompt_sha256", "files_sha256", "judge")),
@@ -141,10 +141,10 @@ def changes(manifest: Manifest, fresh: Manifest) -> list[str]:
         for name in dict.fromkeys([*before, *after]):
             old, new = before.get(name), after.get(name)
             if any(getattr(old, key, None) != getattr(new, key, None) for key in keys):
-                found.append(f"{group.removesuffix('s')} {name}")
+                changed.append(f"{group.removesuffix('s')} {name}")
     if manifest.target.identity != fresh.target.identity:
-        found.append(f"target {fresh.target.name}")
-    return found
+        changed.append(f"target {fresh.target.name}")
+    return changed
 
 
 def take_up(tally: Tally, manifest: Manifest) -> bool:

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
 
 from evalflow.engine.deadline import Deadlines, Failed, Owner
 from evalflow.engine.journal import KnownAnswers, cell_digest
@@ -121,7 +120,7 @@ class Pipeline:
             strands = [
                 strand
                 for strand in strands
-                if any(plan.digest(case, target_repeat, *one) not in plan.finished for one in strand)
+                if any(plan.digest(case, target_repeat, *cell) not in plan.finished for cell in strand)
             ]
         if not strands:
             return
@@ -143,11 +142,11 @@ class Pipeline:
     def known_answer(self, case: Case, target_repeat: int) -> Answer | None:
         """The answer that this run has already; None if there is none, or it failed and is generated again."""
         assert self._plan.answered is not None
-        known = self._plan.answered.get(case.dataset, case.id, self._plan.target.name, target_repeat)
-        if known is not None and known.status == "error":
+        answer = self._plan.answered.get(case.dataset, case.id, self._plan.target.name, target_repeat)
+        if answer is not None and answer.status == "error":
             self._tally.answers["error"] -= 1  # it is generated again; its cost stays
             return None
-        return known and replace(known, index=case.index)
+        return answer and replace(answer, index=case.index)
 
     async def _strand(self, cells: Sequence[Cell]) -> None:
         """Score the unfinished cells in order; cells after a failed check are skipped."""
@@ -170,8 +169,8 @@ class Pipeline:
         judge = cell.pair.judge
         if isinstance(judge, Panel):
             *members, judgement = await self._scorer.by_several(cell, judge)
-            for one in members:
-                self._write(cell, one)
+            for member in members:
+                self._write(cell, member)
         else:
             judgement = await self._scorer.by_one(cell, MeteredJudge(judge, self._tally) if judge else None)
         return self._write(cell, judgement)
@@ -218,7 +217,7 @@ class Pipeline:
             self._sink.write(record)
         except (ValueError, TypeError, RecursionError) as error:
             what = f"what the metric gave cannot be kept: {error}"
-            bare: dict[str, Any] = {"score": None, "value": None, "reason": None, "steps": (), "path": None}
+            bare: dict[str, object] = {"score": None, "value": None, "reason": None, "steps": (), "path": None}
             record = replace(record, **bare, status="error", error_type="unusable", error=what)
             self._sink.write(record)
         if judgement.member_of is None:
@@ -229,25 +228,25 @@ class Pipeline:
 async def run_turn_by_turn(pipelines: Sequence[Pipeline], cases: Iterable[Case]) -> None:
     """Let each pipeline in turn process each case. The next one is read only when there is room for it."""
     queue = iter(cases)
-    for one in pipelines:
-        one.begin()
+    for pipeline in pipelines:
+        pipeline.begin()
     try:
         async with asyncio.TaskGroup() as workers:
-            for _ in range(sum(one.width for one in pipelines)):
+            for _ in range(sum(pipeline.width for pipeline in pipelines)):
                 workers.create_task(_work(pipelines, queue))
     except* EvalflowError as failures:
         raise first_of(failures) from None
     finally:
-        for one in pipelines:
-            one.end()
+        for pipeline in pipelines:
+            pipeline.end()
 
 
 async def _work(pipelines: Sequence[Pipeline], queue: Iterator[Case]) -> None:
     for case in queue:
-        if any(one.stopping for one in pipelines):
+        if any(pipeline.stopping for pipeline in pipelines):
             return
-        for one in pipelines:
-            await one.process(case)
+        for pipeline in pipelines:
+            await pipeline.process(case)
 
 
 def _name(judge: Judge | None) -> str | None:

@@ -7,14 +7,14 @@ import json
 import pickle
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from itertools import chain, islice
 from tempfile import TemporaryFile
-from typing import Any, cast
 
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError
+from evalflow.jsonvalues import JsonObject, as_map, as_number, is_object
 from evalflow.lazy import np
 from evalflow.paths import write_atomically
 from evalflow.records import Case
@@ -30,36 +30,38 @@ class PreparedFile:
         self._path = folder.prepared
         self._entries = self._read()
 
-    def get(self, key: str) -> Mapping[str, Any] | None:
+    def get(self, key: str) -> JsonObject | None:
         return self._entries.get(key)
 
-    def put(self, key: str, entry: Mapping[str, Any]) -> None:
+    def put(self, key: str, entry: JsonObject) -> None:
         """Store an entry; it is in the file when this returns."""
         self._entries[key] = dict(entry)
         write_atomically(self._path, json.dumps(self._entries, indent=2, ensure_ascii=False) + "\n")
 
-    def entries(self) -> Iterator[Mapping[str, Any]]:
+    def entries(self) -> Iterator[JsonObject]:
         yield from self._entries.values()
 
-    def bills(self) -> Iterator[tuple[float | None, Mapping[str, Any]]]:
+    def bills(self) -> Iterator[tuple[float | None, JsonObject]]:
         """The cost of each entry in US dollars (None if unknown), and its bill."""
         for entry in self._entries.values():
-            yield entry["cost_usd"], entry["bill"]
+            yield as_number(entry["cost_usd"]), as_map(entry["bill"])
 
-    def _read(self) -> dict[str, dict[str, Any]]:
+    def _read(self) -> dict[str, dict[str, object]]:
         if not self._path.exists():
             return {}
         try:
-            content: Any = json.loads(self._path.read_text(encoding="utf-8"))
+            content: object = json.loads(self._path.read_text(encoding="utf-8"))
         except ValueError as error:
-            what = f"it is no JSON any more: {error}"
+            what = f"it is not JSON any more: {error}"
             raise UserError(Problem(what, str(self._path), "put it back as it was, or start a new run")) from None
-        entries = cast("dict[str, Any]", content).values() if isinstance(content, dict) else (None,)
-        if not all(isinstance(entry, dict) and {"bill", "cost_usd"} <= entry.keys() for entry in entries):
-            raise UserError(
-                Problem("it is no map of entries with their bills", str(self._path), "put it back as it was")
-            )
-        return cast("dict[str, dict[str, Any]]", content)
+        rows = content if is_object(content) else {}
+        entries = {
+            key: entry for key, entry in rows.items() if is_object(entry) and {"bill", "cost_usd"} <= entry.keys()
+        }
+        if not is_object(content) or len(entries) < len(content):
+            what = "it is not a map of entries with their bills"
+            raise UserError(Problem(what, str(self._path), "put it back as it was"))
+        return entries
 
 
 def case_digest(case: Case, seed: int = 0) -> int:

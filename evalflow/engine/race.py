@@ -66,11 +66,11 @@ class _RaceCourse(Course):
         if not self._values:
             return Difference(0, 0, method="none: no common cases")
         a, b = float(np.mean(self._a)), float(np.mean(self._b))
-        found = anytime_interval(self._values, self._clusters, largest=self._largest)
-        if found.low is None or found.high is None:
-            return Difference(len(self._values), self._units, a, b, b - a, method=found.method)
-        ends = 2 * found.low - 1, 2 * found.high - 1
-        method = f"{found.method}: {self._after()}"
+        interval = anytime_interval(self._values, self._clusters, largest=self._largest)
+        if interval.low is None or interval.high is None:
+            return Difference(len(self._values), self._units, a, b, b - a, method=interval.method)
+        ends = 2 * interval.low - 1, 2 * interval.high - 1
+        method = f"{interval.method}: {self._after()}"
         p = self._tests[0].p_value
         return Difference(len(self._values), self._units, a, b, b - a, None, None, *ends, p, method)
 

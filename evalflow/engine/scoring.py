@@ -80,12 +80,12 @@ class Pair:
 
     def bound(self, case: Case, judge_repeats: int) -> list[tuple[Pair, int]]:
         """The metrics that score a case, each with the judge it really uses, and its scores per answer."""
-        found: list[tuple[Pair, int]] = []
+        pairs: list[tuple[Pair, int]] = []
         for metric in self.metric.bind(case):
             asks, embeds = metric.asks, metric.embeds
             judge = (self.both if embeds else self.judge) if asks else self.embedder if embeds else None
-            found.append((Pair(metric, judge), judge_repeats if judge and asks else 1))
-        return found
+            pairs.append((Pair(metric, judge), judge_repeats if judge and asks else 1))
+        return pairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,4 +199,4 @@ class Scorer:
 
 
 def _parts(judgements: Sequence[Judgement]) -> dict[str, Outcome]:
-    return {str(one.judge): one.outcome for one in judgements}
+    return {str(judgement.judge): judgement.outcome for judgement in judgements}

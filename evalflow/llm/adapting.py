@@ -48,9 +48,9 @@ class AdaptedRequests:
         done = setting and self._refused.learn(setting, refusal)
         if setting is None or not done:
             return False
-        said = str(error).partition("\n")[0].removeprefix(f"{self._address}: ")
+        reason = str(error).partition("\n")[0].removeprefix(f"{self._address}: ")
         instead = override(setting, self._role, refusal, body)
-        note(f"{self._model} at {self._address} refuses {setting} ({said}); {done} from now on, as with {instead}")
+        note(f"{self._model} at {self._address} refuses {setting} ({reason}); {done} from now on, as with {instead}")
         return True
 
     def named(self, sent: HttpRequest, error: CallFailure) -> CallFailure:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, cast
 
 from evalflow.config.parameters import LIMIT
-from evalflow.jsonvalues import as_list
+from evalflow.jsonvalues import as_map, count_at, is_list, is_object, object_at, objects_at, text_at
 from evalflow.llm.finish_reasons import finish_reason
 
 _TRANSLATED = frozenset(
@@ -44,110 +43,119 @@ INSTRUCTIONS = ("system", "developer")
 _DATA = re.compile(r"data:(?P<type>[^;,]+);base64,")
 
 
-def as_message(body: Mapping[str, Any]) -> dict[str, Any]:
+def as_message(body: Mapping[str, object]) -> dict[str, object]:
     """The parameters of a message for the body of a chat request."""
-    found: dict[str, Any] = {name: value for name, value in body.items() if name not in _TRANSLATED}
+    message = {name: value for name, value in body.items() if name not in _TRANSLATED}
     if LIMIT in body:
-        found["max_tokens"] = body[LIMIT]
+        message["max_tokens"] = body[LIMIT]
     system = instructions(body)
     if system:
-        found["system"] = "\n\n".join(system)
-    found["messages"] = [_turn(one) for one in body["messages"] if one["role"] not in INSTRUCTIONS]
-    if body.get("tools"):
-        functions: list[Mapping[str, Any]] = [tool["function"] for tool in body["tools"]]
-        found["tools"] = [
-            {"name": one["name"], "description": one.get("description", ""), "input_schema": one["parameters"]}
-            for one in functions
+        message["system"] = "\n\n".join(system)
+    message["messages"] = [_turn(turn) for turn in objects_at(body, "messages") if turn["role"] not in INSTRUCTIONS]
+    if functions := [object_at(tool, "function") for tool in objects_at(body, "tools", optional=True)]:
+        message["tools"] = [
+            {"name": tool["name"], "description": tool.get("description", ""), "input_schema": tool["parameters"]}
+            for tool in functions
         ]
-        choice: Mapping[str, Any] | str = body.get("tool_choice", "auto")
-        forced: str | None = None if isinstance(choice, str) else choice["function"]["name"]
-        found["tool_choice"] = {"type": "tool", "name": forced} if forced else {"type": "auto"}
-    return found
+        forced = forced_function(body)
+        message["tool_choice"] = {"type": "tool", "name": forced} if forced else {"type": "auto"}
+    return message
 
 
-def as_completion(message: Mapping[str, Any]) -> dict[str, Any]:
-    """The chat completion for a message."""
-    text = "".join(part["text"] for part in message["content"] if part["type"] == "text")
+def forced_function(body: Mapping[str, object]) -> str | None:
+    """The function that a chat request wants to be called; None if the model may choose."""
+    choice = body.get("tool_choice")
+    return text_at(object_at(choice, "function"), "name") if is_object(choice) else None
+
+
+def as_completion(message: Mapping[str, object]) -> dict[str, object]:
+    """The chat completion for a message; ValueError if it is not one."""
+    content = objects_at(message, "content")
+    text = "".join(text_at(part, "text") for part in content if part.get("type") == "text")
+    thoughts = "".join(text_at(part, "thinking") for part in content if part.get("type") == "thinking")
     calls = [
         {
-            "id": part["id"],
+            "id": text_at(part, "id"),
             "type": "function",
-            "function": {"name": part["name"], "arguments": json.dumps(part["input"], ensure_ascii=False)},
+            "function": {"name": text_at(part, "name"), "arguments": json.dumps(part.get("input"), ensure_ascii=False)},
         }
-        for part in message["content"]
-        if part["type"] == "tool_use"
+        for part in content
+        if part.get("type") == "tool_use"
     ]
-    thoughts = "".join(part["thinking"] for part in message["content"] if part["type"] == "thinking")
-    reply: dict[str, Any] = {"role": "assistant", "content": text or None, **({"tool_calls": calls} if calls else {})}
+    reply: dict[str, object] = {"role": "assistant", "content": text or None}
+    if calls:
+        reply["tool_calls"] = calls
     if thoughts:
         reply["reasoning_content"] = thoughts
-    usage = message["usage"]
-    sent = sum(usage.get(f"{kind}input_tokens") or 0 for kind in ("", "cache_creation_", "cache_read_"))
+    usage = object_at(message, "usage")
+    sent = sum(count_at(usage, f"{kind}input_tokens") for kind in ("", "cache_creation_", "cache_read_"))
     return {
-        "id": message["id"],
+        "id": text_at(message, "id"),
         "object": "chat.completion",
-        "model": message["model"],
-        "choices": [{"index": 0, "message": reply, "finish_reason": finish_reason(message["stop_reason"])}],
-        "usage": {"prompt_tokens": sent, "completion_tokens": usage["output_tokens"]},
+        "model": text_at(message, "model"),
+        "choices": [{"index": 0, "message": reply, "finish_reason": finish_reason(message.get("stop_reason"))}],
+        "usage": {"prompt_tokens": sent, "completion_tokens": count_at(usage, "output_tokens")},
     }
 
 
-def status_of(error: Mapping[str, Any]) -> int:
+def status_of(error: Mapping[str, object]) -> int:
     """The HTTP status that a request's error would have had."""
-    details = cast("dict[str, Any]", error.get("error") or {})
-    return _STATUS.get(str(details.get("type")), 400)
+    return _STATUS.get(str(as_map(error.get("error")).get("type")), 400)
 
 
-def _turn(message: Mapping[str, Any]) -> dict[str, Any]:
+def _turn(message: Mapping[str, object]) -> dict[str, object]:
     """One message of a conversation; a call of a tool and its result are parts of messages there."""
     content = message.get("content")
-    parts = [_part(part) for part in as_list(content)]
+    parts = [_part(part) for part in objects_at(message, "content")] if is_list(content) else []
     content = parts or content
     if message["role"] == "tool":
         result = {"type": "tool_result", "tool_use_id": message.get("tool_call_id", ""), "content": content}
         return {"role": "user", "content": [result]}
-    calls = [
-        {
-            "type": "tool_use",
-            "id": call["id"],
-            "name": call["function"]["name"],
-            "input": arguments_of(call["function"]["arguments"]),
-        }
-        for call in message.get("tool_calls") or ()
-    ]
+    calls = [_tool_use(call) for call in objects_at(message, "tool_calls", optional=True)]
     if not calls:
         return {"role": message["role"], "content": content}
-    said = parts or ([{"type": "text", "text": content}] if content else [])
-    return {"role": message["role"], "content": [*said, *calls]}
+    words = parts or ([{"type": "text", "text": content}] if content else [])
+    return {"role": message["role"], "content": [*words, *calls]}
 
 
-def _part(part: dict[str, Any]) -> dict[str, Any]:
+def _tool_use(call: Mapping[str, object]) -> dict[str, object]:
+    function = object_at(call, "function")
+    arguments = arguments_of(text_at(function, "arguments"))
+    return {"type": "tool_use", "id": call["id"], "name": function["name"], "input": arguments}
+
+
+def _part(part: dict[str, object]) -> dict[str, object]:
     """A part of a message's content; an image has another form there, and other parts are the same."""
     if part.get("type") != "image_url":
         return part
-    data = data_address(part["image_url"]["url"])
-    source = {"type": "url", "url": part["image_url"]["url"]}
+    url = text_at(object_at(part, "image_url"), "url")
+    data = data_address(url)
+    source = {"type": "url", "url": url}
     if data is not None:
         source = {"type": "base64", "media_type": data[0], "data": data[1]}
     return {"type": "image", "source": source}
 
 
-def instructions(body: Mapping[str, Any]) -> list[str]:
+def instructions(body: Mapping[str, object]) -> list[str]:
     """The texts of a chat request that are instructions, and not turns."""
-    said = [one["content"] for one in body["messages"] if one["role"] in INSTRUCTIONS]
-    return [one if isinstance(one, str) else "\n".join(part.get("text", "") for part in one) for one in said]
+    turns = [turn for turn in objects_at(body, "messages") if turn["role"] in INSTRUCTIONS]
+    return [content if isinstance(content := turn.get("content"), str) else _texts(turn) for turn in turns]
+
+
+def _texts(turn: Mapping[str, object]) -> str:
+    return "\n".join(str(part.get("text", "")) for part in objects_at(turn, "content"))
 
 
 def data_address(url: str) -> tuple[str, str] | None:
     """The media type and the base64 text of a `data:` address; None for another one."""
-    found = _DATA.match(url)
-    return (found["type"], url[found.end() :]) if found else None
+    match = _DATA.match(url)
+    return (match["type"], url[match.end() :]) if match else None
 
 
-def arguments_of(text: str) -> dict[str, Any]:
-    """A tool's arguments, which an invalid reply may have left no object."""
+def arguments_of(text: str) -> dict[str, object]:
+    """A tool's arguments; those of an invalid reply, which may not be an object, under `value`."""
     try:
-        value: Any = json.loads(text)
+        value: object = json.loads(text)
     except ValueError:
         value = text
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {"value": value}
+    return value if is_object(value) else {"value": value}

@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, cast
+from functools import partial
+from typing import Generic, TypeVar
 from urllib.parse import quote, urlsplit
 
 from evalflow.calls.batch_record import BatchReply, RecordedBatch
 from evalflow.calls.batches import BatchState
 from evalflow.calls.client import Gateway, MalformedReply
-from evalflow.calls.http import JSON, HttpRequest, Response
+from evalflow.calls.http import HttpRequest, Response
 from evalflow.config.judges import BatchFormat, EndpointConfig
 from evalflow.errors import CallError, EvalflowError, InfrastructureError
-from evalflow.jsonvalues import as_list, as_map
+from evalflow.jsonvalues import JsonObject, as_map, count_at, is_object, object_at, objects_at, text_at
 from evalflow.llm import anthropic, gemini
 from evalflow.records import Usage
 
@@ -28,18 +31,32 @@ _TRIES, _PAUSE_S = 3, 2.0  # to create a batch, and the seconds after a failed t
 _PAGES = 50  # of a list of batches
 _MARKS = frozenset({"id", "name", "data", "operations"})  # Gemini's empty list is an empty object
 _CLOCKS = timedelta(minutes=10)  # by which our clock may differ from an endpoint's
+_NO_REASON = "it does not say why"
 _ENDED = frozenset({"completed", "succeeded", "failed", "expired", "cancelled"})
 
 
+T = TypeVar("T")
+
+
 @dataclass(frozen=True, slots=True)
-class _Parsed:
+class _Parsed(Generic[T]):
     """A response of the endpoint that costs nothing."""
 
-    value: Any
+    value: T
     usage: Usage | None = None
 
 
-class _Batches:
+@dataclass(frozen=True, slots=True)
+class _SentBatch:
+    """A batch in a list of Anthropic's."""
+
+    id: str
+    created_at: datetime
+    requests: int
+    has_ended: bool
+
+
+class _Batches(ABC):
     """What the services have in common; `single` sends once, what must not happen twice."""
 
     def __init__(self, name: str, config: EndpointConfig, gateway: Gateway, single: Gateway) -> None:
@@ -49,6 +66,20 @@ class _Batches:
 
     async def close(self) -> None:
         await self._api.close()
+
+    def _replied(self, rows: Sequence[JsonObject], id_of: Callable[[JsonObject], str]) -> Sequence[BatchReply]:
+        """The replies of a batch's rows; one that cannot be read is a reply with that problem."""
+        return [self._readable(row, id_of(row)) for row in rows]
+
+    def _readable(self, row: JsonObject, line_id: str) -> BatchReply:
+        try:
+            return self._reply(row, line_id)
+        except ValueError as error:
+            return BatchReply(line_id, None, problem=f"the reply is malformed: {error}")
+
+    @abstractmethod
+    def _reply(self, row: JsonObject, line_id: str) -> BatchReply:
+        """The reply of one row; ValueError for a row of another form."""
 
 
 class OpenAIBatches(_Batches):
@@ -67,48 +98,40 @@ class OpenAIBatches(_Batches):
         return b'%b, "body": %b}\n' % (head[:-1].encode(), body)
 
     async def submit(self, name: str, lines: Sequence[bytes]) -> str:
-        file = await self._api.post("/files", *_form(name, b"".join(lines)))
+        file_id = await self._api.upload("/files", *_form(name, b"".join(lines)))
         batch = {
-            "input_file_id": file["id"],
+            "input_file_id": file_id,
             "endpoint": self._path,
             "completion_window": "24h",
             "metadata": {"evalflow_batch": name},
         }
         return await self._api.create("/batches", json.dumps(batch).encode(), lambda: self._named(name))
 
-    async def find(self, batch: RecordedBatch, known: Collection[str]) -> str | None:
+    async def find(self, batch: RecordedBatch, recorded_ids: Collection[str]) -> str | None:
         return await self._named(batch.name)
 
     async def _named(self, name: str) -> str | None:
-        async for one in self._api.listed("/batches", "after"):
-            metadata: Mapping[str, Any] = one.get("metadata") or {}
-            if metadata.get("evalflow_batch") == name:
-                return one["id"]
+        async for batch_id, own_name in self._api.listed("/batches", "after", _named_batch):
+            if own_name == name:
+                return batch_id
         return None
 
     async def look(self, batch_id: str) -> BatchState:
-        found = await self._api.get(f"/batches/{batch_id}")
-        status: str = found["status"]
-        counts: Mapping[str, int] = found.get("request_counts") or {}
-        fault = ""
-        if status == "failed":
-            errors: Mapping[str, Any] = found.get("errors") or {}
-            listed: Sequence[Mapping[str, Any]] = errors.get("data") or [{}]
-            fault = str(listed[0].get("message") or "it does not say why")
-        done = (counts.get("completed") or 0) + (counts.get("failed") or 0)
-        return BatchState(status, status in _ENDED, done, fault)
+        return await self._api.get(f"/batches/{batch_id}", _openai_state)
 
     async def replies(self, batch_id: str) -> Sequence[BatchReply]:
-        found = await self._api.get(f"/batches/{batch_id}")
-        files = [found[key] for key in ("output_file_id", "error_file_id") if found.get(key)]
+        keys = ("output_file_id", "error_file_id")
+        files = await self._api.get(
+            f"/batches/{batch_id}", lambda batch: [text_at(batch, key) for key in keys if batch.get(key)]
+        )
         rows = [row for file in files for row in await self._api.rows(f"/files/{file}/content")]
-        return [self._reply(row) for row in rows]
+        return self._replied(rows, _custom_id)
 
-    def _reply(self, row: Mapping[str, Any]) -> BatchReply:
-        line_id, response, error = str(row["custom_id"]), row.get("response"), row.get("error")
-        if response:
-            return BatchReply(line_id, int(response["status_code"]), _json(response["body"]))
-        details = cast("dict[str, Any]", error) if isinstance(error, dict) else {}
+    def _reply(self, row: JsonObject, line_id: str) -> BatchReply:
+        if row.get("response"):
+            response = object_at(row, "response")
+            return BatchReply(line_id, count_at(response, "status_code"), _json(response["body"]))
+        details = as_map(row.get("error"))
         return BatchReply(line_id, None, problem=str(details.get("message") or details.get("code") or "no reply"))
 
 
@@ -131,39 +154,36 @@ class AnthropicBatches(_Batches):
 
         return await self._api.create("/messages/batches", b'{"requests":[%b]}' % b",".join(lines), unheard)
 
-    async def find(self, batch: RecordedBatch, known: Collection[str]) -> str | None:
+    async def find(self, batch: RecordedBatch, recorded_ids: Collection[str]) -> str | None:
         earliest = datetime.fromisoformat(batch.begun_at) - _CLOCKS
-        async for one in self._api.listed("/messages/batches", "after_id"):
-            if datetime.fromisoformat(one["created_at"]) < earliest:
+        async for sent in self._api.listed("/messages/batches", "after_id", _sent_batch):
+            if sent.created_at < earliest:
                 return None
-            if one["id"] in known or sum(one["request_counts"].values()) != len(batch.ids):
+            if sent.id in recorded_ids or sent.requests != len(batch.ids):
                 continue
-            if one["processing_status"] != "ended":
-                what = f"{self.name}: the batch {one['id']} may be that of {batch.name}, of which no receipt was heard"
+            if not sent.has_ended:
+                what = f"{self.name}: the batch {sent.id} may be that of {batch.name}, whose receipt was not confirmed"
                 raise InfrastructureError(what, "resume when it has ended: only its results tell")
-            if any(reply.id in batch.ids for reply in await self.replies(one["id"])):
-                return one["id"]
+            if any(reply.id in batch.ids for reply in await self.replies(sent.id)):
+                return sent.id
         return None
 
     async def look(self, batch_id: str) -> BatchState:
-        found = await self._api.get(f"/messages/batches/{batch_id}")
-        counts: Mapping[str, int] = found["request_counts"]
-        ended = found["processing_status"] == "ended"
-        done = sum(number for name, number in counts.items() if name != "processing")
-        cancelled = ended and counts.get("canceled", 0) > 0
-        return BatchState("cancelled" if cancelled else str(found["processing_status"]), ended, done)
+        return await self._api.get(f"/messages/batches/{batch_id}", _anthropic_state)
 
     async def replies(self, batch_id: str) -> Sequence[BatchReply]:
         rows = await self._api.rows(f"/messages/batches/{batch_id}/results")
-        return [self._reply(row) for row in rows if row["result"]["type"] != "canceled"]
+        sent = [row for row in rows if as_map(row.get("result")).get("type") != "canceled"]
+        return self._replied(sent, _custom_id)
 
-    def _reply(self, row: Mapping[str, Any]) -> BatchReply:
-        line_id, result = str(row["custom_id"]), row["result"]
-        if result["type"] == "succeeded":
-            return BatchReply(line_id, 200, _json(anthropic.as_completion(result["message"])))
-        if result["type"] == "errored":
-            return BatchReply(line_id, anthropic.status_of(result["error"]), _json(result["error"]))
-        return BatchReply(line_id, None, problem=f"the request has {result['type']}")
+    def _reply(self, row: JsonObject, line_id: str) -> BatchReply:
+        result = object_at(row, "result")
+        if result.get("type") == "succeeded":
+            return BatchReply(line_id, 200, _json(anthropic.as_completion(object_at(result, "message"))))
+        if result.get("type") == "errored":
+            error = object_at(result, "error")
+            return BatchReply(line_id, anthropic.status_of(error), _json(error))
+        return BatchReply(line_id, None, problem=f"the request has {text_at(result, 'type')}")
 
 
 class GeminiBatches(_Batches):
@@ -183,42 +203,91 @@ class GeminiBatches(_Batches):
         path = f"/models/{self._config.model.removeprefix('models/')}:batchGenerateContent"
         return await self._api.create(path, form % (_json(name), b",".join(lines)), lambda: self._named(name))
 
-    async def find(self, batch: RecordedBatch, known: Collection[str]) -> str | None:
+    async def find(self, batch: RecordedBatch, recorded_ids: Collection[str]) -> str | None:
         return await self._named(batch.name)
 
     async def _named(self, name: str) -> str | None:
         token = ""
         for _ in range(_PAGES):
-            page = await self._api.get(f"/batches?pageSize=100&pageToken={quote(token, safe='')}")
-            for one in page.get("operations", ()):
-                if one["metadata"].get("displayName") == name:
-                    return one["name"]
-            token = page.get("nextPageToken", "")
+            names, token = await self._api.get(f"/batches?pageSize=100&pageToken={quote(token, safe='')}", _operations)
+            if name in names:
+                return names[name]
             if not token:
                 break
         return None
 
     async def look(self, batch_id: str) -> BatchState:
-        found = await self._api.get(f"/{batch_id}")
-        facts: Mapping[str, Any] = found["metadata"]
-        status = str(facts["state"]).rpartition("STATE_")[2].lower()
-        counts: Mapping[str, str] = facts.get("batchStats") or {}
-        done = sum(int(counts.get(f"{kind}RequestCount") or 0) for kind in ("successful", "failed"))
-        fault = ""
-        if status == "failed":
-            fault = str(as_map(found.get("error")).get("message") or "it does not say why")
-        return BatchState(status, bool(found.get("done")) or status in _ENDED, done, fault)
+        return await self._api.get(f"/{batch_id}", _gemini_state)
 
     async def replies(self, batch_id: str) -> Sequence[BatchReply]:
-        found = await self._api.get(f"/{batch_id}")
-        output = as_map(found.get("response") or found["metadata"].get("output"))
-        return [self._reply(row) for row in as_list(as_map(output.get("inlinedResponses")).get("inlinedResponses"))]
+        return self._replied(await self._api.get(f"/{batch_id}", _inlined), _key)
 
-    def _reply(self, row: Mapping[str, Any]) -> BatchReply:
-        line_id, error = str(as_map(row.get("metadata")).get("key")), row.get("error")
-        if error:
+    def _reply(self, row: JsonObject, line_id: str) -> BatchReply:
+        if row.get("error"):
+            error = object_at(row, "error")
             return BatchReply(line_id, gemini.status_of(error), _json({"error": error}))
-        return BatchReply(line_id, 200, _json(gemini.as_completion(row["response"])))
+        return BatchReply(line_id, 200, _json(gemini.as_completion(object_at(row, "response"))))
+
+
+def _custom_id(row: JsonObject) -> str:
+    return text_at(row, "custom_id")
+
+
+def _key(row: JsonObject) -> str:
+    return str(as_map(row.get("metadata")).get("key"))
+
+
+def _named_batch(batch: JsonObject) -> tuple[str, object]:
+    """The id of a batch of OpenAI's, and our name for it."""
+    return text_at(batch, "id"), as_map(batch.get("metadata")).get("evalflow_batch")
+
+
+def _openai_state(batch: JsonObject) -> BatchState:
+    status, counts = text_at(batch, "status"), as_map(batch.get("request_counts"))
+    fault = ""
+    if status == "failed":
+        errors = objects_at(as_map(batch.get("errors")), "data", optional=True)
+        fault = str(next(iter(errors), {}).get("message") or _NO_REASON)
+    done = count_at(counts, "completed") + count_at(counts, "failed")
+    return BatchState(status, status in _ENDED, done, fault)
+
+
+def _sent_batch(batch: JsonObject) -> _SentBatch:
+    counts = object_at(batch, "request_counts")
+    return _SentBatch(
+        id=text_at(batch, "id"),
+        created_at=datetime.fromisoformat(text_at(batch, "created_at")),
+        requests=sum(count_at(counts, name) for name in counts),
+        has_ended=batch.get("processing_status") == "ended",
+    )
+
+
+def _anthropic_state(batch: JsonObject) -> BatchState:
+    counts, status = object_at(batch, "request_counts"), text_at(batch, "processing_status")
+    ended = status == "ended"
+    done = sum(count_at(counts, name) for name in counts if name != "processing")
+    return BatchState("cancelled" if ended and count_at(counts, "canceled") else status, ended, done)
+
+
+def _operations(page: JsonObject) -> tuple[Mapping[object, str], str]:
+    """The ids of Gemini's batches by our names for them, and what names the next page, if there is one."""
+    operations = objects_at(page, "operations", optional=True)
+    ids = {object_at(batch, "metadata").get("displayName"): text_at(batch, "name") for batch in reversed(operations)}
+    return ids, text_at(page, "nextPageToken") if page.get("nextPageToken") else ""
+
+
+def _gemini_state(operation: JsonObject) -> BatchState:
+    facts = object_at(operation, "metadata")
+    status, counts = text_at(facts, "state").rpartition("STATE_")[2].lower(), as_map(facts.get("batchStats"))
+    done = sum(int(str(counts.get(f"{kind}RequestCount") or 0)) for kind in ("successful", "failed"))
+    fault = str(as_map(operation.get("error")).get("message") or _NO_REASON) if status == "failed" else ""
+    return BatchState(status, bool(operation.get("done")) or status in _ENDED, done, fault)
+
+
+def _inlined(operation: JsonObject) -> list[dict[str, object]]:
+    """The replies within a batch of Gemini's."""
+    output = as_map(operation.get("response") or object_at(operation, "metadata").get("output"))
+    return objects_at(as_map(output.get("inlinedResponses")), "inlinedResponses", optional=True)
 
 
 SERVICES: Mapping[BatchFormat, type[OpenAIBatches | AnthropicBatches | GeminiBatches]] = {
@@ -246,71 +315,86 @@ class _Api:
         self._gateway = gateway
         self._single = single
 
-    async def get(self, path: str) -> Any:
-        return (await self._gateway.send(HttpRequest("GET", path, None, _FILE_S, longest=_LONGEST), _object)).value
+    async def get(self, path: str, read: Callable[[JsonObject], T]) -> T:
+        """What `read` makes of an object; its ValueError makes the response malformed."""
+        request = HttpRequest("GET", path, None, _FILE_S, longest=_LONGEST)
+        return (await self._gateway.send(request, partial(_read, read))).value
 
-    async def rows(self, path: str) -> Sequence[Mapping[str, Any]]:
+    async def rows(self, path: str) -> Sequence[JsonObject]:
         request = HttpRequest("GET", path, None, _FILE_S, longest=_LONGEST)
         return (await self._gateway.send(request, _rows)).value
 
-    async def post(self, path: str, body: bytes, content_type: str = JSON) -> Any:
+    async def upload(self, path: str, body: bytes, content_type: str) -> str:
+        """The id of a file that is sent."""
         request = HttpRequest("POST", path, body, _FILE_S, content_type=content_type)
-        return (await self._gateway.send(request, _object)).value
+        return (await self._gateway.send(request, partial(_read, _id))).value
 
-    async def create(self, path: str, body: bytes, found: Callable[[], Awaitable[str | None]]) -> str:
-        """The id of what is created, once: after a failure that leaves it open, `found` tells whether it exists."""
+    async def create(self, path: str, body: bytes, look_up: Callable[[], Awaitable[str | None]]) -> str:
+        """The id of what is created, once: after a failure that leaves it open, `look_up` tells whether it exists."""
         for number in range(1, _TRIES + 1):
             try:
-                made = (await self._single.send(HttpRequest("POST", path, body, _FILE_S), _object)).value
-                return made.get("id") or made["name"]
+                request = HttpRequest("POST", path, body, _FILE_S)
+                return (await self._single.send(request, partial(_read, _id))).value
             except EvalflowError as error:
                 if isinstance(error, CallError) and error.error_type in {"bad_request", "refused", "context_length"}:
                     raise
                 await asyncio.sleep(_PAUSE_S)
-                known = await found()
-                if known is not None:
-                    return known
+                created = await look_up()
+                if created is not None:
+                    return created
                 if number == _TRIES or not isinstance(error, CallError):
                     raise
         raise AssertionError("unreachable")
 
-    async def listed(self, path: str, cursor: str) -> AsyncIterator[Mapping[str, Any]]:
+    async def listed(self, path: str, cursor: str, read: Callable[[JsonObject], T]) -> AsyncIterator[T]:
         """What an endpoint lists, newest first."""
+
+        def page_of(page: JsonObject) -> tuple[list[T], str | None]:
+            batches = objects_at(page, "data")
+            return [read(batch) for batch in batches], _id(batches[-1]) if page.get("has_more") and batches else None
+
         query = "?limit=100"
         for _ in range(_PAGES):
-            page = await self.get(path + query)
-            for one in page["data"]:
-                yield one
-            if not page.get("has_more") or not page["data"]:
+            batches, last = await self.get(path + query, page_of)
+            for batch in batches:
+                yield batch
+            if last is None:
                 return
-            query = f"?limit=100&{cursor}={page['data'][-1]['id']}"
+            query = f"?limit=100&{cursor}={last}"
 
     async def close(self) -> None:
         await self._single.close()
         await self._gateway.close()
 
 
-def _object(response: Response) -> _Parsed:
+def _id(created: JsonObject) -> str:
+    """The id of a batch or a file, which is the name of Gemini's."""
+    return text_at(created, "id" if created.get("id") else "name")
+
+
+def _read(read: Callable[[JsonObject], T], response: Response) -> _Parsed[T]:
     try:
-        found: Any = json.loads(response.body)
+        content: object = json.loads(response.body)
     except ValueError:
         raise MalformedReply("no JSON") from None
-    if not isinstance(found, dict) or (found and not _MARKS & found.keys()):
+    if not is_object(content) or (content and not _MARKS & content.keys()):
         raise MalformedReply("neither a batch, nor a file, nor a list of them")
-    return _Parsed(found)
-
-
-def _rows(response: Response) -> _Parsed:
     try:
-        rows = [json.loads(line) for line in response.body.splitlines() if line.strip()]
-        if all(isinstance(row["custom_id"], str) for row in rows):
+        return _Parsed(read(content))
+    except ValueError as error:
+        raise MalformedReply(str(error)) from None
+
+
+def _rows(response: Response) -> _Parsed[Sequence[JsonObject]]:
+    with suppress(ValueError):
+        lines: list[object] = [json.loads(line) for line in response.body.splitlines() if line.strip()]
+        rows = [row for row in lines if is_object(row) and isinstance(row.get("custom_id"), str)]
+        if len(rows) == len(lines):
             return _Parsed(rows)
-    except (ValueError, LookupError, TypeError):
-        pass
     raise MalformedReply("no results of a batch, one JSON object in each line")
 
 
-def _json(value: Any) -> bytes:
+def _json(value: object) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 

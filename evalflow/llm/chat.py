@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, NotRequired, TypeVar
+from typing import Annotated, NotRequired, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, GetCoreSchemaHandler, GetPydanticSchema, TypeAdapter, ValidationError
@@ -61,7 +61,7 @@ class Completion(CallCosts):
     finish_reason: str | None = None
     reasoning: str | None = None
     reasoning_tokens: int | None = None
-    tokens: tuple[Mapping[str, Any], ...] | None = None
+    tokens: tuple[Mapping[str, object], ...] | None = None
     body: bytes = b""
     requests: int = 1
     latency_s: float | None = 0.0
@@ -117,7 +117,7 @@ def entry_of(completion: Completion, spent: Spend) -> Entry:
     return Entry(body=completion.body, requests=spent.requests, usage=spent.usage, latency_s=latency_s)
 
 
-def _or_unknown(source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+def _or_unknown(source: object, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
     return core_schema.with_default_schema(handler(source), default=None, on_error="default")
 
 
@@ -129,7 +129,7 @@ _Word = Annotated[str | None, GetPydanticSchema(_or_unknown)]
 # optional.
 class _Function(TypedDict):
     name: NotRequired[_Word]
-    arguments: NotRequired[str | dict[str, Any] | list[Any] | None]
+    arguments: NotRequired[str | dict[str, object] | list[object] | None]
 
 
 class _Call(TypedDict):
@@ -138,24 +138,24 @@ class _Call(TypedDict):
 
 
 class _Message(TypedDict):
-    content: NotRequired[str | list[Any] | dict[str, Any] | None]
+    content: NotRequired[str | list[object] | dict[str, object] | None]
     refusal: NotRequired[_Word]
     tool_calls: NotRequired[list[_Call] | None]
-    reasoning_content: NotRequired[Any]  # DeepSeek, vLLM, SGLang, LM Studio, LiteLLM
-    reasoning: NotRequired[Any]  # OpenRouter, Ollama, Groq, newer vLLM
-    thinking: NotRequired[Any]
-    thinking_blocks: NotRequired[Any]  # LiteLLM
+    reasoning_content: NotRequired[object]  # DeepSeek, vLLM, SGLang, LM Studio, LiteLLM
+    reasoning: NotRequired[object]  # OpenRouter, Ollama, Groq, newer vLLM
+    thinking: NotRequired[object]
+    thinking_blocks: NotRequired[object]  # LiteLLM
 
 
 class _Logprobs(TypedDict):
-    content: NotRequired[list[dict[str, Any]] | None]
+    content: NotRequired[list[dict[str, object]] | None]
 
 
 class _Choice(TypedDict):
     message: _Message
-    finish_reason: NotRequired[Any]
+    finish_reason: NotRequired[object]
     logprobs: NotRequired[Annotated[_Logprobs | None, GetPydanticSchema(_or_unknown)]]
-    error: NotRequired[Any]  # OpenRouter: of the model's provider
+    error: NotRequired[object]  # OpenRouter: of the model's provider
 
 
 class _Details(TypedDict):
@@ -229,7 +229,7 @@ class ChatClient:
         """Whether token probabilities may be asked for: the endpoint has not refused them yet."""
         return self._settings.gives_logprobs
 
-    def request(self, body: Mapping[str, Any], kind: str = "") -> HttpRequest:
+    def request(self, body: Mapping[str, object], kind: str = "") -> HttpRequest:
         """Build a request. Calls of one kind, such as a metric's step, should take about the same time."""
         data = canonical({**self._fixed, **body})
         tokens = len(data) / BYTES_A_TOKEN + self._reply_tokens
@@ -303,7 +303,7 @@ async def listed_models(config: RemoteModelConfig, role: str, session: CallSessi
 
 def _model_names(response: Response) -> ListedModels:
     try:
-        names = [one["id"] for one in json.loads(response.body)["data"]]
+        names = [model["id"] for model in json.loads(response.body)["data"]]
     except (ValueError, LookupError, TypeError):
         raise MalformedReply("it lists no models") from None
     return ListedModels(tuple(name for name in names if isinstance(name, str) and 0 < len(name) <= 200))
@@ -333,7 +333,7 @@ def identity(kind: str, config: BaseModel, fields: tuple[str, ...], extra: objec
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _fixed(config: EndpointConfig) -> dict[str, Any]:
+def _fixed(config: EndpointConfig) -> dict[str, object]:
     """The parameters of every request. OpenAI and Azure have renamed max_tokens; others know only the old name.
 
     The new name among `parameters` replaces it anywhere.
@@ -342,7 +342,7 @@ def _fixed(config: EndpointConfig) -> dict[str, Any]:
     renamed = host == "api.openai.com" or host.endswith(".azure.com")
     limit = LIMIT if renamed else "max_tokens"
     more = config.parameters or {}
-    values = {"model": config.model, "temperature": config.temperature, limit: config.max_tokens}
+    values: dict[str, object] = {"model": config.model, "temperature": config.temperature, limit: config.max_tokens}
     if LIMIT in more:
         del values[limit]
     return {name: value for name, value in values.items() if value is not None} | more

@@ -123,11 +123,11 @@ def prepared(
 ) -> PreparedContract:
     """The prepared contract of a reply model, read from the folder or made and stored there."""
     path = folder / f"{_key(reply_model, mode, strict)}.json"
-    found = _read(path)
-    if found is None:
-        found = prepare(reply_model, mode, strict)
-        _write(path, found)
-    return found
+    contract = _read(path)
+    if contract is None:
+        contract = prepare(reply_model, mode, strict)
+        _write(path, contract)
+    return contract
 
 
 def _key(reply_model: type[BaseModel], mode: ReplyMode, strict: bool) -> str:
@@ -148,9 +148,9 @@ def _read(path: Path) -> PreparedContract | None:
         return None
 
 
-def _write(path: Path, found: PreparedContract) -> None:
+def _write(path: Path, prepared: PreparedContract) -> None:
     """Store it for later runs. If that fails, they prepare it again."""
-    contract = TypeAdapter(PreparedContract).dump_python(found)
+    contract = TypeAdapter(PreparedContract).dump_python(prepared)
     text = json.dumps({"sha256": _digest(contract), "contract": contract})
     try:
         private_folder(path.parent)

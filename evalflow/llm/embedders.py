@@ -10,7 +10,7 @@ from base64 import b64decode
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 from pydantic_core import from_json
 
@@ -20,7 +20,7 @@ from evalflow.calls.http import HttpRequest, Response, Transport
 from evalflow.calls.single_flight import UnreadableEntry
 from evalflow.config.judges import OpenAIEmbedderConfig
 from evalflow.errors import CallError, first_of
-from evalflow.jsonvalues import as_list, as_map
+from evalflow.jsonvalues import as_map, is_list
 from evalflow.llm.chat import canonical, cost, identity
 from evalflow.llm.endpoint import connect
 from evalflow.records import NOTHING, Embedded, JudgeInfo, Spend, Usage
@@ -117,51 +117,51 @@ class Batch:
 def read(response: Response, count: int) -> Batch:
     """Parse the vectors in a 2xx response; MalformedReply unless there are `count` valid ones."""
     try:
-        body: Any = from_json(response.body, allow_inf_nan=False)
+        body = as_map(from_json(response.body, allow_inf_nan=False))
     except ValueError:
         raise MalformedReply("no JSON") from None
-    data = cast("Any", body).get("data") if isinstance(body, dict) else None
-    if not isinstance(data, list) or len(cast("list[Any]", data)) != count:
+    data = body.get("data")
+    if not is_list(data) or len(data) != count:
         raise MalformedReply(f"no list of {count} embeddings under `data`")
-    placed = sorted(enumerate(cast("list[Any]", data)), key=lambda pair: _index(pair[1], pair[0]))
-    return Batch([_vector(item) for _, item in placed], _usage(cast("Any", body).get("usage")), response.elapsed_s)
+    placed = sorted(enumerate(data), key=lambda pair: _index(pair[1], pair[0]))
+    return Batch([_vector(item) for _, item in placed], _usage(body.get("usage")), response.elapsed_s)
 
 
 def shared(texts: Sequence[str], batch: Batch) -> Iterator[tuple[Vector, int, Usage | None]]:
     """Each vector with its share of the request. The first text counts the request; tokens are shared by length."""
     tokens = batch.usage.input_tokens if batch.usage else 0
     length = sum(len(text) for text in texts) or 1
-    so_far = given = 0
+    so_far = counted = 0
     for number, (text, vector) in enumerate(zip(texts, batch.vectors, strict=True)):
         so_far += len(text)
         upto = tokens * so_far // length
-        yield vector, int(number == 0), Usage(upto - given, 0) if batch.usage else None
-        given = upto
+        yield vector, int(number == 0), Usage(upto - counted, 0) if batch.usage else None
+        counted = upto
 
 
-def _index(item: Any, otherwise: int) -> int:
-    index = cast("Any", item).get("index") if isinstance(item, dict) else None
+def _index(item: object, otherwise: int) -> int:
+    index = as_map(item).get("index")
     return index if isinstance(index, int) else otherwise
 
 
-def _vector(item: Any) -> Vector:
-    numbers: Any = as_map(item).get("embedding")
-    if isinstance(numbers, list) and len(as_list(numbers)) == 1 and isinstance(numbers[0], list):
-        numbers = as_list(numbers)[0]
+def _vector(item: object) -> Vector:
+    numbers: object = as_map(item).get("embedding")
+    if is_list(numbers) and len(numbers) == 1 and is_list(numbers[0]):
+        numbers = numbers[0]
     try:
         if isinstance(numbers, str):  # 32-bit floats, little-endian, which some gateways give without being asked
             vector = array("f", (number for (number,) in struct.iter_unpack("<f", b64decode(numbers, validate=True))))
         else:
-            vector = array("f", cast("list[float]", numbers) if isinstance(numbers, list) else ())
+            vector = array("f", cast("list[float]", numbers) if is_list(numbers) else ())
     except (TypeError, ValueError, OverflowError, struct.error):
-        raise MalformedReply("an embedding holds what is no number") from None
+        raise MalformedReply("an embedding holds what is not a number") from None
     if not vector or not math.isfinite(sum(vector)) or not any(vector):
         raise MalformedReply("an embedding is empty, zero or not finite")
     return vector
 
 
-def _usage(counts: Any) -> Usage | None:
-    tokens = cast("Any", counts).get("prompt_tokens") if isinstance(counts, dict) else None
+def _usage(counts: object) -> Usage | None:
+    tokens = as_map(counts).get("prompt_tokens")
     return Usage(tokens, 0) if isinstance(tokens, int) and not isinstance(tokens, bool) and tokens >= 0 else None
 
 
@@ -206,22 +206,22 @@ class OpenAIEmbedder:
         except ExceptionGroup as failures:
             raise first_of(failures) from None
         ended = [task.result() for task in tasks]
-        had = [one for one in ended if isinstance(one, _Had)]
-        paid = [self._spend(one.entry) for one in had if not one.known]
+        had = [embedded for embedded in ended if isinstance(embedded, _Had)]
+        paid = [self._spend(embedded.entry) for embedded in had if not embedded.known]
         total = sum(paid, NOTHING)
-        failed = next((one for one in ended if isinstance(one, CallError)), None)
-        if failed is None and len({len(one.vector) for one in had}) > 1:
+        failed = next((embedded for embedded in ended if isinstance(embedded, CallError)), None)
+        if failed is None and len({len(embedded.vector) for embedded in had}) > 1:
             failed = CallError("malformed", "the embedder gave vectors of different lengths")
         if failed is not None:
             failed.spend = replace(total, latency_s=failed.spend.latency_s if failed.spend else 0.0)
             raise failed
         return Embedded(
-            vectors=[one.vector for one in had],
+            vectors=[embedded.vector for embedded in had],
             requests=total.requests,
             usage=total.usage,
             cost_usd=total.cost_usd,
-            saved_usd=sum([self._spend(one.entry) for one in had if one.known], NOTHING).cost_usd,
-            latency_s=max((one.entry.latency_s for one in had), default=0.0),
+            saved_usd=sum([self._spend(embedded.entry) for embedded in had if embedded.known], NOTHING).cost_usd,
+            latency_s=max((embedded.entry.latency_s for embedded in had), default=0.0),
             cached=bool(had) and not paid,
         )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
 from evalflow.jsonvalues import as_map
 from evalflow.records import CUT_OFF, FILTERED
@@ -67,7 +66,7 @@ BROKEN_OFF = frozenset(
 """Words of endpoints (OpenRouter, Mistral, vLLM, SGLang, DeepSeek, Cohere) that failed in the midst of a reply."""
 
 
-def finish_reason(value: Any) -> str | None:
+def finish_reason(value: object) -> str | None:
     """`stop`, `length`, `content_filter` or `tool_calls`; other words unchanged; None for other values.
 
     SGLang has the word in an object, as `type`.
@@ -76,5 +75,5 @@ def finish_reason(value: Any) -> str | None:
     if not isinstance(value, str) or not value.strip():
         return None
     word = value.strip()
-    known = word.lower().replace("-", "_").replace(" ", "_")
-    return _WORDS.get(known, known if known in BROKEN_OFF else word)
+    reason = word.lower().replace("-", "_").replace(" ", "_")
+    return _WORDS.get(reason, reason if reason in BROKEN_OFF else word)

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
 
-from evalflow.jsonvalues import as_list, as_map
-from evalflow.llm.anthropic import INSTRUCTIONS, arguments_of, data_address, instructions
+from evalflow.jsonvalues import as_map, count_at, is_list, object_at, objects_at, text_at
+from evalflow.llm.anthropic import INSTRUCTIONS, arguments_of, data_address, forced_function, instructions
 
 _SETTINGS = {
     "temperature": "temperature",
@@ -33,31 +32,31 @@ _UNSIGNED = "skip_thought_signature_validator"
 """Gemini 3 refuses its own calls of functions without their signature, which a chat completion does not have."""
 
 
-def as_content(body: Mapping[str, Any]) -> dict[str, Any]:
+def as_content(body: Mapping[str, object]) -> dict[str, object]:
     """The GenerateContentRequest for the body of a chat request, without its model."""
-    names: dict[str, str] = {
-        call["id"]: call["function"]["name"] for one in body["messages"] for call in one.get("tool_calls") or ()
+    turns = objects_at(body, "messages")
+    calls = [call for turn in turns for call in objects_at(turn, "tool_calls", optional=True)]
+    names = {text_at(call, "id"): text_at(object_at(call, "function"), "name") for call in calls}
+    generation = {new: body[old] for old, new in _SETTINGS.items() if old in body} | _further(body)
+    wanted = as_map(body.get("response_format"))
+    if wanted:
+        generation["responseMimeType"] = "application/json"
+    if "json_schema" in wanted:
+        generation["responseJsonSchema"] = object_at(wanted, "json_schema")["schema"]
+    content: dict[str, object] = {
+        "contents": [_turn(turn, names) for turn in turns if turn["role"] not in INSTRUCTIONS],
+        "generationConfig": generation,
+        **{name: body[name] for name in _OF_THE_REQUEST if name in body},
     }
-    found: dict[str, Any] = {
-        "contents": [_turn(one, names) for one in body["messages"] if one["role"] not in INSTRUCTIONS],
-        "generationConfig": {new: body[old] for old, new in _SETTINGS.items() if old in body},
-    }
-    found["generationConfig"] |= _further(body)
-    found |= {name: body[name] for name in _OF_THE_REQUEST if name in body}
     system = [{"text": text} for text in instructions(body)]
     if system:
-        found["systemInstruction"] = {"parts": system}
-    wanted: Mapping[str, Any] = body.get("response_format") or {}
-    if wanted:
-        found["generationConfig"]["responseMimeType"] = "application/json"
-    if "json_schema" in wanted:
-        found["generationConfig"]["responseJsonSchema"] = wanted["json_schema"]["schema"]
+        content["systemInstruction"] = {"parts": system}
     if body.get("tools"):
-        found |= _functions(body)
-    return found
+        content |= _functions(body)
+    return content
 
 
-def _further(body: Mapping[str, Any]) -> dict[str, Any]:
+def _further(body: Mapping[str, object]) -> dict[str, object]:
     """The configured parameters, which chat completions also take within `extra_body.google`."""
     more = {name: value for name, value in body.items() if name not in (*_TRANSLATED, *_OF_THE_REQUEST)}
     if effort := more.pop("reasoning_effort", None):
@@ -66,96 +65,107 @@ def _further(body: Mapping[str, Any]) -> dict[str, Any]:
     return {**more, **own, **as_map(as_map(body.get("extra_body")).get("google"))}
 
 
-def as_completion(response: Mapping[str, Any]) -> dict[str, Any]:
-    """The chat completion for a GenerateContentResponse; a prompt that was blocked is a reply that was withheld."""
-    candidate = as_map(next(iter(as_list(response.get("candidates"))), None))
-    parts = [as_map(part) for part in as_list(as_map(candidate.get("content")).get("parts"))]
+def as_completion(response: Mapping[str, object]) -> dict[str, object]:
+    """The chat completion for a GenerateContentResponse; a prompt that was blocked is a reply that was withheld.
+
+    ValueError for anything else.
+    """
+    candidate = next(iter(objects_at(response, "candidates", optional=True)), {})
+    content = as_map(candidate.get("content"))
+    parts = objects_at(content, "parts", optional=True)
+    functions = [object_at(part, "functionCall") for part in parts if "functionCall" in part]
     calls = [
-        {"id": f"call_{number}", "type": "function", "function": {"name": call["name"], "arguments": _text(call)}}
-        for number, call in enumerate(part["functionCall"] for part in parts if "functionCall" in part)
+        {
+            "id": f"call_{number}",
+            "type": "function",
+            "function": {"name": text_at(call, "name"), "arguments": _arguments(call)},
+        }
+        for number, call in enumerate(functions)
     ]
-    text = "".join(part["text"] for part in parts if "text" in part and not part.get("thought"))
-    finished = _FINISHED.get(str(candidate.get("finishReason")), "content_filter")
-    thoughts = "".join(part["text"] for part in parts if "text" in part and part.get("thought"))
-    message = {"role": "assistant", "content": text or None, **({"tool_calls": calls} if calls else {})}
+    texts = [(text_at(part, "text"), bool(part.get("thought"))) for part in parts if "text" in part]
+    text = "".join(text for text, is_thought in texts if not is_thought)
+    thoughts = "".join(text for text, is_thought in texts if is_thought)
+    message: dict[str, object] = {"role": "assistant", "content": text or None}
+    if calls:
+        message["tool_calls"] = calls
     if thoughts:
         message["reasoning_content"] = thoughts
+    finished = _FINISHED.get(str(candidate.get("finishReason")), "content_filter")
     finish = "tool_calls" if calls and finished == "stop" else finished
-    choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": finish}
+    choice: dict[str, object] = {"index": 0, "message": message, "finish_reason": finish}
     if "logprobsResult" in candidate:
-        choice["logprobs"] = {"content": _tokens(as_map(candidate["logprobsResult"]))}
-    made = {"object": "chat.completion", "model": response.get("modelVersion", ""), "choices": [choice]}
-    usage: Mapping[str, int] = response.get("usageMetadata") or {}
-    if usage:
-        written = usage.get("candidatesTokenCount", 0) + usage.get("thoughtsTokenCount", 0)  # both are paid as output
-        made["usage"] = {
-            "prompt_tokens": usage.get("promptTokenCount", 0),
-            "completion_tokens": written,
+        choice["logprobs"] = {"content": _tokens(object_at(candidate, "logprobsResult"))}
+    completion = {"object": "chat.completion", "model": response.get("modelVersion", ""), "choices": [choice]}
+    if usage := as_map(response.get("usageMetadata")):
+        thinking = count_at(usage, "thoughtsTokenCount")
+        completion["usage"] = {
+            "prompt_tokens": count_at(usage, "promptTokenCount"),
+            "completion_tokens": count_at(usage, "candidatesTokenCount") + thinking,  # both are paid as output
             "completion_tokens_details": {"reasoning_tokens": usage.get("thoughtsTokenCount")},
         }
-    return made
+    return completion
 
 
-def status_of(error: Mapping[str, Any]) -> int:
+def status_of(error: Mapping[str, object]) -> int:
     """The HTTP status that a request's error would have had."""
-    code = int(error.get("code") or 0)
+    code = count_at(error, "code")
     return code if code >= 400 else _STATUS.get(code, 500)
 
 
-def _functions(body: Mapping[str, Any]) -> dict[str, Any]:
+def _functions(body: Mapping[str, object]) -> dict[str, object]:
     """The tools of a chat request, and whether one of them must be called."""
     declared = [
-        {"name": one["name"], "description": one.get("description", ""), "parametersJsonSchema": one["parameters"]}
-        for one in (tool["function"] for tool in body["tools"])
+        {"name": tool["name"], "description": tool.get("description", ""), "parametersJsonSchema": tool["parameters"]}
+        for tool in (object_at(tool, "function") for tool in objects_at(body, "tools"))
     ]
-    choice: Mapping[str, Any] | str = body.get("tool_choice", "auto")
-    calling: dict[str, Any] = {"mode": "AUTO"}
-    if not isinstance(choice, str):
-        calling = {"mode": "ANY", "allowedFunctionNames": [choice["function"]["name"]]}
+    forced = forced_function(body)
+    calling: dict[str, object] = (
+        {"mode": "AUTO"} if forced is None else {"mode": "ANY", "allowedFunctionNames": [forced]}
+    )
     return {"tools": [{"functionDeclarations": declared}], "toolConfig": {"functionCallingConfig": calling}}
 
 
-def _turn(message: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+def _turn(message: Mapping[str, object], names: Mapping[str, str]) -> dict[str, object]:
     """One message of a conversation; `names` are those of functions, by the ids of their calls."""
     content = message.get("content")
     if message["role"] == "tool":
-        name = names.get(message.get("tool_call_id", ""), "tool")
+        name = names.get(str(message.get("tool_call_id", "")), "tool")
         return {"role": "user", "parts": [{"functionResponse": {"name": name, "response": {"result": content}}}]}
-    parts = [_part(part) for part in cast("list[Any]", content)] if isinstance(content, list) else []
+    parts = [_part(part) for part in objects_at(message, "content")] if is_list(content) else []
     parts += [{"text": content}] if content and isinstance(content, str) else []
-    for call in message.get("tool_calls") or ():
-        function = call["function"]
-        made = {"name": function["name"], "args": arguments_of(function["arguments"])}
-        parts.append({"functionCall": made, "thoughtSignature": _UNSIGNED})
+    for call in objects_at(message, "tool_calls", optional=True):
+        function = object_at(call, "function")
+        declared = {"name": function["name"], "args": arguments_of(text_at(function, "arguments"))}
+        parts.append({"functionCall": declared, "thoughtSignature": _UNSIGNED})
     return {"role": "model" if message["role"] == "assistant" else "user", "parts": parts or [{"text": ""}]}
 
 
-def _part(part: dict[str, Any]) -> dict[str, Any]:
+def _part(part: dict[str, object]) -> dict[str, object]:
     """A part of a message's content; one that is neither text nor an image is sent as it is."""
     if part.get("type") == "text":
         return {"text": part["text"]}
     if part.get("type") != "image_url":
         return part
-    url: str = part["image_url"]["url"]
+    url = text_at(object_at(part, "image_url"), "url")
     data = data_address(url)
     if data is None:
         return {"fileData": {"fileUri": url}}
     return {"inlineData": {"mimeType": data[0], "data": data[1]}}
 
 
-def _text(call: Mapping[str, Any]) -> str:
+def _arguments(call: Mapping[str, object]) -> str:
     return json.dumps(call.get("args") or {}, ensure_ascii=False)
 
 
-def _tokens(result: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+def _tokens(result: Mapping[str, object]) -> Sequence[Mapping[str, object]]:
     """A reply's tokens with the likeliest in place of each, as chat completions have them."""
-    chosen: Sequence[Mapping[str, Any]] = result.get("chosenCandidates") or ()
-    likely: Sequence[Mapping[str, Any]] = result.get("topCandidates") or [{} for _ in chosen]
+    chosen = objects_at(result, "chosenCandidates", optional=True)
+    likely = objects_at(result, "topCandidates", optional=True) or [{} for _ in chosen]
     return [
-        {**_token(one), "top_logprobs": [_token(other) for other in others.get("candidates") or ()]}
-        for one, others in zip(chosen, likely, strict=True)
+        {**_token(token), "top_logprobs": [_token(other) for other in objects_at(others, "candidates", optional=True)]}
+        for token, others in zip(chosen, likely, strict=True)
     ]
 
 
-def _token(one: Mapping[str, Any]) -> dict[str, Any]:
-    return {"token": one["token"], "logprob": one.get("logProbability", 0.0)}
+def _token(token: Mapping[str, object]) -> dict[str, object]:
+    return {"token": text_at(token, "token"), "logprob": token.get("logProbability", 0.0)}

@@ -74,14 +74,14 @@ class OpenAIJudge:
     def remembered(self, ask: Ask) -> list[str]:
         """The cached replies to an ask, unchanged; nothing is sent."""
         request, times = self.opening(ask)
-        found: list[str] = []
+        raw: list[str] = []
         for number in range(times):
             key = self._client.key(request, ask.repeat, number)
             entry = self._client.single_flight.known(key)
             if entry is not None:
                 with contextlib.suppress(UnreadableEntry):
-                    found.append(self._remembered(ask, key, entry, free=True).raw)
-        return found
+                    raw.append(self._remembered(ask, key, entry, free=True).raw)
+        return raw
 
     def ask(self, ask: Ask) -> CoroutineType[Any, Any, Reply]:
         if self._weighs(ask):
@@ -186,15 +186,15 @@ class OpenAIJudge:
 
     def _reply(self, ask: Ask, key: bytes, entry: Entry, completion: Completion, free: bool) -> Reply:
         contract = self._contracts.get(ask.reply_model) or self._contract(ask.reply_model)
-        found = contract.parse(completion, ask.items)
+        read = contract.parse(completion, ask.items)
         weighed: logprobs.Weighed | None = None
         if completion.tokens and self._weighs(ask):  # a tool call has no tokens, and those of a list are not read
-            weighed = logprobs.weigh(found.parsed, found.json, completion.tokens)
+            weighed = logprobs.weigh(read.parsed, read.json, completion.tokens)
         cost_usd = self._client.cost(entry)
         return Reply(
-            parsed=found.parsed,
-            raw=found.raw,
-            mended=found.mended,
+            parsed=read.parsed,
+            raw=read.raw,
+            mended=read.mended,
             probabilities=(weighed.chances,) if weighed else None,
             mass=weighed.mass if weighed else None,
             reasks=entry.requests - 1,
@@ -210,18 +210,18 @@ class OpenAIJudge:
 
     def _invalid(self, error: InvalidReply, completion: Completion, spent: Spend) -> JudgeError:
         empty = not (completion.text or "").strip() and not completion.tool_calls
-        said = f" ({reply_hints.circumstances(completion)})"
+        cause = f" ({reply_hints.circumstances(completion)})"
         longer = reply_hints.more_tokens(self._role, completion, self._config.longest_reply)
         # A reply that was cut off once will be cut off again: a re-ask would only cost more.
         if completion.finish_reason == "length":
             what = "the reply is empty, since it" if empty else "the reply"
             limit = f"at the model's or {self._role}.max_tokens' limit"
-            return JudgeError("truncated", f"{what} was cut off {limit}{said}; {longer} allows more", error.raw, spent)
+            return JudgeError("truncated", f"{what} was cut off {limit}{cause}; {longer} allows more", error.raw, spent)
         times = f"{spent.requests} replies" if spent.requests > 1 else "1 reply"
         hint = reply_hints.other_mode(self._config.mode, self._role, completion)
         if empty and completion.reasoning:
             hint = f"the model has only thought: {longer} leaves it more room, or {hint}"
-        message = f"no valid reply in {times}; the last: {error}{said if empty else ''}; {hint}"
+        message = f"no valid reply in {times}; the last: {error}{cause if empty else ''}; {hint}"
         return JudgeError("schema", message, error.raw, spent)
 
     def _contract(self, reply_model: type[BaseModel]) -> Contract:
@@ -244,8 +244,8 @@ async def _draw(count: int, once: Callable[[int], Awaitable[Reply]], listed: boo
     except BaseExceptionGroup as failed:
         raise first_of(failed) from None
     drawn = [task.result() for task in tasks]
-    replies = [one for one in drawn if isinstance(one, Reply)]
-    failures = [one for one in drawn if isinstance(one, CallError)]
+    replies = [sample for sample in drawn if isinstance(sample, Reply)]
+    failures = [sample for sample in drawn if isinstance(sample, CallError)]
     if 2 * len(replies) <= count:
         what = f"{len(failures)} of {count} samples failed; the first: {failures[0]}"
         raise _charged(failures, replies, what)
@@ -289,8 +289,8 @@ def _vote(parts: Sequence[BaseModel]) -> str:
 
 
 def _together(replies: Sequence[Reply], failures: Sequence[CallError]) -> Spend:
-    spends = [one.spend for one in (*replies, *failures) if one.spend]
-    return replace(sum(spends, NOTHING), latency_s=longest(one.latency_s for one in spends))
+    spends = [spend.spend for spend in (*replies, *failures) if spend.spend]
+    return replace(sum(spends, NOTHING), latency_s=longest(spend.latency_s for spend in spends))
 
 
 async def _attempt(once: Callable[[int], Awaitable[Reply]], number: int) -> Reply | CallError:

@@ -18,7 +18,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from typing import Literal, TypeVar, get_args, get_origin
 
 from annotated_types import Ge, Le
 from pydantic import BaseModel
@@ -34,10 +34,10 @@ BARE_ENDS = b",}] \n\r\t"  # characters that end a number or a boolean; text end
 _UNKNOWN = "\ufffd".encode()
 
 
-def choices(reply_model: type[BaseModel]) -> dict[str, tuple[Any, ...]]:
+def choices(reply_model: type[BaseModel]) -> dict[str, tuple[object, ...]]:
     """The possible values of each label, boolean and bounded whole number, by field; other fields are left out."""
-    found = {name: _values(info) for name, info in reply_model.model_fields.items()}
-    return {name: values for name, values in found.items() if values}
+    by_field = {name: _values(info) for name, info in reply_model.model_fields.items()}
+    return {name: values for name, values in by_field.items() if values}
 
 
 def normalised(weights: Mapping[K, float]) -> dict[K, float]:
@@ -46,7 +46,7 @@ def normalised(weights: Mapping[K, float]) -> dict[K, float]:
     return {value: weight / total for value, weight in weights.items()} if total > 0 else {}
 
 
-def _values(info: FieldInfo) -> tuple[Any, ...]:
+def _values(info: FieldInfo) -> tuple[object, ...]:
     if get_origin(info.annotation) is Literal:
         return get_args(info.annotation)
     if info.annotation is bool:
@@ -106,20 +106,20 @@ class Weighed:
     mass: Mapping[str, float]
 
 
-def weigh(parsed: BaseModel, raw: str, tokens: Sequence[Mapping[str, Any]]) -> Weighed | None:
+def weigh(parsed: BaseModel, raw: str, tokens: Sequence[Mapping[str, object]]) -> Weighed | None:
     """The probability of each value of each label, boolean and bounded whole number of a reply.
 
     `raw` is the JSON of the reply, and `tokens` are those of all that the model wrote.
     """
     spans = _spans(raw)
     for spell in _SPELLINGS:
-        said = b"".join(map(spell, tokens))
-        places = {name: _place(said, raw, *span) for name, span in spans.items()}
+        spelled = b"".join(map(spell, tokens))
+        places = {name: _place(spelled, raw, *span) for name, span in spans.items()}
         if any(at is not None for at in places.values()):
             break
     else:
         return None
-    found: dict[str, Mapping[Any, float]] = {}
+    distributions: dict[str, Mapping[object, float]] = {}
     mass: dict[str, float] = {}
     placed = _tokens(tokens, spell)
     for name, values in choices(type(parsed)).items():
@@ -131,30 +131,30 @@ def weigh(parsed: BaseModel, raw: str, tokens: Sequence[Mapping[str, Any]]) -> W
             written = {_written(value, ascii_only): value for value in values}
             if raw[start:end] != _written(getattr(parsed, name), ascii_only):
                 continue
-            value = _Value(said, at, at + len(raw[start:end].encode()))
+            value = _Value(spelled, at, at + len(raw[start:end].encode()))
             weights = _weights(placed, value, frozenset(map(str.encode, written)))
             if weights:
                 mass[name] = min(1.0, sum(weights.values()))
-                found[name] = {written[text.decode()]: weight for text, weight in normalised(weights).items()}
+                distributions[name] = {written[text.decode()]: weight for text, weight in normalised(weights).items()}
             break
-    return Weighed(found, mass) if found else None
+    return Weighed(distributions, mass) if distributions else None
 
 
-def _written(value: Any, ascii_only: bool) -> str:
+def _written(value: object, ascii_only: bool) -> str:
     text = json.dumps(value, ensure_ascii=ascii_only)
     return text[1:-1] if isinstance(value, str) else text
 
 
-def _place(said: bytes, raw: str, key: int, start: int, end: int) -> int | None:
+def _place(spelled: bytes, raw: str, key: int, start: int, end: int) -> int | None:
     """Where a value of the JSON is in what the model wrote; None if its tokens do not tell.
 
     Some endpoints give no bytes of tokens that are parts of characters. Then the value is found by its name alone.
     """
-    at = said.rfind(raw.encode())
+    at = spelled.rfind(raw.encode())
     if at >= 0:
         return at + len(raw[:start].encode())
     named = raw[key:end].encode()
-    return said.find(named) + len(raw[key:start].encode()) if said.count(named) == 1 else None
+    return spelled.find(named) + len(raw[key:start].encode()) if spelled.count(named) == 1 else None
 
 
 def _spans(raw: str) -> dict[str, tuple[int, int, int]]:
@@ -183,20 +183,20 @@ def _skip(raw: str, at: int) -> int:
     return at
 
 
-def _by_bytes(token: Mapping[str, Any]) -> bytes:
+def _by_bytes(token: Mapping[str, object]) -> bytes:
     """A token as its bytes; as its text if the endpoint gives none."""
-    given = token.get("bytes")
+    codes = token.get("bytes")
     try:
-        return bytes(as_list(given)) if isinstance(given, list) else _by_text(token)
+        return bytes(as_list(codes)) if isinstance(codes, list) else _by_text(token)
     except (TypeError, ValueError):
         return _by_text(token)
 
 
-def _by_text(token: Mapping[str, Any]) -> bytes:
+def _by_text(token: Mapping[str, object]) -> bytes:
     return str(token.get("token") or "").encode("utf-8", "replace")
 
 
-def _by_marks(token: Mapping[str, Any]) -> bytes:
+def _by_marks(token: Mapping[str, object]) -> bytes:
     """A token as vocabularies have it: blanks as Ġ or ▁, line ends as Ċ, other bytes by their number."""
     text = str(token.get("token") or "")
     return _NUMBERED.sub(lambda byte: bytes([int(byte[1], 16)]), text.translate(_MARKS).encode("utf-8", "replace"))
@@ -207,11 +207,11 @@ _MARKS = str.maketrans({"Ġ": " ", "▁": " ", "Ċ": "\n", "ĉ": "\t", "č": "\r
 _NUMBERED = re.compile(rb"<0x([0-9A-Fa-f]{2})>")
 
 
-def _tokens(given: Sequence[Mapping[str, Any]], spell: Callable[[Mapping[str, Any]], bytes]) -> list[_Token]:
+def _tokens(tokens: Sequence[Mapping[str, object]], spell: Callable[[Mapping[str, object]], bytes]) -> list[_Token]:
     """Tokens with what could have stood in their place."""
     placed: list[_Token] = []
     start = 0
-    for token in given:
+    for token in tokens:
         text = spell(token)
         alternatives: dict[bytes, float] = defaultdict(float)
         for other in as_list(token.get("top_logprobs")):
@@ -235,7 +235,7 @@ def _tokens(given: Sequence[Mapping[str, Any]], spell: Callable[[Mapping[str, An
     return placed
 
 
-def _chance(token: Mapping[str, Any]) -> float | None:
+def _chance(token: Mapping[str, object]) -> float | None:
     logprob = as_number(token.get("logprob"))
     return None if logprob is None or math.isnan(logprob) else math.exp(min(0.0, logprob))
 

@@ -44,16 +44,16 @@ class JudgeWithEmbedder:
     def __init__(self, judge: Judge, embedder: Judge) -> None:
         self._judge = judge
         self._embedder = embedder
-        one, other = judge.info, embedder.info
+        model, other = judge.info, embedder.info
         self.info = JudgeInfo(
-            name=f"{one.name} + {other.name}",
-            nature=f"{one.nature}; {other.nature}",
-            identity=hashlib.sha256(f"{one.identity} {other.identity}".encode()).hexdigest()[:16],
-            calibrated=one.calibrated and other.calibrated,
-            remote=one.remote or other.remote,
-            weighted=one.weighted,
-            tasks=None if one.tasks is None else one.tasks | (other.tasks or frozenset()),
-            limits=one.limits,
+            name=f"{model.name} + {other.name}",
+            nature=f"{model.nature}; {other.nature}",
+            identity=hashlib.sha256(f"{model.identity} {other.identity}".encode()).hexdigest()[:16],
+            calibrated=model.calibrated and other.calibrated,
+            remote=model.remote or other.remote,
+            weighted=model.weighted,
+            tasks=None if model.tasks is None else model.tasks | (other.tasks or frozenset()),
+            limits=model.limits,
         )
 
     async def ask(self, ask: Ask) -> Reply:
@@ -118,7 +118,7 @@ def _together(config: MembersConfig, name: str, members: Sequence[JudgeInfo]) ->
         how = config.vote if isinstance(config, PanelConfig) else config.kind
         nature = f"panel of {len(natures)}, {how}: {'; '.join(natures)}"
     decisive = config.model_dump(mode="json", exclude={"name", "title", "members", "calibrated", "thresholds"})
-    text = json.dumps([decisive, *zip(config.asked, [one.identity for one in members], strict=True)])
+    text = json.dumps([decisive, *zip(config.asked, [member.identity for member in members], strict=True)])
     limited = [(member.tasks, member) for member in members if member.tasks is not None]
     tasks = frozenset[str].intersection(*(tasks for tasks, _ in limited)) if limited else None
     return JudgeInfo(
@@ -133,11 +133,17 @@ def _together(config: MembersConfig, name: str, members: Sequence[JudgeInfo]) ->
     )
 
 
-def _alike(one: str, first: Judge, other: str, second: Judge) -> list[Problem]:
-    key = f"judge.members.{other}"
+def _alike(first_name: str, first: Judge, second_name: str, second: Judge) -> list[Problem]:
+    key = f"judge.members.{second_name}"
     if first.info.identity == second.info.identity:
-        what = f"the members {one} and {other} are the same judge, whose opinion would count twice"
+        what = f"the members {first_name} and {second_name} are the same judge, whose opinion would count twice"
         return [Problem(what, key, f"give one of them another model: {key}.model=...")]
     if first.info.name == second.info.name:
-        return [Problem(f"the members {one} and {other} are both called {first.info.name!r}", key, f"{key}.name=...")]
+        return [
+            Problem(
+                f"the members {first_name} and {second_name} are both called {first.info.name!r}",
+                key,
+                f"{key}.name=...",
+            )
+        ]
     return []

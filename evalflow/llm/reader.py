@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from typing import TYPE_CHECKING, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -19,13 +19,14 @@ from evalflow.llm.thoughts import split_thoughts
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
+    from pydantic_core import ErrorDetails
 
     from evalflow.llm.chat import Completion
 
 _BLANK = " \t\r\n\ufeff\u200b"
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """The object of these pairs; ValueError if a key is there twice with different values."""
     made = dict(pairs)
     if len(made) < len(pairs):
@@ -78,7 +79,7 @@ class ReadReply:
 
 
 def read_reply(
-    completion: Completion, model: type[BaseModel], items: Sequence[Any] | None, *, tools: bool, fenced: bool
+    completion: Completion, model: type[BaseModel], items: Sequence[object] | None, *, tools: bool, fenced: bool
 ) -> ReadReply:
     """The reply in a completion; InvalidReply unless exactly one object in it is valid.
 
@@ -124,7 +125,7 @@ def _whole(text: str) -> str:
 class _Found:
     """A JSON value in a text, from `start` to `end`."""
 
-    value: Any
+    value: object
     start: int
     end: int
     notes: tuple[str, ...] = ()
@@ -133,7 +134,7 @@ class _Found:
 class _ReplyReader:
     """Reads a reply model; `cut` says that the text ends too early, so that what is in its midst may be a draft."""
 
-    def __init__(self, model: type[BaseModel], items: Sequence[Any] | None, *, fenced: bool, cut: bool) -> None:
+    def __init__(self, model: type[BaseModel], items: Sequence[object] | None, *, fenced: bool, cut: bool) -> None:
         self._model = model
         self._items = items
         self._wanted = None if items is None else len(items)
@@ -153,15 +154,15 @@ class _ReplyReader:
                 return ReadReply(parsed, raw, raw, (*notes, *others))
             except (ValueError, RecursionError) as error:
                 self._complaint = _complaint(error)
-        found = {
-            one.parsed.model_dump_json(): one
+        valid = {
+            fitted.parsed.model_dump_json(): fitted
             for text in texts
-            for one in self._fitting(mended(text.encode("utf-8", "replace")).decode(), raw)
+            for fitted in self._fitting(mended(text.encode("utf-8", "replace")).decode(), raw)
         }
-        if len(found) > 1:
-            raise InvalidReply(f"the reply has {len(found)} different objects that are valid; give exactly one", raw)
-        for one in found.values():
-            return ReadReply(one.parsed, raw, one.json, tuple(dict.fromkeys((*notes, *one.mended))))
+        if len(valid) > 1:
+            raise InvalidReply(f"the reply has {len(valid)} different objects that are valid; give exactly one", raw)
+        for fitted in valid.values():
+            return ReadReply(fitted.parsed, raw, fitted.json, tuple(dict.fromkeys((*notes, *fitted.mended))))
         raise InvalidReply(self._complaint, raw)
 
     def _fitting(self, text: str, raw: str) -> Iterator[ReadReply]:
@@ -175,16 +176,16 @@ class _ReplyReader:
         every = list(_values(body))
         if ends and (self._cut or not every or _said(body[every[-1].end :])):
             return
-        for found in every:
-            before, after = body[: found.start], body[found.end :]
+        for json_value in every:
+            before, after = body[: json_value.start], body[json_value.end :]
             if self._cut and _said(before) and _said(after):
                 continue
-            for value, wrappers in _unwrapped(found.value):
+            for value, wrappers in _unwrapped(json_value.value):
                 fitted = self._fitted(value, is_outer=not wrappers)
                 if fitted is not None:
-                    written = body[found.start : found.end]
+                    written = body[json_value.start : json_value.end]
                     written = _part(written, value) if wrappers else written
-                    mends = (*notes, *self._around(before + after), *found.notes, *wrappers, *fitted[1])
+                    mends = (*notes, *self._around(before + after), *json_value.notes, *wrappers, *fitted[1])
                     yield ReadReply(fitted[0], raw, written, mends)
                     break
 
@@ -192,7 +193,7 @@ class _ReplyReader:
         fence = ("Markdown fence",) if _FENCE.search(outside) and not self._fenced else ()
         return (*fence, "text around it") if _said(outside) else fence
 
-    def _fitted(self, value: Any, *, is_outer: bool) -> tuple[BaseModel, tuple[str, ...]] | None:
+    def _fitted(self, value: object, *, is_outer: bool) -> tuple[BaseModel, tuple[str, ...]] | None:
         """The reply that a value is, and what was done about it; None if it is not valid."""
         for shaped, note in self._shapes(value):
             try:
@@ -208,7 +209,7 @@ class _ReplyReader:
                     self._complaint = _complaint(error)
         return None
 
-    def _shapes(self, value: Any) -> Iterator[tuple[Any, tuple[str, ...]]]:
+    def _shapes(self, value: object) -> Iterator[tuple[object, tuple[str, ...]]]:
         """A value, and the object of one list that it stands for: the list alone, or the only result."""
         if isinstance(value, dict):
             yield value, ()
@@ -228,9 +229,9 @@ class _ReplyReader:
             places = [fault["loc"] for fault in error.errors(include_url=False)]
             names = dict.fromkeys(next(str(part) for part in reversed(place) if type(part) is str) for place in places)
             notes = (f"value of another JSON type: {', '.join(names)}",)
-        given = len(getattr(parsed, "results", ()))
-        if self._wanted is not None and given != self._wanted:
-            what = f"{given} results were given for {self._wanted} items; give exactly {self._wanted}, in order"
+        count = len(getattr(parsed, "results", ()))
+        if self._wanted is not None and count != self._wanted:
+            what = f"{count} results were given for {self._wanted} items; give exactly {self._wanted}, in order"
             raise _Miscounted(what)
         return parsed, notes
 
@@ -247,8 +248,8 @@ def _said(outside: str) -> str:
 def _is_alone(text: str) -> bool:
     """Whether a text is one object and nothing else, so that a tag in it is part of a value."""
     whole = _whole(text)
-    found = _decoded(whole, 0) if whole.startswith(("{", "[", '"')) else None
-    return found is not None and not whole[found.end :].strip(_BLANK)
+    decoded = _decoded(whole, 0) if whole.startswith(("{", "[", '"')) else None
+    return decoded is not None and not whole[decoded.end :].strip(_BLANK)
 
 
 def _values(text: str) -> Iterator[_Found]:
@@ -259,19 +260,19 @@ def _values(text: str) -> Iterator[_Found]:
     if whole.startswith(("[", '"', '{\\"')):
         # A JSON text may have lost the quotes around it, but not the escapes inside.
         bare = whole.startswith("{")
-        found = _decoded(f'"{whole}"', 0) if bare else _decoded(text, start)
-        if found is not None and (bare or found.end == end):
-            yield _Found(found.value, start, end, found.notes)
+        decoded = _decoded(f'"{whole}"', 0) if bare else _decoded(text, start)
+        if decoded is not None and (bare or decoded.end == end):
+            yield _Found(decoded.value, start, end, decoded.notes)
             return
     start = text.find("{")
     for _ in range(_MOST):
         if start < 0:
             return
-        found = _decoded(text, start)
-        if found is not None:
-            yield found
+        decoded = _decoded(text, start)
+        if decoded is not None:
+            yield decoded
         # What is inside a broken object is no reply of its own.
-        start = text.find("{", found.end if found else _broken_end(text, start))
+        start = text.find("{", decoded.end if decoded else _broken_end(text, start))
 
 
 def _broken_end(text: str, start: int) -> int:
@@ -291,13 +292,13 @@ def _closed(text: str, start: int) -> int:
 
 def _decoded(text: str, start: int) -> _Found | None:
     """The JSON value that begins at a place; with raw control characters and trailing commas, if it must be."""
-    found = _loosely(text, start)
-    if found is not None or not _OBJECT.match(text, start):
-        return found
+    loose = _loosely(text, start)
+    if loose is not None or not _OBJECT.match(text, start):
+        return loose
     end = _closed(text, start)
     repaired = _TRAILING_COMMA.sub(lambda comma: comma[1] or " ", text[start:end])
-    found = _loosely(repaired, 0) if repaired != text[start:end] else None
-    return found and _Found(found.value, start, start + found.end, (*found.notes, "trailing comma"))
+    loose = _loosely(repaired, 0) if repaired != text[start:end] else None
+    return loose and _Found(loose.value, start, start + loose.end, (*loose.notes, "trailing comma"))
 
 
 def _loosely(text: str, start: int) -> _Found | None:
@@ -310,16 +311,16 @@ def _loosely(text: str, start: int) -> _Found | None:
     return None
 
 
-def _unwrapped(value: Any) -> Iterator[tuple[Any, tuple[str, ...]]]:
+def _unwrapped(value: object) -> Iterator[tuple[object, tuple[str, ...]]]:
     """A value, and what is inside it as long as it is only a wrapper: the reply under a name, or a call as text."""
     notes: tuple[str, ...] = ()
     for _ in range(_DEEPEST):
         yield value, notes
         if isinstance(value, str):
-            found = _decoded(_whole(value), 0)
-            if found is None:
+            decoded = _decoded(_whole(value), 0)
+            if decoded is None:
                 return
-            value, notes = found.value, (*notes, *found.notes, "JSON within a JSON text")
+            value, notes = decoded.value, (*notes, *decoded.notes, "JSON within a JSON text")
         elif isinstance(value, list) and len(as_list(value)) == 1:
             value, notes = as_list(value)[0], (*notes, "list around it")
         else:
@@ -330,7 +331,7 @@ def _unwrapped(value: Any) -> Iterator[tuple[Any, tuple[str, ...]]]:
             notes = (*notes, f"object within {name!r}")
 
 
-def _held(value: Mapping[str, Any]) -> tuple[str, Any] | None:
+def _held(value: Mapping[str, object]) -> tuple[str, object] | None:
     """The only thing in an object, or the arguments of a call; None if it is more than a wrapper."""
     if len(value) == 1:
         return next(iter(value.items()))
@@ -339,18 +340,18 @@ def _held(value: Mapping[str, Any]) -> tuple[str, Any] | None:
     return (held[0], value[held[0]]) if len(held) == 1 and not others else None
 
 
-def _part(written: str, value: Any) -> str:
+def _part(written: str, value: object) -> str:
     """The part of a JSON text that is a value; the whole text if none is, since it is encoded in it."""
     start = written.find("{")
     while start >= 0:
-        found = _decoded(written, start)
-        if found is not None and found.value == value:
-            return written[start : found.end]
+        decoded = _decoded(written, start)
+        if decoded is not None and decoded.value == value:
+            return written[start : decoded.end]
         start = written.find("{", start + 1)
     return written
 
 
-def _without_extra(value: Any, error: ValidationError, items: Sequence[Any]) -> tuple[Any, list[str]]:
+def _without_extra(value: object, error: ValidationError, items: Sequence[object]) -> tuple[object, list[str]]:
     """A value without the keys that its model does not have, and their names; the error if it has other faults."""
     faults = error.errors(include_url=False, include_context=False)
     if any(fault["type"] != "extra_forbidden" for fault in faults):
@@ -366,29 +367,29 @@ def _without_extra(value: Any, error: ValidationError, items: Sequence[Any]) -> 
     return kept, sorted({str(fault["loc"][-1]) for fault in faults})
 
 
-def _expect_order(faults: Sequence[Any], items: Sequence[Any]) -> None:
+def _expect_order(faults: Sequence[ErrorDetails], items: Sequence[object]) -> None:
     """_Miscounted if numbers that a model gave its results, or the items in them, are in another order than asked."""
-    numbers: dict[Any, list[Any]] = {}
+    numbers: dict[object, list[object]] = {}
     for fault in faults:
         numbers.setdefault(fault["loc"][-1], []).append(fault["input"])
-    for name, given in numbers.items():
-        counts = [_count(one) for one in given]
-        known = [one for one in counts if one is not None]
-        counted = len(known) == len(counts) and max(known) - min(known) == len(known) - 1
-        named = given != list(items) and len(given) == len(items) and all(one in given for one in items)
-        if named or (counted and known != sorted(known)):
+    for name, inputs in numbers.items():
+        counts = [_count(item) for item in inputs]
+        numbered = [item for item in counts if item is not None]
+        counted = len(numbered) == len(counts) and max(numbered) - min(numbered) == len(numbered) - 1
+        named = inputs != list(items) and len(inputs) == len(items) and all(item in inputs for item in items)
+        if named or (counted and numbered != sorted(numbered)):
             raise _Miscounted(f"the results are in another order than the items, by their {name}; give them in order")
 
 
-def _count(value: Any) -> int | None:
+def _count(value: object) -> int | None:
     """The number of a result, which may be the end of a name such as `claim_2`; None if it is something else."""
     if isinstance(value, str):
-        found = _NUMBERED.fullmatch(value)
-        return int(found[1]) if found else None
+        match = _NUMBERED.fullmatch(value)
+        return int(match[1]) if match else None
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _encoded(value: Any) -> bytes:
+def _encoded(value: object) -> bytes:
     return json.dumps(value).encode()
 
 
@@ -403,7 +404,7 @@ def _complaint(error: Exception) -> str:
     )
 
 
-def item_type(field: FieldInfo) -> Any:
+def item_type(field: FieldInfo) -> object:
     """The item type of a list field, or None for any other field."""
     if get_origin(field.annotation) is not list:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 from evalflow.calls.client import CallSession
 from evalflow.config.judges import (
@@ -42,7 +42,14 @@ def build_embedder(config: EmbedderConfig, choice: str, session: CallSession | N
     return EmbeddingJudge(embedder)
 
 
-def default_name(config: Any, choice: str) -> str:
+class Named(Protocol):
+    """A configuration that may name what it configures."""
+
+    @property
+    def name(self) -> str | None: ...
+
+
+def default_name(config: Named, choice: str) -> str:
     """A judge's or a target's column value: its own name, else `<choice>:<model>`, else the choice."""
     model = getattr(config, "model", None)
     return config.name or (f"{choice}:{model}" if model else choice)

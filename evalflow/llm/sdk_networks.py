@@ -70,13 +70,13 @@ def _backend(networks: Networks) -> httpcore2.AsyncNetworkBackend:
         ) -> httpcore2.AsyncNetworkStream:
             try:
                 async with asyncio.timeout(timeout):
-                    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+                    addresses = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
             except TimeoutError:
                 raise httpcore2.ConnectTimeout from None
             except OSError as error:
                 raise httpcore2.ConnectError(str(error)) from error
             failed: Exception | None = None
-            for *_, place in found:
+            for *_, place in addresses:
                 address = str(place[0])
                 try:
                     networks.expect(address)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from evalflow.jsonvalues import as_list, as_map
 
@@ -32,24 +31,24 @@ _PARTS = frozenset({"thinking", "reasoning", "reasoning_content", "reasoningCont
 _TEXTS = _PARTS | {"text", "reasoningText"}
 
 
-def own_thoughts(message: Mapping[str, Any]) -> str | None:
+def own_thoughts(message: Mapping[str, object]) -> str | None:
     """The thoughts that a message has in a field of their own, by the names of several servers; None without any."""
-    found = (_text(message.get(name)).strip() for name in _FIELDS)
-    return next(filter(None, found), None)
+    texts = (_text(message.get(name)).strip() for name in _FIELDS)
+    return next(filter(None, texts), None)
 
 
-def split_parts(parts: Sequence[Any]) -> tuple[str | None, str]:
+def split_parts(parts: Sequence[object]) -> tuple[str | None, str]:
     """The thoughts in a reply that is a list of parts, as with Mistral and Bedrock, and its text; None without any."""
     thoughts = "".join([_text(part) for part in parts if _is_thought(part)]).strip()
     return thoughts or None, "".join([_text(part) for part in parts if not _is_thought(part)])
 
 
-def _is_thought(part: Any) -> bool:
-    known = as_map(part)
-    return bool({str(known.get("type")), *known} & _PARTS)
+def _is_thought(part: object) -> bool:
+    fields = as_map(part)
+    return bool({str(fields.get("type")), *fields} & _PARTS)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """The text of a part or of thoughts, which some servers nest in lists and objects; empty for anything else."""
     if isinstance(value, str):
         return value
@@ -123,6 +122,6 @@ def _is_mentioned(before: str, after: str) -> bool:
     quoted = bool(before) and before[-1] in _QUOTES and after[:1] != "" and after[0] in _QUOTES
     in_code = before.count("```") % 2 == 1
     line = before.rpartition("\n")[2]
-    said = line.rstrip()
-    in_sentence = bool(said) and line != said and after[:1] == " " and said[-1] not in ".!?…。！？:;"
+    before_it = line.rstrip()
+    in_sentence = bool(before_it) and line != before_it and after[:1] == " " and before_it[-1] not in ".!?…。！？:;"
     return quoted or in_code or in_sentence

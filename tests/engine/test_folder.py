@@ -25,7 +25,7 @@ def test_what_is_kept_is_found_again(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "no JSON any more"),
+        ("{", "not JSON any more"),
         ("[]", "no map"),
         (json.dumps({"a": 1}), "no map"),
         (json.dumps({"a": {"steps": []}}), "no map"),

@@ -129,9 +129,9 @@ class RunDesk:
         if message.last:
             self._leave(worker)
             return DeskReply()
-        found, yours, failed = outbox.empty()
+        replies, yours, failed = outbox.empty()
         beat_s = BEAT_S + BEAT_EACH_S * len(self._outboxes)
-        return DeskReply(found=found, yours=yours, failed=failed, lease=lease, shares=shares, beat_s=beat_s)
+        return DeskReply(found=replies, yours=yours, failed=failed, lease=lease, shares=shares, beat_s=beat_s)
 
     def lost(self, worker: str, journaled: Iterable[int] | None) -> None:
         """Give a worker up. `journaled` are short keys of all calls whose cost is in the run's journals.

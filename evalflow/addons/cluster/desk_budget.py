@@ -190,8 +190,8 @@ class LeasedBudget(Budget):
             self._queue.popleft()
 
 
-def _least(one: Amount, other: Amount) -> Amount:
-    return Amount(min(one.requests, other.requests), min(one.tokens, other.tokens), min(one.usd, other.usd))
+def _least(first: Amount, second: Amount) -> Amount:
+    return Amount(min(first.requests, second.requests), min(first.tokens, second.tokens), min(first.usd, second.usd))
 
 
 def _no_less(amount: Amount) -> Amount:

@@ -55,15 +55,15 @@ class SlotShares:
     def report(self, worker: str, use: SlotUse) -> int:
         """The worker's share from now on."""
         self._maximum = use.maximum if self._maximum is None else min(use.maximum, self._maximum)
-        one = self._holders.setdefault(worker, SlotHolder())
-        one.wanted, one.in_flight = min(use.wanted, self._maximum), use.in_flight
-        one.bound = max(one.share, use.in_flight)
+        holder = self._holders.setdefault(worker, SlotHolder())
+        holder.wanted, holder.in_flight = min(use.wanted, self._maximum), use.in_flight
+        holder.bound = max(holder.share, use.in_flight)
         free = self._maximum - sum(other.bound for other in self._holders.values())
         names = list(self._holders)
         fair = divided(self._maximum, [other.wanted for other in self._holders.values()])[names.index(worker)]
-        one.share = max(0, min(fair, one.bound + free))
-        one.bound = max(one.bound, one.share)
-        return one.share
+        holder.share = max(0, min(fair, holder.bound + free))
+        holder.bound = max(holder.bound, holder.share)
+        return holder.share
 
     def lost(self, worker: str) -> int:
         """Free the slots of a worker; returns its calls in flight at its last report."""
@@ -123,10 +123,10 @@ class SharedLimiters(Limiters):
     @property
     def waits(self) -> bool:
         """Whether calls wait for a larger share."""
-        return any(one.limiter.starving for one in self._shared.values())
+        return any(shared.limiter.starving for shared in self._shared.values())
 
     def use(self) -> dict[LimiterKey, SlotUse]:
-        return {key: one.use() for key, one in self._shared.items()}
+        return {key: shared.use() for key, shared in self._shared.items()}
 
     def take(self, shares: Mapping[LimiterKey, int]) -> None:
         for key, slots in shares.items():
@@ -134,5 +134,5 @@ class SharedLimiters(Limiters):
 
     def fail(self, error: Exception) -> None:
         self._failed = error
-        for one in self._shared.values():
-            one.limiter.fail(error)
+        for shared in self._shared.values():
+            shared.limiter.fail(error)

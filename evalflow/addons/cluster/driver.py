@@ -194,7 +194,7 @@ class ClusterPipeline:
         work = self._under_way[record.dataset, record.case_id]
         if isinstance(record, Answer):
             self._paid.extend(record.all_paid)
-            for before in [one for one in work.answers if one.target_repeat == record.target_repeat]:
+            for before in [answer for answer in work.answers if answer.target_repeat == record.target_repeat]:
                 work.answers.remove(before)
                 self._tally.answers[before.status] -= 1
             work.answers.append(record)

@@ -147,8 +147,8 @@ def _in_short(error: Exception) -> str:
     """The cause in Ray's long account of what went wrong."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line for line in lines if re.search(r"\b(reason|causes?)\b", line, re.IGNORECASE)]
-    told, _, _ = (causes or lines or [type(error).__name__])[-1].partition(" Some common causes")
-    return told[:300]
+    cause, _, _ = (causes or lines or [type(error).__name__])[-1].partition(" Some common causes")
+    return cause[:300]
 
 
 def _print_nothing(*_: object, **__: object) -> None:

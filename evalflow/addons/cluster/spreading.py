@@ -64,7 +64,7 @@ def _files(run: RunConfig, prompts: Mapping[int, Path]) -> Iterator[tuple[str, b
     for number, folder in prompts.items():
         for file in sorted(folder.rglob("*.jinja")):
             yield f"prompts-{number}/{file.relative_to(folder).as_posix()}", file.read_bytes()
-    scripts = {one for metric in run.metric.values() for one in metric.files}
+    scripts = {file for metric in run.metric.values() for file in metric.files}
     for name in sorted(scripts):
         place = next((place for place in (Path(name), "data" / Path(name)) if place.is_file()), None)
         if place is not None:
@@ -107,7 +107,7 @@ async def on_cluster(cluster: RayCluster, job: EngineJob) -> AsyncGenerator[Clus
 def shared_models(parts: Parts) -> list[str]:
     """The models that a run's judges and its embedder load, each as `module:function`, once for each machine."""
     settings, needed = parts.settings, parts.needed
-    judges = [one for name in needed.asking for one in single_judges(settings.judges[name]).values()]
+    judges = [judge for name in needed.asking for judge in single_judges(settings.judges[name]).values()]
     kinds = [JUDGE_KINDS.get(config.kind) for config in judges]
     kinds += [EMBEDDER_KINDS.get(settings.run.embedder.kind)] if needed.embedding else []
     return sorted({model for kind in kinds if (model := getattr(kind, "shared_model", ""))})

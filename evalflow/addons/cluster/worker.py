@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from evalflow.addons.cluster.desk import RunDesk
 from evalflow.addons.cluster.desk_client import DeskClient, Send
@@ -61,7 +60,7 @@ class RunSpec:
 
     manifest: str
     needed: Needed
-    prepared: Mapping[str, Mapping[str, Any]]
+    prepared: Mapping[str, Mapping[str, object]]
     unprepared: Mapping[str, Failed]
     host: str
     home: str
@@ -303,11 +302,13 @@ class _Answers:
         self._known: dict[tuple[str, str, str, int], Answer] = {}
 
     def add(self, answers: Sequence[Answer]) -> None:
-        self._known |= {(one.dataset, one.case_id, one.target, one.target_repeat): one for one in answers}
+        self._known |= {
+            (answer.dataset, answer.case_id, answer.target, answer.target_repeat): answer for answer in answers
+        }
 
     def remove(self, answers: Sequence[Answer]) -> None:
-        for one in answers:
-            self._known.pop((one.dataset, one.case_id, one.target, one.target_repeat), None)
+        for answer in answers:
+            self._known.pop((answer.dataset, answer.case_id, answer.target, answer.target_repeat), None)
 
     def get(self, dataset: str, case_id: str, target: str, repeat: int) -> Answer | None:
         return self._known.get((dataset, case_id, target, repeat))
@@ -319,13 +320,13 @@ class _Answers:
 class _Entries:
     """Implements Prepared with the entries of the driver, which has prepared everything."""
 
-    def __init__(self, entries: Mapping[str, Mapping[str, Any]]) -> None:
+    def __init__(self, entries: Mapping[str, Mapping[str, object]]) -> None:
         self._entries = entries
 
-    def get(self, key: str) -> Mapping[str, Any] | None:
+    def get(self, key: str) -> Mapping[str, object] | None:
         return self._entries.get(key)
 
-    def put(self, key: str, entry: Mapping[str, Any]) -> None:
+    def put(self, key: str, entry: Mapping[str, object]) -> None:
         raise AssertionError(f"the driver did not prepare {key}")
 
 
@@ -409,8 +410,8 @@ def expect_same(manifest: Manifest, parts: Parts) -> None:
     if parts.target.identity != manifest.target.identity:
         different.append(f"target {parts.target.name}")
     for name, judge in parts.judges.items():
-        known = manifest.judges.get(name)
-        if known is None or known.identity != judge.info.identity:
+        facts = manifest.judges.get(name)
+        if facts is None or facts.identity != judge.info.identity:
             different.append(f"judge {name}")
     for name, metric in parts.metrics.items():
         known_metric = manifest.metrics.get(name)

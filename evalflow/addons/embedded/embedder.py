@@ -37,8 +37,8 @@ class EmbeddedEmbedder:
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
         began = time.perf_counter()
-        found = await asyncio.get_running_loop().run_in_executor(self._workers, self._minilm.embed, texts)
-        return Embedded(vectors=found.tolist(), latency_s=time.perf_counter() - began)
+        vectors = await asyncio.get_running_loop().run_in_executor(self._workers, self._minilm.embed, texts)
+        return Embedded(vectors=vectors.tolist(), latency_s=time.perf_counter() - began)
 
     async def close(self) -> None:
         self._workers.shutdown(wait=False, cancel_futures=True)

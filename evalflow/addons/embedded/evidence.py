@@ -86,7 +86,7 @@ def words(text: str) -> tuple[Word, ...]:
     separators are ignored. In a script without spaces between words each character is one.
     """
     plain = _CLITIC.sub("", _NEGATION.sub(" not", text.replace("’", "'")))
-    return tuple(Word(found, stem(found.lower().replace(",", ""))) for found in segments.words(plain, decimals=True))
+    return tuple(Word(word, stem(word.lower().replace(",", ""))) for word in segments.words(plain, decimals=True))
 
 
 def states_something(sentence: str) -> bool:
@@ -141,22 +141,22 @@ class Window:
 
 def windows(texts: Iterable[str]) -> tuple[Window, ...]:
     """Every run of three sentences of every text; a shorter text is one window."""
-    found: list[Window] = []
+    windows: list[Window] = []
     for lines in map(sentences, texts):
         stems = [tuple(word.stem for word in words(line)) for line in lines]
         for start in range(max(1, len(lines) - WINDOW + 1) if lines else 0):
             flat = tuple(stem for line in stems[start : start + WINDOW] for stem in line)
-            found.append(Window(lines[start : start + WINDOW], flat, frozenset(flat), frozenset(pairwise(flat))))
-    return tuple(found)
+            windows.append(Window(lines[start : start + WINDOW], flat, frozenset(flat), frozenset(pairwise(flat))))
+    return tuple(windows)
 
 
 def weigh(claim: str, context: Sequence[Window]) -> Evidence:
     """Measure how far a context supports a claim, by shared words."""
-    said = words(claim)
-    content = tuple(word for word in said if word.is_content) or said
-    if not said or not context:
+    own_words = words(claim)
+    content = tuple(word for word in own_words if word.is_content) or own_words
+    if not own_words or not context:
         return Evidence(0.0, (), tuple(word.surface for word in content), Overlap(0.0, 0.0, 0.0))
-    stems = tuple(word.stem for word in said)
+    stems = tuple(word.stem for word in own_words)
     overlaps = [_overlap(stems, content, window) for window in context]
     best = max(range(len(context)), key=lambda index: overlaps[index].mean)
     window, overlap = context[best], overlaps[best]
@@ -185,8 +185,8 @@ def longest_common_subsequence(first: Sequence[str], second: Sequence[str]) -> i
 
 
 def _overlap(stems: Sequence[str], content: Sequence[Word], window: Window) -> Overlap:
-    found = sum(word.stem in window.vocabulary for word in content) / len(content)
+    share = sum(word.stem in window.vocabulary for word in content) / len(content)
     pairs = list(pairwise(stems))
     # One word has no neighbours, so only its presence counts.
-    bigrams = sum(pair in window.bigrams for pair in pairs) / len(pairs) if pairs else found
-    return Overlap(found, bigrams, longest_common_subsequence(stems, window.stems) / len(stems))
+    bigrams = sum(pair in window.bigrams for pair in pairs) / len(pairs) if pairs else share
+    return Overlap(share, bigrams, longest_common_subsequence(stems, window.stems) / len(stems))

@@ -108,7 +108,7 @@ class Statement:
 
     @cached_property
     def denied(self) -> frozenset[str]:
-        return frozenset(word.stem for one in self.negations for word in one.denied)
+        return frozenset(word.stem for negation in self.negations for word in negation.denied)
 
     def asserts(self, stem: str) -> bool:
         """Whether it has the word, and not only within a denial."""
@@ -128,16 +128,16 @@ class Negation:
 
 def _negations(text: str) -> Iterator[Negation]:
     for clause in _CLAUSE.split(text):
-        found = words(clause)
-        places = [place for place, word in enumerate(found) if word.surface.lower() in NEGATIONS]
-        if len(places) == 2 and found[places[1]].surface.lower() in _DOUBLE:  # "never without"
+        clause_words = words(clause)
+        places = [place for place, word in enumerate(clause_words) if word.surface.lower() in NEGATIONS]
+        if len(places) == 2 and clause_words[places[1]].surface.lower() in _DOUBLE:  # "never without"
             continue
         for place in places:
-            yield Negation(found[place].surface, _content(found[place + 1 :])[:_SCOPE])
+            yield Negation(clause_words[place].surface, _content(clause_words[place + 1 :])[:_SCOPE])
 
 
-def _content(found: Sequence[Word]) -> list[Word]:
-    return [word for word in found if word.is_content and word.surface.lower() not in NEGATIONS]
+def _content(sequence: Sequence[Word]) -> list[Word]:
+    return [word for word in sequence if word.is_content and word.surface.lower() not in NEGATIONS]
 
 
 def _names(text: str) -> Iterator[str]:
@@ -183,14 +183,14 @@ class FactCheck:
         """What the claim states otherwise than the context, of which the sentences of `passage` are the closest."""
         if not passage:
             return []
-        said, evidence = Statement(claim), [Statement(text) for text in passage]
-        closest = max(evidence, key=lambda statement: len(statement.stems & said.stems))
+        claimed, evidence = Statement(claim), [Statement(text) for text in passage]
+        closest = max(evidence, key=lambda statement: len(statement.stems & claimed.stems))
         return [
-            *self._quantities(said, evidence, closest),
-            *self._names(said),
-            *_denials(said, evidence, closest),
-            *_quantifiers(said, evidence),
-            *_opposites(said, evidence),
+            *self._quantities(claimed, evidence, closest),
+            *self._names(claimed),
+            *_denials(claimed, evidence, closest),
+            *_quantifiers(claimed, evidence),
+            *_opposites(claimed, evidence),
         ]
 
     @cached_property
@@ -215,30 +215,32 @@ class FactCheck:
         rows = (_CAPITALISED.findall(row) for text in self._sentences for row in _ROW.findall(text))
         return frozenset("".join(word[0] for word in row if word.lower() not in FUNCTION_WORDS).lower() for row in rows)
 
-    def _quantities(self, said: Statement, evidence: Sequence[Statement], closest: Statement) -> Iterator[str]:
-        known = (*closest.quantities, *self._question.quantities)
-        doubtful = [one for one in said.quantities if one.stated and not _agrees(one, known)]
+    def _quantities(self, claimed: Statement, evidence: Sequence[Statement], closest: Statement) -> Iterator[str]:
+        quantities = (*closest.quantities, *self._question.quantities)
+        doubtful = [
+            quantity for quantity in claimed.quantities if quantity.stated and not _agrees(quantity, quantities)
+        ]
         # Rows of a table are alike in words, so the row that has all the amounts is the one that is meant.
         if (
-            len(said.quantities) > 1
+            len(claimed.quantities) > 1
             and doubtful
-            and any(all(_agrees(one, row) for one in said.quantities) for row in self._amounts)
+            and any(all(_agrees(quantity, row) for quantity in claimed.quantities) for row in self._amounts)
         ):
             return
-        near = [one for statement in evidence for one in statement.quantities]
-        for one in doubtful:
-            bare = not any(one.dimensions)  # any number would compete
-            places = closest.quantities if bare or _agrees(one, near) else (*closest.quantities, *near)
+        near = [quantity for statement in evidence for quantity in statement.quantities]
+        for quantity in doubtful:
+            bare = not any(quantity.dimensions)  # any number would compete
+            places = closest.quantities if bare or _agrees(quantity, near) else (*closest.quantities, *near)
             rival = next(
-                (other for other in places if one.competes(other) and not _agrees(other, said.quantities)), None
+                (other for other in places if quantity.competes(other) and not _agrees(other, claimed.quantities)), None
             )
             if rival is not None:
-                yield f"says {one.surface}, the context says {rival.surface}"
-            elif not any(_agrees(one, row) for row in self._amounts):
-                yield f"says {one.surface}, which is not in the context"
+                yield f"says {quantity.surface}, the context says {rival.surface}"
+            elif not any(_agrees(quantity, row) for row in self._amounts):
+                yield f"says {quantity.surface}, which is not in the context"
 
-    def _names(self, said: Statement) -> Iterator[str]:
-        for name in said.names:
+    def _names(self, claimed: Statement) -> Iterator[str]:
+        for name in claimed.names:
             if not all(self._is_known(word) for word in words(name)):
                 yield f"names {name}, which is not in the context"
 
@@ -251,38 +253,38 @@ class FactCheck:
         )
 
 
-def _agrees(one: Quantity, others: Iterable[Quantity]) -> bool:
-    return any(one.agrees(other) for other in others)
+def _agrees(quantity: Quantity, others: Iterable[Quantity]) -> bool:
+    return any(quantity.agrees(other) for other in others)
 
 
-def _denials(said: Statement, evidence: Sequence[Statement], closest: Statement) -> Iterator[str]:
+def _denials(claimed: Statement, evidence: Sequence[Statement], closest: Statement) -> Iterator[str]:
     """What one of them denies and the other states, or a denial that nothing in the evidence is like."""
     excluding = [word.stem for word in closest.words if word.surface.lower() in _EXCLUDING]
-    for one in said.negations:
-        word = next(iter(one.denied), None)
+    for negation in claimed.negations:
+        word = next(iter(negation.denied), None)
         if word and closest.asserts(word.stem) and (not excluding or word.stem in excluding):
-            yield f"says “{one.surface} … {word.surface}”, the context says {word.surface}"
+            yield f"says “{negation.surface} … {word.surface}”, the context says {word.surface}"
             return
-    for one in closest.negations:
-        word = next(iter(one.denied), None)
-        if word and said.asserts(word.stem):
-            yield f"says {word.surface}, the context says “{one.surface} … {word.surface}”"
+    for negation in closest.negations:
+        word = next(iter(negation.denied), None)
+        if word and claimed.asserts(word.stem):
+            yield f"says {word.surface}, the context says “{negation.surface} … {word.surface}”"
             return
     there = {stem for statement in evidence for stem in statement.denied}
-    if said.negations and not (closest.negations or excluding or said.denied & there):
-        yield f"says “{said.negations[0].surface}”, the context denies nothing"
+    if claimed.negations and not (closest.negations or excluding or claimed.denied & there):
+        yield f"says “{claimed.negations[0].surface}”, the context denies nothing"
 
 
-def _quantifiers(said: Statement, evidence: Sequence[Statement]) -> Iterator[str]:
+def _quantifiers(claimed: Statement, evidence: Sequence[Statement]) -> Iterator[str]:
     for kind in QUANTIFIERS:
-        word = said.quantifier(kind)
+        word = claimed.quantifier(kind)
         if word and not any(statement.quantifier(kind) for statement in evidence):
             yield f"says “{word}”, the context does not"
 
 
-def _opposites(said: Statement, evidence: Sequence[Statement]) -> Iterator[str]:
+def _opposites(claimed: Statement, evidence: Sequence[Statement]) -> Iterator[str]:
     near = frozenset[str]().union(*(statement.stems for statement in evidence))
-    for one, other in OPPOSITES:
-        if one in said.stems and one not in near and other in near and other not in said.stems:
-            written = {word.stem: word.surface for statement in (said, *evidence) for word in statement.words}
-            yield f"says {written[one]}, the context says {written[other]}"
+    for term, opposite in OPPOSITES:
+        if term in claimed.stems and term not in near and opposite in near and opposite not in claimed.stems:
+            written = {word.stem: word.surface for statement in (claimed, *evidence) for word in statement.words}
+            yield f"says {written[term]}, the context says {written[opposite]}"

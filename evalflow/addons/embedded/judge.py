@@ -45,10 +45,10 @@ class Support:
     reason: str
 
 
-def fill(model: type[BaseModel], finding: Support) -> tuple[dict[str, Any], Distribution]:
+def fill(model: type[BaseModel], finding: Support) -> tuple[dict[str, object], Distribution]:
     """The fields of a reply, text fields with the reason, and the probability of each value of its one verdict."""
-    reply: dict[str, Any] = {}
-    verdicts: dict[str, Mapping[Any, float]] = {}
+    reply: dict[str, object] = {}
+    verdicts: dict[str, Mapping[object, float]] = {}
     for name, field in model.model_fields.items():
         if field.annotation is str:
             reply[name] = finding.reason
@@ -70,7 +70,7 @@ def list_of_text(model: type[BaseModel]) -> str:
     return fields[0][0]
 
 
-def _chances(name: str, field: FieldInfo, support: float) -> Mapping[Any, float]:
+def _chances(name: str, field: FieldInfo, support: float) -> Mapping[object, float]:
     kind = field.annotation
     if get_origin(kind) is Literal:
         labels = get_args(kind)
@@ -82,7 +82,7 @@ def _chances(name: str, field: FieldInfo, support: float) -> Mapping[Any, float]
     raise UnsupportedStepError(f"it cannot fill the field {name!r}: {kind!r}")
 
 
-def _other_label(name: str, labels: Sequence[Any]) -> Any:
+def _other_label(name: str, labels: Sequence[object]) -> object:
     """The label for unsupported claims. Overlap shows absence, never contradiction."""
     if NEUTRAL_LABEL in labels[1:]:
         return NEUTRAL_LABEL
@@ -92,7 +92,7 @@ def _other_label(name: str, labels: Sequence[Any]) -> Any:
     return others[-1]
 
 
-def _number(name: str, field: FieldInfo, support: float, whole: bool) -> Mapping[Any, float]:
+def _number(name: str, field: FieldInfo, support: float, whole: bool) -> Mapping[object, float]:
     """A distribution over `min..max` whose mean is `support` on that scale."""
     low, high = _bound(field, "ge"), _bound(field, "le")
     if low is None or high is None:
@@ -118,7 +118,7 @@ MAX_WORKERS = 4
 PASSAGE_CHARACTERS = 200
 TEXT_KEYS = ("text", "claim", "statement", "fact")
 
-Filled = tuple[dict[str, Any], Sequence["Distribution"] | None]
+Filled = tuple[dict[str, object], Sequence["Distribution"] | None]
 
 
 class EmbeddedJudge:
@@ -190,7 +190,9 @@ class EmbeddedJudge:
         subject = "\n".join(_texts(_variable(ask, "against", "question")))
         rated = ask.items if ask.items is not None else (_variable(ask, "source", "answer"),)
         cosines = self.similarities([("\n".join(_texts(item)), [subject]) for item in rated])
-        findings = [Support(one, f"similarity of meaning {one:.2f} (cosine of sentence embeddings)") for one in cosines]
+        findings = [
+            Support(cosine, f"similarity of meaning {cosine:.2f} (cosine of sentence embeddings)") for cosine in cosines
+        ]
         if ask.items is not None:
             return _fill_items(ask, findings)
         content, chances = fill(ask.reply_model, findings[0])
@@ -198,15 +200,15 @@ class EmbeddedJudge:
 
     def similarities(self, pairs: Sequence[tuple[str, Sequence[str]]]) -> list[float]:
         """For each text, the largest cosine between it and some others, 0..1; all are embedded together."""
-        vectors = self._minilm.embed([text for one, others in pairs for text in (one, *others)])
-        found: list[float] = []
+        vectors = self._minilm.embed([text for text, others in pairs for text in (text, *others)])
+        cosines: list[float] = []
         start = 0
         for _, others in pairs:
             end = start + 1 + len(others)
             cosine = float((vectors[start + 1 : end] @ vectors[start]).max())
-            found.append(min(1.0, max(0.0, cosine)))
+            cosines.append(min(1.0, max(0.0, cosine)))
             start = end
-        return found
+        return cosines
 
 
 def judge_claims(
@@ -214,22 +216,22 @@ def judge_claims(
 ) -> list[Support]:
     """The support of each claim; the least of them counts in all, since one false sentence spoils a text."""
     evidence = weigh_all(claims, context, similarities)
-    differences = [facts.differences(claim, found.sentences) for claim, found in zip(claims, evidence, strict=True)]
+    differences = [facts.differences(claim, passage.sentences) for claim, passage in zip(claims, evidence, strict=True)]
     own = [
-        found.support * LEFT_BY_A_DIFFERENCE ** len(differing)
-        for found, differing in zip(evidence, differences, strict=True)
+        passage.support * LEFT_BY_A_DIFFERENCE ** len(differing)
+        for passage, differing in zip(evidence, differences, strict=True)
     ]
     least = min(own, default=0.0)
     return [
-        _finding(found, differing, support, SHARE_OF_THE_LEAST * least + (1 - SHARE_OF_THE_LEAST) * support)
-        for found, differing, support in zip(evidence, differences, own, strict=True)
+        _finding(passage, differing, support, SHARE_OF_THE_LEAST * least + (1 - SHARE_OF_THE_LEAST) * support)
+        for passage, differing, support in zip(evidence, differences, own, strict=True)
     ]
 
 
 def weigh_all(claims: Sequence[str], context: Sequence[Window], similarities: Similarities) -> list[Evidence]:
     """Weigh claims by shared words, and by their similarity to the passage if there is one."""
     evidence = [weigh(claim, context) for claim in claims]
-    compared = [index for index, one in enumerate(evidence) if one.sentences]
+    compared = [index for index, piece in enumerate(evidence) if piece.sentences]
     cosines = similarities([(claims[index], evidence[index].sentences) for index in compared])
     for index, cosine in zip(compared, cosines, strict=True):
         evidence[index] = evidence[index].with_similarity(cosine)
@@ -244,23 +246,23 @@ def text_of(item: Any) -> str:
         return item.text
     fields = item.model_dump() if isinstance(item, BaseModel) else item
     if isinstance(fields, Mapping):
-        strings = {key: value for key, value in cast(Mapping[str, Any], fields).items() if isinstance(value, str)}
+        strings = {key: value for key, value in cast(Mapping[str, object], fields).items() if isinstance(value, str)}
         key = next((key for key in TEXT_KEYS if key in strings), next(iter(strings), None))
         if key is not None and (key in TEXT_KEYS or len(strings) == 1):
             return strings[key]
     raise UnsupportedStepError(f"no text to compare in {item!r:.80}")
 
 
-def _texts(value: Any) -> list[str]:
+def _texts(value: object) -> list[str]:
     """The texts in a string, a context, or a sequence of either; none for None."""
     if value is None:
         return []
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [text_of(part) for part in cast(Sequence[Any], value)]
+        return [text_of(part) for part in cast(Sequence[object], value)]
     return [text_of(value)]
 
 
-def _variable(ask: Ask, *names: str) -> Any:
+def _variable(ask: Ask, *names: str) -> object:
     for name in names:
         if ask.variables.get(name) is not None:
             return ask.variables[name]

@@ -59,15 +59,15 @@ class MiniLM:
         if not texts:
             return np.zeros((0, DIMENSIONS), dtype=np.float32)
         with self._lock:
-            found = {text: self._cache[text] for text in texts if text in self._cache}
-            for text in found:
+            vectors = {text: self._cache[text] for text in texts if text in self._cache}
+            for text in vectors:
                 self._cache.move_to_end(text)
-        missing = [text for text in dict.fromkeys(texts) if text not in found]
+        missing = [text for text in dict.fromkeys(texts) if text not in vectors]
         if missing:
             made = dict(zip(missing, (self.elsewhere or self._compute)(missing), strict=True))
-            found |= made
+            vectors |= made
             self._keep(made)
-        return np.stack([found[text] for text in texts])
+        return np.stack([vectors[text] for text in texts])
 
     def _keep(self, made: Mapping[str, NDArray[np.float32]]) -> None:
         with self._lock:
@@ -128,12 +128,12 @@ def data_file(package: str, name: str) -> Path:
     except metadata.PackageNotFoundError:
         listed = ()
     paths = (Path(str(file.locate())) for file in listed if file.name == name)
-    found = next((path for path in paths if path.is_file()), None)
-    if found is None:
+    path = next((path for path in paths if path.is_file()), None)
+    if path is None:
         raise InfrastructureError(
             f"the package {package} lacks its file {name}", f"python -m pip install --force-reinstall {package}"
         )
-    return found
+    return path
 
 
 def _open() -> tuple[Any, Any]:

@@ -43,11 +43,11 @@ class Quantity:
     def agrees(self, other: Quantity) -> bool:
         """Whether both can mean the same; one without a unit agrees with the number of the other."""
         if self.dimensions == _NUMBER or other.dimensions == _NUMBER:
-            return any(self._is_close(other, one, two, "") for one in self.bare for two in other.bare)
+            return any(self._is_close(other, first, second, "") for first in self.bare for second in other.bare)
         return any(
-            self._is_close(other, one, two, dimension)
-            for one, dimension in self.readings
-            for two, same in other.readings
+            self._is_close(other, first, second, dimension)
+            for first, dimension in self.readings
+            for second, same in other.readings
             if same == dimension
         )
 
@@ -55,10 +55,10 @@ class Quantity:
         """Whether the other is something else of the same dimension."""
         return bool(self.dimensions & other.dimensions) and not self.agrees(other)
 
-    def _is_close(self, other: Quantity, one: float, two: float, dimension: str) -> bool:
+    def _is_close(self, other: Quantity, first: float, second: float, dimension: str) -> bool:
         # Thirty days are a month; what was rounded may be a tenth off.
         allowed = 0.1 if self.loose or other.loose else 0.02 if dimension == "s" else 1e-6
-        return math.isclose(one, two, rel_tol=allowed, abs_tol=1e-9)
+        return math.isclose(first, second, rel_tol=allowed, abs_tol=1e-9)
 
 
 class Date(Quantity):
@@ -76,14 +76,14 @@ class Date(Quantity):
 
 def quantities(text: str) -> tuple[Quantity, ...]:
     """Every amount, date and time of a text, in order."""
-    found: list[tuple[int, Quantity]] = []
+    placed: list[tuple[int, Quantity]] = []
     for pattern, read in _readers():
         for match in pattern.finditer(text):
             quantity = read(match)
             if quantity is not None:
-                found.append((match.start(), quantity))
+                placed.append((match.start(), quantity))
                 text = f"{text[: match.start()]}{'·' * len(match[0])}{text[match.end() :]}"
-    return tuple(quantity for _, quantity in sorted(found, key=lambda one: one[0]))
+    return tuple(quantity for _, quantity in sorted(placed, key=lambda pair: pair[0]))
 
 
 def _amount(match: re.Match[str]) -> Quantity:
@@ -176,11 +176,11 @@ def _weekday(match: re.Match[str]) -> Quantity:
 
 def _date(surface: str, year: str | int | None, month: int | None, day: str | int | None) -> Quantity | None:
     parts = [(year, "year"), (month, "month"), (day, "day of a month")]
-    known = frozenset((float(value), name) for value, name in parts if value)
-    values = {name: value for value, name in known}
-    if not known or values.get("month", 1) > 12 or values.get("day of a month", 1) > 31:
+    parts_of_date = frozenset((float(value), name) for value, name in parts if value)
+    values = {name: value for value, name in parts_of_date}
+    if not parts_of_date or values.get("month", 1) > 12 or values.get("day of a month", 1) > 31:
         return None
-    return Date(surface.strip(), known, frozenset(value for name, value in values.items() if name != "month"))
+    return Date(surface.strip(), parts_of_date, frozenset(value for name, value in values.items() if name != "month"))
 
 
 def _iso_date(match: re.Match[str]) -> Quantity | None:
