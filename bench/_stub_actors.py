@@ -1,4 +1,4 @@
-"""The driver and the desk of a cluster run with actors that do nothing: without Ray, without calls.
+"""The driver and the coordinator of a cluster run with actors that do nothing: without Ray, without calls.
 
 What Ray would have the same process do is in: messages are packed and unpacked. Ray's own transport is not, nor what
 the actors take.
@@ -18,12 +18,12 @@ from typing import Any, cast
 
 from _lab import SENTENCE, resident_mib
 
-from evalflow.addons.cluster.desk import BEAT_EACH_S, BEAT_S, RunDesk
-from evalflow.addons.cluster.desk_budget import LeaseUse
-from evalflow.addons.cluster.desk_limits import SlotUse
-from evalflow.addons.cluster.desk_messages import DeskMessage, DeskReply
+from evalflow.addons.cluster.budget_leases import LeaseUse
+from evalflow.addons.cluster.coordinator import BEAT_EACH_S, BEAT_S, Coordinator
 from evalflow.addons.cluster.driver import ClusterPipeline
+from evalflow.addons.cluster.messages import CoordinatorReply, WorkerMessage
 from evalflow.addons.cluster.shards import CaseWork
+from evalflow.addons.cluster.slot_shares import SlotUse
 from evalflow.addons.cluster.worker import RunSpec, WorkerReport
 from evalflow.calls.budget import Amount, Budget
 from evalflow.calls.cache import Cache
@@ -38,7 +38,7 @@ from evalflow.records import Case, Message, ScoreRecord, Spend, Usage
 A_STEP = 20  # cases that an actor has finished when it reports: what 1,000 a second make in 20 ms
 WIDTH = 100
 SHARD = 64
-A_SECOND = 10_000  # calls, over all workers: so many are in the messages of a desk
+A_SECOND = 10_000  # calls, over all workers: so many are in the messages of a coordinator
 LONG = SENTENCE * 5
 REASON = "Each sentence follows from the one before, and only the last is loosely joined. " * 3
 SCORED = ScoreRecord(
@@ -162,8 +162,8 @@ class _Width:
 
 
 @dataclass(slots=True)
-class DeskCost:
-    """What the desk took: CPU seconds of its thread, and of all, the cache's included; and its messages."""
+class CoordinatorCost:
+    """What the coordinator took: CPU seconds of its thread, and of all, the cache's included; and its messages."""
 
     calls: int
     thread_s: float
@@ -176,9 +176,11 @@ class DeskCost:
         return self.calls / self.process_s
 
 
-def desk_cost(folder: Path, calls: int, workers: int) -> DeskCost:
-    """Have workers ask a desk for so many new calls, and hand in their replies, under a budget and a limit."""
-    desk = RunDesk(Cache(folder / f"desk-{workers}.db", run_id="bench"), None, Budget(BudgetConfig(requests=10**9)))
+def coordinator_cost(folder: Path, calls: int, workers: int) -> CoordinatorCost:
+    """Have workers ask a coordinator for so many new calls, and hand in their replies, under a budget and a limit."""
+    coordinator = Coordinator(
+        Cache(folder / f"coordinator-{workers}.db", run_id="bench"), None, Budget(BudgetConfig(requests=10**9))
+    )
     body, usage = hashlib.sha256(b"").hexdigest().encode() * 32, Usage(500, 60)
     held: list[list[bytes]] = [[] for _ in range(workers)]
     names = [f"actor {number}" for number in range(workers)]
@@ -197,10 +199,10 @@ def desk_cost(folder: Path, calls: int, workers: int) -> DeskCost:
                 asked += len(keys)
                 use = LeaseUse(Amount(len(made)), Amount(), Amount(1) if keys else None, Amount(4 * batch))
                 slots = {("bench",): SlotUse(workers * batch, len(keys), 0)}
-                message = DeskMessage(asked=[(key, None) for key in keys], made=made, lease=use, slots=slots)
+                message = WorkerMessage(asked=[(key, None) for key in keys], made=made, lease=use, slots=slots)
                 packed = pickle.dumps((name, message), pickle.HIGHEST_PROTOCOL)
                 own_s += time.thread_time() - began
-                reply: DeskReply = await desk.exchange(*pickle.loads(packed))
+                reply: CoordinatorReply = await coordinator.exchange(*pickle.loads(packed))
                 pickle.dumps(reply, pickle.HIGHEST_PROTOCOL)
                 messages += 1
                 assert list(reply.yours) == keys
@@ -208,5 +210,5 @@ def desk_cost(folder: Path, calls: int, workers: int) -> DeskCost:
 
     asyncio.run(go())
     thread_s = time.thread_time() - thread - own_s
-    desk.close()
-    return DeskCost(calls, thread_s, time.process_time() - process - own_s, messages, beat_s)
+    coordinator.close()
+    return CoordinatorCost(calls, thread_s, time.process_time() - process - own_s, messages, beat_s)

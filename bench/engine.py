@@ -1,14 +1,14 @@
-"""What a run over actors of Ray costs beside one process, how fast its driver and desk are, and what kills do to it.
+"""What a run over actors of Ray costs beside one process, how fast driver and coordinator are, and what kills do to it.
 
     python -m bench engine [overhead] [speedup] [parts] [memory] [kills]
 
 All parts without a name; `overhead`, `speedup` and `kills` need the extra ray.
 
-- overhead: CPU of driver, actor and desk by the number of cases, with one actor and at the same time without Ray; the
-  slope is a case's own. Ray's own processes take CPU by the second rather than by the case, and are told apart.
+- overhead: CPU of driver, actor and coordinator by the number of cases, with one actor and at the same time without
+  Ray; the slope is a case's own. Ray's own processes take CPU by the second rather than by the case, so they are apart.
 - speedup: calls a second of two actors and of one process; the endpoint takes its part of the same cores.
-- parts: cells a second of the driver alone, and of the desk alone, on actors that do nothing (`_stub_actors.py`), from
-  2 actors to 400.
+- parts: cells a second of the driver alone, and of the coordinator alone, on actors that do nothing
+  (`_stub_actors.py`), from 2 actors to 400.
 - memory: what the driver grows by over 1,000,000 such cells.
 - kills: one of two actors is killed every two to eight seconds, 20 in all. Each cell must be there once, with the score
   of an undisturbed run, and no more may be paid twice than `unaccounted_requests` in run.json says.
@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from _lab import Endpoint, evalflow, folder, machine, print_table, write_cases
-from _stub_actors import A_SECOND, A_STEP, desk_cost, driver_cost
+from _stub_actors import A_SECOND, A_STEP, coordinator_cost, driver_cost
 
 from evalflow import testing
 
@@ -48,8 +48,8 @@ STUB_CELLS, STUB_ACTORS = 100_000, (2, 10, 100, 400)
 MANY_CELLS = 1_000_000
 KILLS, KILLED_CASES, KILLED_IN_FLIGHT, KILLED_LATENCY_S = 20, 4_000, 40, 0.2
 _TICK_S = os.sysconf("SC_CLK_TCK")
-OURS = ("driver", "actors", "desk")
-ROLES = {"ray::RayWorker": "actors", "ray::RayDesk": "desk"}
+OURS = ("driver", "actors", "coordinator")
+ROLES = {"ray::RayWorker": "actors", "ray::RayCoordinator": "coordinator"}
 """By how the command line of a process begins; the first process is the driver, and others are Ray's."""
 
 
@@ -173,19 +173,20 @@ def speedup(work: Path) -> bool:
 
 
 def parts(work: Path) -> bool:
-    """The driver and the desk by the number of actors."""
+    """The driver and the coordinator by the number of actors."""
     rows: list[tuple[object, ...]] = []
     for actors in STUB_ACTORS:
         place = work / f"driver-{actors}"
         place.mkdir()
-        driver, desk = driver_cost(place, STUB_CELLS, actors), desk_cost(work, STUB_CELLS, actors)
-        beat = f"{desk.beat_s * 1000:.0f}, {STUB_CELLS / desk.messages:.0f} calls"
-        rows.append((actors, f"{driver.a_second:,.0f}", f"{desk.a_second:,.0f}", beat))
+        driver, coordinator = driver_cost(place, STUB_CELLS, actors), coordinator_cost(work, STUB_CELLS, actors)
+        beat = f"{coordinator.beat_s * 1000:.0f}, {STUB_CELLS / coordinator.messages:.0f} calls"
+        rows.append((actors, f"{driver.a_second:,.0f}", f"{coordinator.a_second:,.0f}", beat))
     print(
-        f"{A_STEP} cells a report, {A_SECOND:,} calls a second in the desk's messages; goal 10,000 each with 2 actors\n"
+        f"{A_STEP} cells a report, {A_SECOND:,} calls a second in the coordinator's messages; "
+        "goal 10,000 each with 2 actors\n"
     )
     print_table(
-        ("actors", "driver, cells a CPU second", "desk, calls a CPU second", "a message: ms apart, holds"), rows
+        ("actors", "driver, cells a CPU second", "coordinator, calls a CPU second", "a message: ms apart, holds"), rows
     )
     return True
 

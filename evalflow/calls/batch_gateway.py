@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from evalflow.calls import faults
 from evalflow.calls.batch_record import BatchReply
-from evalflow.calls.batches import BatchDesk, BatchService
+from evalflow.calls.batches import BatchQueue, BatchService
 from evalflow.calls.budget import Account, Amount
 from evalflow.calls.client import Billed, MalformedReply, call_error, spent_on
 from evalflow.calls.faults import CallFault
@@ -24,9 +24,9 @@ class BatchGateway:
     """The calls of one judge or target by batch; `account` is charged for each try."""
 
     def __init__(
-        self, desk: BatchDesk, service: BatchService, account: Account | None, attempts: int, key_hint: str
+        self, queue: BatchQueue, service: BatchService, account: Account | None, attempts: int, key_hint: str
     ) -> None:
-        self._desk = desk
+        self._queue = queue
         self._service = service
         self._account = account
         self._attempts = attempts
@@ -43,7 +43,7 @@ class BatchGateway:
             reserved = await account.reserve(request) if account else None
             spent = reserved
             try:
-                reply = await self._desk.ask(self._service, _line_id(key, request, turn, attempt), request.body or b"")
+                reply = await self._queue.ask(self._service, _line_id(key, request, turn, attempt), request.body or b"")
                 outcome = _read(reply, decode)
                 if account and reserved:
                     spent = Amount() if reply.status is None else spent_on(account, outcome, reserved)

@@ -72,7 +72,7 @@ class BatchService(Protocol):
         ...
 
 
-class BatchDesk:
+class BatchQueue:
     """Takes a run's requests for batches. It is `collecting` once the run has begun; before, all goes directly."""
 
     def __init__(self, config: BatchConfig, limiters: Limiters) -> None:

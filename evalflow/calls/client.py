@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 from evalflow.calls import faults
-from evalflow.calls.batches import BatchDesk
+from evalflow.calls.batches import BatchQueue
 from evalflow.calls.budget import Account, Amount, Budget
 from evalflow.calls.connections import Connections
 from evalflow.calls.faults import CHAT, RETRIED, CallFault, Dialect, excerpt
@@ -339,7 +339,7 @@ class CallSession:
     single_flight: SingleFlight = field(default_factory=SingleFlight)
     budget: Budget | None = None
     connections: Connections | None = None  # the only addresses that they may call; None: any
-    batches: BatchDesk | None = None  # None: everything is sent directly
+    batches: BatchQueue | None = None  # None: everything is sent directly
     run_id: str = ""  # of the run that alone may reuse what depends on more than is known
     refused: dict[tuple[str, str], RefusedSettings] = field(default_factory=dict[tuple[str, str], RefusedSettings])
     waits: Waits = field(default_factory=Waits)

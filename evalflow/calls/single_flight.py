@@ -24,7 +24,7 @@ class SingleFlight:
     `settled` are the calls whose cost is in the journals of a resumed run; None for a new run. A reply that was cached
     but not yet journaled when the run died is billed on first reuse, and given to `claimed` with its price. What the
     cache does not have is looked for in the shared one, which must be opened first. A run that is spread over processes
-    finds and keeps its replies elsewhere: see `desk_client.DeskFlight`.
+    finds and keeps its replies elsewhere: see `coordinator_client.CoordinatedFlight`.
     """
 
     def __init__(self, cache: Cache | None = None, shared: SharedCache | None = None) -> None:

@@ -70,8 +70,8 @@ def _account(
 
 def by_batch(config: EndpointConfig, role: str, session: CallSession) -> BatchGateway | None:
     """What sends the calls of a judge or a target by batch; None if it sends none. Nothing is sent yet."""
-    kind, desk = config.batch_format, session.batches
-    if kind is None or desk is None:
+    kind, queue = config.batch_format, session.batches
+    if kind is None or queue is None:
         return None
     base_url = config.base_url or OPENAI_URL
     networks = session.connections and session.connections.of_model(base_url, config.api_key_env, role).reach
@@ -95,8 +95,8 @@ def by_batch(config: EndpointConfig, role: str, session: CallSession) -> BatchGa
 
     account = _account(config, config.charged, role, session, config.longest_reply)
     hint = _key_hint(config, role, key)
-    joined = desk.join(name, service)
-    return BatchGateway(desk, joined, account, config.attempts, hint)
+    joined = queue.join(name, service)
+    return BatchGateway(queue, joined, account, config.attempts, hint)
 
 
 def _key_hint(config: RemoteModelConfig, role: str, key: str | None) -> str:

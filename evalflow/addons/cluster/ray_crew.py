@@ -1,4 +1,4 @@
-"""A run's actors and desk in Ray. Only this module imports it."""
+"""A run's actors and coordinator in Ray. Only this module imports it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from evalflow.addons.cluster.config import RayEngineConfig
-from evalflow.addons.cluster.desk import DeskTotals
-from evalflow.addons.cluster.desk_client import Send
-from evalflow.addons.cluster.desk_messages import DeskMessage, DeskReply
+from evalflow.addons.cluster.coordinator import CoordinatorTotals
+from evalflow.addons.cluster.coordinator_client import Send
 from evalflow.addons.cluster.driver import ActorLost, ClusterActor
+from evalflow.addons.cluster.messages import CoordinatorReply, WorkerMessage
 from evalflow.addons.cluster.shards import CaseWork
-from evalflow.addons.cluster.worker import ClusterWorker, DeskSpec, RunSpec, WorkerReport
+from evalflow.addons.cluster.worker import ClusterWorker, CoordinatorSpec, RunSpec, WorkerReport
 from evalflow.errors import EvalflowError, InfrastructureError, Problem, UserError
 from evalflow.protocols import SharedModel
 
@@ -36,31 +36,31 @@ T = TypeVar("T")
 NAMESPACE = "evalflow"
 _STORE_BYTES = 200 * 1024**2  # of a cluster on this machine alone, through which large messages go
 _TRIES = 3
-_DESK_S = 60.0  # seconds within which the desk must have started, on the driver's own node
+_COORDINATOR_S = 60.0  # seconds within which the coordinator must have started, on the driver's own node
 
 
-class RayDesk:
-    """The actor with a run's desk, on the driver's node."""
+class RayCoordinator:
+    """The actor with a run's coordinator, on the driver's node."""
 
-    def __init__(self, spec: DeskSpec) -> None:
-        self._desk = spec.build()
+    def __init__(self, spec: CoordinatorSpec) -> None:
+        self._coordinator = spec.build()
 
     async def open(self) -> EvalflowError | None:
         try:
-            self._desk.open()
+            self._coordinator.open()
         except EvalflowError as error:
             return error
         return None
 
-    async def exchange(self, worker: str, message: DeskMessage) -> DeskReply:
-        return await self._desk.exchange(worker, message)
+    async def exchange(self, worker: str, message: WorkerMessage) -> CoordinatorReply:
+        return await self._coordinator.exchange(worker, message)
 
     async def lost(self, worker: str, journaled: Collection[int] | None) -> None:
-        self._desk.lost(worker, journaled)
+        self._coordinator.lost(worker, journaled)
 
-    async def close(self) -> DeskTotals:
-        self._desk.close()
-        return self._desk.totals
+    async def close(self) -> CoordinatorTotals:
+        self._coordinator.close()
+        return self._coordinator.totals
 
 
 class RayModel:
@@ -77,7 +77,7 @@ class RayWorker(ClusterWorker):
     """The actor that works on runs, one after the other."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(name, _way_to_desk)
+        super().__init__(name, _way_to_coordinator)
 
     async def begin(self, spec: RunSpec) -> EvalflowError | None:
         node = ray.get_runtime_context().get_node_id()
@@ -86,9 +86,9 @@ class RayWorker(ClusterWorker):
         return await super().begin(spec)
 
 
-def _way_to_desk(run_id: str) -> Send:
-    desk: Any = ray.get_actor(_desk_name(run_id), NAMESPACE)
-    return desk.exchange.remote
+def _way_to_coordinator(run_id: str) -> Send:
+    coordinator: Any = ray.get_actor(_coordinator_name(run_id), NAMESPACE)
+    return coordinator.exchange.remote
 
 
 def _loaded(place: str) -> SharedModel:
@@ -109,8 +109,8 @@ def _model_name(place: str, node: str) -> str:
     return f"{place} of {node}"
 
 
-def _desk_name(run_id: str) -> str:
-    return f"desk of {run_id}"
+def _coordinator_name(run_id: str) -> str:
+    return f"coordinator of {run_id}"
 
 
 class RayActor:
@@ -210,20 +210,25 @@ class RayCluster:
     def nodes(self) -> int:
         return sum(bool(node["Alive"]) for node in cast("list[dict[str, Any]]", ray.nodes()))
 
-    async def crew(self, desk: DeskSpec, size: int, shared: Collection[str]) -> RayCrew:
-        """What a run needs of it, with the shared models on each node; errors as in `RunDesk.open`."""
+    async def crew(self, coordinator: CoordinatorSpec, size: int, shared: Collection[str]) -> RayCrew:
+        """What a run needs of it, with the shared models on each node; errors as in `Coordinator.open`."""
         for place in shared:
             self._place_model(place)
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-        options = {"name": _desk_name(desk.run_id), "num_cpus": 0, "max_restarts": 0, "scheduling_strategy": here}
-        handle: Any = ray.remote(RayDesk).options(**options).remote(desk)
+        options = {
+            "name": _coordinator_name(coordinator.run_id),
+            "num_cpus": 0,
+            "max_restarts": 0,
+            "scheduling_strategy": here,
+        }
+        handle: Any = ray.remote(RayCoordinator).options(**options).remote(coordinator)
         try:
-            async with asyncio.timeout(_DESK_S):
+            async with asyncio.timeout(_COORDINATOR_S):
                 error = await _answer(handle.open.remote())
         except (TimeoutError, ActorLost) as lost:
-            why = str(lost) or f"not within {_DESK_S:g} s"
+            why = str(lost) or f"not within {_COORDINATOR_S:g} s"
             error = InfrastructureError(
-                f"the desk of the run did not start: {why}", "look at the node with `ray status`"
+                f"the coordinator of the run did not start: {why}", "look at the node with `ray status`"
             )
         if error is not None:
             ray.kill(handle)
@@ -271,10 +276,10 @@ class RayCluster:
 class RayCrew:
     """Implements Crew for one run."""
 
-    def __init__(self, cluster: RayCluster, desk: Any, size: int) -> None:
+    def __init__(self, cluster: RayCluster, coordinator: Any, size: int) -> None:
         self.size = size
         self._cluster = cluster
-        self._desk = desk
+        self._coordinator = coordinator
         self._working: set[RayActor] = set()
 
     async def hire(self) -> ClusterActor:
@@ -286,7 +291,7 @@ class RayCrew:
         assert isinstance(actor, RayActor)
         self._working.discard(actor)
         actor.kill()  # it may be there all the same, behind a network that failed
-        await self._desk.lost.remote(actor.name, paid)
+        await self._coordinator.lost.remote(actor.name, paid)
 
     async def release(self, actor: ClusterActor) -> None:
         assert isinstance(actor, RayActor)
@@ -294,18 +299,20 @@ class RayCrew:
         try:
             await actor.end()
         except ActorLost:
-            await self._desk.lost.remote(actor.name, None)  # its records are all in the journals
+            await self._coordinator.lost.remote(actor.name, None)  # its records are all in the journals
         else:
             self._cluster.keep(actor)
 
-    async def close(self) -> DeskTotals:
-        """End the desk, and actors that are still at work; returns what the desk alone knows."""
+    async def close(self) -> CoordinatorTotals:
+        """End the coordinator, and actors that are still at work; returns what the coordinator alone knows."""
         for actor in self._working:
             actor.kill()
         self._working.clear()
         try:
-            return await self._desk.close.remote()
+            return await self._coordinator.close.remote()
         except RayError as error:
-            raise InfrastructureError(f"the desk of the run was lost: {_in_short(error)}", "resume the run") from None
+            raise InfrastructureError(
+                f"the coordinator of the run was lost: {_in_short(error)}", "resume the run"
+            ) from None
         finally:
-            ray.kill(self._desk)
+            ray.kill(self._coordinator)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalflow.addons.cluster.driver import ClusterPipeline
-from evalflow.addons.cluster.worker import DeskSpec, RunSpec
+from evalflow.addons.cluster.worker import CoordinatorSpec, RunSpec
 from evalflow.app.core.assemble import Parts
 from evalflow.app.core.begin import UnpreparedMetric
 from evalflow.calls.budget import Amount
@@ -73,14 +73,14 @@ def _files(run: RunConfig, prompts: Mapping[int, Path]) -> Iterator[tuple[str, b
 
 @asynccontextmanager
 async def on_cluster(cluster: RayCluster, job: EngineJob) -> AsyncGenerator[ClusterPipeline]:
-    """The pipeline of a run on a cluster; at the end the tally has what only the desk of the run knows."""
+    """The pipeline of a run on a cluster; at the end the tally has what only the coordinator of the run knows."""
     parts = job.parts
     run, session = parts.settings.run, parts.session
     cases = sum(facts.cases for facts in job.opening.datasets.values())
     size = max(1, min(cluster.size, cases))
-    session.single_flight.close()  # what was prepared is in the file now, for the desk
+    session.single_flight.close()  # what was prepared is in the file now, for the coordinator
     budget = session.budget
-    desk = DeskSpec(
+    coordinator = CoordinatorSpec(
         run_id=job.opening.run_id,
         cache=run.cache.model_copy(update={"path": str(from_home(run.cache.path).resolve())}),
         budget=budget.limits if budget else None,
@@ -91,9 +91,11 @@ async def on_cluster(cluster: RayCluster, job: EngineJob) -> AsyncGenerator[Clus
         counted=job.counted,
     )
     shared = shared_models(parts)
-    crew = await cluster.crew(desk, size, shared)
+    crew = await cluster.crew(coordinator, size, shared)
     try:
-        width = max(_LEAST_WIDTH, 2 * -(-parts.width() // size))  # twice, since half of the cases may wait for the desk
+        width = max(
+            _LEAST_WIDTH, 2 * -(-parts.width() // size)
+        )  # twice, since half of the cases may wait for the coordinator
         shard = min(cluster.config.shard, max(1, cases // (_SHARDS_EACH * size)))
         spec = run_spec(job, width, shared)
         timeout_s = cluster.config.start_timeout_s

@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from evalflow.addons.cluster.desk import RunDesk
-from evalflow.addons.cluster.desk_client import DeskClient, Send
+from evalflow.addons.cluster.coordinator import Coordinator
+from evalflow.addons.cluster.coordinator_client import CoordinatorClient, Send
 from evalflow.addons.cluster.shards import CaseWork
 from evalflow.app.core.assemble import Needed, Parts, assemble, secrets_of, settings_of
 from evalflow.app.core.begin import UnpreparedMetric
@@ -73,8 +73,8 @@ class RunSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeskSpec:
-    """What the desk of a run is made of.
+class CoordinatorSpec:
+    """What the coordinator of a run is made of.
 
     Attributes:
         cache: Its path is absolute.
@@ -94,8 +94,8 @@ class DeskSpec:
     settled: Collection[int]
     counted: bool
 
-    def build(self) -> RunDesk:
-        """The desk, with the files and addresses of this machine; it opens them at first use."""
+    def build(self) -> Coordinator:
+        """The coordinator, with the files and addresses of this machine; it opens them at first use."""
         config, shared, budget = self.cache, None, None
         if config.url is not None and config.mode in ("on", "read"):
             shared = SharedCache(config.url, reading=config.mode == "read")
@@ -103,7 +103,7 @@ class DeskSpec:
         if self.budget is not None or self.lease is not None:
             budget = Budget(self.budget or BudgetConfig(), self.spent, self.lease)
             budget.sent = self.sent
-        return RunDesk(cache, shared, budget, self.settled, counted=self.counted)
+        return Coordinator(cache, shared, budget, self.settled, counted=self.counted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +131,7 @@ class WorkerReport:
 
 
 class ClusterWorker:
-    """Works on one run at a time; `reach` gives it the way to a run's desk."""
+    """Works on one run at a time; `reach` gives it the way to a run's coordinator."""
 
     def __init__(self, name: str, reach: Callable[[str], Send]) -> None:
         self._name = name
@@ -146,8 +146,8 @@ class ClusterWorker:
             manifest = Manifest.model_validate_json(spec.manifest)
             expect_versions(manifest)
             prompts = self._go_home(spec)
-            desk = DeskClient(self._name, self._reach(manifest.run_id), budget=spec.budget)
-            self._job = await _Job.of(spec, manifest, prompts, desk)
+            coordinator = CoordinatorClient(self._name, self._reach(manifest.run_id), budget=spec.budget)
+            self._job = await _Job.of(spec, manifest, prompts, coordinator)
         except EvalflowError as error:
             await self.end()
             return error
@@ -187,9 +187,11 @@ class ClusterWorker:
 class _Job:
     """One run in an actor."""
 
-    def __init__(self, spec: RunSpec, parts: Parts, pairs: Sequence[Pair], desk: DeskClient, run_id: str) -> None:
+    def __init__(
+        self, spec: RunSpec, parts: Parts, pairs: Sequence[Pair], coordinator: CoordinatorClient, run_id: str
+    ) -> None:
         run = parts.settings.run
-        self._desk = desk
+        self._coordinator = coordinator
         self._parts = parts
         self._spare = tuple(pairs)
         self._queue: deque[CaseWork] = deque()
@@ -216,10 +218,12 @@ class _Job:
         self._work = asyncio.create_task(self._run(spec.width))
 
     @classmethod
-    async def of(cls, spec: RunSpec, manifest: Manifest, prompts: Sequence[Path], desk: DeskClient) -> _Job:
+    async def of(
+        cls, spec: RunSpec, manifest: Manifest, prompts: Sequence[Path], coordinator: CoordinatorClient
+    ) -> _Job:
         """Build the parts of the run; UserError if they are not those of the driver."""
         settings = settings_of(replace(composed_of(manifest), prompt_folders=tuple(prompts)))
-        session = desk.session(spec.connections, manifest.run_id)
+        session = coordinator.session(spec.connections, manifest.run_id)
         parts = assemble(settings, manifest.run_id, session, needed=spec.needed)
         expect_same(manifest, parts)
         entries = _Entries(spec.prepared)
@@ -228,7 +232,7 @@ class _Job:
             failed = spec.unprepared.get(pair.metric.name)
             ready = UnpreparedMetric(pair.metric, failed) if failed else await pair.metric.prepare(pair.judge, entries)
             pairs.append(replace(pair, metric=ready))
-        return cls(spec, parts, pairs, desk, manifest.run_id)
+        return cls(spec, parts, pairs, coordinator, manifest.run_id)
 
     async def step(self, cases: Sequence[CaseWork], *, stop: bool) -> WorkerReport:
         for work in cases:
@@ -252,7 +256,7 @@ class _Job:
         await asyncio.wait({self._work})
         self._out.close()
         await self._parts.close()
-        await self._desk.close()
+        await self._coordinator.close()
 
     async def _run(self, width: int) -> None:
         self._pipeline.begin()

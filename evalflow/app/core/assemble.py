@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from evalflow.app.core.cases import offered
 from evalflow.app.core.connections import connection_problems
-from evalflow.calls.batches import WAITING_CASES, BatchDesk
+from evalflow.calls.batches import WAITING_CASES, BatchQueue
 from evalflow.calls.budget import UNITS, Budget, Lease
 from evalflow.calls.cache import Cache
 from evalflow.calls.client import CallSession
@@ -416,7 +416,7 @@ def _session(settings: Settings, run_id: str, connections: Connections | None, l
     if run.cache.url is not None and run.cache.mode in ("on", "read"):
         shared = SharedCache(run.cache.url, reading=run.cache.mode == "read")
     limiters = Limiters()
-    batches = BatchDesk(run.batch, limiters) if batched_keys(settings) else None
+    batches = BatchQueue(run.batch, limiters) if batched_keys(settings) else None
     return CallSession(limiters, SingleFlight(cache, shared), budget, connections, batches, run_id)
 
 

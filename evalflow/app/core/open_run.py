@@ -152,7 +152,9 @@ class OpenRun:
         run = parts.settings.run
         finished = finished_before(order, parts, self.inspection.rules().bounded, tally, looks)
         if not self.engine.is_here and parts.session.single_flight.settled is None:
-            parts.session.single_flight.settled = set()  # the desk must know what is paid for here, before it opens
+            parts.session.single_flight.settled = (
+                set()
+            )  # the coordinator must know what is paid for here, before it opens
         if self.journal.torn:
             log.warning("cut off %d bytes of a line that was never finished", self.journal.torn)
         if order.resumed is not None and tally.done == self.inspection.cells:

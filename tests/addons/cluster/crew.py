@@ -10,12 +10,12 @@ from typing import Any, cast
 import pytest
 
 from evalflow.addons.cluster.config import RayEngineConfig
-from evalflow.addons.cluster.desk import DeskTotals, RunDesk
-from evalflow.addons.cluster.desk_messages import DeskMessage, DeskReply
+from evalflow.addons.cluster.coordinator import Coordinator, CoordinatorTotals
 from evalflow.addons.cluster.driver import ActorLost
 from evalflow.addons.cluster.engine import RayEngine
+from evalflow.addons.cluster.messages import CoordinatorReply, WorkerMessage
 from evalflow.addons.cluster.shards import CaseWork
-from evalflow.addons.cluster.worker import ClusterWorker, DeskSpec, RunSpec, WorkerReport
+from evalflow.addons.cluster.worker import ClusterWorker, CoordinatorSpec, RunSpec, WorkerReport
 from evalflow.errors import EvalflowError
 
 Fate = Callable[[str, Sequence[CaseWork]], bool]
@@ -44,20 +44,20 @@ class LocalCluster:
     lost: list[str] = field(default_factory=list[str])
     away: bool = False
 
-    async def crew(self, spec: DeskSpec, size: int, shared: Collection[str]) -> LocalCrew:
-        desk = spec.build()
-        desk.open()
-        return LocalCrew(self, desk, size)
+    async def crew(self, spec: CoordinatorSpec, size: int, shared: Collection[str]) -> LocalCrew:
+        coordinator = spec.build()
+        coordinator.open()
+        return LocalCrew(self, coordinator, size)
 
     def leave(self) -> None:
         """Nothing to leave."""
 
 
 class LocalActor:
-    def __init__(self, name: str, cluster: LocalCluster, desk: RunDesk) -> None:
+    def __init__(self, name: str, cluster: LocalCluster, coordinator: Coordinator) -> None:
         self.name = name
         self._cluster = cluster
-        self._desk = desk
+        self._coordinator = coordinator
         self._gone = False
         self._worker = ClusterWorker(name, lambda _: self._send)
 
@@ -78,21 +78,21 @@ class LocalActor:
         with chdir("."):
             await self._worker.end()
 
-    async def _send(self, worker: str, message: DeskMessage) -> DeskReply:
+    async def _send(self, worker: str, message: WorkerMessage) -> CoordinatorReply:
         if self._gone:
             raise ConnectionError("nobody hears a lost actor")
-        return await self._desk.exchange(worker, message)
+        return await self._coordinator.exchange(worker, message)
 
 
 class LocalCrew:
-    def __init__(self, cluster: LocalCluster, desk: RunDesk, size: int) -> None:
+    def __init__(self, cluster: LocalCluster, coordinator: Coordinator, size: int) -> None:
         self.size = size
         self._cluster = cluster
-        self._desk = desk
+        self._coordinator = coordinator
         self._actors: list[LocalActor] = []
 
     async def hire(self) -> LocalActor:
-        actor = LocalActor(f"actor {len(self._cluster.hired) + 1}", self._cluster, self._desk)
+        actor = LocalActor(f"actor {len(self._cluster.hired) + 1}", self._cluster, self._coordinator)
         self._cluster.hired.append(actor.name)
         self._actors.append(actor)
         return actor
@@ -100,16 +100,16 @@ class LocalCrew:
     async def lost(self, actor: LocalActor, paid: Collection[int]) -> None:
         self._cluster.lost.append(actor.name)
         await actor.end()
-        self._desk.lost(actor.name, paid)
+        self._coordinator.lost(actor.name, paid)
 
     async def release(self, actor: LocalActor) -> None:
         await actor.end()
 
-    async def close(self) -> DeskTotals:
+    async def close(self) -> CoordinatorTotals:
         for actor in self._actors:
             await actor.end()
-        self._desk.close()
-        return self._desk.totals
+        self._coordinator.close()
+        return self._coordinator.totals
 
 
 @pytest.fixture

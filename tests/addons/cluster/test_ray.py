@@ -188,12 +188,12 @@ def test_a_case_that_ends_its_actors_is_told_from_the_others(program: Program, n
     assert re.search(r"actor \d+: asked Question \d+\?", log(program))
 
 
-def test_after_the_loss_of_the_desk_resume_goes_on(program: Program, nodes: Nodes) -> None:
-    script = Slow(10, lambda: nodes.kill("ray::RayDesk"))
+def test_after_the_loss_of_the_coordinator_resume_goes_on(program: Program, nodes: Nodes) -> None:
+    script = Slow(10, lambda: nodes.kill("ray::RayCoordinator"))
     with Endpoint(script) as endpoint:
         done = program(*arguments(program, endpoint.url), *on(nodes))
         assert done.returncode == 5, done.stderr
-        assert "desk" in done.stderr
+        assert "coordinator" in done.stderr
         resumed = program("resume", *on(nodes))
         assert resumed.returncode == 0, resumed.stderr
         assert 0 <= script.count - len(ROWS) <= 2 * IN_FLIGHT

@@ -1,4 +1,4 @@
-"""What the workers of one run and its desk tell each other."""
+"""What the workers of one run and its coordinator tell each other."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from evalflow.addons.cluster.desk_budget import LeaseGrant, LeaseUse
-from evalflow.addons.cluster.desk_limits import LimiterKey, SlotUse
+from evalflow.addons.cluster.budget_leases import LeaseGrant, LeaseUse
+from evalflow.addons.cluster.slot_shares import LimiterKey, SlotUse
 from evalflow.calls.cache_store import Entry
 from evalflow.records import Spend
 
@@ -23,7 +23,7 @@ OWED = frozenset({"lost", "before"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeskMessage:
+class WorkerMessage:
     """What a worker has gathered since its last message.
 
     Attributes:
@@ -49,11 +49,11 @@ class DeskMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeskReply:
-    """What the desk has for a worker, which may be about earlier messages.
+class CoordinatorReply:
+    """What the coordinator has for a worker, which may be about earlier messages.
 
     Attributes:
-        found: Entries of keys that it asked for.
+        replies: Entries of keys that it asked for.
         yours: Keys for which it is to ask the model.
         failed: Keys for which another worker has asked the model in vain.
         lease, shares: Extends its lease, and sets its shares of limits.
@@ -61,7 +61,7 @@ class DeskReply:
         gone: Whether the worker was given up: it gets nothing any more.
     """
 
-    found: Sequence[tuple[bytes, Entry, Payment]] = ()
+    replies: Sequence[tuple[bytes, Entry, Payment]] = ()
     yours: Sequence[bytes] = ()
     failed: Sequence[tuple[bytes, Exception]] = ()
     lease: LeaseGrant | None = None

@@ -1,4 +1,4 @@
-"""A worker's side of the desk: what its calls need of the desk is gathered, and exchanged in one message."""
+"""A worker's side of the coordinator: gathers what its calls need, and exchanges it in one message."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from evalflow.addons.cluster.desk_budget import LeasedBudget
-from evalflow.addons.cluster.desk_limits import SharedLimiters
-from evalflow.addons.cluster.desk_messages import OWED, DeskMessage, DeskReply, Payment
+from evalflow.addons.cluster.budget_leases import LeasedBudget
+from evalflow.addons.cluster.messages import OWED, CoordinatorReply, Payment, WorkerMessage
+from evalflow.addons.cluster.slot_shares import SharedLimiters
 from evalflow.calls import faults
 from evalflow.calls.cache_store import Entry
 from evalflow.calls.client import CallSession
@@ -21,21 +21,21 @@ from evalflow.errors import CallError, EvalflowError, InfrastructureError
 from evalflow.records import Spend, Usage
 
 T = TypeVar("T")
-Send = Callable[[str, DeskMessage], Awaitable[DeskReply]]
+Send = Callable[[str, WorkerMessage], Awaitable[CoordinatorReply]]
 
-BEAT_S = 0.01  # until the desk says otherwise
+BEAT_S = 0.01  # until the coordinator says otherwise
 LONGEST_BEAT_S = 0.2  # while there is nothing to say, and something is awaited
 IDLE_S = 1.0  # while nothing is awaited either
-PATIENCE_S = 60.0  # how long an answer of the desk may take
+PATIENCE_S = 60.0  # how long an answer of the coordinator may take
 RECENT_BYTES = 16 * 1024**2
 _ENTRY_BYTES = 500  # an entry without its body
 
 
-class DeskClient:
-    """Exchanges messages with the desk, one at a time, from the first call on.
+class CoordinatorClient:
+    """Exchanges messages with the coordinator, one at a time, from the first call on.
 
-    `send` is `RunDesk.exchange`, or passes on to it. Once it fails, or the desk has given the worker up, all calls
-    fail. `budget` has the run's limits; without it nothing is limited.
+    `send` is `Coordinator.exchange`, or passes on to it. Once it fails, or the coordinator has given the worker up, all
+    calls fail. `budget` has the run's limits; without it nothing is limited.
     """
 
     def __init__(self, worker: str, send: Send, *, budget: BudgetConfig | None = None) -> None:
@@ -52,7 +52,7 @@ class DeskClient:
         self._closing = False
         self._failed: Exception | None = None
         self.recent = RecentEntries()
-        self._flight = DeskFlight(self)
+        self._flight = CoordinatedFlight(self)
 
     def session(self, connections: Connections | None = None, run_id: str = "") -> CallSession:
         """What the worker's judges and targets share."""
@@ -135,9 +135,9 @@ class DeskClient:
     def _waits(self) -> bool:
         return bool(self._asked) or self._limiters.waits or (self._budget is not None and self._budget.waits)
 
-    def _message(self, last: bool) -> DeskMessage:
+    def _message(self, last: bool) -> WorkerMessage:
         taken, self._gathered = self._gathered, Gathered()
-        return DeskMessage(
+        return WorkerMessage(
             asked=taken.asked,
             made=taken.made,
             failed=taken.failed,
@@ -149,7 +149,7 @@ class DeskClient:
             last=last,
         )
 
-    async def _answer(self, message: DeskMessage) -> DeskReply:
+    async def _answer(self, message: WorkerMessage) -> CoordinatorReply:
         try:
             async with asyncio.timeout(PATIENCE_S):
                 return await self._send(self._worker, message)
@@ -158,13 +158,13 @@ class DeskClient:
                 f"no answer within {PATIENCE_S:g} s" if isinstance(error, TimeoutError) else faults.of_exception(error)
             )
             hint = "what is done is kept: resume the run"
-            raise InfrastructureError(f"the run's desk does not answer: {why}", hint) from error
+            raise InfrastructureError(f"the run's coordinator does not answer: {why}", hint) from error
 
-    def _take(self, reply: DeskReply) -> None:
+    def _take(self, reply: CoordinatorReply) -> None:
         if reply.gone:
             raise InfrastructureError(f"the run has given the worker {self._worker} up, and goes on without it")
         self._beat_s = reply.beat_s
-        for key, entry, payment in reply.found:
+        for key, entry, payment in reply.replies:
             if payment == "settled":
                 self.recent.add(key, entry)
             elif payment in OWED:
@@ -188,7 +188,7 @@ class DeskClient:
             answer.set_result(entry)
 
     def _release(self, key: bytes, entry: Entry | None) -> None:
-        """Leave what the desk has given for a call that was cancelled to others."""
+        """Leave what the coordinator has given for a call that was cancelled to others."""
         if entry is None:
             self._gathered.dropped.append(key)
         elif self._owed.pop(key, None):
@@ -206,10 +206,10 @@ class DeskClient:
             self._budget.fail(error)
 
 
-class DeskFlight(SingleFlight):
+class CoordinatedFlight(SingleFlight):
     """Calls by key, one at a time over all workers of the run."""
 
-    def __init__(self, client: DeskClient) -> None:
+    def __init__(self, client: CoordinatorClient) -> None:
         super().__init__()
         self._client = client
 
@@ -238,7 +238,7 @@ class DeskFlight(SingleFlight):
 
 @dataclass
 class Gathered:
-    """What goes into the next message; see `DeskMessage`."""
+    """What goes into the next message; see `WorkerMessage`."""
 
     asked: list[tuple[bytes, int | None]] = field(default_factory=list[tuple[bytes, int | None]])
     made: list[tuple[bytes, Entry]] = field(default_factory=list[tuple[bytes, Entry]])

@@ -1,4 +1,4 @@
-"""A desk and its workers in one event loop, whose time is not waited for."""
+"""A coordinator and its workers in one event loop, whose time is not waited for."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from evalflow.addons.cluster.desk import RunDesk
-from evalflow.addons.cluster.desk_client import DeskClient
-from evalflow.addons.cluster.desk_messages import DeskMessage, DeskReply
+from evalflow.addons.cluster.coordinator import Coordinator
+from evalflow.addons.cluster.coordinator_client import CoordinatorClient
+from evalflow.addons.cluster.messages import CoordinatorReply, WorkerMessage
 from evalflow.calls.cache import Cache
 from evalflow.calls.cache_store import Entry
 
@@ -66,14 +66,14 @@ class MemoryCache(Cache):
         return stored
 
 
-def joined(desk: RunDesk, worker: str, **options: Any) -> DeskClient:
+def joined(coordinator: Coordinator, worker: str, **options: Any) -> CoordinatorClient:
     """A worker whose messages are pickled on their way, and take a while."""
 
-    async def send(name: str, message: DeskMessage) -> DeskReply:
+    async def send(name: str, message: WorkerMessage) -> CoordinatorReply:
         sent = pickle.dumps(message)
         await asyncio.sleep(0.001)
-        reply = pickle.dumps(await desk.exchange(name, pickle.loads(sent)))
+        reply = pickle.dumps(await coordinator.exchange(name, pickle.loads(sent)))
         await asyncio.sleep(0.001)
         return pickle.loads(reply)
 
-    return DeskClient(worker, send, **options)
+    return CoordinatorClient(worker, send, **options)

@@ -1,4 +1,4 @@
-"""Workers of one run over one desk, all in one event loop."""
+"""Workers of one run over one coordinator, all in one event loop."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from evalflow.addons.cluster import desk_client
-from evalflow.addons.cluster.desk import RunDesk
-from evalflow.addons.cluster.desk_client import DeskClient
-from evalflow.addons.cluster.desk_messages import DeskMessage, DeskReply
+from evalflow.addons.cluster import coordinator_client
+from evalflow.addons.cluster.coordinator import Coordinator
+from evalflow.addons.cluster.coordinator_client import CoordinatorClient
+from evalflow.addons.cluster.messages import CoordinatorReply, WorkerMessage
 from evalflow.calls.budget import Amount, Budget
 from evalflow.calls.cache_store import Entry
 from evalflow.calls.client import CallSession
@@ -21,7 +21,7 @@ from evalflow.calls.single_flight import UnreadableEntry
 from evalflow.config.schema import BudgetConfig
 from evalflow.errors import BudgetError, InfrastructureError, JudgeError, Problem, UserError
 from evalflow.records import Spend, Usage
-from tests.addons.cluster.desk_workers import MemoryCache, hurry, joined
+from tests.addons.cluster.coordinator_workers import MemoryCache, hurry, joined
 
 KEY = b"k" * 32
 LIMITER = ("https://models.example/v1", "small", "KEY")
@@ -91,8 +91,8 @@ async def _awaited(call: Awaitable[str]) -> str:
 
 def test_what_several_workers_want_is_asked_once() -> None:
     async def work() -> None:
-        model, desk = Model(), RunDesk(MemoryCache())
-        clients = [joined(desk, name) for name in "abc"]
+        model, coordinator = Model(), Coordinator(MemoryCache())
+        clients = [joined(coordinator, name) for name in "abc"]
         sessions = [one.session() for one in clients]
         answers = await together([model.call(one, key(n)) for n in range(20) for one in sessions for _ in range(2)])
         assert Counter(answers) == {"paid": 20, "free": 100}
@@ -125,8 +125,8 @@ class Shared(SharedCache):
 def test_the_shared_cache_is_looked_into_once_for_all(cancelled: bool) -> None:
     async def work() -> None:
         model, shared = Model(), Shared(KEY)
-        desk = RunDesk(MemoryCache(), shared)
-        sessions = [joined(desk, name).session() for name in "abc"]
+        coordinator = Coordinator(MemoryCache(), shared)
+        sessions = [joined(coordinator, name).session() for name in "abc"]
         first = [asyncio.ensure_future(model.call(sessions[0], one)) for one in (KEY, b"o" * 32)]
         await asyncio.sleep(0.05)
         for task in first if cancelled else ():
@@ -136,7 +136,7 @@ def test_the_shared_cache_is_looked_into_once_for_all(cancelled: bool) -> None:
         assert sorted(shared.looked) == [KEY, b"o" * 32]
         assert model.asked == {b"o" * 32: 1}
         assert shared.entries[b"o" * 32].run_id == "run"
-        desk.close()
+        coordinator.close()
 
     hurry(work())
 
@@ -144,8 +144,8 @@ def test_the_shared_cache_is_looked_into_once_for_all(cancelled: bool) -> None:
 def test_a_failure_reaches_all_who_wait_once_and_costs_one() -> None:
     async def work() -> None:
         failed = JudgeError("schema", "no valid reply", "raw", Spend(requests=3, cost_usd=1.0))
-        model, desk = Model(failed), RunDesk(MemoryCache())
-        sessions = [joined(desk, name).session() for name in "abc"]
+        model, coordinator = Model(failed), Coordinator(MemoryCache())
+        sessions = [joined(coordinator, name).session() for name in "abc"]
         errors = await asyncio.wait_for(_errors([model.call(one) for one in sessions for _ in range(2)]), 5)
         assert {(type(e), e.error_type, str(e), e.raw) for e in errors} == {
             (JudgeError, "schema", "no valid reply", "raw")
@@ -169,8 +169,8 @@ def test_a_failure_reaches_all_who_wait_once_and_costs_one() -> None:
 )
 def test_a_fault_of_everything_reaches_all_who_wait(error: Exception) -> None:
     async def work() -> None:
-        model, desk = Model(error), RunDesk(MemoryCache())
-        sessions = [joined(desk, name).session() for name in "ab"]
+        model, coordinator = Model(error), Coordinator(MemoryCache())
+        sessions = [joined(coordinator, name).session() for name in "ab"]
         first, second = await _errors([model.call(one) for one in sessions])
         assert first is error
         assert str(error) in str(second)
@@ -181,8 +181,8 @@ def test_a_fault_of_everything_reaches_all_who_wait(error: Exception) -> None:
 
 def test_another_takes_over_what_was_cancelled() -> None:
     async def work() -> None:
-        model, desk = Model(), RunDesk(MemoryCache())
-        one, other = (joined(desk, name).session() for name in "ab")
+        model, coordinator = Model(), Coordinator(MemoryCache())
+        one, other = (joined(coordinator, name).session() for name in "ab")
         call = asyncio.ensure_future(model.call(one))
         await model.is_asked(KEY)
         waiting = asyncio.ensure_future(model.call(other))
@@ -198,8 +198,8 @@ def test_another_takes_over_what_was_cancelled() -> None:
 @pytest.mark.parametrize("after_s", [0.0, 0.0005, 0.0015, 0.002, 0.0025, 0.012])
 def test_a_claim_of_a_cancelled_call_is_left_to_others(after_s: float) -> None:
     async def work() -> None:
-        model, desk = Model(), RunDesk(MemoryCache())
-        mine, other = (joined(desk, name).session() for name in "ab")
+        model, coordinator = Model(), Coordinator(MemoryCache())
+        mine, other = (joined(coordinator, name).session() for name in "ab")
         call = asyncio.ensure_future(model.call(mine))
         await asyncio.sleep(after_s)
         call.cancel()
@@ -210,7 +210,7 @@ def test_a_claim_of_a_cancelled_call_is_left_to_others(after_s: float) -> None:
 
 def test_what_cannot_be_read_is_asked_again_and_replaced_by_one() -> None:
     async def work() -> None:
-        model, desk = Model(), RunDesk(cache := MemoryCache())
+        model, coordinator = Model(), Coordinator(cache := MemoryCache())
         cache.put(KEY, Entry(body=b"old"))
 
         def strict(entry: Entry, free: bool) -> str:
@@ -219,7 +219,7 @@ def test_what_cannot_be_read_is_asked_again_and_replaced_by_one() -> None:
             return said(entry, free)
 
         async def call(name: str) -> str:
-            return await joined(desk, name).session().single_flight(KEY, lambda: model.answer(KEY), strict)
+            return await joined(coordinator, name).session().single_flight(KEY, lambda: model.answer(KEY), strict)
 
         assert sorted(await together([call(name) for name in "abc"])) == ["free", "free", "paid"]
         assert model.asked[KEY] == 1
@@ -231,8 +231,8 @@ def test_what_cannot_be_read_is_asked_again_and_replaced_by_one() -> None:
 def test_a_budget_is_used_up_and_never_exceeded(calls: int) -> None:
     async def work() -> None:
         model, budget = Model(), Budget(BudgetConfig(requests=500))
-        desk = RunDesk(MemoryCache(), budget=budget)
-        clients = [joined(desk, name, budget=budget.limits) for name in "abcd"]
+        coordinator = Coordinator(MemoryCache(), budget=budget)
+        clients = [joined(coordinator, name, budget=budget.limits) for name in "abcd"]
         refused = set[str]()
 
         async def strand(session: CallSession, numbers: range) -> None:
@@ -260,8 +260,8 @@ def test_a_budget_is_used_up_and_never_exceeded(calls: int) -> None:
 
 def test_calls_of_all_workers_stay_below_the_maximum_and_use_it() -> None:
     async def work() -> None:
-        model, desk = Model(), RunDesk(MemoryCache())
-        sessions = [joined(desk, name).session() for name in "abc"]
+        model, coordinator = Model(), Coordinator(MemoryCache())
+        sessions = [joined(coordinator, name).session() for name in "abc"]
         await together([model.call(sessions[n % 3], key(n)) for n in range(600)])
         assert model.most == 64
         await together([model.call(sessions[0], key(n)) for n in range(600, 900)])
@@ -272,10 +272,10 @@ def test_calls_of_all_workers_stay_below_the_maximum_and_use_it() -> None:
 
 def test_more_workers_than_slots_all_get_their_turn() -> None:
     async def work() -> None:
-        desk, model = RunDesk(MemoryCache()), Model()
+        coordinator, model = Coordinator(MemoryCache()), Model()
 
         async def call(name: str) -> str:
-            client = joined(desk, name)
+            client = joined(coordinator, name)
             session = client.session()
             session.limiters.get(LIMITER, 2, 2)
             answers = await together([model.call(session, name.encode() * 16 + key(n)[:16]) for n in range(5)])
@@ -288,18 +288,18 @@ def test_more_workers_than_slots_all_get_their_turn() -> None:
     hurry(work())
 
 
-def test_the_end_of_the_desk_ends_all_calls() -> None:
+def test_the_end_of_the_coordinator_ends_all_calls() -> None:
     async def work() -> None:
-        desk, model = RunDesk(MemoryCache(), budget=(budget := Budget(BudgetConfig(requests=1)))), Model()
+        coordinator, model = Coordinator(MemoryCache(), budget=(budget := Budget(BudgetConfig(requests=1)))), Model()
         gone = False
 
-        async def send(name: str, message: DeskMessage) -> DeskReply:
+        async def send(name: str, message: WorkerMessage) -> CoordinatorReply:
             if gone:
                 raise ConnectionError("the node is gone")
-            return await desk.exchange(name, message)
+            return await coordinator.exchange(name, message)
 
-        client = DeskClient("a", send, budget=budget.limits)
-        other = joined(desk, "b", budget=budget.limits)
+        client = CoordinatorClient("a", send, budget=budget.limits)
+        other = joined(coordinator, "b", budget=budget.limits)
         session = client.session()
         limited = session.limiters.get(("other",), 1, 1)
         under_way = asyncio.ensure_future(model.call(other.session()))
@@ -310,20 +310,20 @@ def test_the_end_of_the_desk_ends_all_calls() -> None:
         gone = True
         for error in [*await failed, *await _errors([model.call(session, key(2)), _slot(limited)])]:
             assert isinstance(error, InfrastructureError)
-            assert "the run's desk does not answer: ConnectionError: the node is gone" in str(error)
+            assert "the run's coordinator does not answer: ConnectionError: the node is gone" in str(error)
         await client.close()
         assert await under_way == "paid"
 
     hurry(work())
 
 
-def test_a_silent_desk_ends_all_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_coordinator_ends_all_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     async def work() -> None:
-        async def send(*_: object) -> DeskReply:
+        async def send(*_: object) -> CoordinatorReply:
             await asyncio.sleep(1e9)
             raise AssertionError
 
-        (error,) = await _errors([Model().call(DeskClient("a", send).session())])
+        (error,) = await _errors([Model().call(CoordinatorClient("a", send).session())])
         assert "does not answer: no answer within 60 s" in str(error)
 
     hurry(work())
@@ -331,41 +331,41 @@ def test_a_silent_desk_ends_all_calls(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_worker_that_was_given_up_can_make_no_more_calls() -> None:
     async def work() -> None:
-        desk, model = RunDesk(cache := MemoryCache()), Model()
-        client = joined(desk, "a")
+        coordinator, model = Coordinator(cache := MemoryCache()), Model()
+        client = joined(coordinator, "a")
         session = client.session()
         call = asyncio.ensure_future(model.call(session))
         await model.is_asked(KEY)
-        desk.lost("a", ())
+        coordinator.lost("a", ())
         await call
-        assert desk.totals.unaccounted_requests == 1
+        assert coordinator.totals.unaccounted_requests == 1
         (error,) = await _errors([model.call(session, key(1))])
         assert "given the worker a up" in str(error)
         assert cache.get(KEY)  # what it has paid for is kept
-        assert await model.call(joined(desk, "b").session()) == "owed"
+        assert await model.call(joined(coordinator, "b").session()) == "owed"
 
     hurry(work())
 
 
 def test_after_the_end_of_a_worker_its_calls_fail() -> None:
     async def work() -> None:
-        desk, model = RunDesk(MemoryCache()), Model()
-        client = joined(desk, "a")
+        coordinator, model = Coordinator(MemoryCache()), Model()
+        client = joined(coordinator, "a")
         session = client.session()
         await model.call(session)
         await client.close()
         (error,) = await _errors([model.call(session, key(1))])
         assert "has ended" in str(error)
-        await joined(desk, "b").close()
+        await joined(coordinator, "b").close()
 
     hurry(work())
 
 
-def test_what_was_seen_lately_needs_no_desk(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_seen_lately_needs_no_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
     async def work() -> None:
-        monkeypatch.setattr(desk_client, "RECENT_BYTES", 10 * (500 + 32))
-        model, desk = Model(), RunDesk(MemoryCache())
-        session = joined(desk, "a").session()
+        monkeypatch.setattr(coordinator_client, "RECENT_BYTES", 10 * (500 + 32))
+        model, coordinator = Model(), Coordinator(MemoryCache())
+        session = joined(coordinator, "a").session()
         await together([model.call(session, key(n)) for n in range(20)])
         known = [n for n in range(20) if session.single_flight.known(key(n))]
         assert len(known) == 10

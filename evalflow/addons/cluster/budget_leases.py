@@ -1,4 +1,4 @@
-"""A budget that the workers of one run share: each spends from a lease, which the desk extends bit by bit."""
+"""A budget that the workers of one run share: each spends from a lease, which the coordinator extends bit by bit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evalflow.config.schema import BudgetConfig
 from evalflow.errors import BudgetError
 
 AHEAD = 4
-"""A lease covers this multiple of what is in use: few calls wait for the desk, and little is lost with a worker."""
+"""A lease covers this multiple of what is in use: few calls wait for more, and little is lost with a worker."""
 PART = 4  # a lease is extended by at most this part of a worker's equal part of what is left
 _NOTHING = Amount()
 
@@ -118,7 +118,7 @@ class LeasedBudget(Budget):
 
     @property
     def waits(self) -> bool:
-        """Whether the desk is to be asked: a call waits, or others wait for what is not needed here."""
+        """Whether the coordinator is to be asked: a call waits, or others wait for what is not needed here."""
         return any(not turn.done() for turn, _ in self._queue) or (self._scarce and self._lease != self._reserved)
 
     async def reserve(self, amount: Amount) -> None:
@@ -161,7 +161,7 @@ class LeasedBudget(Budget):
         return LeaseUse(spent, self._lease, self._needed, _no_less(ahead - free))
 
     def take(self, grant: LeaseGrant) -> None:
-        """Use an answer of the desk."""
+        """Use an answer of the coordinator."""
         self._lease += grant.granted
         self._scarce = grant.scarce
         self._serve()

@@ -1,8 +1,8 @@
-"""The desk of a run that is spread over workers: the one place that knows which replies are there, asked for and paid.
+"""The coordinator of a run over workers: the one place that knows which replies are there, asked for and paid.
 
 A worker asks for keys and is told to ask the model for those that nobody has. While it does, others that want the same
-wait, and get its reply or its error. The desk also divides the run's budget and its limits; see `desk_budget` and
-`desk_limits`.
+wait, and get its reply or its error. The coordinator also divides the run's budget and its limits; see
+`budget_leases` and `slot_shares`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from evalflow.addons.cluster.desk_budget import BudgetLeases
-from evalflow.addons.cluster.desk_limits import LimiterKey, SlotShares
-from evalflow.addons.cluster.desk_messages import OWED, DeskMessage, DeskReply, Payment
+from evalflow.addons.cluster.budget_leases import BudgetLeases
+from evalflow.addons.cluster.messages import OWED, CoordinatorReply, Payment, WorkerMessage
+from evalflow.addons.cluster.slot_shares import LimiterKey, SlotShares
 from evalflow.calls.budget import Amount, Budget
 from evalflow.calls.cache import Cache
 from evalflow.calls.cache_store import Entry, short
@@ -27,8 +27,8 @@ _SETTLED, _LOST = 0, -1  # payers that are no workers
 
 
 @dataclass(frozen=True, slots=True)
-class DeskTotals:
-    """What the desk knows of a run's calls that no record has.
+class CoordinatorTotals:
+    """What the coordinator knows of a run's calls that no record has.
 
     Attributes:
         spent: On the budget; None without one.
@@ -55,17 +55,17 @@ class Outbox:
     """What waits for a worker's next message; `number` is that of the worker."""
 
     number: int
-    found: list[tuple[bytes, Entry, Payment]] = field(default_factory=list[tuple[bytes, Entry, Payment]])
+    replies: list[tuple[bytes, Entry, Payment]] = field(default_factory=list[tuple[bytes, Entry, Payment]])
     yours: list[bytes] = field(default_factory=list[bytes])
     failed: list[tuple[bytes, Exception]] = field(default_factory=list[tuple[bytes, Exception]])
 
     def empty(self) -> tuple[list[tuple[bytes, Entry, Payment]], list[bytes], list[tuple[bytes, Exception]]]:
-        taken = self.found, self.yours, self.failed
-        self.found, self.yours, self.failed = [], [], []
+        taken = self.replies, self.yours, self.failed
+        self.replies, self.yours, self.failed = [], [], []
         return taken
 
 
-class RunDesk:
+class Coordinator:
     """Answers the workers of one run, in one event loop.
 
     For each call that the run has paid for it remembers the worker that pays, in about 100 bytes. A worker that is lost
@@ -103,12 +103,12 @@ class RunDesk:
         if self._shared is not None:
             self._shared.open()
 
-    async def exchange(self, worker: str, message: DeskMessage) -> DeskReply:
+    async def exchange(self, worker: str, message: WorkerMessage) -> CoordinatorReply:
         """Take what a worker has gathered; returns what there is for it."""
         if worker in self._gone:
             for key, entry in message.made:
                 self._keep_late(key, entry)
-            return DeskReply(gone=True)
+            return CoordinatorReply(gone=True)
         outbox = self._outboxes.get(worker) or self._join(worker)
         for key, entry in message.made:
             self._keep(outbox.number, key, entry)
@@ -128,10 +128,10 @@ class RunDesk:
         shares = {key: self._slots[key].report(worker, use) for key, use in message.slots.items()}
         if message.last:
             self._leave(worker)
-            return DeskReply()
+            return CoordinatorReply()
         replies, yours, failed = outbox.empty()
         beat_s = BEAT_S + BEAT_EACH_S * len(self._outboxes)
-        return DeskReply(found=replies, yours=yours, failed=failed, lease=lease, shares=shares, beat_s=beat_s)
+        return CoordinatorReply(replies=replies, yours=yours, failed=failed, lease=lease, shares=shares, beat_s=beat_s)
 
     def lost(self, worker: str, journaled: Iterable[int] | None) -> None:
         """Give a worker up. `journaled` are short keys of all calls whose cost is in the run's journals.
@@ -151,9 +151,9 @@ class RunDesk:
         self._unaccounted += self._leave(worker)
 
     @property
-    def totals(self) -> DeskTotals:
+    def totals(self) -> CoordinatorTotals:
         spent = self._leases.budget.spent if self._leases else None
-        return DeskTotals(spent, self._unaccounted, self._billed)
+        return CoordinatorTotals(spent, self._unaccounted, self._billed)
 
     def close(self) -> None:
         """Store what is left."""
@@ -177,7 +177,7 @@ class RunDesk:
 
     def _leave(self, worker: str) -> int:
         """Free all that a worker holds; returns how many requests it may have made that no message told of."""
-        for key, _, payment in self._outboxes.pop(worker).found:
+        for key, _, payment in self._outboxes.pop(worker).replies:
             if payment in OWED:
                 self._free(short(key))
         held = [key for key, flight in self._flights.items() if flight.holder == worker]
@@ -196,7 +196,7 @@ class RunDesk:
             return
         entry = self._cache.get(key)
         if entry is not None and (unreadable is None or entry.checksum != unreadable):
-            outbox.found.append((key, entry, self._payment(outbox.number, key, entry)))
+            outbox.replies.append((key, entry, self._payment(outbox.number, key, entry)))
             return
         flight = self._flights[key] = Flight(worker)
         if self._shared is None or unreadable is not None:
@@ -223,7 +223,7 @@ class RunDesk:
         flight = self._flights.pop(key)
         for name in (flight.holder, *flight.waiting):
             outbox = self._outboxes[name]
-            outbox.found.append((key, entry, self._payment(outbox.number, key, entry)))
+            outbox.replies.append((key, entry, self._payment(outbox.number, key, entry)))
 
     def _keep(self, number: int, key: bytes, entry: Entry) -> None:
         stored = self._cache.put(key, entry)
@@ -233,7 +233,7 @@ class RunDesk:
         self._before.discard(short(key))
         flight = self._flights.pop(key, None)
         for name in flight.waiting if flight else ():
-            self._outboxes[name].found.append((key, stored, "elsewhere"))
+            self._outboxes[name].replies.append((key, stored, "elsewhere"))
 
     def _keep_late(self, key: bytes, entry: Entry) -> None:
         """Keep what a worker that was given up has paid for, unless another has been asked for it since."""

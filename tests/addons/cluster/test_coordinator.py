@@ -1,4 +1,4 @@
-"""The rules of the desk, whatever its workers do and whenever they are lost."""
+"""The rules of the coordinator, whatever its workers do and whenever they are lost."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalflow.addons.cluster.desk import RunDesk
-from evalflow.addons.cluster.desk_budget import BudgetLeases, LeaseUse
-from evalflow.addons.cluster.desk_client import DeskClient
-from evalflow.addons.cluster.desk_limits import SlotShares, SlotUse, divided
-from evalflow.addons.cluster.desk_messages import DeskMessage, DeskReply
+from evalflow.addons.cluster.budget_leases import BudgetLeases, LeaseUse
+from evalflow.addons.cluster.coordinator import Coordinator
+from evalflow.addons.cluster.coordinator_client import CoordinatorClient
+from evalflow.addons.cluster.messages import CoordinatorReply, WorkerMessage
+from evalflow.addons.cluster.slot_shares import SlotShares, SlotUse, divided
 from evalflow.calls.budget import UNITS, Amount, Budget, Lease
 from evalflow.calls.cache import Cache
 from evalflow.calls.cache_store import Entry, short
@@ -24,7 +24,7 @@ from evalflow.calls.client import CallSession
 from evalflow.config.schema import BudgetConfig
 from evalflow.errors import BudgetError, InfrastructureError, JudgeError
 from evalflow.records import Spend, Usage
-from tests.addons.cluster.desk_workers import MemoryCache, hurry
+from tests.addons.cluster.coordinator_workers import MemoryCache, hurry
 
 pytestmark = pytest.mark.anyio
 KEY = b"k" * 32
@@ -83,12 +83,12 @@ def test_what_is_spent_and_leased_never_exceeds_a_limit(
     """Workers spend from their leases, return parts of them, want more, and are lost with what they have."""
     limits: dict[str, Any] = {"requests": requests, "tokens": tokens, "usd": usd}
     budget = Budget(BudgetConfig(), lease=Lease(id=1, **limits)) if lent else Budget(BudgetConfig(**limits))
-    desk, leases, lost = BudgetLeases(budget), dict[str, Amount](), 0
+    coordinator, leases, lost = BudgetLeases(budget), dict[str, Amount](), 0
     for _ in range(150):
         worker = str(chance.randrange(workers))
         lease = leases.get(worker, Amount())
         if not chance.randrange(20):
-            lost += desk.lost(worker)
+            lost += coordinator.lost(worker)
             leases.pop(worker, None)
         else:
             part, kept = chance.random(), chance.choice([0.0, chance.random(), 1.0])
@@ -97,7 +97,7 @@ def test_what_is_spent_and_leased_never_exceeds_a_limit(
             rest = Amount(int(rest.requests * kept), int(rest.tokens * kept), rest.usd * kept)
             needed = Amount(1, chance.randrange(300), chance.random()) if chance.randrange(3) else None
             ahead = Amount(chance.randrange(9), chance.randrange(900), chance.random())
-            grant = desk.report(worker, LeaseUse(spent, rest, needed, ahead), workers)
+            grant = coordinator.report(worker, LeaseUse(spent, rest, needed, ahead), workers)
             leases[worker] = rest + grant.granted
             if needed and grant.granted != Amount():
                 assert all(getattr(grant.granted, unit) >= getattr(needed, unit) for unit in UNITS)
@@ -107,64 +107,66 @@ def test_what_is_spent_and_leased_never_exceeds_a_limit(
             held = sum(getattr(one, unit) for one in leases.values())
             assert getattr(budget.spent, unit) + held <= limits[unit] + 1e-9
     for worker in leases:
-        desk.lost(worker)
-    assert desk.report("last", LeaseUse(Amount(), Amount(), Amount(requests + 1)), 1).refused
+        coordinator.lost(worker)
+    assert coordinator.report("last", LeaseUse(Amount(), Amount(), Amount(requests + 1)), 1).refused
 
 
 async def test_a_worker_waits_for_what_others_hold_and_gets_what_they_return() -> None:
-    desk = BudgetLeases(Budget(BudgetConfig(requests=10)))
-    assert desk.report("a", LeaseUse(Amount(), Amount(), Amount(10)), 2).granted == Amount(10)
+    coordinator = BudgetLeases(Budget(BudgetConfig(requests=10)))
+    assert coordinator.report("a", LeaseUse(Amount(), Amount(), Amount(10)), 2).granted == Amount(10)
     waits = LeaseUse(Amount(), Amount(), Amount(2), Amount(8))
-    assert desk.report("b", waits, 2).granted == Amount()
-    told = desk.report("a", LeaseUse(Amount(3), Amount(7), None, Amount(50)), 2)
+    assert coordinator.report("b", waits, 2).granted == Amount()
+    told = coordinator.report("a", LeaseUse(Amount(3), Amount(7), None, Amount(50)), 2)
     assert (told.scarce, told.granted) == (True, Amount())
-    assert desk.report("a", LeaseUse(Amount(), Amount(4)), 2).scarce
-    granted = desk.report("b", waits, 2)
+    assert coordinator.report("a", LeaseUse(Amount(), Amount(4)), 2).scarce
+    granted = coordinator.report("b", waits, 2)
     assert (granted.granted, granted.refused) == (Amount(2), "")
-    assert not desk.report("a", LeaseUse(Amount(4), Amount()), 2).scarce
-    assert desk.report("b", LeaseUse(Amount(2), Amount(), Amount(2)), 2).refused.startswith("the budget ran out")
+    assert not coordinator.report("a", LeaseUse(Amount(4), Amount()), 2).scarce
+    assert coordinator.report("b", LeaseUse(Amount(2), Amount(), Amount(2)), 2).refused.startswith("the budget ran out")
 
 
 def test_a_lease_of_a_project_notes_what_all_workers_hold(tmp_path: Path) -> None:
     budget = Budget(BudgetConfig(), lease=Lease(id=4, folder=tmp_path, requests=20))
-    desk = BudgetLeases(budget)
+    coordinator = BudgetLeases(budget)
     note = tmp_path / "lease.json"
-    desk.report("a", LeaseUse(Amount(), Amount(), Amount(1), Amount(40)), 1)
+    coordinator.report("a", LeaseUse(Amount(), Amount(), Amount(1), Amount(40)), 1)
     assert '"used": {"requests": 5,' in note.read_text()
-    desk.report("a", LeaseUse(Amount(3), Amount()), 1)
+    coordinator.report("a", LeaseUse(Amount(3), Amount()), 1)
     assert '"used": {"requests": 3,' in note.read_text()
-    assert "part of the project's budget" in desk.report("a", LeaseUse(Amount(), Amount(), Amount(18)), 1).refused
+    assert (
+        "part of the project's budget" in coordinator.report("a", LeaseUse(Amount(), Amount(), Amount(18)), 1).refused
+    )
     assert '"wanted": {"requests": 18,' in note.read_text()
 
 
 async def test_replies_are_kept_in_the_cache_and_found_there_by_later_runs(tmp_path: Path) -> None:
     for run, (payment, asked) in {"first": (None, 1), "second": ("settled", 0)}.items():
-        desk = RunDesk(Cache(tmp_path / "cache.db", run_id=run))
-        reply = await desk.exchange("a", DeskMessage(asked=[(KEY, None)]))
+        coordinator = Coordinator(Cache(tmp_path / "cache.db", run_id=run))
+        reply = await coordinator.exchange("a", WorkerMessage(asked=[(KEY, None)]))
         assert len(reply.yours) == asked
-        assert [one[2] for one in reply.found] == [payment] * (1 - asked)
-        await desk.exchange("a", DeskMessage(made=[(KEY, ENTRY)] * asked, last=True))
-        desk.close()
+        assert [one[2] for one in reply.replies] == [payment] * (1 - asked)
+        await coordinator.exchange("a", WorkerMessage(made=[(KEY, ENTRY)] * asked, last=True))
+        coordinator.close()
 
 
 async def test_who_pays_for_a_reply_of_a_worker_that_was_lost() -> None:
-    desk = RunDesk(MemoryCache())
+    coordinator = Coordinator(MemoryCache())
     keys = [b"%-32d" % number for number in range(4)]
-    await desk.exchange("a", DeskMessage(made=[(key, ENTRY) for key in keys]))
-    assert await payments(desk, "a", keys) == ["settled"] * 4
-    assert await payments(desk, "b", keys) == ["elsewhere"] * 4
-    desk.lost("a", {short(keys[0])})
-    assert await payments(desk, "b", keys[:3]) == ["elsewhere", "lost", "lost"]
-    assert await payments(desk, "b", keys[:3]) == ["elsewhere", "settled", "settled"]
-    assert await payments(desk, "c", keys) == ["elsewhere", "elsewhere", "elsewhere", "lost"]
-    await desk.exchange("b", DeskMessage(unbilled=[keys[1]]))
-    desk.lost("b", {short(keys[0]), short(keys[2])})
-    assert await payments(desk, "c", keys) == ["elsewhere", "lost", "elsewhere", "settled"]
-    assert await payments(desk, "a", keys) == []
-    desk.lost("a", ())
-    desk.lost("never seen", ())
-    desk.lost("c", None)
-    assert await payments(desk, "d", keys) == ["elsewhere", "elsewhere", "elsewhere", "elsewhere"]
+    await coordinator.exchange("a", WorkerMessage(made=[(key, ENTRY) for key in keys]))
+    assert await payments(coordinator, "a", keys) == ["settled"] * 4
+    assert await payments(coordinator, "b", keys) == ["elsewhere"] * 4
+    coordinator.lost("a", {short(keys[0])})
+    assert await payments(coordinator, "b", keys[:3]) == ["elsewhere", "lost", "lost"]
+    assert await payments(coordinator, "b", keys[:3]) == ["elsewhere", "settled", "settled"]
+    assert await payments(coordinator, "c", keys) == ["elsewhere", "elsewhere", "elsewhere", "lost"]
+    await coordinator.exchange("b", WorkerMessage(unbilled=[keys[1]]))
+    coordinator.lost("b", {short(keys[0]), short(keys[2])})
+    assert await payments(coordinator, "c", keys) == ["elsewhere", "lost", "elsewhere", "settled"]
+    assert await payments(coordinator, "a", keys) == []
+    coordinator.lost("a", ())
+    coordinator.lost("never seen", ())
+    coordinator.lost("c", None)
+    assert await payments(coordinator, "d", keys) == ["elsewhere", "elsewhere", "elsewhere", "elsewhere"]
 
 
 @pytest.mark.parametrize("counted", [True, False])
@@ -173,20 +175,23 @@ async def test_what_an_earlier_part_of_the_run_paid_for_and_did_not_note_is_bill
     noted, left = b"n" * 32, b"l" * 32
     for key in (noted, left):
         cache.put(key, ENTRY)
-    desk = RunDesk(cache, budget=budget, settled=[short(noted)], counted=counted)
-    assert await payments(desk, "a", [noted, left]) == ["settled", "before"]
-    desk.lost("a", ())
-    assert await payments(desk, "b", [noted, left]) == ["settled", "before"]
+    coordinator = Coordinator(cache, budget=budget, settled=[short(noted)], counted=counted)
+    assert await payments(coordinator, "a", [noted, left]) == ["settled", "before"]
+    coordinator.lost("a", ())
+    assert await payments(coordinator, "b", [noted, left]) == ["settled", "before"]
     spend = Spend(requests=1, usage=ENTRY.usage, cost_usd=0.25)
-    await desk.exchange("b", DeskMessage(billed=[(left, spend)]))
-    desk.lost("b", ())
-    assert await payments(desk, "c", [left]) == ["lost"]
-    assert desk.totals.billed.cost_usd == (0.25 if counted else 0.0)
-    assert desk.totals.spent == (Amount() if counted else Amount(1, 100, 0.25))
+    await coordinator.exchange("b", WorkerMessage(billed=[(left, spend)]))
+    coordinator.lost("b", ())
+    assert await payments(coordinator, "c", [left]) == ["lost"]
+    assert coordinator.totals.billed.cost_usd == (0.25 if counted else 0.0)
+    assert coordinator.totals.spent == (Amount() if counted else Amount(1, 100, 0.25))
 
 
-async def payments(desk: RunDesk, worker: str, keys: list[bytes]) -> list[str]:
-    return [one[2] for one in (await desk.exchange(worker, DeskMessage(asked=[(key, None) for key in keys]))).found]
+async def payments(coordinator: Coordinator, worker: str, keys: list[bytes]) -> list[str]:
+    return [
+        one[2]
+        for one in (await coordinator.exchange(worker, WorkerMessage(asked=[(key, None) for key in keys]))).replies
+    ]
 
 
 class Run:
@@ -195,8 +200,8 @@ class Run:
     A cell asks for some keys; its record names those that it pays for.
     """
 
-    def __init__(self, desk: RunDesk, cells: list[list[int]], chance: random.Random) -> None:
-        self.desk, self.cells, self.chance = desk, cells, chance
+    def __init__(self, coordinator: Coordinator, cells: list[list[int]], chance: random.Random) -> None:
+        self.coordinator, self.cells, self.chance = coordinator, cells, chance
         self.queue = deque(range(len(cells)))
         self.records: dict[int, list[bytes]] = {}
         self.sent = self.in_flight = self.most = 0
@@ -205,20 +210,20 @@ class Run:
         self.taken: dict[str, set[int]] = {}
         self.tasks: dict[str, list[asyncio.Task[None]]] = {}
         self.killed: set[str] = set()
-        self.clients: list[DeskClient] = []
+        self.clients: list[CoordinatorClient] = []
 
     def begin(self, name: str) -> None:
-        async def send(worker: str, message: DeskMessage) -> DeskReply:
+        async def send(worker: str, message: WorkerMessage) -> CoordinatorReply:
             await asyncio.sleep(0.002 * self.chance.random())
             if name in self.killed and self.chance.random() < 0.5:
                 raise ConnectionError
-            reply = await self.desk.exchange(worker, message)
+            reply = await self.coordinator.exchange(worker, message)
             await asyncio.sleep(0.002 * self.chance.random())
             if name in self.killed:
                 raise ConnectionError
             return reply
 
-        client = DeskClient(name, send, budget=BudgetConfig(requests=10_000))
+        client = CoordinatorClient(name, send, budget=BudgetConfig(requests=10_000))
         self.clients.append(client)
         self.taken[name] = set()
         self.tasks[name] = [asyncio.create_task(self.work(name, client.session())) for _ in range(4)]
@@ -276,7 +281,7 @@ class Run:
             self.killed.add(name)
             for task in self.tasks.pop(name):
                 task.cancel()
-        self.desk.lost(name, [short(key) for paid in self.records.values() for key in paid])
+        self.coordinator.lost(name, [short(key) for paid in self.records.values() for key in paid])
         self.queue.extendleft(cells)
         self.begin(f"{name}+")
 
@@ -300,14 +305,14 @@ def test_each_reply_is_paid_and_billed_once_over_losses(
 ) -> None:
     async def work() -> None:
         budget, cache = Budget(BudgetConfig(requests=limit)), MemoryCache()
-        run = Run(RunDesk(cache, budget=budget), cells, chance)
+        run = Run(Coordinator(cache, budget=budget), cells, chance)
         for number in range(workers):
             run.begin(f"{number}")
         for seconds, silent in losses:
             await asyncio.sleep(seconds)
             run.lose(chance.choice(list(run.taken)), silent)
         await run.end()
-        assert budget.spent.requests - run.desk.totals.unaccounted_requests <= run.sent <= budget.spent.requests
+        assert budget.spent.requests - run.coordinator.totals.unaccounted_requests <= run.sent <= budget.spent.requests
         assert budget.spent.requests <= limit
         assert run.most <= 5 or any(silent for _, silent in losses)
         billed = Counter(key for paid in run.records.values() for key in paid)
