@@ -36,7 +36,7 @@ class BatchGateway:
         """The decoded reply to a request, which is put into a batch again where it failed for a while.
 
         The request is known by the cache's key of the value that it is for, and by its turn among the requests for
-        that; so a resumed run finds the same reply. Errors as of `Gateway.send`, and WaitingError.
+        that; so a resumed run finds the same reply. Errors as in `Gateway.send`, and WaitingError.
         """
         account = self._account
         for attempt in itertools.count(1):

@@ -19,7 +19,7 @@ RECORD, REPLIES = "batches.jsonl", "batches"
 
 @dataclass(frozen=True, slots=True)
 class BatchReply:
-    """The reply to one request of a batch; without a status there is none, and `problem` says why."""
+    """The reply to one request of a batch; without a status it is missing, and `problem` says why."""
 
     id: str
     status: int | None
@@ -32,7 +32,7 @@ class RecordedBatch:
     """A batch and its requests' ids.
 
     Attributes:
-        name: Ours, which the endpoint is told; `id` is the endpoint's, None as long as we have not heard it.
+        name: Ours, which is sent to the endpoint; `id` is the endpoint's, None until we know it.
         service: Names the endpoint and the model.
         state: begun; submitted; collected; failed (as a whole) or absent (was never created), whose requests are sent
             again.

@@ -1,4 +1,4 @@
-"""Requests by batch: gathered until a run cannot go on without replies, submitted, awaited and collected.
+"""Requests by batch: gathered until a run cannot continue without replies, submitted, awaited and collected.
 
 The requests come from cases that are scored as usual, and wait here. A run that stops waiting ends, and forgets its
 cases; when it is resumed they ask again, and find their replies or their batches in the record.
@@ -94,13 +94,13 @@ class BatchQueue:
         return self._record is not None
 
     def join(self, name: str, make: Callable[[], BatchService]) -> BatchService:
-        """The service of this name, made if there is none: judges and targets with the same model share batches."""
+        """The service of this name, made if it is new: judges and targets with the same model share batches."""
         if name not in self._services:
             self._services[name] = make()
         return self._services[name]
 
     def begin(self, folder: Path, run_id: str, siblings: Iterable[Path], *, fresh: bool) -> None:
-        """Send requests by batch from now on, and remember them in a run's folder; `fresh` as of `BatchRecord`.
+        """Send requests by batch from now on, and remember them in a run's folder; `fresh` as in `BatchRecord`.
 
         What `siblings`, the folders of other runs of a sweep, have submitted is not submitted again.
         """
@@ -112,7 +112,7 @@ class BatchQueue:
                 self._open.update(dict.fromkeys(batch.ids, batch))
 
     async def ask(self, service: BatchService, line_id: str, body: bytes) -> BatchReply:
-        """The reply to a request. WaitingError if the run has waited long enough; InfrastructureError as of calls."""
+        """The reply to a request. WaitingError if the run has waited long enough; InfrastructureError as for calls."""
         assert self._record is not None
         reply = self._record.reply(line_id)
         if reply is not None:
@@ -150,7 +150,7 @@ class BatchQueue:
                     await self._submit()
                 await self._collect()
         except EvalflowError as error:
-            # A refused upload is no fault of one case.
+            # A refused upload is not the fault of one case.
             self._fail(InfrastructureError(str(error)) if isinstance(error, CallError) else error)
         except OSError as error:
             self._fail(InfrastructureError(f"the record of the batches cannot be written: {error}", "make room"))

@@ -108,7 +108,7 @@ class Cache:
 
     def _do_without(self, error: Exception) -> None:
         self._drop()
-        log.warning("the cache %s cannot be read (%s); the run goes on without it", self._path, error)
+        log.warning("the cache %s cannot be read (%s); the run continues without it", self._path, error)
 
     def _drop(self) -> None:
         if self._store is not None:
@@ -237,7 +237,7 @@ class CacheWriter:
         with self._lock:
             self.waiting.clear()
             self._touched.clear()
-        log.warning("the cache %s cannot be written (%s); the run goes on without storing replies", self._path, error)
+        log.warning("the cache %s cannot be written (%s); the run continues without storing replies", self._path, error)
 
 
 def open_store(path: Path, corrupt: Corrupt | None = None) -> Store:

@@ -215,7 +215,7 @@ class Store:
         self._db.execute("COMMIT")
 
     def get(self, slot: Slot) -> tuple[Entry, bool] | None:
-        """An entry, and whether to note its use; None if there is none."""
+        """An entry, and whether to note its use; None if it is not stored."""
         try:
             row = self._db.execute(_GET, slot).fetchone()
         except sqlite3.DatabaseError as error:

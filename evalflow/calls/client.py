@@ -122,7 +122,7 @@ T = TypeVar("T", bound=Billed)
 
 
 MAYBE_PAID = frozenset({"timeout", "connection", "malformed", "too_large"})
-"""Faults after which the model may have answered, and charged, all the same."""
+"""Faults after which the model may have answered and charged anyway."""
 GRACE_S = 10.0
 """Seconds for which calls in flight may still be answered before a run ends because of a long wait."""
 PATIENT = 0.9

@@ -37,7 +37,7 @@ class Place(NamedTuple):
 
     @classmethod
     def of(cls, url: str) -> Place:
-        """Read an address; ValueError if it is none, or if two clients could read it differently."""
+        """Read an address; ValueError if it is not one, or if two clients could read it differently."""
         match = _URL.fullmatch(url)
         if match is None:
             raise ValueError("it must be http(s)://HOST[:PORT][/PATH] in ASCII, without user and password")

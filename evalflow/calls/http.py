@@ -298,7 +298,7 @@ def forbidden_error(error: ForbiddenAddressError) -> TransportError:
 
 
 def certificate_error(error: BaseException | None) -> TransportError | None:
-    """The error of an untrusted certificate, if that is why there is no connection."""
+    """The error of an untrusted certificate, if that is why the connection failed."""
     while error is not None:
         if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
             return TransportError("certificate", f"no secure connection: {error}")

@@ -69,7 +69,7 @@ async def run_program(
 
 
 async def _feed(stdin: asyncio.StreamWriter | None, data: bytes) -> None:
-    """Write the case to stdin. It is no error if the command stops reading early."""
+    """Write the case to stdin. The command may stop reading early."""
     assert stdin
     with contextlib.suppress(OSError, RuntimeError):
         stdin.write(data)
@@ -111,7 +111,7 @@ def _ended(code: int, errors: bytearray) -> str:
 
 
 def stderr_in_words(errors: bytearray) -> str:
-    """The last lines of stderr for the end of a message, the last one first; empty if there are none."""
+    """The last lines of stderr for the end of a message, the last one first; empty without any."""
     lines = [line.rstrip() for line in errors.decode("utf-8", "replace").strip().splitlines()]
     if not lines:
         return ""

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from evalflow.calls.faults import CONTEXT
 from evalflow.config.parameters import LIMIT
 from evalflow.errors import Refusal
-from evalflow.jsonvalues import as_list, as_map
+from evalflow.jsonvalues import as_list, as_map, is_object
 
 _LENGTHS = ("max_tokens", LIMIT)
 STATUSES = frozenset({400, 403, 404, 422})
@@ -150,7 +150,7 @@ def _strict_place(sent: Mapping[str, object]) -> dict[str, object] | None:
     tools = as_list(sent.get("tools"))
     schema: object = as_map(sent.get("response_format")).get("json_schema")
     function: object = as_map(tools[0]).get("function") if tools else None
-    return next((place for place in (schema, function) if as_map(place).get("strict")), None)
+    return next((place for place in (schema, function) if is_object(place) and place.get("strict")), None)
 
 
 def _remove(sent: dict[str, object], name: str) -> None:

@@ -136,7 +136,7 @@ class SharedCache:
         with self._lock:
             worked, self._works = self._works, False
         if worked:
-            log.warning("the shared cache failed (%s); the run goes on without it", " ".join(why.split()))
+            log.warning("the shared cache failed (%s); the run continues without it", " ".join(why.split()))
 
 
 def _tell(asked: Mapping[bytes, Sequence[Answered]], found: Mapping[bytes, Entry]) -> None:

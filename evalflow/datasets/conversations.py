@@ -54,7 +54,7 @@ def with_question(values: dict[str, Any], dataset: str, where: str) -> list[Prob
         return []
     if messages and not history:
         hint = f"say which counts: dataset.{dataset}.fields={{messages: messages}}, or {{question: question}}; "
-        hint += f"if messages has what was said before the question: dataset.{dataset}.fields={{history: messages}}"
+        hint += f"if messages has the turns before the question: dataset.{dataset}.fields={{history: messages}}"
         return [Problem("question is not the last user message of messages", where, hint)]
     values["messages"] = (*messages, Message("user", question))
     return []
@@ -85,7 +85,7 @@ def order_problems(values: Mapping[str, Any], dataset: str, place: Callable[[], 
         return [Problem(f"{named}the question is empty", where, hint)]
     faults = [f"message {n} {what}" for n, what in irregular(messages or (), continues=continues)]
     if messages == () and not continues:
-        faults = ["there is no message in it"]
+        faults = ["it has no message"]
     if not faults:
         return []
     name = f"case {values['id']!r}" if "id" in values else "the case"

@@ -140,7 +140,7 @@ def _anything(value: object) -> object:
 
 
 def _failure(value: object) -> str | None:
-    """Why there is no recorded answer, from a message or an object of status (success or error) and message."""
+    """Why an answer was not recorded, from a message or an object of status (success or error) and message."""
     value = _object_or_text(value, {"status", "message"})
     if not is_object(value):
         return _text(value)
@@ -343,7 +343,7 @@ def _present(
 def field_map(dataset: str, config: DatasetConfig, aliases: Mapping[str, str] | None = None) -> FieldMap:
     """The mapping that a dataset declares, plus the columns that map to a field by their own name.
 
-    A column that `fields` maps is not mapped by name as well: with `{reference: answer}` there is no recorded answer.
+    A column that `fields` maps is not mapped by name as well: with `{reference: answer}` no answer is recorded.
     If `fields` names question or messages, the other one is not mapped by name. `aliases` are the file format's own.
     """
     declared, problems = _declared(dataset, config)

@@ -58,7 +58,11 @@ def held_rows(rows: Iterable[Mapping[str, object]]) -> Iterator[SourceRow]:
     for number, row in enumerate(rows, 1):
         name = row.get("id")
         where = f"row {number}" if name is None else f"case {name}"
-        yield SourceRow(where, dict(row), partial(lambda row: _exact(json.dumps(row).encode()), row))
+        yield SourceRow(where, dict(row), partial(_exact_copy, row))
+
+
+def _exact_copy(row: Mapping[str, object]) -> dict[str, object]:
+    return _exact(json.dumps(row).encode())
 
 
 def _exact(text: bytes) -> dict[str, object]:
@@ -337,7 +341,7 @@ def _crash_problem(path: Path, null_infinity: bool) -> Problem | None:
 
 
 def _located(path: Path, null_infinity: bool) -> Problem | None:
-    """The file's error with its line; None if there is none, or the file is too large to find it."""
+    """The file's error with its line; None without an error, or if the file is too large to find it."""
     if path.stat().st_size > LOCATE_UP_TO:
         return None
     with _open(path, null_infinity) as file:

@@ -84,7 +84,7 @@ def perturbed(bases: Sequence[Case], changes: Sequence[str] = CHANGES) -> list[P
 
     Cases need a text as answer. Their ids become `ID~CHANGE`, their tags the change, and their group that of the case
     (its id if it has none), since what is made of one case stands together. Other answers and names come from cases of
-    other groups, whose contexts do not support them; where there are no other groups, those changes are not made.
+    other groups, whose contexts do not support them; without other groups those changes are not made.
     """
     changed: list[Perturbation] = []
     for place, base in enumerate(bases):

@@ -70,7 +70,7 @@ class Profile:
             self.variables.setdefault(name, ColumnProfile()).add(value)
 
     def half_filled(self) -> str:
-        """The fields that some cases have and others do not, in words; empty if there is none."""
+        """The fields that some cases have and others do not, in words; empty without such a field."""
         missing = {name: self.cases - self.fields[name].filled for name in _WATCHED if name in self.fields}
         lacks = ", ".join(f"no {name} in {n:,}" for name, n in missing.items() if n)
         return f"of {self.cases:,} cases: {lacks}" if lacks else ""

@@ -151,14 +151,14 @@ def _overflow(text: bytes) -> re.Match[bytes]:
 
 def _json_hint(text: bytes) -> str:
     if re.search(rb"\b(NaN|-?Infinity)\b", text):
-        return "JSON has no NaN or Infinity; write null where there is no number"
+        return "JSON has no NaN or Infinity; write null for a missing number"
     if text.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "the file is UTF-16; save it as UTF-8"
     return ""
 
 
 def files(config: DatasetConfig) -> list[Path]:
-    """The dataset's files, absolute and sorted; UserError if there is none, or the path is a folder.
+    """The dataset's files, absolute and sorted; UserError if no file matches, or the path is a folder.
 
     Of rows in memory, the file that they are not in, or not yet.
     Those in object storage are copied here first, unless there is a copy that is up to date.

@@ -38,7 +38,7 @@ def open_workbook(path: Path, sheet: str | None = None) -> Table:
 
 
 def sheets(path: Path) -> list[str]:
-    """The visible sheets that have rows; UserError if there is none, or the workbook cannot be read."""
+    """The visible sheets that have rows; UserError if it has none, or cannot be read."""
     with closing(_lines(path, None)) as lines:
         found = next(lines)
     if isinstance(found, Problem):

@@ -204,7 +204,7 @@ class JournalSink:
     def write(self, record: Answer | ScoreRecord) -> None:
         """Append one record. Recorded answers are in the data already and are skipped.
 
-        InfrastructureError if the disk is full or the files are gone; earlier records are intact, so `resume` goes on.
+        InfrastructureError if the disk is full or the files are gone; earlier records are intact, for `resume`.
         """
         if isinstance(record, ScoreRecord):
             file, row = self._scores, journal_row(record)

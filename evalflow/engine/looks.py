@@ -1,7 +1,7 @@
 """Looks at finished scores while cases are asked in random order, which may end a run before its last case.
 
-A look uses only the cases up to the first unfinished one. Those that happen to be finished are no random sample: short
-answers come sooner than long ones.
+A look uses only the cases up to the first unfinished one. Those that happen to be finished are not a random sample:
+short answers come sooner than long ones.
 """
 
 from __future__ import annotations

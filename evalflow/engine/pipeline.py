@@ -140,7 +140,7 @@ class Pipeline:
                 scoring.create_task(self._strand([Cell(pair, case, answer, repeat) for pair, repeat in strand]))
 
     def known_answer(self, case: Case, target_repeat: int) -> Answer | None:
-        """The answer that this run has already; None if there is none, or it failed and is generated again."""
+        """The answer that this run has already; None without one, or if it failed and is generated again."""
         assert self._plan.answered is not None
         answer = self._plan.answered.get(case.dataset, case.id, self._plan.target.name, target_repeat)
         if answer is not None and answer.status == "error":

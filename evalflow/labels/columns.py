@@ -90,7 +90,7 @@ def _one_of(words: tuple[str, ...]) -> Callable[[object], str]:
     def read(value: object) -> str:
         word = plain_name(value).lower()
         if word not in words:
-            raise ValueError(f"{value!r} is none of {', '.join(words)}")
+            raise ValueError(f"{value!r} is not one of {', '.join(words)}")
         return word
 
     return read
@@ -126,7 +126,7 @@ LABEL_COLUMNS: Mapping[str, LabelColumn] = MappingProxyType(
         "rubric": LabelColumn(count, "version of the guidelines"),
         "missing": LabelColumn(
             _one_of(get_args(Missing)),
-            "why there is no value: cannot_tell, declined, unfinished; blank: the row was left empty",
+            "why the value is missing: cannot_tell, declined, unfinished; blank: the row was left empty",
         ),
     }
 )

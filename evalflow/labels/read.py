@@ -270,7 +270,7 @@ def _bound(
 
 
 def _matching(label: Label, answers: Sequence[LabelledAnswer], left: LeftOut) -> Iterator[LabelledAnswer]:
-    """The answers that a label applies to; if there are none, it is counted as left out."""
+    """The answers that a label applies to; a label without any is counted as left out."""
     own = [a for a in answers if label.target in (None, a.target) and label.target_repeat in (None, a.target_repeat)]
     if label.answer_hash is None:
         matching = [answer for answer in own if answer.recorded]
@@ -300,7 +300,7 @@ def _twice(bound: Iterable[Bound]) -> Iterator[Problem]:
         answer, label = of_answer.answer, of_answer.label
         if label.use == "missing":
             continue
-        whose = "" if label.use == "resolution" else label.by  # an answer has one resolution, whoever made it
+        whose = "" if label.use == "resolution" else label.by  # an answer has one resolution
         key = (answer.dataset, answer.case_id, answer.target, answer.target_repeat, label.metric)
         key = (*key, whose, label.use == "apart")
         if key in seen:
@@ -313,7 +313,7 @@ def _twice(bound: Iterable[Bound]) -> Iterator[Problem]:
 
 
 def answer_hash(answer: Answer) -> str:
-    """First 16 hex digits of the SHA-256 of the answer's text; or of `actual` as JSON if there is no text."""
+    """First 16 hex digits of the SHA-256 of the answer's text; or of `actual` as JSON if it has no text."""
     text = answer.answer
     if text is None:
         text = json.dumps(answer.actual, ensure_ascii=False, sort_keys=True, default=str)

@@ -247,7 +247,7 @@ def _openai_state(batch: JsonObject) -> BatchState:
     fault = ""
     if status == "failed":
         errors = objects_at(as_map(batch.get("errors")), "data", optional=True)
-        fault = str(next(iter(errors), {}).get("message") or _NO_REASON)
+        fault = str(as_map(next(iter(errors), None)).get("message") or _NO_REASON)
     done = count_at(counts, "completed") + count_at(counts, "failed")
     return BatchState(status, status in _ENDED, done, fault)
 

@@ -49,7 +49,7 @@ class Completion(CallCosts):
 
     Attributes:
         text: The content, without parts that hold thoughts.
-        finish_reason: Why it ended, as of `finish_reasons`.
+        finish_reason: Why it ended, as in `finish_reasons`.
         reasoning: The model's thoughts, as far as the endpoint gives them apart from the content.
         reasoning_tokens: How many of the output tokens the model used for thoughts; None if unknown.
         tokens: The content's tokens, with their log probabilities as the API gives them.
@@ -68,7 +68,7 @@ class Completion(CallCosts):
 
 
 def read(response: Response, price: Price | None) -> Completion:
-    """Parse a 2xx response; MalformedReply if it is no chat completion, or one that the endpoint broke off."""
+    """Parse a 2xx response; MalformedReply if it is not a chat completion, or one that the endpoint broke off."""
     try:
         envelope = _envelope().validate_json(response.body)
     except ValidationError as error:
@@ -236,7 +236,7 @@ class ChatClient:
         return HttpRequest("POST", PATH, data, self._timeout_s, kind, tokens)
 
     async def complete(self, request: HttpRequest, key: bytes, turn: int = 0) -> Completion:
-        """Send a request, by batch where the run collects them. `key` and `turn` are as of `BatchGateway.send`.
+        """Send a request, by batch where the run collects them. `key` and `turn` are as in `BatchGateway.send`.
 
         A setting that the endpoint refuses is left out of this request and of all later ones, where that is safe. The
         cache's key stays that of the request as it was declared.
@@ -292,7 +292,7 @@ class ListedModels:
 
 
 async def listed_models(config: RemoteModelConfig, role: str, session: CallSession) -> list[str]:
-    """The names of an endpoint's models, sorted; an error as of any call."""
+    """The names of an endpoint's models, sorted; errors as for any call."""
     gateway, _ = connect(config, role, session, reply_tokens=None)
     try:
         listed = await gateway.send(HttpRequest("GET", PROBE_PATH, None, config.timeout_s), _model_names)

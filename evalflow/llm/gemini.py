@@ -70,7 +70,7 @@ def as_completion(response: Mapping[str, object]) -> dict[str, object]:
 
     ValueError for anything else.
     """
-    candidate = next(iter(objects_at(response, "candidates", optional=True)), {})
+    candidate = as_map(next(iter(objects_at(response, "candidates", optional=True)), None))
     content = as_map(candidate.get("content"))
     parts = objects_at(content, "parts", optional=True)
     functions = [object_at(part, "functionCall") for part in parts if "functionCall" in part]

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, get_args, get_origin
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -271,7 +271,7 @@ def _values(text: str) -> Iterator[_Found]:
         decoded = _decoded(text, start)
         if decoded is not None:
             yield decoded
-        # What is inside a broken object is no reply of its own.
+        # What is inside a broken object is not a reply.
         start = text.find("{", decoded.end if decoded else _broken_end(text, start))
 
 
@@ -404,7 +404,7 @@ def _complaint(error: Exception) -> str:
     )
 
 
-def item_type(field: FieldInfo) -> object:
+def item_type(field: FieldInfo) -> Any:
     """The item type of a list field, or None for any other field."""
     if get_origin(field.annotation) is not list:
         return None

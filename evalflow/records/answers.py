@@ -166,7 +166,7 @@ class Case:
     # What the target sent with its answer; an example answer to try metrics on.
     metadata: Mapping[str, object] | None = None
     demo_answer: Message | None = None
-    failure: str | None = None  # why there is no recorded answer: the target failed during recording
+    failure: str | None = None  # why no answer was recorded: the target failed then
     checks: tuple[Mapping[str, object], ...] | None = None  # checks in the case itself: identifier, enabled, params
     # Names for slicing, hierarchical with " > "; the cluster for error bars (source, user, template).
     tags: tuple[str, ...] = ()

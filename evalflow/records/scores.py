@@ -146,7 +146,7 @@ class Label:
     blind: bool = True
     seen_before: bool = False
     rubric: int | None = None
-    missing: Missing | None = None  # why there is no value; None if there is one
+    missing: Missing | None = None  # why the value is missing; None if it is not
     where: str = ""  # its place in a file, for messages
 
     @property

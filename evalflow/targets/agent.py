@@ -79,7 +79,7 @@ class AgentTarget(OpenAITarget):
         return episode.spend.fill(done) if episode.messages else done
 
     async def _play(self, case: Case, repeat: int, episode: _Episode) -> Completion:
-        """The reply with the answer in words; TargetError if there is none within the limits."""
+        """The reply with the answer in words; TargetError if the limits are reached first."""
         sent = self.messages(case)
         for _ in range(self._limits.steps):
             completion = await self._reply(episode.after(sent), repeat)

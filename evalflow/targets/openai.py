@@ -66,7 +66,7 @@ class OpenAITarget:
         return tuple(messages)
 
     def messages(self, case: Case) -> list[dict[str, object]]:
-        """The same as an endpoint takes them; TargetError if there are none."""
+        """The same as an endpoint takes them; TargetError without any."""
         sent: list[dict[str, object]] = [message.sent for message in self.render(case)]
         if not sent:
             raise TargetError("no_question", "the case has no message and target.prompt is not set")
@@ -133,7 +133,7 @@ def answer_text(completion: Completion) -> str:
 
 
 def no_answer(completion: Completion, thoughts: str | None, without: str = "no text") -> str:
-    """Why a reply is no answer: it has no text, or none beside its thoughts."""
+    """Why a reply is not an answer: it has no text, or only thoughts."""
     what = f"the reply has thoughts, but {without}" if thoughts else f"the reply has {without}"
     reasoned = completion.finish_reason == CUT_OFF
     more = "; it was cut off: raise target.max_tokens, or let it think less" if reasoned else ""
@@ -141,14 +141,14 @@ def no_answer(completion: Completion, thoughts: str | None, without: str = "no t
 
 
 def unusable(completion: Completion, error_type: str, what: str) -> TargetError:
-    """The error of a reply that is no answer, and was paid for."""
+    """The error of a reply that was paid for and is not an answer."""
     error = TargetError(error_type, what, spend=completion.spend)
     error.finish_reason = completion.finish_reason
     return error
 
 
 def predicted(text: str, form: Form) -> object:
-    """The prediction in a reply's text; TargetError if the dataset wants an object of parts and there is none."""
+    """The prediction in a reply's text; TargetError if the dataset wants an object of parts and the text is not one."""
     if not form.parts:
         return scalar(text)
     fenced = _FENCED.fullmatch(text.strip())

@@ -99,7 +99,7 @@ class PythonConnector(Connector):
 
 
 async def called(function: Callable[[object], object], argument: object, threads: Threads) -> object:
-    """What a callable returns; one that is no coroutine function runs in a thread. TargetError if it fails."""
+    """What a callable returns; a plain function runs in a thread. TargetError if it fails."""
     task = asyncio.current_task()
     cancelled = task.cancelling() if task else 0
     try:
@@ -116,7 +116,7 @@ async def called(function: Callable[[object], object], argument: object, threads
 
 
 def imported(call: str, where: str = "target.call", hint: str = HINT) -> tuple[ModuleType, Callable[..., object]]:
-    """The module and the callable that `package.module:callable` names; UserError if there is none."""
+    """The module and the callable that `package.module:callable` names; UserError if they do not exist."""
     name, _, attribute = call.partition(":")
     try:
         module = importlib.import_module(name)

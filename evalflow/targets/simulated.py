@@ -108,7 +108,7 @@ class SimulatedConversations:
 
 
 def _end(spoken: Spoken, talk: _Talk, limits: ConversationLimits) -> tuple[Ending, str | None] | None:
-    """How the conversation ends with the user's turn, and why; None if it goes on."""
+    """How the conversation ends with the user's turn, and why; None if it continues."""
     if spoken.state != "goes_on":
         return spoken.state, spoken.reason
     if len(talk.answers) >= limits.turns:

@@ -44,7 +44,7 @@ class Endpoint:
             included) is used up in order. None answers every request with `auto()`.
         embed: The same for embeddings; None returns the vectors of `evalflow.testing.vector`.
         models: The models listed by `GET /models`.
-        batches: How requests by batch are answered; None: there are no batches.
+        batches: How requests by batch are answered; None: they are not.
         api_key: Requests without this key get 401; None accepts all.
 
     Attributes:

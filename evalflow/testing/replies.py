@@ -32,7 +32,7 @@ class Request:
     method: str  # GET or POST
     path: str  # path below the base URL: `/chat/completions`, `/embeddings`, `/models`
     headers: Mapping[str, str]  # by lower-case name
-    body: Mapping[str, Any]  # the parsed JSON; empty if there is none
+    body: Mapping[str, Any]  # the parsed JSON; empty without one
 
     @property
     def model(self) -> str:

@@ -54,7 +54,7 @@ class Span:
 
 
 def declared_spans(request: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
-    """The spans of an ExportTraceServiceRequest, unread; ValueError for another form, such as of OTLP before 0.15."""
+    """The spans of an ExportTraceServiceRequest, unread; ValueError for another form, such as OTLP before 0.15."""
     for resource in _listed(request, "resourceSpans"):
         if "scopeSpans" not in resource:
             raise ValueError(f"resourceSpans have no scopeSpans: {', '.join(resource)[:80] or 'nothing'}")

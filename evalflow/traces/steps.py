@@ -69,7 +69,7 @@ class _Step:
 def steps_of(tree: TraceTree) -> list[dict[str, object]] | None:
     """The steps as messages, each with its model, tokens, cost and time; None if calls are unknown.
 
-    They are unknown if there is no span of a tool, and a model's output was not recorded. What happens inside of a tool
+    They are unknown without a span of a tool if a model's output was not recorded. What happens inside of a tool
     is not a step.
     """
     tools = [span for span in tree.outermost("tool") if name_of_tool(span)]

@@ -49,7 +49,7 @@ class TraceTree:
 
     Attributes:
         spans: All of them, in the order of their beginning.
-        circle: A span that is inside of itself, which is read as if it had no parent; None if there is none.
+        circle: A span that is inside of itself, which is read as if it had no parent; None without such a span.
     """
 
     def __init__(self, spans: Sequence[Span]) -> None:

@@ -107,7 +107,7 @@ async def test_a_database_that_says_nothing_is_not_waited_for_for_ever(
         assert await said(once, b"o" * 32) == "fresh"
         held.rollback()
     assert [record.message for record in caplog.records] == [
-        "the shared cache failed (no answer within 0.3 s); the run goes on without it"
+        "the shared cache failed (no answer within 0.3 s); the run continues without it"
     ]
 
 

@@ -209,7 +209,7 @@ def test_overlapping_ranges_are_refused_before_anything_is_sent(program: Program
 def test_the_embedded_judge_is_refused_with_what_to_do(program: Program) -> None:
     done = program("check", "dataset=rag", "metric=factual_accuracy")
     assert done.returncode == 2
-    assert "the embedded judge is no language model" in done.stderr
+    assert "the embedded judge is not a language model" in done.stderr
     assert "judge=openai" in done.stderr
 
 

@@ -101,7 +101,7 @@ def test_what_needs_a_model_is_refused_without_one(said: Said) -> None:
             match = matches[0]
             words = [f"dataset={match.dataset}", *(["generate=demo"] if match.demo else [])]
             text = said("check", *words, f"metric={option.selection}", code=2)
-            assert "the embedded judge is no language model" in text
+            assert "the embedded judge is not a language model" in text
 
 
 def test_new_files_are_shown_at_work(said: Said) -> None:

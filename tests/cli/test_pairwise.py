@@ -106,7 +106,7 @@ def test_a_reply_that_cannot_be_read_is_an_error_and_resume_asks_for_that_case_a
 def test_the_embedded_judge_is_refused(program: Program) -> None:
     done = program("check", "dataset=rag", "metric=preference", "judge=embedded")
     assert done.returncode == 2
-    assert "the embedded judge is no language model and cannot answer a free prompt" in " ".join(done.stderr.split())
+    assert "the embedded judge is not a language model and cannot answer a free prompt" in " ".join(done.stderr.split())
 
 
 def test_two_runs_answers_are_held_against_each_other(program: Program) -> None:

@@ -208,7 +208,7 @@ def test_the_embedded_judge_gives_no_pass_or_fail_of_its_own(program: Program) -
 def test_what_the_embedded_judge_cannot_answer_is_refused_before_the_run(program: Program) -> None:
     done = program("dataset=rag", "metric=coherence")
     assert done.returncode == 2
-    assert "no language model" in done.stderr
+    assert "not a language model" in done.stderr
     assert "judge=openai" in done.stderr
     assert not list(program.folder.glob("outputs/runs/*"))
 

@@ -59,7 +59,7 @@ def test_a_column_that_was_mapped_is_named_too(refused: Any) -> None:
 
 def test_a_conversation_without_a_message_is_refused(refused: Any, load: Any) -> None:
     (problem,) = refused([{"id": "mute", "messages": []}])
-    assert problem.what == "case 'mute': messages: there is no message in it"
+    assert problem.what == "case 'mute': messages: it has no message"
     assert load([{"messages": [], "question": "a"}])[0].question == "a"
     assert load([{"messages": []}], allow_irregular=True)[0].question is None
 

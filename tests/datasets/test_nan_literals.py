@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from evalflow.datasets.json_files import open_json, streamed_items
 from evalflow.datasets.nan_literals import NanFilter, without_nan
 from evalflow.datasets.sources import SourceRow
+from evalflow.jsonvalues import as_map
 
 
 def test_literals_become_null_and_texts_stay() -> None:
@@ -63,4 +64,4 @@ def test_files_whose_texts_look_deeply_nested_are_read_with_nan_and_half_charact
     assert isinstance(row, SourceRow)
     assert (row.data["id"], row.data["loss"]) == ("a", None)
     [item] = streamed_items(path, "item", {})
-    assert item["text"].endswith("\ufffd")
+    assert as_map(item)["text"].endswith("\ufffd")

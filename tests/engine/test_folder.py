@@ -26,9 +26,9 @@ def test_what_is_kept_is_found_again(tmp_path):
     ("text", "message"),
     [
         ("{", "not JSON any more"),
-        ("[]", "no map"),
-        (json.dumps({"a": 1}), "no map"),
-        (json.dumps({"a": {"steps": []}}), "no map"),
+        ("[]", "not a map"),
+        (json.dumps({"a": 1}), "not a map"),
+        (json.dumps({"a": {"steps": []}}), "not a map"),
     ],
 )
 def test_a_file_that_is_not_what_was_written_is_refused(tmp_path, text, message):

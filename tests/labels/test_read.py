@@ -137,7 +137,7 @@ def test_a_missing_label_has_a_reason_and_no_value():
     assert [(one.where, one.what) for one in found.problems] == [
         ("labels.csv:3", "a value, and a reason why it is missing"),
         ("labels.csv:4", "a resolution is missing"),
-        ("labels.csv:5", "missing: 'lazy' is none of cannot_tell, declined, unfinished, blank"),
+        ("labels.csv:5", "missing: 'lazy' is not one of cannot_tell, declined, unfinished, blank"),
     ]
     [problem] = read({"case_id": "a", "metric": "m", "value": "1", "pi": "1.5"}).problems
     assert problem.what == "pi: '1.5' is not a probability above 0"

@@ -13,7 +13,7 @@ TOOL: dict[str, Any] = {"name": "Grade", "parameters": {"type": "object"}}
 
 def test_a_request_with_a_tool_and_a_reply_sent_back() -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "Grade", "arguments": '{"score": 9}'}}
-    found = as_message(
+    found: Any = as_message(
         {
             "model": "m",
             "max_tokens": 9,
@@ -52,7 +52,7 @@ def test_instructions_of_a_developer_and_images() -> None:
     data = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
     parts = [{"type": "text", "text": "What is it?"}, address, data]
     told = {"role": "developer", "content": [{"type": "text", "text": "Be brief."}]}
-    found = as_message({"messages": [told, {"role": "user", "content": parts}]})
+    found: Any = as_message({"messages": [told, {"role": "user", "content": parts}]})
     assert found["system"] == "Be brief."
     assert found["messages"][0]["content"] == [
         {"type": "text", "text": "What is it?"},
@@ -63,7 +63,7 @@ def test_instructions_of_a_developer_and_images() -> None:
 
 def test_arguments_that_are_no_object_are_wrapped() -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "Grade", "arguments": "{"}}
-    found = as_message({"messages": [{"role": "assistant", "content": "So:", "tool_calls": [call]}]})
+    found: Any = as_message({"messages": [{"role": "assistant", "content": "So:", "tool_calls": [call]}]})
     text, used = found["messages"][0]["content"]
     assert (text, used["input"]) == ({"type": "text", "text": "So:"}, {"value": "{"})
 
@@ -86,7 +86,7 @@ def test_a_reply(stopped: str, finished: str) -> None:
         "stop_reason": stopped,
         "usage": {"input_tokens": 5, "cache_read_input_tokens": 2, "output_tokens": 3},
     }
-    found = as_completion(message)
+    found: Any = as_completion(message)
     choice = found["choices"][0]
     assert (choice["finish_reason"], choice["message"]["content"]) == (finished, "So.")
     assert choice["message"]["reasoning_content"] == "Hm."

@@ -16,7 +16,7 @@ TOOL: dict[str, Any] = {"name": "Grade", "parameters": {"type": "object"}}
 
 def test_a_request_with_a_tool_and_a_reply_sent_back() -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "Grade", "arguments": '{"score": 9}'}}
-    found = as_content(
+    found: Any = as_content(
         {
             "model": "m",
             "max_tokens": 9,
@@ -49,7 +49,7 @@ def test_instructions_of_a_developer_and_images() -> None:
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
     ]
     told = {"role": "developer", "content": "Be brief."}
-    found = as_content({"messages": [told, {"role": "user", "content": parts}]})
+    found: Any = as_content({"messages": [told, {"role": "user", "content": parts}]})
     assert found["systemInstruction"] == {"parts": [{"text": "Be brief."}]}
     assert found["contents"][0]["parts"] == [
         {"text": "What is it?"},

@@ -126,10 +126,10 @@ def test_parameters_are_part_of_the_identity() -> None:
 
 def test_batches_of_other_providers_carry_them() -> None:
     body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "temperature": 0.0}
-    message = as_message({**body, "max_completion_tokens": 5, "top_p": 0.9, "thinking": {"type": "disabled"}})
+    message: Any = as_message({**body, "max_completion_tokens": 5, "top_p": 0.9, "thinking": {"type": "disabled"}})
     assert (message["max_tokens"], message["top_p"], message["thinking"]) == (5, 0.9, {"type": "disabled"})
     assert "max_completion_tokens" not in message
-    content = as_content(
+    content: Any = as_content(
         {
             **body,
             "max_completion_tokens": 5,

@@ -18,6 +18,7 @@ from evalflow.calls.client import CallSession, RetryPolicy
 from evalflow.calls.single_flight import SingleFlight
 from evalflow.config.targets import AgentTargetConfig
 from evalflow.errors import UserError
+from evalflow.jsonvalues import as_list
 from evalflow.llm.chat import ChatClient
 from evalflow.prompts import Prompts
 from evalflow.records import Answer, Case, Message, Usage
@@ -93,13 +94,13 @@ async def test_a_model_with_tools_is_an_agent(build: Build) -> None:
         answer = await target.answer(CASE, 0)
     assert (answer.status, answer.answer, answer.requests) == ("answered", "Three degrees.", 2)
     assert (answer.usage, answer.cost_usd) == (Usage(30, 7), pytest.approx(1e-4))
-    asked, result, last = answer.actual
+    asked, result, last = as_list(answer.actual)
     assert asked["tool_calls"][0]["function"] == {"name": "weather", "arguments": '{"city": "Oslo"}'}
     assert (asked["content"], asked["usage"]) == ("One moment.", {"input_tokens": 10, "output_tokens": 2})
     assert (result["role"], json.loads(result["content"])) == ("tool", {"city": "Oslo", "degrees": 3})
     assert result["tool_call_id"] == asked["tool_calls"][0]["id"]
     assert (last["role"], last["content"]) == ("assistant", "Three degrees.")
-    assert all(step["latency_s"] >= 0 for step in answer.actual)
+    assert all(step["latency_s"] >= 0 for step in as_list(answer.actual))
     first, second = (request.body for request in endpoint.requests)
     assert first["tools"][0]["function"] == {"name": "weather", **WEATHER}
     assert second["messages"][1:] == [
@@ -116,7 +117,7 @@ async def test_a_program_answers_a_call(build: Build, tmp_path: Path) -> None:
     tool = {**WEATHER, "argv": [sys.executable, "tool.py"]}
     async with Endpoint([calls(OSLO), DONE]) as endpoint:
         answer = await build(endpoint.url, tools={"weather": tool}, module=None).answer(CASE, 0)
-    assert answer.actual[1]["content"].strip() == "olsO"
+    assert as_list(answer.actual)[1]["content"].strip() == "olsO"
 
 
 async def test_a_cached_step_costs_nothing_and_its_tools_are_not_called_again(build: Build, tmp_path: Path) -> None:
@@ -134,7 +135,7 @@ async def test_a_cached_step_costs_nothing_and_its_tools_are_not_called_again(bu
 async def test_an_interrupted_answer_goes_on_where_it_stopped(build: Build, tmp_path: Path) -> None:
     async with Endpoint([calls(OSLO), status(500), status(500), DONE]) as endpoint:
         failed = await _cached(build, endpoint.url, tmp_path)
-        assert (failed.status, failed.error_type, len(failed.actual)) == ("error", "server", 2)
+        assert (failed.status, failed.error_type, len(as_list(failed.actual))) == ("error", "server", 2)
         assert failed.requests >= 1
         resumed = await _cached(build, endpoint.url, tmp_path)
     assert (resumed.answer, resumed.requests) == ("Three degrees.", 1)
@@ -159,7 +160,7 @@ async def test_an_endless_loop_of_tools_ends_at_a_limit(build: Build, limits: An
     assert answer.error is not None
     assert message in answer.error
     assert answer.usage == Usage(10 * steps, 2 * steps)
-    assert [one["role"] for one in answer.actual][:1] == ["assistant"]
+    assert [one["role"] for one in as_list(answer.actual)][:1] == ["assistant"]
 
 
 @pytest.mark.parametrize(
@@ -189,14 +190,14 @@ async def test_the_model_is_told_what_failed(build: Build, call: Any, result: st
     async with Endpoint([calls(call), reply("Sorry.", as_text=True)]) as endpoint:
         answer = await build(endpoint.url, tools=tools).answer(CASE, 0)
     assert (answer.status, answer.answer) == ("answered", "Sorry.")
-    assert answer.actual[1]["content"].startswith(result)
-    assert endpoint.requests[1].body["messages"][-1]["content"] == answer.actual[1]["content"]
+    assert as_list(answer.actual)[1]["content"].startswith(result)
+    assert endpoint.requests[1].body["messages"][-1]["content"] == as_list(answer.actual)[1]["content"]
 
 
 async def test_a_result_of_ten_megabytes_loses_its_middle(build: Build) -> None:
     async with Endpoint([calls(("long", {})), DONE]) as endpoint:
         answer = await build(endpoint.url, tools={"long": {}}, limits={"result_characters": 500}).answer(CASE, 0)
-    shown = answer.actual[1]["content"]
+    shown = as_list(answer.actual)[1]["content"]
     assert len(shown) < 600
     assert "[…9999500 characters…]" in shown
 

@@ -15,6 +15,7 @@ from evalflow.calls.client import CallSession, RetryPolicy
 from evalflow.calls.single_flight import SingleFlight
 from evalflow.config.extraction import Extraction
 from evalflow.config.targets import AgentTargetConfig, HttpTargetConfig, OpenAITargetConfig
+from evalflow.jsonvalues import as_list
 from evalflow.llm.chat import ChatClient
 from evalflow.prompts import Prompts
 from evalflow.protocols import Target
@@ -205,7 +206,7 @@ async def test_an_agent_neither_sees_nor_answers_with_its_thoughts(tmp_path: Pat
         sent = endpoint.requests[1].body["messages"][1]
     assert (sent["content"], "thoughts" in sent) == ("Looking.", False)
     assert (answer.answer, answer.full_answer, answer.thoughts) == ("B", "CHOICE: B", "So B.")
-    assert answer.actual[0]["thoughts"] == "Better look."
+    assert as_list(answer.actual)[0]["thoughts"] == "Better look."
 
 
 Make = Callable[[AnswerStep], Target]

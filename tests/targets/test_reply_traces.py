@@ -11,6 +11,7 @@ import pytest
 
 from evalflow.config.targets import ReplyConfig
 from evalflow.errors import TargetError
+from evalflow.jsonvalues import as_list
 from evalflow.records import Context, Usage
 from evalflow.targets.reply import Form, ParsedReply, ReplyReader
 from tests.traces.otlp import chat, request, span
@@ -151,7 +152,7 @@ def test_missing_parents_several_roots_and_repeated_spans_are_read() -> None:
     spans = [one, two, span("t1", "a", 3, says=RAN), span("t2", "b", 4, says=RAN), one]
     said = read({"trace": request(*spans)})
     assert said.answer == "B"
-    assert [len(step.get("tool_calls", [])) for step in said.actual if step["role"] == "assistant"] == [2]
+    assert [len(step.get("tool_calls", [])) for step in as_list(said.actual) if step["role"] == "assistant"] == [2]
 
 
 @pytest.mark.parametrize(
@@ -229,7 +230,7 @@ def test_odd_values_in_spans_are_unknown() -> None:
     spans[0]["startTimeUnixNano"] = "9"
     said = read({"trace": request(*spans, {**span("n", at=2), "attributes": "none", "events": 3, "status": []})})
     assert (said.usage, said.cost_usd) == (None, None)
-    assert said.actual[0] == {
+    assert as_list(said.actual)[0] == {
         "role": "assistant",
         "content": "A",
         "tool_calls": [{"name": "hours", "arguments": {"input": tool["gen_ai.tool.call.arguments"]}, "id": "t"}],
@@ -238,4 +239,4 @@ def test_odd_values_in_spans_are_unknown() -> None:
 
 def test_ten_megabytes_in_a_span_are_read() -> None:
     said = read({"answer": "A", "trace": request(span("t", says=RAN | {"gen_ai.tool.call.result": "x" * 10**7}))})
-    assert len(said.actual[1]["content"]) == 10**7
+    assert len(as_list(said.actual)[1]["content"]) == 10**7

@@ -10,6 +10,7 @@ import pytest
 
 from evalflow.config.simulators import ConversationLimits, ScriptedSimulatorConfig
 from evalflow.errors import CallError, UserError
+from evalflow.jsonvalues import as_map
 from evalflow.records import Answer, Case, Message, Spend, Usage
 from evalflow.targets.conversation import ConversationTarget, ending_of
 from evalflow.targets.recorded import blank
@@ -110,7 +111,7 @@ async def test_the_turns_of_a_case_are_the_opening(opening: list[str], first: tu
 )
 async def test_a_user_who_never_ends_is_ended_by_a_limit(limits: dict[str, Any], ended: str, turns: int) -> None:
     answer = await play(Actor(**limits))
-    assert (ending_of(answer.metadata), (answer.metadata or {})["simulation"]["turns"]) == (ended, turns)
+    assert (ending_of(answer.metadata), as_map((answer.metadata or {})["simulation"])["turns"]) == (ended, turns)
     assert answer.status == "answered"
     assert [message.role for message in answer.messages].count("user") == turns
 

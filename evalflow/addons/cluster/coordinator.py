@@ -1,6 +1,6 @@
 """The coordinator of a run over workers: the one place that knows which replies are there, asked for and paid.
 
-A worker asks for keys and is told to ask the model for those that nobody has. While it does, others that want the same
+A worker asks for keys and must ask the model for those that nobody has. While it does, others that want the same
 wait, and get its reply or its error. The coordinator also divides the run's budget and its limits; see
 `budget_leases` and `slot_shares`.
 """
@@ -23,7 +23,7 @@ from evalflow.records import NOTHING, Spend, Usage
 
 BEAT_S, BEAT_EACH_S = 0.04, 0.001
 """Seconds between the messages of a worker, and how many more for each worker: all together send 1,000 a second."""
-_SETTLED, _LOST = 0, -1  # payers that are no workers
+_SETTLED, _LOST = 0, -1  # payers that are not workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class Coordinator:
 
         What it has paid for beside them is paid by the next one that asks for it; with None, all of it is in journals,
         as that of a worker that had no cases any more. Call this before its cases are given to others. A worker that
-        comes back nevertheless is told that it is gone.
+        comes back anyway learns that it is gone.
         """
         if worker in self._gone:
             return

@@ -162,7 +162,7 @@ class CoordinatorClient:
 
     def _take(self, reply: CoordinatorReply) -> None:
         if reply.gone:
-            raise InfrastructureError(f"the run has given the worker {self._worker} up, and goes on without it")
+            raise InfrastructureError(f"the run has given the worker {self._worker} up, and continues without it")
         self._beat_s = reply.beat_s
         for key, entry, payment in reply.replies:
             if payment == "settled":

@@ -212,7 +212,7 @@ class ClusterPipeline:
     async def _recover(self, actor: ClusterActor, error: ActorLost) -> None:
         """Deal again what a lost actor had, all but the case that has ended four actors."""
         log.warning("%s was lost with %d cases under way: %s", actor.name, len(self._shards.left(actor.name)), error)
-        await self._crew.lost(actor, self._paid)  # first, so that whoever gets its cases pays what it owes
+        await self._crew.lost(actor, self._paid)  # first, so that the actor that gets its cases pays what it owes
         guilty = self._shards.lost(actor.name)
         if guilty is not None:
             what = f"the actor that worked on this case was lost {LOSSES + 1} times: {error}"

@@ -76,4 +76,4 @@ def _expect_reached(address: str) -> None:
     except (OSError, OverflowError) as error:
         raise UserError(Problem(f"nothing answers at {address}: {error}", "engine.address", hint)) from None
     if frame[3:4] != _SETTINGS[3:4]:
-        raise UserError(Problem(f"what listens at {address} is no head of Ray", "engine.address", hint))
+        raise UserError(Problem(f"what listens at {address} is not a head of Ray", "engine.address", hint))

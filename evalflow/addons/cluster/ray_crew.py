@@ -178,7 +178,7 @@ class RayCluster:
         """Join; UserError if nothing is there, InfrastructureError if joining fails otherwise."""
         self.config = config
         logging.getLogger("ray").setLevel(logging.CRITICAL)  # it advises on standard error
-        # Prints lost actors on standard output, whatever it is told; the run's log names them.
+        # Always prints lost actors on standard output; the run's log names them.
         ray._private.worker.print_to_stdstream = _print_nothing
         local: dict[str, Any] = {"include_dashboard": False, "object_store_memory": _STORE_BYTES}
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "critical", "configure_logging": False}
@@ -290,7 +290,7 @@ class RayCrew:
     async def lost(self, actor: ClusterActor, paid: Collection[int]) -> None:
         assert isinstance(actor, RayActor)
         self._working.discard(actor)
-        actor.kill()  # it may be there all the same, behind a network that failed
+        actor.kill()  # it may still be there, behind a network that failed
         await self._coordinator.lost.remote(actor.name, paid)
 
     async def release(self, actor: ClusterActor) -> None:

@@ -55,7 +55,7 @@ class RunSpec:
         width: Cases that an actor works on at once.
         shared: The models that all actors of a node share, each as `module:function`.
         connections: The only addresses that may be called; None: any.
-        budget: The limits of what the run may spend; None: there are none.
+        budget: The limits of what the run may spend; None: no limits.
     """
 
     manifest: str
@@ -78,7 +78,7 @@ class CoordinatorSpec:
 
     Attributes:
         cache: Its path is absolute.
-        budget: None: there are no limits.
+        budget: None: no limits.
         spent: On the budget, by earlier parts of the run and by what has prepared this one.
         sent: The same by this process alone, which counts on its lease.
         settled: Digests of the calls whose cost is in the journals of earlier parts.
@@ -117,7 +117,7 @@ class WorkerReport:
         lines: Lines for the run's log, with their levels.
         unpriced: Whether there were calls without a known price, and without a record.
         failure: Why no further call can be made.
-        over: Whether it works no more; without a failure, since it was told to stop.
+        over: Whether it has ended; without a failure, because it was stopped.
     """
 
     begun: Sequence[int] = ()

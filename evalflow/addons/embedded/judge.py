@@ -137,7 +137,7 @@ class EmbeddedJudge:
             remote=False,
             weighted=True,  # its support is graded
             tasks=self.tasks,
-            limits="the embedded judge is no language model",
+            limits="the embedded judge is not a language model",
             scripts=minilm.SCRIPTS,
         )
         # Threads, because scoring is CPU-bound and must not block the event loop.

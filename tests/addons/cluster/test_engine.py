@@ -56,7 +56,7 @@ def test_an_address_without_a_cluster_is_refused_at_once(refused: Callable[..., 
         free.bind(("127.0.0.1", 0))
         assert "nothing answers at" in refused(f"engine.address=127.0.0.1:{free.getsockname()[1]}")
     with LoopbackServer(BaseHTTPRequestHandler) as server:
-        assert "is no head of Ray" in refused(f"engine.address={server.url.removeprefix('http://')}")
+        assert "is not a head of Ray" in refused(f"engine.address={server.url.removeprefix('http://')}")
 
 
 @pytest.mark.skipif(find_spec("ray") is None, reason="NO RAY: no address of a cluster is tried")

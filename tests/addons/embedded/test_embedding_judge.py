@@ -50,5 +50,5 @@ async def test_each_is_asked_what_it_can_answer(judge: EmbeddedJudge) -> None:
     ask = Ask(metric="m", step="s", task=EMBED, messages=(), reply_model=Vectors, variables={}, items=("a", "b"))
     assert (await both.ask(ask)).parsed.model_dump() == {"results": [[1.0], [1.0]]}
     assert both.info.explain_refusal(EMBED) is None
-    assert "no language model" in (both.info.explain_refusal(None) or "")
+    assert "not a language model" in (both.info.explain_refusal(None) or "")
     await both.close()

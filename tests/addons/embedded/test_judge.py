@@ -260,7 +260,7 @@ def test_what_it_is_not_made_for_is_refused_by_name(
 def test_refusals_can_be_had_before_a_run(judge: EmbeddedJudge) -> None:
     assert judge.info.explain_refusal("verify_claims") is None
     assert judge.info.explain_refusal("rate_relevance") is None
-    assert "no language model" in (judge.info.explain_refusal(None) or "")
+    assert "not a language model" in (judge.info.explain_refusal(None) or "")
 
 
 def test_making_one_loads_nothing_heavy() -> None:

@@ -193,7 +193,7 @@ def test_the_same_id_may_stand_in_two_datasets(lab):
 
 def test_a_judge_that_cannot_answer_is_refused(lab):
     (problem,) = lab.refusal({"d": lab.data(*ROWS)}, ["coherence"])
-    assert "the embedded judge is no language model" in problem.what
+    assert "the embedded judge is not a language model" in problem.what
 
 
 def test_all_problems_are_told_at_once(lab):
