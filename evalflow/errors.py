@@ -223,8 +223,17 @@ _LISTED = 40  # names
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A hint for an unknown word: the nearest known one, else the list of them, cut where it is long."""
+    """A hint for an unknown word: the nearest known one, else the list of them, cut where it is long.
+
+    Example:
+        >>> did_you_mean("fatihfulness", ["faithfulness", "relevancy"])
+        "did you mean 'faithfulness'?"
+        >>> did_you_mean("cost", [])
+        'there are none yet'
+    """
     names = sorted(known)
+    if not names:
+        return "there are none yet"
     close = nearest(word, names)
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return f"did you mean {close!r}?" if close else f"known: {', '.join(names[:_LISTED])}{more}"

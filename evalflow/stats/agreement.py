@@ -178,5 +178,5 @@ def _below(scores: Floats, weights: Floats) -> Floats:
     """The weight of the answers with a lower score than each; equal scores count half."""
     order = np.argsort(scores, kind="stable")
     ordered, sums = scores[order], np.concatenate([[0.0], np.cumsum(weights[order])])
-    ends = (np.searchsorted(ordered, scores, side=side) for side in ("left", "right"))
-    return sum(sums[end] for end in ends) / 2
+    first, end = np.searchsorted(ordered, scores, side="left"), np.searchsorted(ordered, scores, side="right")
+    return (sums[first] + sums[end]) / 2

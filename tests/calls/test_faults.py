@@ -86,7 +86,7 @@ def test_a_wait_is_never_below_what_was_asked_nor_above_the_caps(attempt: int, a
 @pytest.mark.parametrize(
     ("kind", "error_type"), [("unreachable", "connection"), ("broken", "connection"), ("timeout", "timeout")]
 )
-def test_faults_of_the_connection_may_pass(kind: faults.Any, error_type: str) -> None:
+def test_faults_of_the_connection_may_pass(kind: TransportFault, error_type: str) -> None:
     fault = faults.of_transport(TransportError(kind, "what"))
     assert (fault.decision, fault.error_type, fault.unreachable) == ("retry", error_type, kind == "unreachable")
 

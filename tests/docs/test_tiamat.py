@@ -7,9 +7,9 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from tests.cli.test_tiamat import bot, script
 
 from evalflow.testing import Endpoint
+from tests.addons.interop.test_tiamat_verb import bot, script
 from tests.docs.test_readme import ROOT, blocks, run
 
 PAGE = (ROOT / "docs" / "tiamat.md").read_text(encoding="utf-8")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from evalflow.jsonvalues import as_map
 from tests.metrics.conftest import Bench, ScriptedJudge
 
 MISSED: dict[str, Any] = {"answer": "I believe it is noon, as she said.", "extracted": False}
@@ -41,7 +42,7 @@ def test_it_is_the_worst_score_where_less_is_better(bench: Bench) -> None:
 def test_a_wrong_label_stays_a_row_of_the_confusion_matrix(bench: Bench) -> None:
     values = {"kind": "classification", "needs": NEEDS, "truth": "reference", "prediction": "answer"}
     outcome = bench.score(bench.build("m", values), case=bench.case(reference="B"), answer=bench.answer(**MISSED))
-    assert outcome.value["truth"] == "B"
+    assert as_map(outcome.value)["truth"] == "B"
 
 
 def test_embeddings_are_not_asked_for(bench: Bench) -> None:

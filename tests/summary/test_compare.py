@@ -32,7 +32,7 @@ def rows(record: Make, table: Table) -> Callable[..., list[ComparisonRow]]:
     def make(a: Sequence[float], b: Sequence[float], **options: Any) -> list[ComparisonRow]:
         threshold, traits = options.pop("threshold", None), options.pop("traits", Traits(bounded=True))
         sides = [frame(table, [record(s, i) for i, s in enumerate(side)], threshold) for side in (a, b)]
-        found = compare_cases(pair_scores(*sides), ("a", "b"), {"m": traits}, **options)
+        found = compare_cases(pair_scores(sides[0], sides[1]), ("a", "b"), {"m": traits}, **options)
         return adjusted(found, "holm")
 
     return make
@@ -172,7 +172,7 @@ def figures(record: Make, table: Table) -> Callable[..., dict[str, ComparisonRow
             ]
             sides.append(frame(table, records))
         found = compare_cases(
-            pair_scores(*sides), ("a", "b"), {"m": Traits(bounded=True, figures=spec)}, by_class=by_class
+            pair_scores(sides[0], sides[1]), ("a", "b"), {"m": Traits(bounded=True, figures=spec)}, by_class=by_class
         )
         return {row.statistic: row for row in adjusted(found, "holm")}
 
@@ -285,7 +285,7 @@ def test_a_measure_of_retrieval_is_a_mean_over_the_cases_that_have_it(record: Ma
     better = [{"f1": i / 20 + 0.01 * (i % 3), "mrr": 1.0} for i in range(12)]
     sides = [frame(table, [record(v["f1"], i, value=v) for i, v in enumerate(side)]) for side in (values, better)]
     spec = FigureSpec("retrieval", measures=("f1", "mrr"))
-    found = compare_cases(pair_scores(*sides), ("a", "b"), {"m": Traits(bounded=True, figures=spec)})
+    found = compare_cases(pair_scores(sides[0], sides[1]), ("a", "b"), {"m": Traits(bounded=True, figures=spec)})
     assert [(row.statistic, list(row.also), row.found.n) for row in found] == [("mean", ["f1"], 12), ("mrr", [], 11)]
     assert found[1].found.difference == 0.5
 
@@ -298,7 +298,7 @@ def test_of_pairs_the_win_rate_is_the_mean_and_what_the_judge_leans_to_is_not_co
     score = {"win": 1.0, "tie": 0.5, "loss": 0.0}
     sides = [frame(table, [record(score[v["verdict"]], i, value=v) for i, v in enumerate(side)]) for side in (a, b)]
     traits = Traits(bounded=True, figures=FigureSpec("pairwise"))
-    [row] = compare_cases(pair_scores(*sides), ("a", "b"), {"m": traits})
+    [row] = compare_cases(pair_scores(sides[0], sides[1]), ("a", "b"), {"m": traits})
     assert (row.statistic, list(row.also)) == ("mean", ["win_rate"])
 
 

@@ -171,7 +171,9 @@ def test_a_difference_to_the_baseline_is_turned_so_that_more_is_better(record: M
         gates = parse_gates({"m": {"mean": NotWorse(not_worse_by=margin)}}, metrics, "runs/x")
         sides = [table([record(base + 0.01 * (i % 5), i) for i in range(40)]).collect().lazy() for base in (0.5, 0.45)]
         sides[1] = sides[1].with_columns(score=pl.col("score") + 0.01 * (pl.int_range(pl.len()) % 2))
-        rows = compare_cases(pair_scores(*sides), ("a", "b"), {"m": Traits(direction == "higher_is_better")})
+        rows = compare_cases(
+            pair_scores(sides[0], sides[1]), ("a", "b"), {"m": Traits(direction == "higher_is_better")}
+        )
         return evaluate_gates(gates, summarise(sides[1], metrics).frame, rows)[0].passed
 
     assert [gate("higher_is_better", margin) for margin in (0.1, 0.045, 0.01)] == [True, None, False]
@@ -217,7 +219,7 @@ def test_a_difference_rests_on_the_scores_of_both_runs(record: Make, table: Tabl
 
     def held(before: list[ScoreRecord], now: list[ScoreRecord]) -> tuple[bool | None, str, int | None]:
         sides = [table(records).collect().lazy() for records in (before, now)]
-        rows = compare_cases(pair_scores(*sides), ("a", "b"), {"m": Traits(bounded=True)})
+        rows = compare_cases(pair_scores(sides[0], sides[1]), ("a", "b"), {"m": Traits(bounded=True)})
         baseline, this = (summarise(side, metrics).frame for side in sides)
         [row] = evaluate_gates(gates, this, rows, baseline)[0].rows
         return row.passed, row.undefined_in, row.compared

@@ -53,8 +53,9 @@ def _chosen(dataset: str, config: DatasetConfig, cases: Iterator[Case]) -> Itera
             found += 1
             yield case
     where = f"dataset.{dataset}.tags"
+    untagged = "" if known_tags else "its cases have no tags"
     problems = [
-        Problem(f"no case of {dataset} has the tag {tag!r}", where, did_you_mean(tag, known_tags), where)
+        Problem(f"no case of {dataset} has the tag {tag!r}", where, untagged or did_you_mean(tag, known_tags), where)
         for tag in sorted(tags - known_tags)
     ]
     if absent := sorted(ids - known_ids):

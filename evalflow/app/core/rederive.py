@@ -28,6 +28,7 @@ from evalflow.config.yaml_text import safe_yaml
 from evalflow.engine.folder import RunFolder, refuse_links, telling_full_disks
 from evalflow.engine.plan import PreparedFile
 from evalflow.errors import Problem, UserError, command, did_you_mean
+from evalflow.jsonvalues import text_at
 from evalflow.lazy import pl
 from evalflow.records.manifest import Manifest
 from evalflow.report.calibration import Calibration, write_calibration
@@ -206,7 +207,7 @@ def facts_of_run(folder: RunFolder) -> dict[str, Any]:
     changed = [name for name in run.rules.metrics if before.get(name) != now.get(name)]
     summary = json.loads((folder.path / "summary.json").read_text(encoding="utf-8"))
     table, labelled = pl.read_parquet(folder.path / "summary.parquet"), folder.calibration.is_file()
-    followed = json.loads(folder.calibration.read_text(encoding="utf-8"))["followed"] if labelled else []
+    followed: list[Any] = json.loads(folder.calibration.read_text(encoding="utf-8"))["followed"] if labelled else []
     found = Summary(table, summary["details"])
     _, gates = evaluate_run_gates(run, run.rules, found, run.scores(), run.cases, labelled=labelled)
     return {
@@ -224,7 +225,9 @@ def facts_of_run(folder: RunFolder) -> dict[str, Any]:
         "kept": list(dict.fromkeys(override_of(run, name, now.get(name)) for name in changed)),
         "seed": run.rules.settings.run.seed,
         "searched": searched_text(run.rules.settings.run),
-        "wrote_steps": sorted({entry["metric"] for entry in PreparedFile(folder).entries() if entry.get("steps")}),
+        "wrote_steps": sorted(
+            {text_at(entry, "metric") for entry in PreparedFile(folder).entries() if entry.get("steps")}
+        ),
     }
 
 

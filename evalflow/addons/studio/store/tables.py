@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import NoneType
-from typing import Any, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from sqlalchemy import (
     JSON,
@@ -36,7 +36,7 @@ from evalflow.addons.studio.store.schema import (
 )
 from evalflow.records import ScoreRecord
 
-_TYPES = {str: Text, int: Integer, float: Float, Any: Text}
+_TYPES = {str: Text, int: Integer, float: Float, object: Text}
 _NOT_OF_A_SCORE = frozenset(
     {
         *("run_id", "dataset", "index", "case_id", "group", "tags", "target", "target_repeat"),  # of its answer
@@ -50,9 +50,10 @@ def _score_columns() -> Iterator[Column[Any]]:
     """The fields of a score that the table has; a value of any type is JSON, and texts of fixed choices are short."""
     for name, hint in get_type_hints(ScoreRecord).items():
         if name not in _NOT_OF_A_SCORE:
-            kind, *_ = [one for one in get_args(hint) if one is not NoneType] or [hint]
-            is_nullable = hint is Any or NoneType in get_args(hint)
-            yield Column(name, _TYPES.get(kind, String(10)), nullable=is_nullable)
+            kind, *_ = [choice for choice in get_args(hint) if choice is not NoneType] or [hint]
+            is_nullable = hint is object or NoneType in get_args(hint)
+            is_choice = isinstance(kind, str) or get_origin(kind) is Literal
+            yield Column(name, String(10) if is_choice else _TYPES[kind], nullable=is_nullable)
 
 
 projects = definition_table(

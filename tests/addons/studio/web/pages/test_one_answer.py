@@ -15,7 +15,7 @@ import pytest
 
 from evalflow.addons.studio.work import review_calibration, review_closing, review_desk, reviews
 from evalflow.addons.studio.work.reviews import ReviewRequest
-from evalflow.report.comparison import VERDICTS
+from evalflow.report.comparison_sentences import verdict_in_words
 from evalflow.report.sentences import of_labels
 from evalflow.report.wording import interval, number, percent, signed
 from evalflow.summary.verdicts import overall
@@ -149,7 +149,7 @@ def test_the_page_of_two_runs_compared(visit: Visit, pages: Server, opened: Open
         assert told.startswith(name)
         assert f"{number(row['value_a'])} {number(row['value_b'])}" in told
         assert f"{signed(row['difference'])} {signed(row['ci_low'])} to {signed(row['ci_high'])}" in told
-        assert told.endswith(VERDICTS[row["verdict"]])
+        assert told.endswith(verdict_in_words(row["verdict"]))
         assert _text(margin).startswith(f"{worse[row['not_worse']]} {name}")
     [flips] = found["flips"]
     assert f"{flips['improved']:,} case" in said
