@@ -28,6 +28,8 @@ _UNCALCULATED = re.compile(
     rb"<(?:\w+:)?f\b(?:[^>]*/>|[^>]*>[^<]*</(?:\w+:)?f>)\s*(?:<(?:\w+:)?v\s*/>|<(?:\w+:)?v></(?:\w+:)?v>)?\s*</"
 )
 
+_SAVE_AGAIN = "open it in Excel, and save it again"
+
 
 class Refused(Exception):
     """The workbook cannot be read: what is wrong, and what to do."""
@@ -48,7 +50,13 @@ def lines(path: str, sheet: str | None, unpacked: int, longest: int) -> Iterator
         what, hint = error.args
         yield {"what": what, "hint": hint}
     except CalamineError as error:
-        yield {"what": f"the workbook is damaged: {error}", "hint": "open it in Excel, and save it again"}
+        yield {"what": f"the workbook is damaged: {error}", "hint": _SAVE_AGAIN}
+    except (MemoryError, RecursionError):
+        raise
+    except OSError as error:
+        yield {"what": f"it cannot be read: {error.strerror}", "hint": "see that the file is there, and may be read"}
+    except Exception:
+        yield {"what": "the workbook is damaged", "hint": _SAVE_AGAIN}
 
 
 def _lines(path: Path, wanted: str | None, unpacked: int, longest: int) -> Iterator[Any]:

@@ -104,7 +104,7 @@ async def test_runs_elsewhere_are_not_read(folder: Path, tmp_path_factory: pytes
     for run in (str(other), "../other", "outputs/link", "--help"):
         done, said = await call("summary", run=run)
         assert not done
-        assert "no folder of a run here" in said
+        assert "is not a folder of a run here" in said
 
 
 @pytest.mark.slow
