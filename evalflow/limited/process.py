@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, cast
 LENGTH = struct.Struct(">Q")
 _BATCH = 65_536  # characters of a generator's items that are sent together
 _RETIRED = 256 * 1024**2
-"""A process that has used so many bytes of memory is replaced by a new one."""
+"""A process that has used more bytes of memory than this is replaced by a new one."""
 _GRACE_S = 1  # CPU time on top of the limit, within which the caller ends a process by the clock
 
 
@@ -59,9 +59,10 @@ def main() -> None:
         _write(replies, {"bug": f"{type(error).__name__}: {error}"})
     else:
         _write(replies, {"ready": True})
+        most = max(_RETIRED, _peak())  # Linux hands the peak of the process that started this one on to it
         while (request := _read(requests)) is not None:
             _allow(request["seconds"])
-            for frame in _answered(function, request["payload"], work["output"]):
+            for frame in _answered(function, request["payload"], work["output"], most):
                 replies.write(frame)
                 replies.flush()
     os._exit(0)  # DuckDB's threads may abort the process when the interpreter ends
@@ -111,8 +112,8 @@ def forbid_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (0, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 
 
-def _answered(function: Callable[..., Any], payload: Mapping[str, Any], output: int) -> Iterator[bytes]:
-    """The frames of a reply, the last of which says how it ended."""
+def _answered(function: Callable[..., Any], payload: Mapping[str, Any], output: int, most: int) -> Iterator[bytes]:
+    """The frames of a reply, the last of which says how it ended; after `most` bytes of memory, that it is the last."""
     ended: dict[str, Any] = {"ended": True}
     try:
         found = function(**payload)
@@ -132,7 +133,7 @@ def _answered(function: Callable[..., Any], payload: Mapping[str, Any], output: 
         ended = {"limit": "depth"}
     except Exception as error:
         ended = {"bug": f"{type(error).__name__}: {error}"}
-    yield encoded(ended if _peak() < _RETIRED else {**ended, "last": True})
+    yield encoded(ended if _peak() <= most else {**ended, "last": True})
 
 
 def _batches(items: Generator[Any]) -> Iterator[list[str]]:

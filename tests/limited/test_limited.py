@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -76,6 +77,21 @@ def test_a_process_is_used_again() -> None:
     first = call("pid")
     assert first != os.getpid()
     assert call("pid") == first
+
+
+def test_a_process_of_a_large_program_is_used_again(tmp_path: Path) -> None:
+    (tmp_path / "stranger.py").write_text(FUNCTIONS, encoding="utf-8")
+    program = """
+from evalflow.limited import Work
+held = b"x" * 300_000_000
+work = Work("stranger:pid")
+assert work.call({}, 60, "it") == work.call({}, 60, "it")
+"""
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_it_sees_nothing_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
