@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -21,6 +21,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
 )
+from sqlalchemy.types import TypeEngine
 
 from evalflow.addons.studio.store.schema import (
     NAME,
@@ -36,7 +37,7 @@ from evalflow.addons.studio.store.schema import (
 )
 from evalflow.records import ScoreRecord
 
-_TYPES = {str: Text, int: Integer, float: Float, object: Text}
+_TYPES: Mapping[object, type[TypeEngine[Any]]] = {str: Text, int: Integer, float: Float, object: Text}
 _NOT_OF_A_SCORE = frozenset(
     {
         *("run_id", "dataset", "index", "case_id", "group", "tags", "target", "target_repeat"),  # of its answer
