@@ -61,7 +61,7 @@ def fault_of(space: Workspace, run_id: str) -> Problem | None:
     run = get_run(space, run_id)
     if run.state != "failed" or not run.message:
         return None
-    problem, _, _ = run.message.removeprefix("error:").strip().partition("\nwhat was finished is in ")
+    problem = run.message.removeprefix("error:").strip()
     what, _, hint = problem.partition("\n  hint: ")
     named = _KEY.search(problem)
     return Problem(what, hint=hint, key=named[0] if named else _key_of_value(run, what))
