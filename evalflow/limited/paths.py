@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from typing import Any
 
@@ -17,7 +18,7 @@ def places(path: str, document: str) -> list[dict[str, Any]]:
     value = json.loads(document)
     try:
         return [_place(match.parts, match.obj, value) for match in _query(path).finditer(value)]
-    except jsonpath.JSONPathError as error:
+    except (jsonpath.JSONPathError, re.error) as error:
         raise ValueError(str(error)) from None
 
 

@@ -37,13 +37,18 @@ def _validator(text: str) -> Any:
     jsonschema: Any = import_module("jsonschema")
     try:
         schema = json.loads(text)
+        if not isinstance(schema, bool | dict):
+            raise ValueError("no JSON Schema: it has to be an object, or true or false")
+        keys = cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
+        if not isinstance(keys.get("$schema", ""), str):
+            raise ValueError("no JSON Schema: $schema has to be text, the address of a draft")
         model = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
         model.check_schema(schema)
     except jsonschema.SchemaError as error:
         raise ValueError(f"no JSON Schema: {error.message} at {error.json_path}") from None
     except RecursionError:
         raise ValueError("the JSON Schema is nested too deeply to be read") from None
-    lost = next(_dangling_references(schema), None)
+    lost = next(_dangling_references(keys), None)
     if lost is not None:
         raise ValueError(f"the JSON Schema refers to {lost!r}, which it does not hold itself")
     # With an explicit registry it does not fetch schemas.
