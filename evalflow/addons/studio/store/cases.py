@@ -94,7 +94,8 @@ def bodies(connection: Connection, dataset: int, *, draft: bool) -> Iterator[dic
     """All drafts, or all active cases, of a dataset as rows of JSON lines, streamed."""
     chosen = cases.c.dataset_id == dataset, cases.c.is_draft.is_(draft)
     query = select(cases.c.body).where(*chosen).order_by(cases.c.position)
-    yield from connection.execution_options(yield_per=_AT_ONCE).execute(query).scalars()
+    with connection.execution_options(yield_per=_AT_ONCE).execute(query) as result:  # who reads a few closes it, too
+        yield from result.scalars()
 
 
 def get(connection: Connection, dataset: int, case: int) -> Row | None:
