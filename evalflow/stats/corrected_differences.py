@@ -5,6 +5,10 @@
     two runs of different cases     each run by its own labels
     several runs of the same cases  by the cases labelled in all, else each by its own (`corrected_means`)
 
+The weight of the judge that is best for a difference is not the one that is best for a run's mean. So runs that are
+corrected together differ as their cases show, and have together the mean that each has by its own labels: of all
+values with these differences, those are the nearest to the means of the single runs.
+
 A judge who favours a run is corrected in all of them, since each run's bias is measured on its own labels. Where the
 runs are corrected apart, each case or cluster adds its influence on both means, so that the error has the covariance
 of cases that several runs share. `bench/calibration.py` measures coverage and false differences.
@@ -18,7 +22,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from evalflow.lazy import np
-from evalflow.stats.arrays import ArrayLike, Bools, Floats, Ints, cluster_codes, cluster_sums
+from evalflow.stats.arrays import ROUNDING, ArrayLike, Bools, Floats, Ints, cluster_codes, cluster_sums
 from evalflow.stats.intervals import interval, t_interval
 from evalflow.stats.labelled import Sample, sample, widest
 from evalflow.stats.paired import Difference, paired_difference, t_test
@@ -48,8 +52,8 @@ def corrected_difference(
         bounded: Whether scores lie in 0..1.
 
     Returns:
-        Both means are corrected with the same lambdas, so that they differ by the difference. None for labels of fewer
-        than MIN_LABELS cases, or of one cluster, and where neither judge nor people see any difference.
+        The means differ by the difference. None for labels of fewer than MIN_LABELS cases, or of one cluster, and where
+        neither judge nor people see any difference.
     """
     table, labels = (np.column_stack([np.asarray(x, dtype=np.float64) for x in side]) for side in (judged, people))
     cases = _Cases(table, labels, _codes(clusters, len(table)))
@@ -58,12 +62,15 @@ def corrected_difference(
     differs = s.labels.any() or s.judged.any() or s.unlabelled.any()
     if s.labels.size < MIN_LABELS or s.labelled_units < 2 or not differs:
         return None
+    middle = sum(cases.level(one, seed) for one in (0, 1)) / 2
     lambdas, why = lambdas_of(s, seed)
     if why:
         sides = labels[known, 0], labels[known, 1]
-        return _by_labels(paired_difference(*sides, s.units if s.clustered else None, seed, bounded=bounded), why)
-    value_a, value_b = (centred(cases.run(known, one), lambdas)[0] for one in (0, 1))
+        found = paired_difference(*sides, s.units if s.clustered else None, seed, bounded=bounded)
+        half = (found.difference or 0.0) / 2
+        return _by_labels(replace(found, value_a=middle - half, value_b=middle + half), why)
     value, error = centred(s, lambdas)
+    value_a, value_b = middle - value / 2, middle + value / 2
     groups = int(np.unique(cases.codes).size)
     if not bounded and (why := unsure(s, lambdas)):
         return Difference(known.size, groups, value_a, value_b, value, method=f"none: {why}")
@@ -143,60 +150,53 @@ class CorrectedMeans:
     unsure: Bools | None = None  # pairs of runs that cannot be told apart, of scores without fixed ends
 
 
+def labelled_together(cases: int, fewest: int) -> bool:
+    """Whether runs are corrected by the cases labelled in all of them; else each by its own labels, `fewest` in one."""
+    return cases >= MIN_LABELS and 2 * cases >= fewest
+
+
 def corrected_means(
     judged: ArrayLike, people: ArrayLike, clusters: ArrayLike | None = None, seed: int = 0, *, bounded: bool = False
 ) -> CorrectedMeans | str:
     """People's means of runs of the same cases; or why the labels correct none of them.
 
     `judged` and `people` have the shape (cases, runs); a label is NaN where there is none. By the cases labelled in
-    all runs if there are MIN_LABELS, with the mean of the lambdas of every two runs; else each run by its own labels.
+    all runs (`labelled_together`), with the mean of the lambdas of every two runs; else each run by its own labels.
     """
     table, labels = np.asarray(judged, dtype=np.float64), np.asarray(people, dtype=np.float64)
-    cases, runs = _Cases(table, labels, _codes(clusters, len(table))), range(table.shape[1])
+    cases, runs = _Cases(table, labels, _codes(clusters, len(table))), table.shape[1]
     known: Bools = ~np.isnan(labels)
     everywhere: Bools = ~np.isnan(labels.sum(axis=1))
-    own, together = int(known.sum(axis=0).min()), int(everywhere.sum()) >= MIN_LABELS
+    own = int(known.sum(axis=0).min())
+    together = labelled_together(int(everywhere.sum()), own)
     if together:
-        known = np.repeat(everywhere[:, None], table.shape[1], axis=1)
+        known = np.repeat(everywhere[:, None], runs, axis=1)
     elif own < MIN_LABELS:
         return few_labels(own)
-    samples = [cases.run(known[:, one], one) for one in runs]
-    units = min(s.labelled_units for s in samples)
+    units = min(int(np.unique(cases.codes[column]).size) for column in known.T)
     if units < 2:
         return few_labels(MIN_LABELS)
-    if together:
-        pairs = [cases.pair(known[:, 0], a, b) for a, b in combinations(runs, 2)]
-        apart = [s for s in pairs if s.labels.any() or s.judged.any() or s.unlabelled.any()]
-        shared = np.mean([lambdas_of(s, seed)[0] for s in apart] or [np.zeros(samples[0].labels.size)], axis=0)
-        if not shared.any():
-            return _means_of_labels(labels[known[:, 0]], cases.codes[known[:, 0]], bounded=bounded)
-        lambdas = [shared for _ in runs]
-        missed = [max(unseen(s, s.mean(shared)) for s in pairs) / 2 for _ in runs]
+    means = cases.alone(seed)
+    missed, method = means.unseen, method_of(cases.run(known[:, 0], 0))
+    if not together:
+        method = f"{method.partition(':')[0]}: {_APART}"
     else:
-        lambdas = [lambdas_of(s, seed)[0] for s in samples]
-        missed = [unseen(s, s.mean(lam)) for s, lam in zip(samples, lambdas, strict=True)]
-    groups = int(cases.codes.max()) + 1
-    parts = [cases.influences(known[:, one], one, lambdas[one], groups) for one in runs]
-    spread = np.column_stack([of for _, of in parts])
-    errors = [
-        math.sqrt(float((of**2).sum()) + unseen(s, s.mean(lam)))
-        for (_, of), s, lam in zip(parts, samples, lambdas, strict=True)
-    ]
-    values = np.array([value for value, _ in parts])
-    low, high = t_interval(values, errors, np.full(len(parts), units - 1.0))
-    ends = [
-        (None, None) if not bounded and unreliable(mean_skewness(of), units) else (one_low, one_high)
-        for (_, of), one_low, one_high in zip(parts, low.tolist(), high.tolist(), strict=True)
-    ]
-    method = method_of(samples[0]) if together else f"{method_of(samples[0]).partition(':')[0]}: {_APART}"
-    covariance = spread.T @ spread + np.diag(missed)
-    labelled = int(known[:, 0].sum()) if together else own
-    pairs_unsure = None if bounded else unsure_pairs(spread)
-    return CorrectedMeans(values, ends, covariance, units - 1, None, labelled, method, pairs_unsure)
+        pairs = [cases.pair(everywhere, a, b) for a, b in combinations(range(runs), 2)]
+        apart = [s for s in pairs if s.labels.any() or s.judged.any() or s.unlabelled.any()]
+        shared = np.mean([lambdas_of(s, seed)[0] for s in apart] or [np.zeros(int(everywhere.sum()))], axis=0)
+        if not shared.any():
+            return _means_of_labels(cases, everywhere, means, bounded=bounded)
+        missed = np.full(runs, max(unseen(s, s.mean(shared)) for s in pairs) / 2)
+        means = cases.means(known, [shared] * runs).about(means)
+    covariance = means.spread.T @ means.spread + np.diag(missed)
+    pairs_unsure = None if bounded else unsure_pairs(means.spread)
+    ends, labelled = means.ends(units, bounded=bounded), int(known.sum(axis=0).min())
+    return CorrectedMeans(means.values, ends, covariance, units - 1, None, labelled, method, pairs_unsure)
 
 
-def _means_of_labels(labels: Floats, codes: Ints, *, bounded: bool) -> CorrectedMeans:
-    """The labels' own means, if the judge makes none of them more precise."""
+def _means_of_labels(cases: _Cases, known: Bools, alone: _Means, *, bounded: bool) -> CorrectedMeans:
+    """Means of runs that differ as their labels do, if the judge makes no difference more precise."""
+    labels, codes = cases.labels[known], cases.codes[known]
     grouped = None if np.unique(codes).size == codes.size else codes
     values, covariance, df, parts = mean_covariance(labels, grouped)
     found = [interval(column, grouped, bounded=bounded) for column in labels.T]
@@ -204,6 +204,10 @@ def _means_of_labels(labels: Floats, codes: Ints, *, bounded: bool) -> Corrected
     method = f"{found[0].method.partition(':')[0]}: labels alone"
     off = np.column_stack([cluster_sums(column - column.mean(), grouped) for column in labels.T])
     pairs_unsure = None if bounded else unsure_pairs(off)
+    zeros = [np.zeros(len(labels))] * len(values)
+    means = cases.means(np.repeat(known[:, None], len(values), axis=1), zeros).about(alone)
+    if not np.allclose(means.values, values, rtol=0, atol=ROUNDING):
+        values, ends = means.values, means.ends(int(np.unique(codes).size), bounded=bounded)
     return CorrectedMeans(values, ends, covariance, df, parts, len(labels), method, pairs_unsure)
 
 
@@ -213,6 +217,31 @@ def _by_labels(found: Difference, why: str) -> Difference:
 
 def _codes(clusters: ArrayLike | None, n: int) -> Ints:
     return np.arange(n, dtype=np.int64) if clusters is None else cluster_codes(clusters)
+
+
+@dataclass(frozen=True, slots=True)
+class _Means:
+    """Means of runs, the influence of each cluster on them (clusters, runs), and the variance that labels may miss."""
+
+    values: Floats
+    spread: Floats
+    unseen: Floats
+
+    def about(self, alone: _Means) -> _Means:
+        """The means with the same differences that are nearest to those of the single runs."""
+        values = self.values + (alone.values.mean() - self.values.mean())
+        spread = self.spread + (alone.spread.mean(axis=1) - self.spread.mean(axis=1))[:, None]
+        return _Means(values, spread, np.maximum(self.unseen, alone.unseen))
+
+    def ends(self, units: int, *, bounded: bool) -> list[tuple[float | None, float | None]]:
+        """The intervals of the means, by t with one degree of freedom less than labelled units."""
+        errors = np.sqrt((self.spread**2).sum(axis=0) + self.unseen)
+        low, high = t_interval(self.values, errors, np.full(errors.size, units - 1.0))
+        unsure = [not bounded and bool(unreliable(mean_skewness(of), units)) for of in self.spread.T]
+        return [
+            (None, None) if without else (one_low, one_high)
+            for without, one_low, one_high in zip(unsure, low.tolist(), high.tolist(), strict=True)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +266,28 @@ class _Cases:
     def _sample(self, known: Bools, scores: Floats, labels: Floats, step: float) -> Sample:
         units = {"clusters": self.codes[known], "unlabelled_clusters": self.codes[~known]}
         return sample(labels[known], scores[known], scores[~known], **units, step=step)
+
+    def means(self, known: Bools, lambdas: Sequence[Floats]) -> _Means:
+        """The corrected means by these labels of each run, of the shape (cases, runs), and these lambdas."""
+        groups = int(self.codes.max()) + 1
+        parts = [self.influences(known[:, one], one, of, groups) for one, of in enumerate(lambdas)]
+        missed = [unseen(s := self.run(known[:, one], one), s.mean(of)) for one, of in enumerate(lambdas)]
+        return _Means(
+            np.array([value for value, _ in parts]), np.column_stack([of for _, of in parts]), np.array(missed)
+        )
+
+    def alone(self, seed: int) -> _Means:
+        """The mean of each run by all of its own labels, with the lambdas that are best for it."""
+        known: Bools = ~np.isnan(self.labels)
+        return self.means(known, [lambdas_of(self.run(own, one), seed)[0] for one, own in enumerate(known.T)])
+
+    def level(self, one: int, seed: int) -> float:
+        """The value of `alone` of one run."""
+        known: Bools = ~np.isnan(self.labels[:, one])
+        if known.all():
+            return float(self.labels[:, one].mean())
+        s = self.run(known, one)
+        return centred(s, lambdas_of(s, seed)[0])[0]
 
     def influences(self, known: Bools, one: int, lambdas: Floats, groups: int) -> tuple[float, Floats]:
         """A run's corrected mean, and the influence of each cluster on it, with the factor of CR1 (`rectified`)."""

@@ -367,9 +367,14 @@ def _saved(s: Sample, human: Interval, found: Interval, binary: bool) -> int | N
 
 
 def _folds(s: Sample, seed: int) -> Ints:
-    """The fold of each labelled answer: random by cluster, sorted first to be independent of the answers' order."""
+    """The fold of each labelled answer: random by cluster, sorted first to be independent of the answers' order.
+
+    Clusters alike in all of the sums are alike in all that lambda is made of.
+    """
     _, codes = np.unique(s.units, return_inverse=True)
-    columns = [np.bincount(codes, x) for x in (np.ones(codes.size), s.judged, s.labels)]
+    alone = (np.ones(codes.size), s.judged, s.labels)
+    squares = () if codes.max() + 1 == codes.size else (s.judged**2, s.labels**2, s.judged * s.labels)
+    columns = [np.bincount(codes, x) for x in (*squares, *alone)]
     fold = np.empty(columns[0].size, dtype=np.int64)
     fold[np.lexsort(columns)] = np.random.default_rng(seed).permutation(fold.size) % FOLDS
     return fold[codes]

@@ -338,8 +338,7 @@ class _Comparing:
     def _corrected(self, sides: Sides, columns: tuple[str, str], unusable: str, *, bounded: bool) -> _Statistic:
         """The difference of a score's means or pass rates, by the labels if they may correct it; else with the reason.
 
-        By the cases labelled in both runs; each run by its own labels if those in both are too few, or fewer than half
-        of them.
+        By the cases labelled in both runs, or each run by its own labels (`labelled_together`).
         """
         score, people = columns
         alone = self._difference(sides, score, bounded=bounded)
@@ -349,7 +348,7 @@ class _Comparing:
             return found
         if unusable:
             return replace(found, uncorrected=unusable if alone.difference else "")
-        from evalflow.stats.corrected_differences import corrected_apart, corrected_difference
+        from evalflow.stats.corrected_differences import corrected_apart, corrected_difference, labelled_together
         from evalflow.stats.prediction import MIN_LABELS, few_labels
 
         judged, given = (
@@ -358,7 +357,7 @@ class _Comparing:
         clusters = [side["cluster"].to_numpy() for side in sides]
         scores, labels = (judged[0], judged[1]), (given[0], given[1])
         corrected = None
-        if (both >= MIN_LABELS and 2 * both >= fewer) or (self.paired and both == fewer):
+        if labelled_together(both, fewer):
             corrected = corrected_difference(scores, labels, clusters[0], self.seed, bounded=bounded)
         elif fewer >= MIN_LABELS:
             corrected = corrected_apart(scores, labels, (clusters[0], clusters[1]), self.seed, bounded=bounded)

@@ -13,8 +13,9 @@ from evalflow.stats.corrected_differences import (
     corrected_apart,
     corrected_difference,
     corrected_means,
+    labelled_together,
 )
-from evalflow.stats.prediction import MIN_LABELS
+from evalflow.stats.prediction import MIN_LABELS, corrected_mean
 from evalflow.stats.ranks import rank_intervals
 
 N = 200
@@ -66,16 +67,42 @@ def test_a_judge_who_favours_a_run_makes_no_difference(rates: bool, favour: floa
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(0, 10_000), st.booleans(), st.integers(MIN_LABELS, 90))
-def test_two_runs_are_ranked_by_the_values_that_are_compared(seed: int, rates: bool, labels: int) -> None:
+@given(st.integers(0, 10_000), st.booleans(), st.integers(MIN_LABELS, N), st.sampled_from([1, 4]))
+def test_two_runs_are_ranked_by_the_values_that_are_compared(seed: int, rates: bool, labels: int, size: int) -> None:
+    """In whatever order the cases come: of pass rates, many cases have the same difference."""
     people, judge = drawn(seed, 0.05, rates=rates)
-    known = only(people, slice(labels))
-    pair = corrected_difference((judge[:, 0], judge[:, 1]), (known[:, 0], known[:, 1]), bounded=True)
-    means = corrected_means(judge, known, bounded=True)
+    known, groups = only(people, slice(labels)), np.arange(N) // size
+    order = np.random.default_rng(seed).permutation(N)
+    pair = corrected_difference((judge[:, 0], judge[:, 1]), (known[:, 0], known[:, 1]), groups, bounded=True)
+    means = corrected_means(judge[order], known[order], groups[order], bounded=True)
     assert pair
     assert isinstance(means, CorrectedMeans)
     assert means.values.tolist() == pytest.approx([pair.value_a, pair.value_b])
+    assert means.values[1] - means.values[0] == pytest.approx(pair.difference)
     assert means.labelled == labels
+
+
+@pytest.mark.parametrize("rates", [False, True])
+@pytest.mark.parametrize("labels", [20, 60, N])
+def test_runs_have_together_the_mean_of_the_single_runs(labels: int, rates: bool) -> None:
+    people, judge = drawn(3, 0.05, rates=rates, runs=3)
+    known = only(people, slice(labels))
+    means = corrected_means(judge, known, bounded=True)
+    assert isinstance(means, CorrectedMeans)
+    alone = [
+        corrected_mean(people[:labels, run], judge[:labels, run], judge[labels:, run], bounded=True).estimate
+        for run in range(3)
+    ]
+    assert means.values.mean() == pytest.approx(np.mean(np.array(alone, dtype=np.float64)))
+    for value, (low, high) in zip(means.values, means.ends, strict=True):
+        assert low is not None
+        assert high is not None
+        assert low < value < high
+
+
+@pytest.mark.parametrize(("both", "together"), [(14, False), (15, True), (30, True), (29, False)])
+def test_few_cases_labelled_in_both_runs_leave_each_to_its_own_labels(both: int, together: bool) -> None:
+    assert labelled_together(both, 60 if both > 15 else both) == together
 
 
 def test_what_is_too_little_corrects_nothing_and_says_why() -> None:
