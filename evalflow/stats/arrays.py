@@ -79,6 +79,11 @@ def cluster_codes(names: ArrayLike) -> Ints:
     return np.unique(given, return_inverse=True)[1].astype(np.int64)
 
 
+def n_clusters(codes: Ints) -> int:
+    """The number of clusters among some of `cluster_codes`."""
+    return int(np.count_nonzero(np.bincount(codes)))
+
+
 def cluster_sums(values: ArrayLike, clusters: ArrayLike | None) -> Floats:
     """The values summed by cluster; unchanged for None, where each value is its own cluster."""
     x = np.asarray(values, dtype=np.float64)

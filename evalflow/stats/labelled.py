@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from evalflow.lazy import np
-from evalflow.stats.arrays import ROUNDING, Interval, cluster_codes, constant, mean_ranks, no_interval
+from evalflow.stats.arrays import ROUNDING, Interval, cluster_codes, constant, mean_ranks, n_clusters, no_interval
 from evalflow.stats.intervals import interval, t_interval, wilson
 from evalflow.stats.paired import newcombe, paired_table, t_test
 from evalflow.stats.skewness import mean_skewness, unreliable
@@ -213,9 +213,9 @@ def sampling_bias(
     values = np.unique(np.concatenate([a, b]))
     codes = None
     if clusters is not None and rest_clusters is not None:
-        names, codes = np.unique(np.concatenate([clusters, rest_clusters]), return_inverse=True)
-        codes = None if names.size == codes.size else codes
-    clustered = None if codes is None else int(np.unique(codes[: a.size]).size)
+        codes = cluster_codes(np.concatenate([clusters, rest_clusters]))
+        codes = None if n_clusters(codes) == codes.size else codes
+    clustered = None if codes is None else n_clusters(codes[: a.size])
     method = "score_cr0" if codes is not None else "fisher" if values.size <= 2 else "mann_whitney"
     if not a.size or not b.size or values.size < 2:
         return SamplingBias(labelled_mean, rest_mean, None, method, clustered)
@@ -250,6 +250,6 @@ def _clustered_test(a: Floats, b: Floats, codes: Ints) -> float | None:
     ranks = mean_ranks(np.concatenate([a, b]))
     drawn = np.repeat([1.0, 0.0], [a.size, b.size])
     parts = np.bincount(codes, (drawn - drawn.mean()) * (ranks - ranks.mean()))
-    fewest = min(np.unique(side).size for side in (codes[: a.size], codes[a.size :]))
+    fewest = min(n_clusters(codes[: a.size]), n_clusters(codes[a.size :]))
     error = float(np.sqrt((parts**2).sum()))
     return t_test(float(parts.sum()), error, fewest - 1) if fewest > 1 and error else None

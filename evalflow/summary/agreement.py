@@ -384,25 +384,23 @@ def labelled_scores(
     scored, own = own.filter(status == "scored"), own.filter(status == ("error" if failed else "scored"))
     own = own.join(scored, on=cell, how="anti", nulls_equal=True, maintain_order="left") if failed else own
     own = own.with_row_index("place")
-    own = own.join(series, on=["dataset", "metric", "target"], how="semi")
+    own = own.join(series, on=["dataset", "metric", "target"], how="semi", maintain_order="left")
     own = own.join(nothing_to_score(labels).lazy(), on=ANSWER, how="anti", maintain_order="left")
-    cluster = cluster_name(pl.col("group").first(), pl.col("case_id").first())
-    answers = own.group_by(cell).agg(
-        pl.col("place").min(),
-        cluster.alias("cluster"),
-        pl.col("tags").first(),
-        pl.col("score").mean(),
-        pl.col("passed").cast(pl.Float64).mean(),
-        pl.col("threshold", "value", "reason").first(),
-    )
+    cluster = cluster_name(pl.col("group"), pl.col("case_id"))
+    # The first of many lists or texts would take several times as long.
+    about = own.select(*cell, "place", cluster.alias("cluster"), "tags", "threshold", "value", "reason")
+    means = own.group_by(cell).agg(pl.col("place").min(), pl.col("score", "passed").cast(pl.Float64).mean())
+    answers = about.join(means.drop(cell), on="place", maintain_order="left").drop("place")
     own, resolved = pl.col("use") == "label", pl.col("use") == "resolution"
     said = pl.when(resolved).then(pl.col("value") + " (resolved)").otherwise("value")
     weight = pl.col("weight")
     reached = pl.when(pl.col("metric").is_in(list(lower))).then(_reaches(higher_is_better=False))
     limits = scored.join(series, on=["dataset", "metric", "target"], how="semi").group_by("dataset", "metric")
     limits = limits.agg(usual=pl.col("threshold").drop_nulls().first())  # an answer that failed has none of its own
-    thresholds = answers.select(*ANSWER, "threshold").unique(ANSWER, keep="first")
-    given = truths(labels).lazy().join(thresholds, on=ANSWER, how="left", maintain_order="left")
+    given = truths(labels).lazy()
+    thresholds = answers.select(*ANSWER, "threshold").join(given, on=ANSWER, how="semi", maintain_order="left")
+    thresholds = thresholds.unique(ANSWER, keep="first", maintain_order=True)
+    given = given.join(thresholds, on=ANSWER, how="left", maintain_order="left")
     given = given.join(limits, on=["dataset", "metric"], how="left", maintain_order="left")
     given = given.with_columns(pl.coalesce("threshold", "usual").alias("threshold"))
     given = given.with_columns(accepted=reached.otherwise(_reaches(higher_is_better=True)).cast(pl.Float64))
@@ -414,7 +412,7 @@ def labelled_scores(
         weight=pl.coalesce(weight.filter(own).first(), weight.first()),
         comment=pl.col("comment").drop_nulls().str.join("; "),
     )
-    joined = answers.join(people, on=ANSWER, how="left").sort("place").drop("place")
+    joined = answers.join(people, on=ANSWER, how="left", maintain_order="left")
     # Numbers in the order of the names, which are far faster to count and to sort.
     return joined.collect(engine="streaming").with_columns(pl.col("cluster").rank("dense"))
 

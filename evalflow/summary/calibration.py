@@ -49,12 +49,11 @@ class TagShare:
 
 def uneven_tags(answers: pl.DataFrame) -> list[TagShare]:
     """Tags whose answers are labelled far more, or less, often than the others (Holm over tags, 1 %)."""
-    known = answers.with_columns(labelled=pl.col("human").is_not_null().cast(pl.Float64))
+    labelled, clusters = answers["human"].is_not_null().to_numpy(), answers["cluster"].to_numpy()
     found: list[TagShare] = []
     for tag, own in tags_of(answers).items():
-        inside = has_tag(own).fill_null(value=False)
-        sides = [known.filter(side) for side in (inside, ~inside)]
-        test = sampling_bias(*(side[name].to_numpy() for name in ("labelled", "cluster") for side in sides))
+        inside = answers.select(has_tag(own).fill_null(value=False)).to_series().to_numpy()
+        test = sampling_bias(*(column[side] for column in (labelled, clusters) for side in (inside, ~inside)))
         if test.p_value is not None and test.labelled is not None and test.rest is not None:
             found.append(TagShare(tag, test.labelled, test.rest, test.p_value))
     if not found:

@@ -202,9 +202,14 @@ def _changed_cases(a: SavedRun, b: SavedRun) -> list[str]:
     shared = [name for name in left if name in right and left[name].sha256 != right[name].sha256]
     if not shared:
         return []
-    left, right = (run.case_digests().filter(pl.col("dataset").is_in(shared)) for run in (a, b))
-    both = left.join(right, on=["dataset", "case_id"], maintain_order="right")
-    return both.filter(pl.col("digest") != pl.col("digest_right"))["case_id"].to_list()
+    left, right = (run.case_texts().filter(pl.col("dataset").is_in(shared)) for run in (a, b))
+    both = left.join(right, on=["dataset", "id"], maintain_order="right")
+    doubtful = both.filter((pl.col("text") != pl.col("text_right")).fill_null(value=True))
+    if doubtful.is_empty():
+        return []
+    old, new = a.case_digests(doubtful["line"]), b.case_digests(doubtful["line_right"])
+    rows = doubtful.select("id", "line", "line_right").iter_rows()
+    return [case_id for case_id, before, after in rows if old[before] != new[after]]
 
 
 def _count_answers(a: SavedRun, b: SavedRun) -> tuple[int, int] | None:

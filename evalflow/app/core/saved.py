@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -29,7 +28,7 @@ from evalflow.jsonvalues import as_list, as_map
 from evalflow.labels.sheet import CELL
 from evalflow.lazy import pl
 from evalflow.objects import StoredFolder, is_address
-from evalflow.paths import private_file, private_folder, write_atomically
+from evalflow.paths import private_file, private_folder, shown, write_atomically
 from evalflow.records import Case
 from evalflow.records.manifest import Manifest, MetricFacts, SweepManifest
 from evalflow.report.findings import exclusion_findings
@@ -47,7 +46,9 @@ LATEST = Path("outputs") / "latest"
 ANOTHER = (
     "name the folder of another run, such as one of outputs/runs: `compare` takes A and B, or A for the latest as B"
 )
-_ID = re.compile(rb'\{"id":("(?:[^"\\]|\\.)*")')  # the id with which a line of cases.jsonl begins
+_ID = r'^\{"id":("(?:[^"\\]|\\.)*")'  # the id with which a line of cases.jsonl begins
+_ASKED: Sequence[str] = ("messages", "reference", "expected")
+_MAYBE_NO_TEXT = r"^[\[{0-9-]|^(true|false)$"  # how Polars writes a JSON value that is no text
 # Keys that do not affect the meaning of a metric's scores; versions are compared separately.
 _NO_MEANING = (
     "threshold",
@@ -115,14 +116,6 @@ class SavedRun:
     def scores(self) -> pl.LazyFrame:
         return pl.scan_parquet(self.folder.scores)
 
-    def lines(self) -> Iterator[tuple[int, str, bytes]]:
-        """The lines of cases.jsonl, from 0, with the dataset of each; none if the run ended before writing it."""
-        if self.folder.cases.is_file():
-            with self.folder.cases.open("rb") as file:
-                numbered = enumerate(file)
-                for name, facts in self.manifest.datasets.items():
-                    yield from ((number, name, line) for number, line in islice(numbered, facts.cases))
-
     def cases(self, wanted: Collection[tuple[str, str]] | None = None) -> Iterator[Case]:
         """The cases as evaluated, or those `wanted` (dataset, id); from the data if there is no cases.jsonl yet."""
         if not self.folder.cases.is_file():
@@ -130,10 +123,8 @@ class SavedRun:
             yield from (one for one in everything if wanted is None or (one.dataset, one.id) in wanted)
             return
         if wanted is not None:
-            ids = {json_line(case_id) for _, case_id in wanted}
-            named = ((_ID.match(one[2]), one) for one in self.lines())
-            lines = (one for match, one in named if match is None or match[1] in ids)
-            found = datasets.saved_cases(self.folder.cases, lines)
+            ids = [json_line(case_id).decode() for _, case_id in wanted]
+            found = datasets.saved_cases(self.folder.cases, self._lines(pl.col("text").str.extract(_ID).is_in(ids)))
             yield from (case for case in found if (case.dataset, case.id) in wanted)
             return
         config = DatasetConfig(path=str(self.folder.cases), format="jsonl", allow_irregular=True)
@@ -142,24 +133,52 @@ class SavedRun:
             for case in islice(everything, facts.cases):
                 yield replace(case, dataset=name)
 
-    def case_digests(self) -> pl.DataFrame:
-        """A hash of each case's question and expectation: dataset, case_id, digest; empty if the run wrote no cases.
+    def case_texts(self) -> pl.DataFrame:
+        """A hash of each case's questions and expectation as texts: line (of cases.jsonl, from 0), dataset, id, text.
 
-        Hashes of different processes cannot be compared.
+        Equal hashes are of equal ones. Others may be equal too: `case_digests` tells, which takes longer. The hash is
+        null for what a text may not tell from another value, such as 1 from "1". Empty if the run wrote no cases.
         """
-        columns = zip(*((name, *_digest_of(line)) for _, name, line in self.lines()), strict=True)
-        schema = {"dataset": pl.String, "case_id": pl.String, "digest": pl.Int64}
-        return pl.DataFrame(dict(zip(schema, columns, strict=False)), schema=schema)
+        columns = dict.fromkeys(("id", *_ASKED), pl.String)
+        if not self.folder.cases.is_file():
+            return pl.DataFrame(schema={"line": pl.UInt32, "dataset": pl.String, "id": pl.String, "text": pl.UInt64})
+        unsure = pl.any_horizontal(pl.col("reference", "expected").str.contains(_MAYBE_NO_TEXT))
+        unsure |= pl.col("messages").str.contains("\\", literal=True)  # Polars escapes some characters only
+        text = pl.when(~unsure.fill_null(value=False)).then(pl.struct(_ASKED).hash())
+        rows = self._placed(pl.scan_ndjson(self.folder.cases, schema=columns))
+        try:
+            return rows.select("line", "dataset", "id", text=text).collect(engine="streaming")
+        except pl.exceptions.ComputeError as error:
+            hint = f"write it again: {command('report', self.folder.path)}"
+            raise UserError(Problem(f"broken JSON: {error}", shown(self.folder.cases), hint)) from None
+
+    def case_digests(self, lines: Iterable[int]) -> dict[int, int]:
+        """A hash of the questions and expectation of each case of these lines of cases.jsonl, of this process."""
+        return {number: _digest_of(text) for number, _, text in self._lines(pl.col("line").is_in(list(lines)))}
+
+    def _lines(self, wanted: pl.Expr) -> Iterator[tuple[int, str, bytes]]:
+        """The lines of cases.jsonl for which this is true or null: number from 0, dataset, text."""
+        found = self._placed(pl.scan_lines(self.folder.cases, name="text")).filter(wanted.fill_null(value=True))
+        for batch in found.collect_batches(maintain_order=True):
+            yield from ((row["line"], row["dataset"], row["text"].encode()) for row in batch.iter_rows(named=True))
+
+    def _placed(self, cases: pl.LazyFrame) -> pl.LazyFrame:
+        """The lines of cases.jsonl with their number and dataset."""
+        dataset, start = pl.lit(None, pl.String), 0
+        for name, facts in self.manifest.datasets.items():
+            dataset = pl.when(pl.col("line") >= start).then(pl.lit(name)).otherwise(dataset)
+            start += facts.cases
+        return cases.with_row_index("line").head(start).with_columns(dataset=dataset)
 
 
-def _digest_of(line: bytes) -> tuple[str, int]:
-    """The id of a line of cases.jsonl, and a hash of its questions and expectation."""
+def _digest_of(line: bytes) -> int:
+    """A hash of the questions and expectation of a line of cases.jsonl."""
     row: dict[str, Any] = from_json(line)
     asked = [turn["content"] for turn in row.get("messages", ()) if turn["role"] != "assistant"]
     expected = row.get("expected")
     if isinstance(expected, (dict, list)):
         expected = [json_text(expected)]  # the order of keys makes no difference
-    return row["id"], hash(json_line([asked, row.get("reference"), expected]))
+    return hash(json_line([asked, row.get("reference"), expected]))
 
 
 def open_run(folder: RunFolder, name: str = "") -> SavedRun:

@@ -46,36 +46,52 @@ def test_a_line_of_another_case_is_not_parsed_and_a_damaged_one_is_told(saved: S
         list(saved.cases({("d", "b")}))
 
 
-def test_a_digest_is_of_the_question_and_the_expectation_alone(saved: SavedRun):
+def test_cases_are_the_same_by_question_and_expectation_alone(saved: SavedRun):
+    assert saved.case_texts()["id"].to_list() == IDS
     first = next(saved.cases())
-    assert saved.case_digests()["case_id"].to_list() == IDS
 
-    def digest(case: Case, **other: str) -> int:
+    def identity(case: Case, **other: str) -> tuple[int | None, int]:
+        """The hash of a case's text, and its digest."""
         line = json_line(json.loads(json_line(case_to_row(case))))
         for old, new in other.items():
             line = line.replace(old.encode(), new.encode())
         saved.folder.cases.write_bytes(line + b"\n")
-        return saved.case_digests()["digest"].item()
+        return saved.case_texts()["text"].item(), saved.case_digests([0])[0]
 
     asked = first.messages[-1]
-    known = replace(first, reference='an "ideal" one')
+    known = replace(first, messages=(Message("user", "Why?"),), reference="an ideal one")
     more = (Message("user", "Before?"), Message("assistant", "Yes."))
     said = {"answer": '"reference":\\', "contexts": (Context("c"),), "vars": {"reference": "r", "expected": 1}}
     same = [
         [first, replace(first, answer="another"), replace(first, **said)],
-        [known, replace(known, **said), replace(known, messages=(Message("assistant", "Hello."), asked))],
+        [known, replace(known, **said), replace(known, messages=(Message("assistant", "Hello."), *known.messages))],
         [replace(first, messages=(*more, asked)), replace(first, messages=(more[0], asked))],
         [replace(first, expected={"x": 1, "y": [2]}), replace(first, expected={"y": [2], "x": 1}, answer="another")],
         [replace(first, expected="an"), replace(first, expected="an", actual="x")],
         [replace(first, reference="a")],
-        [replace(first, messages=(Message("user", "x"),))],
+        [replace(first, reference=("a", "b"))],
+        [replace(first, reference='["a", "b"]')],
+        *(
+            [replace(known, expected=one)]
+            for one in (1, "1", 1.5, "1.5", True, "true", [1], "[1]", {"a": 1}, '{"a": 1}')
+        ),
+        *([replace(first, messages=(Message("user", one),))] for one in ("x", "x\n", "x\\n", 'x"', 'x\\"', "\\", "")),
     ]
-    digests = [{digest(case) for case in cases} for cases in same]
-    assert [len(one) for one in digests] == [1] * len(same)
-    assert len(set.union(*digests)) == len(same)
-    assert digest(known, ideal=r"\u0069deal") == digest(known)
+    found = [[identity(case) for case in cases] for cases in same]
+    assert [len({digest for _, digest in one}) for one in found] == [1] * len(same)
+    assert len({digest for one in found for _, digest in one}) == len(same)
+    texts = [{text for text, _ in one if text is not None} for one in found]
+    assert len(set.union(*texts)) == sum(map(len, texts))
+    assert identity(known) == identity(known, ideal=r"\u0069deal") == identity(replace(known, **said))
+    assert identity(known)[0] is not None
 
 
-def test_a_run_that_ended_before_its_cases_were_written_has_no_digests(saved: SavedRun):
+def test_a_run_that_ended_before_its_cases_were_written_has_no_texts(saved: SavedRun):
     saved.folder.cases.unlink()
-    assert saved.case_digests().height == 0
+    assert saved.case_texts().height == 0
+
+
+def test_damaged_cases_are_not_compared(saved: SavedRun):
+    saved.folder.cases.write_bytes(saved.folder.cases.read_bytes()[:-5])
+    with pytest.raises(UserError, match=r"cases\.jsonl: broken JSON"):
+        saved.case_texts()
