@@ -33,7 +33,7 @@ from evalflow.summary.agreement import (
     unscored_labels,
     weights_of,
 )
-from evalflow.summary.pairing import Traits, has_tag, tags_of
+from evalflow.summary.pairing import Traits, tagged
 from evalflow.summary.verdicts import SAMPLING_LEVEL, is_biased_sample, is_significant
 
 
@@ -51,8 +51,7 @@ def uneven_tags(answers: pl.DataFrame) -> list[TagShare]:
     """Tags whose answers are labelled far more, or less, often than the others (Holm over tags, 1 %)."""
     labelled, clusters = answers["human"].is_not_null().to_numpy(), answers["cluster"].to_numpy()
     found: list[TagShare] = []
-    for tag, own in tags_of(answers).items():
-        inside = answers.select(has_tag(own).fill_null(value=False)).to_series().to_numpy()
+    for tag, inside in tagged(answers).items():
         test = sampling_bias(*(column[side] for column in (labelled, clusters) for side in (inside, ~inside)))
         if test.p_value is not None and test.labelled is not None and test.rest is not None:
             found.append(TagShare(tag, test.labelled, test.rest, test.p_value))
@@ -231,11 +230,12 @@ def calibrate_scores(
         gaps = failed.filter(of_series(key))
         row = _row(key, answers, gaps, said, traits[metric], seed)
         tags: list[CalibrationRow] = []
-        for tag, own in tags_of(answers).items():
-            inside = has_tag(own)
+        lacking = tagged(gaps)
+        for tag, inside in tagged(answers).items():
             part = answers.filter(inside)
             if part["people"].sum() and part.height < answers.height:
-                tags.append(replace(_row(key, part, gaps.filter(inside), said, traits[metric], seed), tag=tag))
+                own = gaps.filter(lacking[tag]) if tag in lacking else gaps.clear()
+                tags.append(replace(_row(key, part, own, said, traits[metric], seed), tag=tag))
         left_out = sizes[key] - row.corrected.n - row.corrected.n_unlabelled
         missing = unscored.get((dataset, metric, target), 0) - row.failed[1]
         uneven = [] if row.weighted else uneven_tags(answers)
@@ -244,10 +244,10 @@ def calibrate_scores(
         if row.unusable:
             row, *tags = (_without_correction(one, row.unusable) for one in (row, *tags))
         row = replace(row, tags=tags)
-        lacking = _missing(scores, pl.concat([answers, gaps]), said, row, seed)
+        missing_labels = _missing(scores, pl.concat([answers, gaps]), said, row, seed)
         undefined = undefined_agreement(_cells(scores, key), said)
         apart = _apart(answers, said, traits[metric], seed)
-        rows.append(replace(row, missing=lacking, apart=apart, undefined=undefined))
+        rows.append(replace(row, missing=missing_labels, apart=apart, undefined=undefined))
     return rows
 
 
