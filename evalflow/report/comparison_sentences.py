@@ -108,7 +108,7 @@ def of_comparison(
         return ComparisonSentence(row, f"{differing}: {change}.", _attributable(rows, named), beside)
     if row.verdict == "cannot_tell":
         between = "" if sides == SIDES else f" between {sides[0]} and {sides[1]}"
-        first = f"No clear difference{between}{_why_unclear(row, family)}: {change}."
+        first = f"No clear difference{between}{_why_unclear(row, family)}{_by_whom(row, rows)}: {change}."
     else:
         better, worse = ([], worse) if row.verdict == "better" else (better, [])
         than = "" if sides == SIDES else f" than {sides[0]}"
@@ -117,15 +117,24 @@ def of_comparison(
 
 
 def _by_whom(row: ComparisonRow, rows: Sequence[ComparisonRow]) -> str:
-    """Whose verdict on whole cases it is, if people labelled some: labels correct single metrics only."""
-    if row.metric != CASES or not row.labelled or not row.uncorrected:
+    """Whose difference it is, as a run's sentence says it; empty if labels correct it, and where nothing judges.
+
+    Labels correct no whole cases, so theirs is that of the judges or metrics.
+    """
+    if row.judged is not None:
         return ""
-    return ", by the judge alone" if any(one.judge for one in rows) else ", by the metrics alone"
+    if row.metric == CASES:
+        alone = ", by the judge alone" if any(one.judge for one in rows) else ", by the metrics alone"
+        return alone if row.labelled or alone.startswith(", by the judge ") else ""
+    if row.labelled:
+        alone = f", by the {who_scored(row.judge)} alone, since labels correct nothing ({row.uncorrected})"
+        return alone if row.uncorrected else ""
+    return ", by the judge alone" if row.judge else ""
 
 
 def _by_people(row: ComparisonRow, rows: Sequence[ComparisonRow]) -> Sequence[ComparisonRow]:
     """The metrics that show no clear difference by people's labels, although whole cases do by the judge alone."""
-    if row.verdict == "cannot_tell" or not _by_whom(row, rows):
+    if row.metric != CASES or row.verdict == "cannot_tell":
         return ()
     return [one for one in rows if one.judged is not None and one.tag is None and one.verdict == "cannot_tell"]
 

@@ -70,6 +70,38 @@ def test_the_sentence_says_how_much_how_sure_and_what_speaks_against_it(
     assert str(of_comparison([row, *others], UNCHANGED)) == said
 
 
+FEW = {"labelled": 5, "uncorrected": "fewer than 15 labels"}
+REASON = ", since labels correct nothing (fewer than 15 labels)"
+WHOLE = replace(RISE, metric="cases", statistic="pass_rate", also=())
+
+
+@pytest.mark.parametrize(
+    ("row", "by"),
+    [
+        (RISE, ""),
+        (replace(RISE, judge="j"), ", by the judge alone"),
+        (replace(RISE, judge="j", **FEW), f", by the judge alone{REASON}"),
+        (replace(RISE, **FEW), f", by the metric alone{REASON}"),
+        (replace(RISE, judge="j", labelled=60, judged=RISE.found), ""),
+        (replace(RISE, judge="j", labelled=60), ""),
+        (WHOLE, ""),
+        (replace(WHOLE, labelled=60, uncorrected="labels correct means only"), ", by the metrics alone"),
+    ],
+)
+@pytest.mark.parametrize("clear", [True, False])
+def test_the_head_says_whose_difference_it_is_unless_labels_correct_it(
+    row: ComparisonRow, by: str, clear: bool
+) -> None:
+    row = row if clear else replace(row, p_adjusted=0.5, found=replace(row.found, p_value=0.5, low=-0.1))
+    head = "B is better" if clear else "No clear difference"
+    assert of_comparison([row], UNCHANGED).first.startswith(f"{head}{by}: ")
+
+
+def test_whole_cases_are_by_the_judge_of_any_metric() -> None:
+    said = of_comparison([WHOLE, replace(TONE, judge="j")], UNCHANGED).first
+    assert said.startswith("B is better, by the judge alone: 8 points more cases pass everything")
+
+
 def test_runs_are_called_by_their_titles() -> None:
     said = "New prompt is better than Old prompt: 8 points more answers pass exact (2 to 14)."
     assert str(of_comparison([RISE], UNCHANGED, sides=TITLES)) == said

@@ -11,7 +11,7 @@ from nicegui import ui
 
 from evalflow.addons.studio.web.pages.run_threshold import ThresholdBar, bars
 from evalflow.addons.studio.web.pages.runs import history_path
-from evalflow.addons.studio.web.ui.headline import outcome_badge
+from evalflow.addons.studio.web.ui.headline import gate_badge
 from evalflow.addons.studio.web.ui.parts import (
     Tone,
     across,
@@ -116,10 +116,7 @@ def _gate_badges(row: Mapping[str, Any], gates: Sequence[Mapping[str, Any]]) -> 
     if row["statistic"] != "mean" and row["metric"] != CASES:
         return []
     own = [gate["passed"] for gate in gates if gate.get("metric") == row["metric"] and _is_of(gate, row)]
-    if not own:
-        return []
-    said, tone = outcome_badge(overall(own))
-    return [(f"gate {said}", tone)]
+    return [gate_badge(overall(own))] if own else []
 
 
 def _is_of(gate: Mapping[str, Any], row: Mapping[str, Any]) -> bool:

@@ -12,7 +12,7 @@ from nicegui import ui
 from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.dialogs import confirmation, folder_dialog
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
-from evalflow.addons.studio.web.ui.headline import about_what, heading
+from evalflow.addons.studio.web.ui.headline import about_what, gate_badge, heading
 from evalflow.addons.studio.web.ui.parts import Latest, Tone, address, badge, button, empty, link_button, polled, text
 from evalflow.addons.studio.web.ui.ticks import tick_box
 from evalflow.addons.studio.web.ui.visitor import local_time, may, title_of
@@ -239,8 +239,8 @@ def _row(run: Run) -> None:
                 text(joined(*about_what(headline)), "p", "muted small line")
         with ui.element("div").classes("state"):
             badge(*state_of(run))
-            if overall(gate["passed"] for gate in run.facts.get("gates", ())) is False:
-                badge("gate failed", "fail")
+            if (gates := run.facts.get("gates")) and (outcome := overall(gate["passed"] for gate in gates)) is not True:
+                badge(*gate_badge(outcome))
             if run.origin != "workspace":
                 badge(run.origin)
             text(when(run.created_at), classes="muted small")

@@ -70,6 +70,12 @@ def outcome_badge(passed: bool | None) -> tuple[str, Tone]:
     return OUTCOMES[passed], _TONES[passed]
 
 
+def gate_badge(passed: bool | None) -> tuple[str, Tone]:
+    """The outcome of a run's gates where nothing else says that it is theirs, such as "gate undecided"."""
+    said, tone = outcome_badge(passed)
+    return f"gate {said}", tone
+
+
 def gates_in_words(gates: Sequence[Mapping[str, Any]], bot: str) -> str:
     """Which gates of a bot's run failed or are undecided, or that all passed; empty without gates."""
     return of_gates(gates, partial(gate_name, bot=bot))
