@@ -202,6 +202,7 @@ def override_of(run: SavedRun, metric: str, value: float | None) -> str:
 
 def facts_of_run(folder: RunFolder) -> dict[str, Any]:
     """The meaning of a finished run's scores, for the database; see `Run.facts`."""
+    at = changed_at(folder)  # before the rest is read: if it changes meanwhile, it is read again
     run = open_run(folder)
     before, now = original_thresholds(run), current_thresholds(run)
     changed = [name for name in run.rules.metrics if before.get(name) != now.get(name)]
@@ -228,7 +229,13 @@ def facts_of_run(folder: RunFolder) -> dict[str, Any]:
         "wrote_steps": sorted(
             {text_at(entry, "metric") for entry in PreparedFile(folder).entries() if entry.get("steps")}
         ),
+        "changed_at": at,
     }
+
+
+def changed_at(folder: RunFolder) -> int:
+    """When a run's results last changed, in nanoseconds: run.json is written after the tables."""
+    return folder.manifest.stat().st_mtime_ns
 
 
 def searched_text(run: RunConfig) -> str:

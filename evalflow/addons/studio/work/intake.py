@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalflow.addons.studio.store import scores
+from evalflow.addons.studio.store import runs, scores
 from evalflow.addons.studio.store.rows import chunks, storable
 from evalflow.addons.studio.store.scores import Place
 from evalflow.app.core.cases import answer_in_data
-from evalflow.app.core.rederive import facts_of_metrics, searched_text
+from evalflow.app.core.rederive import facts_of_metrics, facts_of_run, searched_text
 from evalflow.app.core.saved import open_run
 from evalflow.datasets import tag_levels
 from evalflow.engine.folder import RunFolder
@@ -108,6 +108,11 @@ class Intake:
         self._is_new = ends is None or any(_size(file) < end for file, end in zip(self._files, ends, strict=True))
         if self._is_new:  # also if an older version without offsets has read it, or the journal was replaced
             self._progress = {"expected": self._progress.get("expected"), "cost_usd": 0.0, "read": [0, 0]}
+
+    @property
+    def lags(self) -> bool:
+        """Whether the journals are others than were read."""
+        return self._is_new or [_size(file) for file in self._files] != list(self._progress["read"])
 
     @property
     def answers(self) -> int:
@@ -281,6 +286,24 @@ class Intake:
             self._pace.popleft()
         since, before = self._pace[0]
         return (done - before) / (now - since) if now > since and done > before else None
+
+
+def results_of(row: Mapping[str, Any]) -> Row:
+    """The columns of an ended run that follow from its files: facts, and the exit code if a worker saw it end."""
+    folder = RunFolder(Path(row["folder"]))
+    facts, manifest = facts_of_run(folder), folder.read_manifest()
+    is_known = row["exit_code"] is not None and manifest.status == "done"
+    return {"facts": facts, **({"exit_code": manifest.exit_code} if is_known else {})}
+
+
+def save_results(connection: Connection, row: Mapping[str, Any], results: Row) -> bool:
+    """Save them, and the scores of composites, which may depend on what passes; False if the row has changed."""
+    if not runs.change(connection, row["run_id"], row["version"], **results):
+        return False
+    intake = Intake(row)
+    for block in intake.composites():
+        intake.put(connection, block)
+    return True
 
 
 def _lines(file: Path, start: int) -> bytes:

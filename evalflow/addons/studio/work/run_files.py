@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, get_args
 
 from evalflow.addons.studio.store import runs
 from evalflow.addons.studio.work.access import requires
-from evalflow.addons.studio.work.intake import Intake
+from evalflow.addons.studio.work.intake import results_of, save_results
 from evalflow.addons.studio.work.metrics import MetricDefinition, MetricDraft, list_library, list_metrics, update_metric
 from evalflow.addons.studio.work.process import working_on
 from evalflow.addons.studio.work.runs import ENDED, Run, get_run, run_row
@@ -29,7 +29,6 @@ from evalflow.addons.studio.work.space import (
 )
 from evalflow.app.core.rederive import (
     exclude_results,
-    facts_of_run,
     original_thresholds,
     override_of,
     rewrite,
@@ -37,7 +36,6 @@ from evalflow.app.core.rederive import (
 from evalflow.app.core.saved import SavedRun, open_run
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError
-from evalflow.records.manifest import Manifest
 from evalflow.summary.exclusions import ExcludedResult
 
 if TYPE_CHECKING:
@@ -177,7 +175,7 @@ def apply_exclusions(space: Workspace, run_id: str, excluded: Callable[[], Seque
     changes: what they are without these results stands beside them. TakenError while the run has not ended, or
     something else works on it.
     """
-    return change_files(space, run_id, ["exclusions"], None, lambda saved: exclude_results(saved.folder, excluded())[0])
+    return change_files(space, run_id, ["exclusions"], None, lambda saved: exclude_results(saved.folder, excluded()))
 
 
 @requires("edit")
@@ -196,19 +194,19 @@ def carry_threshold(space: Workspace, run_id: str, metric: str, value: float) ->
     return update_metric(space, run.bot, draft, found.version)
 
 
-def _threshold(metric: str, value: float | None, *, is_back: bool = False) -> Callable[[SavedRun], Manifest]:
-    def change(saved: SavedRun) -> Manifest:
+def _threshold(metric: str, value: float | None, *, is_back: bool = False) -> Callable[[SavedRun], object]:
+    def change(saved: SavedRun) -> object:
         if metric not in saved.rules.metrics:
             raise not_found("metric", metric, list(saved.rules.metrics))
         threshold = original_thresholds(saved).get(metric) if is_back else value
-        return rewrite(saved.folder, [override_of(saved, metric, threshold)])[0]
+        return rewrite(saved.folder, [override_of(saved, metric, threshold)])
 
     return change
 
 
 @requires("edit")
 def change_files(
-    space: Workspace, run_id: str, fields: Sequence[str], expected: int | None, change: Callable[[SavedRun], Manifest]
+    space: Workspace, run_id: str, fields: Sequence[str], expected: int | None, change: Callable[[SavedRun], object]
 ) -> Run:
     """Change a run's files while no other process works on it, and its row accordingly."""
     folder = run_folder(space, _ended_row(space, run_id, expected))
@@ -217,16 +215,11 @@ def change_files(
             row = _ended_row(space, run_id, expected)  # unchanged while no other process works on it
             saved = open_run(folder)
             refuse_elsewhere(space, saved.manifest.config)
-            manifest = change(saved)
-            found: dict[str, Any] = {"facts": facts_of_run(folder)}
-            if row["exit_code"] is not None and manifest.status == "done":
-                found["exit_code"] = manifest.exit_code
+            change(saved)
+            results = results_of(row)
             with space.changing("update", "run", run_id, fields) as connection:
-                if not runs.change(connection, run_id, row["version"], **found):
-                    raise stale("run", run_id, row["version"], run_row(space, run_id), {})
-                intake = Intake(row)
-                for block in intake.composites():  # composites may depend on what passes
-                    intake.put(connection, block)
+                if not save_results(connection, row, results):
+                    raise stale("run", run_id, row["version"], runs.get(connection, run_id) or row, {})
     except BlockingIOError:
         raise TakenError(Problem(f"something works on run {run_id}", "run", "try again in a moment")) from None
     except OSError as error:

@@ -15,7 +15,6 @@ from evalflow.app.core.labels import labels_of_run
 from evalflow.app.core.rederive import Calibrated, calibrate_run, rewrite
 from evalflow.app.core.saved import SavedRun
 from evalflow.errors import EvalflowError, Problem, UserError
-from evalflow.records.manifest import Manifest
 
 log = logging.getLogger("evalflow")
 
@@ -29,13 +28,12 @@ def apply_labels(space: Workspace, run_id: str, labels: Callable[[SavedRun], Run
     """
     done: list[Calibrated] = []
 
-    def change(saved: SavedRun) -> Manifest:
+    def change(saved: SavedRun) -> None:
         found = calibrate_run(saved.folder, labels(saved))
         if found is None:
             hint = "look at the run's errors first: only scored answers can be calibrated"
             raise UserError(Problem("none of the labelled answers was scored", "labels", hint))
         done.append(found)
-        return found[0].manifest
 
     change_files(space, run_id, ["calibration"], None, change)
     return done[0]
@@ -54,7 +52,7 @@ def follow_equal_answers(space: Workspace, run_id: str) -> list[str]:
         try:
             labels = labels_of_run(scored_of(one))
             if labels is not None and any(other.run == run_id for other in labels.followed):
-                change_files(space, one.run_id, ["calibration"], None, lambda saved: rewrite(saved.folder)[0])
+                change_files(space, one.run_id, ["calibration"], None, lambda saved: rewrite(saved.folder))
                 found.append(one.run_id)
         except EvalflowError as error:
             log.warning("labels of %s do not follow into %s: %s", run_id, one.run_id, error)

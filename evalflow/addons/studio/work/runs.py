@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -16,7 +17,9 @@ from evalflow.addons.studio.work import leases
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.bots import BOTS
 from evalflow.addons.studio.work.case_choice import LeftOutCases, count_left_out, keep_left_out, read_left_out
+from evalflow.addons.studio.work.intake import Intake, results_of, save_results
 from evalflow.addons.studio.work.planned_runs import PlannedRun, plan
+from evalflow.addons.studio.work.process import working_on
 from evalflow.addons.studio.work.run_request import RunRequest
 from evalflow.addons.studio.work.space import (
     Page,
@@ -32,14 +35,16 @@ from evalflow.addons.studio.work.validate import NO_PROGRAMS
 from evalflow.app.core.assemble import assemble
 from evalflow.app.core.inspect import Inspection, inspect
 from evalflow.app.core.planned import write_plan
-from evalflow.app.core.rederive import searched_text
+from evalflow.app.core.rederive import changed_at, searched_text
 from evalflow.app.core.saved import expect_agreed, programs_of_metrics
 from evalflow.app.core.selection import TakenCases, chosen_cases
 from evalflow.calls.budget import Lease
 from evalflow.config.validate import Settings
+from evalflow.engine.folder import RunFolder
 from evalflow.errors import ConflictError, InfrastructureError, Problem, UserError, command
 from evalflow.paths import new_run_id, shown
 
+log = logging.getLogger("evalflow")
 MAX_PAGE = 200
 
 
@@ -89,7 +94,7 @@ class Run:
             people's labels), `summary` (rows of all cases together, as in summary.json), `excluded` (the details of
             results that people took out), `gates`, `followed` (other runs whose labels are of equal
             answers: dataset, metric, run), `datasets`, `taken` (see `TakenCases`), `target`, `kept` (the overrides
-            that changed declared thresholds), `seed`.
+            that changed declared thresholds), `seed`, `changed_at` (see `changed_at`).
     """
 
     run_id: str
@@ -231,7 +236,7 @@ def list_runs(
     """
     limit = max(1, min(limit, MAX_PAGE))
     found = space.read(runs.page, space.project_id, row_number(cursor), limit + 1, bot, state, text)
-    return Page.of(found, limit, _as_run)
+    return Page.of(found, limit, lambda row: _as_run(_up_to_date(space, dict(row))))
 
 
 @requires("edit")
@@ -286,10 +291,42 @@ def latest_datasets(space: Workspace, bot: str) -> Sequence[str]:
 @requires("read")
 def run_row(space: Workspace, run_id: str) -> dict[str, Any]:
     """The row of a run."""
+    return _up_to_date(space, _row(space, run_id))
+
+
+def _row(space: Workspace, run_id: str) -> dict[str, Any]:
     row = space.read(runs.get, run_id)
     if row is None or row["project_id"] != space.project_id:
         raise not_found("run", run_id, [])
     return row
+
+
+def _up_to_date(space: Workspace, row: dict[str, Any]) -> dict[str, Any]:
+    """The row of a run. If the command line has changed the results of an ended run, they are read again.
+
+    If it has added scores, a worker reads them.
+    """
+    folder, known = RunFolder(Path(row["folder"])), row["facts"].get("changed_at")
+    try:
+        if row["state"] not in ENDED or known in (None, changed_at(folder)):
+            return row
+        with working_on(run_folder(space, row).path):
+            manifest = folder.read_manifest()
+            if manifest.status == "running":
+                return row
+            refuse_elsewhere(space, manifest.config)
+            results = None if Intake(row).lags else results_of(row)
+            with space.database.writing() as connection:
+                if results is None:
+                    runs.queue(connection, row["run_id"], "load", row["version"])
+                else:
+                    save_results(connection, row, results)
+    except BlockingIOError:  # something here works on it
+        return row
+    except (OSError, UserError) as error:
+        log.warning("run %s is shown as it was before its files changed: %s", row["run_id"], error)
+        return row
+    return _row(space, row["run_id"])
 
 
 def _as_run(row: Mapping[str, Any]) -> Run:
@@ -334,7 +371,7 @@ def _expect_own(space: Workspace, row: Mapping[str, Any]) -> None:
 
 def _refusal(space: Workspace, run_id: str, expected: int | None, unfit: Sequence[State], hint: str) -> UserError:
     """Why an operation on a run was refused: its state does not allow it, or its version is not the expected one."""
-    row = run_row(space, run_id)
+    row = _row(space, run_id)
     if row["state"] in unfit or expected is None:
         return TakenError(Problem(f"run {run_id} is {row['state']}", "run", hint))
     return stale("run", run_id, expected, row, {})

@@ -14,10 +14,13 @@ import pytest
 from evalflow.addons.studio.work import datasets
 from evalflow.addons.studio.work.opened_runs import make_repeatable, open_run
 from evalflow.addons.studio.work.run_request import RunRequest
-from evalflow.addons.studio.work.runs import changed_request, create_run, get_run
+from evalflow.addons.studio.work.runs import changed_request, create_run, get_run, list_runs
 from evalflow.addons.studio.work.space import Workspace, open_workspace
+from evalflow.app.core.rederive import facts_of_run
+from evalflow.engine.folder import RunFolder
 from evalflow.errors import UserError
 from tests.cli.conftest import Program
+from tests.finishing import carry_out
 
 pytestmark = pytest.mark.slow
 
@@ -51,6 +54,38 @@ def test_a_run_of_the_command_line_is_run_again_as_it_was(space: Workspace, fold
     again = create_run(space, changed_request(opened))
     assert again.progress.expected == 4
     assert make_repeatable(space, opened.run_id) == opened.request
+
+
+@pytest.mark.parametrize("words", [["metric.semantic_similarity.threshold=0.75"], []], ids=["report", "calibrate"])
+def test_a_run_shows_what_the_command_line_made_of_it(space: Workspace, folder: Path, words: list[str]) -> None:
+    opened = carry_out(space, open_run(space, folder).run_id)
+    labels = [{"case_id": f"c{n}", "metric": "exact_match", "value": n, "by": "Ada"} for n in range(2)]
+    (space.root / "labels.jsonl").write_text("\n".join(map(json.dumps, labels)), encoding="utf-8")
+    command = ["report", str(folder), *words] if words else ["calibrate", str(folder), "--labels", "labels.jsonl"]
+    Program(space.root)(*command)
+    assert (folder / "calibration.json").is_file() is (not words)
+    [listed] = list_runs(space).items
+    assert listed == get_run(space, opened.run_id)
+    assert listed.facts == json.loads(json.dumps(facts_of_run(RunFolder(listed.folder)))) != opened.facts
+    assert (listed.state, listed.finished_at) == ("done", opened.finished_at)
+
+
+def test_scores_that_the_command_line_added_are_read_by_a_worker(space: Workspace, folder: Path) -> None:
+    opened = carry_out(space, open_run(space, folder).run_id)
+    journal = folder / "scores.jsonl"
+    journal.write_bytes(journal.read_bytes() + journal.read_bytes().splitlines(keepends=True)[-1])
+    (folder / "run.json").touch()
+    assert get_run(space, opened.run_id).state == "queued"
+    assert carry_out(space, opened.run_id).progress.counts == opened.progress.counts
+    assert get_run(space, opened.run_id).state == "done"
+
+
+def test_a_run_whose_files_are_gone_or_damaged_is_shown_as_it_was(space: Workspace, folder: Path) -> None:
+    opened = carry_out(space, open_run(space, folder).run_id)
+    (folder / "run.json").write_text("{", encoding="utf-8")
+    assert get_run(space, opened.run_id) == opened
+    (folder / "run.json").unlink()
+    assert get_run(space, opened.run_id) == opened
 
 
 def elsewhere(run: dict[str, Any]) -> None:
