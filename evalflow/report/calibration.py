@@ -213,9 +213,9 @@ def _raters(found: Raters) -> dict[str, Any]:
         "krippendorff_alpha_ordinal": found.alpha_ordinal.document(),
         "fleiss_kappa": found.fleiss_kappa,
         "gwet_ac1": found.gwet_ac1,
-        "reliability": found.reliability,
-        "ceiling": found.ceiling,
-        "alt_test": found.alt_test.document(),
+        "reliability": found.reliability.document(),
+        "ceiling": found.ceiling.document(),
+        "alt_test": found.alt_document(),
     }
 
 

@@ -14,10 +14,10 @@ from evalflow.report.wording import ADJUSTMENTS, bracketed, counted, interval, n
 from evalflow.stats.arrays import Estimated
 from evalflow.stats.intervals import interval as mean_interval
 from evalflow.stats.prediction import MIN_LABELS, CorrectedMean
-from evalflow.stats.raters import EPSILON, NO_AGREEMENT, AlphaComparison, AltTest
+from evalflow.stats.raters import EPSILON, AlphaComparison, AltTest
 from evalflow.summary.agreement import Classes
 from evalflow.summary.calibration import MOST_MISSING, CalibrationRow, MissingLabels
-from evalflow.summary.verdicts import agrees_more, is_biased_sample, side_of
+from evalflow.summary.verdicts import Replacement, agrees_more, is_biased_sample, is_limit, side_of
 
 KEYS: Mapping[str, str] = MappingProxyType(
     {
@@ -202,10 +202,11 @@ def _raters(row: CalibrationRow) -> Iterator[str]:
     if found is None or found.alpha.value is None:
         return
     yield " ".join(_alphas(found.alphas, row.who))
-    if found.ceiling is not None and found.ceiling < 1 - _SEEN:
-        yield f"With labels as noisy as these, a {row.who} can hardly correlate better than {number(found.ceiling)}."
-    if found.alt_test.passes is not None:
-        yield " ".join(_alt_test(found.alt_test, row.who))
+    if is_limit(found.ceiling):
+        limit = f"limit how well a {row.who} can correlate with their means: to {_value(found.ceiling)}"
+        yield f"Labels as noisy as these {limit}."
+    if found.replaces.may is not None:
+        yield " ".join(_alt_test(found.alt_test, found.replaces, row.who))
 
 
 def _alphas(found: AlphaComparison, who: str) -> Iterator[str]:
@@ -225,15 +226,14 @@ def _alphas(found: AlphaComparison, who: str) -> Iterator[str]:
         yield f"Which is higher is not clear (difference {signed(d.value)}, {interval(d.low, d.high, signed)})."
 
 
-def _alt_test(test: AltTest, who: str) -> Iterator[str]:
+def _alt_test(test: AltTest, found: Replacement, who: str) -> Iterator[str]:
     """What the test shows, and no more: the judge is behind a person by less than the allowance."""
-    notes = test.method.partition(": ")[2].removesuffix(NO_AGREEMENT).removesuffix(", ")
+    notes = test.method.partition(": ")[2]
     allowed = f"{percent(EPSILON).removesuffix(' %')} points"
-    won = round((test.winning_rate or 0.0) * test.people)
     how = f"{f'with {notes}; ' if notes else ''}p-values adjusted by {ADJUSTMENTS['by']}"
     yield (
-        f"Alternative annotator test: the {who} is shown to be less than {allowed} behind {won} of {test.people} "
-        f"people; {allowed} are the test's allowance ({how})."
+        f"Alternative annotator test: the {who} is shown to be less than {allowed} behind {found.won} of "
+        f"{found.people} people; {allowed} are the test's allowance ({how})."
     )
     if test.advantage is not None and test.behind is not None:
         person, judge = 1 - test.advantage, 1 - test.advantage - test.behind
@@ -241,9 +241,9 @@ def _alt_test(test: AltTest, who: str) -> Iterator[str]:
             f"The {who} is closer than the person left out to the labels of the others on {percent(judge)} of the "
             f"answers, and less close on {percent(person)}."
         )
-    if test.passes:
+    if found.may:
         yield f"The {who} may replace a person if being {allowed} behind is acceptable."
-    elif test.method.endswith(NO_AGREEMENT):
+    elif not found.agrees:
         yield f"But it agrees with people no more than by chance, so this does not show that the {who} can replace one."
     else:
         yield f"That is less than half of them, so this does not show that the {who} can replace a person."

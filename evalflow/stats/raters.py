@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from evalflow.lazy import np
-from evalflow.stats.arrays import LEVEL, ArrayLike, Estimated, Floats, Ints, mean_ranks, undefined
+from evalflow.stats.arrays import ArrayLike, Estimated, Floats, Ints, cluster_codes, mean_ranks, undefined
 from evalflow.stats.bootstrap import bootstrap_method, percentile_interval, resample
 from evalflow.stats.paired import adjust
 
@@ -16,30 +16,49 @@ Level = Literal["ordinal", "interval"]
 _MANY = 1_000
 
 
-def mean_reliability(ratings: ArrayLike) -> float | None:
-    """Reliability of an answer's mean over k raters, who may differ by answer: the intraclass correlation ICC(1, k).
+def reliability(ratings: ArrayLike, clusters: ArrayLike | None = None, *, seed: int = 0) -> Estimated:
+    """Reliability, 0..1, of an answer's mean rating, over the answers with two ratings or more.
 
-    Shrout & Fleiss 1979 (Psychological Bulletin 86:420), one-way random. None where undefined.
+    `ratings` has the shape (raters, answers), NaN if missing; raters may differ by answer. If all these answers have k
+    ratings, the intraclass correlation ICC(1, k), one-way random (Shrout & Fleiss 1979, Psychological Bulletin 86:420);
+    else by alpha (`spearman_brown`), for as many ratings as an answer has on average. The interval is a percentile
+    bootstrap over answers, or clusters. Undefined if the ratings do not differ, and if answers differ less than chance.
     """
-    table = np.asarray(ratings, dtype=np.float64)
-    n, k = table.shape
-    if n < 2 or k < 2:
-        return None
-    whole = table - table.mean()
-    rows = k * float((whole.mean(axis=1) ** 2).sum())
-    within = max(0.0, float((whole**2).sum()) - rows)
-    between, inside = rows / (n - 1), within / (n * (k - 1))
-    return _ratio(between - inside, between)
+    table, parcels, n, size = _several(ratings, clusters, seed)
+    if not n:
+        return undefined(0, "no answer has two ratings")
+    given = (~np.isnan(table)).sum(axis=0)
+    k = int(given[0]) if (given == given[0]).all() else None
+    totals = np.column_stack([_parcel_sums(table, "interval", parcels), np.bincount(parcels)]).astype(np.float64)
+    totals = totals[np.lexsort(totals.T)]
+    value = float(_reliability(totals.sum(axis=0)[None, :], k)[0])
+    if not value >= 0:
+        return undefined(n, "all ratings are equal" if np.isnan(value) else "answers differ no more than chance")
+    return _resampled(value, _reliability(_draws(totals, size, seed), k), n, size)
 
 
-def spearman_brown(reliability: float, times: float) -> float:
+def _reliability(totals: Floats, k: int | None) -> Floats:
+    """Reliability for each row of column totals, the last of them the number of answers; NaN without variation."""
+    ratings, observed, first, second, n = totals.T
+    if k is None:
+        return spearman_brown(np.maximum(_alpha(totals), 0), ratings / n)
+    within = observed * (k - 1) / (2 * k)
+    between = second - within - first**2 / ratings
+    inside = within * (n - 1) / (n * (k - 1))
+    return 1 - np.divide(inside, between, out=np.full(n.shape, np.nan), where=between > 1e-12 * n)
+
+
+def spearman_brown(reliability: Floats, times: ArrayLike) -> Floats:
     """Reliability of a mean of m times as many ratings (Spearman 1910; Brown 1910): m r / (1 + (m - 1) r)."""
-    return times * reliability / (1 + (times - 1) * reliability)
+    m = np.asarray(times, dtype=np.float64)
+    return m * reliability / (1 + (m - 1) * reliability)
 
 
-def noise_ceiling(reliability: float) -> float | None:
-    """The highest correlation with ratings of this reliability: its square root (Spearman 1904). None below 0."""
-    return math.sqrt(reliability) if reliability >= 0 else None
+def noise_ceiling(reliability: Estimated) -> Estimated:
+    """The highest correlation with ratings of this reliability: its square root (Spearman 1904), as its interval's."""
+    ends = (reliability.value, reliability.low, reliability.high)
+    value, low, high = (None if end is None else math.sqrt(max(0.0, end)) for end in ends)
+    return replace(reliability, value=value, low=low, high=high, std_error=None)
 
 
 def fleiss_kappa(counts: ArrayLike) -> float | None:
@@ -83,25 +102,39 @@ def krippendorff_alpha(
     `level` says whether the distance of two ratings counts, or only their order. Undefined if no answer has two
     ratings, and if all ratings are equal.
     """
-    table = np.asarray(ratings, dtype=np.float64)
-    paired = (~np.isnan(table)).sum(axis=0) >= 2
-    table, n = table[:, paired], int(paired.sum())
+    table, parcels, n, size = _several(ratings, clusters, seed)
     if not n:
         return undefined(0, "no answer has two ratings")
-    groups = np.arange(n) if clusters is None else np.unique(np.asarray(clusters)[paired], return_inverse=True)[1]
-    size = int(groups.max()) + 1
-    parcels = np.random.default_rng(seed).permutation(size)[groups] % _MANY
     totals = _parcel_sums(table, level, parcels)
     # Sorted, so that the order of the answers does not change the interval.
     totals = totals[np.lexsort(totals.T)]
     value = float(_alpha(totals.sum(axis=0)[None, :])[0])
     if np.isnan(value):
         return undefined(n, "all ratings are equal")
+    return _resampled(value, _alpha(_draws(totals, size, seed)), n, size)
+
+
+def _several(ratings: ArrayLike, clusters: ArrayLike | None, seed: int) -> tuple[Floats, Ints, int, int]:
+    """The answers with two ratings or more, the parcel of each, and the numbers of answers and clusters."""
+    table = np.asarray(ratings, dtype=np.float64)
+    paired = (~np.isnan(table)).sum(axis=0) >= 2
+    n = int(paired.sum())
+    names = np.arange(n) if clusters is None else np.asarray(clusters)[paired]
+    groups = cluster_codes(names)
+    size = int(groups.max()) + 1 if n else 0
+    return table[:, paired], np.random.default_rng(seed).permutation(size)[groups] % _MANY, n, size
+
+
+def _draws(totals: Floats, size: int, seed: int) -> Floats:
+    """Column totals of resamples of the rows; none of a single cluster."""
+    return totals[:0] if size < 2 else resample(totals, np.ones(len(totals), dtype=np.int64), seed)
+
+
+def _resampled(value: float, draws: Floats, n: int, size: int) -> Estimated:
+    """A value with the interval of its resamples."""
     if size < 2:
         return undefined(n, "one answer" if n == 1 else "one cluster", value)
-    method = bootstrap_method("{}bootstrap", size, clustered=size < n, what="answers")
-    draws = _alpha(resample(totals, np.ones(len(totals), dtype=np.int64), seed))
-    found = percentile_interval(draws, method, size)
+    found = percentile_interval(draws, bootstrap_method("{}bootstrap", size, clustered=size < n, what="answers"), size)
     return Estimated(value, found.low, found.high, found.std_error, n, found.method)
 
 
@@ -127,37 +160,23 @@ def compare_alphas(
     as near to people as another person has the same alpha, however many people there are. Only answers with two labels
     or more count.
     """
-    table, own = np.asarray(people, dtype=np.float64), np.asarray(judge, dtype=np.float64)
-    paired = (~np.isnan(table)).sum(axis=0) >= 2
-    table, own, n = table[:, paired], own[paired], int(paired.sum())
+    own = np.asarray(judge, dtype=np.float64)[(~np.isnan(np.asarray(people, dtype=np.float64))).sum(axis=0) >= 2]
+    table, parcels, n, size = _several(people, clusters, seed)
     if not n:
         nothing = undefined(0, "no answer has two ratings")
         return AlphaComparison(nothing, nothing, nothing)
-    groups = np.arange(n) if clusters is None else np.unique(np.asarray(clusters)[paired], return_inverse=True)[1]
-    size = int(groups.max()) + 1
-    parcels = np.random.default_rng(seed).permutation(size)[groups] % _MANY
     totals = np.concatenate([_parcel_sums(table, "interval", parcels), _judge_sums(table, own, parcels)], axis=1)
     totals = totals[np.lexsort(totals.T)]  # so that the order of the answers does not change the intervals
-    whole, half = totals.sum(axis=0)[None, :], totals.shape[1] // 2
+    half = totals.shape[1] // 2
+    whole, sums = totals.sum(axis=0)[None, :], _draws(totals, size, seed)
     values = [_alpha(whole[:, :half]), _alpha(whole[:, half:])]
+    draws = [_alpha(sums[:, :half]), _alpha(sums[:, half:])]
     values.append(values[1] - values[0])
-    if size < 2:
-        drawn: list[Floats] = []
-    else:
-        sums = resample(totals, np.ones(len(totals), dtype=np.int64), seed)
-        drawn = [_alpha(sums[:, :half]), _alpha(sums[:, half:])]
-        drawn.append(drawn[1] - drawn[0])
-    method = bootstrap_method("{}bootstrap", size, clustered=size < n, what="answers")
+    draws.append(draws[1] - draws[0])
     found: list[Estimated] = []
-    for place, one in enumerate(values):
-        value = float(one[0])
-        if np.isnan(value):
-            found.append(undefined(n, "all ratings are equal"))
-        elif not drawn:
-            found.append(undefined(n, "one answer" if n == 1 else "one cluster", value))
-        else:
-            span = percentile_interval(drawn[place], method, size)
-            found.append(Estimated(value, span.low, span.high, span.std_error, n, span.method))
+    for [value], own_draws in zip(values, draws, strict=True):
+        differs = not np.isnan(value)
+        found.append(_resampled(float(value), own_draws, n, size) if differs else undefined(n, "all ratings are equal"))
     return AlphaComparison(*found)
 
 
@@ -175,7 +194,7 @@ def _judge_sums(table: Floats, judge: Floats, parcels: Ints) -> Floats:
 
 def _alpha(totals: Floats) -> Floats:
     """Alpha for each row of column totals; NaN if the ratings do not differ."""
-    n, observed, first, second = (totals[:, i] for i in range(4))
+    n, observed, first, second = totals.T[:4]
     expected = 2 * (n * second - first**2)
     share = np.divide((n - 1) * observed, expected, out=np.full(n.shape, np.nan), where=expected > 1e-12 * n * second)
     return 1 - share
@@ -197,7 +216,6 @@ def _parcel_sums(table: Floats, level: Level, parcels: Ints) -> Floats:
 
 EPSILON = 0.2
 """Cost advantage of the judge: 0.2 for experts, 0.15 for trained people, 0.1 for a crowd (section 3 of the paper)."""
-NO_AGREEMENT = "no agreement beyond chance"
 MIN_PEOPLE = 3
 MIN_ANSWERS = 30
 
@@ -207,47 +225,34 @@ Nearness = Literal["accuracy", "neg_rmse"]
 
 @dataclass(frozen=True, slots=True)
 class AltTest:
-    """The result of the test; None without one, and `method` says why after a colon.
+    """The result of the test, of which `verdicts.may_replace` makes a verdict; without one `method` says why.
 
-    `passes`: the judge is behind half of the people or more (`winning_rate`) by less than EPSILON. The `advantage` is
-    the share of the answers on which the judge is at least as near to the others as the person; mean over people, or by
-    person, NaN for one who shares no answers with others. `behind` is the share of the answers on which the person is
-    nearer minus that on which the judge is, mean over people. P-values are not adjusted.
+    For each person, NaN for one who shares too few answers with others: `p_adjusted` is that of the judge being behind
+    the person by EPSILON or more, adjusted over people. The `advantage` is the share of the answers on which the judge
+    is at least as near to the others as the person, mean over people. `behind` is the share of the answers on which the
+    person is nearer minus that on which the judge is, mean over people.
     """
 
-    passes: bool | None
-    winning_rate: float | None
-    advantage: float | None
     p_values: Floats
+    p_adjusted: Floats
     advantages: Floats
     method: str
+    advantage: float | None = None
     behind: float | None = None
 
-    @property
-    def people(self) -> int:
-        """The number of people with whom the judge was compared."""
-        return int((~np.isnan(self.p_values)).sum())
 
-    def document(self) -> dict[str, Any]:
-        """The test as JSON, without what each person has."""
-        shown = {name: getattr(self, name) for name in ("passes", "winning_rate", "advantage", "behind", "method")}
-        return {**shown, "epsilon": EPSILON}
-
-
-def alt_test(people: ArrayLike, judge: ArrayLike, nearness: Nearness = "accuracy", *, agrees: bool = True) -> AltTest:
+def alt_test(people: ArrayLike, judge: ArrayLike, nearness: Nearness = "accuracy") -> AltTest:
     """The alternative annotator test: can a judge replace a person?
 
     Each person is left out in turn, and the judge and that person are both compared with the others. For each answer d
     is 1 if the person is at least as near to the others as the judge, minus 1 if the judge is at least as near as the
     person. The judge can replace the person if the mean of d is below EPSILON, by a one-sided t test, adjusted over
-    people after Benjamini & Yekutieli. The judge passes if it can replace half of the people or more (Calderon et al.
-    2025, arXiv:2501.10970). A judge that gives all answers the commonest label can win too; so it does not pass unless
-    it `agrees` with people beyond chance.
+    people after Benjamini & Yekutieli (Calderon et al. 2025, arXiv:2501.10970).
     """
     table, own = np.asarray(people, dtype=np.float64), np.asarray(judge, dtype=np.float64)
     nothing = np.full(len(table), np.nan)
     if len(table) < MIN_PEOPLE:
-        return AltTest(None, None, None, nothing, nothing, f"none: fewer than {MIN_PEOPLE} people")
+        return AltTest(nothing, nothing, nothing, f"none: fewer than {MIN_PEOPLE} people")
     p_values, advantages, behind, sizes = nothing.copy(), nothing.copy(), nothing.copy(), np.zeros(len(table))
     for person in range(len(table)):
         others = np.delete(table, person, axis=0)
@@ -262,13 +267,10 @@ def alt_test(people: ArrayLike, judge: ArrayLike, nearness: Nearness = "accuracy
         behind[person], p_values[person] = d.mean(), _below(d)
     tested = ~np.isnan(p_values)
     if tested.sum() < MIN_PEOPLE:
-        return AltTest(None, None, None, p_values, advantages, f"none: fewer than {MIN_PEOPLE} people share answers")
-    rate = float((adjust(p_values, "by")[tested] < LEVEL).mean())
-    notes = [f"fewer than {MIN_ANSWERS} answers of a person"] * bool(sizes[tested].min() < MIN_ANSWERS)
-    notes += [] if agrees else [NO_AGREEMENT]
-    method = f"alt_test_by{': ' if notes else ''}{', '.join(notes)}"
+        return AltTest(p_values, nothing, advantages, f"none: fewer than {MIN_PEOPLE} people share answers")
+    few = f": fewer than {MIN_ANSWERS} answers of a person" if sizes[tested].min() < MIN_ANSWERS else ""
     means = float(advantages[tested].mean()), float(behind[tested].mean())
-    return AltTest(agrees and rate >= 0.5, rate, means[0], p_values, advantages, method, means[1])
+    return AltTest(p_values, adjust(p_values, "by"), advantages, f"alt_test_by{few}", *means)
 
 
 def _near(values: Floats, others: Floats, nearness: Nearness) -> Floats:

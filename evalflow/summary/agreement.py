@@ -14,6 +14,7 @@ from evalflow.stats.arrays import Array, Estimated, Floats, Ints, undefined
 from evalflow.stats.intervals import mean_estimate
 from evalflow.stats.rank import Correlation, correlation, grouped_spearman
 from evalflow.stats.raters import (
+    EPSILON,
     AlphaComparison,
     AltTest,
     alt_test,
@@ -21,12 +22,11 @@ from evalflow.stats.raters import (
     fleiss_kappa,
     gwet_ac1,
     krippendorff_alpha,
-    mean_reliability,
     noise_ceiling,
-    spearman_brown,
+    reliability,
 )
 from evalflow.summary.slices import cluster_name
-from evalflow.summary.verdicts import above_chance
+from evalflow.summary.verdicts import Replacement, above_chance, may_replace
 
 MEASURES = (
     "kappa",
@@ -223,15 +223,28 @@ class Raters:
     # If one class is rare, use AC1.
     fleiss_kappa: float | None
     gwet_ac1: float | None
-    # Reliability, 0..1, of an answer's mean label, with which the judge is compared; None below 0.
-    reliability: float | None
-    ceiling: float | None  # the highest correlation that a judge can have with that mean
+    reliability: Estimated  # of an answer's mean label, with which the judge is compared
+    ceiling: Estimated  # the highest correlation that a judge can have with that mean
     alt_test: AltTest
+    replaces: Replacement  # whether the judge may replace a person, by that test
 
     @property
     def alpha(self) -> Estimated:
         """Krippendorff's alpha (interval) of people with each other."""
         return self.alphas.people
+
+    def alt_document(self) -> dict[str, Any]:
+        """The alternative annotator test and its verdict as JSON, without what each person has."""
+        test, found = self.alt_test, self.replaces
+        return {
+            "passes": found.may,
+            "winning_rate": found.rate,
+            "agrees": found.agrees,
+            "advantage": test.advantage,
+            "behind": test.behind,
+            "method": test.method,
+            "epsilon": EPSILON,
+        }
 
 
 def raters_of(
@@ -253,16 +266,18 @@ def raters_of(
         same_scale = (passed == higher_is_better).astype(np.float64)  # people said yes or no, so the judge's verdict
     alphas = compare_alphas(ratings.T, same_scale, clusters, seed=seed)
     counts = _counts(ratings[several])
-    reliability = _reliability(ratings[several], alphas.people.value)
+    reliable = reliability(ratings.T, clusters, seed=seed)
     as_classes = counts is not None and set(judge.tolist()) <= set(ratings.ravel().tolist())
+    test = alt_test(ratings.T, judge, "accuracy" if as_classes else "neg_rmse")
     return Raters(
         alphas=alphas,
         alpha_ordinal=krippendorff_alpha(ratings.T, "ordinal", clusters, seed=seed),
         fleiss_kappa=None if counts is None else fleiss_kappa(counts),
         gwet_ac1=None if counts is None else gwet_ac1(counts),
-        reliability=reliability,
-        ceiling=None if reliability is None else noise_ceiling(reliability),
-        alt_test=alt_test(ratings.T, judge, "accuracy" if as_classes else "neg_rmse", agrees=agrees),
+        reliability=reliable,
+        ceiling=noise_ceiling(reliable),
+        alt_test=test,
+        replaces=may_replace(test, agrees=agrees),
     )
 
 
@@ -273,15 +288,6 @@ def _counts(ratings: Floats) -> Floats | None:
     if classes.size > _MAX_CLASSES or np.unique(given.sum(axis=1)).size > 1:
         return None
     return np.stack([(ratings == one).sum(axis=1) for one in classes], axis=1).astype(np.float64)
-
-
-def _reliability(ratings: Floats, alpha: float | None) -> float | None:
-    """Reliability of an answer's mean label: the intraclass correlation, or from alpha if some labels are missing."""
-    given = ~np.isnan(ratings)
-    found = mean_reliability(ratings) if given.all() else None
-    if found is None and alpha is not None:
-        found = spearman_brown(alpha, float(given.sum(axis=1).mean())) if alpha > 0 else None
-    return found if found is not None and found >= 0 else None
 
 
 def label_frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:

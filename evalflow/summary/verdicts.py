@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from evalflow.stats.arrays import Estimated, Floats
     from evalflow.stats.items import Items
     from evalflow.stats.labelled import SamplingBias
-    from evalflow.stats.raters import AlphaComparison
+    from evalflow.stats.raters import AlphaComparison, AltTest
 
 Verdict = Literal["better", "worse", "higher", "lower", "cannot_tell"]
 """Of B compared with A: higher or lower instead of better or worse if not only the answers may differ."""
@@ -186,6 +186,42 @@ def agrees_more(found: AlphaComparison) -> Literal["more", "less"] | None:
     rough = ":" in found.difference.method
     side = 0 if rough else side_of(0, found.difference.low, found.difference.high)
     return "more" if side > 0 else "less" if side < 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """Whether a judge may replace a person, by the alternative annotator test.
+
+    It is shown to be behind `won` of the `people` by less than the test's allowance; `may` is None without a test.
+    """
+
+    may: bool | None
+    won: int
+    people: int
+    agrees: bool
+
+    @property
+    def rate(self) -> float | None:
+        """The share of the people; None without a test."""
+        return None if self.may is None else self.won / self.people
+
+
+def may_replace(test: AltTest, *, agrees: bool) -> Replacement:
+    """The judge may if it is not behind half of the people or more, and `agrees` with people beyond chance.
+
+    One that gives all answers the commonest label can win too.
+    """
+    adjusted = [float(p) for p in test.p_adjusted if not np.isnan(p)]
+    won = sum(is_significant(p) for p in adjusted)
+    return Replacement(agrees and 2 * won >= len(adjusted) if adjusted else None, won, len(adjusted), agrees)
+
+
+def is_limit(ceiling: Estimated) -> bool:
+    """Whether people's disagreement limits how well a judge can correlate with them: all of its interval is below 1.
+
+    Not with fewer than 30 answers or clusters, where the interval is too narrow.
+    """
+    return side_of(_PERFECT, ceiling.low, ceiling.high) < 0 and ":" not in ceiling.method
 
 
 def of_change(rate: Estimated, *, fault: bool) -> Sight:

@@ -60,10 +60,8 @@ COMPARES = {
     "report/charts.py": "the ends of a scale",
     "app/plan.py": "the range of an argument",
     "stats/quantiles.py": "a probability, and a search",
-    "stats/raters.py": "the alternative annotator test, whose winning rate is of tests at a level",
     "stats/simulation.py": "how often a planned comparison finds a difference",
     "stats/stopping.py": "looks that are simulated",
-    "summary/agreement.py": "Krippendorff's alpha, which is no level",
 }
 """Modules that compare p-values, levels or bounds, and decide nothing by them."""
 FINDINGS = ("addons/studio/", "api/", "app/", "cli/", "report/", "stats/", "summary/", "addons/interop/mcp_server.py")

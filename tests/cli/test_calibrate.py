@@ -477,7 +477,8 @@ def test_several_people_count_as_their_mean_and_show_the_ceiling(lab: Lab) -> No
     [row] = document["rows"]
     assert (row["n_labels"], row["n_people"]) == (30, 2)
     people = row["people_agreement"]
-    assert 0 < people["krippendorff_alpha"]["value"] < people["reliability"] < people["ceiling"] < 1
+    assert 0 < people["krippendorff_alpha"]["value"] < people["reliability"]["value"] < people["ceiling"]["value"] < 1
+    assert people["ceiling"]["ci_low"] < people["ceiling"]["value"] < people["ceiling"]["ci_high"]
     assert people["alt_test"]["method"] == "none: fewer than 3 people"
     assert row["human_mean"] == pytest.approx((sum(map(truth, range(30))) + sum(o["value"] for o in others)) / 60)
     assert any("mean of their labels counts" in note for note in document["notes"])

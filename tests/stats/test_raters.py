@@ -14,11 +14,11 @@ from evalflow.stats.raters import (
     fleiss_kappa,
     gwet_ac1,
     krippendorff_alpha,
-    mean_reliability,
     noise_ceiling,
+    reliability,
     spearman_brown,
 )
-from evalflow.summary.verdicts import agrees_more
+from evalflow.summary.verdicts import agrees_more, is_limit, may_replace
 
 SHROUT_FLEISS = [[9, 2, 5, 8], [6, 1, 3, 2], [8, 4, 6, 8], [7, 1, 2, 6], [10, 5, 6, 9], [6, 2, 4, 7]]
 COUNTS = [[0, 0, 3], [0, 2, 1], [3, 0, 0], [1, 2, 0], [0, 3, 0], [2, 1, 0], [0, 1, 2], [3, 0, 0]]
@@ -34,16 +34,41 @@ JUDGE = [int(digit) for digit in "5112155412333321541132532333143542243451"]
 
 
 def test_reliability_is_that_of_the_published_table():
-    assert mean_reliability(SHROUT_FLEISS) == pytest.approx(0.4427971337, abs=1e-9)
-    assert spearman_brown(0.1657417684, 4) == pytest.approx(0.4427971337, abs=1e-9)
-    assert noise_ceiling(0.9093155424) == pytest.approx(0.9535803807, abs=1e-9)
+    found = reliability(np.transpose(SHROUT_FLEISS))
+    assert found.value == pytest.approx(0.4427971337, abs=1e-9)
+    assert spearman_brown(np.array(0.1657417684), 4) == pytest.approx(0.4427971337, abs=1e-9)
+    ceiling = noise_ceiling(found)
+    ends = (found.value, found.low, found.high)
+    assert [ceiling.value, ceiling.low, ceiling.high] == pytest.approx([max(0.0, end or 0.0) ** 0.5 for end in ends])
+    assert not is_limit(ceiling)  # of six answers
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_people_who_disagree_limit_what_a_judge_can_reach(gaps: bool):
+    rng = np.random.default_rng(2)
+    truth = rng.normal(size=200)
+    ratings = truth + rng.normal(0, 0.8, (4, 200))
+    if gaps:
+        ratings[2:, rng.random(200) < 0.5] = np.nan
+    found = reliability(ratings)
+    assert found.low is not None
+    assert found.high is not None
+    k = 3 if gaps else 4
+    assert found.low < k / (k + 0.64) < found.high
+    assert is_limit(noise_ceiling(found))
+    turned = reliability(ratings[:, rng.permutation(200)])
+    assert (turned.value, turned.low) == (pytest.approx(found.value), pytest.approx(found.low))
+    many = reliability(ratings, np.arange(200) // 10)
+    assert (many.value, many.method) == (pytest.approx(found.value), "cluster_bootstrap: fewer than 30 clusters")
+    assert not is_limit(noise_ceiling(many))
+    assert not is_limit(noise_ceiling(reliability(np.stack([truth, truth]))))
 
 
 def test_reliability_is_undefined_rather_than_zero():
-    assert mean_reliability([[1, 2]]) is None
-    assert mean_reliability([[1], [2]]) is None
-    assert mean_reliability([[2, 2], [2, 2]]) is None
-    assert noise_ceiling(-0.1) is None
+    nothing = np.nan
+    for ratings in ([[1], [2]], [[1, 2], [nothing, nothing]], [[2, 2], [2, 2]], [[0, 1], [1, 0]]):
+        found = reliability(ratings)
+        assert (found.value, noise_ceiling(found).value, is_limit(noise_ceiling(found))) == (None, None, False)
     assert fleiss_kappa([[3, 0], [3, 0]]) is None
     assert gwet_ac1([[3], [3]]) is None
     assert gwet_ac1([[3, 0], [3, 0]]) == 1
@@ -65,9 +90,10 @@ def test_a_good_judge_may_take_any_person_s_place(nearness: Nearness, p_values: 
     found = alt_test(PEOPLE, JUDGE, nearness)
     assert found.p_values == pytest.approx(p_values, rel=1e-6)
     assert found.advantages == pytest.approx(advantages)
-    assert (found.passes, found.winning_rate, found.method) == (True, 1.0, "alt_test_by")
+    assert found.method == "alt_test_by"
     assert found.advantage == pytest.approx(np.mean(advantages))
-    assert found.people == 3
+    verdict = may_replace(found, agrees=True)
+    assert (verdict.may, verdict.rate, verdict.won, verdict.people) == (True, 1.0, 3, 3)
     assert found.behind is not None
     assert found.behind < 0
 
@@ -110,8 +136,8 @@ def test_a_judge_is_said_to_agree_more_or_less_than_people_only_if_that_is_clear
 
 
 def test_a_judge_that_says_one_thing_may_not():
-    found = alt_test(PEOPLE, [1] * 40)
-    assert (found.passes, found.winning_rate) == (False, 0.0)
+    found = may_replace(alt_test(PEOPLE, [1] * 40), agrees=True)
+    assert (found.may, found.rate) == (False, 0.0)
 
 
 def test_where_the_judge_and_the_person_always_tie_the_judge_may():
@@ -125,10 +151,12 @@ def test_gaps_few_people_and_few_answers():
     gaps[0, :15] = np.nan
     found = alt_test(gaps, JUDGE)
     assert found.method == "alt_test_by: fewer than 30 answers of a person"
-    assert found.passes
+    assert may_replace(found, agrees=True).may
     gaps[0] = np.nan
     nobody = alt_test(gaps, JUDGE)
-    assert (nobody.passes, nobody.method) == (None, "none: fewer than 3 people share answers")
+    verdict = may_replace(nobody, agrees=True)
+    assert (verdict.may, verdict.rate) == (None, None)
+    assert nobody.method == "none: fewer than 3 people share answers"
     assert np.isnan(nobody.p_values[0])
 
 
@@ -136,7 +164,5 @@ def test_a_judge_that_always_says_the_commonest_label_may_not_replace_anybody():
     rng = np.random.default_rng(1)
     people = (rng.random((3, 100)) < 0.97).astype(float)  # they differ by chance alone
     judge = np.ones(100)
-    assert alt_test(people, judge).passes
-    found = alt_test(people, judge, agrees=False)
-    assert (found.passes, found.method) == (False, "alt_test_by: no agreement beyond chance")
-    assert found.document()["epsilon"] == 0.2
+    found = alt_test(people, judge)
+    assert (may_replace(found, agrees=True).may, may_replace(found, agrees=False).may) == (True, False)

@@ -40,17 +40,16 @@ def test_three_people_and_a_judge_that_is_as_good_as_any():
     off = [[1 - v if i % 20 == who else v for i, v in enumerate(truth)] for who in range(3)]
     found = raters_of(labels(*off), answers(truth), seed=0)
     assert found is not None
-    assert found.alt_test.passes is True
-    assert found.alt_test.winning_rate == 1.0
+    assert (found.replaces.may, found.replaces.rate) == (True, 1.0)
     # Of 120 pairs of labels of one answer, the 6 answers on which one person is off have 2 that differ.
     # 62 of 120 labels say 1.
     chance = 2 * (62 / 120) * (58 / 120)
     assert found.gwet_ac1 == pytest.approx((108 / 120 - chance) / (1 - chance))
-    assert found.reliability is not None
-    assert found.ceiling == pytest.approx(found.reliability**0.5)
+    assert found.reliability.value is not None
+    assert found.ceiling.value == pytest.approx(found.reliability.value**0.5)
     worse = raters_of(labels(*off), answers([1 - v for v in truth]), seed=0)
     assert worse is not None
-    assert worse.alt_test.passes is False
+    assert worse.replaces.may is False
 
 
 def test_the_judge_is_compared_with_people_on_their_scale_and_answers():

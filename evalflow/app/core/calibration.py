@@ -170,7 +170,7 @@ def _certificate(
 ) -> Certificate:
     c = row.corrected
     judged: Sequence[float] = row.answers.filter(row.answers["human"].is_not_null())["score"].to_list()
-    is_tested = row.raters is not None and row.raters.alt_test.passes is not None
+    is_tested = row.raters is not None and row.raters.replaces.may is not None
     own = scores.filter(
         (pl.col("dataset") == row.dataset)
         & (pl.col("metric") == row.metric)
@@ -192,7 +192,7 @@ def _certificate(
         human_mean=c.human_mean,
         bias={"value": c.bias, "ci_low": c.bias_low, "ci_high": c.bias_high},
         agreement={name: one.document() for name, one in row.agreement.items()},
-        alt_test=row.raters.alt_test.document() if row.raters and is_tested else None,
+        alt_test=row.raters.alt_document() if row.raters and is_tested else None,
         consistency=consistency(own),
         replies=replies(own),
     )

@@ -56,8 +56,8 @@ class Certificate:
     bias: Mapping[str, float | None]
     # Each measure as {value, ci_low, ci_high}; a value of None has its reason under `method`.
     agreement: Mapping[str, Mapping[str, Any]]
-    # Whether the judge may replace a person: passes, winning_rate, advantage, method, epsilon; None without a test,
-    # e.g. with fewer than three people.
+    # Whether the judge may replace a person: passes, winning_rate, agrees (with people beyond chance), advantage,
+    # behind, method, epsilon; None without a test, e.g. with fewer than three people.
     alt_test: Mapping[str, Any] | None
     # Over repeats of the judge: repeats, same (the share of pairs of judgements of one answer that are equal), sd (of
     # judgements of one answer); None if nothing was judged twice.
