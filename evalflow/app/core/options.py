@@ -23,15 +23,33 @@ from evalflow.paths import GROUPS, conf_dirs
 from evalflow.records import EMBED, EVIDENCE_TASKS, Case
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Option:
-    """A file of a config group; `fault` says why it cannot be read."""
+    """A file of a config group, which is read when its values are first asked for."""
 
     group: str
     name: str
     file: Path
-    values: dict[str, Any]
-    fault: str = ""
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Its keys. A file that cannot be read has a description alone: selecting it reports the error."""
+        return self._read[0]
+
+    @property
+    def fault(self) -> str:
+        """Why the file cannot be read, or ""."""
+        return self._read[1]
+
+    @cached_property
+    def _read(self) -> tuple[dict[str, Any], str]:
+        try:
+            return option_values(self.file), ""
+        except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
+            mark = getattr(error, "problem_mark", None)
+            where = f"{self.file}:{mark.line + 1}" if mark else str(self.file)
+            fault = f"{where}: this is not valid YAML: {getattr(error, 'problem', None) or error}"
+            return {"description": "(this file is not valid YAML)"}, fault
 
     @property
     def text(self) -> str:
@@ -113,16 +131,8 @@ def find_option(name: str, everything: Sequence[Option]) -> Option:
 
 def _options_in(folder: Path, group: str) -> Iterator[Option]:
     for file in sorted((folder / group).glob("*.yaml")):
-        if file.stem.startswith("_") or not file.is_file():
-            continue
-        try:
-            yield Option(group, file.stem, file, option_values(file))
-        except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
-            # A broken file is listed anyway; selecting it reports the error.
-            mark = getattr(error, "problem_mark", None)
-            fault = f"{file}:{mark.line + 1}" if mark else str(file)
-            fault += f": this is not valid YAML: {getattr(error, 'problem', None) or error}"
-            yield Option(group, file.stem, file, {"description": "(this file is not valid YAML)"}, fault)
+        if not file.stem.startswith("_") and file.is_file():
+            yield Option(group, file.stem, file)
 
 
 def option_values(file: Path) -> dict[str, Any]:
