@@ -78,7 +78,7 @@ def test_no_plus_is_told_for_a_field_that_no_case_has() -> None:
     told = problems("dataset.rag.fields.anwser=x")
     assert [(one.what, one.hint) for one in told] == [
         (
-            "'anwser' is no case field",
+            "'anwser' is not a case field",
             "did you mean 'answer'?; to read it as vars.anwser: anwser: {column: x, type: text}",
         )
     ]

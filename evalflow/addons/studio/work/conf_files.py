@@ -39,7 +39,7 @@ def data_keys(folder: Path, dataset: str) -> dict[str, Any]:
 
 
 def write_prompts(folder: Path, prompts: Mapping[str, str]) -> None:
-    """Write templates."""
+    """Write templates as files of prompts/ below a folder."""
     for name, text in prompts.items():
         _write(folder / "prompts" / name, text)
 

@@ -82,7 +82,7 @@ class Own:
             write_cases(folder, name, rows)
         for (group, name), values in self._options(folder):
             write_option(folder, group, name, values, said.get((group, name), ""))
-        write_prompts(folder / "prompts", self._prompts())
+        write_prompts(folder, self._prompts())
 
     def _options(self, folder: Path) -> Iterator[tuple[tuple[str, str], Mapping[str, Any]]]:
         for name, (_, config) in self.targets.items():

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from evalflow.addons.studio.work import bots, cases, datasets, judges, metrics, projects
@@ -64,7 +64,11 @@ def test_a_variable_keeps_its_meaning_where_it_may(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.slow
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=15,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],  # each example takes long: to shrink one would take minutes
+)
 @given(
     title=TITLE,
     criteria=TEXT.filter(str.strip),
@@ -143,6 +147,7 @@ def test_a_fault_in_the_middle_of_an_import_leaves_nothing(
     assert [bot for bot in bots.list_bots(space) if bot.origin == "workspace"] == []
     assert [one for one in datasets.list_datasets(space) if one.origin == "workspace"] == []
     assert import_files(space, tmp_path / "out").metrics == ["m"]
+    assert metrics.get_metric(space, "helper", "m").prompts == {"m/mine.jinja": "A {{ question }}\r\n\n"}
 
 
 def test_all_that_is_wrong_with_a_folder_is_said_at_once(space: Workspace, tmp_path: Path) -> None:
