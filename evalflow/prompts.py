@@ -67,7 +67,8 @@ LONGEST_KEPT = 100_000
 NOT_KEPT = f"(more than {LONGEST_KEPT:,} characters, not kept)"
 """What stands for a text that a run did not keep."""
 _HARMLESS = ("fenced", "length", "count")
-_IMPORTS = ("jinja2.debug", "textwrap", "pprint", "encodings.latin_1")  # what Jinja loads as it needs it
+# What Jinja loads as it needs it.
+_IMPORTS = ("jinja2.constants", "jinja2.debug", "textwrap", "pprint", "html", "encodings.latin_1")
 _RENDERING = Work("evalflow.prompts:rendered", imports=_IMPORTS, output=256 * 1024**2, files=64)
 _INLINE = " inline"
 """The name of a template that is not in a file."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import product
 from pathlib import Path
 
 import pytest
+from jinja2.sandbox import SandboxedEnvironment
 
 from evalflow import prompts, sandbox
 from evalflow.errors import UserError
@@ -184,6 +187,28 @@ def test_a_strangers_template_gives_what_any_gives(tmp_path: Path) -> None:
     assert len(texts) == 1
     with pytest.raises(UserError, match=r"^here: the prompt cannot be rendered: 'contexts' is undefined$"):
         render(Prompts([tmp_path], isolated=True).get("p.jinja"), {}, "here")
+
+
+def test_every_filter_gives_a_stranger_what_it_gives_anybody(tmp_path: Path) -> None:
+    anybodys, strangers = Prompts([tmp_path]), Prompts([tmp_path], isolated=True)
+    values = ("'<b>x&amp;</b>'", "['x']", "{'a': 1}", "[{'a': 1}]", "3.7")
+    arguments = ("", "('a')", "('a', 'b')", "(3)", "('upper')", "('real')")
+    endings = (" | list", "")  # most give an iterator
+    for name in [*(SandboxedEnvironment().filters.keys() - {"random"}), "json", "fenced"]:
+        for value, given, ending in product(values, arguments, endings):
+            source = f"{{{{ {value} | {name}{given}{ending} }}}} {{{{ lipsum(n=0) }}}}"
+            with suppress(UserError):
+                text = render(anybodys.inline(source, name), {}, name)
+                if " at 0x" not in text:
+                    break
+        else:
+            pytest.fail(f"nothing that {name} takes is among the values")
+        assert render(strangers.inline(source, name), {}, name) == text, source
+
+
+def test_a_stranger_hears_that_a_template_opens_a_file(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"it opens .*cp1253\.py, and such a template may open no file"):
+        render(Prompts([tmp_path], isolated=True).inline("{{ 'x'.encode('cp1253') }}", "t"), {}, "t")
 
 
 @pytest.mark.parametrize("source", [TIME["a loop in a loop"], TIME["loops over what is mapped"], TIME["an include"]])
