@@ -161,7 +161,7 @@ def moments(scores: ArrayLike, clusters: ArrayLike | None = None, *, bounded: bo
     s = np.asarray(scores, dtype=np.float64)
     std = s.std(ddof=1) if s.size > 1 else np.nan
     mean, low, high = (s.mean(), s.min(), s.max()) if s.size else (np.nan, np.nan, np.nan)
-    binary = s.size > 0 and bool(np.isin(s, (0.0, 1.0)).all())
+    binary = s.size > 0 and bool(((s == 0.0) | (s == 1.0)).all())
     skewness = 0.0 if bounded or binary else mean_skewness(cluster_sums(s - mean, clusters))
     n, mean, std, low, high, groups, error, centre, spread, df, skewness = (
         np.array([float(x)])
