@@ -46,6 +46,10 @@ class _Sqlite:
         self._connection.text_factory = _decoded
         self._connection.execute(f"PRAGMA hard_heap_limit={memory}")
         self._connection.execute("PRAGMA temp_store=MEMORY")
+        with contextlib.suppress(
+            sqlite3.Error
+        ):  # tables that SQLite declares when they are first read: it may later not
+            self._connection.execute("SELECT 1 FROM json_each('[]'), json_tree('[]')")
         self._connection.set_authorizer(_in_setup)
         self._connection.set_progress_handler(lambda: time.monotonic() > self._ends, _STEPS)
 
@@ -127,11 +131,13 @@ class _Duckdb:
         )
         limits = {"memory_limit": f"{memory}B", "threads": "1", "temp_directory": ""}
         self._connection = duckdb.connect(":memory:", config={**dict.fromkeys(off, "false"), **limits})
+        self._connection.execute("SET TimeZone='UTC'")  # on every machine the same; pytz reads a file for any other
         self._connection.execute("SET lock_configuration=true")
         forbid_files()  # DuckDB reads about the system when it connects
 
     def set_up(self, script: str) -> None:
         with self._limited():
+            script.encode()
             self._connection.execute(script)
 
     def close_writes(self) -> None:
@@ -143,6 +149,7 @@ class _Duckdb:
 
     def query(self, query: str) -> tuple[list[str], Callable[[int], Sequence[Sequence[Any]]]]:
         with self._limited():
+            query.encode()  # half of a surrogate pair is no text for DuckDB
             statements = self._connection.extract_statements(query)
             if len(statements) != 1:
                 raise QueryRefused("it is more than one statement" if statements else "it is no query that gives rows")
@@ -172,7 +179,7 @@ class _Duckdb:
             raise MemoryError from None
         except self._duckdb.PermissionException:
             raise QueryRefused(_FORBIDDEN) from None
-        except (self._duckdb.Error, ValueError) as error:
+        except (self._duckdb.Error, ValueError, OverflowError) as error:  # an interval may be too long for Python
             raise QueryRefused(str(error)) from None
         finally:
             timer.cancel()

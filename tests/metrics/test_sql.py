@@ -162,6 +162,32 @@ def test_no_rows_at_all_prove_nothing(score: Any) -> None:
     assert score("SELECT 1", " ").reason == "nothing to compare with: the reference is blank"
 
 
+@pytest.mark.parametrize(
+    ("dialect", "query"),
+    [
+        ("sqlite", "SELECT value FROM json_each('[1, 2]')"),
+        ("sqlite", "SELECT atom FROM json_tree('[1, 2]')"),
+        ("duckdb", "SELECT TIMESTAMPTZ '2020-01-01 00:00:00+02'"),
+        ("duckdb", "SELECT make_timestamptz(2020, 1, 1, 0, 0, 0), TIMETZ '12:00:00+05:30'"),
+        ("duckdb", "SELECT TIMESTAMP 'infinity', DATE '12000-01-01', INTERVAL 3 DAY"),
+        ("duckdb", "SELECT {'a': [1]}, MAP {[1]: 2}, '101'::BIT, uuid() IS NULL, 3::BIGNUM, '\\x41'::BLOB, 1e400"),
+    ],
+)
+def test_results_of_any_type_are_compared(bench: Any, dialect: str, query: str) -> None:
+    pytest.importorskip("duckdb" if dialect == "duckdb" else "sqlite3")
+    case = bench.case(reference=query, vars={"setup": SETUP})
+    outcome = bench.score(
+        bench.shipped("sql_equivalence", dialect=dialect), case=case, answer=bench.answer(answer=query)
+    )
+    assert (outcome.status, outcome.score, outcome.error) == ("scored", 1.0, None)
+
+
+@pytest.mark.parametrize("query", ["SELECT 'é\ud800'", "SELECT INTERVAL '99999999 years'", "SELECT ?"])
+def test_an_answer_that_no_database_takes_scores_0(score: Any, query: str) -> None:
+    outcome = score(query)
+    assert (outcome.status, outcome.score) == ("scored", 0.0)
+
+
 def test_sqlite_cannot_load_extensions_nor_write_files(bench: Any, tmp_path: Path) -> None:
     case = bench.case(reference=REFERENCE, vars={"setup": SETUP + ROWS})
     for query in ("SELECT load_extension('x')", f"VACUUM INTO '{tmp_path}/copy.db'"):

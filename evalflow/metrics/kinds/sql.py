@@ -38,7 +38,7 @@ LONGEST = 20_000
 MOST_FILLINGS = 20
 _LARGEST_SCRIPT = 8_000_000
 _SQLITE = Work("evalflow.limited.sql:run", memory=2 * 1024**3)
-_DUCKDB = Work("evalflow.limited.sql:run", imports=("duckdb",), memory=2 * 1024**3, files=16, threads=True)
+_DUCKDB = Work("evalflow.limited.sql:run", imports=("duckdb", "pytz"), memory=2 * 1024**3, files=16, threads=True)
 _AT_ONCE = 4
 """Processes of one metric at the same time."""
 _TOLD = 400
@@ -109,8 +109,9 @@ class SqlMetric(FieldMetric[SqlMetricConfig]):
     @classmethod
     def build(cls, name: str, config: SqlMetricConfig, prompts: Prompts) -> Self:  # noqa: ARG003 - no prompts
         expect_declared(name, config.needs, cls.fields_read(config))
-        if config.dialect == "duckdb" and find_spec("duckdb") is None:
-            what = "the dialect duckdb needs the package duckdb, which is not installed"
+        missing = [package for package in _DUCKDB.imports if find_spec(package) is None]
+        if config.dialect == "duckdb" and missing:
+            what = f"the dialect duckdb needs the package {missing[0]}, which is not installed"
             raise UserError(Problem(what, f"metric.{name}.dialect", install_command("sql")))
         where = f"metric.{name}"
         setup = [] if config.setup is None else [_script(config.setup, f"{where}.setup")]
