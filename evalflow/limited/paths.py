@@ -18,7 +18,7 @@ def places(path: str, document: str) -> list[dict[str, Any]]:
     value = json.loads(document)
     try:
         return [_place(match.parts, match.obj, value) for match in _query(path).finditer(value)]
-    except (jsonpath.JSONPathError, re.error) as error:
+    except (jsonpath.JSONPathError, re.error, OverflowError) as error:  # 1e999 is a number to its grammar
         raise ValueError(str(error)) from None
 
 

@@ -138,6 +138,7 @@ def test_a_schema_may_refer_to_its_own_parts():
     [
         (JsonPathOperation, {"op": "jsonpath", "path": "$.[", "equals": 1}, "is no JSONPath"),
         (JsonPathOperation, {"op": "jsonpath", "path": "$[?@.a =~ /(/]", "equals": 1}, "is no JSONPath"),
+        (JsonPathOperation, {"op": "jsonpath", "path": "$[?@.a==1e999]", "equals": 1}, "is no JSONPath"),
         (JsonPathOperation, {"op": "jsonpath", "path": "$.a"}, "exactly one of contains, equals, matches, missing"),
         (JsonPathOperation, {"op": "jsonpath", "path": "$.a", "equals": 1, "contains": "1"}, "exactly one of"),
         (JsonPathOperation, {"op": "jsonpath", "path": "$.a", "matches": "(["}, "is no regular expression"),
