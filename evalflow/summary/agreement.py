@@ -372,8 +372,17 @@ NOT_AT_RANDOM = "the labelled answers are hardly a random sample"
 """Why labels correct nothing, if a test of how they were drawn says so."""
 
 
+OF_MEANS = (*ANSWER, "judge", "cluster", "tags", "score", "passed", "human", "accepted", "weight")
+"""The columns of `labelled_scores` that correct a mean, and tell whether labels may; the others take as long again."""
+
+
 def labelled_scores(
-    scores: pl.LazyFrame, labels: pl.DataFrame, *, failed: bool = False, lower: Collection[str] = ()
+    scores: pl.LazyFrame,
+    labels: pl.DataFrame,
+    *,
+    failed: bool = False,
+    lower: Collection[str] = (),
+    columns: Sequence[str] | None = None,
 ) -> pl.DataFrame:
     """Every scored answer of the series that have labels, in the order of `scores`, and its labels from `label_frame`.
 
@@ -382,7 +391,7 @@ def labelled_scores(
     for which the judge failed every time instead; their score is null. `human` is null without a label, `accepted` is
     the share of the labels that reach the threshold (null without one), `people` their number, `said` their values,
     `marks` the labels as scores.
-    Metrics in `lower` pass at or below their threshold.
+    Metrics in `lower` pass at or below their threshold. `columns` selects some of them, the cluster among them.
     """
     series = labels.select("dataset", "metric", "target").unique().lazy()
     status, cell = pl.col("status"), [*ANSWER, "judge"]
@@ -419,6 +428,7 @@ def labelled_scores(
         comment=pl.col("comment").drop_nulls().str.join("; "),
     )
     joined = answers.join(people, on=ANSWER, how="left", maintain_order="left")
+    joined = joined if columns is None else joined.select(columns)
     # Numbers in the order of the names, which are far faster to count and to sort.
     return joined.collect(engine="streaming").with_columns(pl.col("cluster").rank("dense"))
 

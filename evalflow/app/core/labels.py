@@ -30,7 +30,7 @@ from evalflow.metrics.steps import is_recorded
 from evalflow.paths import shown
 from evalflow.records import Label
 from evalflow.report.wording import counted
-from evalflow.summary.agreement import label_frame, labelled_scores, people_of, truths
+from evalflow.summary.agreement import OF_MEANS, label_frame, labelled_scores, people_of, truths
 from evalflow.summary.pairing import lower_is_better
 
 OF_DATA = "the data's own labels"
@@ -335,7 +335,7 @@ def labels_to_compare(runs: Sequence[SavedRun], given: str | Rows | None) -> Com
     unusable: dict[str, Mapping[tuple[str, str], str]] = {}
     for folder, frame in frames.items():
         run = by_folder[folder]
-        answers = labelled_scores(run.scores(), frame, lower=lower_is_better(run.traits))
+        answers = labelled_scores(run.scores(), frame, lower=lower_is_better(run.traits), columns=OF_MEANS)
         people[folder] = people_of(answers)
         why_not = unusable_labels(answers, frame)
         unusable[folder] = {key: f"{why} in {run.name}" for key, why in why_not.items()}
