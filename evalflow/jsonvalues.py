@@ -240,7 +240,7 @@ def json_path(text: str) -> Path:
 
     try:
         query = jsonpath.compile(text)
-    except (jsonpath.JSONPathError, re.error) as error:  # of a pattern in a filter
+    except (jsonpath.JSONPathError, re.error, OverflowError) as error:  # of a pattern or of 1e999 in a filter
         raise ValueError(str(error).splitlines()[0]) from None
     if not isinstance(query, jsonpath.JSONPath):
         return Path(text, single=False, plain=False, _query=query)
