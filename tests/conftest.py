@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from evalflow.__main__ import COLLECT_AFTER
 
 pytest_plugins = ["tests.postgres"]
 
-# No test fails for being slow on a busy machine.
-settings.register_profile("evalflow", deadline=None)
+# No test fails for being slow on a busy machine. A test that suppresses another health check has to name this one too.
+settings.register_profile("evalflow", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("evalflow")
 
 # Who has one of these runs the program, a worker, a browser or a server of databases.

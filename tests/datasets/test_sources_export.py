@@ -52,7 +52,7 @@ cases = st.builds(
 
 
 @given(case=cases)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_a_case_written_as_a_row_reads_again_as_the_same_case(case: Case, here: Path) -> None:
     assume(not is_empty(case_to_row(case)))  # such a row is left out
     row = json.dumps(case_to_row(case))

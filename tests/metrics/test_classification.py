@@ -29,7 +29,7 @@ labels = st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.i
 
 
 @given(truth=labels, prediction=labels)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_labels_are_equal_in_writing_where_the_score_says_so(bench, truth, prediction):
     outcome = bench.score(
         classification(bench), case=bench.case(expected=truth), answer=bench.answer(actual=prediction)

@@ -157,7 +157,7 @@ def test_a_missing_package_comes_with_its_command(bench, monkeypatch):
 TEXTS = st.text(alphabet=st.sampled_from("ab cdé. 東-_'A"), max_size=40)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(TEXTS, TEXTS)
 def test_scores_lie_in_the_unit_interval_and_a_text_equals_itself(bench, one, two):
     for name in LEXICAL:

@@ -15,7 +15,9 @@ from tests.repeats import repeated
 
 SHAPE = (4, 3, 2)
 TABLES = st.lists(st.sampled_from([0.0, 0.25, 1.0, None]), min_size=24, max_size=24)
-QUICK = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUICK = settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 
 
 def _cases(cells: pl.LazyFrame) -> pl.DataFrame:

@@ -19,7 +19,9 @@ labels = st.sampled_from([0, 0.0, -0.0, 1, 1.0, 2, 2.5, 1e300, int(1e300)])
 
 
 @given(pairs=st.lists(st.tuples(labels, labels), min_size=1, max_size=6))
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 def test_accuracy_is_the_mean_score(
     record: Callable[..., Any], table: Callable[..., Any], pairs: list[tuple[float, float]]
 ) -> None:

@@ -93,7 +93,9 @@ CELLS = st.lists(
     max_size=12,
     unique_by=lambda cell: cell[0],
 )
-QUICK = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUICK = settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 
 
 @QUICK

@@ -212,7 +212,9 @@ def _shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(wanted=st.lists(st.integers(1, 2), min_size=1, max_size=6), steps=st.lists(Step, max_size=25))
 def test_no_order_of_events_breaks_the_rules(
     shared: Workspace, monkeypatch: pytest.MonkeyPatch, wanted: list[int], steps: list[tuple[str, str]]

@@ -66,7 +66,7 @@ def test_a_variable_keeps_its_meaning_where_it_may(monkeypatch: pytest.MonkeyPat
 @pytest.mark.slow
 @settings(
     max_examples=15,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # each example takes long: to shrink one would take minutes
 )
 @given(
