@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, time
 from functools import reduce
@@ -96,7 +96,12 @@ def is_list(value: object) -> TypeGuard[list[object]]:
     return isinstance(value, list)
 
 
-def is_too_deep(value: Any, left: int = DEEPEST) -> bool:
+def is_sequence(value: object) -> TypeGuard[Sequence[object]]:
+    """Whether a value of a case is a list or a tuple."""
+    return isinstance(value, list | tuple)
+
+
+def is_too_deep(value: object, left: int = DEEPEST) -> bool:
     """Whether maps and lists in a JSON value are nested deeper than `left`."""
     inner = value.values() if is_object(value) else value if is_list(value) else None
     return inner is not None and (left == 0 or any(is_too_deep(item, left - 1) for item in inner))
@@ -126,16 +131,17 @@ def kind(value: object) -> str:
             return "an object"
 
 
-def as_map(value: Any) -> Mapping[str, Any]:
+def as_map(value: Any) -> Mapping[str, object]:
     """The object, or an empty one for anything else."""
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+    return value if is_mapping(value) else {}
 
 
-def _is_mapping(value: object) -> TypeGuard[Mapping[str, object]]:
+def is_mapping(value: object) -> TypeGuard[Mapping[str, object]]:
+    """Whether a JSON value is an object, of whatever class."""
     return isinstance(value, Mapping)
 
 
-def as_list(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[object]:
     """The list, or an empty one for anything else."""
     return value if is_list(value) else []
 
@@ -171,6 +177,15 @@ def text_at(values: Mapping[str, object], key: str) -> str:
     return value
 
 
+def texts_at(values: Mapping[str, object], key: str) -> list[str]:
+    """The list of texts under a key; ValueError for anything else."""
+    listed = as_list(values.get(key))
+    texts = [text for text in listed if isinstance(text, str)]
+    if not is_list(values.get(key)) or len(texts) < len(listed):
+        raise _mistyped(values, key, "a list of texts")
+    return texts
+
+
 def count_at(values: Mapping[str, object], key: str) -> int:
     """The whole number under a key, 0 for null or nothing; ValueError for anything else."""
     value = values.get(key)
@@ -179,6 +194,14 @@ def count_at(values: Mapping[str, object], key: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise _mistyped(values, key, "a whole number")
     return value
+
+
+def number_at(values: Mapping[str, object], key: str) -> float:
+    """The number under a key; ValueError for anything else."""
+    number = as_number(values.get(key))
+    if number is None:
+        raise _mistyped(values, key, "a number")
+    return number
 
 
 def as_number(value: object) -> float | None:
@@ -200,7 +223,7 @@ class Path:
         matches = self.matches(value)
         if self.single:
             return matches[0] if matches else None
-        return matches or ([] if _is_mapping(value) and self._is_of_nothing(value) else None)
+        return matches or ([] if is_mapping(value) and self._is_of_nothing(value) else None)
 
     def _is_of_nothing(self, value: Mapping[str, object]) -> bool:
         """Whether what the path leads through are empty lists alone, as `$.found[*].text` where nothing was found."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from typing import Any
+from typing import Any, TypeGuard
 
 from evalflow.jsonvalues import written
 
@@ -48,7 +48,7 @@ def read_like(like: Any, label: Any) -> Any:
     return label
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> TypeGuard[int | float]:
     """Whether it is a finite number, and not true or false."""
     if isinstance(value, float):
         return math.isfinite(value)

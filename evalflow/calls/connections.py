@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from evalflow.calls.networks import Networks
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.jsonvalues import as_list, as_map
+from evalflow.jsonvalues import as_list, as_map, is_mapping
 from evalflow.paths import private_file
 from evalflow.redaction import public_address
 
@@ -199,7 +199,9 @@ class Connections:
             return values
         plain = dict(values)
         if members := as_map(plain.get("members")):
-            plain["members"] = {name: self.resolve(part, f"{key}.members.{name}") for name, part in members.items()}
+            own = {name: member for name, member in members.items() if is_mapping(member)}
+            called = {name: self.resolve(member, f"{key}.members.{name}") for name, member in own.items()}
+            plain["members"] = {**members, **called}
         name = plain.pop("connection", None)
         if name is None:
             return plain
@@ -218,8 +220,8 @@ class Connections:
         plain["url"] = connection.address.rstrip("/") + path if path else connection.address
         for part in ("open", "poll"):  # their paths are below the address too
             request = as_map(plain.get(part))
-            if str(request.get("url")).startswith("/"):
-                plain[part] = {**request, "url": connection.address.rstrip("/") + request["url"]}
+            if isinstance(url := request.get("url"), str) and url.startswith("/"):
+                plain[part] = {**request, "url": connection.address.rstrip("/") + url}
         own = f"${{oc.env:{connection.api_key_env}}}"
         headers = as_map(plain.get("headers"))
         is_sent = own in json.dumps(headers) or "authorization" in map(str.lower, headers)

@@ -236,9 +236,9 @@ class _Checker:
 
 def _changed(shared: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Merge a metric's overrides into the judge's values; in members only the named keys change."""
-    members = {name: dict(member) for name, member in as_map(shared.get("members")).items()}
+    members = {name: as_map(member) for name, member in as_map(shared.get("members")).items()}
     for name, member in as_map(changes.get("members")).items():
-        members[name] = {**members.get(name, {}), **member}
+        members[name] = {**members.get(name, {}), **as_map(member)}
     return {**shared, **changes, **({"members": members} if members else {})}
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from evalflow.datasets.halves import Halves
 from evalflow.datasets.sources import MAX_RECORD, SourceRow, Table, Unreadable, named, without_nameless
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import as_map
+from evalflow.jsonvalues import is_object, text_at
 from evalflow.limited import LimitExceeded, Work
 from evalflow.paths import shown
 
@@ -101,7 +101,7 @@ def _lines(path: Path, sheet: str | None) -> Generator[Any]:
     name = shown(path)
     try:
         for line in _READING.stream(task, SECONDS, "the workbook"):
-            yield Unreadable(as_map(line)["what"], name, as_map(line)["hint"]) if isinstance(line, dict) else line
+            yield Unreadable(text_at(line, "what"), name, text_at(line, "hint")) if is_object(line) else line
     except LimitExceeded as error:
         if error.limit == "crash":
             yield Unreadable("the workbook is damaged", name, "open it in Excel, and save it again")

@@ -186,9 +186,10 @@ def _skip(raw: str, at: int) -> int:
 def _by_bytes(token: Mapping[str, object]) -> bytes:
     """A token as its bytes; as its text if the endpoint gives none."""
     codes = token.get("bytes")
+    numbers = [code for code in as_list(codes) if isinstance(code, int)]
     try:
-        return bytes(as_list(codes)) if isinstance(codes, list) else _by_text(token)
-    except (TypeError, ValueError):
+        return bytes(numbers) if isinstance(codes, list) and len(numbers) == len(as_list(codes)) else _by_text(token)
+    except ValueError:
         return _by_text(token)
 
 

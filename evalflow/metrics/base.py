@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from operator import mul
 from types import MappingProxyType
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import ClassVar, Generic, Self, TypeVar
 
 from pydantic import BaseModel, Field
 
@@ -64,13 +64,13 @@ class BaseMetric(Generic[C]):
         self.config = config
 
     @classmethod
-    def build(cls, name: str, config: Any, prompts: Prompts) -> Self:  # noqa: ARG003 - no prompts
+    def build(cls, name: str, config: C, prompts: Prompts) -> Self:  # noqa: ARG003 - no prompts
         """Build a metric from its validated configuration; UserError for mistakes that show without data."""
         expect_declared(name, config.needs, cls.fields_read(config))
         return cls(name, config)
 
     @classmethod
-    def fields_read(cls, config: Any) -> Mapping[str, str]:
+    def fields_read(cls, config: C) -> Mapping[str, str]:
         """The case fields that the configuration names, by key; each must be in `needs`."""
         named = {key: getattr(config, key) for key in cls.names_fields}
         return {key: field for key, field in named.items() if field is not None}
@@ -124,11 +124,11 @@ class FieldMetric(BaseMetric[C]):
             outcome = Outcome(status="error", error_type="data", error=str(error))
         return wrong(self.config, outcome) if missed else outcome
 
-    def needed(self, fields: Mapping[str, Any], answer: Answer) -> Sequence[str]:
+    def needed(self, fields: Mapping[str, object], answer: Answer) -> Sequence[str]:
         """Which fields must be there; without one of them the score is skipped."""
         return self.config.needs
 
-    async def compare(self, fields: dict[str, Any]) -> Outcome:
+    async def compare(self, fields: dict[str, object]) -> Outcome:
         """The outcome for all fields; those in `needs` are present. A ValueError becomes a score in state error."""
         raise NotImplementedError
 
@@ -163,7 +163,7 @@ def expect_declared(metric: str, needs: Sequence[str], fields: Mapping[str, str]
         raise UserError(problems)
 
 
-def read_field(field: str, fields: Mapping[str, Any], read: Callable[[Any], T]) -> T:
+def read_field(field: str, fields: Mapping[str, object], read: Callable[[object], T]) -> T:
     """The value of a field, or at a dotted path, as `read` returns it; its ValueError names the field."""
     try:
         return read(look_up(field, fields))
@@ -171,19 +171,19 @@ def read_field(field: str, fields: Mapping[str, Any], read: Callable[[Any], T]) 
         raise ValueError(f"{field}: {error}") from None
 
 
-def failed(error: JudgeError, steps: Sequence[Mapping[str, Any]] = ()) -> Outcome:
+def failed(error: JudgeError, steps: Sequence[Mapping[str, object]] = ()) -> Outcome:
     """The outcome of a score whose judge or embedder failed for good."""
     return Outcome(status="error", error_type=error.error_type, error=str(error), steps=tuple(steps))
 
 
-def blocked_by(name: str, part: Outcome, steps: tuple[Mapping[str, Any], ...] = ()) -> Outcome:
+def blocked_by(name: str, part: Outcome, steps: tuple[Mapping[str, object], ...] = ()) -> Outcome:
     """The outcome of a score that is made of others, where one of them has none."""
     if part.status == "error":
         return Outcome(status="error", error_type=part.error_type, error=f"{name}: {part.error}", steps=steps)
     return Outcome(status=part.status, reason=f"{name} is {part.status}: {part.reason}", steps=steps)
 
 
-def scored(score: float, value: Any, reason: str, steps: Sequence[Mapping[str, Any]] = ()) -> Outcome:
+def scored(score: float, value: object, reason: str, steps: Sequence[Mapping[str, object]] = ()) -> Outcome:
     """The outcome of a comparison without a judge.
 
     Example:
@@ -205,7 +205,7 @@ class CosineMetric(BaseMetric[C]):
     embeds = True
     tasks = MappingProxyType({EMBED: EMBED})
 
-    def texts(self, fields: Mapping[str, Any]) -> tuple[str, Sequence[str]]:
+    def texts(self, fields: Mapping[str, object]) -> tuple[str, Sequence[str]]:
         """The text, and those that it is compared with, of which the nearest counts."""
         raise NotImplementedError
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
 
 from pydantic import Field
 
@@ -47,13 +46,13 @@ class Branch(Route):
         populate_by_name=True,
     )
 
-    equals: Any = None
-    in_: list[Any] | None = Field(default=None, alias="in", min_length=1)
+    equals: object = None
+    in_: list[object] | None = Field(default=None, alias="in", min_length=1)
     min: float | None = Field(default=None, allow_inf_nan=False)
     max: float | None = Field(default=None, allow_inf_nan=False)
 
     @property
-    def values(self) -> Sequence[Any] | None:
+    def values(self) -> Sequence[object] | None:
         """The single values that take it; None if bounds decide, or nothing does."""
         return self.in_ if self.in_ is not None else None if self.equals is None else [self.equals]
 
@@ -65,11 +64,11 @@ class Branch(Route):
     def bounds(self) -> tuple[float, float]:
         return -math.inf if self.min is None else self.min, math.inf if self.max is None else self.max
 
-    def fits(self, value: Any) -> bool:
+    def fits(self, value: object) -> bool:
         if self.values is not None:
             return value in self.values
         low, high = self.bounds
-        return not self.is_bounded or low <= value <= high
+        return not self.is_bounded or (isinstance(value, int | float) and low <= value <= high)
 
 
 def branch_problems(branches: Sequence[Branch], declared: Decided, where: str) -> Iterator[Problem]:
@@ -109,7 +108,8 @@ def _condition_problems(branch: Branch, declared: Decided, key: str) -> Iterator
 
 Point = tuple[float, int]
 """A number, or the place just below (-1) or just above it (1): the ends of what is left between closed intervals."""
-Left = Sequence[Any]
+Interval = tuple[Point, Point]
+Left = Sequence[str | bool | Interval]
 """What no branch takes so far: labels or booleans, or intervals as pairs of points."""
 
 
@@ -128,12 +128,14 @@ def _all_of(declared: Decided) -> Left:
 def _without(left: Left, branch: Branch, declared: Decided) -> Left:
     if not isinstance(declared, NumberType):
         return [value for value in left if not branch.fits(value)]
-    for low, high in [(value, value) for value in branch.values] if branch.values is not None else [branch.bounds]:
-        left = [piece for interval in left for piece in _cut(interval, low, high, whole=declared.type == "int")]
-    return left
+    points = None if branch.values is None else [value for value in branch.values if isinstance(value, int | float)]
+    intervals = [value for value in left if isinstance(value, tuple)]
+    for low, high in [branch.bounds] if points is None else [(point, point) for point in points]:
+        intervals = [one for cut in intervals for one in _cut(cut, low, high, whole=declared.type == "int")]
+    return intervals
 
 
-def _cut(interval: tuple[Point, Point], low: float, high: float, *, whole: bool) -> Iterator[tuple[Point, Point]]:
+def _cut(interval: Interval, low: float, high: float, *, whole: bool) -> Iterator[Interval]:
     """What is left of an interval without low..high."""
     below, above = (low, -1), (high, 1)
     if whole:
@@ -147,9 +149,10 @@ def _cut(interval: tuple[Point, Point], low: float, high: float, *, whole: bool)
 
 
 def _described(left: Left) -> str:
-    if not isinstance(left[0], tuple):
+    first = left[0]
+    if not isinstance(first, tuple):
         return " and ".join(str(value).lower() if isinstance(value, bool) else str(value) for value in left)
-    (low, after), (high, before) = cast("tuple[Point, Point]", left[0])
+    (low, after), (high, before) = first
     if low == high:
         return f"{low:g}"
     parts = [f"{'above' if after else 'from'} {low:g}"] if math.isfinite(low) else []

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from operator import contains, itemgetter
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 from pydantic import Field
 
 from evalflow.config.schema import Strict, Word
+from evalflow.jsonvalues import is_object
 from evalflow.lazy import np
 from evalflow.limited import deadline
 from evalflow.records import ToolCall
@@ -119,7 +120,7 @@ def matched_in_order(fits: Matrix) -> Pairs:
     return pairs
 
 
-def json_key(value: Any, numbers: list[float] | None = None, text: Callable[[str], Hashable] = str) -> Hashable:
+def json_key(value: object, numbers: list[float] | None = None, text: Callable[[str], Hashable] = str) -> Hashable:
     """A key that is equal for equal JSON: 1 and 1.0 are one, true and 1 are two.
 
     With `numbers` it is the key of the shape alone, and the numbers are added there. `text` makes the key of a text.
@@ -128,8 +129,8 @@ def json_key(value: Any, numbers: list[float] | None = None, text: Callable[[str
         return text(value)
     if value is None or value is _ABSENT:
         return value
-    if isinstance(value, dict):
-        entries = sorted(cast("dict[str, Any]", value).items(), key=itemgetter(0))
+    if is_object(value):
+        entries = sorted(value.items(), key=itemgetter(0))
         return ("map", *[(key, json_key(one, numbers, text)) for key, one in entries])
     if isinstance(value, bool):
         return ("bool", value)
@@ -138,11 +139,11 @@ def json_key(value: Any, numbers: list[float] | None = None, text: Callable[[str
             return value
         numbers.append(float(value))
         return ("number",)
-    return ("list", *[json_key(one, numbers, text) for one in cast("Iterable[Any]", value)])
+    return ("list", *[json_key(one, numbers, text) for one in cast("Iterable[object]", value)])
 
 
 _LARGE = 10**150  # above it a whole number may be none that a float can hold
-_ABSENT: Any = object()  # the value of an argument that a call does not have
+_ABSENT: object = object()  # the value of an argument that a call does not have
 
 
 def _by_name(calls: Sequence[ToolCall]) -> dict[str, list[int]]:
@@ -175,21 +176,21 @@ def _block(expected: Sequence[ToolCall], actual: Sequence[ToolCall], rule: Argum
     return anything[:, None] | fits & readable[None, :]
 
 
-def _arguments(call: ToolCall) -> Mapping[str, Any]:
+def _arguments(call: ToolCall) -> Mapping[str, object]:
     return {} if call.arguments is None or isinstance(call.arguments, str) else call.arguments
 
 
-def _at(path: str, arguments: Mapping[str, Any]) -> Any:
+def _at(path: str, arguments: Mapping[str, object]) -> object:
     """The value of an argument of this name, else the one at the dotted path."""
-    here: Any = arguments
+    here: object = arguments
     for part in [path] if path in arguments else path.split("."):
-        if not isinstance(here, dict) or part not in here:
+        if not is_object(here) or part not in here:
             return _ABSENT
-        here = cast("dict[str, Any]", here)[part]
+        here = here[part]
     return here
 
 
-def _equal(expected: Sequence[Any], actual: Sequence[Any], rule: ArgumentRule, check_time: Check) -> Matrix:
+def _equal(expected: Sequence[object], actual: Sequence[object], rule: ArgumentRule, check_time: Check) -> Matrix:
     """Which values are equal as JSON, numbers and texts by the rule; two that are absent are equal."""
     check_time()
     values, rows, limits = (*expected, *actual), len(expected), rule.limits

@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Annotated, Any, Literal, Self, cast
+from typing import Annotated, Literal, Self
 
 from pydantic import AliasChoices, BaseModel, Field, RootModel, TypeAdapter, model_validator
 
 from evalflow.config.schema import FIELDS, MetricConfig, Strict, Word, with_examples
 from evalflow.errors import did_you_mean
-from evalflow.jsonvalues import look_up, written
+from evalflow.jsonvalues import as_list, as_map, is_list, is_mapping, look_up, written
 from evalflow.metrics.base import BaseMetric, CosineMetric, FieldMetric, scored
 from evalflow.metrics.chain import ChainConfig, ChainMetric
 from evalflow.metrics.operations import NormalForm, spelled_number
@@ -101,7 +101,7 @@ class JsonPathRule(Strict):
     """
 
     json_path: str
-    expected_value: Any
+    expected_value: object
     expected_value_type: Literal["string", "number", "boolean"] | None = None
 
     @model_validator(mode="after")
@@ -119,12 +119,12 @@ class JsonPathRule(Strict):
         return self.expected_value_type or own
 
     @property
-    def operation(self) -> dict[str, Any]:
+    def operation(self) -> dict[str, object]:
         expected = self.expected_value
         if self.kind == "string":
             return {"op": "jsonpath", "path": self.json_path, "contains": str(expected)}
         if isinstance(expected, str) or self.kind == "boolean":
-            expected = float(expected) if self.kind == "number" else str(expected).lower() == "true"
+            expected = spelled_number(expected) if self.kind == "number" else str(expected).lower() == "true"
         return {"op": "jsonpath", "path": self.json_path, "equals": expected}
 
 
@@ -174,7 +174,7 @@ class FieldComparison(Strict):
     """
 
     model_config = with_examples({"expected_value": 20, "field": "metadata.cents"})
-    expected_value: Any
+    expected_value: object
     field: Word = "answer"
 
 
@@ -187,7 +187,7 @@ class JsonSchemaValidity(Strict):
     """
 
     model_config = with_examples({"schema": {"required": ["days"]}}, populate_by_name=True, defer_build=True)
-    schema_: dict[str, Any] = Field(alias="schema")
+    schema_: dict[str, object] = Field(alias="schema")
     field: Word = "answer"
 
 
@@ -222,7 +222,7 @@ class GroupedCheck(Strict):
     identifier: Word
     name: Word | None = None
     enabled: bool = True
-    params: dict[str, Any] = Field(default_factory=dict[str, Any])
+    params: dict[str, object] = Field(default_factory=dict[str, object])
     weight: float = Field(default=1.0, ge=0, allow_inf_nan=False)
 
 
@@ -264,7 +264,7 @@ class CommandParams(Strict):
 
     model_config = with_examples({"command": "tone", "options": {"words": ["stupid"]}})
     command: Word
-    options: dict[str, Any] = Field(default_factory=dict[str, Any])
+    options: dict[str, object] = Field(default_factory=dict[str, object])
 
 
 COMPARISONS = ("equals", "not_equals", "less_than", "less_than_equals", "greater_than", "greater_than_equals")
@@ -290,35 +290,34 @@ def meaning_of(kind: str) -> str:
     return " ".join((PARAMS[kind].__doc__ or "").partition("\n\n")[0].split())
 
 
-def starts_program(kind: Any, params: Any) -> bool:
+def starts_program(kind: object, params: object) -> bool:
     """Whether a check, or one in its group, is of the type `command`. Both may be of any shape."""
     return "command" in _kinds(kind, params)
 
 
-def asks_judge(kind: Any, params: Any) -> bool:
+def asks_judge(kind: object, params: object) -> bool:
     """Whether a judge decides a check, or one in its group. Both may be of any shape."""
     return any(one in JUDGED for one in _kinds(kind, params))
 
 
-def _kinds(kind: Any, params: Any) -> list[Any]:
+def _kinds(kind: object, params: object) -> list[object]:
     return [kind, *(name for name, _ in named_checks(params))] if kind == "group" else [kind]
 
 
-def named_checks(content: Any) -> Iterator[tuple[str, bool]]:
+def named_checks(content: object) -> Iterator[tuple[str, bool]]:
     """The checks in the `checks` of a case and of its groups, or of a group's parameters, and whether each is enabled.
 
     Parameters may be of any shape.
     """
-    checks = cast("Mapping[str, Any]", content).get("checks") if isinstance(content, Mapping) else None
-    for check in cast("list[Any]", checks) if isinstance(checks, list) else ():
-        if isinstance(check, Mapping) and isinstance(name := cast("Mapping[str, Any]", check).get("identifier"), str):
-            is_enabled = bool(cast("Mapping[str, Any]", check).get("enabled", True))
+    for check in as_list(as_map(content).get("checks")):
+        if is_mapping(check) and isinstance(name := check.get("identifier"), str):
+            is_enabled = bool(check.get("enabled", True))
             yield name, is_enabled
-            for member, is_on in named_checks(cast("Mapping[str, Any]", check).get("params")):
+            for member, is_on in named_checks(check.get("params")):
                 yield member, is_enabled and is_on
 
 
-def circular(custom: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def circular(custom: Mapping[str, Mapping[str, object]]) -> list[str]:
     """Of checks of one's own, by their parameters: those whose groups lead back to them."""
     members = {name: [member for member, _ in named_checks(params)] for name, params in custom.items()}
     return [name for name in custom if any(name in reached(member, members) for member in members[name])]
@@ -337,7 +336,7 @@ class JudgedCheck(ChainMetric[ChainConfig]):
         config: ChainConfig,
         steps: Sequence[PreparedStep],
         rule: Rule | PartsRule,
-        params: Mapping[str, Any] | None = None,
+        params: Mapping[str, object] | None = None,
     ) -> None:
         super().__init__(name, config, steps, rule)
         self._params = params or {}
@@ -349,7 +348,7 @@ class JudgedCheck(ChainMetric[ChainConfig]):
         rule = ValueRule(op="value", of=VERDICT_STEP, field=FIELD)
         return cls(kind, config, build_steps(kind, [step], rule, config.needs, prompts, extras=EXTRAS), rule)
 
-    def bound(self, name: str, config: ChainConfig, params: Mapping[str, Any]) -> Self:
+    def bound(self, name: str, config: ChainConfig, params: Mapping[str, object]) -> Self:
         return type(self)(name, config, self._steps, self._rule, params)
 
     def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
@@ -364,10 +363,12 @@ class JudgedCheck(ChainMetric[ChainConfig]):
             return None
         return Outcome(status="skipped", reason="the check has no context, and the case no earlier turns")
 
-    def _extras(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-        blank: dict[str, Any] = dict.fromkeys(EXTRAS)
-        own = {"reference": any_right(self._params["reference"])} if "reference" in self._params else {}
-        return {**blank, "messages": fields["messages"] or (), **self._params, **own}
+    def _extras(self, fields: Mapping[str, object]) -> Mapping[str, object]:
+        own: dict[str, object] = {**dict.fromkeys(EXTRAS), "messages": fields["messages"] or (), **self._params}
+        references = own["reference"]
+        if is_list(references):
+            own["reference"] = any_right([text for text in references if isinstance(text, str)])
+        return own
 
 
 class RuledCheck(FieldMetric[MetricConfig]):
@@ -378,7 +379,7 @@ class RuledCheck(FieldMetric[MetricConfig]):
         self._rulebook = rulebook
         self._keyword = keyword
 
-    async def compare(self, fields: dict[str, Any]) -> Outcome:
+    async def compare(self, fields: dict[str, object]) -> Outcome:
         """Apply the operations. An answer without metadata has no value at any path."""
         if "metadata" not in self.config.needs:
             fields["metadata"] = fields["metadata"] or {}
@@ -396,8 +397,8 @@ class SimilarityCheck(CosineMetric[MetricConfig]):
         super().__init__(name, config)
         self._params = params
 
-    def texts(self, fields: Mapping[str, Any]) -> tuple[str, Sequence[str]]:
-        return fields["answer"], texts_of(self._params.reference)
+    def texts(self, fields: Mapping[str, object]) -> tuple[str, Sequence[str]]:
+        return written(fields["answer"]), texts_of(self._params.reference)
 
     def outcome(self, cosine: float, among: str) -> Outcome:
         wanted = self._params.threshold
@@ -437,7 +438,7 @@ def rulebook_of(identifier: str, params: BaseModel) -> Rulebook:
             raise TypeError(f"{identifier} is no check of this kind")
 
 
-def _operations(declared: Sequence[Mapping[str, Any]]) -> list[Operation]:
+def _operations(declared: Sequence[Mapping[str, object]]) -> list[Operation]:
     return _adapter().validate_python(list(declared))
 
 
@@ -454,7 +455,7 @@ def filled(text: str, case: Case) -> str:
         if literal is not None:
             return literal
         name = found["name"]
-        known: Mapping[str, Any] = {
+        known: Mapping[str, object] = {
             **case.vars,
             "metadata": case.metadata or {},
             "vars": case.vars,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Literal, TypeVar, cast
+from typing import Generic, Literal, TypeVar
 
 from evalflow.errors import JudgeError, UserError
-from evalflow.jsonvalues import look_up
+from evalflow.jsonvalues import as_list, look_up
 from evalflow.metrics.base import BaseMetric, UnitMetricConfig, failed
 from evalflow.metrics.references import any_right, best_outcome
 from evalflow.metrics.returns import Observed, StepConfig, rows_at
@@ -19,7 +19,9 @@ from evalflow.metrics.steps import (
     is_in_case,
     items_in,
     placeholder_reply,
+    reference_in,
     root,
+    tuple_of,
 )
 from evalflow.prompts import render
 from evalflow.protocols import Judge
@@ -48,21 +50,21 @@ class Scope:
 
     metric: str
     repeat: int
-    fields: Mapping[str, Any]
-    data: Mapping[str, Any]
-    variables: Mapping[str, Any]
+    fields: Mapping[str, object]
+    data: Mapping[str, object]
+    variables: Mapping[str, object]
     logprobs: bool
     replies: dict[str, Observed]
-    trail: list[dict[str, Any]]
+    trail: list[dict[str, object]]
     samples: int = 1
 
-    def items(self, step: StepConfig) -> tuple[Any, ...] | None:
+    def items(self, step: StepConfig) -> tuple[object, ...] | None:
         ref = step.one_per
         if ref is None:
             return None
         return items_in(ref, self.fields) if is_in_case(ref) else tuple(rows_at(ref, self.replies).rows)
 
-    def ask(self, step: PreparedStep, items: tuple[Any, ...] | None) -> Ask:
+    def ask(self, step: PreparedStep, items: tuple[object, ...] | None) -> Ask:
         config = step.config
         variables = {**self.variables}
         for name, reply in self.replies.items():
@@ -130,8 +132,9 @@ class AskingMetric(BaseMetric[C], Generic[C]):
             return blocked
         readings = self._readings(fields)
         outcomes = [await self._run(self._scope(one, repeat), judge) for one in readings]
-        outcome = best_outcome(outcomes, [one["reference"] for one in readings], self.config.direction)
-        told = _without(fields["turn_contexts"]) if "turn_contexts" in self._needed else ""
+        references = [text for one in readings if isinstance(text := one["reference"], str)]
+        outcome = best_outcome(outcomes, references, self.config.direction)
+        told = _without(tuple_of(object, fields["turn_contexts"])) if "turn_contexts" in self._needed else ""
         return replace(outcome, reason=f"{outcome.reason}; {told}") if told and outcome.reason else outcome
 
     async def _run(self, scope: Scope, judge: Judge) -> Outcome:
@@ -157,7 +160,7 @@ class AskingMetric(BaseMetric[C], Generic[C]):
             items = scope.items(config)
         except ValueError as error:
             return Outcome(status="error", error_type="data", error=str(error), steps=tuple(scope.trail))
-        entry: dict[str, Any] = {
+        entry: dict[str, object] = {
             "id": config.id,
             "task": config.task,
             "items": None if items is None else list(items),
@@ -182,25 +185,25 @@ class AskingMetric(BaseMetric[C], Generic[C]):
         scope.replies[config.id] = Observed(config, entry["reply"], reply.probabilities, items)
         return None
 
-    def _readings(self, fields: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    def _readings(self, fields: Mapping[str, object]) -> Sequence[Mapping[str, object]]:
         """The fields, once for each of several references if a step takes the reference apart."""
         if isinstance(fields["reference"], str) or not self._takes_apart:
             return [fields]
-        return [{**fields, "reference": one} for one in texts_of(fields["reference"]) if one.strip()] or [fields]
+        return [{**fields, "reference": one} for one in texts_of(reference_in(fields)) if one.strip()] or [fields]
 
-    def _scope(self, data: Mapping[str, Any], repeat: int) -> Scope:
-        fields = {**data, "reference": any_right(data["reference"])}
+    def _scope(self, data: Mapping[str, object], repeat: int) -> Scope:
+        fields = {**data, "reference": any_right(reference_in(data))}
         variables = dict(zip(self._needed, map(fields.__getitem__, self._needed), strict=True))
         variables |= self._fixed
         variables |= self._extras(fields)
         logprobs = self.config.weighting == "probability"
         return Scope(self.name, repeat, fields, data, variables, logprobs, replies={}, trail=[])
 
-    def _constants(self) -> Mapping[str, Any]:
+    def _constants(self) -> Mapping[str, object]:
         """Prompt variables from the kind that do not depend on the case."""
         return {}
 
-    def _extras(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _extras(self, fields: Mapping[str, object]) -> Mapping[str, object]:
         """Further prompt variables from the kind, besides the fields in `needs`."""
         return {}
 
@@ -235,7 +238,7 @@ class ChainMetric(AskingMetric[C], Generic[C]):
         )
 
 
-def _without(turns: Sequence[Sequence[object]]) -> str:
+def _without(turns: Sequence[object]) -> str:
     """The turns of the assistant that are left out, since nothing was retrieved for them; empty for none."""
     lacking = [str(number) for number, contexts in enumerate(turns, 1) if not contexts]
     if not lacking:
@@ -244,12 +247,12 @@ def _without(turns: Sequence[Sequence[object]]) -> str:
     return f"without {named} of {len(turns)}, for which nothing was retrieved"
 
 
-def _record(entry: dict[str, Any], reply: Reply, items: tuple[Any, ...] | None) -> None:
+def _record(entry: dict[str, object], reply: Reply, items: tuple[object, ...] | None) -> None:
     """Add the reply to a step's entry; JudgeError unless it covers exactly the items asked about."""
     content, probabilities = reply.parsed.model_dump(mode="json"), reply.probabilities
     expected = 1 if items is None else len(items)
     if items is not None:
-        content = cast("list[Any]", content["results"])
+        content = as_list(content["results"])
         if len(content) != expected:
             raise JudgeError("schema", f"the judge gave {len(content)} results for {expected} items", reply.raw)
     if probabilities is not None and len(probabilities) != expected:
@@ -271,5 +274,5 @@ def _record(entry: dict[str, Any], reply: Reply, items: tuple[Any, ...] | None) 
         entry["mass"] = dict(reply.mass)
 
 
-def _key(value: Any) -> str:
+def _key(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

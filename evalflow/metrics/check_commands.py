@@ -6,18 +6,17 @@ import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, cast
 
 from pydantic import Field
 
 from evalflow.calls.program import ProgramFault, run_program, stderr_in_words
 from evalflow.config.schema import MetricConfig, Strict, Word, with_examples
-from evalflow.jsonvalues import kind, parsed
+from evalflow.jsonvalues import as_map, kind, parsed
 from evalflow.metrics.base import BaseMetric, scored
 from evalflow.metrics.operations import quoted, spelled_number
-from evalflow.metrics.steps import blocked_outcome, fields_of
+from evalflow.metrics.steps import blocked_outcome, fields_of, tuple_of
 from evalflow.protocols import Judge
-from evalflow.records import Answer, Case, Outcome
+from evalflow.records import Answer, Case, Context, Message, Outcome
 
 _AT_ONCE = 4
 """Processes of one metric at the same time."""
@@ -62,7 +61,7 @@ class CommandCheck(BaseMetric[MetricConfig]):
     """The score of a program: 0 to 1, true or false; null leaves the check undefined, with the program's reason."""
 
     def __init__(
-        self, name: str, config: MetricConfig, commands: Commands, command: str, options: Mapping[str, Any]
+        self, name: str, config: MetricConfig, commands: Commands, command: str, options: Mapping[str, object]
     ) -> None:
         super().__init__(name, config)
         self._commands = commands
@@ -86,14 +85,16 @@ class CommandCheck(BaseMetric[MetricConfig]):
             return Outcome(status="error", error_type="malformed", error=f"{self._command}: {error}")
 
 
-def _payload(case: Case, answer: Answer, fields: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    contexts = None if fields["contexts"] is None else [asdict(context) for context in fields["contexts"]]
+def _payload(
+    case: Case, answer: Answer, fields: Mapping[str, object], options: Mapping[str, object]
+) -> dict[str, object]:
+    contexts = [asdict(context) for context in tuple_of(Context, fields["contexts"])]
     return {
         "case": {
             "id": case.id,
             "dataset": case.dataset,
             "question": fields["question"],
-            "messages": [one.sent for one in fields["messages"] or ()],
+            "messages": [message.sent for message in tuple_of(Message, fields["messages"])],
             "reference": case.reference,
             "expected": case.expected,
             "tags": case.tags,
@@ -106,7 +107,7 @@ def _payload(case: Case, answer: Answer, fields: Mapping[str, Any], options: Map
             "thoughts": answer.thoughts,
             "finish_reason": answer.finish_reason,
             "actual": answer.actual,
-            "contexts": contexts,
+            "contexts": None if fields["contexts"] is None else contexts,
             "metadata": fields["metadata"],
             "latency_s": fields["latency_s"],
             "cost_usd": fields["cost_usd"],
@@ -123,7 +124,7 @@ def _outcome(said: bytes, command: str) -> Outcome:
         value = parsed(said)
     except ValueError:
         raise ValueError(f"it wrote no JSON: {quoted(text)}" if text.strip() else "it wrote nothing") from None
-    reply = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    reply = as_map(value)
     if "score" not in reply:
         raise ValueError(f"its reply has no score: {quoted(text)}")
     score, reason = reply["score"], reply.get("reason")

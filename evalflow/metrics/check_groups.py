@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from evalflow.config.schema import MetricConfig
 from evalflow.errors import first_of
@@ -90,7 +89,7 @@ class GroupCheck(BaseMetric[MetricConfig]):
         )
 
 
-def _steps(members: Sequence[Weighted], outcomes: Sequence[Outcome]) -> Iterator[Mapping[str, Any]]:
+def _steps(members: Sequence[Weighted], outcomes: Sequence[Outcome]) -> Iterator[Mapping[str, object]]:
     """Each check with its weight and score, followed by its own steps."""
     for member, one in zip(members, outcomes, strict=True):
         about = {"check": member.name, "weight": member.weight, "status": one.status, "score": one.score}

@@ -6,10 +6,9 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from evalflow.config.judges import PanelConfig
-from evalflow.records import NOTHING, Direction, Outcome, longest
+from evalflow.records import NOTHING, Direction, Outcome, Path, longest
 
 _DIGITS = 9  # scores that differ by less count as the same vote
 
@@ -72,7 +71,7 @@ def _poll(
 
 def _value(
     parts: Mapping[str, Outcome], score: float, shares: Mapping[str, float], config: PanelConfig, direction: Direction
-) -> Any:
+) -> object:
     """The value on the metric's scale: the vote over numbers, else the value of a member with exactly this score."""
     values = {name: part.value for name, part in parts.items()}
     numbers = {name: value for name, value in values.items() if isinstance(value, float) or type(value) is int}
@@ -104,16 +103,16 @@ def _member_lines(parts: Mapping[str, Outcome]) -> list[str]:
 
 
 def _steps(
-    parts: Mapping[str, Outcome], how: Mapping[str, Any], confidences: Mapping[str, float | None] | None = None
-) -> tuple[Mapping[str, Any], ...]:
+    parts: Mapping[str, Outcome], how: Mapping[str, object], confidences: Mapping[str, float | None] | None = None
+) -> tuple[Mapping[str, object], ...]:
     """How the members were combined, and their outcomes; their own steps are in their own rows."""
-    members: list[dict[str, Any]] = []
+    members: list[dict[str, object]] = []
     for name, part in parts.items():
         reply = {"reason": part.error or part.reason, "status": part.status, "score": part.score, "value": part.value}
         if confidences and name in confidences:
             reply["confidence"] = confidences[name]
         members.append(reply)
-    plain: dict[str, Any] = {"task": None, "probabilities": None, "reasks": 0}
+    plain: dict[str, object] = {"task": None, "probabilities": None, "reasks": 0}
     return (
         {"id": "together", "items": None, "reply": dict(how), **plain},
         {"id": "members", "items": list(parts), "reply": members, **plain},
@@ -134,8 +133,8 @@ def _with_members(outcome: Outcome, parts: Mapping[str, Outcome], *, concurrent:
     )
 
 
-def _path(parts: Iterable[Outcome]) -> Any:
-    paths = {part.path for part in parts if part.score is not None}
+def _path(parts: Iterable[Outcome]) -> Path | None:
+    paths: set[Path | None] = {part.path for part in parts if part.score is not None}
     return paths.pop() if len(paths) == 1 else None
 
 

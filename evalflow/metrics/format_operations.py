@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, model_validator
 
@@ -42,7 +42,7 @@ class MarkupOperation(BaseOperation):
     op: str
     elements: list[Word] = Field(default_factory=list[Word])
 
-    def test(self, name: str, value: Any, fields: Mapping[str, Any]) -> RuleFinding:
+    def test(self, name: str, value: object, fields: Mapping[str, object]) -> RuleFinding:
         language = self.op.upper()
         try:
             missing = self._missing(written(value).strip())
@@ -86,7 +86,7 @@ class XmlOperation(MarkupOperation, QuickOperation):
             if len(here) <= deepest:
                 missing.pop(tuple(here), None)
 
-        def refuse(*_: Any) -> None:
+        def refuse(*_: object) -> None:
             raise _MarkupError("it declares entities, which are not read")
 
         parser.StartElementHandler = begin
@@ -140,7 +140,7 @@ class SqlOperation(BaseOperation):
             raise ValueError(f"the operation sql needs the package sqlglot: {install_command('sql')}")
         return self
 
-    def test(self, name: str, value: Any, fields: Mapping[str, Any]) -> RuleFinding:
+    def test(self, name: str, value: object, fields: Mapping[str, object]) -> RuleFinding:
         fault = self._fault(written(value))
         return RuleFinding(fault is None, f"the {name} is {fault or 'one SQL statement'}")
 

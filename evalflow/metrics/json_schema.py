@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 from pydantic import Field, model_validator
 
@@ -14,7 +14,7 @@ from evalflow.jsonvalues import Unusable, is_finite, json_text, mended
 from evalflow.limited import Work, deadline
 from evalflow.metrics.operations import BaseOperation, RuleFinding
 
-Fault = Callable[[Any], str | None]
+Fault = Callable[[object], str | None]
 _LIBRARIES = ("jsonschema", "referencing.jsonschema", "referencing.exceptions")
 _FAULTS = Work("evalflow.limited.schemas:faults", imports=_LIBRARIES)
 PATIENCE_S = 2.0  # time limit in seconds for one validation, and for the check of a schema
@@ -32,7 +32,7 @@ class JsonSchemaOperation(BaseOperation):
         {"op": "json_schema", "schema": {"required": ["days"]}}, populate_by_name=True, defer_build=True
     )
     op: Literal["json_schema"]
-    schema_: dict[str, Any] = Field(alias="schema")
+    schema_: dict[str, object] = Field(alias="schema")
     anywhere: bool = False
 
     @model_validator(mode="after")
@@ -40,7 +40,7 @@ class JsonSchemaOperation(BaseOperation):
         _ = self._fault
         return self
 
-    def test(self, name: str, value: Any, fields: Mapping[str, Any]) -> RuleFinding:
+    def test(self, name: str, value: object, fields: Mapping[str, object]) -> RuleFinding:
         if self.anywhere and isinstance(value, str):
             faults = map(self._fault, objects_in(value))
             first = next(faults, "it has no JSON object")
@@ -59,7 +59,7 @@ class JsonSchemaOperation(BaseOperation):
         return json_schema(self.schema_)
 
 
-def json_schema(schema: Mapping[str, Any]) -> Fault:
+def json_schema(schema: Mapping[str, object]) -> Fault:
     """Build a function that returns the first error of a document by a JSON Schema, or None if it is valid.
 
     ValueError for an invalid schema, or one that refers to something outside of it; LimitExceeded, also when called.
@@ -67,7 +67,7 @@ def json_schema(schema: Mapping[str, Any]) -> Fault:
     text = json_text(schema)
     _FAULTS.call({"schema": text, "documents": []}, PATIENCE_S, "the JSON Schema")
 
-    def fault(document: Any) -> str | None:
+    def fault(document: object) -> str | None:
         task = {"schema": text, "documents": [json_text(document)]}
         return _FAULTS.call(task, PATIENCE_S, "validating by the JSON Schema")[0]
 
@@ -78,7 +78,7 @@ class NoJson(ValueError):
     """A text is not JSON; the message says why."""
 
 
-def json_of(value: Any) -> Any:
+def json_of(value: object) -> object:
     """Parse a text as JSON, or raise NoJson; other values are returned unchanged.
 
     ValueError or RecursionError for JSON that Python cannot hold, such as a number of thousands of digits.
@@ -94,11 +94,11 @@ def json_of(value: Any) -> Any:
     return found
 
 
-def objects_in(text: str) -> list[Any]:
+def objects_in(text: str) -> list[object]:
     """The JSON objects that stand in a text, without those inside of another; LimitExceeded if it takes too long."""
     check_time = deadline(PATIENCE_S, "reading the JSON in the text")
     decoder = json.JSONDecoder(parse_constant=_no_constant)
-    found: list[Any] = []
+    found: list[object] = []
     place = text.find("{")
     while place >= 0:
         check_time()
@@ -117,12 +117,12 @@ def _no_constant(name: str) -> None:
     raise NoJson(f"no JSON: it has no {name}")
 
 
-def json_equal(value: Any, other: Any) -> bool:
+def json_equal(value: object, other: object) -> bool:
     """Equality in JSON: 1 equals 1.0, but true does not equal 1."""
     if isinstance(value, Mapping) and isinstance(other, Mapping):
-        ours, theirs = cast("Mapping[str, Any]", value), cast("Mapping[str, Any]", other)
+        ours, theirs = cast("Mapping[str, object]", value), cast("Mapping[str, object]", other)
         return ours.keys() == theirs.keys() and all(json_equal(ours[key], theirs[key]) for key in ours)
     if isinstance(value, list) and isinstance(other, list):
-        mine, yours = cast("list[Any]", value), cast("list[Any]", other)
+        mine, yours = cast("list[object]", value), cast("list[object]", other)
         return len(mine) == len(yours) and all(map(json_equal, mine, yours))
     return value == other and isinstance(value, bool) == isinstance(other, bool)

@@ -13,6 +13,7 @@ from evalflow.config.schema import Strict, with_examples
 from evalflow.errors import Problem, did_you_mean
 from evalflow.metrics.reasons import quote, quotes, word
 from evalflow.metrics.returns import (
+    ItemKind,
     LabelType,
     RecordType,
     Rows,
@@ -58,10 +59,10 @@ class ListRule(Strict):
         else:
             yield from self._type_problems(declared, where)
 
-    def _type_problems(self, declared: Any, where: str) -> Iterator[Problem]:
+    def _type_problems(self, declared: ItemKind, where: str) -> Iterator[Problem]:
         raise NotImplementedError
 
-    def _declared(self, steps: Steps) -> Any:
+    def _declared(self, steps: Steps) -> ItemKind:
         """The declared type of the values that the rule reads; ValueError if the step or field does not exist."""
         items = item_type(self.of, steps)
         if not isinstance(items, RecordType):
@@ -106,8 +107,8 @@ class HitRule(ListRule):
 
     model_config = ConfigDict(populate_by_name=True)
 
-    equals: Any = None
-    in_: list[Any] | None = Field(default=None, alias="in", min_length=1)
+    equals: object = None
+    in_: list[object] | None = Field(default=None, alias="in", min_length=1)
 
     @model_validator(mode="after")
     def _one_condition(self) -> Self:
@@ -116,15 +117,15 @@ class HitRule(ListRule):
         return self
 
     @property
-    def hits(self) -> Sequence[Any]:
+    def hits(self) -> Sequence[object]:
         return self.in_ if self.in_ is not None else [self.equals]
 
     @property
-    def denominator(self) -> Sequence[Any] | None:
+    def denominator(self) -> Sequence[object] | None:
         """The values that are counted at all; None: all."""
         return None
 
-    def _type_problems(self, declared: Any, where: str) -> Iterator[Problem]:
+    def _type_problems(self, declared: ItemKind, where: str) -> Iterator[Problem]:
         values = [("equals" if self.in_ is None else "in", value) for value in self.hits]
         values += [("among", value) for value in self.denominator or ()]
         for key, value in values:
@@ -171,10 +172,10 @@ class ShareRule(HitRule):
         {"op": "share", "of": "verdicts", "field": "verdict", "in": ["met"], "among": ["met", "not_met"]},
     )
     op: Literal["share"]  # pyright: ignore[reportIncompatibleVariableOverride]
-    among: list[Any] | None = Field(default=None, min_length=1)
+    among: list[object] | None = Field(default=None, min_length=1)
 
     @property
-    def denominator(self) -> Sequence[Any] | None:
+    def denominator(self) -> Sequence[object] | None:
         return self.among
 
     def _score(self, listed: Rows, replies: Replies, weighted: bool) -> Result:
@@ -234,7 +235,7 @@ class NumberListRule(ListRule):
 
     values: UnitValues | None = None
 
-    def _type_problems(self, declared: Any, where: str) -> Iterator[Problem]:
+    def _type_problems(self, declared: ItemKind, where: str) -> Iterator[Problem]:
         if self.values is not None:
             yield from table_problems(declared, self.values, where)
         elif isinstance(declared, LabelType):
@@ -322,7 +323,7 @@ class PenaltiesRule(ListRule):
     op: Literal["penalties"]  # pyright: ignore[reportIncompatibleVariableOverride]
     values: UnitValues
 
-    def _type_problems(self, declared: Any, where: str) -> Iterator[Problem]:
+    def _type_problems(self, declared: ItemKind, where: str) -> Iterator[Problem]:
         yield from table_problems(declared, self.values, where)
 
     def _score(self, listed: Rows, replies: Replies, weighted: bool) -> Result:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, model_validator
 
@@ -82,12 +82,12 @@ class BaseOperation(Strict):
         """The fields that it reads, where `field` is the given one."""
         yield ("", field) if self.field is None else ("field", self.field)
 
-    def apply(self, field: str, fields: Mapping[str, Any]) -> RuleFinding:
+    def apply(self, field: str, fields: Mapping[str, object]) -> RuleFinding:
         """Check the operation's own field, else the given one; LimitExceeded if that takes too long."""
         name = self.field or field
         return self.test(name, look_up(name, fields), fields)
 
-    def test(self, name: str, value: Any, fields: Mapping[str, Any]) -> RuleFinding:
+    def test(self, name: str, value: object, fields: Mapping[str, object]) -> RuleFinding:
         """Check a value; `name` is what the reason calls it."""
         raise NotImplementedError
 
@@ -128,7 +128,7 @@ class AgainstOperation(QuickOperation):
         if self.against is not None:
             yield "against", self.against
 
-    def others(self, value: Any, fields: Mapping[str, Any]) -> Sequence[Any]:
+    def others(self, value: object, fields: Mapping[str, object]) -> Sequence[object]:
         """What stands in `against` to compare a value with."""
         assert self.against is not None
         return (look_up(self.against, fields),) if isinstance(value, list) else references_at(self.against, fields)
@@ -198,7 +198,7 @@ class TextOperation(SpellingOperation, AgainstOperation):
     op: Literal["equals", "not_equals", "contains", "not_contains", "starts_with", "ends_with"]
     value: Word | None = None
 
-    def test(self, name: str, value: Any, fields: Mapping[str, Any]) -> RuleFinding:
+    def test(self, name: str, value: object, fields: Mapping[str, object]) -> RuleFinding:
         text = self.own_form(written(value))
         if self.against is None:
             other, named = self._value
@@ -241,7 +241,7 @@ class TextListOperation(SpellingOperation):
     op: Literal["contains_any", "contains_all", "one_of"]
     values: list[Word] = Field(min_length=1)
 
-    def test(self, name: str, value: Any, fields: Mapping[str, Any]) -> RuleFinding:
+    def test(self, name: str, value: object, fields: Mapping[str, object]) -> RuleFinding:
         text = self.own_form(written(value))
         same = [(text == other) if self.op == "one_of" else (other in text) for other in self._others]
         yes, no = ("equals", "equals none of") if self.op == "one_of" else ("contains", "contains none of")
@@ -276,7 +276,7 @@ class SearchOperation(TextChanges, BaseOperation):
         _ = self.compiled
         return self
 
-    def searched(self, value: Any) -> str:
+    def searched(self, value: object) -> str:
         """The text that is searched."""
         text = self.changed(written(value))
         return in_utf16(text) if self.utf16 else text
@@ -295,7 +295,7 @@ class PatternOperation(SearchOperation):
     )
     op: Literal["regex", "not_regex"]
 
-    def test(self, name: str, value: Any, fields: Mapping[str, Any]) -> RuleFinding:
+    def test(self, name: str, value: object, fields: Mapping[str, object]) -> RuleFinding:
         found = self.compiled.search(self.searched(value))
         phrase = f"matches at {quoted(from_utf16(found.group()))}" if found else "does not match"
         return RuleFinding((found is not None) == (self.op == "regex"), f"the {name} {phrase}: {self.pattern}")
@@ -337,7 +337,7 @@ class CountOperation(SearchOperation, Limits):
     model_config = with_examples({"op": "count", "pattern": "\\?", "max": 1})
     op: Literal["count"]
 
-    def test(self, name: str, value: Any, fields: Mapping[str, Any]) -> RuleFinding:
+    def test(self, name: str, value: object, fields: Mapping[str, object]) -> RuleFinding:
         count = self.compiled.count(self.searched(value))
         matches = "match" if count == 1 else "matches"
         reason = f"the {name} has {count:,} {matches} of {self.pattern}; allowed: {self.in_words}"
@@ -354,7 +354,7 @@ class NumberOperation(AgainstOperation):
 
     value: float | None = Field(default=None, allow_inf_nan=False)
 
-    def test(self, name: str, value: Any, fields: Mapping[str, Any]) -> RuleFinding:
+    def test(self, name: str, value: object, fields: Mapping[str, object]) -> RuleFinding:
         others = self.others(value, fields) if self.against else (self.value,)
         number, limits = spelled_number(value), [spelled_number(other) for other in others]
         known = [limit for limit in limits if limit is not None]
@@ -424,7 +424,7 @@ class LengthOperation(TextChanges, QuickOperation, Limits):
     unit: Literal["characters", "words", "lines", "items", "utf16"] = "characters"
     normalize: NormalForm | None = None
 
-    def test(self, name: str, value: Any, fields: Mapping[str, Any]) -> RuleFinding:
+    def test(self, name: str, value: object, fields: Mapping[str, object]) -> RuleFinding:
         count = counted(self.unit, value if self.unit == "items" else self.changed(written(value)))
         if count is None:
             return RuleFinding(passed=False, reason=f"the {name} is no list: it is {kind(value)}")
@@ -450,7 +450,7 @@ def _halves(character: str) -> tuple[str, str]:
     return chr(0xD800 + high), chr(0xDC00 + low)
 
 
-def counted(unit: str, value: Any) -> int | None:
+def counted(unit: str, value: object) -> int | None:
     """How many characters, words or lines a text has, or `items` a list, also one in a text; None if it is no list."""
     if unit != "items":
         return _UNITS[unit](written(value))
@@ -462,7 +462,7 @@ def counted(unit: str, value: Any) -> int | None:
     return len(value) if isinstance(value, Sized) and not isinstance(value, str) else None
 
 
-def spelled_number(value: Any) -> float | None:
+def spelled_number(value: object) -> float | None:
     """The number that a value is or spells out; None for anything else, including true and false."""
     number = number_of(value)
     try:

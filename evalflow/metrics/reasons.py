@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Sequence
 
+from evalflow.jsonvalues import is_mapping
 from evalflow.metrics.returns import Observed, Rows, StrType
 
 LISTED = 5
@@ -22,7 +22,7 @@ def one_line(text: str, limit: int) -> str:
     return f"{head[: cut if cut > limit // 2 else None].rstrip(' ,;:')}…"
 
 
-def word(field: str | None, value: Any) -> str:
+def word(field: str | None, value: object) -> str:
     """A value as shown in a sentence."""
     if isinstance(value, bool):
         name = (field or "true").replace("_", " ")
@@ -44,20 +44,20 @@ def quote(listed: Rows, index: int, observed: Observed | None) -> str:
     return f"{quoted} ({one_line(comment, REMARK)})" if comment else quoted
 
 
-def remark(row: Any, observed: Observed | None) -> str | None:
+def remark(row: object, observed: Observed | None) -> str | None:
     """The judge's reason: the field of that name; in the reply to a step that has none, the first text."""
-    if not isinstance(row, Mapping):
+    if not is_mapping(row):
         return None
     fields = observed.step.returns if observed else {}
     name: str | None = "reason"
     if observed and not isinstance(fields.get("reason"), StrType):
         name = next((name for name, declared in fields.items() if isinstance(declared, StrType)), None)
-    text = cast("Mapping[str, Any]", row).get(name) if name else None
+    text = row.get(name) if name else None
     return text if isinstance(text, str) and text.strip() else None
 
 
-def _text(about: Any) -> str:
-    if isinstance(about, Mapping):
-        values = list(cast("Mapping[str, Any]", about).values())
+def _text(about: object) -> str:
+    if is_mapping(about):
+        values = list(about.values())
         return next((value for value in values if isinstance(value, str)), str(values))
     return str(about)

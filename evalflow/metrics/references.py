@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
 
-from evalflow.jsonvalues import look_up
+from evalflow.jsonvalues import is_sequence, look_up
 from evalflow.metrics.reasons import QUOTE, one_line
 from evalflow.records import Direction, Outcome, numbered, texts_of
 
 ANY_IS_RIGHT = "Each of these answers is right; one of them is enough:"
 
 
-def references_at(path: str, fields: Mapping[str, Any]) -> Sequence[Any]:
+def references_at(path: str, fields: Mapping[str, object]) -> Sequence[object]:
     """What stands at a field to compare with: the entries of a list, or the one value."""
-    found = look_up(path, fields)
-    return cast("Sequence[Any]", found) if isinstance(found, list | tuple) else (found,)
+    value = look_up(path, fields)
+    return value if is_sequence(value) else (value,)
 
 
 def any_right(reference: str | Sequence[str] | None) -> str | None:
@@ -45,6 +44,6 @@ def best_outcome(outcomes: Sequence[Outcome], references: Sequence[str], directi
     if status == "error":
         return outcomes[places[0]]
     sign = -1 if direction == "lower_is_better" else 1
-    best = max(places, key=lambda place: sign * cast("float", outcomes[place].score))
+    best = max(places, key=lambda place: sign * (outcomes[place].score or 0))
     reason = "; ".join(part for part in (outcomes[best].reason, which(best, references)) if part)
     return replace(outcomes[best], reason=reason)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from evalflow.config.kinds import Kinds
+from evalflow.jsonvalues import as_list, as_map, count_at, is_list, is_object
 from evalflow.metrics.topology import END, best_way, ordered
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from evalflow.prompts import Prompts
     from evalflow.protocols import Metric
 
-Declared = Mapping[str, Any]  # a metric's unvalidated YAML
+Declared = Mapping[str, object]  # a metric's unvalidated YAML
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,21 +28,20 @@ class Calls:
 
 
 def _for_each_step(declared: Declared) -> Calls:
-    steps = len(declared.get("steps") or ())
+    steps = len(as_list(declared.get("steps")))
     return Calls(steps, steps)
 
 
 def _for_each_sample(declared: Declared) -> Calls:
     """One call with token probabilities, else one per sample; and one to write the steps."""
-    samples = 1 if declared.get("strict") else declared.get("samples", G_EVAL_SAMPLES)
+    samples = 1 if declared.get("strict") else count_at({"samples": G_EVAL_SAMPLES, **declared}, "samples")
     return Calls(1, samples, once=0 if declared.get("steps") or declared.get("steps_from") else 1)
 
 
 def _for_each_way(declared: Declared) -> Calls | None:
     """The nodes that ask on the shortest and on the longest way through a graph; None if the YAML is no graph."""
     nodes, start = declared.get("nodes"), str(declared.get("start"))
-    named_nodes = cast("dict[Any, Any]", nodes if isinstance(nodes, dict) else {})
-    known = {str(name): cast("Declared", node) for name, node in named_nodes.items() if isinstance(node, dict)}
+    known = {str(name): node for name, node in as_map(nodes).items() if is_object(node)}
     graph = {name: list(_next_of(node)) for name, node in known.items()}
     order, cycles = ordered(graph)
     named = {start, *(other for others in graph.values() for other in others)}
@@ -54,8 +54,8 @@ def _for_each_way(declared: Declared) -> Calls | None:
 
 def _next_of(node: Declared) -> Iterator[str]:
     branches = node.get("branches")
-    for way in cast("list[Any]", branches) if isinstance(branches, list) else [node]:
-        yield str(cast("Declared", way).get("next") or END) if isinstance(way, Mapping) else END
+    for way in branches if is_list(branches) else [node]:
+        yield str(as_map(way).get("next") or END)
 
 
 G_EVAL_SAMPLES = 10

@@ -6,11 +6,11 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeGuard
 
 from evalflow.metrics.reasons import one_line
 
-Row = tuple[Any, ...]
+Row = tuple[object, ...]
 _PAIRS = 1_000_000
 """Pairs of rows that are compared one by one; more are sorted and compared place by place."""
 _SHOWN = 3
@@ -99,7 +99,7 @@ def _is_close(one: Row, other: Row, tolerance: float) -> bool:
     return all(_is_same(cell, beside, tolerance) for cell, beside in zip(one, other, strict=True))
 
 
-def _is_same(one: Any, other: Any, tolerance: float) -> bool:
+def _is_same(one: object, other: object, tolerance: float) -> bool:
     if not (_is_number(one) and _is_number(other)) or (isinstance(one, int) and isinstance(other, int)):
         return one == other
     if math.isnan(one) or math.isnan(other):
@@ -107,7 +107,7 @@ def _is_same(one: Any, other: Any, tolerance: float) -> bool:
     return math.isclose(one, other, rel_tol=tolerance, abs_tol=tolerance)
 
 
-def _is_number(cell: Any) -> bool:
+def _is_number(cell: object) -> TypeGuard[int | float]:
     return isinstance(cell, int | float)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -23,6 +23,7 @@ from pydantic import (
 
 from evalflow.config.schema import FIELDS, IDENTIFIER, Strict, Word, with_examples
 from evalflow.errors import Problem, did_you_mean
+from evalflow.jsonvalues import as_list, is_list, is_mapping
 from evalflow.records import Distribution
 
 TYPES = ("str", "bool", "int", "float", "label", "list")
@@ -94,20 +95,20 @@ class RecordType(Strict):
     fields: Returns
 
 
-def _expand(declared: Any) -> Any:
+def _expand(declared: object) -> object:
     if isinstance(declared, str):
         declared = {"type": declared}
-    if isinstance(declared, Mapping):
-        name = cast("Mapping[Any, Any]", declared).get("type")
+    if is_mapping(declared):
+        name = declared.get("type")
         if isinstance(name, str) and name not in (*TYPES, "record"):
             raise ValueError(f"unknown type {name!r}; {did_you_mean(name, TYPES)}")
-    return cast("Any", declared)
+    return declared
 
 
-def _expand_item(declared: Any) -> Any:
+def _expand_item(declared: object) -> object:
     """The long form of a list's item type; a map without the key `type` is a map of fields."""
-    if isinstance(declared, Mapping) and "type" not in declared:
-        return {"type": "record", "fields": cast("Any", declared)}
+    if is_mapping(declared) and "type" not in declared:
+        return {"type": "record", "fields": declared}
     return _expand(declared)
 
 
@@ -127,9 +128,10 @@ Plain = StrType | BoolType | NumberType | LabelType | ListType
 FieldType = Annotated[
     Annotated[Plain, Field(discriminator="type")], BeforeValidator(_expand, json_schema_input_type=Plain | _SHORT)
 ]
+ItemKind = Plain | RecordType
 ItemType = Annotated[
-    Annotated[Plain | RecordType, Field(discriminator="type")],
-    BeforeValidator(_expand_item, json_schema_input_type=Plain | dict[str, Any] | _SHORT),
+    Annotated[ItemKind, Field(discriminator="type")],
+    BeforeValidator(_expand_item, json_schema_input_type=Plain | dict[str, object] | _SHORT),
 ]
 FieldName = Annotated[Word, AfterValidator(_field_name)]
 Returns = Annotated[dict[FieldName, FieldType], Field(min_length=1)]
@@ -138,10 +140,12 @@ Returns = Annotated[dict[FieldName, FieldType], Field(min_length=1)]
 ListType.model_rebuild()
 RecordType.model_rebuild()
 
+_LIST: Any = list  # with an item that only the run knows
+_LITERAL: Any = Literal
 _SEALED = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), defer_build=True)
 
 
-def reply_model(step: str, returns: Mapping[str, Any], one_per: bool) -> type[BaseModel]:
+def reply_model(step: str, returns: Mapping[str, object], one_per: bool) -> type[BaseModel]:
     """The pydantic model of a reply, or of a list of them, `results`. Endpoints show its name to the model.
 
     No field has a default and extra fields are refused, so that only what the judge wrote is scored.
@@ -150,15 +154,15 @@ def reply_model(step: str, returns: Mapping[str, Any], one_per: bool) -> type[Ba
     if not one_per:
         return _model(name, returns)
     item = _model(f"{name}Item", returns)
-    return create_model(name, __config__=_SEALED, results=(cast("Any", list)[item], ...))
+    return create_model(name, __config__=_SEALED, results=(_LIST[item], ...))
 
 
-def _model(name: str, returns: Mapping[str, Any]) -> type[BaseModel]:
+def _model(name: str, returns: Mapping[str, object]) -> type[BaseModel]:
     fields: dict[str, Any] = {field: (_annotation(f"{name}_{field}", kind), ...) for field, kind in returns.items()}
     return create_model(name, __config__=_SEALED, **fields)
 
 
-def _annotation(name: str, declared: Any) -> Any:
+def _annotation(name: str, declared: object) -> Any:
     match declared:
         case StrType():
             return str
@@ -170,18 +174,18 @@ def _annotation(name: str, declared: Any) -> Any:
             # Pydantic would read true as 1 and score it as a grade.
             return Annotated[number, bounds, BeforeValidator(_no_boolean), AfterValidator(_finite)]
         case LabelType():
-            return cast("Any", Literal)[tuple(declared.labels)]
+            return _LITERAL[tuple(declared.labels)]
         case ListType():
             # A blank item is no claim to judge, but would count as one that holds.
             item = Annotated[str, AfterValidator(_not_blank)] if isinstance(declared.items, StrType) else None
-            return cast("Any", list)[item or _annotation(name, declared.items)]
+            return _LIST[item or _annotation(name, declared.items)]
         case RecordType():
             return _model(_camel(name), declared.fields)
         case _:
             raise TypeError(f"{declared!r} is no type of a reply")
 
 
-def _no_boolean(value: Any) -> Any:
+def _no_boolean(value: object) -> object:
     if isinstance(value, bool):
         raise ValueError("a number is wanted, not true or false")
     return value
@@ -203,7 +207,7 @@ def _camel(name: str) -> str:
     return "".join(part[:1].upper() + part[1:] for part in name.split("_"))
 
 
-def number_problems(declared: Any, where: str) -> Iterator[Problem]:
+def number_problems(declared: ItemKind, where: str) -> Iterator[Problem]:
     """Why a field of that type cannot be mapped to 0..1."""
     if isinstance(declared, BoolType):
         return
@@ -214,7 +218,7 @@ def number_problems(declared: Any, where: str) -> Iterator[Problem]:
         yield Problem("the field has no bounds, so it cannot be taken to 0..1", f"{where}.field", hint)
 
 
-def value_fault(declared: Any, value: Any) -> tuple[str, str] | None:
+def value_fault(declared: ItemKind, value: object) -> tuple[str, str] | None:
     """Why a field of that type can never have that value, with a hint."""
     match declared:
         case LabelType() if isinstance(value, bool):
@@ -232,13 +236,14 @@ def value_fault(declared: Any, value: Any) -> tuple[str, str] | None:
             return None if text else (f"the field is a {declared.type} and never equals {value!r}", "")
 
 
-def normalised(declared: Any, value: Any) -> float:
+def normalised(declared: ItemKind, value: object) -> float:
     """A boolean or bounded number mapped to 0..1: true is 1, false is 0, `min` is 0 and `max` is 1."""
     if isinstance(declared, BoolType):
         return 1.0 if value else 0.0
     assert isinstance(declared, NumberType)
     assert declared.min is not None
     assert declared.max is not None
+    assert isinstance(value, int | float)
     return (value - declared.min) / (declared.max - declared.min)
 
 
@@ -299,9 +304,27 @@ class Observed:
     """A step's reply; for a one_per step a list, one per item, with a distribution each, if the judge gives any."""
 
     step: StepConfig
-    reply: Any
+    reply: object
     probabilities: Sequence[Distribution] | None = None
-    items: Sequence[Any] | None = None
+    items: Sequence[object] | None = None
+
+    @property
+    def each(self) -> Sequence[object]:
+        """The replies of a one_per step."""
+        assert is_list(self.reply)
+        return self.reply
+
+    def cell(self, field: str) -> object:
+        """The value of a field in the reply of a step that replies once."""
+        return cell_of(self.reply, field)
+
+
+def cell_of(row: object, field: str | None) -> object:
+    """The value of an item that a rule reads: a field of it, or the item itself."""
+    if field is None:
+        return row
+    assert is_mapping(row)
+    return row[field]
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,13 +334,13 @@ class Rows:
     `about` is the subject of each row: the item asked about in a one_per step, else the row itself.
     """
 
-    rows: Sequence[Any]
+    rows: Sequence[object]
     probabilities: Sequence[Distribution] | None
-    about: Sequence[Any]
+    about: Sequence[object]
     noun: str
 
 
-def item_type(ref: str, steps: Mapping[str, StepConfig]) -> Any:
+def item_type(ref: str, steps: Mapping[str, StepConfig]) -> ItemKind:
     """The declared type of the items of the list that `ref` names: a one_per step, or a list in replies of a step.
 
     A list in a reply is `step.field`, and one in each item of it `step.field.inner`. ValueError if there is none.
@@ -328,7 +351,7 @@ def item_type(ref: str, steps: Mapping[str, StepConfig]) -> Any:
         raise ValueError(f"{ref!r} names no step that comes before; {did_you_mean(name, steps) if steps else 'none'}")
     if not path and step.one_per is None:
         raise ValueError(f"the step {name!r} replies once and is no list; name a list in it: {name}.FIELD")
-    items: Any = RecordType(type="record", fields=step.returns)
+    items: ItemKind = RecordType(type="record", fields=step.returns)
     outer = f"the step {name!r}"
     for field in path:
         if not isinstance(items, RecordType):
@@ -349,8 +372,8 @@ def rows_at(ref: str, replies: Mapping[str, Observed]) -> Rows:
     reply = replies[step]
     if not path:
         noun = (reply.step.one_per or step).rpartition(".")[2].replace("_", " ")
-        return Rows(reply.reply, reply.probabilities, reply.items or (), noun)
-    rows: list[Any] = reply.reply if reply.step.one_per else [reply.reply]
+        return Rows(reply.each, reply.probabilities, reply.items or (), noun)
+    rows = reply.each if reply.step.one_per else [reply.reply]
     for field in path:
-        rows = [item for row in rows for item in row[field]]
+        rows = [item for row in rows for item in as_list(cell_of(row, field))]
     return Rows(rows, None, rows, path[-1].replace("_", " "))

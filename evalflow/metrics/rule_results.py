@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator
 
 from evalflow.config.schema import Word
 from evalflow.errors import Problem, did_you_mean
-from evalflow.metrics.returns import LabelType, Observed, Rows, StepConfig
+from evalflow.metrics.returns import ItemKind, LabelType, Observed, Rows, StepConfig, cell_of
 
 Steps = Mapping[str, StepConfig]
 Replies = Mapping[str, Observed]
@@ -21,12 +21,12 @@ class Result:
     """The result of a score rule: no score has a reason, `undefined`; `weighted` by the judge's probabilities."""
 
     score: float | None
-    value: Any = None
+    value: object = None
     undefined: str | None = None
     weighted: bool = False
 
 
-def _unit_or_undefined(value: Any) -> Any:
+def _unit_or_undefined(value: object) -> object:
     """Give one error message, where a union would give one for each member."""
     if value == "undefined":
         return value
@@ -48,7 +48,7 @@ UnitScore = Annotated[float | Literal["undefined"], BeforeValidator(_unit_or_und
 """A score that a file states: a number from 0 to 1, or `undefined`: there is nothing to score."""
 
 
-def table_problems(declared: Any, values: Mapping[str, float], where: str) -> Iterator[Problem]:
+def table_problems(declared: ItemKind, values: Mapping[str, float], where: str) -> Iterator[Problem]:
     """Why the table does not give each label of a field exactly one number."""
     if not isinstance(declared, LabelType):
         yield Problem(f"a label is wanted, but the field is a {declared.type}", f"{where}.field")
@@ -72,12 +72,7 @@ def distributions(listed: Rows, field: str | None, weighted: bool) -> tuple[list
     return [{cell_of(row, field): 1.0} for row in listed.rows], False
 
 
-def cell_of(row: Any, field: str | None) -> Any:
-    """The value of an item that a rule reads: a field of it, or the item itself."""
-    return row if field is None else row[field]
-
-
-def probability(chances: Mapping[Any, float], values: Sequence[Any]) -> float:
+def probability(chances: Mapping[Any, float], values: Sequence[object]) -> float:
     """The probability of any of several values."""
     return sum(chance for value, chance in chances.items() if value in values)
 

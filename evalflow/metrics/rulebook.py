@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -52,7 +52,7 @@ class NotOperation(BaseOperation):
     def reads(self, field: str) -> Iterator[Read]:
         yield from _reads_within(self, field, {"rule": self.rule})
 
-    def test(self, name: str, value: Any, fields: Mapping[str, Any]) -> RuleFinding:
+    def test(self, name: str, value: object, fields: Mapping[str, object]) -> RuleFinding:
         finding = _within(self.rule, name, value, fields)
         return RuleFinding(not finding.passed, finding.reason)
 
@@ -78,7 +78,7 @@ class SeveralOperation(BaseOperation):
     def reads(self, field: str) -> Iterator[Read]:
         yield from _reads_within(self, field, {f"rules[{place}]": rule for place, rule in enumerate(self.rules)})
 
-    def test(self, name: str, value: Any, fields: Mapping[str, Any]) -> RuleFinding:
+    def test(self, name: str, value: object, fields: Mapping[str, object]) -> RuleFinding:
         findings = [_within(rule, name, value, fields) for rule in self.rules]
         held = [finding.passed for finding in findings]
         passed = all(held) if self.op == "all" else any(held)
@@ -104,7 +104,7 @@ class JsonPathOperation(BaseOperation):
     op: Literal["jsonpath"]
     path: Word
     contains: Word | None = None
-    equals: Any = None
+    equals: object = None
     matches: Word | None = None
     missing: bool | None = None
     rule: Operation | None = None
@@ -129,7 +129,7 @@ class JsonPathOperation(BaseOperation):
         yield from super().reads(field)
         yield from ((f"rule.{key}", other) for key, other in (self.rule.reads("") if self.rule else ()) if key)
 
-    def test(self, name: str, value: Any, fields: Mapping[str, Any]) -> RuleFinding:
+    def test(self, name: str, value: object, fields: Mapping[str, object]) -> RuleFinding:
         try:
             document = json_of(value)
         except NoJson as error:
@@ -150,7 +150,7 @@ class JsonPathOperation(BaseOperation):
         got = ", ".join(_shown(one, wanted) for one in values[:3])
         return RuleFinding(passed=False, reason=f"Expected {wanted} at {self.path} but got {got}")
 
-    def _values(self, document: Any) -> Sequence[Any]:
+    def _values(self, document: object) -> Sequence[object]:
         try:
             return self._path.matches(document)
         except LimitExceeded:
@@ -158,7 +158,7 @@ class JsonPathOperation(BaseOperation):
         except ValueError:
             return []  # e.g. a filter that compares incompatible types in this document
 
-    def _holds(self, value: Any) -> bool:
+    def _holds(self, value: object) -> bool:
         if self.contains is not None:
             return isinstance(value, str) and self.contains in value
         if self._matches is not None:
@@ -205,7 +205,7 @@ NotOperation.model_rebuild()
 SeveralOperation.model_rebuild()
 
 
-def _shown(value: Any, wanted: str) -> str:
+def _shown(value: object, wanted: str) -> str:
     """A value for a reason; its type is added if it looks like the wanted text but has another type."""
     text = written(value)
     if text == wanted:
@@ -217,7 +217,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= 120 else quoted(text)
 
 
-def _within(rule: BaseOperation, name: str, value: Any, fields: Mapping[str, Any]) -> RuleFinding:
+def _within(rule: BaseOperation, name: str, value: object, fields: Mapping[str, object]) -> RuleFinding:
     return rule.test(name, value, fields) if rule.field is None else rule.apply(name, fields)
 
 
@@ -244,7 +244,7 @@ class Rulebook:
         """The fields that the operations read, each once."""
         return list(dict.fromkeys(field for one in self.operations for _, field in one.reads(self.field)))
 
-    async def score(self, fields: Mapping[str, Any]) -> Outcome:
+    async def score(self, fields: Mapping[str, object]) -> Outcome:
         def apply() -> list[RuleFinding]:
             return [operation.apply(self.field, fields) for operation in self.operations]
 
@@ -270,7 +270,7 @@ class Rulebook:
         )
 
     @cached_property
-    def _about(self) -> Sequence[Mapping[str, Any]]:
+    def _about(self) -> Sequence[Mapping[str, object]]:
         return [
             {"id": one.op, "check": one.model_dump(mode="json", by_alias=True, exclude_defaults=True)}
             for one in self.operations

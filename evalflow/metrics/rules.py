@@ -15,7 +15,7 @@ from evalflow.config.schema import Strict, Word, with_examples
 from evalflow.errors import Problem, did_you_mean
 from evalflow.metrics.list_rules import AveragePrecisionRule, LowestRule, MeanRule, PenaltiesRule, ShareRule
 from evalflow.metrics.reasons import REMARK, one_line, remark
-from evalflow.metrics.returns import Observed, Rows, normalised, number_problems
+from evalflow.metrics.returns import ItemKind, Observed, Rows, normalised, number_problems
 from evalflow.metrics.rule_results import (
     Replies,
     Result,
@@ -49,12 +49,12 @@ class FieldRule(Strict):
         else:
             yield from self._type_problems(step.returns[self.field], where)
 
-    def _type_problems(self, declared: Any, where: str) -> Iterator[Problem]:
+    def _type_problems(self, declared: ItemKind, where: str) -> Iterator[Problem]:
         raise NotImplementedError
 
     def reason(self, replies: Replies, direction: Direction, weighted: bool) -> str:
         reply = replies[self.of]
-        return one_line(remark(reply.reply, reply) or f"{self.field}: {reply.reply[self.field]}", 4 * REMARK)
+        return one_line(remark(reply.reply, reply) or f"{self.field}: {reply.cell(self.field)}", 4 * REMARK)
 
     def _chances(self, reply: Observed, weighted: bool) -> Mapping[Any, float] | None:
         """The judge's own distribution of the field, if it gave one and that counts."""
@@ -70,7 +70,7 @@ class ValueRule(FieldRule):
     model_config = with_examples({"op": "value", "of": "grade", "field": "score"})
     op: Literal["value"]  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    def _type_problems(self, declared: Any, where: str) -> Iterator[Problem]:
+    def _type_problems(self, declared: ItemKind, where: str) -> Iterator[Problem]:
         return number_problems(declared, where)
 
     def evaluate(self, replies: Replies, weighted: bool) -> Result:
@@ -78,7 +78,7 @@ class ValueRule(FieldRule):
         declared = reply.step.returns[self.field]
         chances = self._chances(reply, weighted)
         if chances is None:
-            return Result(normalised(declared, reply.reply[self.field]), reply.reply[self.field])
+            return Result(normalised(declared, reply.cell(self.field)), reply.cell(self.field))
         score = clamped(expected(chances, lambda value: normalised(declared, value)))
         return Result(score, expected(chances, float), weighted=True)
 
@@ -92,16 +92,17 @@ class MapRule(FieldRule):
     op: Literal["map"]  # pyright: ignore[reportIncompatibleVariableOverride]
     values: UnitValues
 
-    def _type_problems(self, declared: Any, where: str) -> Iterator[Problem]:
+    def _type_problems(self, declared: ItemKind, where: str) -> Iterator[Problem]:
         yield from table_problems(declared, self.values, where)
 
     def evaluate(self, replies: Replies, weighted: bool) -> Result:
         reply = replies[self.of]
-        value = reply.reply[self.field]
+        label = reply.cell(self.field)
+        assert isinstance(label, str)
         chances = self._chances(reply, weighted)
         if chances is None:
-            return Result(self.values[value], value)
-        return Result(clamped(expected(chances, self.values.__getitem__)), value, weighted=True)
+            return Result(self.values[label], label)
+        return Result(clamped(expected(chances, self.values.__getitem__)), label, weighted=True)
 
 
 class PartsRule(Strict):
@@ -111,7 +112,7 @@ class PartsRule(Strict):
         """The other rules by key path; the last part of a path is the rule's name."""
         raise NotImplementedError
 
-    def _combined(self, scores: Mapping[str, float]) -> tuple[float, Any]:
+    def _combined(self, scores: Mapping[str, float]) -> tuple[float, object]:
         raise NotImplementedError
 
     def problems(self, steps: Steps, where: str) -> Iterator[Problem]:
@@ -153,7 +154,7 @@ class FScoreRule(PartsRule):
     def _parts(self) -> Mapping[str, Rule]:
         return {"precision": self.precision, "recall": self.recall}
 
-    def _combined(self, scores: Mapping[str, float]) -> tuple[float, Any]:
+    def _combined(self, scores: Mapping[str, float]) -> tuple[float, object]:
         score = f_beta(scores["precision"], scores["recall"], self.beta)
         return score, score
 
@@ -176,7 +177,7 @@ class MinRule(PartsRule):
     def _parts(self) -> Mapping[str, Rule]:
         return {f"parts.{name}": part for name, part in self.parts.items()}
 
-    def _combined(self, scores: Mapping[str, float]) -> tuple[float, Any]:
+    def _combined(self, scores: Mapping[str, float]) -> tuple[float, object]:
         return min(scores.values()), dict(scores)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
@@ -71,7 +71,7 @@ class NumberScale(Strict):
     type: Literal["number"]
 
 
-def _expand(declared: Any) -> Any:
+def _expand(declared: object) -> object:
     return {"type": declared} if isinstance(declared, str) else declared
 
 
@@ -104,7 +104,7 @@ def grade_rule(scale: Scale, step: str, field: str) -> ValueRule | MapRule:
     return ValueRule(op="value", of=step, field=field)
 
 
-def read(scale: RecordedScale, recorded: Any) -> tuple[float, Any]:
+def read(scale: RecordedScale, recorded: object) -> tuple[float, object]:
     """Read a score from the data, as (score, value on its own scale); ValueError if it is not on the scale.
 
     Text is parsed, since CSV columns have no types. A likert grade may be a fraction, the mean of several people's.
@@ -132,14 +132,14 @@ def read(scale: RecordedScale, recorded: Any) -> tuple[float, Any]:
             return (value - low) / (high - low), value
 
 
-def _number(recorded: Any) -> float:
+def _number(recorded: object) -> float:
     value = number_of(recorded)
     if value is None:
         raise ValueError(f"{recorded!r} is not a number")
     return float(value) if isinstance(recorded, str) else value
 
 
-def _fraction(recorded: Any) -> float:
+def _fraction(recorded: object) -> float:
     with contextlib.suppress(ValueError):
         return float(_boolean(recorded))
     value = float(_number(recorded))
@@ -148,7 +148,7 @@ def _fraction(recorded: Any) -> float:
     return value
 
 
-def _boolean(recorded: Any) -> bool:
+def _boolean(recorded: object) -> bool:
     found = boolean_of(recorded)
     if found is None:
         raise ValueError(f"{recorded!r} is not true or false")
@@ -211,7 +211,7 @@ def label_scale(config: MetricConfig, *, bounded: bool) -> RecordedScale:
     return own or (FractionScale(type="fraction") if bounded else NumberScale(type="number"))
 
 
-def read_label(scale: RecordedScale, value: Any) -> tuple[float, Any]:
+def read_label(scale: RecordedScale, value: object) -> tuple[float, object]:
     """A person's grade as (score, value on the scale), as written in spreadsheets; ValueError if off the scale.
 
     Words match in upper or lower case. On a bounded scale a comma in a number is a decimal comma.
@@ -230,7 +230,7 @@ UNDEFINED = "undefined"
 """The label of people who find nothing to score."""
 
 
-def read_judgement(scale: RecordedScale, value: Any) -> tuple[float | None, Any]:
+def read_judgement(scale: RecordedScale, value: object) -> tuple[float | None, object]:
     """As `read_label`; (None, UNDEFINED) if the label is that there is nothing to score."""
     is_word = isinstance(scale, LabelScale) and UNDEFINED in scale.values
     if isinstance(value, str) and value.strip().casefold() == UNDEFINED and not is_word:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, TypeGuard, TypeVar
 
 from pydantic import BaseModel
 
@@ -13,7 +13,7 @@ from evalflow.cells import list_in
 from evalflow.config.schema import FIELDS
 from evalflow.contexts import contexts as read_contexts
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.jsonvalues import kind, look_up, written
+from evalflow.jsonvalues import is_sequence, kind, look_up, written
 from evalflow.metrics.returns import (
     BoolType,
     LabelType,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from evalflow.metrics.rules import PartsRule, Rule
     from evalflow.prompts import Prompts, PromptTemplate
 
+T = TypeVar("T")
 
 COSTS = ("latency_s", "cost_usd")
 """What an answer took: seconds, and US dollars."""
@@ -56,7 +57,7 @@ _OPEN_FIELDS = ("vars", "metadata", "expected")
 """Fields whose content is the user's own; any list in them can be asked about item by item, too."""
 
 
-def fields_of(case: Case, answer: Answer) -> dict[str, Any]:
+def fields_of(case: Case, answer: Answer) -> dict[str, object]:
     """Every field that `needs` and templates may name; None if the data has none.
 
     answer and actual come from the answer. contexts and metadata come from the answer, else from the case. The
@@ -117,12 +118,27 @@ def turn_contexts(
     return tuple(tuple(context for context in turn if context.text.strip()) for turn in turns)
 
 
-def _contexts(given: Any) -> tuple[Context, ...]:
+def _contexts(given: object) -> tuple[Context, ...]:
     """The contexts in a message's metadata; what is none is shown as it is written."""
     try:
         return read_contexts([given] if isinstance(given, Mapping) else given)
     except ValueError:
         return (Context(written(given)),)
+
+
+def tuple_of(kind: type[T], value: object) -> tuple[T, ...]:
+    """The items of a field that holds several of one class; empty if it holds none."""
+    return tuple(item for item in value if isinstance(item, kind)) if _is_tuple(value) else ()
+
+
+def _is_tuple(value: object) -> TypeGuard[tuple[object, ...]]:
+    return isinstance(value, tuple)
+
+
+def reference_in(fields: Mapping[str, object]) -> str | tuple[str, ...] | None:
+    """The reference among the fields of a case; a tuple if any one of several is right."""
+    reference = fields["reference"]
+    return reference if reference is None or isinstance(reference, str) else tuple_of(str, reference)
 
 
 def is_recorded(case: Case, answer: Answer) -> bool:
@@ -131,7 +147,7 @@ def is_recorded(case: Case, answer: Answer) -> bool:
     return not answer.generated and (answer.recorded or same)
 
 
-def items_in(name: str, fields: Mapping[str, Any]) -> tuple[str, ...]:
+def items_in(name: str, fields: Mapping[str, object]) -> tuple[str, ...]:
     """The texts of one of `LISTS`: every context, every turn of a side, or every tool call.
 
     The assistant's last turn is the answer. Any other name is the path of a list in the case; if it holds a text, each
@@ -145,11 +161,12 @@ def items_in(name: str, fields: Mapping[str, Any]) -> tuple[str, ...]:
     if name not in LISTS:
         return _listed(name, look_up(name, fields))
     if name == "contexts":
-        return tuple(context.text for context in cast("tuple[Context, ...]", fields["contexts"]))
-    messages = cast("tuple[Message, ...]", fields["messages"] or ())
+        return tuple(context.text for context in tuple_of(Context, fields["contexts"]))
+    messages = tuple_of(Message, fields["messages"])
     if name == "user_turns":
         return tuple(message.text for message in messages if message.role == "user")
-    return (*(message.text for message in messages if _says(message)), fields["answer"])
+    said, answer = tuple(message.text for message in messages if _says(message)), fields["answer"]
+    return (*said, answer) if isinstance(answer, str) else said
 
 
 def _says(message: Message) -> bool:
@@ -157,15 +174,15 @@ def _says(message: Message) -> bool:
     return message.role == "assistant" and not message.only_calls
 
 
-def _listed(name: str, value: Any) -> tuple[str, ...]:
+def _listed(name: str, value: object) -> tuple[str, ...]:
     if isinstance(value, str):
         listed = list_in(value)
         listed = value.splitlines() if listed is None else listed
     else:
         listed = value
-    if not isinstance(listed, list | tuple):
+    if not is_sequence(listed):
         raise ValueError(f"{name}: {kind(value)} is no list of texts")
-    return tuple(text for one in cast("Sequence[Any]", listed) if (text := written(one).strip()))
+    return tuple(text for one in listed if (text := written(one).strip()))
 
 
 def is_in_case(name: str) -> bool:
@@ -179,14 +196,14 @@ def root(path: str) -> str:
 
 
 def blocked_outcome(
-    needs: Iterable[str], fields: Mapping[str, Any], answer: Answer, blank_is_text: bool
+    needs: Iterable[str], fields: Mapping[str, object], answer: Answer, blank_is_text: bool
 ) -> Outcome | None:
     """The outcome if no score is possible, else None: a failed answer is an error, a missing field is skipped.
 
     With `blank_is_text` an empty text can be scored, as in a string comparison.
     """
     failed = answer.status == "error"
-    values: dict[str, Any] = {need: fields[need] if need in fields else look_up(need, fields) for need in needs}
+    values: dict[str, object] = {need: fields[need] if need in fields else look_up(need, fields) for need in needs}
     if None in values.values():
         missing = [
             need for need, value in values.items() if value is None and not (failed and root(need) in FROM_ANSWER)
@@ -202,10 +219,10 @@ def blocked_outcome(
         return None
     for need, value in values.items():
         if need == "turn_contexts":
-            if not any(value):
+            if not any(tuple_of(object, value)):
                 return Outcome(status="undefined", reason="nothing to judge: nothing was retrieved for any turn")
         elif need == "contexts":
-            if not "".join([context.text for context in value]).strip():
+            if not "".join([context.text for context in tuple_of(Context, value)]).strip():
                 reason = "nothing to judge: the contexts are empty: nothing was retrieved"
                 return Outcome(status="undefined", reason=reason)
         elif _is_blank(value):
@@ -219,9 +236,9 @@ def is_null_prediction(answer: Answer) -> bool:
     return made and answer.actual is None
 
 
-def _is_blank(value: Any) -> bool:
+def _is_blank(value: object) -> bool:
     """Whether a text, or each of several references, has nothing to read."""
-    texts = cast("Sequence[Any]", value if isinstance(value, tuple) and value else (value,))
+    texts = tuple_of(object, value) or (value,)
     return all(isinstance(text, str) and not text.strip() for text in texts)
 
 
@@ -336,7 +353,7 @@ def _undeclared(field: str, needs: Collection[str], key: str, user: str) -> Prob
     return Problem(f"{user} {field!r}, which `needs` does not declare", key, f"needs: [{line}]")
 
 
-def placeholder_reply(returns: Mapping[str, Any], source: Any = None) -> dict[str, Any]:
+def placeholder_reply(returns: Mapping[str, object], source: object = None) -> dict[str, object]:
     """A placeholder reply of the declared types.
 
     A list gets one item per sentence of the text `source`, or three: it decides the length of later prompts.
@@ -346,7 +363,7 @@ def placeholder_reply(returns: Mapping[str, Any], source: Any = None) -> dict[st
     return {name: _value(declared, texts) for name, declared in returns.items()}
 
 
-def _value(declared: Any, texts: list[str]) -> Any:
+def _value(declared: object, texts: list[str]) -> object:
     match declared:
         case BoolType():
             return True

@@ -199,7 +199,7 @@ def _proof_of(manifest: Manifest, metric: str, folder: RunFolder) -> Mapping[str
 def _read(path: Path) -> Certificate:
     hint = "remove it, and calibrate again"
     try:
-        values = {**as_map(json.loads(path.read_text(encoding="utf-8")))}
+        values: dict[str, Any] = {**as_map(json.loads(path.read_text(encoding="utf-8")))}
         version = values.pop("schema")
         if version != _SCHEMA:
             raise UserError(Problem(f"a certificate of another version (schema {version})", str(path), hint))

@@ -13,7 +13,7 @@ from evalflow.app.core.comparison import test_orders
 from evalflow.app.core.saved import SavedRun, find_scored
 from evalflow.engine.journal import read_answers
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import as_map
+from evalflow.jsonvalues import as_map, count_at
 from evalflow.lazy import pl
 from evalflow.records import NOTHING, Answer
 from evalflow.report.plan import Conversations, PilotCosts
@@ -295,7 +295,7 @@ def _costs(run: SavedRun) -> PilotCosts:
 def _conversations(talks: Sequence[Answer]) -> Conversations:
     spent = sum((talk.total for talk in talks), NOTHING)
     users = sum((talk.simulator for talk in talks if talk.simulator), NOTHING)
-    turns = sum(as_map((talk.metadata or {})[SIMULATION])["turns"] for talk in talks)
+    turns = sum(count_at(as_map((talk.metadata or {})[SIMULATION]), "turns") for talk in talks)
     tokens = None if spent.usage is None else spent.usage.input_tokens + spent.usage.output_tokens
     return Conversations(
         count=len(talks),

@@ -9,7 +9,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Literal, Self, cast
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, Field, ValidationError
 
@@ -17,6 +17,7 @@ from evalflow.calls.program import NO_SHELL
 from evalflow.config.explain import problems_of
 from evalflow.config.schema import MetricConfig, Strict, Word
 from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.jsonvalues import as_map
 from evalflow.metrics.base import BaseMetric, FieldMetric, UnitMetricConfig
 from evalflow.metrics.case_checks import (
     JUDGED,
@@ -80,7 +81,7 @@ class CheckMetric(FieldMetric[CheckMetricConfig]):
             if key
         }
 
-    async def compare(self, fields: dict[str, Any]) -> Outcome:
+    async def compare(self, fields: dict[str, object]) -> Outcome:
         return await self._rulebook.score(fields)
 
 
@@ -115,7 +116,7 @@ class CustomCheck(Strict):
     name: str | None = None
     description: str = ""
     type: Word
-    params: dict[str, Any] = Field(default_factory=dict[str, Any])
+    params: dict[str, object] = Field(default_factory=dict[str, object])
     cases: Literal["named", "every"] | list[str] = "named"
 
 
@@ -210,7 +211,7 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
                 problems += [_problem(case, f"{place}{error.place}", one.what, one.hint) for one in error.problems]
                 continue
             name = declared.get("name")
-            if name is None:
+            if not isinstance(name, str):
                 name = JUDGED_GROUP if metric.name == "group" and (metric.asks or metric.embeds) else metric.name
                 seen[name] += 1
                 name = name if seen[name] == 1 else f"{name}#{seen[name]}"
@@ -243,7 +244,7 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
         raise NotImplementedError("bind the case first")
 
-    def _declared(self, case: Case) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    def _declared(self, case: Case) -> Iterator[tuple[str, Mapping[str, object]]]:
         """The case's own checks with their key paths, then the custom checks that apply without being named."""
         own = case.checks or ()
         for position, check in enumerate(own):
@@ -254,7 +255,7 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
             if identifier not in named and (custom.cases == "every" or (custom.cases != "named" and tagged)):
                 yield f"custom check {identifier}", {"identifier": identifier}
 
-    def _made(self, name: str, declared: Mapping[str, Any], case: Case) -> CaseCheck:
+    def _made(self, name: str, declared: Mapping[str, object], case: Case) -> CaseCheck:
         """The metric of one check; _WrongCheckError says what is wrong with it."""
         identifier = str(declared["identifier"])
         custom = self._custom.get(identifier)
@@ -272,13 +273,13 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
             raise _WrongCheckError([Problem(str(error))]) from None
 
     def _check(
-        self, name: str, kind: str, custom: CustomCheck | None, declared: Mapping[str, Any], case: Case
+        self, name: str, kind: str, custom: CustomCheck | None, declared: Mapping[str, object], case: Case
     ) -> CaseCheck:
         description = custom.description or custom.name or "" if custom else ""
         config = self._config_of(kind, description)
         if not declared.get("enabled", True):
             return DisabledCheck(name, config)
-        given = cast("dict[str, Any]", declared.get("params") or {})
+        given = as_map(declared.get("params") or {})
         params = self._params(kind, {**(custom.params if custom else {}), **given})
         match params:
             case CheckGroup():
@@ -311,7 +312,7 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
             self._configs[key] = made if needs is None else made.model_copy(update={"needs": list(needs)})
         return self._configs[key]
 
-    def _params(self, kind: str, values: dict[str, Any]) -> BaseModel:
+    def _params(self, kind: str, values: dict[str, object]) -> BaseModel:
         """Validated parameters, with compiled patterns, paths and schemas; many cases have the same."""
         key = kind, json.dumps(values, default=repr)
         if key not in self._known:
@@ -341,7 +342,7 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
         hint = f"if you trust it: metric.{self.name}.commands={{{command}:{{argv:[PROGRAM,ARGUMENT]}}}}"
         return Problem(what, hint=hint)
 
-    def _expect_free(self, name: Any) -> None:
+    def _expect_free(self, name: object) -> None:
         if name is None:
             return
         if not isinstance(name, str):
@@ -360,7 +361,7 @@ class _WrongCheckError(Exception):
         super().__init__(str(problems))
 
 
-def _weight_of(declared: Mapping[str, Any]) -> float:
+def _weight_of(declared: Mapping[str, object]) -> float:
     weight = declared.get("weight", 1.0)
     if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < math.inf:
         raise _WrongCheckError([Problem(f"the weight {weight!r} is no number of at least 0")])
@@ -370,7 +371,7 @@ def _weight_of(declared: Mapping[str, Any]) -> float:
     return float(weight)
 
 
-def _variables(params: BaseModel, case: Case) -> dict[str, Any]:
+def _variables(params: BaseModel, case: Case) -> dict[str, object]:
     if not isinstance(params, Conformity):
         return params.model_dump()
     rules: list[str] = []
@@ -386,7 +387,7 @@ def _config(parent: ChecksMetricConfig, kind: str, description: str = "") -> Cha
     meaning = description or meaning_of(kind)
     # Skip validation: the parent's values are valid.
     shared = {name: getattr(parent, name) for name in MetricConfig.model_fields}
-    changes: dict[str, Any] = {"needs": ["answer"], "description": meaning, "weighting": None}
+    changes: dict[str, object] = {"needs": ["answer"], "description": meaning, "weighting": None}
     return ChainConfig.model_construct(_fields_set=None, **{**shared, **changes})
 
 

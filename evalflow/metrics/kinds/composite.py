@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -161,7 +161,7 @@ def _described(name: str, part: Part, config: CompositeMetricConfig) -> str:
     return f"{name} {part.score:.3f}" + (f" taken as {part.entry:.3f}" if part.inverted else "")
 
 
-def _step(name: str, part: Part, weight: float) -> dict[str, Any]:
+def _step(name: str, part: Part, weight: float) -> dict[str, object]:
     entry = {"score": part.score, "weight": weight, "passed": part.passed}
     reply = {key: value for key, value in entry.items() if value is not None}
     return {"id": name, "task": None, "items": None, "reply": reply, "probabilities": None, "reasks": 0}

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, cast
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -27,7 +27,7 @@ from pydantic import (
 
 from evalflow.config.schema import FIELDS, Word
 from evalflow.errors import JudgeError, Problem, UserError, did_you_mean
-from evalflow.jsonvalues import look_up
+from evalflow.jsonvalues import as_map, count_at, is_object, look_up, number_at, object_at, objects_at
 from evalflow.metrics.chain import ChainConfig, ChainMetric, Scope
 from evalflow.metrics.registry import G_EVAL_SAMPLES
 from evalflow.metrics.returns import FieldType, ListType, StepConfig, StrType
@@ -59,7 +59,7 @@ class Steps(BaseModel):
     steps: EvalSteps
 
 
-def steps_in(entry: Mapping[str, Any], where: str) -> tuple[str, ...]:
+def steps_in(entry: Mapping[str, object], where: str) -> tuple[str, ...]:
     """The steps of an entry; UserError if an edited file makes them invalid."""
     try:
         return TypeAdapter(EvalSteps).validate_python(entry.get("steps"))
@@ -68,7 +68,7 @@ def steps_in(entry: Mapping[str, Any], where: str) -> tuple[str, ...]:
         raise UserError(Problem(what, where, "put them back as they were")) from None
 
 
-def find_entry(path: Path, criteria: str, key: str) -> Mapping[str, Any]:
+def find_entry(path: Path, criteria: str, key: str) -> Mapping[str, object]:
     """Find the entry with exactly these criteria in a prepared.json, or in that of a run's folder.
 
     UserError if there is none, or if entries differ in their steps; `key` is the setting's key path.
@@ -89,16 +89,15 @@ def find_entry(path: Path, criteria: str, key: str) -> Mapping[str, Any]:
     return matching[0]
 
 
-def _entries(file: Path, key: str) -> Sequence[Mapping[str, Any]]:
+def _entries(file: Path, key: str) -> Sequence[Mapping[str, object]]:
     try:
-        content: Any = json.loads(file.read_text(encoding="utf-8"))
+        content: object = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         hint = "name a run's folder or its prepared.json, such as outputs/latest"
         raise UserError(Problem(f"cannot read {file}: {error.strerror}", key, hint)) from None
     except ValueError as error:
         raise UserError(Problem(f"{file} is no JSON: {error}", key)) from None
-    values = list(cast("dict[str, Any]", content).values()) if isinstance(content, dict) else []
-    return [cast("dict[str, Any]", entry) for entry in values if isinstance(entry, dict)]
+    return [entry for entry in as_map(content).values() if is_object(entry)]
 
 
 WRITING, SCORING = "steps", "score"
@@ -186,7 +185,7 @@ class _Plan:
     """The evaluation steps (None until they are written), those reused from another run, and why there are none."""
 
     steps: tuple[str, ...] | None
-    reused: Mapping[str, Any] | None = None
+    reused: Mapping[str, object] | None = None
     fault: JudgeError | None = None
 
 
@@ -251,6 +250,7 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
                 reply = await judge.ask(ask)
             except JudgeError as error:
                 return self._with(_Plan(None, fault=error))
+            assert isinstance(reply.parsed, Steps)
             entry = {
                 "kind": "g_eval",
                 "metric": self.name,
@@ -258,7 +258,7 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
                 "judge": judge.info.name,
                 "judge_identity": judge.info.identity,
                 "prompt_sha256": _digest(prompt),
-                "steps": list(cast("Steps", reply.parsed).steps),
+                "steps": list(reply.parsed.steps),
                 "copied_from": None,
             }
         if prepared.get(key) is None:
@@ -289,7 +289,7 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
             variables=variables,
         )
 
-    def _scope(self, data: Mapping[str, Any], repeat: int) -> Scope:
+    def _scope(self, data: Mapping[str, object], repeat: int) -> Scope:
         scope = super()._scope(data, repeat)
         optional = {root(name): scope.fields[root(name)] for name in self.config.optional}
         scope.variables = {**optional, **scope.variables}
@@ -297,12 +297,12 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
         scope.samples = 1 if self.config.strict else self.config.samples
         return scope
 
-    def _extras(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _extras(self, fields: Mapping[str, object]) -> Mapping[str, object]:
         given = {name: look_up(name, fields) for name in (*self.config.needs, *self.config.optional)}
         present = {name: value for name, value in given.items() if value not in (None, "", (), [], {})}
         return {**self._fixed_variables(), "given": present, "steps": self._plan.steps or UNWRITTEN}
 
-    def _fixed_variables(self) -> dict[str, Any]:
+    def _fixed_variables(self) -> dict[str, object]:
         config = self.config
         bands = [band.model_dump() for band in config.rubric or ()]
         return {
@@ -320,15 +320,15 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
         )
 
 
-def _method(step: Mapping[str, Any]) -> str:
+def _method(step: Mapping[str, object]) -> str:
     if step["probabilities"] is None:
         return "[one grade: the judge gives no probabilities]"
     if "mass" in step:
-        return f"[weighted by token probabilities, {step['mass'][FIELD]:.1%} of them on grades]"
-    chances = step["probabilities"][0][FIELD]
-    grades = ", ".join(f"{grade} in {chance * step['samples']:.0f}" for grade, chance in chances.items())
+        return f"[weighted by token probabilities, {number_at(object_at(step, 'mass'), FIELD):.1%} of them on grades]"
+    chances, samples = object_at(objects_at(step, "probabilities")[0], FIELD), count_at(step, "samples")
+    grades = ", ".join(f"{grade} in {number_at(chances, grade) * samples:.0f}" for grade in chances)
     failed = f", {step['failed']} more failed" if "failed" in step else ""
-    return f"[mean of {step['samples']} samples{failed}: {grades}]"
+    return f"[mean of {samples} samples{failed}: {grades}]"
 
 
 def _digest(text: str) -> str:

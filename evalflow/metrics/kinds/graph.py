@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 from evalflow.errors import UserError
 from evalflow.metrics.branches import Route
@@ -25,7 +25,7 @@ UNDEFINED = Route(score="undefined")
 class Visit:
     """What a node found: the value that decides, how the reason shows it, and why; or the outcome if it failed."""
 
-    value: Any = None
+    value: float | bool | str | None = None
     shown: str = ""
     why: str | None = None
     failure: Outcome | None = None
@@ -87,7 +87,7 @@ class GraphMetric(AskingMetric[GraphMetricConfig]):
             path.append(_shown(score))
         reason = " → ".join(path) + (f"; {one_line(why, 2 * REMARK)}" if why else "")
         steps = tuple(scope.trail)
-        if score == "undefined":
+        if isinstance(score, str):  # undefined
             return Outcome(status="undefined", reason=reason, steps=steps)
         return Outcome(status="scored", score=score, value=score, reason=reason, steps=steps, path=scope.path(expected))
 
@@ -102,7 +102,8 @@ class GraphMetric(AskingMetric[GraphMetricConfig]):
         field = node.deciding_field
         if observed.items is not None or field is None:
             return Visit()
-        value = observed.reply[field]
+        value = observed.cell(field)
+        assert isinstance(value, str | int | float)
         return Visit(value, _shown(value), remark(observed.reply, observed))
 
     async def _check(self, name: str, scope: Scope) -> Visit:
@@ -116,7 +117,7 @@ class GraphMetric(AskingMetric[GraphMetricConfig]):
         assert node.rule is not None
         found = node.rule.evaluate(scope.replies, weighted)
         why = found.undefined or node.rule.reason(scope.replies, self.config.direction, weighted)
-        rule: Mapping[str, Any] = node.rule.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        rule: Mapping[str, object] = node.rule.model_dump(mode="json", by_alias=True, exclude_defaults=True)
         scope.trail.append({"id": name, "rule": rule, "score": found.score, "reason": why})
         shown = "" if found.score is None else _shown(found.score)
         return Visit(found.score, shown, why, weighted=found.weighted)

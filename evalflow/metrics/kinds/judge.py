@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from evalflow.config.schema import Strict, Word
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import look_up
+from evalflow.jsonvalues import as_map, look_up, number_at, written
 from evalflow.metrics.chain import ChainConfig, ChainMetric
 from evalflow.metrics.reasons import LISTED, REMARK, one_line
 from evalflow.metrics.returns import FieldName, FieldType, StepConfig, StrType
@@ -62,7 +62,7 @@ class NamedCriterion(Strict):
     weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
 
 
-def _expand(declared: Any) -> Any:
+def _expand(declared: object) -> object:
     return {"description": declared} if isinstance(declared, str) else declared
 
 
@@ -104,7 +104,7 @@ class CriteriaRule(PartsRule):
     def _parts(self) -> Mapping[str, Rule]:
         return self.parts
 
-    def _combined(self, scores: Mapping[str, float]) -> tuple[float, Any]:
+    def _combined(self, scores: Mapping[str, float]) -> tuple[float, object]:
         if self.op != "mean":
             return (min if self.op == "min" else max)(scores.values()), dict(scores)
         total = sum(self.weights.values())
@@ -112,11 +112,12 @@ class CriteriaRule(PartsRule):
 
     def reason(self, replies: Replies, direction: Direction, weighted: bool) -> str:
         """The worst criteria first, each with its score and the judge's reason."""
-        scores = self.evaluate(replies, weighted).value
-        worst = sorted(scores, key=scores.__getitem__, reverse=direction == "lower_is_better")
+        scores = as_map(self.evaluate(replies, weighted).value)
+        worst = sorted(scores, key=lambda name: number_at(scores, name), reverse=direction == "lower_is_better")
         (reply,) = replies.values()
         told = [
-            f"{name} {scores[name]:.2f}: {one_line(reply.reply[name + _REASON], REMARK)}" for name in worst[:LISTED]
+            f"{name} {scores[name]:.2f}: {one_line(written(reply.cell(name + _REASON)), REMARK)}"
+            for name in worst[:LISTED]
         ]
         return "; ".join([*told, *([f"and {len(worst) - LISTED} more"] if len(worst) > LISTED else [])])
 
@@ -171,7 +172,7 @@ class RubricMetric(ChainMetric[RubricMetricConfig]):
         steps = build_steps(name, [step], rule, config.needs, prompts, extras=EXTRAS, prompt_keys=keys)
         return cls(name, config, steps, rule)
 
-    def _constants(self) -> Mapping[str, Any]:
+    def _constants(self) -> Mapping[str, object]:
         criteria = [
             {"name": name, "description": one.description} for name, one in (self.config.criteria or {}).items()
         ]
@@ -181,6 +182,6 @@ class RubricMetric(ChainMetric[RubricMetricConfig]):
             "scale": self.config.scale.model_dump(),
         }
 
-    def _extras(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _extras(self, fields: Mapping[str, object]) -> Mapping[str, object]:
         needs = self.config.needs
         return {"given": {need: fields[need] if need in fields else look_up(need, fields) for need in needs}}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Literal, Self, cast
+from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from evalflow.cells import boolean_of, list_in, number_of, object_in
 from evalflow.config.schema import Word
-from evalflow.jsonvalues import kind, look_up
+from evalflow.jsonvalues import is_list, is_mapping, is_object, kind, look_up
 from evalflow.label_names import is_number, label_name, plain_number, read_like
 from evalflow.metrics.base import FieldMetric, UnitMetricConfig, scored
 from evalflow.metrics.steps import is_null_prediction, root
@@ -37,7 +37,7 @@ class ClassificationMetricConfig(UnitMetricConfig):
 
     @field_validator("positive")
     @classmethod
-    def _as_labels_are(cls, value: Any) -> Any:
+    def _as_labels_are(cls, value: object) -> object:
         if value is not None and not _is_label(value):
             raise ValueError(f"{value} is not a label")
         return _canonical(value)
@@ -62,12 +62,12 @@ class ClassificationMetric(FieldMetric[ClassificationMetricConfig]):
             "classification", positive=config.positive, per_label=config.per_label, confidence=sure
         )
 
-    def needed(self, fields: Mapping[str, Any], answer: Answer) -> Sequence[str]:
+    def needed(self, fields: Mapping[str, object], answer: Answer) -> Sequence[str]:
         """What must be there: all `needs`, but a prediction may be null, if the target said so."""
         prediction = self.config.prediction
         return [need for need in self.config.needs if need != prediction or not is_null(prediction, fields, answer)]
 
-    async def compare(self, fields: dict[str, Any]) -> Outcome:
+    async def compare(self, fields: dict[str, object]) -> Outcome:
         config = self.config
         truth, prediction = (look_up(field, fields) for field in (config.truth, config.prediction))
         if config.per_label:
@@ -84,7 +84,7 @@ class ClassificationMetric(FieldMetric[ClassificationMetricConfig]):
         return scored(float(right), value, f"predicted {names[1]}" + ("" if right else f", but it is {names[0]}"))
 
 
-def _confidence(field: str, fields: Mapping[str, Any]) -> float | None:
+def _confidence(field: str, fields: Mapping[str, object]) -> float | None:
     value = look_up(field, fields)
     number = number_of(value)
     if value is None or (number is not None and 0 <= number <= 1):
@@ -92,7 +92,7 @@ def _confidence(field: str, fields: Mapping[str, Any]) -> float | None:
     raise ValueError(f"{field} is {value!r}, and a confidence lies in 0..1")
 
 
-def _as_positive(positive: Any, label: Any) -> Any:
+def _as_positive(positive: object, label: object) -> object:
     """A label as the type of the positive one, which is true or false, or a number; another one as it is."""
     if not isinstance(positive, bool):
         return read_like(positive, label)
@@ -100,31 +100,31 @@ def _as_positive(positive: Any, label: Any) -> Any:
     return label if found is None else found
 
 
-def _canonical(label: Any) -> Any:
+def _canonical(label: object) -> object:
     """One form for equal labels (1.0 becomes 1); a value that is not a label by its name, and null as null."""
     if label is None or isinstance(label, str | bool):
         return label
     return plain_number(label) if is_number(label) else label_name(label)
 
 
-def _is_label(value: Any) -> bool:
+def _is_label(value: object) -> bool:
     return isinstance(value, str | bool) or is_number(value)
 
 
-def _shown(value: Any) -> str:
-    return kind(cast("object", value)) if isinstance(value, list | dict) else repr(value)
+def _shown(value: object) -> str:
+    return kind(value) if is_list(value) or is_object(value) else repr(value)
 
 
-def is_null(prediction: str, fields: Mapping[str, Any], answer: Answer) -> bool:
+def is_null(prediction: str, fields: Mapping[str, object], answer: Answer) -> bool:
     """Whether a prediction was made and is null; one that is absent is not."""
     if "." not in prediction:
         return prediction == "actual" and is_null_prediction(answer)
     outer, _, name = prediction.rpartition(".")
     around = look_up(outer, fields)
-    return isinstance(around, Mapping) and name in around and around[name] is None
+    return is_mapping(around) and name in around and around[name] is None
 
 
-def _compare_labels(true: tuple[str, Any], predicted: tuple[str, Any]) -> Outcome:
+def _compare_labels(true: tuple[str, object], predicted: tuple[str, object]) -> Outcome:
     """Score 1 if truth and prediction agree on every label. A label missing on one side is false.
 
     What a prediction says otherwise than by true or false is wrong, whatever the truth.
@@ -152,15 +152,15 @@ def _compare_labels(true: tuple[str, Any], predicted: tuple[str, Any]) -> Outcom
     return scored(float(right), {"truth": truth, "prediction": prediction}, "; ".join(reasons))
 
 
-def _object_of(value: Any) -> dict[str, Any] | None:
+def _object_of(value: object) -> dict[str, object] | None:
     """The object that a value is, or that a text is as a whole."""
     if isinstance(value, str):
         with suppress(ValueError):
             return object_in(value)
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+    return value if is_object(value) else None
 
 
-def _truth_marks(field: str, value: Any) -> dict[str, bool]:
+def _truth_marks(field: str, value: object) -> dict[str, bool]:
     """The true marks by label; ValueError if there are none."""
     marks = _object_of(value)
     if marks is None:
@@ -197,7 +197,7 @@ class SetMatchMetric(FieldMetric[SetMatchMetricConfig]):
         fields = {f"{key}[{at}]": path for key, listed in paths.items() for at, path in enumerate(listed)}
         return {key: path if path in config.needs else root(path) for key, path in fields.items()}
 
-    async def compare(self, fields: dict[str, Any]) -> Outcome:
+    async def compare(self, fields: dict[str, object]) -> Outcome:
         true = [(path, label) for path in self.config.truth for label in _listed(list_in, look_up(path, fields))]
         for path, label in true:
             if not _is_label(label) and label is not None:
@@ -222,25 +222,25 @@ class SetMatchMetric(FieldMetric[SetMatchMetricConfig]):
                 return bool(wanted & found)
 
 
-def _listed(read: Callable[[str], list[Any] | None], value: Any) -> list[Any]:
+def _listed(read: Callable[[str], list[object] | None], value: object) -> list[object]:
     """The labels in a field: one, a list of them, or a text with such a list."""
-    found = read(value) if isinstance(value, str) else value
-    return cast("list[Any]", found) if isinstance(found, list) else [value]
+    labels = read(value) if isinstance(value, str) else value
+    return labels if is_list(labels) else [value]
 
 
-def _list_or_none(text: str) -> list[Any] | None:
+def _list_or_none(text: str) -> list[object] | None:
     """The list in a predicted text; one that is broken is a wrong label."""
     with suppress(ValueError):
         return list_in(text)
     return None
 
 
-def _name_or_none(label: Any) -> str | None:
+def _name_or_none(label: object) -> str | None:
     blank = label is None or (isinstance(label, str) and not label.strip())
     return None if blank else label_name(label)
 
 
-def _name_like(known: Sequence[Any], label: Any) -> str | None:
+def _name_like(known: Sequence[object], label: object) -> str | None:
     """The name of a predicted label, as that of a true one if it can be read as this one."""
     names = (label_name(read_like(true, label)) for true in known)
     return next(

@@ -114,7 +114,7 @@ class LexicalMetric(FieldMetric[LexicalMetricConfig]):
             hint = f'python -m pip install "sacrebleu[{config.tokenize[:2]}]"'
             raise UserError(Problem(what, f"metric.{name}.tokenize", hint)) from None
 
-    async def compare(self, fields: dict[str, Any]) -> Outcome:
+    async def compare(self, fields: dict[str, object]) -> Outcome:
         references = [written(one) for one in references_at(self.config.against, fields)]
         text = written(look_up(self.config.field, fields))
         longest = max(map(len, [text, *references]), default=0)
@@ -225,7 +225,7 @@ def _rouge_l(words_of: Words) -> Callable[[str, str], Likeness | None]:
 class _NoSynonyms:
     """A WordNet that knows no word."""
 
-    def synsets(self, word: str) -> Sequence[Any]:
+    def synsets(self, word: str) -> Sequence[object]:
         return ()
 
 
@@ -246,7 +246,7 @@ def _meteor(words_of: Words, *, synonyms: bool) -> Callable[[str, str], Likeness
     return compare
 
 
-def _shared(said: Sequence[Any], wanted: Sequence[Any]) -> Likeness | None:
+def _shared(said: Sequence[object], wanted: Sequence[object]) -> Likeness | None:
     """The F1 of two bags; None if nothing is wanted."""
     return _f1((Counter(said) & Counter(wanted)).total(), len(said), len(wanted)) if wanted else None
 

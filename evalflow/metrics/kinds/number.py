@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from evalflow.config.schema import MetricConfig, Word
 from evalflow.jsonvalues import kind, look_up, written
@@ -50,7 +50,7 @@ class NumberMetric(FieldMetric[NumberMetricConfig]):
     bounded = False
     measures = True
 
-    async def compare(self, fields: dict[str, Any]) -> Outcome:
+    async def compare(self, fields: dict[str, object]) -> Outcome:
         found = look_up(self.config.field, fields)
         if self.config.unit == "value":
             number = spelled_number(found)

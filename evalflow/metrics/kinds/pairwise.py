@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, Self, cast
+from typing import Literal, Self
 
 from pydantic import field_validator
 
 from evalflow.config.schema import Word
-from evalflow.jsonvalues import as_map, look_up, written
+from evalflow.jsonvalues import as_map, look_up, text_at, written
 from evalflow.metrics.base import expect_declared
 from evalflow.metrics.chain import ChainConfig, ChainMetric, Scope
 from evalflow.metrics.reasons import REMARK, one_line
 from evalflow.metrics.returns import FieldType, LabelType, StepConfig, StrType, reply_model
 from evalflow.metrics.rules import MapRule
-from evalflow.metrics.steps import blocked_outcome, build_steps, fields_of
+from evalflow.metrics.steps import blocked_outcome, build_steps, fields_of, reference_in, tuple_of
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Ask, Case, FigureSpec, Message, Outcome, texts_of
@@ -117,7 +117,7 @@ class PairwiseMetric(ChainMetric[PairwiseMetricConfig]):
         return self._concluded(asked, len(first) - len(second)) if asked.status == "scored" else asked
 
     def _concluded(self, asked: Outcome, longer_by: int) -> Outcome:
-        places = [as_map(step["reply"])[FIELD] for step in asked.steps]
+        places = [text_at(as_map(step["reply"]), FIELD) for step in asked.steps]
         verdicts = [words[place] for words, place in zip(_VERDICTS, places, strict=True)]
         to_first = sum(_LEAN[place] for place in places)
         lean = (to_first > 0) - (to_first < 0)
@@ -126,7 +126,7 @@ class PairwiseMetric(ChainMetric[PairwiseMetricConfig]):
         (verdict,) = {*verdicts}
         longer = (verdict == "win") == (longer_by > 0) if longer_by and verdict != "tie" else None
         value = {"verdict": verdict, "lean": 0, "longer": longer}
-        reason = f"{verdict} in both orders: {one_line(as_map(asked.steps[0]['reply'])['reason'], 4 * REMARK)}"
+        reason = f"{verdict} in both orders: {one_line(text_at(as_map(asked.steps[0]['reply']), 'reason'), 4 * REMARK)}"
         return replace(asked, score=_SCORES[verdict], value=value, reason=reason)
 
     def _inconsistent(self, asked: Outcome, verdicts: Sequence[str], lean: int) -> Outcome:
@@ -137,28 +137,28 @@ class PairwiseMetric(ChainMetric[PairwiseMetricConfig]):
             return replace(asked, status="undefined", score=None, value=value, reason=reason, path=None)
         return replace(asked, score=0.5, value=value, reason=f"{reason}; counted as a tie")
 
-    def _texts(self, fields: Mapping[str, Any]) -> tuple[str, str]:
+    def _texts(self, fields: Mapping[str, object]) -> tuple[str, str]:
         """The answer and the other text, as the judge reads them; an absent one is empty."""
         first, second = (_text(look_up(path, fields)) for path in ("answer", self.config.against))
         return first, second
 
-    def _readings(self, fields: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    def _readings(self, fields: Mapping[str, object]) -> Sequence[Mapping[str, object]]:
         """The fields with the first of several references: to beat one of them, whichever it is, means little."""
-        return [{**fields, "reference": next(iter(texts_of(fields["reference"])), None)}]
+        return [{**fields, "reference": next(iter(texts_of(reference_in(fields))), None)}]
 
-    def _scope(self, data: Mapping[str, Any], repeat: int) -> Scope:
+    def _scope(self, data: Mapping[str, object], repeat: int) -> Scope:
         """The prompt variables; a demo answer is replaced by its text."""
         return super()._scope({**data, "demo_answer": _text(data["demo_answer"])}, repeat)
 
-    def _extras(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _extras(self, fields: Mapping[str, object]) -> Mapping[str, object]:
         compared = {"answer", self.config.against}
         given = {need: look_up(need, fields) for need in self.config.needs if need not in compared}
         return {"criteria": self.config.criteria, "given": given}
 
 
-def _text(value: Any) -> str:
-    if value is None:
+def _text(value: object) -> str:
+    if value is None or value == ():
         return ""
-    if isinstance(value, tuple):  # several references
-        return next(iter(cast("tuple[str, ...]", value)), "")
+    if references := tuple_of(str, value):
+        return references[0]
     return value.content if isinstance(value, Message) else written(value)

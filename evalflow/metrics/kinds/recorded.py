@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from evalflow.cells import opened
 from evalflow.config.schema import MetricConfig, Word
@@ -82,7 +82,7 @@ class RecordedMetric(BaseMetric[RecordedMetricConfig]):
         return scored(score, value, f"recorded as {value}")
 
 
-async def _find(field: str, row: Mapping[str, Any]) -> list[Any]:
+async def _find(field: str, row: Mapping[str, object]) -> list[object]:
     if entered := _ENTERED.match(field):  # a cell of a table may hold an object as text
         row = {**row, entered[1]: opened(row.get(entered[1]))}
     if not field.startswith("$"):

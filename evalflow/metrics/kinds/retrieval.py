@@ -18,14 +18,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, Literal, Self, cast
+from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
 from evalflow.cells import list_in, opened, split
 from evalflow.config.schema import Word
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.jsonvalues import kind
+from evalflow.jsonvalues import is_list, is_mapping, is_object, kind
 from evalflow.label_names import is_number, label_name
 from evalflow.metrics.base import FieldMetric, UnitMetricConfig, read_field, scored
 from evalflow.prompts import Prompts
@@ -73,7 +73,7 @@ class RetrievalMetric(FieldMetric[RetrievalMetricConfig]):
             raise UserError(Problem(what, f"metric.{name}.score", did_you_mean(config.score, known)))
         return super().build(name, config, prompts)
 
-    async def compare(self, fields: dict[str, Any]) -> Outcome:
+    async def compare(self, fields: dict[str, object]) -> Outcome:
         config = self.config
         ranked = RankedIds(
             *(
@@ -148,22 +148,22 @@ def measures(ranked: RankedIds, at: Sequence[int]) -> dict[str, float | None]:
     return found
 
 
-def ids_of(value: Any, key: str | None) -> tuple[str, ...]:
+def ids_of(value: object, key: str | None) -> tuple[str, ...]:
     """The distinct ids in a list, or in a single item, in order. `key` is the key of the id, if items are objects.
 
     A text is a list as JSON or Python writes it, ids separated by |, semicolons or lines, or one id.
     """
     if isinstance(value, str):
         value = _in_text(value)
-    items = cast("list[Any]", value) if isinstance(value, list) else [value]
+    items = value if is_list(value) else [value]
     return tuple(dict.fromkeys(_id(item, key, place) for place, item in enumerate(items)))
 
 
-def _in_text(text: str) -> list[Any]:
-    if isinstance(item := opened(text), dict):
+def _in_text(text: str) -> list[object]:
+    if is_object(item := opened(text)):
         return [item]
     found = list_in(text)
-    ids = split(text) if found is None else found
+    ids: list[object] = [*split(text)] if found is None else found
     if found is None and len(ids) == 1 and "," in text.strip(" ,"):
         first = text.partition(",")[0].strip()
         what = f"{text!r} may be one id or several"
@@ -171,16 +171,16 @@ def _in_text(text: str) -> list[Any]:
     return ids
 
 
-def _id(item: Any, key: str | None, place: int) -> str:
-    found = cast("Mapping[str, Any]", item).get(key) if key and isinstance(item, Mapping) else item
+def _id(item: object, key: str | None, place: int) -> str:
+    found = item.get(key) if key and is_mapping(item) else item
     if isinstance(found, str):
         return found
     if is_number(found):
         return label_name(found)
     if found is None and key:
         raise ValueError(f"item {place} has no {key}")
-    hint = "; name the key of its id: `id`" if isinstance(item, Mapping) and not key else ""
-    raise ValueError(f"item {place}: expected an id, got {kind(cast('object', found))}{hint}")
+    hint = "; name the key of its id: `id`" if is_mapping(item) and not key else ""
+    raise ValueError(f"item {place}: expected an id, got {kind(found)}{hint}")
 
 
 def _ratio(above: int, below: int) -> float | None:

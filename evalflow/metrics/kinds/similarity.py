@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
 from evalflow.config.schema import Word
 from evalflow.errors import JudgeError
-from evalflow.jsonvalues import as_map, look_up, written
+from evalflow.jsonvalues import as_map, look_up, objects_at, text_at, written
 from evalflow.metrics.base import CosineMetric, UnitMetricConfig, cosines, embedding_ask, failed, scored
 from evalflow.metrics.chain import ChainConfig, ChainMetric
 from evalflow.metrics.reasons import QUOTE, one_line
@@ -50,7 +50,7 @@ class SimilarityMetric(CosineMetric[SimilarityMetricConfig]):
     Config = SimilarityMetricConfig
     names_fields = ("field", "against")
 
-    def texts(self, fields: Mapping[str, Any]) -> tuple[str, Sequence[str]]:
+    def texts(self, fields: Mapping[str, object]) -> tuple[str, Sequence[str]]:
         others = [written(one) for one in references_at(self.config.against, fields)]
         others = [one for one in others if one.strip()] or others
         return written(look_up(self.config.field, fields)), others
@@ -119,23 +119,23 @@ class GeneratedQuestionsMetric(ChainMetric[GeneratedQuestionsMetricConfig]):
         asked = await super().score(case, answer, judge, repeat)
         if asked.status != "scored" or judge is None:
             return asked
-        written: list[str] = [entry["question"] for entry in as_map(asked.steps[-1]["reply"])["questions"]]
+        generated = [text_at(one, "question") for one in objects_at(as_map(asked.steps[-1]["reply"]), "questions")]
         if asked.score == 1:
             return replace(asked, score=0.0, value=0.0, reason=f"the answer commits itself to nothing: {asked.reason}")
-        question: str = fields_of(case, answer)["question"]
+        question = written(fields_of(case, answer)["question"])
         try:
-            if not all(text.strip() for text in written):
+            if not all(text.strip() for text in generated):
                 raise JudgeError("schema", "the judge wrote a blank question")
-            similarities = await cosines(judge, self.name, question, written)
+            similarities = await cosines(judge, self.name, question, generated)
         except JudgeError as error:
             return failed(error, asked.steps)
         mean = sum(similarities) / len(similarities)
-        lowest, least_similar = min(zip(similarities, written, strict=True))
+        lowest, least_similar = min(zip(similarities, generated, strict=True))
         quoted = f'"{one_line(least_similar, QUOTE)}" ({lowest:.3f})'
-        step: dict[str, Any] = {
+        step: dict[str, object] = {
             "id": EMBED,
             "task": EMBED,
-            "items": written,
+            "items": generated,
             "reply": [{"similarity": cosine} for cosine in similarities],
             "probabilities": None,
             "reasks": 0,
@@ -143,5 +143,5 @@ class GeneratedQuestionsMetric(ChainMetric[GeneratedQuestionsMetricConfig]):
         reason = f"similarity {mean:.3f} on average; least alike: {quoted}"
         return replace(asked, score=max(0.0, mean), value=mean, reason=reason, steps=(*asked.steps, step))
 
-    def _extras(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _extras(self, fields: Mapping[str, object]) -> Mapping[str, object]:
         return {"count": self.config.questions}

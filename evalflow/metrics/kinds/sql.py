@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, Self, cast
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -22,7 +22,7 @@ from evalflow.cells import list_in
 from evalflow.config.schema import Word
 from evalflow.errors import Problem, UserError
 from evalflow.extras import install_command
-from evalflow.jsonvalues import kind, look_up, written
+from evalflow.jsonvalues import as_list, is_list, kind, look_up, objects_at, text_at, texts_at, written
 from evalflow.limited import LimitExceeded, Work, in_thread
 from evalflow.metrics.base import FieldMetric, UnitMetricConfig, expect_declared, read_field, scored
 from evalflow.metrics.reasons import one_line
@@ -123,7 +123,7 @@ class SqlMetric(FieldMetric[SqlMetricConfig]):
         named = {"field": config.field, "against": config.against}
         return named if config.setup is not None else named | {"setup_field": str(config.setup_field)}
 
-    async def compare(self, fields: dict[str, Any]) -> Outcome:
+    async def compare(self, fields: dict[str, object]) -> Outcome:
         config = self.config
         wanted = _queries(config.against, fields)
         if not wanted:
@@ -158,14 +158,14 @@ class SqlMetric(FieldMetric[SqlMetricConfig]):
         told = " in the same order" if ordered else ""
         return scored(1.0, True, f"the same {sum(counts):,} row{'' if sum(counts) == 1 else 's'}{told}{where}")
 
-    def _databases(self, fields: Mapping[str, Any]) -> Sequence[Sequence[str]]:
+    def _databases(self, fields: Mapping[str, object]) -> Sequence[Sequence[str]]:
         """The scripts of each database."""
         config = self.config
         own = look_up(config.setup_field, fields) if config.setup_field else None
         setup = [*self._setup, *([_text(config.setup_field, own)] if own is not None else [])]
         more = look_up(config.fillings_field, fields) if config.fillings_field else None
         more = list_in(more) or [more] if isinstance(more, str) else more
-        listed = cast("list[Any]", more) if isinstance(more, list) else [] if more is None else [more]
+        listed = more if is_list(more) else [] if more is None else [more]
         fillings = [*self._fillings, *(_text(config.fillings_field, one) for one in listed)]
         if len(fillings) > MOST_FILLINGS:
             raise ValueError(
@@ -183,17 +183,18 @@ class SqlMetric(FieldMetric[SqlMetricConfig]):
             blamed, said = said, await self._run(scripts, [reference])
         if isinstance(said, str):
             raise ValueError(f"{of}the set-up or the {self.config.against}: {said}")
-        if "fault" in said:
-            raise ValueError(f"{of}the set-up cannot be run: {one_line(said['fault'], _TOLD)}")
-        expected = said["results"][0]
-        if "fault" in expected:
-            raise ValueError(f"{of}the {self.config.against} cannot be run: {one_line(expected['fault'], _TOLD)}")
-        actual = {"fault": blamed} if blamed else said["results"][1]
-        if "fault" in actual:
-            return _result_set(expected), f"the {self.config.field} cannot be run: {one_line(actual['fault'], _TOLD)}"
+        if fault := _fault(said):
+            raise ValueError(f"{of}the set-up cannot be run: {fault}")
+        results = objects_at(said, "results")
+        expected = results[0]
+        if fault := _fault(expected):
+            raise ValueError(f"{of}the {self.config.against} cannot be run: {fault}")
+        actual = {"fault": blamed} if blamed else results[1]
+        if fault := _fault(actual):
+            return _result_set(expected), f"the {self.config.field} cannot be run: {fault}"
         return _result_set(expected), _result_set(actual)
 
-    async def _run(self, scripts: Sequence[str], queries: Sequence[str]) -> dict[str, Any] | str:
+    async def _run(self, scripts: Sequence[str], queries: Sequence[str]) -> dict[str, object] | str:
         """What `limited.sql` returns; a text says which limit ended it."""
         config = self.config
         task = {
@@ -239,7 +240,7 @@ def is_ordered(query: str) -> bool:
     return False
 
 
-def _queries(path: str, fields: Mapping[str, Any]) -> Sequence[str]:
+def _queries(path: str, fields: Mapping[str, object]) -> Sequence[str]:
     """The right queries, each once."""
     try:
         queries = [_query(one) for one in references_at(path, fields)]
@@ -248,7 +249,7 @@ def _queries(path: str, fields: Mapping[str, Any]) -> Sequence[str]:
     return list(dict.fromkeys(query for query in queries if query.strip()))
 
 
-def _query(value: Any) -> str:
+def _query(value: object) -> str:
     """The query in an answer: its only fenced block, or the whole text; ValueError if that is not one query."""
     text = written(value)
     if len(text) > LONGEST:
@@ -261,7 +262,7 @@ def _query(value: Any) -> str:
     return found[0] if found else text
 
 
-def _text(field: str | None, value: Any) -> str:
+def _text(field: str | None, value: object) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{field}: {kind(value)} is no SQL")
     return value
@@ -298,8 +299,13 @@ def _script(declared: str, where: str) -> str:
         raise UserError(Problem(f"{found} cannot be read: {error}", where)) from None
 
 
-def _result_set(said: Mapping[str, Any]) -> ResultSet:
-    return ResultSet(said["columns"], [tuple(row) for row in said["rows"]])
+def _fault(reply: Mapping[str, object]) -> str:
+    """Why the database refused; empty if it did not."""
+    return one_line(text_at(reply, "fault"), _TOLD) if "fault" in reply else ""
+
+
+def _result_set(said: Mapping[str, object]) -> ResultSet:
+    return ResultSet(texts_at(said, "columns"), [tuple(as_list(row)) for row in as_list(said["rows"])])
 
 
 def _names(result: ResultSet) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
 from evalflow.config.schema import MANY, Strict, Word
+from evalflow.jsonvalues import as_number
 from evalflow.limited import in_thread
 from evalflow.metrics.base import FieldMetric, UnitMetricConfig, read_field, scored
 from evalflow.metrics.call_matching import (
@@ -20,6 +21,7 @@ from evalflow.metrics.call_matching import (
     matched_in_order,
 )
 from evalflow.records import Outcome, ToolCall
+from evalflow.stats.arrays import Ints
 from evalflow.trajectories import Trajectory, call_text, listed, shortened, trajectory
 
 _MANY = 200 * 200  # pairs of calls that are compared in the event loop; more would hold up other cases
@@ -114,7 +116,7 @@ class TrajectoryMetric(FieldMetric[TrajectoryMetricConfig]):
         if config.score not in ("match", "limits"):
             self.undefined_if_empty = config.expected
 
-    async def compare(self, fields: dict[str, Any]) -> Outcome:
+    async def compare(self, fields: dict[str, object]) -> Outcome:
         config = self.config
         actual = read_field(config.actual, fields, trajectory)
         broken = list(config.broken(actual.calls))
@@ -132,7 +134,7 @@ class TrajectoryMetric(FieldMetric[TrajectoryMetricConfig]):
         if config.score == "match":
             reason = "; ".join([*broken, comparison.reason])
             return scored(float(comparison.match and not broken), value, reason + flaws, comparison.steps())
-        score = comparison.value[config.score]
+        score = as_number(comparison.value[config.score])
         if score is None:
             return Outcome(status="undefined", reason=f"nothing to divide by: {comparison.absent}", value=value)
         return scored(score, value, comparison.reason + flaws, comparison.steps())
@@ -180,7 +182,7 @@ class TrajectoryComparison:
                 return every_expected and every_actual and not self._other_roles
 
     @property
-    def value(self) -> dict[str, Any]:
+    def value(self) -> dict[str, object]:
         expected, called, met = len(self._expected), len(self._actual), len(self.pairs)
         return {
             "expected": expected,
@@ -215,7 +217,7 @@ class TrajectoryComparison:
                 parts.append(f"{name}: {listed(texts, count)}")
         return "; ".join(parts)
 
-    def steps(self) -> Sequence[Mapping[str, Any]]:
+    def steps(self) -> Sequence[Mapping[str, object]]:
         """One for each expected call, and one for each actual call that should not have been made."""
         return [
             *(self._step("call", self._expected[i], f"made as call {j + 1}", passed=True) for i, j in self.pairs),
@@ -227,7 +229,7 @@ class TrajectoryComparison:
         ]
 
     @staticmethod
-    def _step(kind: str, call: ToolCall, reason: str, *, passed: bool = False) -> Mapping[str, Any]:
+    def _step(kind: str, call: ToolCall, reason: str, *, passed: bool = False) -> Mapping[str, object]:
         return {"id": kind, "check": {"call": call_text(call)}, "passed": passed, "reason": reason}
 
     @property
@@ -253,7 +255,7 @@ class TrajectoryComparison:
         return matched(fits)
 
 
-def _places(side: Trajectory, as_messages: bool) -> Any:
+def _places(side: Trajectory, as_messages: bool) -> Ints:
     """The position of each call's message, or its own if one side is a plain list."""
     from evalflow.lazy import np
 

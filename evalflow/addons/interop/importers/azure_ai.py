@@ -143,7 +143,8 @@ def _scores(row: Columns, cases: RecordedCases) -> Iterator[tuple[str, object]]:
     for item in as_list(row.peek("results")):
         result = as_map(item)
         name, number = str(result.get("metric") or result.get("name") or "score"), score_number(result.get("score"))
-        verdict = result.get("passed") if isinstance(result.get("passed"), bool) else None
+        passed = result.get("passed")
+        verdict = passed if isinstance(passed, bool) else None
         if number is not None:
             _judge(cases, name, number, as_number(result.get("threshold")), verdict, row.where)
         yield name, result.get("score")

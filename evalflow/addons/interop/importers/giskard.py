@@ -16,6 +16,7 @@ from evalflow.addons.interop.importers.conversation import are_messages
 from evalflow.addons.interop.importers.exports import answer_of, asks_nothing, input_of
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
+from evalflow.addons.interop.importers.readers import texts_in
 from evalflow.addons.interop.importers.recorded import PARTS, RecordedCases, recorded_cases
 from evalflow.addons.interop.importers.sources import read_rows
 from evalflow.jsonvalues import as_list, as_map, as_number
@@ -199,9 +200,9 @@ def _translated(kind: str, params: dict[str, object]) -> dict[str, object]:
         raise Untranslatable("it is a custom check", _CUSTOM)
     if identifier == "conformity" and isinstance(params.get("rule"), str):
         params = {**{key: value for key, value in params.items() if key != "rule"}, "rules": [params["rule"]]}
-    context = params.get("context")
-    if isinstance(context, list) and all(isinstance(item, str) for item in as_list(context)):
-        params = {**params, "context": "\n\n".join(as_list(context))}
+    contexts = texts_in(params.get("context"))
+    if contexts is not None:
+        params = {**params, "context": "\n\n".join(contexts)}
     try:
         PARAMS[identifier].model_validate(params)
     except ValidationError as error:

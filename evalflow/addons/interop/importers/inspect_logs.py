@@ -15,6 +15,7 @@ from evalflow.addons.interop.importers.columns import Columns, joined
 from evalflow.addons.interop.importers.conversation import about_answer, message_rows, read_turns
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource, output_text
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
+from evalflow.addons.interop.importers.readers import texts_in
 from evalflow.addons.interop.importers.recorded import PARTS, Counterparts, RecordedCases, recorded_cases
 from evalflow.addons.interop.importers.sources import LARGEST_FILE, expect_text, leave_document_keys, read_objects
 from evalflow.datasets.json_files import document_keys
@@ -177,10 +178,11 @@ def _texts(row: Columns, name: str) -> list[str]:
     """The texts of a key, read; empty, and the key unread, if it has something else."""
     value = row.peek(name)
     texts = as_list(value) or [value]
-    if not all(isinstance(item, str) for item in texts):
+    known = texts_in(texts)
+    if known is None:
         return []
     row.get(name)
-    return [item for item in texts if item]
+    return [text for text in known if text]
 
 
 def _answer(row: Columns, ledger: Ledger) -> dict[str, object]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from evalflow.addons.interop.importers.columns import Columns, is_missing, parsed
 from evalflow.addons.interop.importers.exports import Platform, Scores
+from evalflow.addons.interop.importers.readers import texts_in
 from evalflow.addons.interop.importers.scores import PersonsScore
 from evalflow.addons.interop.importers.sources import begins_with, read_document, read_objects, read_rows
 from evalflow.datasets.json_files import document_keys
@@ -41,10 +42,11 @@ def _rows(path: Path) -> Iterator[SourceRow]:
 def _of_columns(path: Path) -> Iterator[SourceRow]:
     """A table as pandas splits it, and as mlflow.evaluate logs it."""
     table = as_map(read_document(path))
-    names = as_list(table.get("columns"))
-    for number, cells in enumerate(as_list(table.get("data"))):
+    names = texts_in(table.get("columns")) if table.get("columns") else []
+    for number, row in enumerate(as_list(table.get("data"))):
+        cells = as_list(row)
         where = f"{shown(path)}:data[{number}]"
-        if len(as_list(cells)) != len(names) or not all(isinstance(name, str) for name in names):
+        if names is None or len(cells) != len(names):
             raise UserError(Problem("the row has not one cell for each of `columns`", where))
         yield _prepared(SourceRow(where, dict(zip(names, cells, strict=True))))
 

@@ -78,7 +78,7 @@ def case_of(row: Columns, ledger: Ledger, expected: Collection[str] = ()) -> dic
 def _asked(item: Mapping[str, object], sample: Columns, ledger: Ledger, expected: Collection[str]) -> dict[str, object]:
     """The conversation that the model was sent, if it can be sent again; else the question among the columns."""
     declared = as_list(sample.peek("input"))
-    if are_messages(declared) and declared[-1].get("role") == "user":
+    if are_messages(declared) and as_map(declared[-1]).get("role") == "user":
         try:
             turns = read_turns(declared, ledger, sample.where, ordered=True)
         except Untranslatable:

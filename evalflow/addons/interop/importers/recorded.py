@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from evalflow import paths
 from evalflow.addons.interop.importers.columns import Columns, finite, joined
@@ -354,5 +355,5 @@ class _ShippedMetric:
 @cache
 def _shipped(name: str) -> _ShippedMetric:
     path = paths.share_dir() / "conf" / "metric" / f"{name}.yaml"
-    declared = as_map(safe_yaml(path.read_text(encoding="utf-8")))
+    declared: dict[str, Any] = {**as_map(safe_yaml(path.read_text(encoding="utf-8")))}
     return _ShippedMetric(declared["kind"], declared["needs"], declared["direction"], declared)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from evalflow.addons.interop.importers.columns import Columns, is_missing, parsed
 from evalflow.addons.interop.importers.conversation import message_rows, read_turns
@@ -169,11 +170,11 @@ def _model_graded(imported: ImportedConfig, key: str, args: Columns, folder: Sou
 def _worth(imported: ImportedConfig, key: str, declared: Columns) -> dict[str, float]:
     """What each choice is worth, from 0 to 1."""
     choices = [str(choice) for choice in _choices(declared.get("choice_strings"))]
-    scores: object = declared.get("choice_scores")
-    if scores == "from_strings":
+    scores: Mapping[str, Any] = as_map(declared.get("choice_scores"))
+    if declared.peek("choice_scores") == "from_strings":
         scores = {choice: choice for choice in choices}
     try:
-        values = {choice: float(as_map(scores)[choice]) for choice in choices}
+        values = {choice: float(scores[choice]) for choice in choices}
     except (TypeError, KeyError, ValueError):
         hint = "say what each choice is worth: choice_scores"
         raise Untranslatable("its choices have no scores", hint) from None

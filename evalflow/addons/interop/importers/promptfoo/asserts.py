@@ -17,7 +17,7 @@ from evalflow.addons.interop.importers.nunjucks import as_text, is_template, ren
 from evalflow.addons.interop.importers.promptfoo.scripts import Rule, rule_of
 from evalflow.addons.interop.importers.readers import text_in, text_of, texts_in, texts_of
 from evalflow.addons.interop.importers.sources import SourceFolder, read_document, text_of_file
-from evalflow.jsonvalues import as_list, as_map
+from evalflow.jsonvalues import as_list, as_map, is_object
 from evalflow.metrics.case_checks import PARAMS
 
 _Maker = Callable[[object, Mapping[str, object]], Rule]
@@ -283,7 +283,7 @@ def _rule(op: str, key: str, read: Callable[[object], object], more: Mapping[str
 
 def _tools_used(value: object, _declared: object) -> Rule:
     """Whether each of some tools was called, whichever form the list of calls or of messages has."""
-    if isinstance(value, dict) and set(as_map(value)) - {"name"}:
+    if is_object(value) and set(value) - {"name"}:
         raise Untranslatable("it counts calls, or has a pattern", _CALLS)
     names = texts_in(as_list(value) or [as_map(value).get("name", value)])
     if not names or not all(names):
