@@ -12,9 +12,9 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Any, Literal, cast, get_args
+from typing import Literal, get_args
 
-from evalflow.jsonvalues import DEEPEST, Unusable, kind, mended, parsed
+from evalflow.jsonvalues import DEEPEST, Unusable, is_list, is_object, kind, mended, parsed
 
 CellType = Literal["text", "number", "boolean", "list", "json"]
 """What a column can be declared to hold."""
@@ -34,7 +34,7 @@ _TOKEN = re.compile(
     |(?P<mark>[\[\](){},:=])""",
     re.VERBOSE | re.DOTALL,
 )
-_NAMES: Mapping[str, Any] = {
+_NAMES: Mapping[str, object] = {
     "True": True,
     "False": False,
     "None": None,
@@ -57,7 +57,7 @@ class NoLiteral(ValueError):
     """The text is not a list or an object as JSON or Python writes it; the message says why."""
 
 
-def text_of(value: Any) -> str:
+def text_of(value: object) -> str:
     """The text of a text field: numbers and booleans as JSON writes them; ValueError for lists, objects and bytes."""
     if isinstance(value, Base64):
         raise ValueError("expected text, got bytes; save the column as text")
@@ -73,7 +73,7 @@ def text_of(value: Any) -> str:
     raise ValueError(f"expected text, got {kind(value)}")
 
 
-def number_of(value: Any) -> int | float | None:
+def number_of(value: object) -> int | float | None:
     """The number that a value is or that a text spells out, such as 3, 4.50, +1 or 1e5; None if it is none."""
     if isinstance(value, bool):
         return None
@@ -87,14 +87,14 @@ def number_of(value: Any) -> int | float | None:
     return number if any(mark in text for mark in ".eE") else int(text)
 
 
-def boolean_of(value: Any) -> bool | None:
+def boolean_of(value: object) -> bool | None:
     """True or false, as text also yes or no, and 1 or 0, in upper or lower case; None if it is neither."""
     if isinstance(value, str):
         return _BOOLEANS.get(value.strip().lower())
     return bool(value) if isinstance(value, bool | int | float) and value in (0, 1) else None
 
 
-def list_in(text: str, *, exact: bool = False) -> list[Any] | None:
+def list_in(text: str, *, exact: bool = False) -> list[object] | None:
     """The list that a text is as a whole, as JSON or Python writes it; None for other text. `exact` as of `literal`.
 
     ValueError for a text that begins as a list and cannot be read as one, such as a printed NumPy array.
@@ -107,7 +107,7 @@ def list_in(text: str, *, exact: bool = False) -> list[Any] | None:
             what = f"{_shown(bare)} looks like a list and cannot be read as one"
             raise ValueError(f"{what}: {error}; {_AS_JSON}") from None
         return None
-    return cast("list[Any]", value) if isinstance(value, list) else None
+    return value if is_list(value) else None
 
 
 def split(text: str) -> list[str]:
@@ -116,7 +116,7 @@ def split(text: str) -> list[str]:
     return [part for one in text.split(mark) if (part := one.strip())]
 
 
-def object_in(text: str) -> dict[str, Any]:
+def object_in(text: str) -> dict[str, object]:
     """The object that a text is as a whole, as JSON or Python writes it; ValueError for other text."""
     bare = text.strip()
     if not bare.startswith("{"):
@@ -125,12 +125,12 @@ def object_in(text: str) -> dict[str, Any]:
         value = literal(bare)
     except NoLiteral as error:
         raise ValueError(f"expected an object, got the text {_shown(text)}: {error}") from None
-    if not isinstance(value, dict):
+    if not is_object(value):
         raise ValueError(f"expected an object, got {kind(value)}")
-    return cast("dict[str, Any]", value)
+    return value
 
 
-def opened(value: Any) -> Any:
+def opened(value: object) -> object:
     """The list or object in a text that a path leads into; any other value unchanged."""
     if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
         try:
@@ -140,7 +140,7 @@ def opened(value: Any) -> Any:
     return value
 
 
-def read_as(wanted: CellType, value: Any, *, exact: bool = False) -> Any:
+def read_as(wanted: CellType, value: object, *, exact: bool = False) -> object:
     """The value as the declared type; None if it is blank or, as a number, nan. ValueError if it is none of it.
 
     `exact` as of `literal`.
@@ -150,7 +150,7 @@ def read_as(wanted: CellType, value: Any, *, exact: bool = False) -> Any:
     return _READERS[wanted](value, exact) if wanted in ("list", "json") else _READERS[wanted](value)
 
 
-def _number(value: Any) -> int | float | None:
+def _number(value: object) -> int | float | None:
     number = number_of(value)
     if number is None and not (isinstance(value, str) and value.strip().lower() == "nan"):
         hint = "write it with a decimal point and without separators, or leave it empty"
@@ -158,28 +158,28 @@ def _number(value: Any) -> int | float | None:
     return number
 
 
-def _boolean(value: Any) -> bool:
+def _boolean(value: object) -> bool:
     found = boolean_of(value)
     if found is None:
         raise ValueError(f"expected true or false (or yes, no, 1, 0), got {_given(value)}")
     return found
 
 
-def _list(value: Any, exact: bool) -> list[Any]:
+def _list(value: object, exact: bool) -> list[object]:
     if not isinstance(value, str):
-        return cast("list[Any]", value) if isinstance(value, list) else [value]
+        return value if is_list(value) else [value]
     found = list_in(value, exact=exact)
-    return split(value) if found is None else found
+    return [*split(value)] if found is None else found
 
 
-def _json(value: Any, exact: bool) -> Any:
+def _json(value: object, exact: bool) -> object:
     try:
         return literal(value.strip(), exact=exact) if isinstance(value, str) else value
     except NoLiteral as error:
         raise ValueError(f"expected JSON, got {_given(value)}: {error}") from None
 
 
-_READERS: Mapping[CellType, Callable[..., Any]] = {
+_READERS: Mapping[CellType, Callable[..., object]] = {
     "text": text_of,
     "number": _number,
     "boolean": _boolean,
@@ -188,7 +188,7 @@ _READERS: Mapping[CellType, Callable[..., Any]] = {
 }
 
 
-def _given(value: Any) -> str:
+def _given(value: object) -> str:
     return f"the text {_shown(value)}" if isinstance(value, str) else kind(value)
 
 
@@ -208,7 +208,7 @@ def _is_like_list(text: str) -> bool:
     return False
 
 
-def literal(text: str, *, exact: bool = False) -> Any:
+def literal(text: str, *, exact: bool = False) -> object:
     """The value that JSON, or else Python, writes so; tuples, sets and arrays are lists, and nan is null.
 
     A call with names alone, such as `Document(page_content='…')`, is an object of these. With `exact`, numbers with a
@@ -239,7 +239,7 @@ class _Literal:
             at = token.end()
         self._at = 0
 
-    def whole(self) -> Any:
+    def whole(self) -> object:
         value = self._named() if self._mark(1) == "=" else self._value(DEEPEST)
         if self._at < len(self._tokens):
             raise self._unexpected()
@@ -266,7 +266,7 @@ class _Literal:
         if not self._take(mark):
             raise self._unexpected()
 
-    def _value(self, left: int) -> Any:
+    def _value(self, left: int) -> object:
         if not left:
             raise NoLiteral(f"more than {DEEPEST} lists and objects within each other")
         if self._at >= len(self._tokens):
@@ -292,10 +292,10 @@ class _Literal:
             raise NoLiteral(f"the number {_shown(text)} is too large")
         return Decimal(text) if self._exact and isinstance(number, float) else number
 
-    def _items(self, opening: str, left: int) -> Any:
+    def _items(self, opening: str, left: int) -> object:
         closing = _CLOSING[opening]
-        items: list[Any] = []
-        values: dict[str, Any] = {}
+        items: list[object] = []
+        values: dict[str, object] = {}
         commas = 0
         while not self._take(closing):
             if items or values:
@@ -314,22 +314,22 @@ class _Literal:
             return values
         return items[0] if opening == "(" and len(items) == 1 and not commas else items
 
-    def _call(self, name: str, left: int) -> Any:
+    def _call(self, name: str, left: int) -> object:
         """The names and values in a call; of `array([…], dtype=object)` the list."""
-        first: list[Any] = []
+        first: list[object] = []
         if name.endswith("array") and self._mark() == "[":
             first = [self._value(left)]
             if not self._take(","):
                 self._expect(")")
                 return first[0]
-        values: dict[str, Any] = {}
+        values: dict[str, object] = {}
         while not self._take(")"):
             if values:
                 self._expect(",")
             values |= self._pair(left, names_are_values=bool(first))
         return first[0] if first else values
 
-    def _pair(self, left: int, *, names_are_values: bool = False) -> dict[str, Any]:
+    def _pair(self, left: int, *, names_are_values: bool = False) -> dict[str, object]:
         kind, name = self._tokens[self._at] if self._at < len(self._tokens) else ("end", "")
         if kind != "name":
             raise self._unexpected()
@@ -340,9 +340,9 @@ class _Literal:
             return {name: None}
         return {name: self._value(left)}
 
-    def _named(self) -> dict[str, Any]:
+    def _named(self) -> dict[str, object]:
         """Pairs without anything round them, as LangChain prints a document."""
-        values: dict[str, Any] = {}
+        values: dict[str, object] = {}
         while self._at < len(self._tokens):
             values |= self._pair(DEEPEST)
         return values
@@ -355,7 +355,7 @@ def _unescaped(token: str) -> str:
         raise NoLiteral(f"{_shown(token)} has an escape that nothing stands for") from None
 
 
-def _key(value: Any) -> str:
+def _key(value: object) -> str:
     try:
         return text_of(value)
     except ValueError:

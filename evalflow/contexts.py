@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
-from typing import Any, cast
+from typing import Any
 
 from evalflow.cells import NoLiteral, list_in, literal, text_of
-from evalflow.jsonvalues import as_map, kind
+from evalflow.jsonvalues import as_map, is_list, is_mapping, kind
 from evalflow.records import Context
 
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>|<!--")
@@ -45,20 +45,20 @@ def _parser() -> Any:
     return import_module("inscriptis.model.config").ParserConfig(css | dict.fromkeys(_BLOCKS, css["figcaption"]))
 
 
-def contexts(value: Any, to_text: Callable[[str], str] = html_text) -> tuple[Context, ...]:
+def contexts(value: object, to_text: Callable[[str], str] = html_text) -> tuple[Context, ...]:
     """A case's contexts: a list of texts or objects, a single one, or a text that is such a list as a whole.
 
     ValueError for any other form, and for a text that looks like a list and cannot be read as one.
     """
     if isinstance(value, str):
         value = _in_text(value)
-    items = cast("list[Any]", value if isinstance(value, list) else [value])
+    items = value if is_list(value) else [value]
     if not isinstance(value, list | str | Mapping):
         raise ValueError(f"expected a list of contexts, got {kind(value)}")
     return tuple([Context(one) if isinstance(one, str) else _context(one, i, to_text) for i, one in enumerate(items)])
 
 
-def _in_text(text: str) -> Any:
+def _in_text(text: str) -> object:
     """The list or the single object that a text is, else the text itself."""
     if not text.strip():
         return []
@@ -79,11 +79,11 @@ def _in_text(text: str) -> Any:
     return text
 
 
-def _context(item: Any, index: int, to_text: Callable[[str], str]) -> Context:
+def _context(item: object, index: int, to_text: Callable[[str], str]) -> Context:
     where = f"item {index}"
-    if not isinstance(item, Mapping):
+    if not is_mapping(item):
         raise ValueError(f"{where}: expected text or an object, got {kind(item)}")
-    chunk = cast("Mapping[str, Any]", item)
+    chunk = item
     main = next((key for key in _TEXTS if key in chunk), None)
     if main is not None:
         text = chunk[main]
@@ -100,7 +100,7 @@ def _context(item: Any, index: int, to_text: Callable[[str], str]) -> Context:
     return Context(_chunk_text(chunk, where, to_text), _text(chunk, "title", where), _text(chunk, "exact_path", where))
 
 
-def _chunk_text(chunk: Mapping[str, Any], where: str, to_text: Callable[[str], str]) -> str:
+def _chunk_text(chunk: Mapping[str, object], where: str, to_text: Callable[[str], str]) -> str:
     """The headings in one line and the description, then a blank line and the content. Missing parts are left out."""
     content = _text(chunk, "html_content", where)
     head = (_headings(chunk.get("heading_hierarchy"), where), _text(chunk, "description", where))
@@ -108,17 +108,17 @@ def _chunk_text(chunk: Mapping[str, Any], where: str, to_text: Callable[[str], s
     return "\n\n".join(part for part in parts if part)
 
 
-def _headings(value: Any, where: str) -> str:
+def _headings(value: object, where: str) -> str:
     if value is None:
         return ""
-    headings = cast("list[Any]", value if isinstance(value, list) else [value])
+    headings = value if is_list(value) else [value]
     wrong = next((item for item in headings if item is not None and not isinstance(item, str)), None)
     if wrong is not None:
         raise ValueError(f"{where}.heading_hierarchy: expected a list of texts, got {kind(wrong)} in it")
-    return " > ".join(item for item in headings if item)
+    return " > ".join(item for item in headings if isinstance(item, str) and item)
 
 
-def _text(chunk: Mapping[str, Any], key: str, where: str) -> str | None:
+def _text(chunk: Mapping[str, object], key: str, where: str) -> str | None:
     value = chunk.get(key)
     if value is None:
         return None

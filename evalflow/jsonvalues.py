@@ -101,7 +101,7 @@ def is_sequence(value: object) -> TypeGuard[Sequence[object]]:
     return isinstance(value, list | tuple)
 
 
-def is_too_deep(value: object, left: int = DEEPEST) -> bool:
+def is_too_deep(value: Any, left: int = DEEPEST) -> bool:
     """Whether maps and lists in a JSON value are nested deeper than `left`."""
     inner = value.values() if is_object(value) else value if is_list(value) else None
     return inner is not None and (left == 0 or any(is_too_deep(item, left - 1) for item in inner))

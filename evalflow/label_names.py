@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 from evalflow.jsonvalues import written
 
@@ -17,7 +17,7 @@ _SHOWN = 100
 _EMPTY = "(empty)"
 
 
-def label_name(label: Any) -> str:
+def label_name(label: object) -> str:
     """A label as text. Numbers are written without needless zeros, true and false small; what is no label as JSON.
 
     Of a long one, such as a whole answer, it is the beginning, with a digest that tells it from others.
@@ -32,7 +32,7 @@ def label_name(label: Any) -> str:
     return f"{name[:_SHOWN]}… ({hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:8]})"
 
 
-def read_like(like: Any, label: Any) -> Any:
+def read_like(like: object, label: object) -> object:
     """A predicted label as the type of the true one: a text that plainly writes a number or a boolean is one.
 
     Anything else is returned as it is, and so is a label of another name.

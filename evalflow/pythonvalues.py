@@ -18,7 +18,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any, cast
 
-from evalflow.jsonvalues import DEEPEST
+from evalflow.jsonvalues import DEEPEST, is_mapping, is_object
 
 _PLAIN = (str, bool, int, type(None))
 _MISSING = ("NAType", "NaTType")
@@ -42,7 +42,7 @@ class NotPlain(ValueError):
         return NotPlain(self.what, f"{here}{between}{self.place}")
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> object:
     """The value in the types of JSON, decimals apart, which keep their digits; NotPlain if its meaning is not plain.
 
     Arrays, tuples and sets are lists, sets in sorted order. NaN, NaT, NA and masked values are None. Dates and times
@@ -52,26 +52,26 @@ def plain(value: Any) -> Any:
     return _plain(value, DEEPEST)
 
 
-def json_text(value: Any) -> str:
+def json_text(value: object) -> str:
     """A plain value as JSON in ASCII, with decimals as numbers with all their digits."""
     mark = uuid.uuid4().hex
 
-    def marked(number: Any) -> str:
+    def marked(number: object) -> str:
         return f"{mark}{number}{mark}"
 
     text = json.dumps(value, default=marked)
     return re.sub(f'"{mark}([^"]+){mark}"', r"\1", text) if mark in text else text
 
 
-def _plain(value: Any, left: int) -> Any:
+def _plain(value: object, left: int) -> object:
     if type(value) in _PLAIN:
         return value
     if not left:
         raise NotPlain(f"more than {DEEPEST} lists and dictionaries within each other")
-    if isinstance(value, dict):
-        return _fields(cast("dict[Any, Any]", value), left)
+    if is_object(value):
+        return _fields(value, left)
     if type(value) in (list, tuple):
-        return _items(cast("Sequence[Any]", value), left)
+        return _items(cast("Sequence[object]", value), left)
     if type(value).__name__ in _MISSING:
         return None
     if isinstance(value, Enum):
@@ -88,7 +88,7 @@ def _plain(value: Any, left: int) -> Any:
 _NOTHING = object()
 
 
-def _scalar(value: Any, left: int) -> Any:  # noqa: ARG001 - as the others
+def _scalar(value: object, left: int) -> object:  # noqa: ARG001 - as the others
     match value:
         case str():
             return str.__str__(value)
@@ -103,7 +103,7 @@ def _scalar(value: Any, left: int) -> Any:  # noqa: ARG001 - as the others
         case uuid.UUID():
             return str(value)
         case os.PathLike():
-            return _plain(os.fspath(cast("os.PathLike[Any]", value)), DEEPEST)
+            return _plain(os.fspath(cast("os.PathLike[str]", value)), DEEPEST)
         case bytes() | bytearray() | memoryview():
             raise NotPlain("expected text, got bytes; decode them, or leave them out")
         case _:
@@ -118,7 +118,7 @@ def _number(value: float | Decimal) -> float | Decimal | None:
     return value if isinstance(value, Decimal) else float(value)
 
 
-def _array(value: Any, left: int) -> Any:
+def _array(value: Any, left: int) -> object:
     """The list of an array, or the number of NumPy, of pandas, Polars, PyTorch and others."""
     as_list = getattr(value, "tolist", None) or getattr(value, "to_list", None)
     if not callable(as_list) or isinstance(value, type):
@@ -128,7 +128,7 @@ def _array(value: Any, left: int) -> Any:
     return _plain(as_list(), left - 1)
 
 
-def _record(value: Any, left: int) -> Any:
+def _record(value: Any, left: int) -> object:
     if isinstance(value, type):
         return _NOTHING
     if hasattr(value, "page_content"):
@@ -136,28 +136,28 @@ def _record(value: Any, left: int) -> Any:
         return _fields({name: one for name, one in found.items() if one is not None}, left)
     if dataclasses.is_dataclass(value):
         return _fields({field.name: getattr(value, field.name) for field in dataclasses.fields(value)}, left)
-    if hasattr(cast("type[Any]", type(value)), "model_fields") and hasattr(value, "model_dump"):
+    if hasattr(cast("object", type(value)), "model_fields") and hasattr(value, "model_dump"):
         return _fields(value.model_dump(), left)
     if hasattr(value, "__attrs_attrs__"):
         return _fields({one.name: getattr(value, one.name) for one in value.__attrs_attrs__}, left)
     as_dict = getattr(value, "_asdict", None)
     if isinstance(value, tuple) and callable(as_dict):
-        return _fields(cast("dict[str, Any]", as_dict()), left)
+        return _fields(cast("dict[str, object]", as_dict()), left)
     return _NOTHING
 
 
-def _collection(value: Any, left: int) -> Any:
-    if isinstance(value, Mapping):
-        return _fields(cast("Mapping[Any, Any]", value), left)
+def _collection(value: object, left: int) -> object:
+    if is_mapping(value):
+        return _fields(value, left)
     if isinstance(value, Set) and not isinstance(value, MappingView):
-        return sorted(_items(list(cast("Set[Any]", value)), left), key=json_text)
+        return sorted(_items(list(cast("Set[object]", value)), left), key=json_text)
     if isinstance(value, Sequence | MappingView | deque):
-        return _items(list(cast("Sequence[Any]", value)), left)
+        return _items(list(cast("Sequence[object]", value)), left)
     return _NOTHING
 
 
-def _items(values: Sequence[Any], left: int) -> list[Any]:
-    found: list[Any] = []
+def _items(values: Sequence[object], left: int) -> list[object]:
+    found: list[object] = []
     for place, one in enumerate(values):
         try:
             found.append(_plain(one, left - 1))
@@ -166,8 +166,8 @@ def _items(values: Sequence[Any], left: int) -> list[Any]:
     return found
 
 
-def _fields(values: Mapping[Any, Any], left: int) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _fields(values: Mapping[Any, object], left: int) -> dict[str, object]:
+    found: dict[str, object] = {}
     for given, one in values.items():
         key = _plain(given, left - 1)
         if not isinstance(key, str | int | float):
@@ -180,8 +180,8 @@ def _fields(values: Mapping[Any, Any], left: int) -> dict[str, Any]:
     return found
 
 
-def _name(value: Any) -> str:
-    kind = cast("type[Any]", type(value))
+def _name(value: object) -> str:
+    kind = type(value)
     name = kind.__qualname__.rpartition("<locals>.")[2]
     return (
         f"an object of the class {name}"

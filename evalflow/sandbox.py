@@ -30,14 +30,14 @@ class Unrenderable(ValueError):
 
 
 @pass_context
-def _in_time(context: Context, value: Any) -> Any:
+def _in_time(context: Context, value: object) -> object:
     """A value that is put out, unless the time is over."""
     cast("Sandbox", context.environment).check_time()
     return value
 
 
 @pass_context
-def _not_evaluated(_: Context, *__: Any, **___: Any) -> None:
+def _not_evaluated(_: Context, *__: object, **___: object) -> None:
     """Stands for a filter or a test in a template that is read only: what needs the context is not a constant."""
 
 
@@ -46,11 +46,11 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     intercepted_binops = frozenset({"+", "-", "*", "/", "//", "%", "**"})  # the compiler does not evaluate these
 
-    def __init__(self, filters: Mapping[str, Callable[..., Any]], **options: Any) -> None:
+    def __init__(self, filters: Mapping[str, Callable[..., object]], **options: object) -> None:
         # Otherwise it would evaluate constant expressions when a template is read, without a limit: the optimizer does
         # everywhere, and the compiler in what is put out, unless `finalize` needs the context of a rendering.
         super().__init__(optimized=False, finalize=_in_time, **options)
-        cast("dict[str, Any]", self.filters).update(filters)  # pyright: ignore[reportUnknownMemberType]
+        cast("dict[str, object]", self.filters).update(filters)  # pyright: ignore[reportUnknownMemberType]
         self.check_time = _UNLIMITED
         self._reader = self.overlay()
         self._reader.filters = dict.fromkeys(cast("Any", self).filters, _not_evaluated)
@@ -69,11 +69,11 @@ class Sandbox(ImmutableSandboxedEnvironment):
             raise TemplateSyntaxError("autoescape needs true or false", line, name, filename)
         return super().preprocess(source, name, filename)
 
-    def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:
+    def call(__self, __context: Context, __obj: object, *args: object, **kwargs: object) -> object:
         __self.check_time()
         return super().call(__context, __obj, *args, **kwargs)
 
-    def text_of(self, template: Template, variables: Mapping[str, Any]) -> str:
+    def text_of(self, template: Template, variables: Mapping[str, object]) -> str:
         """Render a template; Unrenderable if it fails in any way, jinja2.UndefinedError included."""
         self.check_time = deadline(SECONDS, "it")
         pieces: list[str] = []

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import Any, cast
 
 from evalflow.cells import NoLiteral, literal
-from evalflow.jsonvalues import kind, parsed, written
+from evalflow.jsonvalues import as_list, is_list, is_object, is_sequence, kind, parsed, written
 from evalflow.records import ToolCall
 
 _FORM = "a name is wanted, or {name, arguments}"
@@ -49,7 +48,7 @@ class Trajectory:
             yield f"{len(lost)} results belong to no call ({shortened(lost[0])})"
 
 
-def trajectory(value: Any) -> Trajectory:
+def trajectory(value: object) -> Trajectory:
     """Read a list of calls or of messages, also from its text in JSON or Python; ValueError for anything else.
 
     A call is a name, {name, arguments}, or in the form of chat completions, LangChain or Anthropic.
@@ -57,23 +56,22 @@ def trajectory(value: Any) -> Trajectory:
     try:
         items = literal(value.strip()) if isinstance(value, str) else value
     except NoLiteral as error:
-        raise ValueError(f"{shortened(value)!r} is no list of tool calls: no JSON: {error}") from None
-    if not isinstance(items, list | tuple):
+        raise ValueError(f"{shortened(written(value))!r} is no list of tool calls: no JSON: {error}") from None
+    if not is_sequence(items):
         raise ValueError(f"{shortened(written(value))} is no list of tool calls")
-    items = cast("list[Any]", items)
     if any(isinstance(item, dict) and "role" in item for item in items):
         return Trajectory(tuple([_message(item, i) for i, item in enumerate(items)]), roles=True)
     return Trajectory(tuple([TrajectoryStep("assistant", (tool_call(item),)) for item in items]))
 
 
-def tool_call(value: Any) -> ToolCall:
+def tool_call(value: object) -> ToolCall:
     """Read one call. Arguments that are no JSON object stay as text, since an agent under test may send them."""
     if isinstance(value, str) and value.strip():
         return ToolCall(value)
-    if isinstance(value, dict):
-        outer = cast("dict[str, Any]", value)
+    if is_object(value):
+        outer = value
         inner = outer.get("function")
-        entry = cast("dict[str, Any]", inner) if isinstance(inner, dict) else outer
+        entry = inner if is_object(inner) else outer
         name = entry.get("name", inner)
         if isinstance(name, str) and name.strip():
             given = entry.get("arguments", entry.get("args", entry.get("input")))
@@ -82,38 +80,39 @@ def tool_call(value: Any) -> ToolCall:
     raise ValueError(f"{shortened(written(value))} is no tool call: {_FORM}")
 
 
-def _arguments(given: Any) -> Mapping[str, Any] | str | None:
-    if given is None or isinstance(given, dict):
-        return cast("dict[str, Any] | None", given)
+def _arguments(given: object) -> Mapping[str, object] | str | None:
+    if given is None or is_object(given):
+        return given
     if not isinstance(given, str):
         return written(given)
     try:
-        known: Any = parsed(given.encode()) if given.strip() else {}
+        known: object = parsed(given.encode()) if given.strip() else {}
     except ValueError:
         return given
-    return {} if known is None else cast("dict[str, Any]", known) if isinstance(known, dict) else given
+    return {} if known is None else known if is_object(known) else given
 
 
-def _message(value: Any, index: int) -> TrajectoryStep:
-    message = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-    if not isinstance(message.get("role"), str):
+def _message(value: object, index: int) -> TrajectoryStep:
+    message = value if is_object(value) else {}
+    role = message.get("role")
+    if not isinstance(role, str):
         raise ValueError(f"message {index} has no role: {shortened(written(value))}")
     made = message.get("tool_calls")
     content = message.get("content")
-    if made is None and isinstance(content, list):
-        parts = [cast("dict[str, Any]", part) for part in cast("list[Any]", content) if isinstance(part, dict)]
+    if made is None and is_list(content):
+        parts = [part for part in content if is_object(part)]
         made = [part for part in parts if part.get("type") in ("tool_use", "tool_call")]
     if made is not None and not isinstance(made, list):
         raise ValueError(f"message {index}: tool_calls is {kind(made)}, and a list is wanted")
     result_of = message.get("tool_call_id")
-    calls = tuple([tool_call(one) for one in cast("list[Any]", made or [])])
-    return TrajectoryStep(message["role"], calls, None if result_of is None else str(result_of), _text(content))
+    calls = tuple([tool_call(one) for one in as_list(made)])
+    return TrajectoryStep(role, calls, None if result_of is None else str(result_of), _text(content))
 
 
-def _text(content: Any) -> str:
-    if not isinstance(content, list):
+def _text(content: object) -> str:
+    if not is_list(content):
         return "" if content is None else written(content)
-    parts = [cast("dict[str, Any]", part).get("text") for part in cast("list[Any]", content) if isinstance(part, dict)]
+    parts = [part.get("text") for part in content if is_object(part)]
     return "\n".join(part for part in parts if isinstance(part, str))
 
 
@@ -140,7 +139,7 @@ _RESULT, _ARGUMENTS, _WORDS = 1500, 500, 1500
 _STEPS, _JUDGED = 60, 100
 
 
-def call_lines(value: Any) -> tuple[str, ...]:
+def call_lines(value: object) -> tuple[str, ...]:
     """Each call in a line that names its step, with what came back, shortened; for a judge. ValueError for too many."""
     found = trajectory(value)
     if len(found.calls) > _JUDGED:
@@ -154,7 +153,7 @@ def call_lines(value: Any) -> tuple[str, ...]:
     )
 
 
-def trajectory_text(value: Any) -> str:
+def trajectory_text(value: object) -> str:
     """What an agent did, a step a line, for a judge. Long texts and many steps lose their middle, and say so."""
     found = trajectory(value)
     if not found.steps:

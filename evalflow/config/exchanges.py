@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Literal
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, GetJsonSchemaHandler, field_validator
 from pydantic_core import CoreSchema
 
 from evalflow.config.strict import Strict, Word
-from evalflow.jsonvalues import json_path
+from evalflow.jsonvalues import is_mapping, json_path
 
 _EXPRESSION = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 
@@ -89,7 +88,7 @@ class OpenConfig(Strict):
 
     url: SameServer
     method: Method = "POST"
-    body: Any = None
+    body: object = None
 
 
 class StreamConfig(Strict):
@@ -114,17 +113,17 @@ class StreamConfig(Strict):
     errors: list[Word] = Field(default_factory=lambda: ["error"])
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, object]:
         return {"anyOf": [{"enum": ["sse", "jsonl"], "description": "The format alone."}, handler(core)]}
 
 
-def _written_out(value: Any) -> Any:
+def _written_out(value: object) -> object:
     return {"format": value} if isinstance(value, str) else value
 
 
 Stream = Annotated[StreamConfig | None, BeforeValidator(_written_out)]
 
-Conditions = dict[JsonPath, list[Any]]
+Conditions = dict[JsonPath, list[object]]
 """For each JSONPath the values of which one must be there; all paths together."""
 
 
@@ -149,12 +148,12 @@ class PollConfig(Strict):
 
     @field_validator("until", "failed", mode="before")
     @classmethod
-    def _listed(cls, conditions: Any) -> Any:
+    def _listed(cls, conditions: object) -> object:
         """One value may stand without a list."""
-        if not isinstance(conditions, Mapping):
+        if not is_mapping(conditions):
             return conditions
-        given = cast("Mapping[str, Any]", conditions)
-        listed: dict[str, Any] = {
+        given = conditions
+        listed: dict[str, object] = {
             path: values if isinstance(values, list) else [values] for path, values in given.items()
         }
         return listed

@@ -9,7 +9,7 @@ import types
 import typing
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, RootModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -119,7 +119,7 @@ def _walk(model: type[BaseModel], loc: Sequence[int | str]) -> tuple[list[str], 
 
     Pydantic adds the tag of a union's member to the location (`scale.likert.min`), which is no key in the file.
     """
-    here: Any = model
+    here: object = model
     path: list[str] = []
     keys: list[str] = []
     for part in loc:
@@ -139,7 +139,7 @@ def _walk(model: type[BaseModel], loc: Sequence[int | str]) -> tuple[list[str], 
     return path, keys
 
 
-def _bare(annotation: Any) -> Any:
+def _bare(annotation: object) -> object:
     if typing.get_origin(annotation) is Annotated:
         return _bare(typing.get_args(annotation)[0])
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
@@ -148,7 +148,7 @@ def _bare(annotation: Any) -> Any:
     return annotation
 
 
-def _models(annotation: Any) -> list[type[BaseModel]]:
+def _models(annotation: object) -> list[type[BaseModel]]:
     bare = _bare(annotation)
     if isinstance(bare, type) and issubclass(bare, RootModel):
         return _models(bare.model_fields["root"].annotation)
@@ -159,6 +159,6 @@ def _models(annotation: Any) -> list[type[BaseModel]]:
     return []
 
 
-def _tags(model: type[BaseModel]) -> set[Any]:
+def _tags(model: type[BaseModel]) -> set[object]:
     literals = (field.annotation for field in model.model_fields.values() if field.is_required())
     return {word for one in literals if typing.get_origin(one) is Literal for word in typing.get_args(one)}

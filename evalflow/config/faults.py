@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -18,6 +18,7 @@ from evalflow.config.explain import COMMAND_LINE, unknown_key
 from evalflow.config.interpolations import interpolation_problem
 from evalflow.config.validate import Composed
 from evalflow.errors import InfrastructureError, Problem, UserError, command, did_you_mean, nearest
+from evalflow.jsonvalues import as_map, is_list
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -132,7 +133,7 @@ def _no_options(overrides: Sequence[str], folders: Sequence[Path]) -> list[Probl
         group, value = str(override.key_or_group), override.value()
         files = [file for folder in folders if group.isalpha() for file in folder.glob(f"{group}/*.yaml")]
         known = {file.stem for file in files}
-        for name in cast("list[object]", value) if isinstance(value, list) else [value]:
+        for name in value if is_list(value) else [value]:
             if known and isinstance(name, str) and name not in known:
                 found[group, name] = _no_option(group, name, known)
     return list(found.values())
@@ -242,13 +243,13 @@ def _without_absent(
             absent += more
 
 
-def _misnamed_part(key: str, values: Mapping[str, Any]) -> Problem | None:
+def _misnamed_part(key: str, values: Mapping[str, object]) -> Problem | None:
     root, *below = key.split(".")
     if root == "hydra":
         return Problem(unknown_key(key), COMMAND_LINE, "`--cfg hydra` shows Hydra's own keys")
     if root not in values:
         return Problem(unknown_key(root), COMMAND_LINE, did_you_mean(root, [*values, "experiment"]))
-    chosen: Mapping[str, Any] = values[root] or {}
+    chosen = as_map(values[root])
     if root in ("dataset", "metric") and below and below[0] not in chosen:
         hint = did_you_mean(below[0], chosen) if chosen else f"add {root}={below[0]}"
         return Problem(f"{key}: no {root} {below[0]!r} is chosen", COMMAND_LINE, hint)

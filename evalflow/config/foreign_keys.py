@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from evalflow.jsonvalues import as_map
 
@@ -34,6 +34,8 @@ ADDRESS_KEYS = frozenset(
 ENDPOINT_KEYS = ADDRESS_KEYS | {"kind", "name", "model", "client", "price"}
 """The same, and who is asked there: of a file that chooses its own."""
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
 class Untaken:
@@ -50,7 +52,10 @@ class Untaken:
 
 
 def untaken(
-    files: Mapping[str, Any], own: Mapping[str, Mapping[str, str]], overrides: Sequence[str], choices: Mapping[str, str]
+    files: Mapping[str, object],
+    own: Mapping[str, Mapping[str, str]],
+    overrides: Sequence[str],
+    choices: Mapping[str, str],
 ) -> Iterator[Untaken]:
     """What is not taken of files that set keys of the whole configuration.
 
@@ -68,7 +73,7 @@ def untaken(
                 yield Untaken(path, f"{group}={choices.get(group, '')}", keys)
 
 
-def without(config: Any, keys: Sequence[str]) -> Any:
+def without(config: T, keys: Sequence[str]) -> T:
     """A copy of a file's content without keys, given by their paths."""
     found = copy.deepcopy(config)
     for key in keys:
@@ -80,7 +85,7 @@ def without(config: Any, keys: Sequence[str]) -> Any:
     return found
 
 
-def _keys_of(content: Mapping[str, Any], group: str, wanted: frozenset[str]) -> Iterator[str]:
+def _keys_of(content: Mapping[str, object], group: str, wanted: frozenset[str]) -> Iterator[str]:
     yield from (f"{group}.{key}" for key in as_map(content.get(group)) if key in wanted)
     if group == "judge":
         for name, metric in as_map(content.get("metric")).items():

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 import yaml
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra._internal.config_repository import ConfigRepository
+from hydra._internal.config_repository import ConfigRepository, IConfigRepository
 from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.default_element import ResultDefault
@@ -36,7 +36,7 @@ from evalflow.jsonvalues import as_list, as_map
 
 USER_FOLDERS: ContextVar[tuple[Path, ...]] = ContextVar("USER_FOLDERS", default=())
 """The folders to search before the packaged one, in the current composition."""
-UNSAVED_OPTIONS: ContextVar[Mapping[tuple[str, str], Mapping[str, Any]]] = ContextVar(
+UNSAVED_OPTIONS: ContextVar[Mapping[tuple[str, str], Mapping[str, object]]] = ContextVar(
     "UNSAVED_OPTIONS", default=MappingProxyType({})
 )
 """Options in memory, by group and name, to search before all folders in the current composition."""
@@ -134,7 +134,7 @@ def _problems(config_path: str, found: ConfigResult) -> Iterator[tuple[str, str,
     own = values.get("hydra")
     if own is not None and not _only_sweeps(own):
         yield "hydra", _NOT_HYDRA, _ON_THE_LINE
-    for number, entry in enumerate(cast("list[Any]", values.get("defaults") or [])):
+    for number, entry in enumerate(cast("list[object]", values.get("defaults") or [])):
         pairs = as_map(entry).items() or [(str(entry), "")]
         for group, option in pairs:
             part, _, packages = str(group).partition("@")
@@ -145,14 +145,14 @@ def _problems(config_path: str, found: ConfigResult) -> Iterator[tuple[str, str,
                 yield f"defaults[{number}]", f"{entry} can lead out of the folder", "name a file of the folder"
 
 
-def _only_sweeps(own: Any) -> bool:
+def _only_sweeps(own: object) -> bool:
     params = as_map(as_map(own).get("sweeper")).get("params")
     if own != {"sweeper": {"params": params}} or not isinstance(params, dict):
         return False
     return all(isinstance(value, str | int | float) and "${" not in str(value) for value in as_map(params).values())
 
 
-def _targets(value: Any, path: str) -> Iterator[str]:
+def _targets(value: object, path: str) -> Iterator[str]:
     for key, one in (*as_map(value).items(), *enumerate(as_list(value))):
         here = f"{path}.{key}" if path else str(key)
         if key == "_target_":
@@ -165,7 +165,7 @@ def _reaches_hydra(package: str) -> bool:
     return first == "hydra" or "${" in package
 
 
-def _options(option: Any) -> list[str]:
+def _options(option: object) -> list[str]:
     return [str(one) for one in (as_list(option) if isinstance(option, list) else [option])]
 
 
@@ -193,7 +193,7 @@ def register() -> None:
 
 _SETTLED_NS = 2 * 10**9
 """A file that changed this recently could change again without another time stamp, so it is read each time."""
-_READ: dict[tuple[str, str, str], tuple[Any, bytes]] = {}
+_READ: dict[tuple[str, str, str], tuple[object, bytes]] = {}
 """The state and the pickled content of each file read: unpickling takes a twentieth of reading it again."""
 _HYDRAS_OWN = ("hydra", "schema")  # providers of the files in Hydra's package, and of its schemas
 
@@ -201,7 +201,7 @@ _HYDRAS_OWN = ("hydra", "schema")  # providers of the files in Hydra's package, 
 class _Repository(ConfigRepository):
     """Remembers in this process what it read, for as long as the file is the same by its status."""
 
-    def __deepcopy__(self, _: Any) -> _Repository:
+    def __deepcopy__(self, _: object) -> _Repository:
         return copy.copy(self)  # Hydra only gives the copy a list of sources of its own
 
     def load_config(self, config_path: str) -> ConfigResult | None:
@@ -218,7 +218,7 @@ class _Repository(ConfigRepository):
         return found
 
 
-def _state(source: ConfigSource, config_path: str) -> Any:
+def _state(source: ConfigSource, config_path: str) -> object:
     """What changes whenever the content does; None: it is not known."""
     if source.provider in _HYDRAS_OWN:
         return True
@@ -246,16 +246,18 @@ class Loader(ConfigLoaderImpl):
         self.untaken: Sequence[Untaken] = ()
         self._given: Sequence[str] = ()
 
-    def _load_configuration_impl(self, config_name: str | None, overrides: list[str], *args: Any, **more: Any) -> Any:
+    def _load_configuration_impl(
+        self, config_name: str | None, overrides: list[str], *args: Any, **more: Any
+    ) -> DictConfig:
         self._given = overrides
         return super()._load_configuration_impl(config_name, overrides, *args, **more)
 
-    def _compose_config_from_defaults_list(self, defaults: list[ResultDefault], repo: Any) -> DictConfig:
+    def _compose_config_from_defaults_list(self, defaults: list[ResultDefault], repo: IConfigRepository) -> DictConfig:
         self.defaults = defaults
         self.untaken = untaken_of(defaults, repo, self._given)
         return super()._compose_config_from_defaults_list(defaults, repo)
 
-    def _load_single_config(self, default: ResultDefault, repo: Any) -> ConfigResult:
+    def _load_single_config(self, default: ResultDefault, repo: IConfigRepository) -> ConfigResult:
         found = super()._load_single_config(default, repo)
         keys = [key for one in self.untaken if one.file == default.config_path for key in one.keys]
         if keys:

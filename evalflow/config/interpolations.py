@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
 
 import yaml
 from omegaconf import OmegaConf
@@ -19,6 +18,7 @@ from omegaconf.errors import (
 from evalflow.config.explain import COMMAND_LINE
 from evalflow.config.yaml_text import safe_yaml
 from evalflow.errors import Problem
+from evalflow.jsonvalues import is_list, is_mapping
 from evalflow.paths import shown
 
 LITERAL = r"write \${ for a literal ${ (\\${ in double quotes of YAML)"
@@ -79,12 +79,12 @@ def _texts(folders: Sequence[Path]) -> Iterator[tuple[Path, str, str]]:
         yield from ((file, path, text) for path, text in _leaves(values, root) if _OPENING.search(text))
 
 
-def _leaves(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    if isinstance(value, Mapping):
-        for key, inner in cast("Mapping[Any, Any]", value).items():
+def _leaves(value: object, path: str) -> Iterator[tuple[str, str]]:
+    if is_mapping(value):
+        for key, inner in value.items():
             yield from _leaves(inner, f"{path}.{key}" if path else str(key))
-    elif isinstance(value, list):
-        for number, inner in enumerate(cast("list[Any]", value)):
+    elif is_list(value):
+        for number, inner in enumerate(value):
             yield from _leaves(inner, f"{path}[{number}]")
     elif isinstance(value, str):
         yield path, value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, SerializeAsAny, WithJsonSchema, model_validator
@@ -124,7 +124,7 @@ class EndpointConfig(RemoteModelConfig):
     typed: ClassVar[bool] = False  # whether replies have a type, and so requests a form that evalflow sets
     temperature: float | None = Field(default=0.0, ge=0, le=2)
     max_tokens: int | None = Field(default=None, ge=1)
-    parameters: dict[str, Any] | None = None
+    parameters: dict[str, object] | None = None
     batch: bool | BatchFormat = False
 
     @property

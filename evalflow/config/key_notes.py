@@ -6,7 +6,6 @@ A key with several meanings is written as Model.key, which comes before the plai
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 MEANINGS: Mapping[str, str] = {
     "kind": "What it is; decides which other keys there are.",
@@ -49,7 +48,7 @@ MEANINGS: Mapping[str, str] = {
     "description": "What it holds or measures, in one sentence.",
 }
 
-EXAMPLES: Mapping[str, Any] = {
+EXAMPLES: Mapping[str, object] = {
     "name": "my_judge",
     "anchors": {1: "not at all", 3: "in part", 5: "fully"},
     "among": ["supported", "contradicted"],

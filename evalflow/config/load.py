@@ -110,17 +110,17 @@ def launch(
         raise failures[0]
 
 
-def resolved(storable: Mapping[str, Any]) -> dict[str, Any]:
+def resolved(storable: Mapping[str, object]) -> dict[str, Any]:
     """The values of `Composed.storable`, with environment variables as they are now; UserError if one is not set."""
     with as_user_errors(()):
-        return cast("dict[str, Any]", OmegaConf.to_container(OmegaConf.create(dict(storable)), resolve=True))
+        return cast("dict[str, object]", OmegaConf.to_container(OmegaConf.create(dict(storable)), resolve=True))
 
 
-def read_yaml(text: str) -> dict[str, Any]:
+def read_yaml(text: str) -> dict[str, object]:
     """Parse a configuration file without resolving anything, `defaults` included; UserError if it is no map in YAML."""
     with as_user_errors(()):
         expect_bounded(text)
-        return cast("dict[str, Any]", OmegaConf.to_container(OmegaConf.create(text), resolve=False))
+        return cast("dict[str, object]", OmegaConf.to_container(OmegaConf.create(text), resolve=False))
 
 
 @contextmanager
@@ -196,7 +196,7 @@ def _job(config: DictConfig, config_dir: Path | None) -> HydraJob:
 
 def _plain(
     config: DictConfig,
-    choices: Any,
+    choices: Mapping[str, object],
     overrides: tuple[str, ...],
     config_dir: Path | None,
     *,
@@ -207,13 +207,13 @@ def _plain(
     sources, root_files, untaken = _files_of(folders, overrides, unsaved)
     ours = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
     if unsaved.changes:
-        written = cast("dict[str, Any]", OmegaConf.to_container(ours, resolve=False))
+        written = cast("dict[str, object]", OmegaConf.to_container(ours, resolve=False))
         ours = OmegaConf.create(laid_over(written, unsaved.changes))
     for key in _hidden_by_null(ours, sources):
         OmegaConf.update(ours, key, MISSING)
     if complete and (absent := OmegaConf.missing_keys(ours)):
         raise UserError([no_value(key) for key in sorted(absent)])
-    values = cast("dict[str, Any]", OmegaConf.to_container(ours, resolve=True, throw_on_missing=complete))
+    values = cast("dict[str, object]", OmegaConf.to_container(ours, resolve=True, throw_on_missing=complete))
     packaged = folders[-1]
     shadowed = [
         (key, file)
@@ -228,7 +228,7 @@ def _plain(
         conf_folders=folders,
         prompt_folders=tuple(prompt_dirs(config_dir)),
         shadowed=tuple(shadowed),
-        unresolved=cast("dict[str, Any]", OmegaConf.to_container(ours, resolve=False)),
+        unresolved=cast("dict[str, object]", OmegaConf.to_container(ours, resolve=False)),
         root_files=root_files,
         untaken=untaken,
         unsaved=unsaved,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Any
 
 from evalflow.jsonvalues import as_list, as_map, is_finite, is_too_deep
 from evalflow.redaction import SECRET_NAME
@@ -61,7 +60,7 @@ KNOWN = frozenset(
 """Parameters of requests that people may take for keys."""
 
 
-def checked(parameters: Mapping[str, Any], *, typed: bool) -> dict[str, Any]:
+def checked(parameters: Mapping[str, object], *, typed: bool) -> dict[str, object]:
     """The parameters without those that are null; ValueError for those that evalflow sets, or that are no JSON.
 
     `typed` says whether the requests ask for typed replies, as those of judges do.
@@ -77,7 +76,7 @@ def checked(parameters: Mapping[str, Any], *, typed: bool) -> dict[str, Any]:
     return {name: value for name, value in parameters.items() if value is not None}
 
 
-def secrets_among(parameters: Any) -> Iterator[str]:
+def secrets_among(parameters: object) -> Iterator[str]:
     """The names, in maps and lists within each other, whose texts are secrets by their name."""
     for name, value in as_map(parameters).items():
         if isinstance(value, str) and SECRET_NAME.search(name) and "tokenizer" not in name and "${" not in value:

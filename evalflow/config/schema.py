@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Literal, Self, cast, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
@@ -21,6 +21,7 @@ from evalflow.config.surroundings import (
     ObserverConfig,
     OtelConfig,
 )
+from evalflow.jsonvalues import is_object
 from evalflow.records import Direction
 
 IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*\Z")
@@ -174,22 +175,22 @@ class FieldSource(Strict):
     type: CellType | None = None
 
 
-def _field_source(value: Any) -> Any:
+def _field_source(value: object) -> object:
     """Tell one column with its type from several columns by the names that they get in the field.
 
     A map of `column`, `type` or both is one column, unless `type` is alone and names no type.
     """
-    given = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    given = value if is_object(value) else {}
     several = bool(given.keys() - {"column", "type"}) or (given.keys() == {"type"} and given["type"] not in CELL_TYPES)
     return {part: _one_source(one) for part, one in given.items()} if several else _one_source(value)
 
 
-def _one_source(value: Any) -> Any:
+def _one_source(value: object) -> object:
     if value is None or isinstance(value, str | FieldSource):
         return value
-    if not isinstance(value, dict) or not value:
+    if not is_object(value) or not value:
         raise ValueError("write a column's name, a JSONPath, {column: NAME, type: number}, or a map of these")
-    given = cast("dict[str, Any]", value)
+    given = value
     if unknown := sorted(map(str, given.keys() - {"column", "type"})):
         raise ValueError(f"unknown key {unknown[0]}; write a column's name, or {{column: NAME, type: number}}")
     column, wanted = given.get("column"), given.get("type")
@@ -205,7 +206,7 @@ FieldValue = Annotated[str | FieldSource | dict[str, str | FieldSource] | None, 
 """A column or a JSONPath, with its type or without; or several by the names that they get in the field. null: none."""
 
 
-def _how_joined(value: Any) -> Any:
+def _how_joined(value: object) -> object:
     """Give one error message, where a union would give one for each member."""
     if not isinstance(value, bool) and value != "turns":
         raise ValueError(f"must be true, false or turns, not {value!r}")
@@ -259,13 +260,13 @@ class NotWorse(Strict):
     not_worse_by: float = Field(ge=0)
 
 
-def _gate_value(value: Any) -> Any:
+def _gate_value(value: object) -> object:
     """Give one error message, where a union would give one for each member."""
     if isinstance(value, bool | str | NotWorse):
         return value
     if isinstance(value, int | float):
         return float(value)
-    known = cast("dict[Any, Any]", value) if isinstance(value, dict) else {}
+    known = value if is_object(value) else {}
     margin = known.get("not_worse_by") if len(known) == 1 else None
     if isinstance(margin, bool) or not isinstance(margin, int | float) or not margin >= 0:
         raise ValueError('write a condition such as ">= 0.8", or {not_worse_by: 0.02}')

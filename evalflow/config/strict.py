@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 
@@ -14,7 +14,7 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), defer_build=True)
 
 
-def unquoted_word(value: Any) -> Any:
+def unquoted_word(value: object) -> object:
     """Refuse a boolean that YAML made of an unquoted word."""
     if isinstance(value, bool):
         word = "true/yes/on" if value else "false/no/off"

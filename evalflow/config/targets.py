@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self, cast
+from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, field_validator, model_validator
 from pydantic_core import CoreSchema
@@ -24,6 +23,7 @@ from evalflow.config.exchanges import (
 )
 from evalflow.config.judges import Concurrency, EndpointConfig
 from evalflow.config.schema import Strict, TargetConfig, Word
+from evalflow.jsonvalues import is_mapping
 from evalflow.records import Spend
 from evalflow.redaction import parts_of_header, public_address, secrets_in
 
@@ -66,13 +66,13 @@ class ToolConfig(Strict):
     """
 
     description: str = ""
-    parameters: dict[str, Any] = Field(default_factory=lambda: {"type": "object", "properties": {}})
+    parameters: dict[str, object] = Field(default_factory=lambda: {"type": "object", "properties": {}})
     argv: list[Word] | None = Field(default=None, min_length=1)
     timeout_s: float = Field(default=60, gt=0, allow_inf_nan=False)
 
     @field_validator("parameters")
     @classmethod
-    def _of_an_object(cls, parameters: dict[str, Any]) -> dict[str, Any]:
+    def _of_an_object(cls, parameters: dict[str, object]) -> dict[str, object]:
         if parameters.get("type") != "object":
             raise ValueError("the arguments of a tool are an object: {type: object, properties: {...}}")
         return parameters
@@ -153,23 +153,23 @@ class AgentTargetConfig(OpenAITargetConfig):
         return frozenset({"actual"})
 
 
-def _written_out(value: Any) -> Any:
+def _written_out(value: object) -> object:
     return {"path": value} if isinstance(value, str) else value
 
 
-def _value_names(value: Any) -> Any:
+def _value_names(value: object) -> object:
     """Map keys as JSON text, since YAML reads some as booleans or numbers."""
-    if not isinstance(value, Mapping):
+    if not is_mapping(value):
         return value
-    return {value_name(key): entry for key, entry in cast("Mapping[Any, Any]", value).items()}
+    return {value_name(key): entry for key, entry in value.items()}
 
 
-def value_name(value: Any) -> str:
+def value_name(value: object) -> str:
     """The key of a reply's value in `values`: text unchanged, anything else as JSON."""
     return json.dumps(value) if isinstance(value, bool) or value is None else str(value)
 
 
-def _or_path(schema: dict[str, Any]) -> dict[str, Any]:
+def _or_path(schema: dict[str, object]) -> dict[str, object]:
     """The JSON Schema of what may also be written as a path alone."""
     return {"anyOf": [{"type": "string", "description": "A JSONPath."}, schema]}
 
@@ -183,10 +183,10 @@ class Extract(Strict):
     """
 
     path: str
-    values: Annotated[dict[str, Any] | None, BeforeValidator(_value_names)] = None
+    values: Annotated[dict[str, object] | None, BeforeValidator(_value_names)] = None
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, object]:
         return _or_path(handler(core))
 
     _path = field_validator("path")(checked_path)
@@ -205,7 +205,7 @@ class ContextsExtract(Strict):
     fields: dict[str, str] | None = None
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, object]:
         return _or_path(handler(core))
 
     _path = field_validator("path")(checked_path)
@@ -275,7 +275,7 @@ class HttpTargetConfig(ReplyConfig):
     url: ServiceAddress
     method: Method = "POST"
     headers: dict[str, str] | None = None
-    body: Any = None
+    body: object = None
     attempts: int = Field(default=3, ge=1, le=100)
     open: OpenConfig | None = None
     stream: Stream = None

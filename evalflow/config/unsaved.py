@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
 
-from evalflow.jsonvalues import as_map
+from evalflow.jsonvalues import as_map, is_mapping, is_object
 
 _ABSENT = object()
+
+
+def _no_options() -> dict[tuple[str, str], Mapping[str, object]]:
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +24,13 @@ class Unsaved:
         changes: Values laid over those of the chosen options: root keys, and maps under judge, metric, ...
     """
 
-    options: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict[tuple[str, str], Any])
+    options: Mapping[tuple[str, str], Mapping[str, object]] = field(default_factory=_no_options)
     prompts: Mapping[str, str] = field(default_factory=dict[str, str])
-    changes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    changes: Mapping[str, object] = field(default_factory=dict[str, object])
 
     def sets(self, key: str) -> bool:
         """Whether the changes set a key path."""
-        here: Any = self.changes
+        here: object = self.changes
         for part in key.split("."):
             here = as_map(here).get(part, _ABSENT)
         return here is not _ABSENT
@@ -36,11 +39,10 @@ class Unsaved:
 NOTHING_UNSAVED = Unsaved()
 
 
-def laid_over(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def laid_over(values: Mapping[str, object], changes: Mapping[str, object]) -> dict[str, object]:
     """The values with changes; maps are merged, all else is replaced."""
     merged = dict(values)
     for key, value in changes.items():
         there = merged.get(key)
-        both = isinstance(there, dict) and isinstance(value, Mapping)
-        merged[key] = laid_over(cast("dict[str, Any]", there), cast("Mapping[str, Any]", value)) if both else value
+        merged[key] = laid_over(there, value) if is_object(there) and is_mapping(value) else value
     return merged

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -38,6 +38,8 @@ _ABSENT = object()
 _DEFAULT_KEY = RemoteModelConfig.model_fields["api_key_env"].default
 _GROUPS = ("dataset", "metric", "judge", "target", "embedder", "simulator", "engine")
 
+M = TypeVar("M", bound=BaseModel)
+
 
 @dataclass(frozen=True, slots=True)
 class Composed:
@@ -66,7 +68,7 @@ class Composed:
     def root_file_of(self, key: str) -> Path | None:
         """The file of an experiment or of conf/local that sets this key path; None if none does."""
         for file in reversed(self.root_files):
-            here: Any = safe_yaml(file.read_text(encoding="utf-8"))
+            here: object = safe_yaml(file.read_text(encoding="utf-8"))
             for part in key.split("."):
                 here = as_map(here).get(part, _ABSENT)
             if here is not _ABSENT:
@@ -113,7 +115,7 @@ def validate(composed: Composed, models: Mapping[str, ModelOf]) -> Settings:
         if not values.get(group):
             hint = f"add {group}=NAME; `list {group}` shows the names"
             checker.problems.append(Problem(f"no {group} is chosen", COMMAND_LINE, hint))
-    datasets = {
+    datasets: dict[str, Any] = {
         name: checker.part(DatasetConfig, part, f"dataset.{name}")
         for name, part in as_map(values.get("dataset")).items()
     }
@@ -157,7 +159,7 @@ class _Checker:
         self._models = models
         self.problems: list[Problem] = []
 
-    def part(self, model: type[BaseModel], values: Any, key: str) -> Any:
+    def part(self, model: type[M], values: object, key: str) -> M | None:
         if not isinstance(values, Mapping):
             self.problems.append(Problem(f"{key} must be a map of keys", self._file(key)))
             return None
@@ -173,7 +175,7 @@ class _Checker:
                 self.problems.append(problem)
             return None
 
-    def kind(self, group: str, values: Any, key: str) -> Any:
+    def kind(self, group: str, values: object, key: str) -> Any:
         """Validate a part with the model of its kind; a judge's members each with their own."""
         kind = as_map(values).get("kind")
         if not isinstance(kind, str):
@@ -186,15 +188,15 @@ class _Checker:
             return None
         if not issubclass(model, MembersConfig):
             return self.part(model, values, key)
-        count = len(self.problems)
+        count, given = len(self.problems), as_map(values)
         members = {
             name: self.kind(group, member, f"{key}.members.{name}") or JudgeConfig(kind="-")
-            for name, member in as_map(values.get("members")).items()
+            for name, member in as_map(given.get("members")).items()
         }
-        whole = self.part(model, {**values, "members": members or values.get("members", {})}, key)
+        whole = self.part(model, {**given, "members": members or given.get("members", {})}, key)
         return whole if len(self.problems) == count else None
 
-    def judge_of(self, name: str, metric: Any, judge: Any) -> JudgeConfig:
+    def judge_of(self, name: str, metric: object, judge: Any) -> JudgeConfig:
         """The run's judge, with the metric's overrides; those of another kind replace it."""
         changes = metric.judge if isinstance(metric, MetricConfig) else None
         if not changes:
@@ -222,7 +224,7 @@ class _Checker:
                     self.problems.append(Problem(what, self._file(f"{group}.{key}"), hint))
         return keys
 
-    def unused(self, metrics: Mapping[str, Any], datasets: Set[str]) -> None:
+    def unused(self, metrics: Mapping[str, object], datasets: Set[str]) -> None:
         for key, metric in metrics.items():
             names = metric.datasets if isinstance(metric, MetricConfig) else None
             if names is not None and datasets.isdisjoint(names):
@@ -234,7 +236,7 @@ class _Checker:
         return str(self._composed.sources.get(key, "configuration"))
 
 
-def _changed(shared: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def _changed(shared: Mapping[str, object], changes: Mapping[str, object]) -> dict[str, object]:
     """Merge a metric's overrides into the judge's values; in members only the named keys change."""
     members = {name: as_map(member) for name, member in as_map(shared.get("members")).items()}
     for name, member in as_map(changes.get("members")).items():
@@ -242,7 +244,7 @@ def _changed(shared: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str,
     return {**shared, **changes, **({"members": members} if members else {})}
 
 
-def _lent_keys(changes: Mapping[str, Any], shared: Mapping[str, Any], key: str, file: str) -> Iterator[Problem]:
+def _lent_keys(changes: Mapping[str, object], shared: Mapping[str, object], key: str, file: str) -> Iterator[Problem]:
     """Problems of addresses that a metric names without a key: the key of the run's judge would be sent there."""
     parts = {key: (changes, shared)}
     members, own = as_map(shared.get("members")), as_map(changes.get("members"))
@@ -256,20 +258,20 @@ def _lent_keys(changes: Mapping[str, Any], shared: Mapping[str, Any], key: str, 
             yield Problem(what, file, hint)
 
 
-def _gates_by_name(gates: Any, names: Mapping[str, str]) -> Any:
+def _gates_by_name(gates: object, names: Mapping[str, str]) -> object:
     """The gates by metric name; a gate may also use the metric's key in the configuration."""
     if not isinstance(gates, Mapping):
         return gates
-    by_name: dict[str, Any] = {}
-    for about, conditions in cast("Mapping[str, Mapping[str, Any]]", gates).items():
+    by_name: dict[str, Mapping[str, object]] = {}
+    for about, conditions in as_map(gates).items():
         key, at, tag = about.partition("@")
         if about not in names.values() and key not in names.values() and key in names:
             about = f"{names[key]}{at}{tag}"
-        by_name[about] = {**by_name.get(about, {}), **conditions}
+        by_name[about] = {**by_name.get(about, {}), **as_map(conditions)}
     return by_name
 
 
-def _combination(rest: Mapping[str, Any], target: str | None) -> list[Problem]:
+def _combination(rest: Mapping[str, object], target: str | None) -> list[Problem]:
     """Problems of keys in combination, also if another key is invalid on its own; `target` is its kind or None."""
     problems: list[Problem] = []
     generate = rest.get("generate", False)

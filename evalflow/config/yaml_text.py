@@ -6,9 +6,11 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import yaml
+
+from evalflow.jsonvalues import is_mapping, is_sequence
 
 LARGEST = 100_000
 """Maximum number of keys and values in a file, aliases expanded; a long text counts one per thousand characters."""
@@ -17,6 +19,7 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _OPENING = re.compile(r"(\\*)\$\{")
 _ENVIRONMENT = re.compile(r"\$\{oc\.env:[A-Za-z_][A-Za-z0-9_]*\}")
 MISSING = "???"  # OmegaConf's marker for a mandatory value, so it cannot be a value itself
+T = TypeVar("T")
 
 
 def safe_yaml(text: str) -> Any:
@@ -56,15 +59,15 @@ def expanded_size(node: yaml.Node, known: dict[int, float]) -> float:
     if id(node) not in known:
         known[id(node)] = math.inf
         if isinstance(node, yaml.ScalarNode):
-            known[id(node)] = 1 + len(cast("str", node.value)) // 1000
+            known[id(node)] = 1 + len(str(node.value)) // 1000
         else:
-            inner = cast("list[Any]", node.value)
+            inner: list[Any] = node.value
             parts = [part for pair in inner for part in pair] if isinstance(node, yaml.MappingNode) else inner
             known[id(node)] = 1 + sum(expanded_size(part, known) for part in parts)
     return known[id(node)]
 
 
-def yaml_of(values: Mapping[str, Any] | Sequence[Any]) -> str:
+def yaml_of(values: Mapping[str, object] | Sequence[object]) -> str:
     """A configuration, or a list, as YAML, with interpolations unchanged."""
     from omegaconf import OmegaConf
 
@@ -76,17 +79,17 @@ def yaml_value(text: str | None) -> str:
     return yaml_of({"": escaped(text)}).partition(": ")[2].strip().replace("\n  ", " ")
 
 
-def escaped(value: Any) -> Any:
+def escaped(value: T) -> T:
     """Escape all texts in the value, so that none is read as an interpolation."""
     return _texts(value, lambda text: _OPENING.sub(lambda found: f"{found[1] * 2}\\${{", text))
 
 
-def escaped_but_environment(value: Any) -> Any:
+def escaped_but_environment(value: T) -> T:
     """The same, but keep `${oc.env:NAME}` as an interpolation."""
     return _texts(value, lambda text: _between(text, escaped))
 
 
-def unescaped(value: Any) -> Any:
+def unescaped(value: T) -> T:
     """Undo `escaped`; ValueError if the value has a real interpolation."""
 
     def opened(opening: re.Match[str]) -> str:
@@ -97,7 +100,7 @@ def unescaped(value: Any) -> Any:
     return _texts(value, lambda text: _OPENING.sub(opened, text))
 
 
-def unescaped_but_environment(value: Any) -> Any:
+def unescaped_but_environment(value: T) -> T:
     """The same, but keep `${oc.env:NAME}` as it is."""
     return _texts(value, lambda text: _between(text, unescaped))
 
@@ -126,14 +129,14 @@ def _between(text: str, change: Callable[[str], str]) -> str:
 def _texts(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return change(value)
-    if isinstance(value, Mapping):
-        return {key: _texts(inner, change) for key, inner in cast("Mapping[Any, Any]", value).items()}
-    if isinstance(value, list | tuple):
-        return [_texts(item, change) for item in cast("list[Any]", value)]
+    if is_mapping(value):
+        return {key: _texts(inner, change) for key, inner in value.items()}
+    if is_sequence(value):
+        return [_texts(item, change) for item in value]
     return value
 
 
-def option_text(group: str, key: str, values: Mapping[str, Any]) -> str:
+def option_text(group: str, key: str, values: Mapping[str, object]) -> str:
     """The YAML of one option, with its package line if it needs one. `${...}` in texts is escaped, so it stays text."""
     text = yaml_of(escaped(values))
     if group in ("target", "judge"):

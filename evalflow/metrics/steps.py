@@ -13,7 +13,7 @@ from evalflow.cells import list_in
 from evalflow.config.schema import FIELDS
 from evalflow.contexts import contexts as read_contexts
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.jsonvalues import is_sequence, kind, look_up, written
+from evalflow.jsonvalues import is_mapping, is_sequence, kind, look_up, written
 from evalflow.metrics.returns import (
     BoolType,
     LabelType,
@@ -121,7 +121,7 @@ def turn_contexts(
 def _contexts(given: object) -> tuple[Context, ...]:
     """The contexts in a message's metadata; what is none is shown as it is written."""
     try:
-        return read_contexts([given] if isinstance(given, Mapping) else given)
+        return read_contexts([given] if is_mapping(given) else given)
     except ValueError:
         return (Context(written(given)),)
 

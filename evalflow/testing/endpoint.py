@@ -12,8 +12,9 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Self, cast
 
+from evalflow.jsonvalues import is_list
 from evalflow.testing.batches import Batches
 from evalflow.testing.faults import status
 from evalflow.testing.replies import Computed, Exchange, Request, Step, as_step, embeddings
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
 _BASE = "/v1"
-Script = Callable[[Request], Any]
+Script = Callable[[Request], object]
 
 
 class ScriptError(AssertionError):
@@ -55,9 +56,9 @@ class Endpoint:
 
     def __init__(
         self,
-        script: Script | Iterable[Any] | None = None,
+        script: Script | Iterable[object] | None = None,
         *,
-        embed: Script | Iterable[Any] | None = None,
+        embed: Script | Iterable[object] | None = None,
         models: Iterable[str] = ("scripted",),
         batches: Batches | None = None,
         api_key: str | None = None,
@@ -176,11 +177,11 @@ class Endpoint:
 
     async def _received(self, http: web.Request) -> Request:
         is_json = http.can_read_body and http.content_type == "application/json"
-        body: Any = await http.json() if is_json else {}
+        body: object = await http.json() if is_json else {}
         headers = {name.lower(): value for name, value in http.headers.items()}
         with self._arrived:
             path = http.path.removeprefix(_BASE)
-            request = Request(len(self.requests), http.method, path, headers, cast("dict[str, Any]", body))
+            request = Request(len(self.requests), http.method, path, headers, cast("dict[str, object]", body))
             self.requests.append(request)
             self._arrived.notify_all()
         return request
@@ -200,7 +201,7 @@ class Endpoint:
         if request.body.get("stream"):
             return status(HTTPStatus.BAD_REQUEST, message="this endpoint does not stream")
         try:
-            value: Any = script(request)
+            value: object = script(request)
             while callable(value) or inspect.isawaitable(value):
                 value = await value if inspect.isawaitable(value) else value(request)
             return as_step(value)
@@ -209,7 +210,7 @@ class Endpoint:
             return status(HTTPStatus.BAD_REQUEST, message=f"the script failed: {error}")
 
 
-def as_script(value: Script | Iterable[Any] | None) -> Script:
+def as_script(value: Script | Iterable[object] | None) -> Script:
     """The callable for an endpoint's `script` argument; TypeError for a single reply."""
     if value is None:
         return lambda _: None
@@ -220,15 +221,13 @@ def as_script(value: Script | Iterable[Any] | None) -> Script:
     return _Queue(iter(value))
 
 
-def by_schema(scripts: Mapping[str, Any], otherwise: Script | None = None) -> Script:
+def by_schema(scripts: Mapping[str, object], otherwise: Script | None = None) -> Script:
     """A script that depends on the name of the requested schema, e.g. one script per step of a metric.
 
     Each is a callable, a list that is used up in order, or one reply for all requests; `otherwise` is for other names.
     """
     known: dict[str, Script] = {
-        name: as_script(cast("Any", value))
-        if callable(value) or isinstance(value, list)
-        else lambda _, value=value: value
+        name: as_script(value) if callable(value) or is_list(value) else lambda _, value=value: value
         for name, value in scripts.items()
     }
     rest = as_script(otherwise)
@@ -238,12 +237,12 @@ def by_schema(scripts: Mapping[str, Any], otherwise: Script | None = None) -> Sc
 class _Queue:
     """Replies in order. Each endpoint has one thread; the lock is for a queue that serves several endpoints."""
 
-    def __init__(self, replies: Iterator[Any]) -> None:
+    def __init__(self, replies: Iterator[object]) -> None:
         self._replies = replies
         self._lock = threading.Lock()
         self._given = 0
 
-    def __call__(self, request: Request) -> Any:
+    def __call__(self, request: Request) -> object:
         with self._lock:
             try:
                 value = next(self._replies)

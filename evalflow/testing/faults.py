@@ -9,7 +9,7 @@ import socket
 import struct
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from evalflow.testing.replies import Answering, Computed, Exchange, Instances, Step, as_step, reply
 
@@ -71,7 +71,7 @@ def silence() -> Step:
     return Fault(act=act)
 
 
-def cut(answer: Any = None) -> Step:
+def cut(answer: object = None) -> Step:
     """Send half of the body of a reply, as a script may return it, then close the connection."""
     inner = _answering(answer)
 
@@ -85,7 +85,7 @@ def cut(answer: Any = None) -> Step:
     return Fault(act=act)
 
 
-def trickle(answer: Any = None, *, bytes_per_second: float = 1.0) -> Step:
+def trickle(answer: object = None, *, bytes_per_second: float = 1.0) -> Step:
     """Send a valid body slowly, byte by byte."""
     inner = _answering(answer)
 
@@ -103,7 +103,7 @@ def trickle(answer: Any = None, *, bytes_per_second: float = 1.0) -> Step:
 def malformed() -> Step:
     """A completion whose content is truncated JSON."""
 
-    def completion(request: Request) -> Mapping[str, Any]:
+    def completion(request: Request) -> Mapping[str, object]:
         text = json.dumps("text" if request.schema is None else Instances().make(request.schema))
         return reply(text[: len(text) // 2]).body(request)
 
@@ -116,11 +116,11 @@ def off_schema() -> Step:
 
 
 def faulty(
-    script: Callable[[Request], Any], faults: Sequence[tuple[float, Step]], *, seed: int = 0
-) -> Callable[[Request], Any]:
+    script: Callable[[Request], object], faults: Sequence[tuple[float, Step]], *, seed: int = 0
+) -> Callable[[Request], object]:
     """Mix faults into a script at random, each with its share of all requests. A retried request is drawn again."""
 
-    def with_faults(request: Request) -> Any:
+    def with_faults(request: Request) -> object:
         draw = random.Random(f"{seed}:{request.number}").random()  # noqa: S311 - reproducible, not for security
         for share, fault in faults:
             draw -= share
@@ -131,7 +131,7 @@ def faulty(
     return with_faults
 
 
-def _answering(answer: Any) -> Answering:
+def _answering(answer: object) -> Answering:
     step = as_step(answer)
     if not isinstance(step, Answering):
         raise TypeError(f"only a reply has a body to send, {type(step).__name__} has none")

@@ -29,7 +29,7 @@ def metric_option(definition: Mapping[str, Any]) -> dict[str, Any]:
     """The values of a file of conf/metric. A judge that is chosen by name is included by the defaults list."""
     judge = definition.get("judge")
     if not isinstance(judge, str):
-        return escaped(definition)
+        return escaped({**definition})
     others = {key: value for key, value in definition.items() if key != "judge"}
     return {"defaults": [{_JUDGE: judge}, "_self_"], **escaped(others)}
 
