@@ -14,6 +14,7 @@ from evalflow.app.core.rederive import facts_of_run
 from evalflow.app.core.saved import SavedRun, expect_scores, find_run
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import EvalflowError
+from evalflow.jsonvalues import objects_at
 from evalflow.lazy import pl
 from evalflow.report.results_csv import AnsweredCase, by_column, columns_of_scores, json_or_text, rows, score_cells
 from evalflow.summary.verdicts import Verdict
@@ -138,7 +139,7 @@ class RunComparison:
     @property
     def rows(self) -> polars.DataFrame:
         """A row for each difference, B minus A: its interval, adjusted p-value and verdict, as in `compare --json`."""
-        return _frame(self.found.document()["rows"])
+        return _frame(objects_at(self.found.document(), "rows"))
 
     @property
     def flips(self) -> polars.DataFrame:
@@ -196,7 +197,7 @@ class RunCalibration:
     @property
     def rows(self) -> polars.DataFrame:
         """A row for each dataset, metric, target and judge: agreement and corrected mean, as in `calibrate --json`."""
-        return _frame(self.found.document()["rows"])
+        return _frame(objects_at(self.found.document(), "rows"))
 
     @property
     def notes(self) -> Sequence[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
 
@@ -29,7 +29,7 @@ class Kind(Generic[C, T]):
     shared_model: str = ""
 
 
-def lazily(place: str, **options: object) -> Callable[..., object]:
+def lazily(place: str, **options: Any) -> Callable[..., Any]:
     """What builds a kind, as `module:name`; imported when the first one is built."""
     return lambda *args, **more: EntryPoint("", place, "").load()(*args, **options, **more)
 

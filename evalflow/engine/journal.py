@@ -214,8 +214,8 @@ class JournalSink:
             return
         if self._gone is not None:
             raise self._gone
-        if row["error"]:
-            row["error"] = self._redactor.text(row["error"])
+        if isinstance(error := row["error"], str):
+            row["error"] = self._redactor.text(error)
         line = json_line(row)
         if self._redactor.hides_data:
             line = self._redactor.data(line.decode()).encode()

@@ -48,6 +48,7 @@ from evalflow.stats.arrays import Estimated
 from evalflow.stats.prediction import CorrectedMean
 from evalflow.summary.agreement import Raters
 from evalflow.summary.calibration import CalibrationRow, MissingLabels
+from evalflow.summary.rows import SummaryRow
 
 Series = tuple[str, str, str, str | None]  # dataset, metric, target and judge
 _SHOWN = 10  # number of disagreements to show unfolded
@@ -71,7 +72,7 @@ class Calibration:
     left_out: Mapping[str, int]
     notes: Sequence[str]
     rests_on: str
-    disagreements: Sequence[Mapping[str, Any]]
+    disagreements: Sequence[SummaryRow]
     advice: Mapping[Series, MemberAdvice]
     followed: Sequence[tuple[str, str, str]] = ()
 
@@ -301,7 +302,7 @@ def _tags_table(who: str, rows: Sequence[CalibrationRow]) -> PageTable:
     return PageTable([PageColumn("Tag"), *heads, PageColumn("Corrected", "num value"), INTERVAL, METHOD], cells)
 
 
-def _answers_table(who: str, rows: Sequence[Mapping[str, Any]]) -> PageTable:
+def _answers_table(who: str, rows: Sequence[SummaryRow]) -> PageTable:
     columns = [
         PageColumn("Case"),
         PageColumn("Metric"),

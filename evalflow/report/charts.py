@@ -6,9 +6,10 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from evalflow.config.schema import MetricConfig
+from evalflow.jsonvalues import as_map
 from evalflow.lazy import pl
 from evalflow.report import svg
 from evalflow.report.wording import (
@@ -23,6 +24,7 @@ from evalflow.report.wording import (
     unscored,
     varying,
 )
+from evalflow.summary.rows import Detail, SummaryRow
 from evalflow.summary.verdicts import side_of
 
 T = TypeVar("T")
@@ -107,7 +109,7 @@ def _points(rows: Rows, columns: tuple[str, str, str]) -> list[svg.IntervalPoint
     return points
 
 
-def mean_point(label: str, row: Mapping[str, Any]) -> svg.IntervalPoint:
+def mean_point(label: str, row: SummaryRow) -> svg.IntervalPoint:
     """The value of a row of the summary with its interval."""
     return svg.IntervalPoint(label, row["value"], row["ci_low"], row["ci_high"])
 
@@ -124,11 +126,11 @@ def forests(rows: Rows) -> list[Picture]:
     return found
 
 
-def _same_series(row: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def _same_series(row: SummaryRow, other: SummaryRow) -> bool:
     return all(row[name] == other.get(name) for name in ("metric", *PARTS))
 
 
-def _forest(title: str, whole: Mapping[str, Any], tags: Rows) -> Picture:
+def _forest(title: str, whole: SummaryRow, tags: Rows) -> Picture:
     most = sorted(tags, key=lambda row: -row["n_scored"])[:_MOST_TAGS]
     ordered = [whole, *sorted(most, key=lambda row: -row["value"])]
     points = [mean_point(f"{row['tag'] or 'all cases'} ({row['n_scored']:,})", row) for row in ordered]
@@ -165,9 +167,7 @@ def confusions(details: Rows, rows: Rows) -> list[Picture]:
     return found
 
 
-def _drawable(
-    details: Rows, rows: Rows, read: Callable[[Mapping[str, Any]], T | None]
-) -> Iterator[tuple[Mapping[str, Any], str, T, Rows]]:
+def _drawable(details: Rows, rows: Rows, read: Callable[[Detail], T | None]) -> Iterator[tuple[Detail, str, T, Rows]]:
     """Each detail over all tags in which `read` finds something: it, its name, what was found, and its rows."""
     known = [(detail, found) for detail in details if detail.get("tag") is None and (found := read(detail))]
     parts = varying(detail for detail, _ in known)
@@ -176,12 +176,11 @@ def _drawable(
         yield detail, joined(detail["metric"], series_name(detail, parts)), found, mine
 
 
-def matrix_of(detail: Mapping[str, Any]) -> tuple[list[str], list[list[int]]] | None:
+def matrix_of(detail: Detail) -> tuple[list[str], list[list[int]]] | None:
     """The labels and rows of a detail that is a square matrix of counts, else None."""
     inner: Any = detail.get("matrix")
-    holder = cast("Mapping[str, Any]", inner) if isinstance(inner, dict) else {"rows": inner, **detail}
-    labels: list[Any] | None = holder.get("labels")
-    counts: list[list[int]] | None = holder.get("rows")
+    holder: Detail = as_map(inner) if isinstance(inner, dict) else {"rows": inner, **detail}
+    labels, counts = holder.get("labels"), holder.get("rows")
     if labels is None or counts is None or [len(row) for row in counts] != [len(labels)] * len(labels):
         return None
     return [str(label) for label in labels], counts
@@ -197,13 +196,13 @@ def reliabilities(details: Rows, rows: Rows) -> list[Picture]:
     return found
 
 
-def bins_of(detail: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def bins_of(detail: Detail) -> list[Detail]:
     """The non-empty bins of a detail; none if the detail is not a reliability diagram."""
-    bins: list[Mapping[str, Any]] = detail.get("bins") or []
+    bins: list[Detail] = detail.get("bins") or []
     return [one for one in bins if one["n"]]
 
 
-def _reliability_sentence(bins: Rows, error: Mapping[str, Any], chance: float | None, mine: Rows) -> str:
+def _reliability_sentence(bins: Rows, error: Detail, chance: float | None, mine: Rows) -> str:
     n = sum(one["n"] for one in bins)
     stated, right = (sum(one["n"] * one[name] for one in bins) / n for name in ("confidence", "accuracy"))
     shown = side_of(0, error.get("ci_low"), error.get("ci_high")) > 0
@@ -302,7 +301,7 @@ def _distribution(facts: dict[str, Any], bins: Sequence[dict[str, Any]], config:
     return draw(title, sentence, drawing)
 
 
-def _sentence(facts: Mapping[str, Any], threshold: float | None, config: MetricConfig | None) -> str:
+def _sentence(facts: Detail, threshold: float | None, config: MetricConfig | None) -> str:
     n = facts["n_scored"]
     if not n:
         return f"No case is scored. {not_scored(facts)}."
@@ -321,7 +320,7 @@ def _be(n: int) -> str:
     return "is" if n == 1 else "are"
 
 
-def _histograms(series: Mapping[str, Rows], facts: Mapping[str, Any], threshold: float | None) -> svg.Drawing:
+def _histograms(series: Mapping[str, Rows], facts: Detail, threshold: float | None) -> svg.Drawing:
     drawing = svg.Drawing()
     x = svg.Scale(facts["low"], facts["high"], 0, _WIDTH)
     width = _WIDTH / _BINS

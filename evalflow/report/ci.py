@@ -11,7 +11,7 @@ from io import StringIO
 from pathlib import Path
 from shutil import copyfileobj
 from tempfile import TemporaryFile
-from typing import Any, NamedTuple, TextIO
+from typing import NamedTuple, TextIO
 
 from evalflow.lazy import pl
 from evalflow.paths import replacing
@@ -22,6 +22,7 @@ from evalflow.report.reported import Reported
 from evalflow.report.results_csv import iterate_rows
 from evalflow.report.sentences import label_lines, of_run
 from evalflow.report.wording import headline_rows
+from evalflow.summary.rows import GateOutcome, SummaryRow
 
 _PLAIN = re.compile("[ !#-%'-;=?-~\u00a0-\ud7ff]*")
 """Characters that need no escape in an attribute."""
@@ -165,14 +166,14 @@ def _quoted(text: str) -> str:
     return '"' + text.replace('"', "&quot;") + '"' if "'" in text else f"'{text}'"
 
 
-def _of_gate(gate: Mapping[str, Any]) -> _Verdict:
+def _of_gate(gate: GateOutcome) -> _Verdict:
     if gate["passed"]:
         return _Verdict(None)
     kind = "error" if gate["passed"] is None else "failure"
     return _Verdict(kind, str(gate["message"]), OUTCOMES[None] if kind == "error" else "gate")
 
 
-def _of_cell(cell: Mapping[str, Any], decides: _Decides) -> _Verdict:
+def _of_cell(cell: SummaryRow, decides: _Decides) -> _Verdict:
     if cell["status"] == "error" and decides.errors:
         return _Verdict("error", cell["error"] or "no message", cell["error_type"] or "error")
     if cell["status"] == "error":
@@ -190,7 +191,7 @@ def _of_cell(cell: Mapping[str, Any], decides: _Decides) -> _Verdict:
     return _Verdict("skipped", f"misses its threshold, and no gate of {cell['metric']} failed: {text}")
 
 
-def _name(cell: Mapping[str, Any]) -> str:
+def _name(cell: SummaryRow) -> str:
     """A name that is unique for each cell, with any number of targets, judges and repeats."""
     parts = [cell["case_id"], f"target {cell['target']}#{cell['target_repeat']}"]
     if cell["judge"]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -79,7 +78,9 @@ class Comparison:
     orders: Orders = field(default_factory=dict[str, Sequence[str]])
     changed: Sequence[WhatChanged] = ()  # what differs between the runs of each pair
     # By pair, how far the judges of the same answers agree with people.
-    judge_changes: Mapping[tuple[str, str], Sequence[JudgeAgreementChange]] = field(default_factory=dict[Any, Any])
+    judge_changes: Mapping[tuple[str, str], Sequence[JudgeAgreementChange]] = field(
+        default_factory=dict[tuple[str, str], Sequence[JudgeAgreementChange]]
+    )
     titles: Mapping[str, str] = field(default_factory=dict[str, str])  # of runs, by name; empty where nobody gave any
     metric_titles: Mapping[str, str] = field(default_factory=dict[str, str])  # instead of those in the manifests
 
@@ -153,7 +154,7 @@ class Comparison:
         title = plain_line({**own, **self.metric_titles}.get(metric, metric))
         return f"“{title}”" if " " in title else title
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         return {
             "runs": {
                 name: _about(manifest) | {"judges": judge_lines(manifest)} for name, manifest in self.runs.items()
@@ -193,9 +194,9 @@ class Comparison:
         }
 
 
-def _about(manifest: Manifest) -> dict[str, Any]:
+def _about(manifest: Manifest) -> dict[str, object]:
     keys = ("run_id", "started_at", "status", "overrides", "git_commit")
-    return {key: getattr(manifest, key) for key in keys} | {"target": manifest.target.name}
+    return {**{key: getattr(manifest, key) for key in keys}, "target": manifest.target.name}
 
 
 def print_comparison(console: Console, found: Comparison) -> None:

@@ -34,6 +34,7 @@ from evalflow.report.wording import (
     table_of,
     varying,
 )
+from evalflow.summary.rows import GateOutcome, SummaryRow
 
 if TYPE_CHECKING:
     from evalflow.engine.manifest import Tally
@@ -51,7 +52,7 @@ def print_summary(
     manifest: Manifest,
     summary: pl.DataFrame,
     directions: Mapping[str, str],
-    gates: Sequence[Mapping[str, Any]] = (),
+    gates: Sequence[GateOutcome] = (),
 ) -> None:
     """Print the judges, the head and the table of a run: a line per metric, or per figure if it has figures."""
     print_lines(console, [*judge_lines(manifest), *sample_lines(manifest)], "dim")
@@ -66,7 +67,7 @@ def print_summary(
         console.print(literal(line, style="dim"))
 
 
-def print_worst(console: Console, worst: Sequence[Mapping[str, Any]]) -> None:
+def print_worst(console: Console, worst: Sequence[SummaryRow]) -> None:
     """Print the worst cases, each with a one-line reason."""
     if not worst:
         return
@@ -109,7 +110,7 @@ def print_totals(console: Console, manifest: Manifest) -> None:
     console.print(literal(" · ".join(parts), style="dim"))
 
 
-def print_gates(console: Console, gates: Sequence[Mapping[str, Any]]) -> None:
+def print_gates(console: Console, gates: Sequence[GateOutcome]) -> None:
     """Print one line per gate."""
     styles = {True: "green", False: "bold red", None: "yellow"}
     for gate in gates:
@@ -118,7 +119,7 @@ def print_gates(console: Console, gates: Sequence[Mapping[str, Any]]) -> None:
         console.print(Text.assemble("gate ", (word, style), f"  {plain(gate['message'])}"), soft_wrap=True)
 
 
-def print_table(console: Console, rows: Sequence[Mapping[str, Any]], parts: Sequence[str]) -> None:
+def print_table(console: Console, rows: Sequence[SummaryRow], parts: Sequence[str]) -> None:
     """Print summary rows, each named by its metric and by those of `parts` in which the rows differ."""
     lines: list[Sequence[str | Text]] = []
     above = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,9 +27,10 @@ from evalflow.report.wording import (
     varying,
     without_means_of_figures,
 )
+from evalflow.summary.rows import Detail
 from evalflow.summary.verdicts import is_significant
 
-Details = Sequence[Mapping[str, Any]]  # `details` of summary.json
+Details = Sequence[Detail]  # `details` of summary.json
 _SLICE = ("metric", *PARTS)
 _FLAKY_SHOWN = 3
 _TAGS_SHOWN = 8
@@ -77,12 +78,12 @@ def exclusion_findings(details: Details) -> list[str]:
     return lines
 
 
-def excluded_by(excluded: Mapping[str, Any]) -> str:
+def excluded_by(excluded: Detail) -> str:
     """How many results were excluded, and who did it: `2 results excluded by anna`."""
     return f"{counted(excluded['n'], 'result')} excluded by {', '.join(excluded['by'])}"
 
 
-def excluded_words(excluded: Mapping[str, Any], *, passing: bool = False) -> str:
+def excluded_words(excluded: Detail, *, passing: bool = False) -> str:
     """What was excluded, and the figure (or the pass rate, if `passing`) without it, with its interval and number."""
     names = ("pass_rate", "pass_rate_low", "pass_rate_high") if passing else ("value", "ci_low", "ci_high")
     value, low, high = (excluded[name] for name in names)
@@ -113,7 +114,7 @@ def _mean_count(mean: float, noun: str) -> str:
     return f"{text} {noun}{'' if text == '1' else 's'}"
 
 
-def _noise(noise: Mapping[str, Any]) -> Iterator[str]:
+def _noise(noise: Detail) -> Iterator[str]:
     if noise["std_error"] is None:
         yield "a single case, or group of cases: the noise of cases is unknown"
     else:
@@ -148,7 +149,7 @@ def _noise_by_tag(details: Details) -> Iterator[str]:
         yield f"{len(details) - _TAGS_SHOWN} more tags in summary.json"
 
 
-def _sources(noise: Mapping[str, Any]) -> str:
+def _sources(noise: Detail) -> str:
     names = {"generator_noise": "answers to one case by", "judge_noise": "judgements of one answer by"}
     spread = noise["case_spread"]
     parts = [f"cases differ by {_deviation(spread)}" if spread > 0 else "cases differ by no more than noise would"]
@@ -160,7 +161,7 @@ def _deviation(variance: float) -> str:
     return number(math.sqrt(variance))
 
 
-def _one_more(more: Mapping[str, Any]) -> Iterator[str]:
+def _one_more(more: Detail) -> Iterator[str]:
     for what in ("answer", "judgement"):
         if more[what] is not None:
             same = more[what]["as_more_cases"]
@@ -169,7 +170,7 @@ def _one_more(more: Mapping[str, Any]) -> Iterator[str]:
     yield f"one more case {number(more['case']['std_error'], 4)}"
 
 
-def _stability(counts: Mapping[str, Any]) -> str:
+def _stability(counts: Detail) -> str:
     text = f"{counts['stable_pass']} stable pass, {counts['flaky']} flaky, {counts['stable_fail']} stable fail"
     if counts["judged_once"]:
         text += f", {counts['judged_once']} judged once"
@@ -191,26 +192,26 @@ def panel_findings(details: Details, manifest: Manifest) -> list[Findings]:
     return findings
 
 
-def _member(one: Mapping[str, Any]) -> str:
+def _member(one: Detail) -> str:
     others = [f"{one[f'n_{state}']} {state}" for state in ("undefined", "error", "skipped") if one[f"n_{state}"]]
     states = ", ".join([f"{one['n_scored']:,} of {one['n']:,} scored", *others])
     return f"{one['judge']}: mean {number(one['value'])}{bracketed(one['ci_low'], one['ci_high'])}, {states}"
 
 
-def _panel(detail: Mapping[str, Any]) -> Iterator[str]:
+def _panel(detail: Detail) -> Iterator[str]:
     panel, n = detail["panel"], detail["n"]
     if not n:
         yield "agreement unknown: no judgement has scores by two of them"
         return
     yield f"{_agreement(panel['alpha'])}; mean difference {number(panel['mean_range'])}, in {n:,} judgements"
     if panel["widest"]:
-        cases: dict[str, Mapping[str, Any]] = {}
+        cases: dict[str, Detail] = {}
         for one in panel["widest"]:
             cases.setdefault(one["case_id"], one)  # the repeat with the widest range
         yield "largest differences: " + "; ".join(_scores_of(one) for one in [*cases.values()][:_DIFFERING_SHOWN])
 
 
-def _agreement(alpha: Mapping[str, Any]) -> str:
+def _agreement(alpha: Detail) -> str:
     value = alpha["value"]
     if value is None:
         return f"agreement unknown ({alpha['method'].removeprefix('none: ')})"
@@ -219,7 +220,7 @@ def _agreement(alpha: Mapping[str, Any]) -> str:
     return f"they agree {how} (Krippendorff's alpha {number(value)}{ends})"
 
 
-def _scores_of(one: Mapping[str, Any]) -> str:
+def _scores_of(one: Detail) -> str:
     scores = ", ".join(f"{name} {number(score)}" for name, score in one["scores"].items() if score is not None)
     return f"{one['case_id']} ({scores})"
 
@@ -251,11 +252,11 @@ def preference_findings(details: Details) -> list[str]:
     ]
 
 
-def _key(detail: Mapping[str, Any]) -> tuple[Any, ...]:
+def _key(detail: Detail) -> tuple[Any, ...]:
     return tuple(detail[name] for name in _SLICE)
 
 
-def _pairs(counts: Mapping[str, Any]) -> str:
+def _pairs(counts: Detail) -> str:
     wins, losses, ties, flips = (counts[name] for name in ("wins", "losses", "ties", "decided_by_order"))
     return (
         f"of {counted(wins + losses + ties + flips, 'pair')} {wins:,} won, {losses:,} lost, {ties:,} tied, and "
@@ -263,7 +264,7 @@ def _pairs(counts: Mapping[str, Any]) -> str:
     )
 
 
-def _position_bias(test: Mapping[str, Any]) -> str:
+def _position_bias(test: Detail) -> str:
     first, second, p = test["first"], test["second"], test["p_value"]
     if p is None:
         return ""

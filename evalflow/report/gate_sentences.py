@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from evalflow.errors import command
 from evalflow.paths import shown
@@ -16,6 +15,7 @@ from evalflow.report.wording import caveat, counted, method, unseen_in_words, wh
 from evalflow.stats.skewness import TOO_SKEWED
 from evalflow.summary.finding import RAW
 from evalflow.summary.gates import COLUMNS, OF_REPEATS, Gate, GateRow
+from evalflow.summary.rows import Detail, GateOutcome
 from evalflow.summary.verdicts import STOPPED_BY_LOOKS
 
 OUTCOMES: Mapping[bool | None, str] = {True: "passed", False: "failed", None: "undecided"}
@@ -34,7 +34,7 @@ class AboutGates:
         followed: The runs that people labelled equal answers of, each with dataset, metric and run.
     """
 
-    excluded: Sequence[Mapping[str, Any]]
+    excluded: Sequence[Detail]
     of_baseline: Sequence[str]
     run: Path
     followed: Sequence[Mapping[str, str]] = ()
@@ -83,9 +83,7 @@ def without_value(gate: Gate, why: str) -> GateSentence:
     return GateSentence("", "", note, f"{gate}: {note}")
 
 
-def of_gates(
-    gates: Sequence[Mapping[str, Any]], named: Callable[[Mapping[str, Any]], str] = lambda gate: str(gate["name"])
-) -> str:
+def of_gates(gates: Sequence[GateOutcome], named: Callable[[GateOutcome], str] = lambda gate: str(gate["name"])) -> str:
     """Which gates failed or are undecided, or that all passed; empty without gates. `named` gives a gate's name."""
     if not gates:
         return ""
@@ -99,7 +97,7 @@ def of_gates(
     return " ".join(said) or ("The gate passed." if is_one else f"All {len(gates):,} gates passed.")
 
 
-def of_outcome(gate: Mapping[str, Any]) -> str:
+def of_outcome(gate: GateOutcome) -> str:
     """A gate's outcome before its message, such as `gate fails: ...`."""
     return f"gate {_VERBS[gate['passed']]}: {gate['message']}"
 
@@ -156,7 +154,7 @@ def _states(row: GateRow) -> Mapping[str, int]:
     return {**states, "in error": row.n - row.n_scored - sum(states.values())}
 
 
-def _excluded(gate: Gate, row: GateRow, details: Sequence[Mapping[str, Any]]) -> str:
+def _excluded(gate: Gate, row: GateRow, details: Sequence[GateOutcome]) -> str:
     """The excluded results that a gate's value counts, and the value without them."""
     statistic = "mean" if gate.statistic in COLUMNS else gate.statistic
     key = {"dataset": row.dataset, "metric": row.metric, "judge": row.judge, "tag": gate.tag, "statistic": statistic}

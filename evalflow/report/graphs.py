@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -11,7 +10,7 @@ from evalflow.metrics.branches import Branch, Route
 from evalflow.metrics.graph_nodes import GraphMetricConfig, GraphNode
 
 
-def drawing_of(definition: Mapping[str, Any]) -> list[str]:
+def drawing_of(definition: Mapping[str, object]) -> list[str]:
     """The lines of a metric's graph; empty for another kind, and for a graph with a mistake: `check` says which."""
     if definition.get("kind") != "graph":
         return []

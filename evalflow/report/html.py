@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
@@ -35,6 +35,7 @@ from evalflow.report.reported import Reported, with_title, with_titles
 from evalflow.report.results_csv import CasesWriter, MiscategorisedWriter, ResultsWriter, json_or_text, rows
 from evalflow.report.sentences import of_run, reasons_once
 from evalflow.report.wording import PARTS, cut, joined, number, series_name, varying, without_means_of_figures
+from evalflow.summary.rows import Detail, SummaryRow
 
 _NAMES = ("metric", "statistic", "tag", *PARTS)
 _STYLES = ("page.css", "tables.css", "explorer.css", "print.css")
@@ -97,7 +98,7 @@ def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
     write_page(path, "report.html.jinja", head, context | _data(run, explorer), styles=_STYLES, scripts=_SCRIPTS)
 
 
-def _worst_cells(row: Mapping[str, Any]) -> list[str]:
+def _worst_cells(row: SummaryRow) -> list[str]:
     score = "error" if row["status"] == "error" else number(row["score"], 2)
     return [row["case_id"], row["metric"], score, cut(row["reason"] or row["error"], _LONGEST)]
 
@@ -114,7 +115,7 @@ def _data(run: Reported, explorer: ExplorerWriter) -> dict[str, Any]:
     }
 
 
-def _notes(details: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+def _notes(details: Sequence[Detail]) -> list[tuple[str, str]]:
     """Label and text of the details over all tags that no picture shows."""
     notes: list[tuple[str, str]] = []
     for detail in details:

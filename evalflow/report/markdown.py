@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from evalflow.paths import replacing
 from evalflow.report.findings import exclusion_findings, preference_findings
@@ -27,6 +27,7 @@ from evalflow.report.wording import (
     signed,
     varying,
 )
+from evalflow.summary.rows import SummaryRow
 
 if TYPE_CHECKING:
     from evalflow.report.calibration import CorrectedRow
@@ -149,7 +150,7 @@ def _corrected(means: Sequence[CorrectedRow]) -> Iterator[str]:
         yield from (f"**Warning:** {_text(warning)}." for warning in one.warnings)
 
 
-def _cells(row: Mapping[str, Any], series: str, *, labelled: bool) -> list[str]:
+def _cells(row: SummaryRow, series: str, *, labelled: bool) -> list[str]:
     beside = (number(row["raw_value"]), "–" if row["n_labels"] is None else f"{row['n_labels']:,}")
     figure = "" if row["statistic"] == "mean" else row["statistic"]
     return [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from evalflow.report import svg
 from evalflow.report.charts import Picture, draw
@@ -53,8 +52,8 @@ class MemberAdvice:
             return [_errors_picture(self.found)]
         return [] if self.found is None or len(self.found.points) < 2 else [_cost_picture(self.found)]
 
-    def document(self) -> dict[str, Any]:
-        about: dict[str, Any] = {"kind": self.kind, "members": dict(self.keys), "why": self.why or None}
+    def document(self) -> dict[str, object]:
+        about: dict[str, object] = {"kind": self.kind, "members": dict(self.keys), "why": self.why or None}
         if isinstance(self.found, PanelAdvice):
             return about | _panel_document(self.found)
         return about if self.found is None else about | _cascade_document(self.found)
@@ -178,12 +177,12 @@ def _interval_point(name: str, found: Estimated) -> svg.IntervalPoint:
     return svg.IntervalPoint(name, found.value, found.low, found.high)
 
 
-def _difference(gain: Difference) -> dict[str, Any]:
+def _difference(gain: Difference) -> dict[str, object]:
     return {"value": gain.difference, "ci_low": gain.low, "ci_high": gain.high, "method": gain.method}
 
 
-def _panel_document(found: PanelAdvice) -> dict[str, Any]:
-    def cells(rows: Sequence[Sequence[Estimated]]) -> list[list[dict[str, Any]]]:
+def _panel_document(found: PanelAdvice) -> dict[str, object]:
+    def cells(rows: Sequence[Sequence[Estimated]]) -> list[list[dict[str, object]]]:
         return [[{**share.document(), "n": share.n} for share in row] for row in rows]
 
     return {
@@ -200,10 +199,10 @@ def _panel_document(found: PanelAdvice) -> dict[str, Any]:
     }
 
 
-def _cascade_document(found: CascadeAdvice) -> dict[str, Any]:
-    def point(one: EscalationPoint) -> dict[str, Any]:
+def _cascade_document(found: CascadeAdvice) -> dict[str, object]:
+    def point(one: EscalationPoint) -> dict[str, object]:
         about = {"escalate_below": one.threshold, "escalated": one.escalated, "cost_usd": one.cost_usd}
-        return about | {"agreement": one.agreement.document()}
+        return {**about, "agreement": one.agreement.document()}
 
     return {
         "n": found.n,

@@ -21,6 +21,7 @@ from evalflow.report.wording import (
     who_scored,
 )
 from evalflow.summary.finding import is_corrected, judge_alone
+from evalflow.summary.rows import SummaryRow
 
 NUMBERS = (
     PageColumn("Value", "num value"),
@@ -40,15 +41,15 @@ class TagTables:
     tables: Sequence[PageTable]
 
 
-def headline_of_each(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def headline_of_each(rows: Iterable[SummaryRow]) -> list[SummaryRow]:
     """The first row of each metric, dataset, target, judge and run: its mean, or the first of its figures."""
-    found: dict[tuple[Any, ...], Mapping[str, Any]] = {}
+    found: dict[tuple[Any, ...], SummaryRow] = {}
     for row in rows:
         found.setdefault(tuple(row.get(part) for part in ("run", "metric", "dataset", "target", "judge")), row)
     return list(found.values())
 
 
-def numbers_table(rows: Sequence[Mapping[str, Any]], directions: Mapping[str, str]) -> PageTable:
+def numbers_table(rows: Sequence[SummaryRow], directions: Mapping[str, str]) -> PageTable:
     """The numbers of a run: a row for each metric and figure over all classes, those of whole cases first."""
     parts = varying(rows)
     shown = [row for row in rows if "[" not in row["statistic"]]
@@ -62,7 +63,7 @@ def numbers_table(rows: Sequence[Mapping[str, Any]], directions: Mapping[str, st
     return PageTable([PageColumn("Metric"), *NUMBERS], cells)
 
 
-def tag_tables(rows: Sequence[Mapping[str, Any]]) -> TagTables | None:
+def tag_tables(rows: Sequence[SummaryRow]) -> TagTables | None:
     """The headline numbers of each tag: a row for each tag, a column for each metric; None without tags."""
     own = headline_of_each_tag(rows)
     if not own:
@@ -88,15 +89,15 @@ def tag_tables(rows: Sequence[Mapping[str, Any]]) -> TagTables | None:
     return TagTables(counted(len({tag for tag, _ in cells}), "tag"), tables)
 
 
-def headline_of_each_tag(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def headline_of_each_tag(rows: Iterable[SummaryRow]) -> list[SummaryRow]:
     """`headline_of_each` of the rows of each tag."""
-    by_tag: dict[str, list[Mapping[str, Any]]] = {}
+    by_tag: dict[str, list[SummaryRow]] = {}
     for row in rows:
         by_tag.setdefault(row["tag"], []).append(row)
     return [row for tag in sorted(by_tag) for row in headline_of_each(by_tag[tag])]
 
 
-def number_cells(row: Mapping[str, Any]) -> list[Cell]:
+def number_cells(row: SummaryRow) -> list[Cell]:
     """The cells of NUMBERS for a row of the summary; below a number that labels correct is the judge's."""
     alone, who = judge_alone(row), who_scored(row["judge"])
     by = f"by {counted(row['n_labels'], 'label')}" if row["n_labels"] else ""
@@ -143,6 +144,6 @@ def calibration_in_words(metric: MetricFacts | None) -> str:
     return f"calibrated by {labels}" if agrees else f"{labels}, but no agreement shown"
 
 
-def varies(rows: Sequence[Mapping[str, Any]], part: str) -> bool:
+def varies(rows: Sequence[SummaryRow], part: str) -> bool:
     """Whether rows differ in a part, such as the dataset."""
     return len({row[part] for row in rows}) > 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from rich.console import Console
 
@@ -107,7 +107,7 @@ class PlanReport:
     costs: PilotCosts
     assurance: float | None
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         rows = [
             {**asdict(row), "goal": row.goal.kind, "wanted": row.goal.value, "scores": row.scores} for row in self.rows
         ]

@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
+from evalflow.jsonvalues import objects_at
 from evalflow.paths import replacing, safe_text
 from evalflow.records.manifest import Manifest
 from evalflow.report.charts import Picture, draw
@@ -232,7 +233,7 @@ def _csv_rows(rankings: Sequence[Ranking]) -> Iterator[dict[str, Any]]:
     for ranking in rankings:
         about = ranking.document()
         shared = {key: about[key] for key in ("dataset", "metric", "judge", "by", "n", "clusters", "method")}
-        yield from (shared | row for row in about["rows"])
+        yield from (shared | row for row in objects_at(about, "rows"))
 
 
 def _picture(ranking: Ranking) -> Picture:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from evalflow.records import CASES
-from evalflow.report.sentences import Named, Row
+from evalflow.report.sentences import Named
 from evalflow.report.wording import bracketed, counted, number, who_scored
 from evalflow.stats.items import FEWEST_SYSTEMS, FEWEST_TO_MEASURE
 from evalflow.summary.items import ItemTable, ShortSet
 from evalflow.summary.ranking import PositionEffect, Ranking
+from evalflow.summary.rows import Board, SummaryRow
 from evalflow.summary.verdicts import ItemKind, Standing
 
 _SENTENCES = 3
@@ -49,9 +49,9 @@ def of_choice(verdict: Standing) -> str:
     return _CHOICES[verdict]
 
 
-def of_board(board: Mapping[str, Any], named: Named = str) -> str:
+def of_board(board: Board, named: Named = str) -> str:
     """Which run of a sweep leads by a leaderboard, and how many may be as good; empty if none can be compared."""
-    rows: Sequence[Row] = [row for row in board["leaderboard"] if row["verdict"] != "not_comparable"]
+    rows: Sequence[SummaryRow] = [row for row in board["leaderboard"] if row["verdict"] != "not_comparable"]
     if len(rows) < 2:
         return ""
     first, others = rows[0], rows[1:]
@@ -64,7 +64,7 @@ def of_board(board: Mapping[str, Any], named: Named = str) -> str:
     return f"{better}; {_runs(unclear)} may be as good" if unclear else better
 
 
-def _called(board: Mapping[str, Any], named: Named) -> str:
+def _called(board: Board, named: Named) -> str:
     if board["metric"] == CASES:
         return "cases that pass everything"
     statistic = "" if board["statistic"] == "mean" else f" {board['statistic'].replace('_', ' ')}"
@@ -79,7 +79,7 @@ def _runs(n: int, of: int | None = None) -> str:
     return f"{n:,} other{'' if n == 1 else 's'}"
 
 
-def labels_of_ranking(about: Mapping[str, Any]) -> str:
+def labels_of_ranking(about: Board) -> str:
     """Whether people's labels correct a ranking or leaderboard, as JSON; empty without labels."""
     labels = f"people's labels of {counted(about['n_labels'], 'case')}"
     if about["uncorrected"]:

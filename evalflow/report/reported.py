@@ -11,6 +11,7 @@ from evalflow.lazy import pl
 from evalflow.records import Case
 from evalflow.records.manifest import Manifest
 from evalflow.report.results_csv import AnswerOf
+from evalflow.summary.rows import Detail, GateOutcome
 
 if TYPE_CHECKING:
     from evalflow.report.calibration import Calibration
@@ -25,8 +26,8 @@ class Reported:
 
     scores: pl.LazyFrame
     summary: pl.DataFrame
-    details: Sequence[Mapping[str, Any]]
-    gates: Sequence[Mapping[str, Any]]
+    details: Sequence[Detail]
+    gates: Sequence[GateOutcome]
     manifest: Manifest
     metrics: Mapping[str, MetricConfig]
     cases: Iterable[Case]

@@ -114,7 +114,7 @@ def as_answered(case: Case, answer: Answer | None) -> Case:
     """The case with this answer instead of its recorded one, and with the messages of a played conversation."""
     if answer is None:
         return replace(case, answer=None, actual=None)
-    said: dict[str, Any] = {"answer": answer.answer, "actual": answer.actual}
+    said: dict[str, object] = {"answer": answer.answer, "actual": answer.actual}
     if answer.generated:
         said["failure"] = None  # a recorded failure is not about this new answer
     if answer.contexts is not None:
@@ -159,7 +159,7 @@ class ResultsWriter:
 
     def write(self, row: AnsweredCase) -> None:
         case = row.case
-        cells: list[Any] = [case.dataset, case.id, row.target, row.target_repeat]
+        cells: list[object] = [case.dataset, case.id, row.target, row.target_repeat]
         cells += ["; ".join(case.tags), case.question or case.scenario or "", row.said or ""]
         cells.append((row.answer and row.answer.finish_reason) or "")
         own = by_column(row)
@@ -224,12 +224,12 @@ def score_cells(score: Score | None) -> tuple[float | None, bool | None, str | N
     return None, score["passed"], f"{score['status']}: {why}" if why else score["status"]
 
 
-def _cells(score: Score | None) -> list[Any]:
+def _cells(score: Score | None) -> list[object]:
     value, passed, reason = score_cells(score)
     return ["" if value is None else round(value, 4), "" if passed is None else str(passed).lower(), reason or ""]
 
 
-def json_or_text(value: Any) -> str:
+def json_or_text(value: object) -> str:
     """A text as it is, everything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
@@ -252,7 +252,7 @@ class MiscategorisedWriter:
                 self._writer.writerow(_miscategorised_cells(row, score))
 
 
-def _miscategorised_cells(row: AnsweredCase, score: Score) -> list[Any]:
+def _miscategorised_cells(row: AnsweredCase, score: Score) -> list[object]:
     classes = json.loads(score["value"])
     confidence = classes.get("confidence")
     labels = (classes["truth"], classes["prediction"])

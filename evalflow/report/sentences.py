@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from evalflow.records import CASES
 from evalflow.report.wording import bracketed, counted, interval, number, percent, who_scored
 from evalflow.summary.finding import is_corrected, judge_alone
+from evalflow.summary.rows import SummaryRow
 
-Row = Mapping[str, Any]
 Named = Callable[[str], str]
 _NAMED = 8  # metrics to name in a sentence
 
@@ -30,7 +29,7 @@ class RunSentence:
         about: The dataset, target or judge, if the run has several; else empty.
     """
 
-    row: Row
+    row: SummaryRow
     found: str
     ends: str = ""
     by: str = ""
@@ -50,7 +49,7 @@ class RunSentence:
         return f"{self.first}. {self.more}" if self.more else self.first
 
 
-def of_run(rows: Sequence[Row], gated: Collection[str] = (), named: Named = str) -> list[RunSentence]:
+def of_run(rows: Sequence[SummaryRow], gated: Collection[str] = (), named: Named = str) -> list[RunSentence]:
     """What heads a run: a sentence for each dataset, target and judge that its leading number exists for.
 
     `rows` are those of its summary; the metrics in `gated` have a gate, and `named` gives their titles.
@@ -64,7 +63,7 @@ def of_run(rows: Sequence[Row], gated: Collection[str] = (), named: Named = str)
     return [of_row(row, own, named, " · ".join(str(row[part]) for part in apart)) for row in heads]
 
 
-def leading_place(row: Row, gated: Collection[str]) -> tuple[bool, ...]:
+def leading_place(row: SummaryRow, gated: Collection[str]) -> tuple[bool, ...]:
     """The order in which rows of a summary say how good a run is, the lowest first.
 
     The cases that pass everything come first, then a metric with a gate, then one with pass and fail, then one with a
@@ -74,7 +73,7 @@ def leading_place(row: Row, gated: Collection[str]) -> tuple[bool, ...]:
     return not is_of_cases, row["metric"] not in gated, row["pass_rate"] is None, row["judge"] is None
 
 
-def of_row(row: Row, rows: Sequence[Row], named: Named = str, about: str = "") -> RunSentence:
+def of_row(row: SummaryRow, rows: Sequence[SummaryRow], named: Named = str, about: str = "") -> RunSentence:
     """What one row of the summary says, of `rows`: a share that passes if it has one, else its value."""
     named = distinct(named, (other["metric"] for other in rows))
     if row["metric"] == CASES:
@@ -101,7 +100,7 @@ def distinct(named: Named, metrics: Iterable[str]) -> Named:
     return lambda name: f"{named(name)} ({name})" if titles[named(name)] > 1 else named(name)
 
 
-def shown_statistic(row: Row) -> str:
+def shown_statistic(row: SummaryRow) -> str:
     """The statistic by which a row says how good a run is: the share that passes, if it has one, before the mean."""
     return (
         "pass_rate"
@@ -110,7 +109,7 @@ def shown_statistic(row: Row) -> str:
     )
 
 
-def _of_cases(row: Row, rows: Sequence[Row], named: Named, about: str) -> RunSentence:
+def _of_cases(row: SummaryRow, rows: Sequence[SummaryRow], named: Named, about: str) -> RunSentence:
     """How many cases pass everything, and the pass rate of each metric."""
     n, n_open = row["n_scored"], row["n_error"]
     left_open = f"{counted(n_open)} {'is' if n_open == 1 else 'are'} open because of errors" if n_open else ""
@@ -127,21 +126,21 @@ def _of_cases(row: Row, rows: Sequence[Row], named: Named, about: str) -> RunSen
     return RunSentence(row, found, ends, by, left_open, rates, about)
 
 
-def shows_pass(row: Row) -> bool:
+def shows_pass(row: SummaryRow) -> bool:
     """Whether the row has a metric's pass rate."""
     return row["statistic"] == "mean" and row["pass_rate"] is not None
 
 
-def _values(rows: Sequence[Row], named: Named) -> str:
+def _values(rows: Sequence[SummaryRow], named: Named) -> str:
     """The value of each other metric, such as `Tone 0.71 on average, topic 0.80 accuracy`."""
-    firsts: dict[tuple[str, str | None], Row] = {}
+    firsts: dict[tuple[str, str | None], SummaryRow] = {}
     for row in rows:
         if row["metric"] != CASES and row["value"] is not None:
             firsts.setdefault((row["metric"], row["judge"]), row)
     return _listed([f"{named(row['metric'])} {_value(row)}{_mark(row)}" for row in firsts.values()])
 
 
-def _value(row: Row) -> str:
+def _value(row: SummaryRow) -> str:
     if shows_pass(row):
         return f"{percent(row['pass_rate'])} pass"
     return (
@@ -154,15 +153,15 @@ def _listed(parts: Sequence[str]) -> str:
     return ", ".join([*parts[:_NAMED], *([f"{left} more metrics"] if left > 0 else [])])
 
 
-def _mark(row: Row) -> str:
+def _mark(row: SummaryRow) -> str:
     return f" (corrected by {counted(row['n_labels'], 'label')})" if is_corrected(row, "value") else ""
 
 
-def _is_beside(row: Row, other: Row) -> bool:
+def _is_beside(row: SummaryRow, other: SummaryRow) -> bool:
     return all(row[part] == other[part] for part in ("dataset", "target"))
 
 
-def said_by(row: Row) -> str:
+def said_by(row: SummaryRow) -> str:
     """Whose number a row of the summary has; empty for a metric without a judge that nobody labelled."""
     column = "pass_rate" if shown_statistic(row) == "pass_rate" else "value"
     if is_corrected(row, column):
@@ -173,7 +172,7 @@ def said_by(row: Row) -> str:
     return alone if row["judge"] else ""
 
 
-def judge_beside(row: Row) -> str:
+def judge_beside(row: SummaryRow) -> str:
     """What the judge alone says of the number that a row is headed by; empty if labels correct nothing."""
     is_rate = shown_statistic(row) == "pass_rate"
     if not is_corrected(row, "pass_rate" if is_rate else "value"):
@@ -185,14 +184,14 @@ def judge_beside(row: Row) -> str:
     return f"The {who} alone says {_short(alone['value'])}{bracketed(alone['ci_low'], alone['ci_high'], _short)}."
 
 
-def label_lines(rows: Sequence[Row], said: Iterable[RunSentence] = ()) -> Iterator[str]:
+def label_lines(rows: Sequence[SummaryRow], said: Iterable[RunSentence] = ()) -> Iterator[str]:
     """`of_labels` for each row that has labels, with its metric; a reason once, and none that `said` has."""
     for row in reasons_once(rows, said):
         if words := of_labels(row):
             yield f"{row['metric']}: {words}"
 
 
-def reasons_once(rows: Iterable[Row], said: Iterable[RunSentence] = ()) -> Iterator[Row]:
+def reasons_once(rows: Iterable[SummaryRow], said: Iterable[RunSentence] = ()) -> Iterator[SummaryRow]:
     """The rows, without the reasons why labels correct nothing that an earlier row or `said` has: these are empty."""
     known = {one.row["uncorrected"] for one in said if (one.row["uncorrected"] or one.found) in one.by}
     for row in rows:
@@ -201,7 +200,7 @@ def reasons_once(rows: Iterable[Row], said: Iterable[RunSentence] = ()) -> Itera
         known.add(why)
 
 
-def of_labels(row: Row) -> str:
+def of_labels(row: SummaryRow) -> str:
     """How labels correct a row's value and what the judge alone says, or why they do not; empty without labels."""
     if row["n_labels"] is None:
         return ""

@@ -47,6 +47,7 @@ from evalflow.report.wording import (
     varying,
     who_scored,
 )
+from evalflow.summary.rows import Board, SummaryRow
 
 _COST_WIDTH, _COST_HEIGHT = 300, 200
 _SHARED = ("Dataset", "Target", "Metrics", "Versions")
@@ -107,7 +108,7 @@ def choice_tables(boards: Rows) -> list[tuple[str, PageTable]]:
     return [(_title(board), _choice_table(board)) for board in boards]
 
 
-def _choice_table(board: Mapping[str, Any]) -> PageTable:
+def _choice_table(board: Board) -> PageTable:
     heads = [
         PageColumn("Judge"),
         PageColumn(_CHOICE_MEASURES[board["measure"]], "num value"),
@@ -181,17 +182,17 @@ def choice_pictures(boards: Rows) -> list[Picture]:
     return found
 
 
-def _title(board: Mapping[str, Any]) -> str:
+def _title(board: Board) -> str:
     on = f"{_CHOICE_MEASURES[board['measure']]} on {board['n']:,} labelled answers"
     return f"{joined(board['metric'], board['dataset'], board['target'])} ({on})"
 
 
-def _ranked(row: Mapping[str, Any], name: str, verdict: str) -> str:
+def _ranked(row: SummaryRow, name: str, verdict: str) -> str:
     p = "" if row["p_adjusted"] is None else f", p {p_value(row['p_adjusted'])} ({ADJUSTMENTS['holm']})"
     return f"{number(row['value'])}{bracketed(row['ci_low'], row['ci_high'])} {name}: {verdict}{p}"
 
 
-def _choice_line(row: Mapping[str, Any]) -> str:
+def _choice_line(row: SummaryRow) -> str:
     text = _ranked(row, f"{row['run']} ({row['judge']})", of_choice(row["verdict"]))
     text += f"; cost {cost(row['cost_usd'])}"
     c = row["corrected"]
@@ -274,14 +275,14 @@ def print_boards(console: Console, boards: Rows) -> None:
         console.print(literal(f"report.html has the leaderboards by {', '.join(rest)}", style="dim"))
 
 
-def _statistic(board: Mapping[str, Any]) -> str:
+def _statistic(board: Board) -> str:
     """The statistic's usual name; empty for a plain mean."""
     if board["statistic"] == "mean":
         return "accuracy" if "accuracy" in board["also"] else ""
     return board["statistic"].replace("_", " ")
 
 
-def _cases(board: Mapping[str, Any]) -> str:
+def _cases(board: Board) -> str:
     """The cases that the values are based on, if the runs did not score the same ones."""
     cases, left = board["cases"], board["cases_left_out"]
     if not cases:
@@ -289,7 +290,7 @@ def _cases(board: Mapping[str, Any]) -> str:
     return f"on the {cases:,} of {cases + left:,} cases that all runs scored" if left else ""
 
 
-def _line(row: Mapping[str, Any], board: Mapping[str, Any]) -> str:
+def _line(row: SummaryRow, board: Board) -> str:
     verdict = of_standing(row["verdict"], is_first=row is board["leaderboard"][0])
     left = row["n"] - row["n_scored"]
     ranks = "" if row["rank_low"] is None else f"; rank {rank_range(row['rank_low'], row['rank_high'])}"
@@ -306,7 +307,7 @@ def write_sweep_report(
     runs: Sequence[Run],
     agreement: pl.DataFrame,
     boards: Rows,
-    choice: Mapping[str, Any] | None = None,
+    choice: Board | None = None,
 ) -> None:
     """Write one self-contained page over all runs of a sweep. It links to `<run>/report.html` in the same folder.
 
@@ -349,7 +350,7 @@ def _title_of(manifests: Mapping[str, Manifest]) -> str:
     return f"{counted(len(manifests), 'run')}: {next(iter(whole))}{' and others' if len(whole) > 1 else ''}"
 
 
-def _numbered(rows: Rows) -> list[Mapping[str, Any]]:
+def _numbered(rows: Rows) -> list[SummaryRow]:
     """The rows by metric, with the run's name instead of the target if only runs distinguish them."""
     order = list(dict.fromkeys(row["metric"] for row in rows))
     by_metric = sorted(rows, key=lambda row: order.index(row["metric"]))
@@ -436,5 +437,5 @@ def print_sweep(
     print_boards(console, boards)
 
 
-def _column_name(row: Mapping[str, Any]) -> str:
+def _column_name(row: SummaryRow) -> str:
     return row["metric"] if row["statistic"] == "mean" else f"{row['metric']} {row['statistic']}"

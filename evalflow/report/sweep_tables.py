@@ -25,8 +25,9 @@ from evalflow.report.wording import (
     without_means_of_figures,
 )
 from evalflow.summary.finding import is_corrected
+from evalflow.summary.rows import SummaryRow
 
-Rows = Sequence[Mapping[str, Any]]
+Rows = Sequence[SummaryRow]
 _FILLED = 0.75  # share of the cells side by side that must have a number
 _RUN_WIDTH, _JUDGE_WIDTH = 22, 20
 _MOST = 12  # rows of a table on a terminal
@@ -49,7 +50,7 @@ def metric_tables(rows: Rows, manifests: Mapping[str, Manifest]) -> list[MetricT
     shown = [one for run in manifests for one in without_means_of_figures(row for row in rows if row["run"] == run)]
     shown = [row for row in shown if row["tag"] is None]
     first = {(row["dataset"], row["metric"], row["statistic"]) for row in headline_of_each(shown)}
-    groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
+    groups: dict[tuple[str, str, str], list[SummaryRow]] = {}
     for row in shown:
         groups.setdefault((row["dataset"], row["metric"], row["statistic"]), []).append(row)
     several = varies(shown, "dataset") if shown else False
@@ -61,7 +62,7 @@ def metric_tables(rows: Rows, manifests: Mapping[str, Manifest]) -> list[MetricT
     return sorted(found, key=lambda one: (not one.is_headline, one.rows[0]["metric"] != CASES))
 
 
-def _title(row: Mapping[str, Any], manifests: Mapping[str, Manifest], dataset: str) -> str:
+def _title(row: SummaryRow, manifests: Mapping[str, Manifest], dataset: str) -> str:
     about = manifests[row["run"]]
     facts = about.metrics.get(row["metric"])
     configs: Mapping[str, Mapping[str, Any]] = about.config.get("metric") or {}
@@ -83,7 +84,7 @@ def page_table(found: MetricTable, manifests: Mapping[str, Manifest]) -> PageTab
     return PageTable([PageColumn("Run"), PageColumn("Judge", "judged"), *NUMBERS], rows)
 
 
-def _judge(row: Mapping[str, Any], manifests: Mapping[str, Manifest]) -> tuple[str, ...]:
+def _judge(row: SummaryRow, manifests: Mapping[str, Manifest]) -> tuple[str, ...]:
     about = manifests[row["run"]]
     if row["metric"] == CASES:
         return ("those of its metrics",)

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evalflow.lazy import pl
+from evalflow.summary.rows import SummaryRow
 
 PARTS = ("dataset", "target", "judge")  # the columns that distinguish rows of one metric
 ADJUSTMENTS = {"holm": "Holm", "bh": "Benjamini-Hochberg", "by": "Benjamini-Yekutieli"}
@@ -133,7 +134,7 @@ def caveat(code: str | None) -> str:
     return why if exact else f"a rough interval, {why}"
 
 
-def caveat_lines(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+def caveat_lines(rows: Iterable[SummaryRow]) -> list[str]:
     """What to know of the intervals of a summary's rows: a line for each caveat, with the rows it applies to."""
     notes: dict[str, list[str]] = {}
     for row in rows:
@@ -186,7 +187,7 @@ def joined(*parts: str | None) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def not_scored(counts: Mapping[str, Any]) -> str:
+def not_scored(counts: Mapping[str, int | None]) -> str:
     """The three unscored states: `2 not scored (1 undefined, 1 error, 0 skipped)`."""
     parts = [(counts.get(f"n_{state}") or 0, state) for state in ("undefined", "error", "skipped")]
     total = sum(n for n, _ in parts)
@@ -195,7 +196,7 @@ def not_scored(counts: Mapping[str, Any]) -> str:
     )
 
 
-def varying(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+def varying(rows: Iterable[SummaryRow]) -> tuple[str, ...]:
     """Which of dataset, target and judge have more than one value in the rows; nulls aside."""
     seen: dict[str, set[Any]] = {part: set() for part in PARTS}
     for row in rows:
@@ -205,18 +206,18 @@ def varying(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     return tuple(part for part in PARTS if len(seen[part]) > 1)
 
 
-def series_name(row: Mapping[str, Any], parts: Iterable[str]) -> str:
+def series_name(row: SummaryRow, parts: Iterable[str]) -> str:
     """The row's values of the given parts, joined."""
     return joined(*(row.get(part) for part in parts))
 
 
-def unscored(rows: Sequence[Mapping[str, Any]]) -> str:
+def unscored(rows: Sequence[SummaryRow]) -> str:
     """`not_scored` for rows of the summary. The mean and figures of a metric share their cells, which count once."""
     cells = {tuple(row[part] for part in ("metric", *PARTS)): row for row in rows}
     return not_scored({state: sum(row[state] or 0 for row in cells.values()) for state in _UNSCORED})
 
 
-def without_means_of_figures(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def without_means_of_figures(rows: Iterable[SummaryRow]) -> list[dict[str, Any]]:
     """Rows of the summary without the mean of a metric that has figures: its accuracy is the same number."""
     every = [dict(row) for row in rows]
     with_figures = {row["metric"] for row in every if row["statistic"] != "mean"}

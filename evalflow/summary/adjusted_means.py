@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from evalflow.lazy import pl
 from evalflow.stats.arrays import Interval
@@ -37,7 +36,7 @@ class AdjustedMean:
     plain: Interval
     found: CorrectedMean
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         found = self.found
         return {
             "run_a": self.pair[0],

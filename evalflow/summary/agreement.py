@@ -25,6 +25,7 @@ from evalflow.stats.raters import (
     noise_ceiling,
     reliability,
 )
+from evalflow.summary.rows import Detail
 from evalflow.summary.slices import cluster_name
 from evalflow.summary.verdicts import Replacement, above_chance, may_replace
 
@@ -178,7 +179,7 @@ def _unweighted(labelled: pl.DataFrame, clusters: Array | None, seed: int) -> di
     }
 
 
-def headline_measure(measures: Mapping[str, Mapping[str, Any]]) -> str | None:
+def headline_measure(measures: Mapping[str, Detail]) -> str | None:
     """The measure of agreement beyond chance to report: a kappa, else Spearman's; None if none has a value.
 
     `measures` are documents of `Estimated`. Of two kappas it is the first whose interval lies above 0.
@@ -190,13 +191,13 @@ def headline_measure(measures: Mapping[str, Mapping[str, Any]]) -> str | None:
     return None
 
 
-def beyond_chance(measures: Mapping[str, Mapping[str, Any]]) -> bool:
+def beyond_chance(measures: Mapping[str, Detail]) -> bool:
     """Whether labels show that a judge agrees with people more than by chance."""
     name = headline_measure(measures)
     return name is not None and _above_chance(measures[name])
 
 
-def _above_chance(measure: Mapping[str, Any]) -> bool:
+def _above_chance(measure: Detail) -> bool:
     return above_chance(measure["value"], measure.get("ci_low"))
 
 
@@ -290,7 +291,7 @@ def _counts(ratings: Floats) -> Floats | None:
     return np.stack([(ratings == one).sum(axis=1) for one in classes], axis=1).astype(np.float64)
 
 
-def label_frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
+def label_frame(rows: Iterable[Mapping[str, object]]) -> pl.DataFrame:
     """Labels as a table: `human` is the label as a score, `value` the same on the metric's own scale.
 
     `use` is that of `Label`; `human` and `value` are null if the label is missing. Only `human` is where a person found
@@ -309,7 +310,7 @@ def _given(labels: pl.DataFrame) -> pl.DataFrame:
     return labels.with_columns(pl.col("use").fill_null("label"))
 
 
-def _label_schema() -> dict[str, Any]:
+def _label_schema() -> pl.Schema:
     text, number = pl.String(), pl.Float64()
     texts = (
         "dataset",
@@ -324,7 +325,8 @@ def _label_schema() -> dict[str, Any]:
         "use",
         "unusable",
     )
-    return dict.fromkeys(texts, text) | {"target_repeat": pl.Int64(), "human": number, "weight": number}
+    own = {"target_repeat": pl.Int64(), "human": number, "weight": number}
+    return pl.Schema({**dict.fromkeys(texts, text), **own})
 
 
 def truths(labels: pl.DataFrame) -> pl.DataFrame:

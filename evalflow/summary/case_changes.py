@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from evalflow.lazy import pl
 from evalflow.records import CASES
@@ -46,7 +46,7 @@ class CaseChange(MetricChange):
     others: Sequence[MetricChange]
     reason: str | None = None  # of B's lowest score; None if there is none, or it was not read
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         """As JSON."""
         known = asdict(self)
         return {name: known[name] for name in (*_CASE, *_SHOWN, "reason", "others")}

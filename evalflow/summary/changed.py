@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from evalflow.records import CASES
 
@@ -76,7 +76,7 @@ class WhatChanged:
         parts = [part for part in self.parts if part.kind in MEASURES or (part.kind == "threshold" and passes)]
         return parts if metric == CASES or metric in self.composites else [one for one in parts if one.metric == metric]
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         """As JSON."""
         parts = [asdict(part) for part in self.parts]
         return {"parts": parts, "answers": self.answers, "other_answers": self.other_answers}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from evalflow.lazy import pl
 from evalflow.records import CASES
@@ -80,10 +79,10 @@ class ComparisonRow:
         of_answers = self.attribution == "answers"
         return of_difference(self.found, self.p_adjusted, higher_is_better=self.higher_is_better, of_answers=of_answers)
 
-    def document(self, margin: float | None = None) -> dict[str, Any]:
+    def document(self, margin: float | None = None) -> dict[str, object]:
         """The row as JSON; with a margin, also whether B is not worse than A by more than it."""
         found = self.found
-        row: dict[str, Any] = {
+        row: dict[str, object] = {
             "run_a": self.pair[0],
             "run_b": self.pair[1],
             "dataset": self.dataset,
@@ -140,7 +139,7 @@ class ComparisonRow:
             return None
         return cases_to_decide(self.found, margin, higher_is_better=self.higher_is_better)
 
-    def _against(self, margin: float) -> dict[str, Any]:
+    def _against(self, margin: float) -> dict[str, object]:
         tested = within_margin(self.found, margin, higher_is_better=self.higher_is_better)
         return {
             "margin": margin,
@@ -252,8 +251,9 @@ class _Statistic:
     uncorrected: str = ""
 
 
-def _not_of_figures(labelled: int, unusable: str = "") -> dict[str, Any]:
-    return {"labelled": labelled, "uncorrected": (unusable or NOT_OF_FIGURES) if labelled else ""}
+def _uncorrected(statistic: _Statistic, labelled: int, unusable: str = "") -> _Statistic:
+    """A statistic that labels do not correct, with the reason if there are some."""
+    return replace(statistic, labelled=labelled, uncorrected=(unusable or NOT_OF_FIGURES) if labelled else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +303,7 @@ class _Comparing:
         """
         if sides[0]["metric"][0] == CASES:
             found = self._difference(sides, "passed", bounded=True)
-            yield _Statistic("pass_rate", True, found, **_not_of_figures(max(self._labelled(sides, "human"))))
+            yield _uncorrected(_Statistic("pass_rate", True, found), max(self._labelled(sides, "human")))
             return
         judged = self._judged(sides)
         same = [
@@ -326,8 +326,7 @@ class _Comparing:
             yield self._corrected(judged, ("passed", "accepted"), unusable, bounded=True)
         for name, found in figures:
             if name not in also:
-                about = _not_of_figures(mean.labelled, unusable)
-                yield _Statistic(name, name not in LOWER_IS_BETTER, found, **about)
+                yield _uncorrected(_Statistic(name, name not in LOWER_IS_BETTER, found), mean.labelled, unusable)
 
     def _labelled(self, sides: Sides, people: str) -> tuple[int, int]:
         """The number of cases labelled in both runs, and in the one with fewer labels."""

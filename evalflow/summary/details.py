@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from evalflow.lazy import np, pl
 from evalflow.records import passes
@@ -36,7 +35,7 @@ _UNPARSABLE = ("schema", "malformed", "truncated")
 _ANSWER_KEY = ("case_id", "target", "target_repeat")
 
 
-def noise(cases: UnitArrays, units: Units, ids: pl.Series, pass_share: float) -> list[dict[str, Any]]:
+def noise(cases: UnitArrays, units: Units, ids: pl.Series, pass_share: float) -> list[dict[str, object]]:
     """Details of all slices in which some case has several scores.
 
     `noise` has answers_per_case and judgements_per_answer (means), case_spread, generator_noise and judge_noise
@@ -47,7 +46,7 @@ def noise(cases: UnitArrays, units: Units, ids: pl.Series, pass_share: float) ->
     """
     keys, means = units.keys, _RepeatMeans()
     repeated = ((keys[unit], own) for unit, own in cases if (own["judgements"] > 1).any())
-    found = [
+    found: list[dict[str, object]] = [
         {
             **key,
             "statistic": "mean",
@@ -60,7 +59,7 @@ def noise(cases: UnitArrays, units: Units, ids: pl.Series, pass_share: float) ->
     return found
 
 
-def draws_of_cases(cells: pl.LazyFrame, units: Units, pass_share: float) -> list[dict[str, Any]]:
+def draws_of_cases(cells: pl.LazyFrame, units: Units, pass_share: float) -> list[dict[str, object]]:
     """What `noise` has under `repeats`, from the table of `passing_cases`, which counts the repeats of each case."""
     columns = ("judged", "passing", "verdicts", "passes")
     if not set(columns) <= set(cells.collect_schema().names()):
@@ -69,7 +68,9 @@ def draws_of_cases(cells: pl.LazyFrame, units: Units, pass_share: float) -> list
     table = known.collect(engine="streaming")
     keys, means = units.keys, _RepeatMeans()
     sides = units.arrays(table.drop("cluster").with_columns(cluster_numbers(table)))
-    found = [{**keys[unit], "noise": {"repeats": repeat_rates(own, pass_share, means)}} for unit, own in sides]
+    found: list[dict[str, object]] = [
+        {**keys[unit], "noise": {"repeats": repeat_rates(own, pass_share, means)}} for unit, own in sides
+    ]
     means.finish()
     return found
 
@@ -78,11 +79,11 @@ class _RepeatMeans:
     """Means of cases that get their intervals together, which is far faster than one by one."""
 
     def __init__(self) -> None:
-        self._rows: list[tuple[dict[str, Any], Moments]] = []
+        self._rows: list[tuple[dict[str, object], Moments]] = []
 
-    def of(self, shares: Floats, clusters: Ints | None) -> dict[str, Any]:
+    def of(self, shares: Floats, clusters: Ints | None) -> dict[str, object]:
         """The mean of shares; `finish` adds its interval."""
-        found: dict[str, Any] = {"value": float(shares.mean()) if shares.size else None}
+        found: dict[str, object] = {"value": float(shares.mean()) if shares.size else None}
         self._rows.append((found, moments(shares, clusters, bounded=True)))
         return found
 
@@ -99,11 +100,11 @@ def components_of(cases: pl.DataFrame) -> Components | None:
     return components(Repeated(*columns), case_clusters(cases))
 
 
-def _noise(cases: Columns, ids: pl.Series, pass_share: float, means: _RepeatMeans) -> dict[str, Any]:
+def _noise(cases: Columns, ids: pl.Series, pass_share: float, means: _RepeatMeans) -> dict[str, object]:
     scored = _chosen(cases, cases["judgements"] > 0, _REPEATED)
     total = scored["answers"].sum()
     answers, judgements = float(total / scored["mean"].size), float(cases["judgements"].sum() / total)
-    found: dict[str, Any] = {"answers_per_case": answers, "judgements_per_answer": judgements}
+    found: dict[str, object] = {"answers_per_case": answers, "judgements_per_answer": judgements}
     parts = components(Repeated(*(scored[name] for name in _REPEATED)), clusters_in(scored))
     found |= _parts(parts, answers, judgements)
     judged = _chosen(cases, cases["verdicts"] > 0, (*_COUNTED, "place"))
@@ -119,7 +120,7 @@ def _chosen(cases: Columns, which: Bools, names: Sequence[str]) -> Columns:
     return {name: column[which] for name, column in cases.items() if name in (*names, "cluster")}
 
 
-def repeat_rates(cases: Columns, pass_share: float, means: _RepeatMeans) -> dict[str, Any] | None:
+def repeat_rates(cases: Columns, pass_share: float, means: _RepeatMeans) -> dict[str, object] | None:
     """How reliably cases pass when they are repeated, with intervals over cases; None if no case has two verdicts.
 
     Repeats are the answers to a case, by the majority of their verdicts, or the verdicts if no case has two answers.
@@ -142,10 +143,10 @@ def repeat_rates(cases: Columns, pass_share: float, means: _RepeatMeans) -> dict
     }
 
 
-def _parts(parts: Components | None, answers: float, judgements: float) -> dict[str, Any]:
+def _parts(parts: Components | None, answers: float, judgements: float) -> dict[str, object]:
     if parts is None:
         empty = ("case_spread", "generator_noise", "judge_noise", "std_error", "lowest_std_error", "one_more")
-        return dict.fromkeys(empty)
+        return {**dict.fromkeys(empty)}
     n = parts.cases
     more: dict[str, dict[str, float | None] | None]
     more = {"answer": None, "judgement": None, "case": {"std_error": parts.std_error(n + 1, answers, judgements)}}
@@ -170,7 +171,7 @@ def _after_one_more(parts: Components, answers: float, judgements: float, varian
     return {"std_error": math.sqrt(variance / n), "as_more_cases": same}
 
 
-def _stability(cases: Columns, ids: pl.Series) -> dict[str, Any]:
+def _stability(cases: Columns, ids: pl.Series) -> dict[str, object]:
     """Counts of stable and flaky cases; and the flaky ones, the most evenly split first, ties by place."""
     verdicts, passes = cases["verdicts"], cases["passes"]
     several, split = verdicts > 1, (passes > 0) & (passes < verdicts)
@@ -188,10 +189,11 @@ def _stability(cases: Columns, ids: pl.Series) -> dict[str, Any]:
     listed = listed[np.argsort(order[listed])]
     columns = (column[listed].tolist() for column in (place, p, n))
     flaky = [{"case_id": ids[row], "passes": p, "verdicts": n} for row, p, n in zip(*columns, strict=True)]
-    return {name: int(chosen.sum()) for name, chosen in counts.items()} | {"flaky_cases": flaky}
+    numbers = {name: int(chosen.sum()) for name, chosen in counts.items()}
+    return {**numbers, "flaky_cases": flaky}
 
 
-def _draws(cases: Columns, means: _RepeatMeans) -> Iterator[dict[str, Any]]:
+def _draws(cases: Columns, means: _RepeatMeans) -> Iterator[dict[str, object]]:
     most = int(cases["judged"].max(initial=0))
     if most < 2:
         return
@@ -206,7 +208,7 @@ def _draws(cases: Columns, means: _RepeatMeans) -> Iterator[dict[str, Any]]:
         }
 
 
-def consistency(scores: pl.LazyFrame) -> dict[str, Any] | None:
+def consistency(scores: pl.LazyFrame) -> dict[str, object] | None:
     """How consistent a judge's repeated judgements of an answer are; None if no answer was judged twice.
 
     `answers` were judged more than once, on average `repeats` times; `same` is the share of pairs of judgements with
@@ -229,7 +231,7 @@ def consistency(scores: pl.LazyFrame) -> dict[str, Any] | None:
     return found if found["answers"] else None
 
 
-def replies(scores: pl.LazyFrame) -> dict[str, Any]:
+def replies(scores: pl.LazyFrame) -> dict[str, object]:
     """How often a judge's replies could not be read; shares are None if nothing was judged.
 
     `unparsable` is the share without a readable reply, `reasked` that scored after a repeated question.
@@ -263,7 +265,7 @@ def member_key() -> pl.Expr:
     return pl.concat_str("member_of", "judge", separator=_BETWEEN)
 
 
-def panel_details(members: pl.LazyFrame, alone: pl.DataFrame, seed: int = 0) -> list[dict[str, Any]]:
+def panel_details(members: pl.LazyFrame, alone: pl.DataFrame, seed: int = 0) -> list[dict[str, object]]:
     """Details of the slices whose judge has members; `alone` is the members' summary, named by `member_key`.
 
     `n` counts the cells that two members or more scored. `panel` has members (their row of the summary, and
@@ -274,7 +276,7 @@ def panel_details(members: pl.LazyFrame, alone: pl.DataFrame, seed: int = 0) -> 
     parts = pl.col("judge").str.split_exact(_BETWEEN, 1).struct
     means = alone.filter(overall).with_columns(panel=parts.field("field_0"), judge=parts.field("field_1"))
     spent = _spent(members)
-    found: list[dict[str, Any]] = []
+    found: list[dict[str, object]] = []
     for values, rows in means.group_by("dataset", "target", "metric", "panel", maintain_order=True):
         key = dict(zip(SLICE, values, strict=True))
         own = [pl.col("member_of" if name == "judge" else name) == value for name, value in key.items()]
@@ -314,7 +316,7 @@ def _cells(members: pl.LazyFrame, names: list[str]) -> pl.DataFrame:
     )
 
 
-def _alpha(cells: pl.DataFrame, names: list[str], seed: int) -> dict[str, Any]:
+def _alpha(cells: pl.DataFrame, names: list[str], seed: int) -> dict[str, object]:
     from evalflow.stats.raters import krippendorff_alpha
 
     ratings = cells.select(names).fill_null(float("nan")).to_numpy().T
@@ -322,7 +324,7 @@ def _alpha(cells: pl.DataFrame, names: list[str], seed: int) -> dict[str, Any]:
     return {**found.document(), "n": found.n}
 
 
-def _widest(cells: pl.DataFrame, names: list[str]) -> list[dict[str, Any]]:
+def _widest(cells: pl.DataFrame, names: list[str]) -> list[dict[str, object]]:
     differing = cells.filter(pl.col("range") > 0).sort(pl.col("range").round(9), maintain_order=True, descending=True)
     return [
         {**{name: row[name] for name in (*_CELL, "range")}, "scores": {name: row[name] for name in names}}

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from evalflow.datasets import tag_levels
 from evalflow.lazy import pl
 from evalflow.protocols import Measured
 from evalflow.summary.journal import SLICE
+from evalflow.summary.rows import Detail, SummaryRow
 from evalflow.summary.slices import own_cells
 from evalflow.summary.summarise import Summary, summarise_metrics
 
@@ -51,7 +51,7 @@ def with_exclusions(
     scores = scores.with_columns(pl.col("target_repeat").cast(pl.Int64))
     own = own_cells(scores).drop("reason").join(given.drop("at"), on=_RESULT, how="inner")
     found = own.select(*_RESULT, "judge", "tags", "by", "reason").unique(maintain_order=True).collect()
-    taken: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    taken: dict[tuple[object, ...], list[Detail]] = {}
     for row in found.iter_rows(named=True):
         for tag in (None, *dict.fromkeys(level for own in row["tags"] or () for level in tag_levels(own))):
             taken.setdefault((*(row[name] for name in SLICE), tag), []).append(row)
@@ -71,11 +71,11 @@ def with_exclusions(
     return Summary(summary.frame, [*summary.details, *details])
 
 
-def _unit(row: Mapping[str, Any]) -> tuple[Any, ...]:
+def _unit(row: Mapping[str, object]) -> tuple[object, ...]:
     return tuple(row[name] for name in _UNIT)
 
 
-def _excluded(taken: Sequence[Mapping[str, Any]], left: Mapping[str, Any] | None) -> dict[str, Any]:
+def _excluded(taken: Sequence[Detail], left: SummaryRow | None) -> dict[str, object]:
     figures = {name: left[name] for name in _FIGURES} if left else {**dict.fromkeys(_FIGURES), "n_scored": 0}
     people = Counter(row["by"] for row in taken)
     return {"n": len(taken), "by": dict(people), "reasons": sorted({row["reason"] for row in taken}), **figures}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from evalflow.label_names import label_name
 from evalflow.lazy import pl
@@ -13,6 +12,7 @@ from evalflow.protocols import Measured
 from evalflow.records import FigureSpec
 from evalflow.stats.figures import PREFERENCE_FIGURES, Figure
 from evalflow.summary.journal import json_text
+from evalflow.summary.rows import Detail
 from evalflow.summary.slices import Units
 
 _SIDES = ("truth", "prediction")
@@ -103,7 +103,7 @@ def decode_values(spec: FigureSpec, counted: pl.DataFrame) -> pl.DataFrame:
     values = {value: json.loads(value) for value in counted["value"].drop_nulls().unique().to_list()}
     if spec.kind == "retrieval":
         rows = [[value, *(measured.get(name) for name in spec.measures)] for value, measured in values.items()]
-        schema: dict[str, Any] = dict.fromkeys(spec.measures, pl.Float64)
+        schema: dict[str, type[pl.DataType]] = dict.fromkeys(spec.measures, pl.Float64)
     elif spec.kind == "pairwise":
         numbers = {value: [pair[name] for name in _OF_PAIR] for value, pair in values.items()}
         rows = [[value, *(None if one is None else float(one) for one in own)] for value, own in numbers.items()]
@@ -123,16 +123,16 @@ def decode_values(spec: FigureSpec, counted: pl.DataFrame) -> pl.DataFrame:
     return counted.join(columns, on="value", how="left" if spec.kind == "pairwise" else "inner").drop("value")
 
 
-def _confidence(pair: Mapping[str, Any]) -> tuple[float | None, bool]:
+def _confidence(pair: Detail) -> tuple[float | None, bool]:
     return pair.get("confidence"), class_text(pair["truth"]) == class_text(pair["prediction"])
 
 
-def class_text(label: Any) -> str:
+def class_text(label: object) -> str:
     """The name of a label as canonical JSON text: "3" of the number and of the text."""
     return json_text(label_name(label))
 
 
-def _of_label(pair: Mapping[str, Any], label: str) -> list[Any]:
+def _of_label(pair: Detail, label: str) -> Sequence[str | bool]:
     truth, prediction = (pair[side] for side in _SIDES)
     return [
         json_text(truth.get(label, False)),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from evalflow.lazy import pl
 from evalflow.summary.journal import SLICE, summary_schema
+from evalflow.summary.rows import SummaryRow
 from evalflow.summary.summarise import Summary
 
 if TYPE_CHECKING:
@@ -55,12 +56,12 @@ def with_labels(summary: Summary, calibration: Sequence[CalibrationRow], refused
     return Summary(frame, summary.details)
 
 
-def is_corrected(row: Mapping[str, Any], column: str) -> bool:
+def is_corrected(row: SummaryRow, column: str) -> bool:
     """Whether labels correct this column of a row of the summary."""
     return column in RAW and row["raw_pass_rate" if column in _PASS_RATE else "raw_value"] is not None
 
 
-def judge_alone(row: Mapping[str, Any]) -> Mapping[str, Any]:
+def judge_alone(row: SummaryRow) -> SummaryRow:
     """A row of the summary with what the judge's scores alone say, in the columns that labels correct."""
     return {**row, **{name: row[raw] for name, raw in RAW.items() if is_corrected(row, name)}}
 
@@ -69,13 +70,11 @@ def _key(row: CalibrationRow) -> tuple[str | None, ...]:
     return row.dataset, row.target, row.metric, row.judge, row.tag
 
 
-def _series(row: Mapping[str, Any]) -> tuple[Any, ...]:
+def _series(row: SummaryRow) -> tuple[Any, ...]:
     return tuple(row[name] for name in SLICE)
 
 
-def _corrections(
-    row: Mapping[str, Any], own: CalibrationRow | None, whole: CalibrationRow, refused: str
-) -> dict[str, Any]:
+def _corrections(row: SummaryRow, own: CalibrationRow | None, whole: CalibrationRow, refused: str) -> dict[str, Any]:
     """The columns that labels change of a row; labels that are no random sample of all correct no tag either."""
     from evalflow.stats.prediction import few_labels
 
@@ -89,7 +88,7 @@ def _corrections(
     return {**known, **found, "std_error": own.corrected.std_error}
 
 
-def _of(row: Mapping[str, Any], names: Sequence[str], means: CorrectedMean | None) -> dict[str, Any]:
+def _of(row: SummaryRow, names: Sequence[str], means: CorrectedMean | None) -> dict[str, Any]:
     if means is None or means.estimate is None:
         return {}
     raw = {RAW[name]: row[name] for name in names}

@@ -11,6 +11,7 @@ from evalflow.errors import Problem, UserError
 from evalflow.lazy import pl
 from evalflow.records import CASES, passes
 from evalflow.summary.finding import RAW, is_corrected, judge_alone
+from evalflow.summary.rows import Detail, SummaryRow
 from evalflow.summary.verdicts import Condition, Operator, against_limit, overall
 
 if TYPE_CHECKING:
@@ -194,7 +195,7 @@ def evaluate_gates(
     differences: Sequence[ComparisonRow] = (),
     baseline: pl.DataFrame | None = None,
     looked: Mapping[tuple[Gate, str], Looked] | None = None,
-    calibration: Sequence[Mapping[str, Any]] = (),
+    calibration: Sequence[Detail] = (),
 ) -> list[GateResult]:
     """Evaluate gates on the summary's rows.
 
@@ -213,7 +214,7 @@ def evaluate_gates(
     return [GateResult(gate, tuple(rows(gate))) for gate in gates]
 
 
-def _key(row: Mapping[str, Any], *, tag: bool = True) -> _Key:
+def _key(row: SummaryRow, *, tag: bool = True) -> _Key:
     return *(row[name] for name in ("dataset", "target", "metric", "judge")), row["tag"] if tag else None
 
 
@@ -221,7 +222,7 @@ def _rows(
     gate: Gate,
     summary: pl.DataFrame,
     looked: Mapping[tuple[Gate, str], Looked],
-    labelled: Mapping[_Key, Mapping[str, Any]],
+    labelled: Mapping[_Key, Detail],
 ) -> Iterator[GateRow]:
     of_mean = gate.statistic in COLUMNS
     statistic = ("pass_rate" if gate.metric == CASES else "mean") if of_mean else gate.statistic
@@ -249,7 +250,7 @@ def _column(gate: Gate) -> str:
     return gate.statistic if gate.statistic in COLUMNS and gate.statistic != "mean" else "value"
 
 
-def _by_row(gate: Gate, row: Mapping[str, Any]) -> GateRow:
+def _by_row(gate: Gate, row: SummaryRow) -> GateRow:
     """The gate's result by the numbers of a row."""
     from evalflow.stats.intervals import UNEVEN
 
@@ -262,7 +263,7 @@ def _by_row(gate: Gate, row: Mapping[str, Any]) -> GateRow:
     return replace(outcome, method=row["ci_method"]) if is_its_own else outcome
 
 
-def _by_labels(gate: Gate, row: Mapping[str, Any], outcome: GateRow, calibrated: Mapping[str, Any] | None) -> GateRow:
+def _by_labels(gate: Gate, row: Detail, outcome: GateRow, calibrated: Detail | None) -> GateRow:
     """The outcome with what labels have to do with it, and how many would decide it; by the judge if it should."""
     labelled = replace(outcome, labelled=row["n_labels"])
     if not is_corrected(row, _column(gate)):
@@ -284,9 +285,7 @@ def _by_labels(gate: Gate, row: Mapping[str, Any], outcome: GateRow, calibrated:
     return replace(labelled, cases_needed=needed and max(needed, row["n_labels"] + 1), judged=judged)
 
 
-def _counted(
-    gate: Gate, outcome: GateRow, row: Mapping[str, Any], baseline: Mapping[str, Any] | None = None
-) -> GateRow:
+def _counted(gate: Gate, outcome: GateRow, row: SummaryRow, baseline: SummaryRow | None = None) -> GateRow:
     counts = {name: row[name] for name in ("n", "n_scored", "n_undefined", "n_skipped")}
     if _is_undefined(gate, row):
         return replace(outcome, passed=None, cases_needed=None, undefined_in="this run", **counts)
@@ -295,7 +294,7 @@ def _counted(
     return replace(outcome, **counts)
 
 
-def _is_undefined(gate: Gate, row: Mapping[str, Any]) -> bool:
+def _is_undefined(gate: Gate, row: SummaryRow) -> bool:
     expected = row["n"] - row["n_skipped"]
     if not expected:
         return False
@@ -335,7 +334,7 @@ def _difference(gate: Gate, row: ComparisonRow) -> GateRow:
     return replace(outcome, compared=row.found.n, cases_needed=needed, method=method, unseen_share=unseen)
 
 
-def _mean_of(gate: Gate, row: ComparisonRow, summary: pl.DataFrame) -> Mapping[str, Any] | None:
+def _mean_of(gate: Gate, row: ComparisonRow, summary: pl.DataFrame) -> SummaryRow | None:
     """The summary's row with the counts of the compared scores."""
     tag = pl.col("tag").eq_missing(pl.lit(gate.tag, pl.String))
     own = summary.filter(tag, dataset=row.dataset, metric=row.metric, statistic="mean")
@@ -344,7 +343,7 @@ def _mean_of(gate: Gate, row: ComparisonRow, summary: pl.DataFrame) -> Mapping[s
 
 def _evaluate(
     gate: Gate,
-    row: Mapping[str, Any],
+    row: SummaryRow,
     value: float | None,
     ends: tuple[float | None, float | None] | None,
     n: int,

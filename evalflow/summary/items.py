@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from evalflow.lazy import pl
 from evalflow.stats.arrays import Floats
 from evalflow.stats.items import FEWEST_TO_MEASURE, Loss, choose, items, measured_loss
 from evalflow.summary.agreement import labelled_scores
 from evalflow.summary.ranking import CommonCases
+from evalflow.summary.rows import Detail
 from evalflow.summary.verdicts import ItemKind, of_items, reversed_by_chance, side_of
 
 _HALF = 0.5
@@ -31,7 +31,7 @@ class ItemTable:
     runs: int
     rows: pl.DataFrame
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         return {
             "dataset": self.dataset,
             "metric": self.metric,
@@ -46,16 +46,16 @@ class ItemTable:
         """The number of cases of each kind."""
         return {row[0]: row[1] for row in self.rows["kind"].value_counts(sort=True).iter_rows()}
 
-    def of(self, *kinds: ItemKind) -> list[dict[str, Any]]:
+    def of(self, *kinds: ItemKind) -> list[Detail]:
         """The cases of some kinds, those that better runs fail first."""
         found = self.rows.filter(pl.col("kind").is_in(list(kinds)))
-        return found.sort("discrimination", nulls_last=True, maintain_order=True).to_dicts()
+        return [*found.sort("discrimination", nulls_last=True, maintain_order=True).to_dicts()]
 
     @property
-    def contradicted(self) -> list[dict[str, Any]]:
+    def contradicted(self) -> list[Detail]:
         """The cases with answers whose score contradicts people's label, those with the most first."""
         found = self.rows.filter(pl.col("contradicted").fill_null(0) > 0)
-        return found.sort("contradicted", descending=True, maintain_order=True).to_dicts()
+        return [*found.sort("contradicted", descending=True, maintain_order=True).to_dicts()]
 
     @property
     def by_chance(self) -> float:
@@ -124,11 +124,11 @@ class ShortSet:
         """Whether the set is shown to be better than a random one."""
         return self.loss is not None and side_of(0, self.loss.low, self.loss.high) > 0
 
-    def document(self) -> dict[str, Any]:
-        found: dict[str, Any] | None = None
+    def document(self) -> dict[str, object]:
+        found: dict[str, object] | None = None
         if self.loss is not None:
             known = {name: None if math.isnan(value) else value for name, value in asdict(self.loss).items()}
-            found = known | {"is_better_than_random": self.is_better}
+            found = {**known, "is_better_than_random": self.is_better}
         return {
             "dataset": self.dataset,
             "metric": self.metric,

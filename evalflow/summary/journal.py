@@ -11,10 +11,11 @@ from mmap import ACCESS_READ, mmap
 from operator import attrgetter
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, cast, get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from pydantic_core import PydanticSerializationError, to_json
 
+from evalflow.jsonvalues import is_mapping, is_sequence
 from evalflow.lazy import pl
 from evalflow.records import NOTHING, ScoreRecord, Spend, Usage
 
@@ -24,7 +25,7 @@ _record_values = attrgetter(*_NAMES)
 SLICE = ("dataset", "target", "metric", "judge")  # the key of a summary row, without its tag and statistic
 
 
-def journal_row(record: ScoreRecord) -> dict[str, Any]:
+def journal_row(record: ScoreRecord) -> dict[str, object]:
     """A record as the JSON object of its line; ValueError if score and state do not fit, or a value is not JSON."""
     scored = record.score is not None and math.isfinite(record.score)
     if scored != (record.status == "scored") or (record.score is not None and not scored):
@@ -37,7 +38,7 @@ def journal_row(record: ScoreRecord) -> dict[str, Any]:
     return row
 
 
-def bill_row(spend: Spend) -> dict[str, Any]:
+def bill_row(spend: Spend) -> dict[str, object]:
     """Requests, tokens and savings of a score, for its journal line; cost and time have separate columns."""
     usage = spend.usage
     return {
@@ -82,7 +83,7 @@ def torn_tail(path: Path) -> int:
             return size - 1 - content.rfind(b"\n")
 
 
-def json_line(value: Any) -> bytes:
+def json_line(value: object) -> bytes:
     """A value as JSON without spaces or line breaks, six times as fast as the standard library gives it.
 
     It accepts every value: a type that JSON lacks becomes its text, NaN and infinity become "NaN" and "Infinity", and
@@ -95,13 +96,13 @@ def json_line(value: Any) -> bytes:
         return text.encode("utf-8", "replace")
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> object:
     if isinstance(value, float):
         return value if abs(value) < float("inf") else to_json(value, inf_nan_mode="strings").decode().strip('"')
-    if isinstance(value, Mapping):
-        return {key: _finite(inner) for key, inner in cast("Mapping[Any, Any]", value).items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in cast("list[Any]", value)]
+    if is_mapping(value):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if is_sequence(value):
+        return [_finite(item) for item in value]
     return value
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 from evalflow.lazy import np, pl
 from evalflow.stats.arrays import Estimated
@@ -36,7 +35,7 @@ class AgreementChange:
     after: Estimated
     difference: Difference
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         """As JSON; the difference as {value, ci_low, ci_high, p_value, method}."""
         d = self.difference
         found = {"value": d.difference, "ci_low": d.low, "ci_high": d.high, "p_value": d.p_value, "method": d.method}
@@ -58,7 +57,7 @@ class JudgeAgreementChange:
     n_labels: int  # number of labelled answers
     changes: Sequence[AgreementChange]
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         """As JSON, with the changes by measure."""
         about = {name: value for name, value in asdict(self).items() if name != "changes"}
         return {**about, "changes": {one.measure: one.document() for one in self.changes}}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from evalflow.lazy import np, pl
+from evalflow.stats.arrays import Array, Floats
 from evalflow.stats.paired import adjust
 from evalflow.stats.rank import Agreements, Measure, agreements
 from evalflow.summary.agreement import ANSWER_KEY, classes_of, clusters_of, weights_of
@@ -29,7 +29,7 @@ def chooses(key: str, seed: int) -> bool:
     return hashlib.sha256(f"{seed} {key}".encode()).digest()[0] % 2 == 0
 
 
-def choose(candidates: Sequence[JudgeInRun], seed: int, *, fewest: int = 1) -> dict[str, Any]:
+def choose(candidates: Sequence[JudgeInRun], seed: int, *, fewest: int = 1) -> dict[str, object]:
     """Rank judges by their agreement with people, on the answers that all of them scored and people labelled.
 
     Agreement is Cohen's kappa where judges and people use the same few classes, else Spearman's correlation. Each judge
@@ -57,7 +57,9 @@ def _common(sides: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
     return [side.join(shared, on=ANSWER_KEY, how="semi").sort(ANSWER_KEY) for side in sides]
 
 
-def _as_measured(sides: Sequence[pl.DataFrame], higher: Sequence[bool]) -> tuple[Measure, Any, Any, Any, Any]:
+def _as_measured(
+    sides: Sequence[pl.DataFrame], higher: Sequence[bool]
+) -> tuple[Measure, Array, Array, Array | None, Floats | None]:
     """Measure, people's values, the judges' of shape (judges, answers), clusters and weights."""
     found = [classes_of(side, higher_is_better=up) for side, up in zip(sides, higher, strict=True)]
     classes = [one for one in found if one is not None]
@@ -84,7 +86,7 @@ def _verdicts(found: Agreements, ranked: Sequence[int]) -> Mapping[int, tuple[fl
     return {best: (None, first), **{place: (known.get(place), verdicts[place]) for place in others}}
 
 
-def _entry(one: JudgeInRun, found: Agreements, place: int, p: float | None, verdict: Standing) -> dict[str, Any]:
+def _entry(one: JudgeInRun, found: Agreements, place: int, p: float | None, verdict: Standing) -> dict[str, object]:
     value = float(found.values[place])
     span = found.interval(place)
     return {

@@ -7,7 +7,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 from evalflow.lazy import np, pl
 from evalflow.records import passes
@@ -162,7 +161,7 @@ def _accepted(table: pl.DataFrame) -> Floats:
     return table["accepted"].fill_null(math.nan).to_numpy()
 
 
-def _confidences(steps: str | None) -> dict[str, Any]:
+def _confidences(steps: str | None) -> dict[str, object]:
     for step in json.loads(steps or "[]"):
         if step["id"] == "members":
             return {name: said.get("confidence") for name, said in zip(step["items"], step["reply"], strict=True)}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from evalflow.datasets import tag_levels
 from evalflow.lazy import np, pl
@@ -122,7 +121,7 @@ def slices(sides: Sides, *, by_tag: bool) -> Iterator[tuple[str | None, Sequence
     if not by_tag:
         yield None, [], sides
         return
-    found: dict[Any, tuple[str | None, list[str], Sides]] = {_ids(sides): (None, [], sides)}
+    found: dict[object, tuple[str | None, list[str], Sides]] = {_ids(sides): (None, [], sides)}
     tags_a, tags_b = (tagged(side) for side in sides)
     for tag in (name for name in tags_a if name in tags_b):
         own = sides[0].filter(tags_a[tag]), sides[1].filter(tags_b[tag])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from evalflow.datasets.perturbations import ABOUT, CHANGES
 from evalflow.lazy import pl
@@ -60,7 +59,7 @@ class Proof:
     people: FixtureAgreement | None
     rows: Sequence[ChangeRow]
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         return asdict(self)
 
     def findings(self) -> dict[str, list[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from evalflow.lazy import np, pl
 from evalflow.records import CASES
@@ -24,7 +24,7 @@ Scale = Literal["mean", "pass_rate", "pairs", "verdicts"]
 runs in each case, or from the verdicts of a pairwise metric."""
 _KEY = ("dataset", "metric")
 _RAW = ("raw_value", "raw_low", "raw_high")
-NO_FRAMES: Mapping[str, Any] = {}
+NO_FRAMES: Mapping[str, pl.DataFrame] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ class Ranking:
         """Who may be the best, and who is among the first."""
         return of_ranks({row.run: (row.rank_low, row.rank_high) for row in self.rows})
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         return {
             "dataset": self.dataset,
             "metric": self.metric,

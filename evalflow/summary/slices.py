@@ -6,7 +6,6 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from evalflow.datasets import tag_levels
 from evalflow.lazy import np, pl
@@ -71,7 +70,7 @@ class Units:
         return bool(self.parts["grouped"].any())
 
     @property
-    def keys(self) -> dict[int, dict[str, Any]]:
+    def keys(self) -> dict[int, dict[str, str | None]]:
         """The key of each unit: dataset, target, metric, judge, tag."""
         return self.table.rows_by_key("unit", named=True, unique=True)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
 
 from evalflow.lazy import np, pl
 from evalflow.records import CASES
@@ -49,15 +48,15 @@ def with_stop(
     return Summary(pl.DataFrame(rows, schema=summary.frame.schema, orient="row"), summary.details)
 
 
-def _ends_after_stop(scores: pl.LazyFrame, bounded: Collection[str]) -> dict[tuple[Any, ...], dict[str, Any]]:
+def _ends_after_stop(scores: pl.LazyFrame, bounded: Collection[str]) -> dict[tuple[object, ...], dict[str, object]]:
     """The ends of the intervals of means and pass rates by dataset, target, metric, judge and tag."""
     from evalflow.stats.stopping import stopped_interval
 
     cells = own_cells(scores)
     units = find_units(cells)
-    keys, found = units.keys, dict[tuple[Any, ...], dict[str, Any]]()
+    keys, found = units.keys, dict[tuple[object, ...], dict[str, object]]()
     for unit, own in case_arrays(values_of(cells, units, repeats=units.repeated), units):
-        groups, ends = clusters_in(own), dict[str, Any]()
+        groups, ends = clusters_in(own), dict[str, object]()
         for column, names in (("score", _MEAN[1:3]), ("passed", _PASS_RATE[1:])):
             known = ~np.isnan(own[column])
             if known.any() and (column == "passed" or keys[unit]["metric"] in bounded):

@@ -6,18 +6,19 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from evalflow.config.schema import MetricConfig
 from evalflow.lazy import pl
 from evalflow.paths import completed, safe_text, write_atomically
 from evalflow.protocols import Measured
 from evalflow.records import CASES, Direction, FigureSpec, passes
+from evalflow.stats.arrays import Floats
 from evalflow.stats.intervals import Moments, intervals
 from evalflow.summary.details import PASS_SHARE, draws_of_cases, member_key, noise, panel_details
 from evalflow.summary.figures import Slice, figures
 from evalflow.summary.journal import SLICE, scores_schema, summary_schema
 from evalflow.summary.passing_cases import passing_cases, passing_metrics
+from evalflow.summary.rows import Detail
 from evalflow.summary.scan import Composite, InputOrder, JournalReader, rank
 from evalflow.summary.slices import (
     Units,
@@ -41,7 +42,7 @@ class Summary:
     """
 
     frame: pl.DataFrame
-    details: list[dict[str, Any]]
+    details: list[dict[str, object]]
 
 
 def summarise(
@@ -105,7 +106,7 @@ def summarise_metrics(
     return Summary(table, details + repeats + _panels(scores, metrics, seed))
 
 
-def _with_repeats(rows: pl.DataFrame, details: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+def _with_repeats(rows: pl.DataFrame, details: Sequence[Detail]) -> pl.DataFrame:
     """The rows in the columns of a summary, with the statistics of repeats of the units that have some."""
     schema = summary_schema()
     found = [
@@ -121,15 +122,15 @@ def _with_repeats(rows: pl.DataFrame, details: Sequence[Mapping[str, Any]]) -> p
     return rows.with_columns(missing).select(list(schema))
 
 
-def _repeat_columns(rates: Mapping[str, Any]) -> dict[str, Any]:
-    columns: dict[str, Any] = {"repeats": rates["repeats"]}
+def _repeat_columns(rates: Detail) -> dict[str, object]:
+    columns: dict[str, object] = {"repeats": rates["repeats"]}
     for name in ("pass_hat_k", "repeat_pass_share"):
         columns |= {name: rates[name]["value"], f"{name}_low": rates[name]["ci_low"]}
         columns[f"{name}_high"] = rates[name]["ci_high"]
     return columns
 
 
-def _panels(scores: pl.LazyFrame, metrics: Mapping[str, Measured], seed: int) -> list[dict[str, Any]]:
+def _panels(scores: pl.LazyFrame, metrics: Mapping[str, Measured], seed: int) -> list[dict[str, object]]:
     members = scores.filter(pl.col("member_of").is_not_null())
     if members.head(1).collect().is_empty():
         return []
@@ -161,14 +162,14 @@ def _mean_rows(
     )
 
 
-def _numbers(values: Any) -> pl.Series:
+def _numbers(values: Floats) -> pl.Series:
     return pl.Series(values, dtype=pl.Float64).fill_nan(None)
 
 
-def _figure_rows(found: list[Slice], means: pl.DataFrame) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
+def _figure_rows(found: list[Slice], means: pl.DataFrame) -> tuple[pl.DataFrame, list[dict[str, object]]]:
     """Rows of the figures, with the counts and costs of their unit and their own value and interval; and details."""
-    rows: list[tuple[Any, ...]] = []
-    details: list[dict[str, Any]] = []
+    rows: list[tuple[object, ...]] = []
+    details: list[dict[str, object]] = []
     for part in found:
         for place, figure in enumerate(part.figures, start=1):
             rows.append(
@@ -205,7 +206,7 @@ def write_summary(summary: Summary, folder: Path) -> None:
     write_atomically(folder / "summary.json", text + "\n")
 
 
-def summary_document(summary: Summary) -> dict[str, Any]:
+def summary_document(summary: Summary) -> dict[str, object]:
     """The summary as one JSON document with rows and details."""
     return {"rows": summary.frame.to_dicts(), "details": summary.details}
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field, model_validator
 
 from evalflow.config.schema import MANY, Strict, Word
 from evalflow.jsonvalues import as_number
+from evalflow.lazy import np
 from evalflow.limited import in_thread
 from evalflow.metrics.base import FieldMetric, UnitMetricConfig, read_field, scored
 from evalflow.metrics.call_matching import (
@@ -21,8 +22,10 @@ from evalflow.metrics.call_matching import (
     matched_in_order,
 )
 from evalflow.records import Outcome, ToolCall
-from evalflow.stats.arrays import Ints
 from evalflow.trajectories import Trajectory, call_text, listed, shortened, trajectory
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _MANY = 200 * 200  # pairs of calls that are compared in the event loop; more would hold up other cases
 Match = Literal["strict", "unordered", "subset", "superset", "in_order"]
@@ -255,10 +258,8 @@ class TrajectoryComparison:
         return matched(fits)
 
 
-def _places(side: Trajectory, as_messages: bool) -> Ints:
+def _places(side: Trajectory, as_messages: bool) -> NDArray[np.int_]:
     """The position of each call's message, or its own if one side is a plain list."""
-    from evalflow.lazy import np
-
     places = [at for at, step in enumerate(side.steps) for _ in step.calls]
     return np.array(places if as_messages else range(len(places)), dtype=int)
 
