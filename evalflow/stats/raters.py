@@ -39,7 +39,7 @@ def reliability(ratings: ArrayLike, clusters: ArrayLike | None = None, *, seed: 
 
 def _reliability(totals: Floats, k: int | None) -> Floats:
     """Reliability for each row of column totals, the last of them the number of answers; NaN without variation."""
-    ratings, observed, first, second, n = totals.T
+    ratings, observed, first, second, n = (totals[:, i] for i in range(5))
     if k is None:
         return spearman_brown(np.maximum(_alpha(totals), 0), ratings / n)
     within = observed * (k - 1) / (2 * k)
@@ -194,7 +194,7 @@ def _judge_sums(table: Floats, judge: Floats, parcels: Ints) -> Floats:
 
 def _alpha(totals: Floats) -> Floats:
     """Alpha for each row of column totals; NaN if the ratings do not differ."""
-    n, observed, first, second = totals.T[:4]
+    n, observed, first, second = (totals[:, i] for i in range(4))
     expected = 2 * (n * second - first**2)
     share = np.divide((n - 1) * observed, expected, out=np.full(n.shape, np.nan), where=expected > 1e-12 * n * second)
     return 1 - share
