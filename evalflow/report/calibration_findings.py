@@ -98,6 +98,8 @@ def _bias(row: CalibrationRow) -> Iterator[str]:
 
 def _estimate(row: CalibrationRow) -> Iterator[str]:
     found = row.corrected
+    if found.estimate is None and _is_told(row):
+        return
     if found.estimate is None:
         yield f"There is no corrected estimate: {found.method.removeprefix('none: ')}."
         return
@@ -254,9 +256,14 @@ def warnings_of(row: CalibrationRow) -> list[str]:
     return [*_poor_labels(row), *_many_missing(row), *_biased_sample(row), *_unscored(row)]
 
 
+def _is_told(row: CalibrationRow) -> bool:
+    """Whether a warning says that the labels are too few."""
+    return row.corrected.n < MIN_LABELS and row.tag is None and not row.unusable
+
+
 def _poor_labels(row: CalibrationRow) -> Iterator[str]:
     n, c = row.corrected.n, row.corrected
-    if n < MIN_LABELS and row.tag is None and not row.unusable:
+    if _is_told(row):
         yield (
             f"{counted(n, 'labelled answer')}: too few to measure the bias of the {row.who}; the corrected estimate "
             f"needs {MIN_LABELS}, and 50 are better (calibrate --sample 50)"

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from evalflow.lazy import pl
 from evalflow.records.manifest import Manifest
-from evalflow.report.gate_sentences import OUTCOMES
+from evalflow.report.gate_sentences import OUTCOMES, gates_once
 from evalflow.report.page import judge_lines, sample_lines
 from evalflow.report.sentences import label_lines, of_run
 from evalflow.report.wording import (
@@ -113,7 +113,7 @@ def print_totals(console: Console, manifest: Manifest) -> None:
 def print_gates(console: Console, gates: Sequence[GateOutcome]) -> None:
     """Print one line per gate."""
     styles = {True: "green", False: "bold red", None: "yellow"}
-    for gate in gates:
+    for gate in gates_once(gates):
         passed = gate["passed"]
         word, style = OUTCOMES[passed].upper() if passed is False else OUTCOMES[passed], styles[passed]
         console.print(Text.assemble("gate ", (word, style), f"  {plain(gate['message'])}"), soft_wrap=True)

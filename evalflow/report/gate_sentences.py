@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -49,12 +49,14 @@ class GateSentence:
         of: Its dataset, target and judge; of a gate on a tag the metric too.
         note: Why it is undecided, and what would decide it; may be empty.
         message: All of it, with the value and its interval.
+        in_spite: The part of basis and message on labels that correct nothing; may be empty (`gates_once`).
     """
 
     basis: str
     of: str
     note: str
     message: str
+    in_spite: str = ""
 
     def document(self) -> dict[str, str]:
         return asdict(self)
@@ -74,7 +76,8 @@ def of_gate(gate: Gate, row: GateRow, about: AboutGates) -> GateSentence:
     )
     basis = _together(basis, unseen_in_words(row.unseen_share, row.compared or 0))
     note = _undecided(gate, row, about.run)
-    return GateSentence(basis, of, note, _together(f"{gate}: {_value(row)} ({of})", basis, note))
+    message = _together(f"{gate}: {_value(row)} ({of})", basis, note)
+    return GateSentence(basis, of, note, message, _in_spite(row, about.followed))
 
 
 def without_value(gate: Gate, why: str) -> GateSentence:
@@ -97,6 +100,21 @@ def of_gates(gates: Sequence[GateOutcome], named: Callable[[GateOutcome], str] =
     return " ".join(said) or ("The gate passed." if is_one else f"All {len(gates):,} gates passed.")
 
 
+def gates_once(gates: Iterable[GateOutcome]) -> Iterator[GateOutcome]:
+    """The gates of a list, without the reasons why labels correct nothing that an earlier one gives."""
+    known: set[str] = set()
+    for gate in gates:
+        why = gate.get("in_spite", "")
+        shorter = {name: gate[name].replace(why, "") for name in ("basis", "message")} if why in known else {}
+        yield {**gate, **shorter}
+        known |= {why} - {""}
+
+
+def beside_value(gate: GateOutcome) -> str:
+    """What a gate says beside its name and value; may be empty."""
+    return _together(gate["basis"], gate["note"])
+
+
 def of_outcome(gate: GateOutcome) -> str:
     """A gate's outcome before its message, such as `gate fails: ...`."""
     return f"gate {_VERBS[gate['passed']]}: {gate['message']}"
@@ -114,17 +132,28 @@ def _value(row: GateRow) -> str:
 def _labelled(row: GateRow, followed: Sequence[Mapping[str, str]]) -> str:
     if row.labelled is None:
         return ""
+    who = who_scored(row.judge)
+    if row.judged is None:
+        return f"the {who} alone decides{_in_spite(row, followed)}"
+    labels = _people(row, followed)
+    return f"corrected by {labels}; by the {who} alone it {_VERBS[row.judged.passed]}: {_value(row.judged)}"
+
+
+def _people(row: GateRow, followed: Sequence[Mapping[str, str]]) -> str:
+    named, each = ("answer", "") if row.compared is None else ("case", " in each run")
+    where = labelled_in(followed, row.dataset, row.metric)
+    return f"people's labels of {counted(row.labelled or 0, named)}{each}{f' {where}' if where else ''}"
+
+
+def _in_spite(row: GateRow, followed: Sequence[Mapping[str, str]]) -> str:
+    """The labels that correct nothing, and why."""
+    if row.labelled is None or row.judged is not None:
+        return ""
     from evalflow.stats.prediction import MIN_LABELS
 
-    who, named = who_scored(row.judge), "answer" if row.compared is None else "case"
-    labels = f"people's labels of {counted(row.labelled, named)}{'' if row.compared is None else ' in each run'}"
-    if where := labelled_in(followed, row.dataset, row.metric):
-        labels += f" {where}"
-    if row.judged is None:
-        few = f"; {MIN_LABELS} would do to correct it" if row.uncorrected.startswith("fewer") else ""
-        why = f" ({row.uncorrected})" if row.uncorrected and not few else ""
-        return f"the {who} alone decides, in spite of {labels}{why}{few}"
-    return f"corrected by {labels}; by the {who} alone it {_VERBS[row.judged.passed]}: {_value(row.judged)}"
+    few = f"; {MIN_LABELS} would do to correct it" if row.uncorrected.startswith("fewer") else ""
+    why = f" ({row.uncorrected})" if row.uncorrected and not few else ""
+    return f", in spite of {_people(row, followed)}{why}{few}"
 
 
 def _missing(gate: Gate, why: str) -> str:

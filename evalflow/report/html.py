@@ -15,7 +15,7 @@ from evalflow.report.charts import bins_of, charts, matrix_of
 from evalflow.report.ci import write_junit
 from evalflow.report.console import worst_rows
 from evalflow.report.findings import exclusion_findings, noise_findings, panel_findings, preference_findings
-from evalflow.report.gate_sentences import OUTCOMES, of_gates
+from evalflow.report.gate_sentences import OUTCOMES, gates_once, of_gates
 from evalflow.report.markdown import write_markdown
 from evalflow.report.numbers import numbers_table, tag_tables
 from evalflow.report.page import (
@@ -75,7 +75,7 @@ def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
     context = {
         "manifest": manifest.text,
         "proofs": proof_tables(manifest),
-        "gates": run.gates,
+        "gates": [*gates_once(run.gates)],
         "OUTCOMES": OUTCOMES,
         "numbers": numbers_table([row for row in rows if row["tag"] is None], lower),
         "worst": PageTable(_WORST, [_worst_cells(row) for row in worst]),

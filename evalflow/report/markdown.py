@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from evalflow.paths import replacing
 from evalflow.report.findings import exclusion_findings, preference_findings
-from evalflow.report.gate_sentences import OUTCOMES
+from evalflow.report.gate_sentences import OUTCOMES, gates_once
 from evalflow.report.page import judge_lines, sample_lines, title
 from evalflow.report.reported import Reported
 from evalflow.report.sentences import label_lines, of_run
@@ -60,7 +60,7 @@ def _lines(run: Reported) -> Iterator[str]:
         yield ""
         yield "| gate | |"
         yield "|---|---|"
-        for gate in run.gates:
+        for gate in gates_once(run.gates):
             said = OUTCOMES[gate["passed"]]
             yield f"| {_text(gate['message'])} | {said if gate['passed'] else f'**{said}**'} |"
     parts, labelled = varying(rows), any(row["n_labels"] is not None for row in rows)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evalflow.report.gate_sentences import AboutGates, of_gate, of_gates, without_value
+from evalflow.report.gate_sentences import AboutGates, beside_value, gates_once, of_gate, of_gates, without_value
 from evalflow.summary.gates import Gate, GateRow
 from evalflow.summary.verdicts import Condition
 
@@ -132,3 +132,16 @@ def test_labels_of_equal_answers_in_another_run_are_said_to_be_from_there() -> N
     )
     text = of_gate(GATE, replace(ROW, labelled=40, judged=JUDGED), about).message
     assert "corrected by people's labels of 40 answers in run run-tone, of equal answers; by the judge alone" in text
+
+
+def test_a_list_of_gates_says_once_why_labels_correct_nothing() -> None:
+    few = replace(ROW, labelled=5, uncorrected="fewer than 15")
+    gates = [
+        {**of_gate(GATE, row, ABOUT).document(), "name": str(GATE), "passed": row.passed}
+        for row in (few, replace(few, metric="tone"), replace(few, labelled=6), replace(ROW, labelled=None))
+    ]
+    messages = [gate["message"] for gate in gates_once(gates)]
+    assert [message.count("in spite of people's labels") for message in messages] == [1, 0, 1, 0]
+    assert "; the judge alone decides;" in f"{messages[1]};"
+    assert gates[1]["in_spite"] in gates[1]["message"]
+    assert beside_value(gates[3]) == "; ".join(part for part in (gates[3]["basis"], gates[3]["note"]) if part)

@@ -42,6 +42,7 @@ from evalflow.addons.studio.work.run_files import RunFile, list_files
 from evalflow.addons.studio.work.scores import note_view, run_tags
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.errors import UserError
+from evalflow.report.gate_sentences import beside_value, gates_once
 from evalflow.report.sentences import judge_beside, labelled_in
 from evalflow.report.wording import cost, joined, number
 from evalflow.summary.verdicts import overall
@@ -381,15 +382,15 @@ class Results:
 
 def _gates(bot: str, gates: Sequence[Mapping[str, Any]]) -> None:
     with section("Gates", "The conditions that this run had to meet."), ui.element("ul").classes("gate-list card"):
-        for gate in gates:
+        for gate in gates_once(gates):
             with ui.element("li"):
                 badge(*outcome_badge(gate["passed"]))
                 text(gate_name(gate, bot), "span")
                 if gate["value"] is not None:
                     ends = "" if gate["ci_low"] is None else f" ({interval(gate['ci_low'], gate['ci_high'])})"
                     text(f"is {number(gate['value'])}{ends}", "span", "muted")
-                if why := gate.get("message") if gate["passed"] is None else gate["basis"]:
-                    text(str(why), "span", "muted small")
+                if why := beside_value(gate):
+                    text(why, "span", "muted small")
 
 
 def _files(run: str, files: Sequence[RunFile]) -> None:

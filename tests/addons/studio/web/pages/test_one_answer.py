@@ -16,6 +16,7 @@ import pytest
 from evalflow.addons.studio.work import review_calibration, review_closing, review_desk, reviews
 from evalflow.addons.studio.work.reviews import ReviewRequest
 from evalflow.report.comparison_sentences import verdict_in_words
+from evalflow.report.gate_sentences import beside_value, gates_once
 from evalflow.report.sentences import of_labels
 from evalflow.report.wording import interval, number, percent, signed
 from evalflow.summary.verdicts import overall
@@ -125,11 +126,11 @@ def test_the_page_of_a_run(visit: Visit, pages: Server, opened: Opened, side: in
     for row in _rows(folder, tags=True):
         line = _text(page.locator(".by-tag tbody tr", has=page.get_by_role("button", name=row["tag"], exact=True)))
         assert f"{_short(row['value'])}{interval(row['ci_low'], row['ci_high'], _short)}" in line
-    for item, gate in zip(page.locator(".gate-list li").all(), _gates(pages, run), strict=True):
+    for item, gate in zip(page.locator(".gate-list li").all(), gates_once(_gates(pages, run)), strict=True):
         said = _text(item)
         assert said.startswith(_OUTCOMES[gate["passed"]])
         assert f"is {number(gate['value'])} ({interval(gate['ci_low'], gate['ci_high'])})" in said
-        assert str(gate["message"] if gate["passed"] is None else gate["basis"]) in said
+        assert beside_value(gate) in said
 
 
 def test_the_page_of_two_runs_compared(visit: Visit, pages: Server, opened: Opened) -> None:
