@@ -26,7 +26,7 @@ from evalflow.addons.interop.importers.exports import answer_of, asks_nothing, i
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
 from evalflow.addons.interop.importers.recorded import PARTS, Counterparts, RecordedCases, recorded_cases
-from evalflow.addons.interop.importers.scores import score_number
+from evalflow.addons.interop.importers.scores import score_name, score_number
 from evalflow.addons.interop.importers.sources import begins_with, leave_document_keys, read_objects, read_rows
 from evalflow.datasets.json_files import document_keys
 from evalflow.datasets.sources import SourceRow
@@ -124,7 +124,7 @@ def _spread(name: str, value: object) -> dict[str, object]:
     return {f"{name}.{key}": part for key, part in parts.items()} if is_evaluator else {name: value}
 
 
-def _scores(row: Columns, cases: RecordedCases) -> Iterator[tuple[str, object]]:
+def _scores(row: Columns, cases: RecordedCases) -> Iterator[tuple[object, object]]:
     """The scores of a row, with what the evaluators said of them; reasons stay in the variable `outputs`."""
     for place in row.declared:
         score = row.peek(place)
@@ -142,12 +142,12 @@ def _scores(row: Columns, cases: RecordedCases) -> Iterator[tuple[str, object]]:
         yield name, score
     for item in as_list(row.peek("results")):
         result = as_map(item)
-        name, number = str(result.get("metric") or result.get("name") or "score"), score_number(result.get("score"))
+        named, number = score_name(result, "metric", "name"), score_number(result.get("score"))
         passed = result.get("passed")
         verdict = passed if isinstance(passed, bool) else None
-        if number is not None:
-            _judge(cases, name, number, as_number(result.get("threshold")), verdict, row.where)
-        yield name, result.get("score")
+        if number is not None and isinstance(named, str):
+            _judge(cases, named, number, as_number(result.get("threshold")), verdict, row.where)
+        yield named, result.get("score")
 
 
 def _judge(

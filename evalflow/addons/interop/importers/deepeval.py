@@ -23,7 +23,7 @@ from evalflow.addons.interop.importers.conversation import (
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
 from evalflow.addons.interop.importers.recorded import PARTS, Counterparts, RecordedCases, recorded_cases
-from evalflow.addons.interop.importers.scores import score_number
+from evalflow.addons.interop.importers.scores import score_name, score_number
 from evalflow.addons.interop.importers.sources import begins_with, leave_document_keys, read_objects, read_rows
 from evalflow.datasets.json_files import document_keys
 from evalflow.datasets.sources import SourceRow
@@ -110,22 +110,20 @@ def read_deepeval(source: ImportSource) -> ImportedConfig:
     return imported
 
 
-def _scores(row: Columns, cases: RecordedCases) -> Iterator[tuple[str, object]]:
+def _scores(row: Columns, cases: RecordedCases) -> Iterator[tuple[object, object]]:
     """The scores of a row. What the run says of each, such as its reason, stays in the variable metrics_data."""
     for item in as_list(_peek(row, "metrics_data")):
         metric = {_snake(key): value for key, value in as_map(item).items()}
-        name, success, score = (
-            str(metric.get("name") or "score"),
-            metric.get("success"),
-            score_number(metric.get("score")),
-        )
+        name, success, score = score_name(metric, "name"), metric.get("success"), score_number(metric.get("score"))
+        yield name, metric.get("score")
+        if not isinstance(name, str):
+            continue
         plain = _plain(name)
         cases.lower |= {name} if plain in _LOWER else set()
         cases.undirected |= {name} if plain in _VARYING else set()
         if score is not None:
             verdict = success if isinstance(success, bool) else None
             cases.verdicts[name].add(score, as_number(metric.get("threshold")), verdict, row.where)
-        yield name, metric.get("score")
 
 
 def _file(path: Path) -> Path:

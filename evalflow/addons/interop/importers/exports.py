@@ -27,7 +27,7 @@ from evalflow.jsonvalues import as_list, as_map
 from evalflow.paths import shown
 from evalflow.records.answers import Message
 
-Scores = Iterator[tuple[str, object]]
+Scores = Iterator[tuple[object, object]]
 _TEXTS = ("answer", "output", "response", "content", "text", "result", "generation", "completion", "expected")
 _CONTEXTS = ("contexts", "retrieved_contexts", "retrieval_context", "context", "documents")
 _SPREAD = frozenset({"input", "inputs", "output", "outputs", "metadata"})

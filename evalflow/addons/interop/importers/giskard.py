@@ -16,7 +16,7 @@ from evalflow.addons.interop.importers.conversation import are_messages
 from evalflow.addons.interop.importers.exports import answer_of, asks_nothing, input_of
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
-from evalflow.addons.interop.importers.readers import texts_in
+from evalflow.addons.interop.importers.readers import text_of, texts_in
 from evalflow.addons.interop.importers.recorded import PARTS, RecordedCases, recorded_cases
 from evalflow.addons.interop.importers.sources import read_rows
 from evalflow.jsonvalues import as_list, as_map, as_number
@@ -181,9 +181,11 @@ class _InteractionReader:
             params |= {
                 _KEYS.get(name, name): value for name, value in as_map(check.get(key)).items() if value is not None
             }
-        name = str(check.get("identifier") or check.get("name") or check.get("check_id") or "check")
-        kind = str(params.pop("type", name)).removeprefix("hub_")
-        with ledger.taking("checks", f"check {name}", self.row.where):
+        named = next((check[key] for key in ("identifier", "name", "check_id") if check.get(key)), "check")
+        shown_name = named if isinstance(named, str) else ""
+        with ledger.taking("checks", f"check {shown_name}".rstrip(), self.row.where):
+            name = text_of(named, "name")
+            kind = text_of(params.pop("type", name), "type").removeprefix("hub_")
             translated = _translated(kind, params)
             self.cases.judged = self.cases.judged or asks_judge(translated["identifier"], translated["params"])
             is_own = name.removeprefix("hub_") != kind

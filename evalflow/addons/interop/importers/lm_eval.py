@@ -98,11 +98,12 @@ def _with_samples(path: Path, results: Mapping[str, object], ledger: Ledger) -> 
 
 
 def _take(cases: RecordedCases, sample: Columns, better: Mapping[str, object]) -> None:
-    named = [str(name) for name in as_list(sample.get("metrics"))]
+    given = as_list(sample.get("metrics"))
+    named = [name for name in given if isinstance(name, str)]
     names = named or [name for name in sample.names if name not in _OWN]
     chosen = sample.get("filter")
     end = f" {chosen}" if chosen not in (None, "none") else ""
-    scores: list[tuple[str, object]] = []
+    scores: list[tuple[object, object]] = [(name, None) for name in given if not isinstance(name, str)]
     for name in names:
         value = sample.peek(name)
         scores.append((f"{name}{end}", value))

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from evalflow.addons.interop.importers.columns import Columns, is_missing, parsed
 from evalflow.addons.interop.importers.exports import Platform, Scores
-from evalflow.addons.interop.importers.readers import texts_in
-from evalflow.addons.interop.importers.scores import PersonsScore
+from evalflow.addons.interop.importers.readers import WRITE_TEXT, texts_in
+from evalflow.addons.interop.importers.scores import PersonsScore, score_name
 from evalflow.addons.interop.importers.sources import begins_with, read_document, read_objects, read_rows
 from evalflow.datasets.json_files import document_keys
 from evalflow.datasets.sources import SourceRow
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import as_list, as_map
+from evalflow.jsonvalues import as_list, as_map, kind
 from evalflow.paths import shown
 
 _REFERENCES = ("expected_response", "expected_answer", "expected_output", "ground_truth", "answer", "target")
@@ -69,7 +69,9 @@ def _expected(assessments: object) -> Iterator[tuple[str, object]]:
         if isinstance(assessment.get("expectation"), Mapping):
             declared = as_map(assessment["expectation"])
             value = declared.get("value", parsed(as_map(declared.get("serialized_value")).get("value")))
-            yield str(assessment.get("assessment_name") or assessment.get("name") or "expectation"), value
+            name = assessment.get("assessment_name") or assessment.get("name") or "expectation"
+            if isinstance(name, str):
+                yield name, value
 
 
 def _of_trace(trace: Mapping[str, object]) -> dict[str, object]:
@@ -99,15 +101,17 @@ def _scores(row: Columns) -> Scores:
             yield name.removesuffix("/v1"), number
     for item in as_list(parsed(row.peek("assessments"))):
         assessment = as_map(item)
-        name = str(assessment.get("assessment_name") or assessment.get("name") or "score")
+        name = score_name(assessment, "assessment_name", "name")
         if "feedback" not in assessment and "value" not in assessment:
-            continue  # an expectation
+            if not isinstance(name, str):  # an expectation
+                row.leave(f"the name of an expectation is {kind(name)}, not text", "assessments", hint=WRITE_TEXT)
+            continue
         value = as_map(assessment.get("feedback")).get("value", assessment.get("value"))
         source = as_map(assessment.get("source"))
         at = assessment.get("create_time", assessment.get("create_time_ms"))
         if source.get("source_type") == "HUMAN":
             yield name, PersonsScore(value, source.get("source_id"), assessment.get("rationale"), at)
-        elif name not in named:
+        elif not (isinstance(name, str) and name in named):
             yield name, _YES.get(value, value) if isinstance(value, str) else value
 
 

@@ -31,6 +31,7 @@ from evalflow.addons.interop.importers.graders import Grader, grader_of, passes_
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
 from evalflow.addons.interop.importers.located import LocatedList, LocatedMap, place
 from evalflow.addons.interop.importers.openai_items import case_of, item_of, read_scores
+from evalflow.addons.interop.importers.readers import WRITE_TEXT
 from evalflow.addons.interop.importers.recorded import RecordedCases
 from evalflow.addons.interop.importers.registry_evals import is_registry, read_registry, read_samples
 from evalflow.addons.interop.importers.scores import RecordedScores
@@ -47,7 +48,7 @@ from evalflow.addons.interop.importers.verdicts import Verdicts
 from evalflow.datasets.json_files import document_keys
 from evalflow.datasets.sources import SourceRow
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import as_list, as_map
+from evalflow.jsonvalues import as_list, as_map, kind
 from evalflow.paths import shown
 
 PARTS = ("graders", "cases", "checks", "scores")
@@ -149,7 +150,7 @@ def _imported(archive: _Archive, path: Path, root: Columns, tables: _Tables) -> 
         raise archive.ledger.nothing_taken(
             Problem("it has no items, only how they are graded", shown(path), _NEXT), "cases"
         )
-    _declare(archive, str(declared.get("name") or f"Items of {shown(path)}."), shown(path))
+    _declare(archive, _name_of(declared) or f"Items of {shown(path)}.", shown(path))
     for item in (root, declared):
         item.leave(_WHOLE, *item.names)
     root.close(archive.ledger)
@@ -164,7 +165,7 @@ def _tables(archive: _Archive, path: Path, root: Columns) -> _Tables:
     for number, run in enumerate(runs):
         about, items = run.child("run"), run.get("output_items")
         listed = as_map(items).get("data") if isinstance(items, Mapping) else items
-        name = str(about.get("name") or number + 1)
+        name = _name_of(about) or str(number + 1)
         about.leave(_WHOLE, *about.names)
         key = name if len(runs) > 1 else ""
         tables[key if key not in tables else f"{key} {number + 1}"] = _listed(archive, listed, shown(path))
@@ -173,6 +174,11 @@ def _tables(archive: _Archive, path: Path, root: Columns) -> _Tables:
         _leave_rows(archive, rows, runs, shown(path))
         return tables
     return {"": _listed(archive, rows, shown(path))}
+
+
+def _name_of(declared: Columns) -> str:
+    """The name if it is text, else empty: another one stays unread, and is listed."""
+    return declared.text("name") if isinstance(declared.peek("name"), str) else ""
 
 
 def _listed(archive: _Archive, items: object, file: str) -> Iterator[SourceRow]:
@@ -197,10 +203,12 @@ def _leave_rows(archive: _Archive, rows: object, runs: list[Columns], file: str)
 def _read_graders(archive: _Archive, declared: Columns, file: str) -> None:
     for number, item in enumerate(as_list(declared.get("testing_criteria"))):
         grader = Columns(as_map(item), place(item, file), "testing_criteria.")
-        name, limit = str(grader.peek("name") or number + 1), passes_at(grader)
-        if limit is not None:
-            archive.limits[name] = limit
-        with archive.ledger.taking("graders", f"grader {name}", grader.where):
+        name, limit = grader.peek("name") or str(number + 1), passes_at(grader)
+        with archive.ledger.taking("graders", f"grader {name if isinstance(name, str) else number + 1}", grader.where):
+            if not isinstance(name, str):
+                raise Untranslatable(f"its name is {kind(name)}, not text", WRITE_TEXT)
+            if limit is not None:
+                archive.limits[name] = limit
             archive.graders.append(grader_of(grader))
             grader.close(archive.ledger)
 
@@ -208,10 +216,10 @@ def _read_graders(archive: _Archive, declared: Columns, file: str) -> None:
 def _write(archive: _Archive, cases: RecordedCases, items: Iterator[SourceRow]) -> None:
     for source in items:
         row = Columns(source.data, source.where)
-        scores: list[tuple[str, object]] = []
+        scores: list[tuple[object, object]] = []
         for score in read_scores(row):
             scores.append((score.name, score.value))
-            if score.number is not None:
+            if score.number is not None and isinstance(score.name, str):
                 archive.verdicts[score.name].add(
                     score.number, archive.limits.get(score.name), score.passed, source.where
                 )

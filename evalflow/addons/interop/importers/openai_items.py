@@ -18,7 +18,7 @@ from evalflow.addons.interop.importers.conversation import (
 )
 from evalflow.addons.interop.importers.files import question_of
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
-from evalflow.addons.interop.importers.scores import score_number
+from evalflow.addons.interop.importers.scores import score_name, score_number
 from evalflow.jsonvalues import as_list, as_map, kind
 
 _ITEMS = ("item", "datasource_item")
@@ -29,7 +29,7 @@ _UUID = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 class GraderScore:
     """What a grader gave an answer: its score, and whether the answer passed."""
 
-    name: str
+    name: object
     value: object
     passed: bool | None
 
@@ -48,9 +48,9 @@ def read_scores(row: Columns) -> Iterator[GraderScore]:
     for result in map(as_map, as_list(parsed(row.peek("results")))):
         passed, score = result.get("passed"), result.get("score")
         verdict = passed if isinstance(passed, bool) else None
-        yield GraderScore(
-            _UUID.sub("", str(result.get("name") or "score")), verdict if score is None else score, verdict
-        )
+        name = score_name(result, "name")
+        plain = _UUID.sub("", name) if isinstance(name, str) else name
+        yield GraderScore(plain, verdict if score is None else score, verdict)
 
 
 def case_of(row: Columns, ledger: Ledger, expected: Collection[str] = ()) -> dict[str, object]:

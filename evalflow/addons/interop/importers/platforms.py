@@ -10,7 +10,7 @@ from math import inf
 from evalflow.addons.interop.importers.columns import Columns, number_of, parsed
 from evalflow.addons.interop.importers.exports import Platform, Scores
 from evalflow.addons.interop.importers.mlflow import MLFLOW
-from evalflow.addons.interop.importers.scores import PersonsScore, score_number
+from evalflow.addons.interop.importers.scores import PersonsScore, score_name, score_number
 from evalflow.jsonvalues import as_list, as_map
 
 # Lists in Langfuse's rows that are not scores; scores are columns with lists of values.
@@ -35,14 +35,14 @@ _LANGFUSE_LISTS = frozenset(
 def _langfuse_scores(row: Columns) -> Scores:
     for item in as_list(parsed(row.peek("scores"))):
         declared = as_map(item)
-        kind = str(declared.get("dataType", declared.get("data_type", "")))
+        kind = declared.get("dataType", declared.get("data_type", ""))
         label = declared.get("stringValue", declared.get("string_value"))
         value = declared.get("value") if kind in ("", "NUMERIC", "BOOLEAN") or label is None else label
         by = declared.get("authorUserId", declared.get("author_user_id"))
         at = declared.get("timestamp", declared.get("createdAt", declared.get("created_at")))
         is_label = declared.get("source") == "ANNOTATION"
         score = PersonsScore(value, by, declared.get("comment"), at) if is_label else value
-        yield str(declared.get("name") or "score"), score
+        yield score_name(declared, "name"), score
     for column in row.names:
         values = as_list(parsed(row.peek(column)))
         if column not in _LANGFUSE_LISTS and values and not any(isinstance(entry, dict | list) for entry in values):
@@ -112,7 +112,7 @@ def _langsmith_scores(row: Columns) -> Scores:
         source = as_map(parsed(declared.get("feedback_source")))
         by = source.get("user_name") or source.get("user_id")
         label = PersonsScore(score, by, declared.get("comment"), declared.get("created_at"))
-        yield str(declared.get("key") or "score"), label if source.get("type") == "app" else score
+        yield score_name(declared, "key"), label if source.get("type") == "app" else score
     yield from as_map(feedback).items()
     yield from _spread_scores(row, "feedback.")
 
@@ -207,7 +207,8 @@ def _phoenix_scores(row: Columns) -> Scores:
         result = {**annotation, **as_map(annotation.get("result"))}
         score = result.get("label") if result.get("score") is None else result["score"]
         label = PersonsScore(score, annotation.get("user_id"), result.get("explanation"), annotation.get("created_at"))
-        yield str(annotation.get("name") or "score"), label if annotation.get("annotator_kind") == "HUMAN" else score
+        is_label = annotation.get("annotator_kind") == "HUMAN"
+        yield score_name(annotation, "name"), label if is_label else score
     pattern = re.compile(r"annotation_(.*)_(?:score|label)")
     for name in dict.fromkeys(match[1] for column in row.names if (match := pattern.fullmatch(column))):
         column = f"annotation_{name}_score"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from evalflow.addons.interop.importers.ledger import Untranslatable
 from evalflow.jsonvalues import as_list, as_map, kind
 
-_WRITE_TEXT = "write it as text"
+WRITE_TEXT = "write it as text"
 
 
 def text_in(declared: Mapping[str, object], *keys: str) -> str:
@@ -24,7 +24,7 @@ def text_of(value: object, what: str) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Untranslatable(f"its {what} is {kind(value)}, not text", _WRITE_TEXT)
+        raise Untranslatable(f"its {what} is {kind(value)}, not text", WRITE_TEXT)
     return str(value)
 
 

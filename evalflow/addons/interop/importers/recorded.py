@@ -28,6 +28,7 @@ from evalflow.addons.interop.importers.files import (
     recorded_option,
 )
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
+from evalflow.addons.interop.importers.readers import WRITE_TEXT
 from evalflow.addons.interop.importers.scores import PersonsScore, RecordedScores
 from evalflow.addons.interop.importers.secrets import without_secrets
 from evalflow.addons.interop.importers.verdicts import Verdicts
@@ -35,7 +36,7 @@ from evalflow.config.yaml_text import safe_yaml
 from evalflow.datasets import irregular
 from evalflow.datasets.messages import read_messages
 from evalflow.errors import Problem
-from evalflow.jsonvalues import as_list, as_map
+from evalflow.jsonvalues import as_list, as_map, kind
 from evalflow.metrics.registry import Calls, calls_of
 from evalflow.paths import shown
 from evalflow.records.scores import Direction
@@ -108,14 +109,16 @@ class RecordedCases:
     recorded: int = 0
     answered: int = 0
 
-    def write(self, case: Mapping[str, object], scores: Iterable[tuple[str, object]], where: str) -> None:
-        """Write a case without the secrets in it, and count its scores."""
+    def write(self, case: Mapping[str, object], scores: Iterable[tuple[object, object]], where: str) -> None:
+        """Write a case without the secrets in it, and count its scores; those whose name is not text are listed."""
         ledger = self.imported.ledger
         case_id = self._id(case)
         row = writable({"id": case_id, **{key: part for key, part in case.items() if key != "id"}}, ledger, where)
         plain: list[tuple[str, object]] = []
         for name, value in scores:
-            if isinstance(value, PersonsScore):
+            if not isinstance(name, str):
+                ledger.leave("scores", "score", where, f"its name is {kind(name)}, not text", WRITE_TEXT)
+            elif isinstance(value, PersonsScore):
                 self._label(str(row["id"]), name, value, where)
             else:
                 plain.append((name, value))
@@ -130,7 +133,7 @@ class RecordedCases:
         self,
         row: Columns,
         read: Callable[[], Mapping[str, object]],
-        scores: Iterable[tuple[str, object]],
+        scores: Iterable[tuple[object, object]],
         hint: str = "",
         kept_as: Callable[[object], object] = lambda value: value,
     ) -> None:

@@ -15,6 +15,7 @@ from evalflow.addons.interop.importers.files import ImportedConfig, ImportedExpe
 from evalflow.addons.interop.importers.graders import rubric_option
 from evalflow.addons.interop.importers.ledger import COMMAND, Ledger, Untranslatable
 from evalflow.addons.interop.importers.located import LocatedMap
+from evalflow.addons.interop.importers.readers import text_in, text_of
 from evalflow.addons.interop.importers.recorded import RecordedCases
 from evalflow.addons.interop.importers.scores import RecordedScores
 from evalflow.addons.interop.importers.sources import SourceFolder, read_document, read_rows
@@ -73,7 +74,7 @@ def read_registry(source: ImportSource, path: Path) -> ImportedConfig:
     """Import every eval of a file of the registry; its samples are below `data` beside `evals`."""
     document = read_document(path)
     entries = {
-        str(name): Columns(value, value.where, f"{name}.")
+        name: Columns(value, value.where, f"{name}.")
         for name, value in (document.items() if isinstance(document, LocatedMap) else ())
         if isinstance(value, LocatedMap)
     }
@@ -89,9 +90,8 @@ def read_registry(source: ImportSource, path: Path) -> ImportedConfig:
     for number, (name, item) in enumerate(evals.items()):
         key = source.name if number == 0 else f"{source.name}_{number + 1}"
         with imported.ledger.taking("evals", f"eval {name}", item.where):
-            _read_eval(
-                source, imported, key, name, item, folder, str(item.get("description") or about.get(name) or name)
-            )
+            described = item.text("description") or text_in(about, name) or name
+            _read_eval(source, imported, key, name, item, folder, described)
             item.close(imported.ledger)
     for name, item in entries.items():
         if name not in evals:
@@ -101,12 +101,14 @@ def read_registry(source: ImportSource, path: Path) -> ImportedConfig:
     return imported
 
 
-def _abouts(entries: Mapping[str, Columns], evals: Collection[str]) -> dict[str, str]:
+def _abouts(entries: Mapping[str, Columns], evals: Collection[str]) -> dict[str, object]:
     """The descriptions of evals that stand beside the names which lead to them, by the evals' own names."""
-    descriptions: dict[str, str] = {}
+    descriptions: dict[str, object] = {}
     for entry in entries.values():
-        if entry.peek("id") in evals:
-            descriptions[str(entry.get("id"))] = str(entry.get("description") or "")
+        name = entry.peek("id")
+        if isinstance(name, str) and name in evals:
+            entry.get("id")
+            descriptions[name] = entry.get("description")
     return descriptions
 
 
@@ -119,7 +121,7 @@ def _read_eval(
     folder: SourceFolder,
     about: str,
 ) -> None:
-    kind_of = str(declared.get("class")).rpartition(":")[2]
+    kind_of = text_of(declared.get("class"), "class").rpartition(":")[2]
     args = declared.child("args")
     named = args.get("samples_jsonl")
     if not isinstance(named, str):
@@ -146,7 +148,7 @@ def _read_eval(
 
 def _model_graded(imported: ImportedConfig, key: str, args: Columns, folder: SourceFolder) -> dict[str, object]:
     """A modelgraded YAML as a rubric with labels."""
-    spec = str(args.get("modelgraded_spec", "modelgraded_spec_file") or "")
+    spec = text_of(args.get("modelgraded_spec", "modelgraded_spec_file") or "", "modelgraded_spec")
     path = folder.root / "modelgraded" / f"{spec}.yaml"
     if not re.fullmatch(r"[\w./-]+", spec) or ".." in spec or not path.is_file():
         hint = "put it into the folder `modelgraded` beside `evals`; or choose metric=factual_correctness"
@@ -160,7 +162,10 @@ def _model_graded(imported: ImportedConfig, key: str, args: Columns, folder: Sou
         )
     declared = Columns(spec_document, spec_document.where, f"{name}.")
     values = _worth(imported, key, declared)
-    prompt, text = f"{key}/{key}.jinja", _jinja(str(declared.get("prompt")), declared.get("input_outputs"))
+    prompt, text = (
+        f"{key}/{key}.jinja",
+        _jinja(text_of(declared.get("prompt"), "prompt"), declared.get("input_outputs")),
+    )
     declared.close(imported.ledger)
     imported.prompts[prompt] = text
     option = rubric_option(f"{spec}, a modelgraded eval.", {"type": "label", "values": values}, None, text)
@@ -169,7 +174,7 @@ def _model_graded(imported: ImportedConfig, key: str, args: Columns, folder: Sou
 
 def _worth(imported: ImportedConfig, key: str, declared: Columns) -> dict[str, float]:
     """What each choice is worth, from 0 to 1."""
-    choices = [str(choice) for choice in _choices(declared.get("choice_strings"))]
+    choices = [text_of(choice, "choice") for choice in _choices(declared.get("choice_strings"))]
     scores: Mapping[str, Any] = as_map(declared.get("choice_scores"))
     if declared.peek("choice_scores") == "from_strings":
         scores = {choice: choice for choice in choices}
@@ -201,7 +206,7 @@ def _jinja(prompt: str, said_to: object) -> str:
     if len(asked) > 1:
         raise Untranslatable("its prompt compares answers to several inputs", "metric=preference compares two bots")
     ((question, answer),) = asked.items()
-    names = {question: "question", str(answer): "answer", "ideal": "reference"}
+    names = {question: "question", text_of(answer, "input_outputs"): "answer", "ideal": "reference"}
 
     def field(match: re.Match[str]) -> str:
         if match[0] in ("{{", "}}"):
@@ -259,7 +264,8 @@ def _messages(asked: object, ledger: Ledger, where: str) -> list[dict[str, objec
     if not listed:
         raise Untranslatable("it has no `input` of a user", "give it one")
     for item in listed:
-        role = _EXAMPLES.get(str(item.get("name")))
+        named = item.get("name")
+        role = _EXAMPLES.get(named) if isinstance(named, str) else None
         if role:
             item |= {"role": role, "name": None}
     if listed[-1].get("role") == "assistant":

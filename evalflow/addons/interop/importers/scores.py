@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import isfinite, isinf
 
@@ -24,6 +24,11 @@ class PersonsScore:
     by: object = None
     comment: object = None
     at: object = None
+
+
+def score_name(declared: Mapping[str, object], *keys: str) -> object:
+    """The first name that a score has under these keys, else `score`; one that is not text is listed with its case."""
+    return next((name for key in keys if (name := declared.get(key)) not in (None, "")), "score")
 
 
 @dataclass(slots=True)

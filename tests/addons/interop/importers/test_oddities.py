@@ -17,6 +17,7 @@ from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource
 from evalflow.config.schema import DatasetConfig
 from evalflow.datasets import read
 from evalflow.errors import UserError
+from evalflow.jsonvalues import kind
 
 USER: dict[str, Any] = {"role": "user", "content": "When do you open?"}
 CHAT: list[Any] = [USER, {"role": "assistant", "content": "At nine."}, {"role": "user", "content": "And on Sunday?"}]
@@ -446,3 +447,47 @@ def test_files_of_other_kinds_are_refused_in_words(tmp_path: Path, kind: str, en
     with pytest.raises(UserError) as refused:
         imported(tmp_path, kind, path)
     assert all(problem.what and problem.where for problem in refused.value.problems)
+
+
+ODD_NAMES: tuple[Any, ...] = (7, True, ["a"], {"a": 1})
+NAMED: Mapping[str, tuple[str, Callable[[Any], Row], str]] = {
+    "azure-ai": ("azure-ai", lambda name: {**azure({**PLAIN}), "results": [{"metric": name, "score": 1}]}, "jsonl"),
+    "deepeval": ("deepeval", lambda name: _with(test_case, "metricsData", 0, "name", name), "run"),
+    "langfuse": ("langfuse", lambda name: {**langfuse({**PLAIN}), "scores": [{"name": name, "value": 1}]}, "jsonl"),
+    "langsmith": (
+        "langsmith",
+        lambda name: {**langsmith({**PLAIN}), "feedback": [{"key": name, "score": 1}]},
+        "json",
+    ),
+    "lm-eval": ("lm-eval", lambda name: {**harness({**PLAIN}), "metrics": ["acc", name]}, "jsonl"),
+    "mlflow": ("mlflow", lambda name: {**mlflow({**PLAIN}), "assessments": [{"name": name, "value": 1}]}, "json"),
+    "openai-evals": ("openai-evals", lambda name: _with(output_item, "results", 0, "name", name), "jsonl"),
+    "phoenix": (
+        "phoenix",
+        lambda name: {**phoenix({**PLAIN}), "annotations": [{"name": name, "result": {"score": 1}}]},
+        "jsonl",
+    ),
+    "people": (
+        "phoenix",
+        lambda name: {**phoenix({**PLAIN}), "annotations": [{"name": name, "annotator_kind": "HUMAN", "score": 1}]},
+        "jsonl",
+    ),
+}
+
+
+def _with(form: Callable[[Row], Row], key: str, place: int, name: str, value: Any) -> Row:
+    row = form({**PLAIN})
+    row[key][place][name] = value
+    return row
+
+
+@pytest.mark.parametrize("name", ODD_NAMES, ids=str)
+@pytest.mark.parametrize("tool", NAMED)
+def test_a_score_whose_name_is_not_text_is_listed(tmp_path: Path, tool: str, name: Any) -> None:
+    kind_of_file, form, ending = NAMED[tool]
+    found = imported(tmp_path, kind_of_file, written(tmp_path, [form(name)], ending))
+    reasons = [one.reason for one in found.ledger.left_out if one.part == "scores"]
+    assert [reason for reason in reasons if reason == f"its name is {kind(name)}, not text"], reasons
+    text = " ".join(path.read_text(encoding="utf-8") for path in found.data.values())
+    assert f'"{name}"' not in text
+    assert str(name) not in found.metrics

@@ -261,3 +261,14 @@ def test_texts_in_parts_are_a_prompt_and_images_are_not(tmp_path: Path) -> None:
     found = read(written(tmp_path / "x.json", {"testing_criteria": criteria, "data": [ROW]}))
     assert counts(found)["graders"] == (2, 1, 1)
     assert found.prompts[str(found.metrics["old_n1"]["prompt"])].startswith('{{ answer | fenced("answer") }}')
+
+
+def test_names_that_are_not_text_are_listed_and_not_written(tmp_path: Path) -> None:
+    grader = {**EVAL["testing_criteria"][0], "name": ["x"]}
+    runs = [{"run": {"name": {"n": number}}, "output_items": [OUTPUT]} for number in range(2)]
+    evaluated = {**EVAL, "name": 7, "testing_criteria": [grader]}
+    found = read(written(tmp_path / "x.json", {"eval": evaluated, "rows": [ROW], "runs": runs}))
+    assert {"old_1.jsonl", "old_2.jsonl"} <= set(found.data)
+    [left] = [one for one in found.ledger.left_out if one.part == "graders"]
+    assert (left.what, left.reason) == ("grader 1", "its name is a list, not text")
+    assert "7" not in [option.get("description") for option in found.datasets.values()]

@@ -171,3 +171,23 @@ def test_the_answer_has_the_name_that_the_modelgraded_eval_gives_it(registry: Pa
     for file in (registry / "scratch").iterdir():
         file.unlink()
     assert counts(read(registry, {"a": (GRADED, {"modelgraded_spec": "fact"})}))["graders"] == (1, 0, 1)
+
+
+def test_texts_of_an_eval_that_are_not_text_are_listed(registry: Path) -> None:
+    args = "args: {samples_jsonl: own/samples.jsonl"
+    (registry / "evals/own.yaml").write_text(
+        f"a: {{class: {BASIC}.match:Match, {args}}}}}\n"
+        f"b: {{class: [{BASIC}.match:Match], {args}}}}}\n"
+        f"c: {{class: {BASIC}.match:Match, description: [x], {args}}}}}\n"
+        f"d: {{class: '{GRADED}', {args}, modelgraded_spec: yesno}}}}\n"
+    )
+    spec = "yesno: {prompt: '{input} {completion}', choice_strings: [true, no], choice_scores: {true: 1, no: 0}}\n"
+    (registry / "modelgraded/yesno.yaml").write_text(spec)
+    found = read_openai_evals(ImportSource(registry / "evals/own.yaml", "old", registry / "scratch"))
+    found.ledger.expect_balanced()
+    reasons = {one.what: one.reason for one in found.ledger.left_out if one.part in ("evals", "graders")}
+    assert reasons == {
+        "eval b": "its class is a list, not text",
+        "eval c": "its description is a list, not text",
+        "grader of d": "its choice is a boolean (true), not text",
+    }
