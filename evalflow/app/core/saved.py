@@ -143,18 +143,22 @@ class SavedRun:
         if not self.folder.cases.is_file():
             return pl.DataFrame(schema={"line": pl.UInt32, "dataset": pl.String, "id": pl.String, "text": pl.UInt64})
         unsure = pl.any_horizontal(pl.col("reference", "expected").str.contains(_MAYBE_NO_TEXT))
-        unsure |= pl.col("messages").str.contains("\\", literal=True)  # Polars escapes some characters only
+        # Polars escapes quotes and line breaks in lists, and no backslashes.
+        escaped = pl.scan_lines(self.folder.cases, name="line").select(escaped=pl.col("line").str.contains(r"\\[\\u]"))
+        unsure |= pl.col("messages").str.contains("\\", literal=True) & pl.col("escaped")
         text = pl.when(~unsure.fill_null(value=False)).then(pl.struct(_ASKED).hash())
-        rows = self._placed(pl.scan_ndjson(self.folder.cases, schema=columns))
+        rows = pl.concat([pl.scan_ndjson(self.folder.cases, schema=columns), escaped], how="horizontal")
         try:
-            return rows.select("line", "dataset", "id", text=text).collect(engine="streaming")
+            return self._placed(rows).select("line", "dataset", "id", text=text).collect(engine="streaming")
         except pl.exceptions.ComputeError as error:
             hint = f"write it again: {command('report', self.folder.path)}"
             raise UserError(Problem(f"broken JSON: {error}", shown(self.folder.cases), hint)) from None
 
     def case_digests(self, lines: Iterable[int]) -> dict[int, int]:
         """A hash of the questions and expectation of each case of these lines of cases.jsonl, of this process."""
-        return {number: _digest_of(text) for number, _, text in self._lines(pl.col("line").is_in(list(lines)))}
+        wanted = set(lines)
+        with self.folder.cases.open("rb") as file:
+            return {number: _digest_of(text) for number, text in enumerate(file) if number in wanted}
 
     def _lines(self, wanted: pl.Expr) -> Iterator[tuple[int, str, bytes]]:
         """The lines of cases.jsonl for which this is true or null: number from 0, dataset, text."""
@@ -175,10 +179,13 @@ def _digest_of(line: bytes) -> int:
     """A hash of the questions and expectation of a line of cases.jsonl."""
     row: dict[str, Any] = from_json(line)
     asked = [turn["content"] for turn in row.get("messages", ()) if turn["role"] != "assistant"]
-    expected = row.get("expected")
-    if isinstance(expected, (dict, list)):
-        expected = [json_text(expected)]  # the order of keys makes no difference
-    return hash(json_line([asked, row.get("reference"), expected]))
+    reference, expected = row.get("reference"), row.get("expected")
+    if expected is not None and not isinstance(expected, str):
+        expected = (json_text(expected),)  # the order of keys makes no difference
+    try:
+        return hash((tuple(asked), reference, expected))
+    except TypeError:  # several references, or a message of several parts
+        return hash(json_line([asked, reference, expected]))
 
 
 def open_run(folder: RunFolder, name: str = "") -> SavedRun:

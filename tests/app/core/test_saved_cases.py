@@ -83,7 +83,7 @@ def test_cases_are_the_same_by_question_and_expectation_alone(saved: SavedRun):
     texts = [{text for text, _ in one if text is not None} for one in found]
     assert len(set.union(*texts)) == sum(map(len, texts))
     assert identity(known) == identity(known, ideal=r"\u0069deal") == identity(replace(known, **said))
-    assert identity(known)[0] is not None
+    assert None not in {identity(replace(known, messages=(Message("user", one),)))[0] for one in ("Why?", 'x\n"y"')}
 
 
 def test_a_run_that_ended_before_its_cases_were_written_has_no_texts(saved: SavedRun):
