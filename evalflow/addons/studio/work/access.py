@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
+from typing import Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
 from evalflow.errors import Problem, UserError
 
@@ -133,7 +133,7 @@ def may(space: GuardedSpace, right: Right) -> bool:
     return right in space.identify().rights(space.project_id)
 
 
-def right_of(work: Callable[..., Any]) -> Right | Literal["none"] | None:
+def right_of(work: Callable[..., object]) -> Right | Literal["none"] | None:
     """The right that a function of the studio needs; "none" if it is open to all, None if nothing was declared."""
     return getattr(work, _RIGHT, None)
 

@@ -39,7 +39,7 @@ class RunAnswer:
 
 
 @requires("edit")
-async def ask_bot(space: Workspace, bot: str, row: Mapping[str, Any]) -> Example:
+async def ask_bot(space: Workspace, bot: str, row: Mapping[str, object]) -> Example:
     """The answer of a bot to a case, as an answer example; this calls the bot, and nothing is saved."""
     asked = {**row, "id": "trial", "checks": None}
     case = await to_thread.run_sync(read_row, "trial", asked)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO
 
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.bots import get_bot
@@ -25,6 +25,7 @@ from evalflow.app.core.json_schema import SCHEMAS, schema_text, with_schema_line
 from evalflow.config.load import read_yaml
 from evalflow.config.yaml_text import yaml_of
 from evalflow.errors import Problem, UserError, command
+from evalflow.jsonvalues import is_list, is_object
 
 RECORDS: Mapping[str, str] = {
     "run.json": "What the run was made of: configuration, versions, digests of data and prompts",
@@ -116,11 +117,11 @@ def _portable(path: Path, space: Workspace) -> bytes:
     run = str(path.parent)
     bases = (f"{run}/snapshot/", ""), (f"{run}/", ""), (run, "."), (f"{space.root}/", ""), (str(space.root), ".")
 
-    def without(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {without(key): without(one) for key, one in cast("dict[Any, Any]", value).items()}
-        if isinstance(value, list):
-            return [without(one) for one in cast("list[Any]", value)]
+    def without(value: object) -> object:
+        if is_object(value):
+            return {without(key): without(one) for key, one in value.items()}
+        if is_list(value):
+            return [without(one) for one in value]
         if isinstance(value, str):
             for base, instead in bases:
                 value = value.replace(base, instead)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.comparing import (
@@ -23,6 +23,7 @@ from evalflow.errors import UserError
 from evalflow.records import CASES
 from evalflow.report.sentences import of_run, shown_statistic
 from evalflow.report.wording import without_means_of_figures
+from evalflow.summary.rows import SummaryRow
 
 if TYPE_CHECKING:
     from evalflow.report.comparison_sentences import ComparisonSentence
@@ -66,7 +67,7 @@ class Headline:
     n: int
     n_scored: int
     why: str
-    row: Mapping[str, Any]
+    row: SummaryRow
     is_one_of_several: bool = False
     judged: str = ""
 
@@ -157,7 +158,7 @@ def headline_of(run: Run) -> Headline | None:
     )
 
 
-def _judged(run: Run, row: Mapping[str, Any]) -> list[str]:
+def _judged(run: Run, row: SummaryRow) -> list[str]:
     """The judge of a number, and its agreement with people; for whole cases those of the metrics, each once."""
     if row["metric"] == CASES:
         passing = {one["metric"] for one in run.facts["summary"] if one["pass_rate"] is not None}
@@ -201,7 +202,7 @@ def _is_all_of(tag: WeakTag, parent: WeakTag) -> bool:
     return tag.tag.startswith(f"{parent.tag} > ") and tag.n_scored == parent.n_scored
 
 
-def _tagged(row: Mapping[str, Any], headline: Headline) -> Iterator[WeakTag]:
+def _tagged(row: SummaryRow, headline: Headline) -> Iterator[WeakTag]:
     statistic = row_statistic(headline.metric, headline.statistic)
     wanted = (headline.metric, headline.dataset, headline.judge, statistic)
     if row["tag"] is None or (row["metric"], row["dataset"], row["judge"], row["statistic"]) != wanted:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 from anyio import to_thread
 
@@ -35,6 +35,7 @@ from evalflow.calls.connections import Connections
 from evalflow.config.schema import TargetConfig
 from evalflow.config.targets import OpenAITargetConfig
 from evalflow.errors import CallError, InfrastructureError, Problem, UserError
+from evalflow.jsonvalues import is_list, is_object
 from evalflow.llm.chat import listed_models
 from evalflow.paths import prompt_dirs
 from evalflow.prompts import Prompts
@@ -56,7 +57,7 @@ class Bot(Definition):
     """
 
     description: str
-    config: Mapping[str, Any]
+    config: Mapping[str, object]
     origin: Origin = "workspace"
 
 
@@ -81,7 +82,7 @@ def get_bot(space: Workspace, name: str) -> Bot:
 
 @requires("edit")
 def create_bot(
-    space: Workspace, name: str, config: Mapping[str, Any], description: str = "", title: str | None = None
+    space: Workspace, name: str, config: Mapping[str, object], description: str = "", title: str | None = None
 ) -> Bot:
     """Define a bot."""
     BOTS.create(space, bot_values(space, name, config, description, title))
@@ -90,7 +91,7 @@ def create_bot(
 
 @requires("edit")
 def bot_values(
-    space: Workspace, name: str, config: Mapping[str, Any], description: str = "", title: str | None = None
+    space: Workspace, name: str, config: Mapping[str, object], description: str = "", title: str | None = None
 ) -> Row:
     """The columns of a new bot, for `BOTS.add`."""
     values = _values(space, name, config, description, title)
@@ -98,7 +99,7 @@ def bot_values(
     return values
 
 
-def _values(space: Workspace, name: str, config: Mapping[str, Any], description: str, title: str | None) -> Row:
+def _values(space: Workspace, name: str, config: Mapping[str, object], description: str, title: str | None) -> Row:
     return new_values("bot", name, config, description, title, partial(check_bot, connections=space.allowed))
 
 
@@ -108,7 +109,7 @@ def update_bot(
     name: str,
     expected: int,
     *,
-    config: Mapping[str, Any] | None = None,
+    config: Mapping[str, object] | None = None,
     description: str | None = None,
     new_name: str | None = None,
     title: str | None = None,
@@ -118,7 +119,7 @@ def update_bot(
     `config` is the complete new one. Past runs keep an old name. `expected` is the version that the change is based on.
     """
     row = BOTS.get(space, name)
-    given: Mapping[str, Any] = row["config"] if config is None else config
+    given: Mapping[str, object] = row["config"] if config is None else config
     about = row["description"] if description is None else description
     values = _values(space, new_name or name, given, about, title)
     if values["name"] != name:
@@ -135,7 +136,7 @@ def delete_bot(space: Workspace, name: str, expected: int) -> int:
 
 @requires("edit")
 def copy_bot(
-    space: Workspace, source: str, name: str, changes: Mapping[str, Any] | None = None, title: str | None = None
+    space: Workspace, source: str, name: str, changes: Mapping[str, object] | None = None, title: str | None = None
 ) -> Bot:
     """Copy a bot, which may be of conf/, and change some keys."""
     bot = get_bot(space, source)
@@ -157,7 +158,7 @@ _VARIABLE = re.compile(r"\$\{oc\.env:([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 @requires("edit")
-async def try_bot(space: Workspace, name: str, config: Mapping[str, Any], question: str) -> Answer:
+async def try_bot(space: Workspace, name: str, config: Mapping[str, object], question: str) -> Answer:
     """Send a question to a bot that is being defined; nothing is cached or saved.
 
     A call that fails gives an answer in state error; only a wrong configuration or a missing key raises.
@@ -170,7 +171,7 @@ async def try_bot(space: Workspace, name: str, config: Mapping[str, Any], questi
 
 
 @requires("edit")
-async def answer_case(space: Workspace, name: str, config: Mapping[str, Any], case: Case) -> Answer:
+async def answer_case(space: Workspace, name: str, config: Mapping[str, object], case: Case) -> Answer:
     """What a bot answers to a case now; as in `try_bot`."""
     with trial_budget(space, f"trial of {name}") as budget:
         target = await to_thread.run_sync(_built, space, name, config, budget, case.dataset)
@@ -187,7 +188,7 @@ async def answer_case(space: Workspace, name: str, config: Mapping[str, Any], ca
 
 
 @requires("edit")
-async def list_models(space: Workspace, config: Mapping[str, Any]) -> list[str]:
+async def list_models(space: Workspace, config: Mapping[str, object]) -> list[str]:
     """The names of the models that an OpenAI-compatible endpoint lists, sorted.
 
     `config`: of a bot, whose model may be missing. UserError says why there are none.
@@ -200,7 +201,7 @@ async def list_models(space: Workspace, config: Mapping[str, Any]) -> list[str]:
         raise UserError(Problem(one_line(str(error), "bot"), "target.model")) from None
 
 
-def _built(space: Workspace, name: str, config: Mapping[str, Any], budget: Budget, dataset: str) -> Target:
+def _built(space: Workspace, name: str, config: Mapping[str, object], budget: Budget, dataset: str) -> Target:
     model, allowed = _checked(space, name, config)
     if model.kind == "recorded":
         raise UserError(Problem("recorded answers cannot be asked", "question", "choose a bot that answers"))
@@ -209,22 +210,22 @@ def _built(space: Workspace, name: str, config: Mapping[str, Any], budget: Budge
     return build_target(model, name, prompts, {dataset: Form()}, generate=True, session=session)
 
 
-def _checked(space: Workspace, name: str, config: Mapping[str, Any]) -> tuple[TargetConfig, Connections | None]:
+def _checked(space: Workspace, name: str, config: Mapping[str, object]) -> tuple[TargetConfig, Connections | None]:
     """A valid configuration as it is called, and the connections that it may call."""
     allowed = space.allowed
     plain = check_bot(name, config, allowed)
     called = plain if allowed is None else allowed.resolve(plain, "target")
-    model = TARGET_KINDS.config(plain["kind"]).model_validate(_with_environment(called))
+    model = TARGET_KINDS.config(str(plain["kind"])).model_validate(_with_environment(called))
     return model, allowed
 
 
-def _with_environment(value: Any) -> Any:
+def _with_environment(value: object) -> object:
     if isinstance(value, str):
         return _VARIABLE.sub(lambda found: _variable(found[1]), value)
-    if isinstance(value, dict):
-        return {key: _with_environment(inner) for key, inner in cast("dict[str, Any]", value).items()}
-    if isinstance(value, list):
-        return [_with_environment(item) for item in cast("list[Any]", value)]
+    if is_object(value):
+        return {key: _with_environment(inner) for key, inner in value.items()}
+    if is_list(value):
+        return [_with_environment(item) for item in value]
     return value
 
 

@@ -56,9 +56,9 @@ def chosen_values(space: Workspace, request: RunRequest) -> dict[str, Mapping[st
     return {name: _without_drafts(space, own[name], one) if name in own else one for name, one in given.items()}
 
 
-def _given(request: RunRequest) -> dict[str, dict[str, Any]]:
+def _given(request: RunRequest) -> dict[str, dict[str, object]]:
     """The keys that are set; an empty list chooses nothing, and is left out like null."""
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, dict[str, object]] = {}
     for name, values in request.dataset_values.items():
         found[name] = {key: value for key, value in values.items() if value not in (None, [], ())}
     return {name: values for name, values in found.items() if values}
@@ -106,8 +106,8 @@ def _own(space: Workspace, request: RunRequest) -> dict[str, Dataset]:
     return {name: found[name] for name in request.datasets if name in found}
 
 
-def _texts(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(one, str) for one in cast("Sequence[Any]", value))
+def _texts(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(one, str) for one in cast("Sequence[object]", value))
 
 
 def keep_left_out(snapshot: Path, found: Mapping[str, LeftOutCases]) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from evalflow import datasets as readers
 from evalflow.addons.studio.store import cases as table
-from evalflow.addons.studio.store.rows import from_row, storable
+from evalflow.addons.studio.store.rows import Row, from_row, storable
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.datasets import (
     DATASETS,
@@ -110,7 +110,7 @@ def dataset_tags(space: Workspace, dataset: str) -> list[tuple[str, int]]:
 
 @requires("edit")
 def add_cases(
-    space: Workspace, dataset: str, rows: Iterable[Mapping[str, Any]], *, allow_irregular: bool = False
+    space: Workspace, dataset: str, rows: Iterable[Mapping[str, object]], *, allow_irregular: bool = False
 ) -> int:
     """Add cases, all or none; returns their number.
 
@@ -125,7 +125,7 @@ def add_cases(
 
 @requires("edit")
 def update_case(
-    space: Workspace, dataset: str, case: int, expected: int, row: Mapping[str, Any], *, draft: bool | None = None
+    space: Workspace, dataset: str, case: int, expected: int, row: Mapping[str, object], *, draft: bool | None = None
 ) -> StoredCase:
     """Replace a case; `draft`: whether runs leave it out, None: as before. Irregular turns can only stay."""
     there = case_row(space, dataset, case)
@@ -144,7 +144,7 @@ def update_case(
 
 
 @requires("read")
-def case_rows(space: Workspace, dataset: str, *, draft: bool = False) -> Iterator[dict[str, Any]]:
+def case_rows(space: Workspace, dataset: str, *, draft: bool = False) -> Iterator[Body]:
     """The active cases, or the drafts, of a dataset that was defined here, as rows of JSON lines."""
     row = own_row(space, dataset)
     with space.database.reading() as connection:
@@ -152,7 +152,7 @@ def case_rows(space: Workspace, dataset: str, *, draft: bool = False) -> Iterato
 
 
 @requires("edit")
-def add_case(space: Workspace, dataset: str, row: Mapping[str, Any], *, draft: bool = False) -> StoredCase:
+def add_case(space: Workspace, dataset: str, row: Mapping[str, object], *, draft: bool = False) -> StoredCase:
     """Add one case, which runs leave out if it is a draft. The key of a problem is the name of its field."""
     owner = own_row(space, dataset)["id"]
     new = case_columns(readers.case_to_row(read_row(dataset, row, allow_irregular=False)))
@@ -162,7 +162,7 @@ def add_case(space: Workspace, dataset: str, row: Mapping[str, Any], *, draft: b
 
 
 @requires("edit")
-def append_rows(space: Workspace, dataset: str, rows: Iterable[dict[str, Any]], *, draft: bool = False) -> int:
+def append_rows(space: Workspace, dataset: str, rows: Iterable[Body], *, draft: bool = False) -> int:
     """Add cases as `case_to_row` returns them, all or none; returns their number."""
     row = own_row(space, dataset)
     prepared = [{**case_columns(body), "is_draft": draft} for body in rows]
@@ -170,7 +170,7 @@ def append_rows(space: Workspace, dataset: str, rows: Iterable[dict[str, Any]], 
         return append_stored(connection, row["id"], prepared)
 
 
-def append_stored(connection: Connection, dataset: int, prepared: Sequence[dict[str, Any]]) -> int:
+def append_stored(connection: Connection, dataset: int, prepared: Sequence[Row]) -> int:
     """Add cases as `case_columns` returns them, within a transaction, to the dataset of this row id."""
     twice = [key for key, n in Counter(one["key"] for one in prepared).items() if n > 1]
     if twice:
@@ -188,7 +188,7 @@ def duplicates(keys: Sequence[str], how: str = "are there already") -> TakenErro
     return TakenError(Problem(f"cases with these ids {how}: {shown}", "id", hint, "id"))
 
 
-def _stale(row: Mapping[str, Any], expected: int, wanted: Mapping[str, Any]) -> StaleError:
+def _stale(row: Row, expected: int, wanted: Mapping[str, object]) -> StaleError:
     there = row["body"]
     values = {field: wanted.get(field) for field in dict.fromkeys([*there, *wanted])}
     return stale("case", row["key"], expected, {**row, **there}, values)
@@ -212,7 +212,7 @@ def copy_dataset(space: Workspace, source: str, name: str, title: str | None = N
 
 
 @requires("read")
-def case_row(space: Workspace, dataset: str, case: int) -> dict[str, Any]:
+def case_row(space: Workspace, dataset: str, case: int) -> Row:
     """The row of one case."""
     row = own_row(space, dataset)
     found = space.read(table.get, row["id"], case)
@@ -221,7 +221,7 @@ def case_row(space: Workspace, dataset: str, case: int) -> dict[str, Any]:
     return found
 
 
-def read_rows(dataset: str, rows: Iterable[Mapping[str, Any]], *, allow_irregular: bool = True) -> Iterator[Case]:
+def read_rows(dataset: str, rows: Iterable[Mapping[str, object]], *, allow_irregular: bool = True) -> Iterator[Case]:
     """Parse rows with the reader of files, so that only cases that a file could hold are accepted."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "rows"
@@ -247,7 +247,7 @@ def read_rows(dataset: str, rows: Iterable[Mapping[str, Any]], *, allow_irregula
             ) from None
 
 
-def read_row(dataset: str, row: Mapping[str, Any], *, allow_irregular: bool = True) -> Case:
+def read_row(dataset: str, row: Mapping[str, object], *, allow_irregular: bool = True) -> Case:
     """Parse one row as a case. The key of a problem with a field is the field's name."""
     try:
         return next(read_rows(dataset, [row], allow_irregular=allow_irregular))
@@ -262,19 +262,19 @@ def _at_field(problem: Problem) -> Problem:
     return Problem(what, field, problem.hint, field)
 
 
-def irregular_turns(messages: Sequence[Mapping[str, Any]], *, goes_on: bool) -> list[tuple[int, str]]:
+def irregular_turns(messages: Sequence[Mapping[str, object]], *, goes_on: bool) -> list[tuple[int, str]]:
     """Problems in the order of a conversation, which a simulated user may go on with, by number of message from 0."""
     return list(readers.irregular(readers.read_messages(list(messages)), continues=goes_on))
 
 
-def beside_words(message: Mapping[str, Any]) -> list[str]:
+def beside_words(message: Mapping[str, object]) -> list[str]:
     """What a message of a case has beside its words, a line each: the tools that it calls, `[image]` and the like."""
     (turn,) = readers.read_messages([dict(message)])
     others = [part for part in turn.parts if part["type"] != "text"]
     return replace(turn, content="", api={**(turn.api or {}), "parts": others}).text.splitlines()
 
 
-def case_columns(body: dict[str, Any]) -> dict[str, Any]:
+def case_columns(body: Body) -> Row:
     """A case as `case_to_row` returns it, with its id, question and tags (all their levels) in columns.
 
     UserError if one of its checks would start a program.
@@ -428,7 +428,7 @@ def cases_at(
 
 
 @requires("read")
-def example_rows(space: Workspace, dataset: str, count: int = 20) -> list[Mapping[str, Any]]:
+def example_rows(space: Workspace, dataset: str, count: int = 20) -> list[Mapping[str, object]]:
     """The first cases of a dataset by field names, as lines of JSON lines."""
     if get_dataset(space, dataset).origin == "workspace":
         return [case.body for case in list_cases(space, dataset, limit=count).items]

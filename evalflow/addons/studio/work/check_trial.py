@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 from anyio import to_thread
 
@@ -24,7 +24,7 @@ from evalflow.records import Case
 from evalflow.targets.recorded import recorded_answer
 
 TrialState = Literal["passed", "failed", "unscored", "wrong", "judge", "off"]
-Example = Mapping[str, Any]
+Example = Mapping[str, object]
 """A case whose answer example is to be tried."""
 _CASE = "trial"
 _NO_QUESTION = "(no question)"
@@ -44,17 +44,19 @@ class CheckTrial:
 
 
 @requires("read")
-def try_checks(space: Workspace, row: Mapping[str, Any]) -> list[CheckTrial]:
+def try_checks(space: Workspace, row: Mapping[str, object]) -> list[CheckTrial]:
     """Try each of the checks of a row on its `demo_answer`; free, since nobody is asked.
 
     Similarity is that of the embedded embedder, which runs may replace. Blocks: not for a thread with an event loop.
     """
-    checks = cast("Sequence[Mapping[str, Any]]", row.get("checks") or ())
+    checks = cast("Sequence[Mapping[str, object]]", row.get("checks") or ())
     return asyncio.run(_tried(_metric(space), _case(row), checks))
 
 
 @requires("read")
-def try_examples(space: Workspace, kind: str, params: Mapping[str, Any], rows: Sequence[Example]) -> list[CheckTrial]:
+def try_examples(
+    space: Workspace, kind: str, params: Mapping[str, object], rows: Sequence[Example]
+) -> list[CheckTrial]:
     """Try a built-in check with its parameters on each of some rows; otherwise as `try_checks`."""
 
     async def tried() -> list[CheckTrial]:
@@ -75,11 +77,11 @@ def _metric(space: Workspace) -> ChecksMetric:
     return ChecksMetric.build("checks", config, Prompts(prompt_dirs()))
 
 
-def _case(row: Mapping[str, Any]) -> Case:
+def _case(row: Example) -> Case:
     return read_row(_CASE, {**row, "id": _CASE, "checks": None})
 
 
-async def _tried(metric: ChecksMetric, case: Case, checks: Sequence[Mapping[str, Any]]) -> list[CheckTrial]:
+async def _tried(metric: ChecksMetric, case: Case, checks: Sequence[Mapping[str, object]]) -> list[CheckTrial]:
     answer = recorded_answer(case, "example", 0, demo=True)
     embedder = None
     found: list[CheckTrial] = []
@@ -106,7 +108,7 @@ async def _tried(metric: ChecksMetric, case: Case, checks: Sequence[Mapping[str,
 
 
 @requires("edit")
-async def judge_check(space: Workspace, bot: str, row: Mapping[str, Any], check: Mapping[str, Any]) -> CheckTrial:
+async def judge_check(space: Workspace, bot: str, row: Mapping[str, object], check: Mapping[str, object]) -> CheckTrial:
     """Ask the judge of a bot's runs about one check on the `demo_answer` of a row; this costs what the judge costs."""
     case = await to_thread.run_sync(_case, row)
     answer = recorded_answer(case, "example", 0, demo=True)
@@ -122,7 +124,7 @@ async def judge_check(space: Workspace, bot: str, row: Mapping[str, Any], check:
     return _trial(score.status, score.score, score.reason or score.error)
 
 
-def _definition(space: Workspace) -> dict[str, Any]:
+def _definition(space: Workspace) -> dict[str, object]:
     return {"kind": "checks", "description": "Checks.", "needs": [], "custom": custom_checks(space) or None}
 
 

@@ -156,7 +156,7 @@ def _remove(space: Workspace, cases: Mapping[str, Sequence[int]], name: str) -> 
         "remove", "check", name, [f"{len(ids)} cases of {one}" for one, ids in cases.items()]
     ) as writing:
         for dataset, row in datasets.items():
-            changed: dict[int, dict[str, Any]] = {}
+            changed: dict[int, dict[str, object]] = {}
             for found in by_ids(writing, row, cases[dataset]):
                 checks = list(enumerate(found["body"].get("checks") or ()))
                 if own := [(place, check) for place, check in checks if check["identifier"] == name]:

@@ -9,7 +9,7 @@ from typing import Any, cast
 from pydantic import ConfigDict, ValidationError
 
 from evalflow.addons.studio.store import uses
-from evalflow.addons.studio.store.rows import from_row, storable
+from evalflow.addons.studio.store.rows import Row, from_row, storable
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.definitions import DefinitionStore
 from evalflow.addons.studio.work.space import TakenError, Workspace
@@ -43,7 +43,7 @@ class CheckExample:
     __pydantic_config__ = ConfigDict(extra="forbid")
     answer: str
     passes: bool
-    metadata: Mapping[str, Any] | None = None
+    metadata: Mapping[str, object] | None = None
     question: str = ""
 
 
@@ -169,7 +169,7 @@ def with_checks(space: Workspace, definition: Mapping[str, Any]) -> dict[str, An
 
 def _expect_members(space: Workspace, draft: CheckDraft) -> None:
     """Expect that the checks of a group exist, and that none of them has this one in its own group."""
-    known: dict[str, Mapping[str, Any]] = {row["name"]: row["params"] for row in CHECKS.rows(space)}
+    known: dict[str, Mapping[str, object]] = {row["name"]: row["params"] for row in CHECKS.rows(space)}
     known[draft.name] = draft.params
     problems = [
         Problem(f"there is no check {name!r}", "checks", did_you_mean(name, [*PARAMS, *known]), "checks")
@@ -182,7 +182,7 @@ def _expect_members(space: Workspace, draft: CheckDraft) -> None:
         raise UserError(problems)
 
 
-def check_values(draft: CheckDraft) -> dict[str, Any]:
+def check_values(draft: CheckDraft) -> dict[str, object]:
     """The columns of a check, for `CHECKS.add`. The keys of problems are the parameters' names."""
     check_name(draft.name, "check")
     problems = [] if draft.name not in PARAMS else [Problem("a built-in check has this name", "check.name")]
@@ -209,7 +209,7 @@ def check_values(draft: CheckDraft) -> dict[str, Any]:
     }
 
 
-def wrong_params(kind: str, params: Mapping[str, Any]) -> list[Problem]:
+def wrong_params(kind: str, params: Mapping[str, object]) -> list[Problem]:
     """What is wrong with the parameters of a built-in check."""
     if is_too_deep(params):
         return [Problem(f"more than {DEEPEST} maps and lists within each other", "params")]
@@ -233,6 +233,6 @@ def wrong_params(kind: str, params: Mapping[str, Any]) -> list[Problem]:
     return []
 
 
-def _as_check(row: Mapping[str, Any]) -> Check:
+def _as_check(row: Row) -> Check:
     examples = [CheckExample(**one) for one in cast("list[dict[str, Any]]", row["examples"])]
     return from_row(Check, row, examples=examples)

@@ -37,6 +37,7 @@ from evalflow.report.wording import without_means_of_figures
 from evalflow.summary.case_changes import CaseChanges, changed_cells
 from evalflow.summary.gates import parse_condition
 from evalflow.summary.pairing import pair_scores
+from evalflow.summary.rows import SummaryRow
 from evalflow.summary.verdicts import Condition, overall
 
 if TYPE_CHECKING:
@@ -209,7 +210,7 @@ def row_statistic(metric: str, statistic: str) -> str:
     return "mean" if statistic == "pass_rate" and metric != CASES else statistic
 
 
-def interval_of(row: Mapping[str, Any], statistic: str) -> tuple[float | None, float | None, float | None]:
+def interval_of(row: SummaryRow, statistic: str) -> tuple[float | None, float | None, float | None]:
     """A number of a row of the summary and its 95 % interval; the pass rate stands in the row of the mean."""
     if statistic == "pass_rate":
         return row["pass_rate"], row["pass_rate_low"], row["pass_rate_high"]
@@ -327,7 +328,7 @@ def _history(
     runs: Sequence[Run], dataset: str, metric: str, statistic: str, manifest: Callable[[Path], Manifest | None]
 ) -> History:
     points: list[HistoryPoint] = []
-    traits: Mapping[str, Any] = {}
+    traits: Mapping[str, object] = {}
     before: Manifest | None = None
     for run in reversed(runs):
         row = _row(run, dataset, metric, statistic)
@@ -344,7 +345,7 @@ def _history(
     return History(points, higher, bool(traits.get("bounded")) or statistic == "pass_rate")
 
 
-def _row(run: Run, dataset: str, metric: str, statistic: str) -> Mapping[str, Any] | None:
+def _row(run: Run, dataset: str, metric: str, statistic: str) -> SummaryRow | None:
     wanted = (row_statistic(metric, statistic), dataset, metric, _traits(run, metric).get("judge"))
     for row in run.facts["summary"]:
         if (row["statistic"], row["dataset"], row["metric"], row["judge"]) == wanted:
@@ -352,14 +353,14 @@ def _row(run: Run, dataset: str, metric: str, statistic: str) -> Mapping[str, An
     return None
 
 
-def _traits(run: Run, metric: str) -> dict[str, Any]:
-    metrics: Sequence[dict[str, Any]] = run.facts["metrics"]
+def _traits(run: Run, metric: str) -> Mapping[str, Any]:
+    metrics: Sequence[Mapping[str, Any]] = run.facts["metrics"]
     return next((one for one in metrics if one["name"] == metric), dict[str, Any]())
 
 
 def _point(
     run: Run,
-    row: Mapping[str, Any],
+    row: SummaryRow,
     statistic: str,
     breaks: Sequence[Obstacle],
     before: Manifest | None,

@@ -5,26 +5,25 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from evalflow.config.foreign_keys import MULTI_SELECT
 from evalflow.config.yaml_text import yaml_of
 from evalflow.paths import shown
 
 
-def write_option(folder: Path, group: str, name: str, values: Mapping[str, Any], description: str = "") -> None:
+def write_option(folder: Path, group: str, name: str, values: Mapping[str, object], description: str = "") -> None:
     """Write an option; its texts are escaped already."""
     package = f"# @package {group}.{name}\n" if group in MULTI_SELECT else ""
     comment = f"# {description}\n" if description else ""
     _write(folder / "conf" / group / f"{name}.yaml", f"{package}{comment}{yaml_of(values)}")
 
 
-def write_root_keys(folder: Path, values: Mapping[str, Any]) -> None:
+def write_root_keys(folder: Path, values: Mapping[str, object]) -> None:
     """Write the keys of the whole configuration, for all runs with this folder; their texts are escaped already."""
     _write(folder / "conf" / "local" / "default.yaml", f"# @package _global_\n{yaml_of(values)}")
 
 
-def write_cases(folder: Path, dataset: str, rows: Iterable[Mapping[str, Any]]) -> None:
+def write_cases(folder: Path, dataset: str, rows: Iterable[Mapping[str, object]]) -> None:
     """Write the rows of a dataset as JSON lines."""
     data = _data(folder, dataset)
     data.parent.mkdir(parents=True, exist_ok=True)
@@ -33,7 +32,7 @@ def write_cases(folder: Path, dataset: str, rows: Iterable[Mapping[str, Any]]) -
             file.write(json.dumps(row, ensure_ascii=True, allow_nan=False) + "\n")
 
 
-def data_keys(folder: Path, dataset: str) -> dict[str, Any]:
+def data_keys(folder: Path, dataset: str) -> dict[str, object]:
     """The keys of a dataset by which its rows are read as they were written."""
     return {"path": shown(_data(folder, dataset)), "format": "jsonl", "allow_irregular": True}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any, cast
+from typing import Any
 
 from evalflow.addons.studio.store import uses
 from evalflow.addons.studio.store.rows import Row, from_row
@@ -15,6 +15,7 @@ from evalflow.addons.studio.work.space import TakenError, Workspace
 from evalflow.addons.studio.work.validate import check_name, one_line
 from evalflow.calls.connections import Connection, Connections, Place
 from evalflow.errors import Problem, Subject, UserError, check_all
+from evalflow.jsonvalues import is_list, is_object
 from evalflow.llm.sdk import OPENAI_URL
 
 
@@ -85,7 +86,7 @@ def create_connection(space: Workspace, name: str, draft: ConnectionDraft) -> St
 
 
 @requires("own")
-def update_connection(space: Workspace, name: str, expected: int, changes: Mapping[str, Any]) -> StoredConnection:
+def update_connection(space: Workspace, name: str, expected: int, changes: Mapping[str, object]) -> StoredConnection:
     """Change fields of a `ConnectionDraft`; runs under way keep the old connection.
 
     `expected` is the version that the change is based on.
@@ -133,7 +134,7 @@ def _named(user: Subject) -> str:
     return f"{user.kind} {'/'.join(part for part in (user.project, user.owner, user.name) if part)}"
 
 
-def _content(space: Workspace, row: Row) -> Any:
+def _content(space: Workspace, row: Row) -> object:
     """The configuration of a row; of a run, those of its judge and its embedder, which conf/ declares."""
     if row["kind"] != "run":
         return row["content"]
@@ -147,17 +148,17 @@ def _content(space: Workspace, row: Row) -> Any:
         return request
 
 
-def _parts(content: Any) -> Iterator[Mapping[str, Any]]:
+def _parts(content: object) -> Iterator[Mapping[str, object]]:
     """The maps within a configuration, itself included."""
-    if isinstance(content, dict):
-        yield cast("dict[str, Any]", content)
-        content = list(cast("dict[str, Any]", content).values())
-    if isinstance(content, list):
-        for inner in cast("list[Any]", content):
+    if is_object(content):
+        yield content
+        content = list(content.values())
+    if is_list(content):
+        for inner in content:
             yield from _parts(inner)
 
 
-def _is_of(one: Connection, values: Mapping[str, Any]) -> bool:
+def _is_of(one: Connection, values: Mapping[str, object]) -> bool:
     if "connection" in values:
         return values["connection"] == one.name
     for key, default in (("url", None), ("base_url", OPENAI_URL if values.get("kind") == "openai" else None)):
@@ -170,7 +171,7 @@ def _is_of(one: Connection, values: Mapping[str, Any]) -> bool:
     return False
 
 
-def _checked(space: Workspace, name: str, draft: ConnectionDraft) -> dict[str, Any]:
+def _checked(space: Workspace, name: str, draft: ConnectionDraft) -> dict[str, object]:
     """The columns of a valid connection that goes with the others."""
     variable = (draft.api_key_env or "").strip() or None
     networks = list(dict.fromkeys(word.strip().lower() for word in draft.networks if word.strip()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar, cast
+from typing import Generic, Literal, TypeVar, cast
 
 from evalflow import datasets as readers
 from evalflow.addons.studio.store import definitions
@@ -141,7 +141,7 @@ class FoundCases(Generic[T]):
     tags: Sequence[tuple[str, int]] = ()
 
 
-CaseRow = Mapping[str, Any]
+CaseRow = Mapping[str, object]
 """A case as a row of JSON lines."""
 
 
@@ -152,7 +152,7 @@ def declared_dataset(space: Workspace, name: str) -> DatasetConfig:
 
 
 @requires("read")
-def declared_rows(space: Workspace, name: str) -> Iterator[dict[str, Any]]:
+def declared_rows(space: Workspace, name: str) -> Iterator[Row]:
     """All cases of a dataset of conf/, as rows of JSON lines."""
     return map(readers.case_to_row, readers.read(name, declared_dataset(space, name)))
 
@@ -169,7 +169,7 @@ def declared_page(
     is_wanted: Callable[[], bool] = lambda: True,
 ) -> FoundCases[CaseRow]:
     """A page of cases of a dataset of conf/; only it is held in memory. If `is_wanted` is false, reading stops."""
-    found, total, tags, is_whole = list[Mapping[str, Any]](), 0, Counter[str](), True
+    found, total, tags, is_whole = list[Mapping[str, object]](), 0, Counter[str](), True
     tag, words = readers.tag_name(tag or ""), (text or "").lower()
     for number, row in enumerate(declared_rows(space, name)):
         if number >= COUNTED and (total > first + limit or not is_wanted()):
@@ -185,8 +185,8 @@ def declared_page(
     return FoundCases(found, first, total, is_whole, sorted(tags.items()))
 
 
-def question_of(row: Mapping[str, Any]) -> str:
+def question_of(row: Mapping[str, object]) -> str:
     """The last user message of a row of JSON lines, else the situation of a simulated user; empty without either."""
-    messages = cast("list[dict[str, Any]]", row.get("messages") or [])
+    messages = cast("list[dict[str, object]]", row.get("messages") or [])
     said = (str(message["content"]) for message in reversed(messages) if message["role"] == "user")
     return next(said, str(row.get("scenario") or ""))

@@ -51,7 +51,7 @@ class Definition:
 
 Row = dict[str, Any]
 D = TypeVar("D", bound=Definition)
-Check = Callable[[str, Mapping[str, Any]], Row]
+Check = Callable[[str, Mapping[str, object]], Row]
 """Gives a valid configuration as plain JSON, or raises UserError."""
 
 
@@ -126,7 +126,7 @@ class DefinitionStore:
             owned["title"] = self._free_title(connection, owner, values.get("title") or values["name"])
         return definitions.add(connection, self.kind, {**values, **owned})
 
-    def change(self, space: Workspace, row: Mapping[str, Any], expected: int, values: Mapping[str, Any]) -> None:
+    def change(self, space: Workspace, row: Row, expected: int, values: Mapping[str, Any]) -> None:
         """Change a row of the expected version, or raise StaleError; NotFoundError if it has been deleted.
 
         Without a title it stays; it follows a new name if there never was another one.
@@ -135,9 +135,7 @@ class DefinitionStore:
             pass
 
     @contextmanager
-    def changing(
-        self, space: Workspace, row: Mapping[str, Any], expected: int, values: Mapping[str, Any]
-    ) -> Generator[Connection]:
+    def changing(self, space: Workspace, row: Row, expected: int, values: Mapping[str, Any]) -> Generator[Connection]:
         """As `change`, with more to do in the same transaction."""
         name, bot, values = values.get("name", row["name"]), row.get("bot_id"), dict(values)
         if self.kind in definitions.TITLED:
@@ -160,7 +158,7 @@ class DefinitionStore:
             self.remove(space, connection, row, expected)
         return kept
 
-    def remove(self, space: Workspace, connection: Connection, row: Mapping[str, Any], expected: int) -> None:
+    def remove(self, space: Workspace, connection: Connection, row: Row, expected: int) -> None:
         """Delete a row for good, within a transaction."""
         if not definitions.delete(connection, self.kind, row["id"], expected):
             raise stale(self.kind, row["name"], expected, self.get(space, row["name"], row.get("bot_id")), {})
@@ -206,7 +204,7 @@ class DefinitionStore:
 
 
 def new_values(
-    kind: Kind, name: str, config: Mapping[str, Any], description: str, title: str | None, check: Check
+    kind: Kind, name: str, config: Mapping[str, object], description: str, title: str | None, check: Check
 ) -> Row:
     """The columns of a definition. If no title is given, that in its configuration counts."""
     plain, title = lifted(config, title)
@@ -250,7 +248,7 @@ def declared_content(group: str, name: str, config_dir: Path | None = None) -> d
 
 
 @requires("read")
-def remembered_content(space: Workspace, group: str, name: str) -> dict[str, Any]:
+def remembered_content(space: Workspace, group: str, name: str) -> dict[str, object]:
     """The same as `declared_content`, cached until a file of conf/ changes."""
     return space.remembered.get(f"{group}/{name}", conf_dirs(), lambda: declared_content(group, name))
 
@@ -258,7 +256,7 @@ def remembered_content(space: Workspace, group: str, name: str) -> dict[str, Any
 def kind_of(option: Option) -> str | None:
     """The kind of an option, which may be inherited from another file of its group."""
     values = option.values
-    for base in [None, *cast("list[Any]", values.get("defaults") or [])]:
+    for base in [None, *cast("list[object]", values.get("defaults") or [])]:
         files = (folder / option.group / f"{base}.yaml" for folder in conf_dirs())
         file = next((file for file in files if file.is_file()), None)
         if isinstance(base, str) and file is not None:
@@ -274,6 +272,6 @@ def endpoint_judges() -> list[str]:
     return [name for name, option in known.items() if name != "target" and kind_of(option) == "openai"]
 
 
-def given(values: Mapping[str, Any]) -> dict[str, Any]:
+def given(values: Mapping[str, object]) -> dict[str, object]:
     """The values without those that are still missing ("???")."""
     return {key: value for key, value in values.items() if value != MISSING}

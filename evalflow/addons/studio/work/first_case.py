@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from evalflow import datasets as readers
 from evalflow.addons.studio.work.access import requires
@@ -57,7 +57,7 @@ _CONTAINED = {
 
 
 @requires("edit")
-def save_first_case(space: Workspace, title: str, config: Mapping[str, Any], case: FirstCase) -> RunRequest:
+def save_first_case(space: Workspace, title: str, config: Mapping[str, object], case: FirstCase) -> RunRequest:
     """Save a new bot with its first case and metric, all or none; returns the run that scores it.
 
     A bot or dataset of that title that is there already is left alone, and the new one gets a number.

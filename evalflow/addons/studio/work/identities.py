@@ -7,10 +7,9 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any
 
 from evalflow.addons.studio.store import definitions, people
-from evalflow.addons.studio.store.rows import now, storable
+from evalflow.addons.studio.store.rows import Row, now, storable
 from evalflow.addons.studio.work.access import Actor, ForbiddenError, open_to_all
 from evalflow.addons.studio.work.sessions import start_session
 from evalflow.addons.studio.work.space import Workspace
@@ -79,7 +78,7 @@ def sign_in_by_identity(
     return start_session(space, row, address, agent, "oidc")
 
 
-def _linked(space: Workspace, identity: ProvidedIdentity, address: str) -> Mapping[str, Any] | None:
+def _linked(space: Workspace, identity: ProvidedIdentity, address: str) -> Row | None:
     if identity.email is None:
         return None
     with space.database.reading() as connection:
@@ -92,7 +91,7 @@ def _linked(space: Workspace, identity: ProvidedIdentity, address: str) -> Mappi
     return row
 
 
-def _signed_up(space: Workspace, identity: ProvidedIdentity, address: str) -> Mapping[str, Any] | None:
+def _signed_up(space: Workspace, identity: ProvidedIdentity, address: str) -> Row | None:
     """A new account; none if one has the address already, which its person or the owner must look at."""
     with space.database.reading() as connection:
         if identity.email and people.users_with_email(connection, identity.email):
@@ -108,5 +107,5 @@ def _signed_up(space: Workspace, identity: ProvidedIdentity, address: str) -> Ma
     return {**values, **unset, "id": user_id}
 
 
-def _acting(space: Workspace, row: Mapping[str, Any], address: str) -> Workspace:
+def _acting(space: Workspace, row: Row, address: str) -> Workspace:
     return replace(space, identify=lambda: Actor(row.get("id"), row["name"], address=address))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter, deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,7 +85,7 @@ class Intake:
         behind: Whether the journals held more than was read.
     """
 
-    def __init__(self, run: Mapping[str, Any]) -> None:
+    def __init__(self, run: Row) -> None:
         folder = RunFolder(Path(run["folder"]))
         saved = open_run(folder)
         rules = saved.rules
@@ -221,7 +221,7 @@ class Intake:
         if answer.status != "error":  # a failed answer may be generated again
             del self._open[position]
 
-    def _add_score(self, block: Block, line: Mapping[str, Any]) -> int:
+    def _add_score(self, block: Block, line: Row) -> int:
         position = self._position(line["dataset"], line["case_id"], line["target_repeat"])
         case = self._open.get(position)
         if case is not None and position not in block.answers and position not in block.standing:
@@ -328,7 +328,7 @@ def _sum(one: float | None, other: float | None) -> float | None:
     return None if one is None or other is None else one + other
 
 
-def _text(value: Any) -> Any:
+def _text(value: object) -> object:
     if not isinstance(value, str) or (value.isascii() and "\0" not in value):  # the common case, and quick to test
         return value
     return storable(value)

@@ -33,6 +33,7 @@ from evalflow.addons.studio.work.validate import check_judge
 from evalflow.app.core.options import Option
 from evalflow.config.yaml_text import MISSING
 from evalflow.errors import Problem, Subject, UserError
+from evalflow.jsonvalues import as_map, is_list, is_mapping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +49,7 @@ class StoredJudge(Definition):
     """
 
     description: str
-    config: Mapping[str, Any]
+    config: Mapping[str, object]
     used_by: list[str]
     runs: int
     missing_key: str | None
@@ -74,7 +75,7 @@ def get_judge(space: Workspace, name: str) -> StoredJudge:
 
 @requires("edit")
 def create_judge(
-    space: Workspace, name: str, config: Mapping[str, Any], description: str = "", title: str | None = None
+    space: Workspace, name: str, config: Mapping[str, object], description: str = "", title: str | None = None
 ) -> StoredJudge:
     """Define a judge."""
     JUDGES.create(space, judge_values(space, name, config, description, title))
@@ -83,7 +84,7 @@ def create_judge(
 
 @requires("edit")
 def judge_values(
-    space: Workspace, name: str, config: Mapping[str, Any], description: str = "", title: str | None = None
+    space: Workspace, name: str, config: Mapping[str, object], description: str = "", title: str | None = None
 ) -> Row:
     """The columns of a new judge, for `JUDGES.add`."""
     values = new_values("judge", name, config, description, title, partial(_checked, space))
@@ -98,21 +99,21 @@ def _checked(space: Workspace, name: str, config: Mapping[str, Any]) -> dict[str
 
 
 @requires("edit")
-def tried_judge(space: Workspace, name: str, config: Mapping[str, Any]) -> dict[str, Any]:
+def tried_judge(space: Workspace, name: str, config: Mapping[str, object]) -> dict[str, object]:
     """A judge that is not saved, checked and complete, for a trial."""
     _checked(space, name, config)
     return {"name": name, **space.resolve(with_members(space, config), "judge")}
 
 
 @requires("read")
-def with_members(space: Workspace, config: Mapping[str, Any]) -> Mapping[str, Any]:
+def with_members(space: Workspace, config: Mapping[str, object]) -> Mapping[str, object]:
     """A judge's configuration with the named members in full, and their connections replaced by address and key."""
     named = config.get("members")
-    if not isinstance(named, list):
+    if not is_list(named):
         return config
     own, shipped = {row["name"]: row["config"] for row in JUDGES.rows(space)}, declared("judge")
-    members: dict[str, Mapping[str, Any]] = {}
-    for name in map(str, cast("list[Any]", named)):
+    members: dict[str, Mapping[str, object]] = {}
+    for name in map(str, named):
         if name in own:
             members[name] = {**space.resolve(own[name], "judge"), "name": name}
         elif name in shipped and name != "target":
@@ -131,7 +132,7 @@ def update_judge(
     space: Workspace,
     name: str,
     expected: int,
-    config: Mapping[str, Any],
+    config: Mapping[str, object],
     description: str = "",
     title: str | None = None,
 ) -> StoredJudge:
@@ -158,8 +159,8 @@ def delete_judge(space: Workspace, name: str, expected: int) -> int:
 
 @requires("read")
 def named_judges(
-    space: Workspace, names: Iterable[str], metrics: Iterable[Mapping[str, Any]]
-) -> dict[str, tuple[str, Mapping[str, Any]]]:
+    space: Workspace, names: Iterable[str], metrics: Iterable[Mapping[str, object]]
+) -> dict[str, tuple[str, Mapping[str, object]]]:
     """Descriptions and configurations of the defined judges of these names, and of those that the metrics name.
 
     Their connections are replaced by address and key.
@@ -181,12 +182,12 @@ def named_judges(
 
 
 @requires("read")
-def with_judge(space: Workspace, name: str, definition: Mapping[str, Any]) -> Mapping[str, Any]:
+def with_judge(space: Workspace, name: str, definition: Mapping[str, object]) -> Mapping[str, object]:
     """A metric's definition with the connection of its own judge replaced by address and key."""
     own = definition.get("judge")
-    if not isinstance(own, Mapping):
+    if not is_mapping(own):
         return definition
-    return {**definition, "judge": space.resolve(cast("Mapping[str, Any]", own), f"metric.{name}.judge")}
+    return {**definition, "judge": space.resolve(own, f"metric.{name}.judge")}
 
 
 def has_models(judge: StoredJudge) -> bool:
@@ -221,9 +222,9 @@ def _subject(user: str) -> Subject:
     return Subject("metric", name, bot) if bot else Subject("judge", name)
 
 
-def _member_names(config: Mapping[str, Any]) -> list[str]:
+def _member_names(config: Mapping[str, object]) -> list[str]:
     named = config.get("members")
-    return cast("list[str]", named) if isinstance(named, list) else []
+    return cast("list[str]", named) if is_list(named) else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +240,7 @@ class _Uses:
         return cls(space, _users(space), space.read(uses.runs_by_judge, space.project_id))
 
     def own(self, row: Row) -> StoredJudge:
-        config: Mapping[str, Any] = row["config"]
+        config: Mapping[str, object] = row["config"]
         try:
             called = with_members(self.space, self.space.resolve(config, "judge"))
         except UserError:  # its connection, or a member, was deleted
@@ -265,9 +266,9 @@ class _Uses:
         return {"used_by": self.users.get(name, []), "runs": self.runs.get(name, 0)}
 
 
-def _missing_key(config: Mapping[str, Any]) -> str | None:
+def _missing_key(config: Mapping[str, object]) -> str | None:
     """The first variable of the judge, or of one of its members, that has no value."""
-    members = config.get("members")
-    called = [config, *cast("Mapping[str, Any]", members).values()] if isinstance(members, Mapping) else [config]
-    variables = [cast("str | None", one.get("api_key_env")) for one in called]
-    return next((one for one in variables if one and not one.startswith("${") and not os.environ.get(one)), None)
+    called = [config, *(as_map(member) for member in as_map(config.get("members")).values())]
+    variables = [one.get("api_key_env") for one in called]
+    named = [one for one in variables if isinstance(one, str) and one and not one.startswith("${")]
+    return next((name for name in named if not os.environ.get(name)), None)

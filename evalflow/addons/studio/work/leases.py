@@ -12,11 +12,12 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime, timedelta
 from math import ceil, inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter
 
 from evalflow.addons.studio.store import definitions, runs, spending
+from evalflow.addons.studio.store.rows import Row
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.calls.budget import UNITS, Amount, Budget, Lease, LeaseNote, Unit, read_note
@@ -95,7 +96,7 @@ class Need:
 _NEED = TypeAdapter(Need)
 
 
-def need_of_run(row: Mapping[str, Any]) -> Need:
+def need_of_run(row: Row) -> Need:
     """What a run needs, as its row has it."""
     return _NEED.validate_python(row["need"] or {})
 
@@ -194,7 +195,7 @@ def take(
 class NextRun:
     """A queued run, and what its project's budget offers; None for one that spends nothing."""
 
-    row: Mapping[str, Any]
+    row: Row
     budget: ProjectBudget | None = None
     found: Offer | None = None
 
@@ -225,7 +226,7 @@ def next_run(connection: Connection) -> NextRun | None:
     return None
 
 
-def open_lease(connection: Connection, run: Mapping[str, Any]) -> Lease | None:
+def open_lease(connection: Connection, run: Row) -> Lease | None:
     """The open lease of a run that no process has used yet; None if there is none."""
     folder = Path(run["folder"])
     limits = read_budget(connection, run["project_id"]).limits
@@ -236,7 +237,7 @@ def open_lease(connection: Connection, run: Mapping[str, Any]) -> Lease | None:
     return None
 
 
-def settle(connection: Connection, run: Mapping[str, Any], *, is_alive: bool) -> LeaseNote | None:
+def settle(connection: Connection, run: Row, *, is_alive: bool) -> LeaseNote | None:
     """Settle the lease of a run to what its process has noted; None if there is none, or nobody knows.
 
     Then, and while the process is alive, all of it counts as spent.
@@ -248,7 +249,7 @@ def settle(connection: Connection, run: Mapping[str, Any], *, is_alive: bool) ->
     return note
 
 
-def after_lease(connection: Connection, run: Mapping[str, Any], wanted: Amount) -> dict[str, Any]:
+def after_lease(connection: Connection, run: Row, wanted: Amount) -> dict[str, object]:
     """What becomes of a run that has used up its lease: it is queued again, or fails if nothing can be left for it."""
     before = need_of_run(run)
     likely = before.likely and before.likely + before.likely

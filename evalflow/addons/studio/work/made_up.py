@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 _OF_JINJA = ("alters_data", "jinja_pass_arg", "unsafe_callable")
 """Attributes that Jinja reads from the objects that it calls."""
 
 
-class AnyValues(dict[str, Any]):
+class AnyValues(dict[str, object]):
     """A map that has a value under every key."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: object) -> None:
         super().__init__()
         self._value = value
 
-    def __missing__(self, key: str) -> Any:
+    def __missing__(self, key: str) -> object:
         return self._value
 
-    def get(self, key: str, default: Any = None) -> Any:
+    def get(self, key: str, default: object = None) -> object:
         return self._value
 
 
@@ -36,10 +35,10 @@ class UnknownText(str):
     def __iter__(self) -> Iterator[str]:
         return iter((self, self))
 
-    def _same(self, *_: Any, **__: Any) -> UnknownText:
+    def _same(self, *_: object, **__: object) -> UnknownText:
         return self
 
-    def _yes(self, _: Any) -> bool:
+    def _yes(self, _: object) -> bool:
         return True
 
     def __int__(self) -> int:

@@ -7,10 +7,11 @@ import json
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import cast
 
 from anyio import to_thread
 
+from evalflow.addons.studio.store.rows import Row
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.bots import get_bot
 from evalflow.addons.studio.work.cases import read_rows
@@ -50,13 +51,13 @@ class TriedJudge:
     """A judge to try: with a configuration that need not be saved, or by its name alone."""
 
     name: str
-    config: Mapping[str, Any] | None = None
+    config: Mapping[str, object] | None = None
 
 
 @contextmanager
 @requires("edit")
 def trial_settings(
-    space: Workspace, bot: str, draft: MetricDraft, row: Mapping[str, Any], judge: TriedJudge | None = None
+    space: Workspace, bot: str, draft: MetricDraft, row: Row, judge: TriedJudge | None = None
 ) -> Generator[tuple[Settings, Case]]:
     """The settings of a run of one case, and the case. Problems within the context say what they are about.
 
@@ -90,7 +91,7 @@ def trial_settings(
 
 @asynccontextmanager
 async def _trial(
-    space: Workspace, bot: str, draft: MetricDraft, row: Mapping[str, Any], judge: TriedJudge | None = None
+    space: Workspace, bot: str, draft: MetricDraft, row: Row, judge: TriedJudge | None = None
 ) -> AsyncGenerator[tuple[Parts, Case]]:
     """The parts of a run, with a judge that supports all requests of its metrics, and the case."""
     with ExitStack() as stack:
@@ -138,7 +139,7 @@ class SentPrompt:
     metric: str
     step: str
     messages: Sequence[tuple[str, str]]
-    request: Mapping[str, Any] | None
+    request: Mapping[str, object] | None
     times: int = 1
 
 
@@ -177,7 +178,7 @@ class TrialResult:
 
 
 @requires("edit")
-def preview_metric(space: Workspace, bot: str, draft: MetricDraft, row: Mapping[str, Any]) -> PromptPreview:
+def preview_metric(space: Workspace, bot: str, draft: MetricDraft, row: Row) -> PromptPreview:
     """The prompts that a judge would be sent for a case. Nothing is sent, and no key is needed.
 
     `row`: the case by field names, with an answer; `question` becomes one user message.
@@ -217,7 +218,7 @@ async def write_steps(space: Workspace, bot: str, draft: MetricDraft) -> Written
 
 
 @requires("edit")
-async def try_metric(space: Workspace, bot: str, draft: MetricDraft, row: Mapping[str, Any]) -> TrialResult:
+async def try_metric(space: Workspace, bot: str, draft: MetricDraft, row: Row) -> TrialResult:
     """Score one case exactly as a run would; nothing is saved. The bot is called if the case has no answer."""
     return await _score(space, bot, draft, row)
 
@@ -227,7 +228,7 @@ JUDGED = ("judge", "g_eval", "rubric")
 
 
 @requires("edit")
-async def try_judge(space: Workspace, judge: TriedJudge, metric: str, row: Mapping[str, Any]) -> TrialResult:
+async def try_judge(space: Workspace, judge: TriedJudge, metric: str, row: Row) -> TrialResult:
     """Have a judge grade one answer by a metric of the library; nothing is saved.
 
     UserError if the judge cannot answer what the metric asks, or its key is missing.
@@ -240,7 +241,7 @@ async def try_judge(space: Workspace, judge: TriedJudge, metric: str, row: Mappi
 
 
 async def _score(
-    space: Workspace, bot: str, draft: MetricDraft, row: Mapping[str, Any], judge: TriedJudge | None = None
+    space: Workspace, bot: str, draft: MetricDraft, row: Row, judge: TriedJudge | None = None
 ) -> TrialResult:
     async with _trial(space, bot, draft, row, judge) as (parts, case):
         for metric in parts.metrics.values():
@@ -271,12 +272,12 @@ class _MemorySink:
 class _MemoryPrepared:
     """Implements Prepared, for one trial."""
 
-    entries: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, "Mapping[str, Any]"])
+    entries: dict[str, Mapping[str, object]] = field(default_factory=dict[str, "Mapping[str, object]"])
 
-    def get(self, key: str) -> Mapping[str, Any] | None:
+    def get(self, key: str) -> Mapping[str, object] | None:
         return self.entries.get(key)
 
-    def put(self, key: str, entry: Mapping[str, Any]) -> None:
+    def put(self, key: str, entry: Mapping[str, object]) -> None:
         self.entries[key] = entry
 
 

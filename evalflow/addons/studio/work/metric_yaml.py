@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from itertools import accumulate
-from typing import Any, cast
+from typing import cast
 
 import yaml
 
 from evalflow.config.load import read_yaml
 from evalflow.config.yaml_text import escaped, unescaped, yaml_of
 from evalflow.errors import Problem, UserError
+from evalflow.jsonvalues import as_list, as_map
 
 KEY = "yaml"
 """The key of a problem with the YAML text itself."""
@@ -20,12 +21,12 @@ LONGEST, DEEPEST = 200_000, 200
 """Limits: characters, and levels of nested brackets."""
 
 
-def metric_yaml(definition: Mapping[str, Any]) -> str:
+def metric_yaml(definition: Mapping[str, object]) -> str:
     """The YAML of a definition, with its keys in their order, which a file of conf/metric can hold as it is."""
     return yaml_of(metric_option(definition))
 
 
-def metric_option(definition: Mapping[str, Any]) -> dict[str, Any]:
+def metric_option(definition: Mapping[str, object]) -> dict[str, object]:
     """The values of a file of conf/metric. A judge that is chosen by name is included by the defaults list."""
     judge = definition.get("judge")
     if not isinstance(judge, str):
@@ -34,16 +35,16 @@ def metric_option(definition: Mapping[str, Any]) -> dict[str, Any]:
     return {"defaults": [{_JUDGE: judge}, "_self_"], **escaped(others)}
 
 
-def judge_by_name(values: Mapping[str, Any]) -> dict[str, Any]:
+def judge_by_name(values: Mapping[str, object]) -> dict[str, object]:
     """Undo what `metric_option` does to a judge that is chosen by name."""
-    match values.get("defaults"):
-        case [{"/judge@judge": str(judge), **others}, "_self_"] if not others:
-            return {**{key: value for key, value in values.items() if key != "defaults"}, "judge": judge}
-        case _:
-            return dict(values)
+    defaults = values.get("defaults")
+    judge = as_map(as_list(defaults)[0]).get(_JUDGE) if as_list(defaults) else None
+    if not isinstance(judge, str) or defaults != [{_JUDGE: judge}, "_self_"]:
+        return dict(values)
+    return {**{key: value for key, value in values.items() if key != "defaults"}, "judge": judge}
 
 
-def read_metric_yaml(text: str) -> dict[str, Any]:
+def read_metric_yaml(text: str) -> dict[str, object]:
     """Parse a metric's YAML as Hydra would, but without aliases, which JSON cannot represent.
 
     `create_metric` validates the content.
@@ -70,7 +71,7 @@ def read_metric_yaml(text: str) -> dict[str, Any]:
         raise _fault(f"the YAML holds what is no JSON: {error}", "write texts, numbers, lists and maps") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise _fault(f"this is no YAML: {error}") from None
-    return judge_by_name({str(key): value for key, value in cast("dict[Any, Any]", found).items()})
+    return judge_by_name({str(key): value for key, value in cast("dict[object, object]", found).items()})
 
 
 def _fault(what: str, hint: str = "") -> UserError:

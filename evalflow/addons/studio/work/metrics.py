@@ -85,7 +85,7 @@ def get_library(space: Workspace, name: str) -> MetricDefinition:
     return _shipped(option, remembered_content(space, "metric", name), texts)
 
 
-def _shipped(option: Option, content: Mapping[str, Any], prompts: Mapping[str, str]) -> MetricDefinition:
+def _shipped(option: Option, content: Mapping[str, object], prompts: Mapping[str, str]) -> MetricDefinition:
     definition, _ = lifted(content, None)
     return MetricDefinition(name=option.name, title=option.title, definition=definition, prompts=prompts, origin="conf")
 
@@ -235,9 +235,9 @@ def own_prompts(name: str, definition: Mapping[str, Any]) -> tuple[dict[str, Any
 
     changed = moved(dict(definition))
     if isinstance(steps := definition.get("steps"), list):
-        changed["steps"] = [moved(step) for step in cast("list[Any]", steps)]
+        changed["steps"] = [moved(step) for step in cast("list[object]", steps)]
     if isinstance(nodes := definition.get("nodes"), dict):
-        changed["nodes"] = {node: moved(one) for node, one in cast("dict[str, Any]", nodes).items()}
+        changed["nodes"] = {node: moved(one) for node, one in cast("dict[str, object]", nodes).items()}
     return changed, found
 
 

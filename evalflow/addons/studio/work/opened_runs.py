@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from evalflow.addons.studio.store import runs
 from evalflow.addons.studio.work.access import requires
@@ -23,6 +23,7 @@ from evalflow.app.core.stored_runs import LAST
 from evalflow.config.load import compose
 from evalflow.engine.folder import refuse_links
 from evalflow.errors import Problem, UserError, command
+from evalflow.jsonvalues import is_mapping
 from evalflow.objects import StoredFolder, is_address
 from evalflow.paths import shown
 from evalflow.records.manifest import Manifest
@@ -46,7 +47,7 @@ def open_run(space: Workspace, folder: Path | str, *, trust_program: bool = Fals
     if manifest.status == "running" or not found.scores.is_file():
         hint = f"finish it: {command('resume', found.path)}"
         raise UserError(Problem("this run has no scores yet", str(found.path), hint))
-    values: dict[str, Any] = {
+    values: dict[str, object] = {
         "project_id": space.project_id,
         "run_id": manifest.run_id,
         "title": "",
@@ -96,7 +97,7 @@ def make_repeatable(space: Workspace, run_id: str) -> RunRequest:
     return request
 
 
-def _composition(space: Workspace, manifest: Manifest) -> dict[str, Any]:
+def _composition(space: Workspace, manifest: Manifest) -> dict[str, object]:
     try:
         return asdict(_request_of(space, manifest))
     except UserError:
@@ -160,18 +161,18 @@ _GONE = object()
 
 
 def _differences(
-    before: Mapping[str, Any], after: Mapping[str, Any], path: tuple[str, ...] = ()
-) -> Iterator[tuple[tuple[str, ...], Any]]:
+    before: Mapping[str, object], after: Mapping[str, object], path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], object]]:
     """The key paths with other values than before, and these; `_GONE` for keys that are no longer there."""
     for key in {**before, **after}:
         old, new = before.get(key), after.get(key, _GONE)
-        if isinstance(old, Mapping) and isinstance(new, Mapping):
-            yield from _differences(cast("Mapping[str, Any]", old), cast("Mapping[str, Any]", new), (*path, key))
+        if is_mapping(old) and is_mapping(new):
+            yield from _differences(old, new, (*path, key))
         elif key not in before or old != new:
             yield (*path, key), new
 
 
-def _is_said(path: Sequence[str], value: Any) -> bool:
+def _is_said(path: Sequence[str], value: object) -> bool:
     """Whether a request can say this value of the configuration; it has no references to other values."""
     match path:
         case ("judge" | "embedder", *_) | ("cache", "mode"):
@@ -187,7 +188,7 @@ def _is_said(path: Sequence[str], value: Any) -> bool:
     return known and value is not _GONE and "${" not in json.dumps(value)
 
 
-def _put(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
+def _put(values: dict[str, Any], path: Sequence[str], value: object) -> None:
     *above, last = path
     for key in above:
         values = values.setdefault(key, {})

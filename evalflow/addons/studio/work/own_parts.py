@@ -28,6 +28,7 @@ from evalflow.config.schema import RunConfig
 from evalflow.config.unsaved import Unsaved
 from evalflow.config.yaml_text import escaped, escaped_but_environment
 from evalflow.errors import Problem, Subject, UserError, check_all, did_you_mean
+from evalflow.jsonvalues import as_map, is_mapping
 
 BASES = MappingProxyType({"openai": ["_openai", "_self_"], "http": ["_service", "_self_"]})
 """The files in conf/ that a bot of each kind inherits from, so that it has every key with its default value."""
@@ -36,11 +37,11 @@ BASES = MappingProxyType({"openai": ["_openai", "_self_"], "http": ["_service", 
 class CountedRows:
     """Rows that are read anew each time, and counted."""
 
-    def __init__(self, read: Callable[[], Iterable[Mapping[str, Any]]], count: int | None = None) -> None:
+    def __init__(self, read: Callable[[], Iterable[Mapping[str, object]]], count: int | None = None) -> None:
         self._read = read
         self._count = count
 
-    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+    def __iter__(self) -> Iterator[Mapping[str, object]]:
         count = 0
         for row in self._read():
             yield row
@@ -65,12 +66,12 @@ class Own:
         datasets: `generates` and description, and rows, by name.
     """
 
-    targets: Mapping[str, tuple[str, Mapping[str, Any]]]
-    metrics: Mapping[str, tuple[Mapping[str, Any], Mapping[str, str]]]
-    datasets: Mapping[str, tuple[Mapping[str, Any], CountedRows]]
-    judges: Mapping[str, tuple[str, Mapping[str, Any]]]
+    targets: Mapping[str, tuple[str, Mapping[str, object]]]
+    metrics: Mapping[str, tuple[Mapping[str, object], Mapping[str, str]]]
+    datasets: Mapping[str, tuple[Mapping[str, object], CountedRows]]
+    judges: Mapping[str, tuple[str, Mapping[str, object]]]
 
-    def unsaved(self, changes: Mapping[str, Any] = MappingProxyType({})) -> Unsaved:
+    def unsaved(self, changes: Mapping[str, object] = MappingProxyType({})) -> Unsaved:
         """The definitions for a composition; `changes` override values of the parts. No text is an interpolation."""
         return Unsaved(dict(self._options(Path())), self._prompts(), escaped(changes))
 
@@ -84,9 +85,10 @@ class Own:
             write_option(folder, group, name, values, said.get((group, name), ""))
         write_prompts(folder, self._prompts())
 
-    def _options(self, folder: Path) -> Iterator[tuple[tuple[str, str], Mapping[str, Any]]]:
+    def _options(self, folder: Path) -> Iterator[tuple[tuple[str, str], Mapping[str, object]]]:
         for name, (_, config) in self.targets.items():
-            inherited = {"defaults": BASES[config["kind"]]} if config["kind"] in BASES else {}
+            bases = BASES.get(str(config["kind"]))
+            inherited = {} if bases is None else {"defaults": bases}
             yield ("target", name), {**inherited, **escaped_but_environment(config)}
         for name, (_, config) in self.judges.items():
             yield ("judge", name), {"defaults": _judge_bases(config), **escaped(config)}
@@ -101,7 +103,7 @@ class Own:
 
 def _judge_bases(config: Mapping[str, Any]) -> list[str]:
     """The files in conf/ that a judge inherits from, and each of its members."""
-    members = cast("Mapping[str, Mapping[str, Any]]", config.get("members") or {})
+    members = cast("Mapping[str, Mapping[str, object]]", config.get("members") or {})
     of_members = [f"_openai@members.{name}" for name, member in members.items() if member["kind"] == "openai"]
     return [*(BASES.get(config["kind"], ["_self_"])[:-1]), *of_members, "_self_"]
 
@@ -143,7 +145,7 @@ def own_of(
     judges: Iterable[str] = (),
 ) -> Own:
     """What is defined here of a bot, of its metrics, of the judges that they and `judges` name, and of datasets."""
-    targets: dict[str, tuple[str, Mapping[str, Any]]] = {}
+    targets: dict[str, tuple[str, Mapping[str, object]]] = {}
     if bot is not None and bot.origin == "workspace":
         targets[bot.name] = bot.description, titled(space.resolve(bot.config, "target"), bot.name, bot.title)
     return Own(
@@ -174,7 +176,7 @@ def _expect_cases(dataset: Dataset) -> None:
 
 
 @requires("read")
-def with_values(space: Workspace, request: RunRequest) -> tuple[RunRequest, dict[str, Any]]:
+def with_values(space: Workspace, request: RunRequest) -> tuple[RunRequest, dict[str, object]]:
     """The request with its judge named, and the values that it changes."""
     bot = get_bot(space, request.bot)
     for name in request.thresholds:
@@ -182,16 +184,16 @@ def with_values(space: Workspace, request: RunRequest) -> tuple[RunRequest, dict
             hint = did_you_mean(name, request.metrics)
             raise UserError(Problem(f"the run has no metric {name!r}", f"thresholds.{name}", hint))
     check_all(*(partial(_expect_cases, get_dataset(space, name)) for name in request.datasets))
-    values: dict[str, Any] = {"generate": bot.config.get("kind") != "recorded", **request.options}
+    values: dict[str, object] = {"generate": bot.config.get("kind") != "recorded", **request.options}
     if chosen := chosen_values(space, request):
         values["dataset"] = chosen
     if request.judge_values:
         values["judge"] = space.resolve(request.judge_values, "judge")
     if request.simulator:
-        values["simulator"] = space.resolve(request.options["simulator"], "simulator")
+        values["simulator"] = space.resolve(as_map(request.options["simulator"]), "simulator")
     if request.embedder_values:
         values["embedder"] = space.resolve(request.embedder_values, "embedder")
-    metrics: dict[str, dict[str, Any]] = {name: {"threshold": value} for name, value in request.thresholds.items()}
+    metrics: dict[str, dict[str, object]] = {name: {"threshold": value} for name, value in request.thresholds.items()}
     if custom := custom_checks(space):
         for name, own in _checking(space, request):
             metrics.setdefault(name, {})["custom"] = {key: one for key, one in custom.items() if key not in own}
@@ -208,10 +210,10 @@ def _checking(space: Workspace, request: RunRequest) -> Iterator[tuple[str, Mapp
         if name in own or name in shipped:
             definition = own[name] if name in own else remembered_content(space, "metric", name)
             if definition.get("kind") == "checks":
-                yield name, definition.get("custom") or {}
+                yield name, as_map(definition.get("custom"))
 
 
-def judge_of(config: Mapping[str, Any], request: RunRequest) -> str:
+def judge_of(config: Mapping[str, object], request: RunRequest) -> str:
     """The judge of a request: the given one, else the bot's own model, else the embedded one if it has none."""
     return request.judge or ("target" if config.get("kind") == "openai" else "embedded")
 
@@ -232,5 +234,5 @@ def _wrong(request: RunRequest) -> Iterator[Problem]:
         if name not in OPTIONS:
             yield Problem(f"a run has no option {name!r}", f"options.{name}", did_you_mean(name, OPTIONS))
     cache = request.options.get("cache")
-    if cache is not None and (not isinstance(cache, Mapping) or set(cast("Mapping[str, Any]", cache)) - {"mode"}):
+    if cache is not None and (not is_mapping(cache) or set(cache) - {"mode"}):
         yield Problem("of the cache only the mode can be chosen", "options.cache", 'such as {"mode": "off"}')

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 from evalflow.addons.studio.store import definitions, people
-from evalflow.addons.studio.store.rows import from_row, now, storable
+from evalflow.addons.studio.store.rows import Row, from_row, now, storable
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.definitions import DefinitionStore
 from evalflow.addons.studio.work.space import TakenError, Workspace
@@ -52,7 +50,7 @@ class User:
 USERS = DefinitionStore("user")
 
 
-def as_user(row: Mapping[str, Any]) -> User:
+def as_user(row: Row) -> User:
     """The user of a row, without the hash of the password."""
     return from_row(User, row, has_password=row["password_hash"] is not None)
 
@@ -102,7 +100,7 @@ def update_user(
     row = USERS.get(space, name)
     check_all(lambda: _one_line(full_name or ""), lambda: _email(email or None))
     given = {"full_name": full_name, "email": email, "is_owner": is_owner, "is_disabled": is_disabled}
-    values: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    values: dict[str, object] = {key: value for key, value in given.items() if value is not None}
     if full_name is not None:
         values["full_name"] = _one_line(full_name)
     if email is not None:
@@ -136,7 +134,7 @@ def password_link(space: Workspace, name: str) -> str:
     return code
 
 
-def account_state(row: Mapping[str, Any]) -> str:
+def account_state(row: Row) -> str:
     """A digest of an account and its password. Its id would not do: SQLite gives the ids of deleted rows again."""
     return people.digest(f"{row['name']} {row['created_at']} {row['password_hash']}")
 
@@ -176,7 +174,7 @@ def has_owner(space: Workspace) -> bool:
     return space.read(people.owners) > 0
 
 
-def _expect_owner(row: Mapping[str, Any], left: int) -> None:
+def _expect_owner(row: Row, left: int) -> None:
     if row["is_owner"] and not left:
         what = "the server would have no owner"
         raise TakenError(Problem(what, "user", "make somebody else an owner first"))

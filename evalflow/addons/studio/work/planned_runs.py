@@ -123,7 +123,7 @@ def plan(space: Workspace, request: RunRequest) -> PlannedRun:
         return PlannedRun(named, rows, settings.with_datasets(held), subjects)
 
 
-def _declared_rows(key: str, config: DatasetConfig) -> Iterator[dict[str, Any]]:
+def _declared_rows(key: str, config: DatasetConfig) -> Iterator[dict[str, object]]:
     return map(readers.case_to_row, readers.read(key, config))
 
 

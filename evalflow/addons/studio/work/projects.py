@@ -88,7 +88,7 @@ def create_project(space: Workspace, name: str, description: str = "", title: st
     """Create an empty project, without members."""
     check_name(name, "project")
     about = one_line(description, "project")
-    values: dict[str, Any] = {"name": name, "title": title, "description": about, "budget": {}}
+    values: dict[str, object] = {"name": name, "title": title, "description": about, "budget": {}}
     PROJECTS.create(replace(space, project=name), values)  # so that the audit has it as a change of the new project
     return get_project(space, name)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.bots import BOTS, Bot, copy_bot, get_bot, update_bot
@@ -17,6 +16,7 @@ from evalflow.addons.studio.work.scores import failed_cases
 from evalflow.addons.studio.work.space import NotFoundError, TakenError, Workspace
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import EvalflowError, Problem, UserError
+from evalflow.jsonvalues import as_list
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def failed_only(space: Workspace, request: RunRequest, run_id: str) -> RunReques
     known, chosen = known_cases(space, failed_cases(space, run_id)).ids, dict[str, list[str]]()
     for name in request.datasets:
         given = request.dataset_values.get(name, {}).get("ids")
-        if ids := [one for one in known.get(name, ()) if given is None or one in given]:
+        if ids := [one for one in known.get(name, ()) if given is None or one in as_list(given)]:
             chosen[name] = ids
     if not chosen:
         what = f"no case of {', '.join(request.datasets)} failed in run {run_id}"
@@ -73,7 +73,7 @@ def _key_of_value(run: Run, what: str) -> str:
         config = RunFolder(run.folder).read_manifest().config
     except (EvalflowError, OSError, ValueError):
         return ""
-    parts: dict[str, Mapping[str, Any]] = {group: config.get(group) or {} for group in ("target", "judge")}
+    parts: dict[str, Mapping[str, object]] = {group: config.get(group) or {} for group in ("target", "judge")}
     for key in _VALUES:
         for group, values in parts.items():
             if values.get(key) and str(values[key]) in what:

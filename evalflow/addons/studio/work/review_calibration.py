@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 from evalflow.addons.studio.store import reviews as stored
 from evalflow.addons.studio.store.rows import Row
@@ -164,7 +163,7 @@ def _certificates(found: Calibration, known: Sequence[Certificate]) -> list[Issu
         one = issued.get(key)
         about = IssuedCertificate(row.metric, row.judge, why_not=no_certificate(row))
         if one is not None:
-            facts: Mapping[str, Any] = {"agreement": one.agreement, "bias": one.bias}
+            facts: Mapping[str, object] = {"agreement": one.agreement, "bias": one.bias}
             facts = {**facts, "n_labels": one.n_labels, "dataset": one.dataset}
             about = IssuedCertificate(row.metric, row.judge, verdict_of(row.metric, facts), one.issued_at)
         shown.setdefault(key, about)

@@ -132,7 +132,7 @@ def open_item(space: Workspace, name: str, item: int) -> DeskItem:
 
 @requires("label")
 def save_draft(
-    space: Workspace, name: str, item: int, draft: Mapping[str, Any], seconds: float, *, flagged: bool = False
+    space: Workspace, name: str, item: int, draft: Mapping[str, object], seconds: float, *, flagged: bool = False
 ) -> None:
     """Save what the person has entered so far, as in `DeskItem.draft`, and extend their lease.
 
@@ -153,7 +153,7 @@ def submit_item(
     space: Workspace,
     name: str,
     item: int,
-    values: Mapping[str, Any],
+    values: Mapping[str, object],
     comment: str = "",
     *,
     flagged: bool = False,
@@ -210,7 +210,7 @@ def own_progress(space: Workspace, name: str) -> OwnProgress:
     return OwnProgress(states.count("submitted"), states.count("declined"), left, items, review["state"])
 
 
-def _begun_before_closing(connection: Connection, review: Mapping[str, Any], me: str) -> DeskItem | None:
+def _begun_before_closing(connection: Connection, review: Row, me: str) -> DeskItem | None:
     rows = stored.review_assignments(connection, review["id"], me)
     begun = next((row["item"] for row in rows if is_reserved(row)), None)
     return None if begun is None else _read_item(connection, review, begun, me)
@@ -221,7 +221,7 @@ def is_reserved(row: Row) -> bool:
     return row["state"] == "open" and row["expires_at"] > time.time()
 
 
-def _expect_mine(connection: Connection, review: Mapping[str, Any], item: int, me: str) -> Row:
+def _expect_mine(connection: Connection, review: Row, item: int, me: str) -> Row:
     """The item and the person's part in it; refuses one that is not theirs to label."""
     found = stored.begun_item(connection, review["id"], item, me, time.time())
     if found is None or found["state"] == "declined":
@@ -235,15 +235,15 @@ def _expect_mine(connection: Connection, review: Mapping[str, Any], item: int, m
     return found
 
 
-def _extend(connection: Connection, review: int, item: int, me: str, values: Mapping[str, Any]) -> None:
+def _extend(connection: Connection, review: int, item: int, me: str, values: Mapping[str, object]) -> None:
     stored.change_assignment(connection, review, item, me, {**values, "expires_at": time.time() + LEASE_S})
 
 
-def _read_item(connection: Connection, review: Mapping[str, Any], item: int, me: str) -> DeskItem:
+def _read_item(connection: Connection, review: Row, item: int, me: str) -> DeskItem:
     found = stored.begun_item(connection, review["id"], item, me, time.time())
     if found is None:  # the review was deleted meanwhile
         raise not_found("answer", str(item), [])
-    content: Mapping[str, Any] = found["content"]
+    content: Row = found["content"]
     rows = [one for one in review["metrics"] if one["name"] in content["metrics"]]
     return DeskItem(
         review=review["name"],
@@ -262,14 +262,14 @@ def _read_item(connection: Connection, review: Mapping[str, Any], item: int, me:
     )
 
 
-def _read_values(review: Mapping[str, Any], metrics: Sequence[str], values: Mapping[str, Any]) -> dict[str, Any]:
+def _read_values(review: Row, metrics: Sequence[str], values: Mapping[str, object]) -> dict[str, object]:
     """The values on the metrics' own scales, None for CANNOT_TELL; a UserError names every problem."""
     scales = {one["name"]: scale_of(one) for one in review["metrics"] if one["name"] in metrics}
     problems: list[Problem] = []
     for name in values:
         if name not in scales:
             problems.append(Problem(f"there is no metric {name!r} to label", name, did_you_mean(name, scales)))
-    read: dict[str, Any] = {}
+    read: dict[str, object] = {}
     for name, scale in scales.items():
         value = values.get(name)
         if value is None or value == "":
@@ -286,11 +286,11 @@ def _read_values(review: Mapping[str, Any], metrics: Sequence[str], values: Mapp
 
 def _put_labels(
     connection: Connection,
-    review: Mapping[str, Any],
+    review: Row,
     item: Row,
     me: str,
-    read: Mapping[str, Any],
-    about: Mapping[str, Any],
+    read: Mapping[str, object],
+    about: Mapping[str, object],
 ) -> None:
     seen = stored.has_viewed(connection, review["run"], me)
     rubrics = newest_rubrics(review)
@@ -303,11 +303,11 @@ def _put_labels(
 
 
 def label_row(
-    review: Mapping[str, Any],
+    review: Row,
     item: Row,
     by: str,
     metric: str,
-    value: Any,
+    value: object,
     *,
     blind: bool,
     seen_before: bool,
@@ -336,5 +336,5 @@ def _seconds(seconds: float) -> float:
     return min(max(seconds, 0.0), 86_400.0) if math.isfinite(seconds) else 0.0
 
 
-def _storable(value: Any) -> Any:
+def _storable(value: object) -> object:
     return json.loads(storable(json.dumps(value, ensure_ascii=False, default=str)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 from evalflow.addons.studio.store import reviews as stored
 from evalflow.addons.studio.store.rows import Row
@@ -43,7 +42,7 @@ def give_out_again(space: Workspace, name: str, expected: int) -> Review:
         labels = stored.label_rows(connection, changed.id)
         rubrics = {metric.name: metric.rubric for metric in changed.metrics}
         held = stored.review_assignments(connection, changed.id)
-        anew: dict[str, Any] = {"state": "open", "draft": {}, "is_flagged": False, "seconds": 0.0, "expires_at": 0.0}
+        anew: dict[str, object] = {"state": "open", "draft": {}, "is_flagged": False, "seconds": 0.0, "expires_at": 0.0}
         for item, person in submitted_by_older(held, labels, rubrics):
             stored.change_assignment(connection, changed.id, item, person, anew)
     return changed

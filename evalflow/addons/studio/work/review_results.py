@@ -145,7 +145,7 @@ def disagreements(space: Workspace, name: str) -> list[Disagreement]:
 
 
 @requires("edit")
-def resolve(space: Workspace, name: str, item: int, metric: str, value: Any, reason: str) -> None:
+def resolve(space: Workspace, name: str, item: int, metric: str, value: object, reason: str) -> None:
     """Decide what is true of an answer on a metric. It replaces the labels there; people's agreement stays."""
     review = REVIEWS.get(space, name)
     own = next((one for one in review["metrics"] if one["name"] == metric), None)
@@ -169,7 +169,7 @@ def resolve(space: Workspace, name: str, item: int, metric: str, value: Any, rea
 
 
 @requires("edit")
-def review_labels(space: Workspace, name: str) -> Iterator[dict[str, Any]]:
+def review_labels(space: Workspace, name: str) -> Iterator[dict[str, object]]:
     """The labels and resolutions as rows of a labels file, and a row for each value that is missing.
 
     The answers that were served are a random sample, wherever labelling stopped: the weight of an answer of a stratum
@@ -200,7 +200,7 @@ def _person(name: str, rows: Sequence[Row], invited: Sequence[str]) -> PersonPro
     return PersonProgress(name, states["submitted"], states["declined"], flagged, middle, name in invited)
 
 
-def _agreement(metric: Mapping[str, Any], labels: Sequence[Row]) -> HumanAgreement:
+def _agreement(metric: Row, labels: Sequence[Row]) -> HumanAgreement:
     scale = scale_of(metric)
     rows = [row for row in labels if row["metric"] == metric["name"] and row["rubric"] == metric["rubric"]]
     given = [row for row in rows if is_given(row) and row["value"] is not None]
@@ -225,7 +225,7 @@ def _agreement(metric: Mapping[str, Any], labels: Sequence[Row]) -> HumanAgreeme
     return HumanAgreement(metric["name"], len(pairs), krippendorff_alpha(table, "interval"), kappa)
 
 
-def current_labels(review: Mapping[str, Any], labels: Sequence[Row]) -> list[Row]:
+def current_labels(review: Row, labels: Sequence[Row]) -> list[Row]:
     """The labels by the newest guidelines."""
     newest = newest_rubrics(review)
     return [row for row in labels if row["rubric"] == newest[row["metric"]]]
@@ -236,7 +236,7 @@ def is_given(row: Row) -> bool:
     return row["kind"] == "label" and row["missing"] != "declined"
 
 
-def _by_answer(review: Mapping[str, Any], labels: Sequence[Row]) -> dict[tuple[int, str], list[Row]]:
+def _by_answer(review: Row, labels: Sequence[Row]) -> dict[tuple[int, str], list[Row]]:
     """The labels by the newest guidelines, by answer and metric."""
     grouped: dict[tuple[int, str], list[Row]] = defaultdict(list)
     for row in current_labels(review, labels):
@@ -244,7 +244,7 @@ def _by_answer(review: Mapping[str, Any], labels: Sequence[Row]) -> dict[tuple[i
     return grouped
 
 
-def ties_of(review: Mapping[str, Any], labels: Sequence[Row]) -> list[tuple[int, str]]:
+def ties_of(review: Row, labels: Sequence[Row]) -> list[tuple[int, str]]:
     """The answers and metrics on which people are tied."""
     return [key for key, own in _by_answer(review, labels).items() if _is_tied(own)]
 
@@ -256,7 +256,7 @@ def _is_tied(labels: Sequence[Row]) -> bool:
     return len(most) > 1 and most[0] == most[1] and all(row["kind"] != "resolution" for row in labels)
 
 
-def _given_value(row: Row) -> Any:
+def _given_value(row: Row) -> object:
     value = row["value"]
     return float(value) if isinstance(value, bool | int | float) else value
 
@@ -277,10 +277,10 @@ def shown_label(row: Row, flags: Mapping[tuple[int, str], bool]) -> ShownLabel:
 
 
 def _disagreement(
-    review: Mapping[str, Any],
+    review: Row,
     item: Row,
     metric: str,
-    content: Mapping[str, Any],
+    content: Mapping[str, object],
     rows: Sequence[Row],
     flags: Mapping[tuple[int, str], bool],
 ) -> Disagreement:
@@ -292,18 +292,18 @@ def _disagreement(
     return Disagreement(item["item"], item["position"], metric, content, labels, *state, value, reason)
 
 
-def item_key(row: Mapping[str, Any]) -> tuple[str, str, str, int]:
+def item_key(row: Row) -> tuple[str, str, str, int]:
     """Which answer of the run an item is: dataset, case, target and repeat."""
     return row["dataset"], row["case_id"], row["target"], row["target_repeat"]
 
 
 def _rows(
-    review: Mapping[str, Any],
+    review: Row,
     items: Sequence[Row],
     held: Sequence[Row],
     labels: Sequence[Row],
     metrics: Mapping[int, Sequence[str]],
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[dict[str, object]]:
     draw: Mapping[str, Any] = review["draw"]
     of_item: dict[int, list[Row]] = defaultdict(list)
     for row in labels:
@@ -357,9 +357,7 @@ def _rows(
                 }
 
 
-def _served(
-    review: Mapping[str, Any], items: Sequence[Row], held: Sequence[Row], of_item: Mapping[int, Sequence[Row]]
-) -> list[Row]:
+def _served(review: Row, items: Sequence[Row], held: Sequence[Row], of_item: Mapping[int, Sequence[Row]]) -> list[Row]:
     """The answers that were served under the newest guidelines; of groups, those of which every answer is settled."""
     newest = newest_rubrics(review)
     states: dict[int, list[str]] = defaultdict(list)

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from evalflow.addons.studio.store import definitions, projects
 from evalflow.addons.studio.store import people as accounts
 from evalflow.addons.studio.store import reviews as stored
-from evalflow.addons.studio.store.rows import from_row, storable
+from evalflow.addons.studio.store.rows import Row, from_row, storable
 from evalflow.addons.studio.store.scores import CELL
 from evalflow.addons.studio.work.access import ROLES, Role, may, requires
 from evalflow.addons.studio.work.definitions import DefinitionStore
@@ -337,7 +337,7 @@ def scored_run(space: Workspace, run_id: str) -> SavedRun:
         raise UserError(Problem(f"{folder}: {error.strerror}", "run", hint)) from None
 
 
-def as_metric(row: Mapping[str, Any], guidelines: str) -> ReviewMetric:
+def as_metric(row: Row, guidelines: str) -> ReviewMetric:
     """A metric of a review from the stored form."""
     scale = scale_of(row)
     low, high = label_bounds(scale)
@@ -350,31 +350,31 @@ def as_metric(row: Mapping[str, Any], guidelines: str) -> ReviewMetric:
     return ReviewMetric(row["name"], own, row["description"], row["rubric"], guidelines, title=title)
 
 
-def newest_rubrics(review: Mapping[str, Any]) -> dict[str, int]:
+def newest_rubrics(review: Row) -> dict[str, int]:
     """The versions of the guidelines that a review has now, by metric."""
     return {one["name"]: one["rubric"] for one in review["metrics"]}
 
 
-def scale_of(row: Mapping[str, Any]) -> RecordedScale:
+def scale_of(row: Row) -> RecordedScale:
     """The scale of a metric of a review from the stored form."""
     return _SCALES.validate_python(row["scale"])
 
 
-def _as_reviews(space: Workspace, rows: Sequence[Mapping[str, Any]]) -> list[Review]:
+def _as_reviews(space: Workspace, rows: Sequence[Row]) -> list[Review]:
     counted = space.read(stored.counts, [row["id"] for row in rows])
     return [_as_review(row, *counted.get(row["id"], (0, 0))) for row in rows]
 
 
-def _as_review(row: Mapping[str, Any], done: int, items: int) -> Review:
-    draw: Mapping[str, Any] = row["draw"]
+def _as_review(row: Row, done: int, items: int) -> Review:
+    draw: Mapping[str, object] = row["draw"]
     texts: Mapping[str, str] = row["guidelines"]
     metrics = [replace(as_metric(one, texts[one["name"]]), older=one.get("older", ())) for one in row["metrics"]]
-    others: dict[str, Any] = {"metrics": metrics, "shown": Shown(**row["shown"]), "run_title": draw["title"]}
+    others: dict[str, object] = {"metrics": metrics, "shown": Shown(**row["shown"]), "run_title": draw["title"]}
     return from_row(Review, {**draw, **row}, items=items, items_done=done, **others)
 
 
 @requires("edit")
-def change_review(space: Workspace, name: str, expected: int, values: Mapping[str, Any]) -> Review:
+def change_review(space: Workspace, name: str, expected: int, values: Mapping[str, object]) -> Review:
     """Change a review that still has the expected version."""
     REVIEWS.change(space, REVIEWS.get(space, name), expected, values)
     return get_review(space, name)
@@ -395,7 +395,7 @@ def _metric_rows(run: SavedRun, names: Sequence[str]) -> list[dict[str, Any]]:
     ]
 
 
-def _guidelines(row: Mapping[str, Any]) -> str:
+def _guidelines(row: Row) -> str:
     """What a metric's guidelines begin with: its description, and the anchors of its scale."""
     scale = scale_of(row)
     anchors = sorted((scale.anchors or {}).items()) if isinstance(scale, LikertScale) else []
@@ -453,7 +453,7 @@ def guideline_text(text: str) -> str:
 
 
 @requires("label")
-def named_review(space: Workspace, name: str, connection: Connection) -> dict[str, Any]:
+def named_review(space: Workspace, name: str, connection: Connection) -> Row:
     """The row of a review that names the person who asks; they are told of no other, unless they may edit."""
     row = definitions.named(connection, "review", name, space.project_id)
     if row is None or space.identify().name not in row["people"]:

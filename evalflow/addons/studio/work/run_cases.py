@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from evalflow.addons.studio.store.rows import from_row
+from evalflow.addons.studio.store.rows import Row, from_row
 from evalflow.addons.studio.store.scores import CELL, CaseAnswer, RunScores
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.metric_trial import SentPrompt, keyless, sent_prompt
@@ -68,7 +68,7 @@ def get_run_case(
     return from_row(RunCase, found, answer_error=found["error"], case=case, known=known, gone=gone, scores=scored)
 
 
-def _whole_case(folder: RunFolder, found: Mapping[str, Any]) -> tuple[Case | None, Answer | None, str]:
+def _whole_case(folder: RunFolder, found: Row) -> tuple[Case | None, Answer | None, str]:
     """The case and its answer from the run's own files, or why they cannot be read."""
     try:
         case, answer = case_and_answer(open_run(folder), found)
@@ -79,12 +79,12 @@ def _whole_case(folder: RunFolder, found: Mapping[str, Any]) -> tuple[Case | Non
         return None, None, f"{folder.path}: {error.strerror}"
 
 
-def cell_of(score: Score) -> dict[str, Any]:
+def cell_of(score: Score) -> dict[str, object]:
     """Which answer of the run a score is about."""
     return {name: getattr(score, name) for name in CELL}
 
 
-def case_and_answer(saved: SavedRun, found: Mapping[str, Any]) -> tuple[Case, Answer | None]:
+def case_and_answer(saved: SavedRun, found: Row) -> tuple[Case, Answer | None]:
     """A case and its answer, from the run's own files. `found` has dataset, case_id, target and target_repeat."""
     wanted = (found["dataset"], found["case_id"])
     case = next(saved.cases({wanted}), None)
@@ -179,7 +179,7 @@ def _call(pair: Pair, ask: Ask) -> JudgeCall:
 class _ReadOnlyPrepared(PreparedFile):
     """Reads the run's entries and writes nothing into its folder."""
 
-    def put(self, key: str, entry: Mapping[str, Any]) -> None:
+    def put(self, key: str, entry: Mapping[str, object]) -> None:
         """Do nothing: entries reused from another run are read again each time."""
 
 
@@ -188,10 +188,10 @@ class _ReplayJudge:
     """Implements Judge: records the requests, and replies from the run's saved steps."""
 
     judge: Any
-    steps: Sequence[Mapping[str, Any]]
+    steps: Sequence[Mapping[str, object]]
     asks: list[Ask] = field(default_factory=list[Ask])
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self.judge, name)
 
     async def ask(self, ask: Ask) -> Reply:

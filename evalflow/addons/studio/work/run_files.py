@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, get_args
+from typing import TYPE_CHECKING, BinaryIO, Literal, get_args
 
 from evalflow.addons.studio.store import runs
+from evalflow.addons.studio.store.rows import Row
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.intake import results_of, save_results
 from evalflow.addons.studio.work.metrics import MetricDefinition, MetricDraft, list_library, list_metrics, update_metric
@@ -227,7 +228,7 @@ def change_files(
     return get_run(space, run_id)
 
 
-def _ended_row(space: Workspace, run_id: str, expected: int | None) -> dict[str, Any]:
+def _ended_row(space: Workspace, run_id: str, expected: int | None) -> Row:
     row = run_row(space, run_id)
     if row["state"] not in ENDED or not row["facts"].get("metrics"):
         raise TakenError(Problem(f"run {run_id} has not ended", "run", "wait until it has, or resume it"))

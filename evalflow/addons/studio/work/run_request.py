@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, ConfigDict, Field
 
-from evalflow.jsonvalues import DEEPEST, is_too_deep
+from evalflow.jsonvalues import DEEPEST, is_mapping, is_too_deep
 from evalflow.targets.registry import SIMULATOR_KINDS
 
 
-def _shallow(values: Mapping[str, Any]) -> Mapping[str, Any]:
+def _shallow(values: Mapping[str, object]) -> Mapping[str, object]:
     if is_too_deep(values):
         raise ValueError(f"more than {DEEPEST} maps and lists within each other")
     return values
@@ -46,14 +46,14 @@ class RunRequest:
     datasets: Annotated[Sequence[Named], Field(max_length=100)]
     metrics: Annotated[Sequence[Named], Field(max_length=200)]
     dataset_values: Annotated[Mapping[Named, Values], Field(max_length=100)] = field(
-        default_factory=dict[str, Mapping[str, Any]]
+        default_factory=dict[str, Mapping[str, object]]
     )
     judge: Named | None = None
-    judge_values: Values = field(default_factory=dict[str, Any])
+    judge_values: Values = field(default_factory=dict[str, object])
     embedder: Named = "embedded"
-    embedder_values: Values = field(default_factory=dict[str, Any])
+    embedder_values: Values = field(default_factory=dict[str, object])
     thresholds: Mapping[str, Annotated[float, Field(allow_inf_nan=False)]] = field(default_factory=dict[str, float])
-    options: Values = field(default_factory=dict[str, Any])
+    options: Values = field(default_factory=dict[str, object])
     title: Annotated[str, Field(max_length=500)] = ""
 
     def words(self) -> list[str]:
@@ -70,6 +70,6 @@ class RunRequest:
     @property
     def simulator(self) -> str | None:
         """The kind of simulated users that its options have."""
-        given: Any = self.options.get("simulator")
-        kind = cast("Mapping[str, Any]", given).get("kind") if isinstance(given, Mapping) else None
+        given: object = self.options.get("simulator")
+        kind = given.get("kind") if is_mapping(given) else None
         return kind if isinstance(kind, str) and SIMULATOR_KINDS.ships(kind) else None

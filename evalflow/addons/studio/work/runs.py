@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from evalflow.addons.studio.store import runs
-from evalflow.addons.studio.store.rows import from_row
+from evalflow.addons.studio.store.rows import Row, from_row
 from evalflow.addons.studio.store.runs import ENDED, State
 from evalflow.addons.studio.work import leases
 from evalflow.addons.studio.work.access import requires
@@ -68,7 +68,7 @@ class Progress:
     rate: float | None = None
     seconds_left: float | None = None
     cost_usd: float | None = None
-    latest: Sequence[Mapping[str, Any]] = ()
+    latest: Sequence[Mapping[str, object]] = ()
     loaded: int = 0
 
     @property
@@ -273,7 +273,7 @@ def delete_run(space: Workspace, run_id: str, expected: int | None = None) -> No
             raise _refusal(space, run_id, expected, ("queued", "running"), "cancel it first")
 
 
-def changed_request(run: Run, **changes: Any) -> RunRequest:
+def changed_request(run: Run, **changes: object) -> RunRequest:
     """The request of a run with changes, for running it again."""
     if run.request is None:
         hint = f"run it in a terminal: {run.repeat}"
@@ -289,7 +289,7 @@ def latest_datasets(space: Workspace, bot: str) -> Sequence[str]:
 
 
 @requires("read")
-def run_row(space: Workspace, run_id: str) -> dict[str, Any]:
+def run_row(space: Workspace, run_id: str) -> Row:
     """The row of a run."""
     return _up_to_date(space, _row(space, run_id))
 
@@ -301,7 +301,7 @@ def _row(space: Workspace, run_id: str) -> dict[str, Any]:
     return row
 
 
-def _up_to_date(space: Workspace, row: dict[str, Any]) -> dict[str, Any]:
+def _up_to_date(space: Workspace, row: Row) -> Row:
     """The row of a run. If the command line has changed the results of an ended run, they are read again.
 
     If it has added scores, a worker reads them.
@@ -329,7 +329,7 @@ def _up_to_date(space: Workspace, row: dict[str, Any]) -> dict[str, Any]:
     return _row(space, row["run_id"])
 
 
-def _as_run(row: Mapping[str, Any]) -> Run:
+def _as_run(row: Row) -> Run:
     return from_row(
         Run,
         row,
@@ -341,7 +341,7 @@ def _as_run(row: Mapping[str, Any]) -> Run:
     )
 
 
-def repeating(row: Mapping[str, Any]) -> list[str]:
+def repeating(row: Row) -> list[str]:
     """The arguments that repeat a run, including generated steps and changed thresholds that were saved with it."""
     facts = row["facts"]
     steps = [f"metric.{metric}.steps_from={row['folder']}" for metric in facts.get("wrote_steps", ())]
@@ -356,7 +356,7 @@ def _queue(space: Workspace, run_id: str, task: Literal["resume", "retry"], expe
     return get_run(space, run_id)
 
 
-def _expect_own(space: Workspace, row: Mapping[str, Any]) -> None:
+def _expect_own(space: Workspace, row: Row) -> None:
     """Check that a resumed run uses files below the working directory only, and only an allowed program."""
     folder = run_folder(space, row)
     if folder.manifest.is_file():
@@ -410,7 +410,7 @@ def _created(space: Workspace, request: RunRequest, key: str | None) -> Run | No
     return _same(row, request) if row else None
 
 
-def _same(row: Mapping[str, Any], request: RunRequest) -> Run:
+def _same(row: Row, request: RunRequest) -> Run:
     """The run created with the same key. Raises if its request is a different one."""
     run = _as_run(row)
     if run.request is None or asdict(run.request) != json.loads(json.dumps(asdict(request))):

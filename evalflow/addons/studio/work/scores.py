@@ -12,6 +12,7 @@ from typing import Any
 
 from evalflow.addons.studio.store import results, reviews
 from evalflow.addons.studio.store.results import ResultCell, ResultRow
+from evalflow.addons.studio.store.rows import Row
 from evalflow.addons.studio.store.scores import Limit, RunScores, Score, ScoreFilter
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.runs import ENDED, run_row
@@ -198,7 +199,7 @@ def note_view(space: Workspace, run_id: str) -> None:
 
 
 @requires("read")
-def summary(space: Workspace, run_id: str) -> list[dict[str, Any]]:
+def summary(space: Workspace, run_id: str) -> list[dict[str, object]]:
     """The rows of a run's summary, including tags, as in summary.json. Empty until the run has ended."""
     file = Path(run_row(space, run_id)["folder"]) / "summary.json"
     return json.loads(file.read_text(encoding="utf-8"))["rows"] if file.is_file() else []
@@ -256,7 +257,7 @@ def _scores_of(space: Workspace, run_id: str, thresholds: Mapping[str, float] | 
         yield RunScores(connection, row["id"], limits_of(row, thresholds))
 
 
-def limits_of(row: Mapping[str, Any], thresholds: Mapping[str, float] | None = None) -> list[Limit]:
+def limits_of(row: Row, thresholds: Mapping[str, float] | None = None) -> list[Limit]:
     """The thresholds of a run's metrics, or those that replace them."""
     found: list[Limit] = []
     for metric in row["facts"].get("metrics", []):

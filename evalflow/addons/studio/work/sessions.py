@@ -7,10 +7,12 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any, cast, get_args
+from typing import cast, get_args
+
+from sqlalchemy import Connection
 
 from evalflow.addons.studio.store import definitions, people
-from evalflow.addons.studio.store.rows import from_row, now, storable
+from evalflow.addons.studio.store.rows import Row, from_row, now, storable
 from evalflow.addons.studio.work.access import ROLES, Actor, ForbiddenError, Role, SignedOutError, open_to_all, requires
 from evalflow.addons.studio.work.people import User as Account
 from evalflow.addons.studio.work.people import account_state, as_user, password_hash, weak_password
@@ -51,7 +53,7 @@ class Identity:
     kind: people.Holder
     key: str
     address: str
-    row: Mapping[str, Any] | None = field(default=None, init=False)
+    row: Row | None = field(default=None, init=False)
     first: Actor | None = field(default=None, init=False)
     _known: tuple[float, Actor | None] = field(default=(-FRESH_S, None), init=False)
 
@@ -74,7 +76,7 @@ class Identity:
         return (self.kind, self.key) == (other.kind, other.key)
 
 
-def _valid(rows: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Mapping[str, Any]]:
+def _valid(rows: Mapping[str, Row]) -> Mapping[str, Row]:
     """Without sessions that were not used for long."""
     idle_since = now(-IDLE_TTL)
     return {key: row for key, row in rows.items() if row.get("seen_at", now()) > idle_since}
@@ -83,7 +85,7 @@ def _valid(rows: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Mapping[str, A
 @open_to_all
 def changed_identities(space: Workspace, identities: Sequence[Identity]) -> list[Identity]:
     """Those that have ended, or whose person has other rights than at first; a few queries for all together."""
-    rows: dict[tuple[str, str], Mapping[str, Any]] = {}
+    rows: dict[tuple[str, str], Row] = {}
     with space.database.reading() as connection:
         for kind in get_args(people.Holder):
             keys = list({one.key for one in identities if one.kind == kind})
@@ -93,11 +95,11 @@ def changed_identities(space: Workspace, identities: Sequence[Identity]) -> list
     return [one for one in identities if one.first != _now(one, rows.get((one.kind, one.key)), roles)]
 
 
-def _now(identity: Identity, row: Mapping[str, Any] | None, roles: _Roles) -> Actor | None:
+def _now(identity: Identity, row: Row | None, roles: _Roles) -> Actor | None:
     return None if row is None else _actor(row, roles, identity.address)
 
 
-def _actor(row: Mapping[str, Any], roles: _Roles, address: str) -> Actor:
+def _actor(row: Row, roles: _Roles, address: str) -> Actor:
     """The person of a session, or of a token: with its project only, and a role not above their own."""
     own_roles = cast("dict[int, Role]", roles.get(row["user_id"], {}))
     actor = Actor(row["user_id"], row["user_name"], is_owner=row["is_owner"], roles=own_roles, address=address)
@@ -132,14 +134,14 @@ def begin_sign_in(space: Workspace, name: str, address: str) -> float:
     return max((_delay(kind, row) for kind, row in known.items()), default=0.0)
 
 
-def _delay(kind: str, row: Mapping[str, Any]) -> float:
+def _delay(kind: str, row: Row) -> float:
     over = row["failures"] - FREE_TRIES
     if over <= 0 or not _is_recent(row):
         return 0.0
     return min(_MAX_DELAY_S[kind], 0.5 * 2.0 ** min(over - 1, 10))
 
 
-def _is_recent(row: Mapping[str, Any]) -> bool:
+def _is_recent(row: Row) -> bool:
     return abs(time.time() - row["last_at"]) <= FORGET_S
 
 
@@ -178,7 +180,7 @@ def sign_in(space: Workspace, name: str, password: str, address: str, agent: str
 
 
 @open_to_all
-def start_session(space: Workspace, row: Mapping[str, Any], address: str, agent: str, way: str) -> str:
+def start_session(space: Workspace, row: Row, address: str, agent: str, way: str) -> str:
     """Start a session for a user who has proved who they are; returns its key. `way`: for the audit.
 
     Raises:
@@ -233,7 +235,7 @@ def choose_password(space: Workspace, code: str, password: str) -> str:
     return row["name"]
 
 
-def _user_of(connection: Any, content: Mapping[str, Any] | None) -> dict[str, Any]:
+def _user_of(connection: Connection, content: Mapping[str, object] | None) -> Row:
     rows = definitions.listed(connection, "user") if content and content["kind"] == "password" else []
     found = next((row for row in rows if content and account_state(row) == content["account"]), None)
     if found is None:

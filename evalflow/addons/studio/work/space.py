@@ -14,17 +14,19 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from threading import BoundedSemaphore, Lock
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 
 from evalflow.addons.studio.store import DEFAULT_PROJECT, Database, audit, definitions, open_database, people
 from evalflow.addons.studio.store.results import AnswerRanking
+from evalflow.addons.studio.store.rows import Row
 from evalflow.addons.studio.work.access import Actor, local_person, requires
 from evalflow.calls.connections import Connection as CallConnection
 from evalflow.calls.connections import Connections
 from evalflow.engine.folder import RunFolder, refuse_links
 from evalflow.errors import ConflictError, Problem, UserError, did_you_mean
+from evalflow.jsonvalues import is_mapping, is_object
 from evalflow.paths import from_home
 
 if TYPE_CHECKING:
@@ -116,9 +118,7 @@ class Page(Generic[T]):
     next: str | None = None
 
     @staticmethod
-    def of(
-        rows: Sequence[Mapping[str, Any]], limit: int, item: Callable[[Mapping[str, Any]], S], key: str = "id"
-    ) -> Page[S]:
+    def of(rows: Sequence[Row], limit: int, item: Callable[[Row], S], key: str = "id") -> Page[S]:
         """A page of the first `limit` rows; if there is one more, its cursor is the `key` of the last."""
         more = str(rows[limit - 1][key]) if len(rows) > limit else None
         return Page([item(row) for row in rows[:limit]], more)
@@ -224,7 +224,7 @@ class Workspace:
             rows = definitions.listed(connection, "connection") if people.has_users(connection) else None
         return None if rows is None else Connections(tuple(map(CallConnection.of, rows)))
 
-    def resolve(self, values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    def resolve(self, values: Mapping[str, object], key: str) -> Mapping[str, object]:
         """The configuration of a bot, judge or embedder with its `connection` replaced by address and key."""
         allowed = self.allowed
         return values if allowed is None else allowed.resolve(values, key)
@@ -233,7 +233,7 @@ class Workspace:
         """Run a function that renders users' prompts, in a thread."""
         return await to_thread.run_sync(work, limiter=self.rendering, abandon_on_cancel=True)
 
-    async def ask(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def ask(self, work: Callable[[], Coroutine[object, object, T]]) -> T:
         """Run a function that calls a bot or a judge, in a thread with its own event loop."""
         return await to_thread.run_sync(lambda: asyncio.run(work()), limiter=self.asking, abandon_on_cancel=True)
 
@@ -276,7 +276,7 @@ def within(space: Workspace, folder: Path, allowed: Path | None = None) -> str:
 
 
 @requires("read")
-def run_folder(space: Workspace, row: Mapping[str, Any]) -> RunFolder:
+def run_folder(space: Workspace, row: Row) -> RunFolder:
     """The folder of a run to resume or rewrite: below the working directory, without links in its path or content."""
     found = within(space, Path(row["folder"]))
     if found != row["folder"]:
@@ -288,7 +288,7 @@ def run_folder(space: Workspace, row: Mapping[str, Any]) -> RunFolder:
 
 
 @requires("read")
-def refuse_elsewhere(space: Workspace, config: Mapping[str, Any]) -> None:
+def refuse_elsewhere(space: Workspace, config: Mapping[str, object]) -> None:
     """Check that a run reuses only folders, and writes only to caches, below the working directory.
 
     For others than the owner, a reused folder must be among the project's runs.
@@ -307,9 +307,9 @@ def refuse_elsewhere(space: Workspace, config: Mapping[str, Any]) -> None:
             raise UserError(Problem(error.problems[0].what, key, hint)) from None
 
 
-def _inside(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+def _inside(config: Mapping[str, object], key: str) -> Mapping[str, object]:
     found = config.get(key)
-    return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
+    return found if is_mapping(found) else {}
 
 
 def not_found(what: str, name: str, known: list[str]) -> NotFoundError:
@@ -317,7 +317,7 @@ def not_found(what: str, name: str, known: list[str]) -> NotFoundError:
     return NotFoundError(Problem(f"there is no {what} {name!r}", what, did_you_mean(name, known) if known else ""))
 
 
-def stale(what: str, name: str, expected: int, row: Mapping[str, Any], wanted: Mapping[str, Any]) -> StaleError:
+def stale(what: str, name: str, expected: int, row: Row, wanted: Mapping[str, object]) -> StaleError:
     """The error for a change based on an older version. It lists the keys that differ from the current version.
 
     `row` is the current one, `wanted` the new values by column.
@@ -333,13 +333,13 @@ def stale(what: str, name: str, expected: int, row: Mapping[str, Any], wanted: M
     return StaleError(problem, row["version"])
 
 
-def changed_keys(key: str, there: Any, wanted: Any) -> list[str]:
+def changed_keys(key: str, there: object, wanted: object) -> list[str]:
     """The keys where two JSON values differ, one level deep, such as `config.model`; without `key`, such as `model`."""
     if there == wanted:
         return []
-    if not isinstance(there, dict) or not isinstance(wanted, dict):
+    if not is_object(there) or not is_object(wanted):
         return [key]
-    old, new = cast("dict[str, Any]", there), cast("dict[str, Any]", wanted)
+    old, new = there, wanted
     return [
         f"{key}.{inner}" if key else inner for inner in dict.fromkeys([*old, *new]) if old.get(inner) != new.get(inner)
     ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -29,7 +28,7 @@ def budget_left(space: Workspace) -> ProjectBudget:
 
 
 @requires("own")
-def set_budget(space: Workspace, values: Mapping[str, Any], expected: int) -> ProjectBudget:
+def set_budget(space: Workspace, values: Mapping[str, object], expected: int) -> ProjectBudget:
     """Set the project's monthly budget. It holds from the next run or trial on; what is going on keeps its lease.
 
     `values` are those of a run's `budget`; `expected` is the version of the project that the change is based on.

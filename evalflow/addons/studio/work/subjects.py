@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 
 from evalflow.errors import Problem, Subject, UserError
 
@@ -16,7 +15,7 @@ class RunSubjects:
 
     bot: str
     judge: str
-    metrics: Mapping[str, Mapping[str, Any]]
+    metrics: Mapping[str, Mapping[str, object]]
     datasets: Collection[str]
 
     @contextmanager

@@ -171,7 +171,7 @@ def _naming(space: Workspace, tag: str) -> Iterator[str]:
     """The metrics whose checks are for cases with a tag or a sub-tag."""
     for bot in BOTS.rows(space):
         for metric in METRICS.rows(space, bot["id"]):
-            custom = cast("Mapping[str, Mapping[str, Any]]", metric["definition"].get("custom") or {})
+            custom = cast("Mapping[str, Mapping[str, object]]", metric["definition"].get("custom") or {})
             named = [one.get("cases") for one in custom.values() if isinstance(one.get("cases"), list)]
-            if any(_is_within(readers.tag_name(str(one)), tag) for ones in named for one in cast("list[Any]", ones)):
+            if any(_is_within(readers.tag_name(str(one)), tag) for ones in named for one in cast("list[object]", ones)):
                 yield f"{bot['name']}/{metric['name']}"

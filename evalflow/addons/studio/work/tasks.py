@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from evalflow.addons.studio.store import definitions, people, projects
 from evalflow.addons.studio.store import tasks as stored
-from evalflow.addons.studio.store.rows import from_row, storable
+from evalflow.addons.studio.store.rows import Row, from_row, storable
 from evalflow.addons.studio.store.scores import RunScores, ScoreFilter
 from evalflow.addons.studio.store.tasks import Cause, Priority, Status, TaskQuery
 from evalflow.addons.studio.work.access import requires
@@ -35,9 +35,9 @@ class JudgeExample:
     question: str
     answer: str | None
     judge: str | None
-    judge_value: Any
+    judge_value: object
     reason: str | None
-    value: Any = None
+    value: object = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class TaskDraft:
     metric: str | None = None
     dataset: str | None = None
     case_id: str | None = None
-    value: Any = None
+    value: object = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ def _place(cursor: str | None) -> tuple[int, int] | None:
     return int(rank), int(row)
 
 
-def _row(space: Workspace, task: int) -> dict[str, Any]:
+def _row(space: Workspace, task: int) -> Row:
     with space.database.reading() as connection:
         row = stored.get(connection, space.project_id, task) if 0 < task < 2**31 else None
     if row is None:
@@ -209,7 +209,7 @@ def _row(space: Workspace, task: int) -> dict[str, Any]:
     return row
 
 
-def _task(row: Mapping[str, Any]) -> Task:
+def _task(row: Row) -> Task:
     example = JudgeExample(**row["example"]) if row["example"] else None
     return from_row(Task, row, run=row["run_id"], example=example)
 

@@ -83,7 +83,7 @@ def lifted(values: Mapping[str, Any], title: str | None) -> tuple[dict[str, Any]
     return others, title or own
 
 
-def titled(values: Mapping[str, Any], name: str, title: str) -> dict[str, Any]:
+def titled(values: Mapping[str, object], name: str, title: str) -> dict[str, object]:
     """The configuration for a file, which has the key `title` if the title is not just the name; see `lifted`."""
     return {"title": title, **values} if title != name else dict(values)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from evalflow import datasets as readers
 from evalflow.addons.studio.work.access import requires
@@ -72,7 +72,7 @@ def definitions_of(space: Workspace, bot: str | None, datasets: Sequence[str] = 
 
 def _library_checks(
     space: Workspace, own: Sequence[MetricDefinition]
-) -> dict[str, tuple[dict[str, Any], Mapping[str, str]]]:
+) -> dict[str, tuple[dict[str, object], Mapping[str, str]]]:
     """The library's metric with the reusable checks, unless there are none, or an own metric runs them."""
     name = "checks"
     if not custom_checks(space) or any(one.name == name or one.definition.get("kind") == name for one in own):
@@ -106,18 +106,18 @@ def import_files(space: Workspace, folder: Path, bot: str | None = None) -> Impo
 
 @dataclass(frozen=True, slots=True)
 class _CheckedDefinitions:
-    bots: list[dict[str, Any]]
+    bots: list[dict[str, object]]
     metrics: list[MetricDraft]
-    datasets: list[tuple[dict[str, Any], Sequence[dict[str, Any]]]]
-    judges: list[dict[str, Any]]
+    datasets: list[tuple[dict[str, object], Sequence[dict[str, object]]]]
+    judges: list[dict[str, object]]
 
 
 def _check_all(
     space: Workspace,
-    bots: Mapping[str, tuple[dict[str, Any], str]],
-    judges: Mapping[str, tuple[dict[str, Any], str]],
+    bots: Mapping[str, tuple[dict[str, object], str]],
+    judges: Mapping[str, tuple[dict[str, object], str]],
     metrics: Sequence[MetricDraft],
-    cases: Mapping[str, tuple[DatasetConfig, list[dict[str, Any]]]],
+    cases: Mapping[str, tuple[DatasetConfig, list[dict[str, object]]]],
 ) -> _CheckedDefinitions:
     problems: list[Problem] = []
     found = _CheckedDefinitions([], [], [], [])
@@ -152,8 +152,8 @@ def _collected(problems: list[Problem]) -> Generator[None]:
 def _save_all(space: Workspace, found: _CheckedDefinitions, owner: str | None) -> None:
     names = {bot["name"] for bot in found.bots}
     there = {owner: BOTS.get(space, owner)["id"]} if found.metrics and owner is not None and owner not in names else {}
-    fields = [*(bot["name"] for bot in found.bots), *(metric.name for metric in found.metrics)]
-    fields += [values["name"] for values in (*found.judges, *(values for values, _ in found.datasets))]
+    fields = [*(str(bot["name"]) for bot in found.bots), *(metric.name for metric in found.metrics)]
+    fields += [str(values["name"]) for values in (*found.judges, *(values for values, _ in found.datasets))]
     with space.changing("import", "folder", owner or "", fields) as connection:
         rows = there | {bot["name"]: BOTS.add(connection, space.project_id, bot) for bot in found.bots}
         for judge in found.judges:
@@ -172,9 +172,9 @@ def _options_in(conf: Path, group: str) -> dict[str, Option]:
 
 def _clashes(
     space: Workspace,
-    bots: Mapping[str, Any],
-    datasets: Mapping[str, Any],
-    judges: Mapping[str, Any],
+    bots: Mapping[str, object],
+    datasets: Mapping[str, object],
+    judges: Mapping[str, object],
     metrics: Sequence[MetricDraft],
     owner: str | None,
 ) -> list[Problem]:
@@ -201,7 +201,7 @@ def _clashes(
     return problems
 
 
-def _endpoint(option: Option, conf: Path) -> dict[str, Any]:
+def _endpoint(option: Option, conf: Path) -> dict[str, object]:
     """The configuration of a target or a judge."""
     values = read_yaml(option.text)
     base = values.pop("defaults", None)
@@ -219,7 +219,7 @@ def _metric(option: Option, conf: Path, prompts: Path) -> MetricDraft:
     return MetricDraft(option.name, values, texts)
 
 
-def _cases(option: Option, conf: Path, folder: Path) -> tuple[DatasetConfig, list[dict[str, Any]]]:
+def _cases(option: Option, conf: Path, folder: Path) -> tuple[DatasetConfig, list[dict[str, object]]]:
     config = DatasetConfig.model_validate(declared_content("dataset", option.name, conf))
     data = folder / "data" / f"{option.name}.jsonl"
     if Path(config.path).name == data.name and data.is_file():
@@ -229,9 +229,11 @@ def _cases(option: Option, conf: Path, folder: Path) -> tuple[DatasetConfig, lis
     return config, [readers.case_to_row(case) for case in readers.read(option.name, config)]
 
 
-def _plain(read: Any, values: Mapping[str, Any], option: Option) -> dict[str, Any]:
+def _plain(
+    read: Callable[[Mapping[str, object]], object], values: Mapping[str, object], option: Option
+) -> dict[str, object]:
     try:
-        return cast("dict[str, Any]", json.loads(json.dumps(read(values))))
+        return cast("dict[str, object]", json.loads(json.dumps(read(values))))
     except ValueError as error:
         raise UserError(Problem(f"cannot be taken in: {error}", str(option.file), "write the value itself")) from None
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from evalflow.addons.studio.store import definitions, trash
 from evalflow.addons.studio.store.cases import known_keys
 from evalflow.addons.studio.store.definitions import Kind
+from evalflow.addons.studio.store.rows import Row
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.space import NotFoundError, TakenError, Workspace
 from evalflow.addons.studio.work.titles import same_title
@@ -23,7 +24,7 @@ _SUBJECTS: Mapping[str, str] = MappingProxyType({"cases": "dataset", "use": "che
 
 
 @requires("edit")
-def keep_definition(space: Workspace, connection: Connection, kind: Kind, row: dict[str, Any]) -> int:
+def keep_definition(space: Workspace, connection: Connection, kind: Kind, row: Row) -> int:
     """Keep a definition that is about to be deleted; returns its id in the trash, 0 if its kind cannot be restored."""
     if kind not in trash.RESTORABLE:
         return 0
@@ -32,7 +33,7 @@ def keep_definition(space: Workspace, connection: Connection, kind: Kind, row: d
 
 
 @requires("edit")
-def keep_cases(space: Workspace, connection: Connection, dataset: Mapping[str, Any], cases: Sequence[int]) -> int:
+def keep_cases(space: Workspace, connection: Connection, dataset: Row, cases: Sequence[int]) -> int:
     """Keep cases that are about to be deleted from a dataset; returns their id in the trash."""
     content = {"cases": trash.content_of_cases(connection, dataset["id"], cases)}
     return trash.keep(connection, space.project_id, "cases", dataset["name"], content, space.identify().name)
@@ -82,14 +83,14 @@ def _owner(space: Workspace, connection: Connection, kind: Kind, content: Mappin
     return bot["id"]
 
 
-def _expect_free_title(connection: Connection, kind: Kind, row: Mapping[str, Any], owner: int) -> None:
+def _expect_free_title(connection: Connection, kind: Kind, row: Row, owner: int) -> None:
     others = definitions.names(connection, kind, owner) if kind in definitions.TITLED else []
     if same_title(row["title"]) in (same_title(other["title"]) for other in others):
         what = f"there is another {kind} called {row['title']!r} by now"
         raise TakenError(Problem(what, f"{kind}.title", "rename or delete that one, and undo again"))
 
 
-def _restore_cases(space: Workspace, connection: Connection, dataset: str, cases: list[dict[str, Any]]) -> None:
+def _restore_cases(space: Workspace, connection: Connection, dataset: str, cases: list[Row]) -> None:
     row = definitions.named(connection, "dataset", dataset, space.project_id)
     if row is None:
         raise TakenError(Problem(f"their dataset {dataset!r} was deleted", hint="bring back the dataset first"))

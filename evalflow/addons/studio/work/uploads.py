@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from evalflow import datasets as readers
 from evalflow.addons.studio.store import cases as table
@@ -72,7 +71,7 @@ class Examined:
     good: int
     faulty: Sequence[int]
     problems: Sequence[Problem]
-    first: Sequence[Mapping[str, Any]]
+    first: Sequence[Mapping[str, object]]
     notes: Sequence[str] = ()
 
 
@@ -109,7 +108,7 @@ def examine_upload(
 def _examined(space: Workspace, dataset: str, source: CaseFile, fields: Fields | None, limit: int) -> Examined:
     _expect_columns(source, fields or {})
     good, faulty, problems = 0, list[int](), list[Problem]()
-    first: list[Mapping[str, Any]] = []
+    first: list[Mapping[str, object]] = []
     notes = readers.ReadingNotes()
     for row in _checked_rows(space, dataset, source, fields, notes):
         if row.case is None:

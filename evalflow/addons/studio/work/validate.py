@@ -19,7 +19,7 @@ from evalflow.config.schema import IDENTIFIER, JudgeConfig, MetricConfig, Target
 from evalflow.config.validate import ModelOf
 from evalflow.config.yaml_text import MISSING
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import DEEPEST, is_too_deep
+from evalflow.jsonvalues import DEEPEST, as_map, is_list, is_object, is_too_deep
 from evalflow.llm.registry import JUDGE_KINDS
 from evalflow.metrics.registry import METRIC_KINDS, build_metric
 from evalflow.paths import prompt_dirs
@@ -51,7 +51,7 @@ def rendering_problems(metric: Metric) -> list[Problem]:
     return problems
 
 
-def _case(unknown: Any) -> Case:
+def _case(unknown: object) -> Case:
     return Case(
         dataset="made up",
         index=0,
@@ -109,7 +109,7 @@ def _wrong_name(name: str, what: str) -> Iterator[Problem]:
         yield Problem(why, f"{what}.name", f"such as my_{name}")
 
 
-def check_bot(name: str, config: Mapping[str, Any], connections: Connections | None = None) -> dict[str, Any]:
+def check_bot(name: str, config: Mapping[str, object], connections: Connections | None = None) -> dict[str, object]:
     """Validate a bot and return it as plain JSON values. API keys need not be set yet.
 
     `connections`: all that it may call; None: any address.
@@ -128,7 +128,7 @@ def check_bot(name: str, config: Mapping[str, Any], connections: Connections | N
     return plain
 
 
-def _expect_kind(plain: Mapping[str, Any], what: str, key: str, kinds: Sequence[str]) -> None:
+def _expect_kind(plain: Mapping[str, object], what: str, key: str, kinds: Sequence[str]) -> None:
     if (kind := plain.get("kind")) not in kinds:
         hint = f"one of {', '.join(kinds)}; openai is any model behind an OpenAI-compatible endpoint"
         raise UserError(Problem(f"a {what} of kind {kind!r} cannot be defined here", f"{key}.kind", hint))
@@ -152,17 +152,17 @@ def check_judge(name: str, config: Mapping[str, Any], connections: Connections |
     _expect_kind(plain, "judge", "judge", DEFINABLE_JUDGES)
     called = plain if connections is None else connections.resolve(plain, "judge")
     problems = [*written_secrets({"judge": called})]
-    written: Any = called.get("members")
+    written = as_map(called.get("members"))
     members = {
-        name: _validated(cast("dict[str, Any]", one), f"judge.members.{name}", JUDGE_KINDS.config, problems)
-        for name, one in (cast("dict[str, Any]", written) if isinstance(written, dict) else {}).items()
-        if isinstance(one, dict)
+        name: _validated(one, f"judge.members.{name}", JUDGE_KINDS.config, problems)
+        for name, one in written.items()
+        if is_object(one)
     }
     if members:
-        called = {**called, "members": {**cast("dict[str, Any]", written), **members}}
+        called = {**called, "members": {**written, **members}}
     model = None if problems else _validated(called, "judge", JUDGE_KINDS.config, problems)
     if connections is not None and isinstance(model, JudgeConfig) and not members:
-        problems += part_problems(connections, JUDGE_KINDS, model, cast("dict[str, Any]", called), "judge")
+        problems += part_problems(connections, JUDGE_KINDS, model, called, "judge")
     if problems := [*_wrong_name(name, "judge"), *problems]:
         raise UserError(problems)
     return plain
@@ -170,10 +170,10 @@ def check_judge(name: str, config: Mapping[str, Any], connections: Connections |
 
 def check_metric(
     name: str,
-    definition: Mapping[str, Any],
+    definition: Mapping[str, object],
     prompts: Mapping[str, str] | None = None,
     connections: Connections | None = None,
-) -> tuple[dict[str, Any], dict[str, str]]:
+) -> tuple[dict[str, object], dict[str, str]]:
     """Validate a metric's definition, prompts and score rule.
 
     The prompts are rendered for a made-up case, to refuse a template that no case could render. `prompts`: its own
@@ -187,15 +187,15 @@ def check_metric(
     problems = [*_wrong_name(name, "metric"), *written_secrets({f"{key}.judge": judge}), *_wrong_prompts(name, own)]
     is_named = isinstance(judge, str)
     model = _validated({**plain, "judge": None} if is_named else plain, key, METRIC_KINDS.config, problems)
-    if connections is not None and isinstance(judge, dict):
-        judge = connections.resolve(cast("dict[str, Any]", judge), f"{key}.judge")
+    if connections is not None and is_object(judge):
+        judge = connections.resolve(judge, f"{key}.judge")
     problems += _wrong_judge(judge, f"{key}.judge")
     if isinstance(model, MetricConfig) and model.programs:
         problems.append(Problem(NO_PROGRAMS, f"{key}.commands", "leave `commands` out", f"{key}.commands"))
-    if problems:
+    if problems or not isinstance(model, MetricConfig):  # which it is without problems
         raise UserError(problems)
     try:
-        metric = build_metric(name, cast("Any", model), Prompts(prompt_dirs(), own, isolated=True))
+        metric = build_metric(name, model, Prompts(prompt_dirs(), own, isolated=True))
         problems += rendering_problems(metric)
     except UserError as error:
         problems += error.problems
@@ -214,7 +214,7 @@ def one_line(text: str, what: str) -> str:
     return line
 
 
-def _plain(values: Mapping[str, Any], key: str) -> dict[str, Any]:
+def _plain(values: Mapping[str, object], key: str) -> dict[str, object]:
     """The values after a round trip through JSON. Raises for values that the database or Hydra cannot store."""
     try:
         text = json.dumps(values, allow_nan=False, ensure_ascii=False)
@@ -223,23 +223,23 @@ def _plain(values: Mapping[str, Any], key: str) -> dict[str, Any]:
     if len(text) > MAX_BYTES:
         raise UserError(Problem(f"{key} is larger than {MAX_BYTES >> 20} MB", key, "keep data in datasets"))
     plain = json.loads(text)
-    if not isinstance(plain, dict):
+    if not is_object(plain):
         raise UserError(Problem(f"{key} must be a map of keys", key))
     if is_too_deep(plain):
         raise UserError(Problem(f"{key} has more than {DEEPEST} maps and lists within each other", key))
     problems = list(_unfit(plain, key))
     if problems:
         raise UserError(problems)
-    return cast("dict[str, Any]", plain)
+    return plain
 
 
-def _unfit(value: Any, key: str) -> Iterator[Problem]:
-    if isinstance(value, dict):
-        for name, inner in cast("dict[str, Any]", value).items():
+def _unfit(value: object, key: str) -> Iterator[Problem]:
+    if is_object(value):
+        for name, inner in value.items():
             yield from _unfit_text(name, f"a key of {key}")
             yield from _unfit(inner, f"{key}.{name}")
-    elif isinstance(value, list):
-        for i, inner in enumerate(cast("list[Any]", value)):
+    elif is_list(value):
+        for i, inner in enumerate(value):
             yield from _unfit(inner, f"{key}[{i}]")
     elif isinstance(value, str):
         yield from _unfit_text(value, key)
@@ -257,7 +257,7 @@ def _is_text(character: str) -> bool:
     return character in "\t\n\r" or (code >= 0x20 and code != 0x7F and not 0xD800 <= code < 0xE000)
 
 
-def _validated(values: dict[str, Any], key: str, model_of: ModelOf, problems: list[Problem]) -> BaseModel | None:
+def _validated(values: dict[str, object], key: str, model_of: ModelOf, problems: list[Problem]) -> BaseModel | None:
     kind = values.get("kind")
     if not isinstance(kind, str):
         problems.append(Problem(f"{key}.kind is required", key, "say which kind it is"))
@@ -272,11 +272,11 @@ def _validated(values: dict[str, Any], key: str, model_of: ModelOf, problems: li
     return None
 
 
-def _wrong_judge(changes: Any, key: str) -> list[Problem]:
+def _wrong_judge(changes: object, key: str) -> list[Problem]:
     """The problems of a metric's own judge that can be found without the run's judge, whose keys it may inherit."""
     problems: list[Problem] = []
-    if isinstance(changes, dict) and "kind" in changes:
-        own = cast("dict[str, Any]", changes)
+    if is_object(changes) and "kind" in changes:
+        own = changes
         asked = {"model": "of the run", **own} if own["kind"] == "openai" else own
         _validated(asked, key, JUDGE_KINDS.config, problems)
     return problems

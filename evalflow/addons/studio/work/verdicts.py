@@ -5,14 +5,14 @@ Whoever gives a verdict has seen the score, so verdicts are labels that never en
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from evalflow.addons.studio.store import verdicts as stored
-from evalflow.addons.studio.store.rows import from_row, storable
+from evalflow.addons.studio.store.rows import Row, from_row, storable
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.run_cases import case_and_answer, cell_of
 from evalflow.addons.studio.work.run_files import apply_exclusions
@@ -55,7 +55,7 @@ class Verdict:
 
     metric: str
     by: str
-    value: Any
+    value: object
     agrees: bool
     is_mine: bool
     comment: str | None
@@ -72,10 +72,10 @@ class VerdictScale:
     """
 
     kind: Literal["choices", "number"]
-    choices: Sequence[tuple[Any, str]]
+    choices: Sequence[tuple[object, str]]
     low: float | None
     high: float | None
-    judged: Any
+    judged: object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,7 @@ class VerdictLabel:
     target_repeat: int | None
     answer_hash: str | None
     metric: str
-    value: Any
+    value: object
     by: str
     comment: str | None
     weight: float
@@ -158,7 +158,7 @@ def agree(space: Workspace, run_id: str, position: int, metric: str, comment: st
 
 
 @requires("edit")
-def disagree(space: Workspace, run_id: str, position: int, metric: str, value: Any, comment: str = "") -> None:
+def disagree(space: Workspace, run_id: str, position: int, metric: str, value: object, comment: str = "") -> None:
     """Say another value, on the metric's own scale, in place of one's earlier verdict."""
     if value is None:
         raise UserError(Problem("a value is needed", "verdict.value", "say what the score should be"))
@@ -227,7 +227,7 @@ def _excluded(connection: Connection, run: int) -> list[ExcludedResult]:
     return [from_row(ExcludedResult, one) for one in stored.exclusions_of(connection, run)]
 
 
-def _give(space: Workspace, run_id: str, position: int, metric: str, value: Any, comment: str) -> None:
+def _give(space: Workspace, run_id: str, position: int, metric: str, value: object, comment: str) -> None:
     row, score = run_row(space, run_id), _score(space, run_id, position, metric)
     said = storable(comment).strip()
     if len(said) > LONGEST_COMMENT:
@@ -265,7 +265,7 @@ def _scored(space: Workspace, run_id: str, position: int) -> dict[str, Score]:
     return {score.metric: score for score in reversed(found)}
 
 
-def _saved(row: Mapping[str, Any]) -> SavedRun:
+def _saved(row: Row) -> SavedRun:
     return open_run(RunFolder(Path(row["folder"])))
 
 
@@ -314,7 +314,7 @@ def _scale(saved: SavedRun, score: Score) -> VerdictScale:
     return VerdictScale("number", [], low, high, judged)
 
 
-def _of_person(space: Workspace, row: Mapping[str, Any], score: Score) -> dict[str, Any]:
+def _of_person(space: Workspace, row: Row, score: Score) -> dict[str, object]:
     """The columns that tell a person's verdict from others."""
     return {"run": row["id"], **cell_of(score), "metric": score.metric, "by": space.identify().name}
 

@@ -12,10 +12,12 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection
 
 from evalflow.addons.studio.store import runs
-from evalflow.addons.studio.store.rows import now
+from evalflow.addons.studio.store.rows import Row, now
 from evalflow.addons.studio.work import leases, process
 from evalflow.addons.studio.work.intake import Intake
 from evalflow.addons.studio.work.space import Workspace
@@ -150,7 +152,7 @@ class Worker:
                 self._begin(row)
         self._unsure = False
 
-    def _is_silent(self, row: Mapping[str, Any]) -> bool:
+    def _is_silent(self, row: Row) -> bool:
         """Whether this worker has watched the same heartbeat of a run for too long."""
         now_s = time.monotonic()
         heartbeat, since = self._heard.get(row["run_id"], (None, now_s))
@@ -234,7 +236,7 @@ PATIENCE_S = 20.0
 class WorkerJob:
     """A run that a worker has claimed or taken over."""
 
-    def __init__(self, space: Workspace, worker: str, row: Mapping[str, Any]) -> None:
+    def __init__(self, space: Workspace, worker: str, row: Row) -> None:
         self._space, self._worker, self._row = space, worker, row
         self._path = Path(row["folder"])
         self._files = RunFolder(self._path)
@@ -245,7 +247,7 @@ class WorkerJob:
         self._intake: Intake | None = None
         self._unreadable: EvalflowError | None = None
         self._saved_at = self._interrupted_at = 0.0
-        self._ending: dict[str, Any] = {}
+        self._ending: dict[str, object] = {}
         self._loading: Iterator[bool] | None = None
 
     @property
@@ -339,7 +341,7 @@ class WorkerJob:
         self._saved_at = time.monotonic()
         return self._take_in()
 
-    def _take_in(self, **values: Any) -> bool:
+    def _take_in(self, **values: object) -> bool:
         """Read new journal lines, and save scores and progress in one transaction.
 
         Lines that cannot be read are read again when the run has ended: its files may be incomplete until then.
@@ -356,7 +358,7 @@ class WorkerJob:
             with self._space.database.writing(in_turn=False) as connection:
                 is_ours = self._note_in(connection, pid=self._pid, **values)
                 if is_ours and self._intake and block:
-                    saved: dict[str, Any] = {"progress": self._intake.write(connection, block)}
+                    saved: dict[str, object] = {"progress": self._intake.write(connection, block)}
                     if "summary" not in self._row["facts"]:  # facts of an earlier end stay valid until the next end
                         saved["facts"] = self._intake.facts
                     self._note_in(connection, **saved)
@@ -400,11 +402,11 @@ class WorkerJob:
         except EvalflowError as error:  # the run's own error takes precedence
             self._ending["message"] = self._ending.get("message") or f"its scores cannot be shown: {error}"
 
-    def _note(self, **values: Any) -> bool:
+    def _note(self, **values: object) -> bool:
         with self._space.database.writing(in_turn=False) as connection:
             return self._note_in(connection, **values)
 
-    def _note_in(self, connection: Any, **values: Any) -> bool:
+    def _note_in(self, connection: Connection, **values: object) -> bool:
         return runs.note(connection, self.run_id, self._worker, heartbeat=time.time(), **values)
 
     def _stop_if_asked(self) -> bool:
@@ -427,10 +429,10 @@ class WorkerJob:
     def _manifest(self) -> Manifest | None:
         return self._files.read_manifest() if self._files.manifest.is_file() else None
 
-    def _current_row(self) -> Mapping[str, Any] | None:
+    def _current_row(self) -> Row | None:
         return self._space.read(runs.get, self.run_id)
 
-    def _end(self, values: Mapping[str, Any]) -> bool:
+    def _end(self, values: Mapping[str, object]) -> bool:
         with self._space.database.writing(in_turn=False) as connection:
             if self._note_in(connection):
                 used = leases.settle(connection, self._row, is_alive=process.is_alive(self._path))
@@ -441,12 +443,12 @@ class WorkerJob:
         return False
 
 
-def ending(manifest: Manifest | None, code: int | None, *, is_cancelled: bool, folder: Path) -> dict[str, Any]:
+def ending(manifest: Manifest | None, code: int | None, *, is_cancelled: bool, folder: Path) -> dict[str, object]:
     """State, exit code, cost and message of a run whose process has ended."""
     status = manifest.status if manifest else None
     recorded = manifest.exit_code if manifest else None
     code = recorded if code is None or (status in ("done", "failed") and recorded is not None) else code
-    values: dict[str, Any] = {"exit_code": code, "cost_usd": manifest.cost_usd if manifest else None}
+    values: dict[str, object] = {"exit_code": code, "cost_usd": manifest.cost_usd if manifest else None}
     if status == "done":
         return {**values, "state": "done"}
     if is_cancelled:

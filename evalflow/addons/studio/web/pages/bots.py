@@ -128,7 +128,7 @@ def add() -> None:
 def _cards(bots: list[Bot], latest: Mapping[str, Headline]) -> None:
     with ui.element("div").classes("cards"):
         for bot in bots:
-            kind = bot.config.get("kind")
+            kind = str(bot.config.get("kind"))
             badges: list[tuple[str, Tone]] = [(KINDS[kind], "accent")] if kind in KINDS else []
             if bot.origin == "conf":
                 badges.append(("conf", ""))

@@ -27,6 +27,7 @@ from evalflow.addons.studio.work.check_trial import CheckTrial, judge_check, try
 from evalflow.addons.studio.work.checks import Check
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.errors import EvalflowError
+from evalflow.jsonvalues import as_map
 from evalflow.metrics.case_checks import PARAMS, asks_judge
 
 WAIT_S = 0.35
@@ -155,7 +156,7 @@ class _CheckCard:
         kind = shared.type if shared else identifier
         gone = identifier, "This check does not exist any more.", "help_outline"
         title, about, icon = about_kind(kind) if kind in PARAMS else gone
-        self.is_judged = asks_judge(kind, {**(shared.params if shared else {}), **(check.get("params") or {})})
+        self.is_judged = asks_judge(kind, {**as_map(shared and shared.params), **as_map(check.get("params"))})
         self._fields: ParamFields | None = None
         with ui.element("section").classes("card check-card"):
             with ui.element("div").classes("check-title"):
