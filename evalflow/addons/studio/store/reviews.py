@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from sqlalchemy import (
     ColumnElement,
@@ -21,7 +23,7 @@ from sqlalchemy import (
     update,
 )
 
-from evalflow.addons.studio.store.rows import Row, chunks, every, now, one, upsert
+from evalflow.addons.studio.store.rows import Row, chunks, every_as, now, one, upsert
 from evalflow.addons.studio.store.tables import answers, assignments, labels, review_items, run_views
 
 _AT_ONCE = 500
@@ -97,6 +99,63 @@ _counted = (select(func.count()).select_from(one.subquery()) for one in (_BEGUN,
 _LEFT = select(sum((one.scalar_subquery() for one in _counted), literal(0)))
 
 
+@dataclass(frozen=True, slots=True)
+class ReviewedAnswer:
+    """An item of a review: an answer of its run, without what people see of it."""
+
+    item: int
+    position: int | None
+    dataset: str
+    case_id: str
+    target: str
+    target_repeat: int
+    answer_hash: str
+    group: str
+    stratum: str
+    wanted: int
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A person's part in an item, without their draft. `expires_at` is in seconds since 1970, 0: at once."""
+
+    item: int
+    by: str
+    state: Literal["open", "submitted", "declined"]
+    expires_at: float
+    opened_at: float
+    seconds: float
+    is_flagged: bool
+
+    @property
+    def is_reserved(self) -> bool:
+        """Whether the item is begun, and still reserved for this person: also after the review was closed."""
+        return self.state == "open" and self.expires_at > time.time()
+
+
+@dataclass(frozen=True, slots=True)
+class GivenLabel:
+    """A label or a resolution of a review; a value of None has its reason in `missing`."""
+
+    item: int
+    metric: str
+    rubric: int
+    kind: Literal["label", "resolution"]
+    value: bool | int | float | str | None
+    missing: str | None
+    by: str
+    comment: str | None
+    at: str
+    seconds: float | None
+    blind: bool
+    seen_before: bool
+
+    @property
+    def is_given(self) -> bool:
+        """Whether a person gave a value, or said that they could not tell."""
+        return self.kind == "label" and self.missing != "declined"
+
+
 def add_items(connection: Connection, review: int, items: Sequence[Row]) -> None:
     """Add the answers of a review, in the order in which they are served."""
     for some in chunks(enumerate(items), _AT_ONCE):
@@ -169,12 +228,12 @@ def change_assignment(connection: Connection, review: int, item: int, by: str, v
     connection.execute(found.values(**values))
 
 
-def review_assignments(connection: Connection, review: int, by: str | None = None) -> list[Row]:
+def review_assignments(connection: Connection, review: int, by: str | None = None) -> list[Assignment]:
     """Who has which items, by when they opened them, without drafts; one person's, or all."""
     columns = [column for column in assignments.c if column.name != "draft"]
     query = select(*columns).where(_of(review, assignments))
     query = query if by is None else query.where(assignments.c.by == by)
-    return every(connection, query.order_by(assignments.c.opened_at, assignments.c.item))
+    return every_as(Assignment, connection, query.order_by(assignments.c.opened_at, assignments.c.item))
 
 
 def item_row(connection: Connection, review: int, item: int) -> Row | None:
@@ -182,10 +241,11 @@ def item_row(connection: Connection, review: int, item: int) -> Row | None:
     return one(connection, select(review_items).where(_at(review, item, review_items)))
 
 
-def all_rows(connection: Connection, review: int) -> tuple[list[Row], list[Row], list[Row]]:
+def all_rows(connection: Connection, review: int) -> tuple[list[ReviewedAnswer], list[Assignment], list[GivenLabel]]:
     """The items of a review in order, without their contents; who has which (see `review_assignments`); the labels."""
     items = select(*_ITEM).where(_of(review, review_items)).order_by(review_items.c.item)
-    return every(connection, items), review_assignments(connection, review), label_rows(connection, review)
+    served = every_as(ReviewedAnswer, connection, items)
+    return served, review_assignments(connection, review), label_rows(connection, review)
 
 
 def contents(connection: Connection, review: int, items: Sequence[int]) -> dict[int, Mapping[str, Any]]:
@@ -224,10 +284,10 @@ def replace_labels(
     connection.execute(insert(labels), [{**row, **same} for row in rows])
 
 
-def label_rows(connection: Connection, review: int) -> list[Row]:
+def label_rows(connection: Connection, review: int) -> list[GivenLabel]:
     """All labels and resolutions of a review, by item."""
     query = select(labels).where(labels.c.review_id == review)
-    return every(connection, query.order_by(labels.c.item, labels.c.metric, labels.c.id))
+    return every_as(GivenLabel, connection, query.order_by(labels.c.item, labels.c.metric, labels.c.id))
 
 
 def has_viewed(connection: Connection, run: int | None, by: str) -> bool:

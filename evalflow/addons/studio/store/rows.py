@@ -44,6 +44,12 @@ def every(connection: Connection, query: Query) -> list[Row]:
     return [dict(zip(names, row, strict=True)) for row in found]  # in half the time of `mappings`
 
 
+def every_as(kind: type[T], connection: Connection, query: Query) -> list[T]:
+    """All rows, as a dataclass whose fields are named as columns of the query."""
+    names = [field.name for field in fields(kind)]  # pyright: ignore[reportArgumentType]
+    return [kind(**{name: row[name] for name in names}) for row in every(connection, query)]
+
+
 def from_row(kind: type[T], row: Mapping[str, Any], **others: Any) -> T:
     """A dataclass from the columns with its fields' names, and from other values."""
     names = (field.name for field in fields(kind))  # pyright: ignore[reportArgumentType]

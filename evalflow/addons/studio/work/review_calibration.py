@@ -8,14 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from evalflow.addons.studio.store import reviews as stored
-from evalflow.addons.studio.store.rows import Row
+from evalflow.addons.studio.store.reviews import ReviewedAnswer
 from evalflow.addons.studio.work.access import requires
-from evalflow.addons.studio.work.review_desk import is_reserved
 from evalflow.addons.studio.work.review_results import (
     ShownLabel,
     current_labels,
     flags_of,
-    is_given,
     item_key,
     review_labels,
     shown_label,
@@ -111,13 +109,13 @@ def review_result(space: Workspace, name: str) -> ReviewResult:
     items, flags = {item_key(row): row for row in rows}, flags_of(held)
     given: dict[tuple[int, str], list[ShownLabel]] = defaultdict(list)
     for row in current_labels(review, labels):
-        if is_given(row):
-            given[row["item"], row["metric"]].append(shown_label(row, flags))
+        if row.is_given:
+            given[row.item, row.metric].append(shown_label(row, flags))
     cases = [one for series in found.rows for one in _judged(series, items, given)] if found else []
     cases.sort(key=lambda one: (-abs(one.difference), one.dataset, one.case_id))
     is_saved = found is not None and _is_saved(run, people)
     return ReviewResult(
-        review["state"] == "open" or any(map(is_reserved, held)),
+        review["state"] == "open" or any(one.is_reserved for one in held),
         found,
         cases,
         is_saved,
@@ -172,7 +170,7 @@ def _certificates(found: Calibration, known: Sequence[Certificate]) -> list[Issu
 
 def _judged(
     series: CalibrationRow,
-    items: Mapping[tuple[str, str, str, int], Row],
+    items: Mapping[tuple[str, str, str, int], ReviewedAnswer],
     given: Mapping[tuple[int, str], Sequence[ShownLabel]],
 ) -> Iterator[JudgedCase]:
     labelled, classes = series.answers.filter(series.answers["human"].is_not_null()), series.classes
@@ -183,7 +181,7 @@ def _judged(
         item = items.get((series.dataset, row["case_id"], series.target, row["target_repeat"]))
         yield JudgedCase(
             metric=series.metric,
-            position=item["position"] if item else None,
+            position=item.position if item else None,
             dataset=series.dataset,
             case_id=row["case_id"],
             judge=series.judge,
@@ -193,5 +191,5 @@ def _judged(
             agreed=same,
             value=row["said"] if isinstance(row["said"], str) else None,
             reason=row["reason"],
-            labels=given.get((item["item"], series.metric), ()) if item else (),
+            labels=given.get((item.item, series.metric), ()) if item else (),
         )

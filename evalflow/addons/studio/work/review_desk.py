@@ -14,7 +14,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from evalflow.addons.studio.store import reviews as stored
-from evalflow.addons.studio.store.rows import Row, storable
+from evalflow.addons.studio.store.rows import Row, from_row, storable
 from evalflow.addons.studio.store.scores import CELL
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.reviews import ReviewMetric, as_metric, named_review, newest_rubrics, scale_of
@@ -204,7 +204,7 @@ def own_progress(space: Workspace, name: str) -> OwnProgress:
         if review["state"] == "open":
             left = stored.left_for(connection, review["id"], me, time.time())
         else:
-            left = sum(map(is_reserved, stored.review_assignments(connection, review["id"], me)))
+            left = sum(one.is_reserved for one in stored.review_assignments(connection, review["id"], me))
     states = [state for _, state, _ in opened]
     items = [OwnItem(item, i, state, is_flagged) for i, (item, state, is_flagged) in enumerate(opened, 1)]
     return OwnProgress(states.count("submitted"), states.count("declined"), left, items, review["state"])
@@ -212,13 +212,8 @@ def own_progress(space: Workspace, name: str) -> OwnProgress:
 
 def _begun_before_closing(connection: Connection, review: Row, me: str) -> DeskItem | None:
     rows = stored.review_assignments(connection, review["id"], me)
-    begun = next((row["item"] for row in rows if is_reserved(row)), None)
+    begun = next((row.item for row in rows if row.is_reserved), None)
     return None if begun is None else _read_item(connection, review, begun, me)
-
-
-def is_reserved(row: Row) -> bool:
-    """Whether a person has begun an answer, and it is still reserved for them: also after the review was closed."""
-    return row["state"] == "open" and row["expires_at"] > time.time()
 
 
 def _expect_mine(connection: Connection, review: Row, item: int, me: str) -> Row:
@@ -226,7 +221,7 @@ def _expect_mine(connection: Connection, review: Row, item: int, me: str) -> Row
     found = stored.begun_item(connection, review["id"], item, me, time.time())
     if found is None or found["state"] == "declined":
         raise not_found("answer", str(item), [])
-    if review["state"] != "open" and not is_reserved(found):
+    if review["state"] != "open" and not from_row(stored.Assignment, found).is_reserved:
         what = f"the review {review['name']!r} is closed"
         raise TakenError(Problem(what, "review", "ask whoever created it to open it again"))
     if found["state"] == "open" and not found["untaken"]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from evalflow.addons.studio.store import reviews as stored
-from evalflow.addons.studio.store.rows import Row
+from evalflow.addons.studio.store.reviews import Assignment, GivenLabel
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.reviews import REVIEWS, Review, change_review, guideline_text
 from evalflow.addons.studio.work.space import Workspace
@@ -49,16 +49,16 @@ def give_out_again(space: Workspace, name: str, expected: int) -> Review:
 
 
 def submitted_by_older(
-    held: Sequence[Row], labels: Sequence[Row], rubrics: Mapping[str, int]
+    held: Sequence[Assignment], labels: Sequence[GivenLabel], rubrics: Mapping[str, int]
 ) -> Collection[tuple[int, str]]:
     """The items and people of submitted answers without a label by the newest guidelines on some metric.
 
     `rubrics`: the newest versions, by metric.
     """
     told = {
-        (row["item"], row["by"], row["metric"]): row["rubric"]
-        for row in sorted(labels, key=lambda row: row["rubric"] or 0)
-        if row["kind"] == "label"
+        (row.item, row.by, row.metric): row.rubric
+        for row in sorted(labels, key=lambda row: row.rubric)
+        if row.kind == "label"
     }
     older = {(item, by) for (item, by, metric), rubric in told.items() if rubric != rubrics[metric]}
-    return [one for row in held if row["state"] == "submitted" and (one := (row["item"], row["by"])) in older]
+    return [one for row in held if row.state == "submitted" and (one := (row.item, row.by)) in older]

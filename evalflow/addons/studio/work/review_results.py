@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from evalflow.addons.studio.store import reviews as stored
+from evalflow.addons.studio.store.reviews import Assignment, GivenLabel, ReviewedAnswer
 from evalflow.addons.studio.store.rows import Row, storable
 from evalflow.addons.studio.store.scores import CELL
 from evalflow.addons.studio.work.access import requires
@@ -114,14 +115,14 @@ def progress(space: Workspace, name: str) -> ReviewProgress:
     """How far each person is, and how well they agree."""
     review = REVIEWS.get(space, name)
     items, held, labels = space.read(stored.all_rows, review["id"])
-    names = dict.fromkeys([*review["people"], *(row["by"] for row in held)])
-    people = [_person(one, [row for row in held if row["by"] == one], review["people"]) for one in names]
+    names = dict.fromkeys([*review["people"], *(row.by for row in held)])
+    people = [_person(one, [row for row in held if row.by == one], review["people"]) for one in names]
     agreement = [_agreement(one, labels) for one in review["metrics"]]
     rubrics: dict[str, Counter[int]] = {one["name"]: Counter() for one in review["metrics"]}
     for row in labels:
-        if is_given(row):
-            rubrics[row["metric"]][row["rubric"]] += 1
-    wanted = sum(row["wanted"] for row in items)
+        if row.is_given:
+            rubrics[row.metric][row.rubric] += 1
+    wanted = sum(row.wanted for row in items)
     older = submitted_by_older(held, labels, newest_rubrics(review))
     outdated = len({item for item, _ in older})
     ties = len(ties_of(review, labels))
@@ -136,7 +137,7 @@ def disagreements(space: Workspace, name: str) -> list[Disagreement]:
         rows, held, labels = stored.all_rows(connection, review["id"])
         found = {key: own for key, own in _by_answer(review, labels).items() if _differ(own)}
         contents = stored.contents(connection, review["id"], [item for item, _ in found])
-    items, flags = {row["item"]: row for row in rows}, flags_of(held)
+    items, flags = {row.item: row for row in rows}, flags_of(held)
     shown = [
         _disagreement(review, items[item], metric, contents[item], rows, flags)
         for (item, metric), rows in found.items()
@@ -178,7 +179,7 @@ def review_labels(space: Workspace, name: str) -> Iterator[dict[str, object]]:
     review = REVIEWS.get(space, name)
     with space.database.reading() as connection:
         items, held, labels = stored.all_rows(connection, review["id"])
-        contents = stored.contents(connection, review["id"], sorted({row["item"] for row in held}))
+        contents = stored.contents(connection, review["id"], sorted({row.item for row in held}))
     return _rows(review, items, held, labels, {item: content["metrics"] for item, content in contents.items()})
 
 
@@ -193,24 +194,24 @@ def labels_csv(space: Workspace, name: str) -> str:
     return "\ufeff" + text.getvalue()
 
 
-def _person(name: str, rows: Sequence[Row], invited: Sequence[str]) -> PersonProgress:
-    states = Counter(row["state"] for row in rows)
-    seconds = [row["seconds"] for row in rows if row["state"] == "submitted"]
-    flagged, middle = sum(row["is_flagged"] for row in rows), median(seconds) if seconds else None
+def _person(name: str, rows: Sequence[Assignment], invited: Sequence[str]) -> PersonProgress:
+    states = Counter(row.state for row in rows)
+    seconds = [row.seconds for row in rows if row.state == "submitted"]
+    flagged, middle = sum(row.is_flagged for row in rows), median(seconds) if seconds else None
     return PersonProgress(name, states["submitted"], states["declined"], flagged, middle, name in invited)
 
 
-def _agreement(metric: Row, labels: Sequence[Row]) -> HumanAgreement:
+def _agreement(metric: Row, labels: Sequence[GivenLabel]) -> HumanAgreement:
     scale = scale_of(metric)
-    rows = [row for row in labels if row["metric"] == metric["name"] and row["rubric"] == metric["rubric"]]
-    given = [row for row in rows if is_given(row) and row["value"] is not None]
-    people = {name: i for i, name in enumerate(sorted({row["by"] for row in given}))}
-    items = {item: i for i, item in enumerate(sorted({row["item"] for row in given}))}
+    rows = [row for row in labels if row.metric == metric["name"] and row.rubric == metric["rubric"]]
+    given = [row for row in rows if row.is_given and row.value is not None]
+    people = {name: i for i, name in enumerate(sorted({row.by for row in given}))}
+    items = {item: i for i, item in enumerate(sorted({row.item for row in given}))}
     table = np.full((max(1, len(people)), len(items)), np.nan)
     values: dict[int, list[Any]] = defaultdict(list)
     for row in given:
-        table[people[row["by"]], items[row["item"]]] = read_label(scale, row["value"])[0]
-        values[row["item"]].append(row["value"])
+        table[people[row.by], items[row.item]] = read_label(scale, row.value)[0]
+        values[row.item].append(row.value)
     pairs = [own[:2] for own in values.values() if len(own) > 1]
     kappa = None
     if scale.type in ("boolean", "label", "likert"):
@@ -225,97 +226,92 @@ def _agreement(metric: Row, labels: Sequence[Row]) -> HumanAgreement:
     return HumanAgreement(metric["name"], len(pairs), krippendorff_alpha(table, "interval"), kappa)
 
 
-def current_labels(review: Row, labels: Sequence[Row]) -> list[Row]:
+def current_labels(review: Row, labels: Sequence[GivenLabel]) -> list[GivenLabel]:
     """The labels by the newest guidelines."""
     newest = newest_rubrics(review)
-    return [row for row in labels if row["rubric"] == newest[row["metric"]]]
+    return [row for row in labels if row.rubric == newest[row.metric]]
 
 
-def is_given(row: Row) -> bool:
-    """Whether a person gave a value, or said that they could not tell."""
-    return row["kind"] == "label" and row["missing"] != "declined"
-
-
-def _by_answer(review: Row, labels: Sequence[Row]) -> dict[tuple[int, str], list[Row]]:
+def _by_answer(review: Row, labels: Sequence[GivenLabel]) -> dict[tuple[int, str], list[GivenLabel]]:
     """The labels by the newest guidelines, by answer and metric."""
-    grouped: dict[tuple[int, str], list[Row]] = defaultdict(list)
+    grouped: dict[tuple[int, str], list[GivenLabel]] = defaultdict(list)
     for row in current_labels(review, labels):
-        grouped[row["item"], row["metric"]].append(row)
+        grouped[row.item, row.metric].append(row)
     return grouped
 
 
-def ties_of(review: Row, labels: Sequence[Row]) -> list[tuple[int, str]]:
+def ties_of(review: Row, labels: Sequence[GivenLabel]) -> list[tuple[int, str]]:
     """The answers and metrics on which people are tied."""
     return [key for key, own in _by_answer(review, labels).items() if _is_tied(own)]
 
 
-def _is_tied(labels: Sequence[Row]) -> bool:
+def _is_tied(labels: Sequence[GivenLabel]) -> bool:
     """Whether no value has more labels than another, and nobody has decided."""
-    counts = Counter(_given_value(row) for row in labels if is_given(row) and row["value"] is not None)
+    counts = Counter(_given_value(row) for row in labels if row.is_given and row.value is not None)
     most = sorted(counts.values(), reverse=True)
-    return len(most) > 1 and most[0] == most[1] and all(row["kind"] != "resolution" for row in labels)
+    return len(most) > 1 and most[0] == most[1] and all(row.kind != "resolution" for row in labels)
 
 
-def _given_value(row: Row) -> object:
-    value = row["value"]
+def _given_value(row: GivenLabel) -> object:
+    value = row.value
     return float(value) if isinstance(value, bool | int | float) else value
 
 
-def _differ(labels: Sequence[Row]) -> bool:
+def _differ(labels: Sequence[GivenLabel]) -> bool:
     """Whether people gave different values."""
-    return len({_given_value(row) for row in labels if is_given(row)}) > 1
+    return len({_given_value(row) for row in labels if row.is_given}) > 1
 
 
-def flags_of(held: Sequence[Row]) -> dict[tuple[int, str], bool]:
+def flags_of(held: Sequence[Assignment]) -> dict[tuple[int, str], bool]:
     """Whether a person flagged an item."""
-    return {(row["item"], row["by"]): row["is_flagged"] for row in held}
+    return {(row.item, row.by): row.is_flagged for row in held}
 
 
-def shown_label(row: Row, flags: Mapping[tuple[int, str], bool]) -> ShownLabel:
+def shown_label(row: GivenLabel, flags: Mapping[tuple[int, str], bool]) -> ShownLabel:
     """A label without its author; `flags` as of `flags_of`."""
-    return ShownLabel(row["value"], row["comment"] or "", flags.get((row["item"], row["by"]), False))
+    return ShownLabel(row.value, row.comment or "", flags.get((row.item, row.by), False))
 
 
 def _disagreement(
     review: Row,
-    item: Row,
+    item: ReviewedAnswer,
     metric: str,
     content: Mapping[str, object],
-    rows: Sequence[Row],
+    rows: Sequence[GivenLabel],
     flags: Mapping[tuple[int, str], bool],
 ) -> Disagreement:
-    labels = [shown_label(row, flags) for row in rows if is_given(row)]
-    random.Random(f"{review['id']} {item['item']} {metric}").shuffle(labels)  # noqa: S311 - hides who was first
-    decided = next((row for row in rows if row["kind"] == "resolution"), None)
-    value, reason = (decided["value"], decided["comment"] or "") if decided else (None, "")
+    labels = [shown_label(row, flags) for row in rows if row.is_given]
+    random.Random(f"{review['id']} {item.item} {metric}").shuffle(labels)  # noqa: S311 - hides who was first
+    decided = next((row for row in rows if row.kind == "resolution"), None)
+    value, reason = (decided.value, decided.comment or "") if decided else (None, "")
     state = _is_tied(rows), decided is not None
-    return Disagreement(item["item"], item["position"], metric, content, labels, *state, value, reason)
+    return Disagreement(item.item, item.position, metric, content, labels, *state, value, reason)
 
 
-def item_key(row: Row) -> tuple[str, str, str, int]:
+def item_key(row: ReviewedAnswer) -> tuple[str, str, str, int]:
     """Which answer of the run an item is: dataset, case, target and repeat."""
-    return row["dataset"], row["case_id"], row["target"], row["target_repeat"]
+    return row.dataset, row.case_id, row.target, row.target_repeat
 
 
 def _rows(
     review: Row,
-    items: Sequence[Row],
-    held: Sequence[Row],
-    labels: Sequence[Row],
+    items: Sequence[ReviewedAnswer],
+    held: Sequence[Assignment],
+    labels: Sequence[GivenLabel],
     metrics: Mapping[int, Sequence[str]],
 ) -> Iterator[dict[str, object]]:
     draw: Mapping[str, Any] = review["draw"]
-    of_item: dict[int, list[Row]] = defaultdict(list)
+    of_item: dict[int, list[GivenLabel]] = defaultdict(list)
     for row in labels:
-        of_item[row["item"]].append(row)
+        of_item[row.item].append(row)
     newest = newest_rubrics(review)
     served = _served(review, items, held, of_item)
-    drawn = Counter(row["stratum"] for row in served)
-    finished = len({(row["dataset"], row["group"]) for row in served})
-    outdated = [row for row in items if row["item"] in of_item and row not in served and draw["method"] != "groups"]
+    drawn = Counter(row.stratum for row in served)
+    finished = len({(row.dataset, row.group) for row in served})
+    outdated = [row for row in items if row.item in of_item and row not in served and draw["method"] != "groups"]
     known: set[str] = set()  # metrics of which a row names the newest guidelines, so that older labels do not count
     for item in [*served, *outdated]:
-        stratum = item["stratum"]
+        stratum = item.stratum
         of, among = (
             (finished, draw["groups"][1])
             if draw["method"] == "groups"
@@ -325,23 +321,23 @@ def _rows(
             )
         )
         about = {
-            **{name: item[name] for name in (*CELL, "answer_hash")},
+            **{name: getattr(item, name) for name in (*CELL, "answer_hash")},
             "weight": among / of if draw["method"] == "strata" else 1.0,
-            "group": item["group"] if draw["method"] == "groups" else None,
+            "group": item.group if draw["method"] == "groups" else None,
             "review": review["name"],
-            "position": item["item"],
+            "position": item.item,
             "draw": draw["method"],
             "seed": draw["seed"],
             "population": draw["population"],
             "pi": min(1.0, of / among),
         }
-        own = of_item[item["item"]]
+        own = of_item[item.item]
         for row in own:
             names = ("metric", "value", "by", "comment", "at", "seconds", "kind", "blind", "seen_before", "rubric")
-            yield {**about, **{name: row[name] for name in names}, "missing": row["missing"]}
-        told = {row["metric"] for row in own if row["rubric"] == newest[row["metric"]]}
+            yield {**about, **{name: getattr(row, name) for name in names}, "missing": row.missing}
+        told = {row.metric for row in own if row.rubric == newest[row.metric]}
         known |= told
-        for metric in metrics.get(item["item"], ()):
+        for metric in metrics.get(item.item, ()):
             if metric not in told and (item in served or metric not in known):
                 known.add(metric)
                 nothing = dict.fromkeys(("value", "by", "comment", "at", "seconds"))
@@ -357,29 +353,34 @@ def _rows(
                 }
 
 
-def _served(review: Row, items: Sequence[Row], held: Sequence[Row], of_item: Mapping[int, Sequence[Row]]) -> list[Row]:
+def _served(
+    review: Row,
+    items: Sequence[ReviewedAnswer],
+    held: Sequence[Assignment],
+    of_item: Mapping[int, Sequence[GivenLabel]],
+) -> list[ReviewedAnswer]:
     """The answers that were served under the newest guidelines; of groups, those of which every answer is settled."""
     newest = newest_rubrics(review)
     states: dict[int, list[str]] = defaultdict(list)
     for row in held:
-        states[row["item"]].append(row["state"])
-    opened = {row["item"] for row in held if row["state"] == "open" and row["expires_at"]}  # also what was again
+        states[row.item].append(row.state)
+    opened = {row.item for row in held if row.state == "open" and row.expires_at}  # also what was again
     known = [
         row
         for row in items
-        if row["item"] in states
+        if row.item in states
         and (
-            row["item"] in opened
-            or not (own := of_item.get(row["item"], ()))
-            or any(one["rubric"] == newest[one["metric"]] for one in own)
+            row.item in opened
+            or not (own := of_item.get(row.item, ()))
+            or any(one.rubric == newest[one.metric] for one in own)
         )
     ]
     if review["draw"]["method"] != "groups":
         return known
     people = len(review["people"])
-    settled = {row["item"] for row in known if _is_settled(states[row["item"]], people)}
-    open_groups = {(row["dataset"], row["group"]) for row in items if row["item"] not in settled}
-    return [row for row in known if (row["dataset"], row["group"]) not in open_groups]
+    settled = {row.item for row in known if _is_settled(states[row.item], people)}
+    open_groups = {(row.dataset, row.group) for row in items if row.item not in settled}
+    return [row for row in known if (row.dataset, row.group) not in open_groups]
 
 
 def _is_settled(states: Sequence[str], people: int) -> bool:

@@ -299,8 +299,8 @@ def change_people(space: Workspace, name: str, expected: int, people: Sequence[s
     changed = change_review(space, name, expected, {"people": chosen})
     with space.database.writing() as connection:
         for held in stored.review_assignments(connection, row["id"]):
-            if held["by"] not in chosen and held["state"] == "open":
-                stored.change_assignment(connection, row["id"], held["item"], held["by"], {"expires_at": 0.0})
+            if held.by not in chosen and held.state == "open":
+                stored.change_assignment(connection, row["id"], held.item, held.by, {"expires_at": 0.0})
     return changed
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
+from evalflow.addons.studio.store.reviews import GivenLabel
 from evalflow.addons.studio.work import review_calibration, review_closing, review_results, reviews
 from evalflow.addons.studio.work.review_desk import CANNOT_TELL, next_item, submit_item
 from evalflow.addons.studio.work.review_results import ties_of
@@ -64,9 +66,9 @@ values = st.one_of(st.sampled_from([0, 1, 0.0, 1.0, True, False]), st.sampled_fr
 @given(st.lists(values, max_size=5), st.booleans())
 def test_a_tie_is_between_values_that_equally_many_people_gave(given_values: list[Any], is_decided: bool) -> None:
     review = {"metrics": [{"name": "m", "rubric": 1}]}
-    row = {"item": 0, "metric": "m", "rubric": 1, "missing": None}
-    labels = [{**row, "kind": "label", "value": value, "by": str(i)} for i, value in enumerate(given_values)]
-    labels += [{**row, "kind": "resolution", "value": 1, "by": "eve"}] * is_decided
+    first = GivenLabel(0, "m", 1, "label", None, None, "", None, "", None, blind=True, seen_before=False)
+    labels = [replace(first, value=value, by=str(i)) for i, value in enumerate(given_values)]
+    labels += [replace(first, kind="resolution", value=1, by="eve")] * is_decided
     counts = sorted((given_values.count(value) for value in {*given_values} - {None}), reverse=True)
     tied = len(counts) > 1 and counts[0] == counts[1] and not is_decided
     assert ties_of(review, labels) == ([(0, "m")] if tied else [])

@@ -20,7 +20,6 @@ from evalflow.addons.studio.work.access import Actor, ForbiddenError, Role
 from evalflow.addons.studio.work.review_desk import (
     CANNOT_TELL,
     decline_item,
-    is_reserved,
     next_item,
     open_item,
     own_progress,
@@ -152,7 +151,7 @@ def test_what_is_declined_goes_to_another_and_what_is_submitted_can_be_corrected
     with space.database.reading() as connection:
         labels = stored.label_rows(connection, review)
         assert stored.counts(connection, [review]) == {review: (1, 1)}
-    assert [(one["by"], one["value"], one["missing"]) for one in labels] == [
+    assert [(one.by, one.value, one.missing) for one in labels] == [
         ("ann", None, "declined"),
         ("ben", True, None),
     ]
@@ -242,10 +241,10 @@ def test_no_order_of_events_breaks_the_rules(
                 settled.add((name, item))
         with shared.database.reading() as connection:
             rows = stored.review_assignments(connection, review)
-        held = [row for row in rows if row["state"] == "submitted" or is_reserved(row)]
-        taken = Counter(row["item"] for row in held)
+        held = [row for row in rows if row.state == "submitted" or row.is_reserved]
+        taken = Counter(row.item for row in held)
         assert all(taken[i] <= number for i, number in enumerate(wanted))
-        by_others = Counter(row["item"] for row in held if row["by"] != name)
+        by_others = Counter(row.item for row in held if row.by != name)
         free = [i for i, number in enumerate(wanted) if (name, i) not in settled and by_others[i] < number]
         assert own_progress(me, "r").left == len(free)
         if step == "next":  # what they have begun, else the first that is free
@@ -259,7 +258,7 @@ def test_no_order_of_events_breaks_the_rules(
             submit_item(me, "r", found.item, {"m": False})
     with shared.database.reading() as connection:
         held = stored.review_assignments(connection, review)
-    states = Counter((row["item"], row["state"]) for row in held)
+    states = Counter((row.item, row.state) for row in held)
     for i, number in enumerate(wanted):
         assert states[i, "submitted"] == min(number, len(PEOPLE) - states[i, "declined"])
 
@@ -346,4 +345,4 @@ def test_who_is_removed_gives_back_what_they_have_begun_and_their_labels_stay(sp
     with pytest.raises(UserError, match="nobody"):
         reviews.change_people(eve, "r", changed.version, [])
     with space.database.reading() as connection:
-        assert [one["by"] for one in stored.label_rows(connection, review)] == ["ann"]
+        assert [one.by for one in stored.label_rows(connection, review)] == ["ann"]
