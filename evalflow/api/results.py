@@ -7,14 +7,14 @@ import webbrowser
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from evalflow.app.core.cases import answers_of
 from evalflow.app.core.rederive import facts_of_run
 from evalflow.app.core.saved import SavedRun, expect_scores, find_run
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import EvalflowError
-from evalflow.jsonvalues import objects_at
+from evalflow.jsonvalues import is_list, is_mapping, objects_at
 from evalflow.lazy import pl
 from evalflow.report.results_csv import AnsweredCase, by_column, columns_of_scores, json_or_text, rows, score_cells
 from evalflow.summary.verdicts import Verdict
@@ -237,7 +237,7 @@ def _frame(documents: Iterable[Mapping[str, Any]]) -> polars.DataFrame:
 
 def _flat(document: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in document.items():
-        if isinstance(value, Mapping):
-            yield from _flat(cast("Mapping[str, Any]", value), f"{prefix}{key}_")
-        elif not (isinstance(value, list) and any(isinstance(one, Mapping) for one in cast("list[Any]", value))):
+        if is_mapping(value):
+            yield from _flat(value, f"{prefix}{key}_")
+        elif not (is_list(value) and any(isinstance(one, Mapping) for one in value)):
             yield f"{prefix}{key}", value

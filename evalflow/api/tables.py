@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from evalflow.errors import Problem, UserError
+from evalflow.jsonvalues import is_list, is_mapping, is_object
 from evalflow.pythonvalues import NotPlain, json_text, plain
 
 Row = Mapping[str, Any]
@@ -42,7 +43,7 @@ def _plain_rows(table: Any, what: str) -> list[Row]:
                 problems.append(Problem(str(error), f"{what}[{number}]{name}", hint))
                 continue
             row = None
-        if isinstance(row, dict):
+        if is_object(row):
             found.append(cast("Row", row))
         else:
             got = f"expected a frame or dictionaries, got {type(given).__name__}"
@@ -56,10 +57,10 @@ def _plain_rows(table: Any, what: str) -> list[Row]:
 
 def _without_nulls(value: Any) -> Any:
     """The value without null fields of objects, which frames fill in where objects have different fields."""
-    if isinstance(value, dict):
-        fields = cast("dict[str, Any]", value).items()
+    if is_object(value):
+        fields = value.items()
         return {name: _without_nulls(one) for name, one in fields if one is not None}
-    return [_without_nulls(one) for one in cast("list[Any]", value)] if isinstance(value, list) else value
+    return [_without_nulls(one) for one in value] if is_list(value) else value
 
 
 def _rows(table: Any, what: str) -> tuple[Iterable[Any], bool]:
@@ -91,15 +92,18 @@ def _of_pandas(frame: Any, what: str) -> list[dict[Any, Any]]:
 def _whole_again(rows: Iterable[Any]) -> Iterator[Any]:
     """The rows, with whole numbers as such where pandas has turned them into 1.0 since others of the column are NaN."""
     kept = list(rows)
-    tables = [cast("Mapping[Any, Any]", row) for row in kept if isinstance(row, Mapping)]
+    tables = [row for row in kept if is_mapping(row)]
     gaps = dict.fromkeys(name for row in tables for name, value in row.items() if _is_nan(value))
     whole = {name for name in gaps if all(_is_nan(row[name]) or _is_whole(row[name]) for row in tables if name in row)}
     for row in kept:
-        if whole and isinstance(row, Mapping):
-            values = cast("Mapping[Any, Any]", row).items()
-            yield {name: int(one) if name in whole and _is_whole(one) else one for name, one in values}
+        if whole and is_mapping(row):
+            yield {name: _as_whole(cell) if name in whole else cell for name, cell in row.items()}
         else:
             yield row
+
+
+def _as_whole(cell: object) -> object:
+    return int(cell) if isinstance(cell, float) and cell.is_integer() else cell
 
 
 def _is_nan(value: object) -> bool:

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from evalflow.app.core.json_schema import SCHEMAS, group_schema, write_schemas
 from evalflow.errors import Problem, UserError
+from evalflow.jsonvalues import is_object
 from evalflow.paths import GROUPS, write_atomically
 from evalflow.report.wording import literal, print_json
 
@@ -34,9 +35,9 @@ def _set_up_vscode(out: Path, console: Console) -> int:
     if _SETTINGS.exists():
         try:
             found: Any = json.loads(_SETTINGS.read_text(encoding="utf-8"))
-            if not isinstance(found, dict):
+            if not is_object(found):
                 raise ValueError("no object")
-            settings = cast("dict[str, Any]", found)
+            settings = found
         except ValueError as error:  # VS Code allows comments there
             hint = f"add it yourself: {json.dumps({'yaml.schemas': _places(out)})}"
             raise UserError(

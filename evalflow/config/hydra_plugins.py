@@ -134,7 +134,7 @@ def _problems(config_path: str, found: ConfigResult) -> Iterator[tuple[str, str,
     own = values.get("hydra")
     if own is not None and not _only_sweeps(own):
         yield "hydra", _NOT_HYDRA, _ON_THE_LINE
-    for number, entry in enumerate(cast("list[object]", values.get("defaults") or [])):
+    for number, entry in enumerate(as_list(values.get("defaults"))):
         pairs = as_map(entry).items() or [(str(entry), "")]
         for group, option in pairs:
             part, _, packages = str(group).partition("@")

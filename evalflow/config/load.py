@@ -21,7 +21,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from evalflow.config import hydra_plugins
 from evalflow.config.faults import AbsentKeyError, as_user_errors, no_value, problems_of_absent
@@ -31,6 +31,7 @@ from evalflow.config.unsaved import NOTHING_UNSAVED, Unsaved, laid_over
 from evalflow.config.validate import Composed
 from evalflow.config.yaml_text import MISSING, expect_bounded
 from evalflow.errors import Problem, UserError
+from evalflow.jsonvalues import as_map
 from evalflow.paths import conf_dirs, prompt_dirs, share_dir, sweep_slug
 
 _COMPOSING = threading.Lock()  # held while composing: Hydra keeps its state in singletons
@@ -113,14 +114,19 @@ def launch(
 def resolved(storable: Mapping[str, object]) -> dict[str, Any]:
     """The values of `Composed.storable`, with environment variables as they are now; UserError if one is not set."""
     with as_user_errors(()):
-        return cast("dict[str, object]", OmegaConf.to_container(OmegaConf.create(dict(storable)), resolve=True))
+        return _contents(OmegaConf.create(dict(storable)), resolve=True)
 
 
 def read_yaml(text: str) -> dict[str, object]:
     """Parse a configuration file without resolving anything, `defaults` included; UserError if it is no map in YAML."""
     with as_user_errors(()):
         expect_bounded(text)
-        return cast("dict[str, object]", OmegaConf.to_container(OmegaConf.create(text), resolve=False))
+        return _contents(OmegaConf.create(text), resolve=False)
+
+
+def _contents(config: DictConfig | ListConfig, *, resolve: bool, complete: bool = False) -> dict[str, Any]:
+    """The plain values of a configuration; with `complete` a mandatory one that is missing is an error."""
+    return dict(as_map(OmegaConf.to_container(config, resolve=resolve, throw_on_missing=complete)))
 
 
 @contextmanager
@@ -207,13 +213,13 @@ def _plain(
     sources, root_files, untaken = _files_of(folders, overrides, unsaved)
     ours = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
     if unsaved.changes:
-        written = cast("dict[str, object]", OmegaConf.to_container(ours, resolve=False))
+        written = _contents(ours, resolve=False)
         ours = OmegaConf.create(laid_over(written, unsaved.changes))
     for key in _hidden_by_null(ours, sources):
         OmegaConf.update(ours, key, MISSING)
     if complete and (absent := OmegaConf.missing_keys(ours)):
         raise UserError([no_value(key) for key in sorted(absent)])
-    values = cast("dict[str, object]", OmegaConf.to_container(ours, resolve=True, throw_on_missing=complete))
+    values = _contents(ours, resolve=True, complete=complete)
     packaged = folders[-1]
     shadowed = [
         (key, file)
@@ -228,7 +234,7 @@ def _plain(
         conf_folders=folders,
         prompt_folders=tuple(prompt_dirs(config_dir)),
         shadowed=tuple(shadowed),
-        unresolved=cast("dict[str, object]", OmegaConf.to_container(ours, resolve=False)),
+        unresolved=_contents(ours, resolve=False),
         root_files=root_files,
         untaken=untaken,
         unsaved=unsaved,

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from itertools import count
 from operator import attrgetter, itemgetter
-from typing import Any, TextIO, cast
+from typing import Any, TextIO
 
 from pydantic_core import from_json
 from rich.console import Console
@@ -17,6 +17,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from evalflow.config.schema import MetricConfig
+from evalflow.jsonvalues import is_list, is_mapping, is_object
 from evalflow.lazy import pl
 from evalflow.records import CUT_OFF, FILTERED, Case, Context, Message, ScoreRecord, numbered, texts_of
 from evalflow.report.page import ending_words
@@ -261,11 +262,11 @@ def print_eval_steps(console: Console, metric: str, entry: Mapping[str, Any], ru
 
 def _readable(value: Any) -> str | None:
     """What an agent did or should do, step by step; any other value as it is."""
-    listed = cast("list[Any]", value) if isinstance(value, list) else []
-    if any(isinstance(one, dict) and _OF_CALLS.intersection(cast("dict[str, Any]", one)) for one in listed):
+    listed = value if is_list(value) else []
+    if any(is_object(one) and _OF_CALLS.intersection(one) for one in listed):
         with suppress(ValueError):
             return trajectory_text(listed)
-    return None if value is None else str(cast("object", value))
+    return None if value is None else str(value)
 
 
 def _block(console: Console, label: str, text: str | None) -> None:
@@ -295,7 +296,7 @@ def _step(console: Console, step: Mapping[str, Any]) -> None:
     console.print(Padding(literal(f"step {step['id']}", style="dim"), (0, 0, 0, 2)))
     reply: Any = step["reply"] if "reply" in step else {k: v for k, v in step.items() if k != "id"}
     items: Sequence[Any] = step.get("items") or []
-    replies = cast("list[Any]", reply) if isinstance(reply, list) else [reply]
+    replies = reply if is_list(reply) else [reply]
     lines = [_plain(one) for one in replies]
     for position, line in enumerate(lines):
         head = f"{_plain(items[position])}\n  → " if position < len(items) else ""
@@ -324,8 +325,8 @@ def _chances(step: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "; ".join(f"{key}: {_plain(one)}" for key, one in cast("Mapping[str, Any]", value).items())
-    if isinstance(value, list):
-        return "\n".join(f"- {_plain(one)}" for one in cast("list[Any]", value))
+    if is_mapping(value):
+        return "; ".join(f"{key}: {_plain(one)}" for key, one in value.items())
+    if is_list(value):
+        return "\n".join(f"- {_plain(one)}" for one in value)
     return "no reply" if value is None else str(value)

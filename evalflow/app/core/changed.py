@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from evalflow.app.core.assemble import settings_of
 from evalflow.app.core.cases import answers_of
 from evalflow.app.core.saved import SavedRun, composed_of, declared_meaning, prepared_steps
 from evalflow.errors import UserError
-from evalflow.jsonvalues import as_map
+from evalflow.jsonvalues import as_map, is_list, is_mapping
 from evalflow.lazy import pl
 from evalflow.prompts import NOT_KEPT
 from evalflow.records import Answer
@@ -168,11 +168,11 @@ def _other_values(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[C
 
 
 def _flat(values: object, path: str = "") -> Iterator[tuple[str, str]]:
-    if isinstance(values, Mapping):
-        for key, value in cast("Mapping[str, Any]", values).items():
+    if is_mapping(values):
+        for key, value in values.items():
             yield from _flat(value, f"{path}.{key}" if path else str(key))
-    elif isinstance(values, list) and any(isinstance(one, Mapping) for one in cast("list[Any]", values)):
-        for number, value in enumerate(cast("list[Any]", values), 1):
+    elif is_list(values) and any(isinstance(one, Mapping) for one in values):
+        for number, value in enumerate(values, 1):
             yield from _flat(value, f"{path}.{number}")
     elif values is not None:
         yield path, values if isinstance(values, str) else json.dumps(values, ensure_ascii=False)

@@ -13,6 +13,7 @@ from evalflow.config.explain import meanings_of
 from evalflow.config.key_notes import EXAMPLES, MEANINGS
 from evalflow.config.schema import DatasetConfig, RunConfig
 from evalflow.config.yaml_text import safe_yaml
+from evalflow.jsonvalues import is_list, is_object
 from evalflow.paths import GROUPS, OWN_FOLDER, private_folder, share_dir, write_atomically
 
 if TYPE_CHECKING:
@@ -127,14 +128,14 @@ def _shipped_examples() -> Mapping[tuple[str | None, str], Any]:
     found: dict[tuple[str | None, str], Any] = {}
 
     def note(value: object, kind: str | None = None) -> None:
-        if isinstance(value, dict):
-            for key, part in cast("dict[Any, Any]", value).items():
+        if is_object(value):
+            for key, part in value.items():
                 if part not in (None, "???") and not (isinstance(part, str) and "${" in part):
                     found.setdefault((kind, str(key)), part)
                     found.setdefault((None, str(key)), part)
                 note(part)
-        elif isinstance(value, list):
-            for part in cast("list[Any]", value):
+        elif is_list(value):
+            for part in value:
                 note(part)
 
     for group in GROUPS:

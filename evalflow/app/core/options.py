@@ -17,7 +17,7 @@ from evalflow.config.explain import problems_of
 from evalflow.config.schema import DERIVED, IDENTIFIER, DatasetConfig
 from evalflow.config.yaml_text import safe_yaml
 from evalflow.errors import Problem, UserError, command, did_you_mean
-from evalflow.jsonvalues import as_list, as_map, look_up
+from evalflow.jsonvalues import as_list, as_map, is_object, look_up
 from evalflow.metrics.registry import METRIC_KINDS, calls_of
 from evalflow.paths import GROUPS, conf_dirs
 from evalflow.records import EMBED, EVIDENCE_TASKS, Case
@@ -138,7 +138,7 @@ def _options_in(folder: Path, group: str) -> Iterator[Option]:
 def option_values(file: Path) -> dict[str, Any]:
     """The keys of a file of a config group; yaml.YAMLError if it is not valid."""
     values: Any = safe_yaml(file.read_text(encoding="utf-8"))
-    return cast("dict[str, Any]", values) if isinstance(values, dict) else {}
+    return values if is_object(values) else {}
 
 
 _CASES = 5  # cases read of each dataset

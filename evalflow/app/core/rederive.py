@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, replace
-from typing import Any, cast
+from typing import Any
 
 import yaml
 
@@ -28,7 +28,7 @@ from evalflow.config.yaml_text import safe_yaml
 from evalflow.engine.folder import RunFolder, refuse_links, telling_full_disks
 from evalflow.engine.plan import PreparedFile
 from evalflow.errors import Problem, UserError, command, did_you_mean
-from evalflow.jsonvalues import text_at
+from evalflow.jsonvalues import is_object, text_at
 from evalflow.lazy import pl
 from evalflow.records.manifest import Manifest
 from evalflow.report.calibration import Calibration, write_calibration
@@ -134,8 +134,8 @@ def overridden(manifest: Manifest, overrides: Sequence[str]) -> Manifest:
         *parents, last = key.lstrip("+").split(".")
         here: Any = config
         for parent in parents:
-            here = cast("dict[str, Any]", here).get(parent) if isinstance(here, dict) else None
-        if not _CHANGEABLE.fullmatch(key) or not isinstance(here, dict):
+            here = here.get(parent) if is_object(here) else None
+        if not _CHANGEABLE.fullmatch(key) or not is_object(here):
             problems.append(_unchangeable(key, config))
             continue
         here[last] = yaml.safe_load(text)

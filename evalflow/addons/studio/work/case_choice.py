@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -17,6 +17,7 @@ from evalflow.addons.studio.work.run_request import RunRequest
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.app.core.cases import has_tags
 from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.jsonvalues import is_sequence
 
 KEYS = ("tags", "every_tag", "ids")
 """The keys of a dataset that choose its cases."""
@@ -107,7 +108,7 @@ def _own(space: Workspace, request: RunRequest) -> dict[str, Dataset]:
 
 
 def _texts(value: object) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(one, str) for one in cast("Sequence[object]", value))
+    return is_sequence(value) and all(isinstance(one, str) for one in value)
 
 
 def keep_left_out(snapshot: Path, found: Mapping[str, LeftOutCases]) -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from evalflow.addons.studio.store import definitions
 from evalflow.addons.studio.store.definitions import Kind
@@ -21,6 +21,7 @@ from evalflow.app.core.options import Option, option_values, options
 from evalflow.config.load import compose
 from evalflow.config.yaml_text import MISSING, unescaped, unescaped_but_environment
 from evalflow.errors import Problem, UserError
+from evalflow.jsonvalues import as_list, as_map
 from evalflow.paths import conf_dirs
 
 if TYPE_CHECKING:
@@ -241,7 +242,7 @@ def declared_content(group: str, name: str, config_dir: Path | None = None) -> d
     values = composed[name] if group in ("metric", "dataset") else composed
     read = unescaped_but_environment if group == "target" else unescaped
     try:
-        return cast("dict[str, Any]", json.loads(json.dumps(read(values))))
+        return dict(as_map(json.loads(json.dumps(read(values)))))
     except ValueError as error:
         where = f"{group}.{name}"
         raise UserError(Problem(f"{where} cannot be copied: {error}", where, "write the value itself")) from None
@@ -256,7 +257,7 @@ def remembered_content(space: Workspace, group: str, name: str) -> dict[str, obj
 def kind_of(option: Option) -> str | None:
     """The kind of an option, which may be inherited from another file of its group."""
     values = option.values
-    for base in [None, *cast("list[object]", values.get("defaults") or [])]:
+    for base in [None, *as_list(values.get("defaults"))]:
         files = (folder / option.group / f"{base}.yaml" for folder in conf_dirs())
         file = next((file for file in files if file.is_file()), None)
         if isinstance(base, str) and file is not None:

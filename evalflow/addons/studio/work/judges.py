@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from evalflow.addons.studio.store import definitions, uses
 from evalflow.addons.studio.store.rows import from_row
@@ -33,7 +33,7 @@ from evalflow.addons.studio.work.validate import check_judge
 from evalflow.app.core.options import Option
 from evalflow.config.yaml_text import MISSING
 from evalflow.errors import Problem, Subject, UserError
-from evalflow.jsonvalues import as_map, is_list, is_mapping
+from evalflow.jsonvalues import as_list, as_map, is_list, is_mapping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +224,7 @@ def _subject(user: str) -> Subject:
 
 def _member_names(config: Mapping[str, object]) -> list[str]:
     named = config.get("members")
-    return cast("list[str]", named) if is_list(named) else []
+    return [str(one) for one in as_list(named)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,7 +213,8 @@ async def write_steps(space: Workspace, bot: str, draft: MetricDraft) -> Written
         except JudgeError as error:
             what = f"the judge wrote no steps: {error}"
             raise UserError(Problem(what, "metric.steps", "try again, or write them yourself", key="steps")) from None
-    steps = cast("Steps", reply.parsed).steps
+    assert isinstance(reply.parsed, Steps)
+    steps = reply.parsed.steps
     return WrittenSteps(steps, judge.info.name, reply.usage, reply.cost_usd, reply.latency_s)
 
 

@@ -6,7 +6,7 @@ import difflib
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from evalflow import datasets as readers
 from evalflow.addons.studio.store import cases as table
@@ -17,6 +17,7 @@ from evalflow.addons.studio.work.cases import case_columns
 from evalflow.addons.studio.work.metrics import METRICS
 from evalflow.addons.studio.work.space import TakenError, Workspace, not_found
 from evalflow.errors import Problem, UserError
+from evalflow.jsonvalues import as_list, as_map
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -171,7 +172,7 @@ def _naming(space: Workspace, tag: str) -> Iterator[str]:
     """The metrics whose checks are for cases with a tag or a sub-tag."""
     for bot in BOTS.rows(space):
         for metric in METRICS.rows(space, bot["id"]):
-            custom = cast("Mapping[str, Mapping[str, object]]", metric["definition"].get("custom") or {})
-            named = [one.get("cases") for one in custom.values() if isinstance(one.get("cases"), list)]
-            if any(_is_within(readers.tag_name(str(one)), tag) for ones in named for one in cast("list[object]", ones)):
+            custom = as_map(metric["definition"].get("custom"))
+            named = [as_map(check).get("cases") for check in custom.values()]
+            if any(_is_within(readers.tag_name(str(one)), tag) for ones in named for one in as_list(ones)):
                 yield f"{bot['name']}/{metric['name']}"

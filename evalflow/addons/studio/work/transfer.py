@@ -27,6 +27,7 @@ from evalflow.config.load import read_yaml
 from evalflow.config.schema import DatasetConfig
 from evalflow.config.yaml_text import unescaped, unescaped_but_environment
 from evalflow.errors import Problem, UserError
+from evalflow.jsonvalues import as_map
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +234,7 @@ def _plain(
     read: Callable[[Mapping[str, object]], object], values: Mapping[str, object], option: Option
 ) -> dict[str, object]:
     try:
-        return cast("dict[str, object]", json.loads(json.dumps(read(values))))
+        return dict(as_map(json.loads(json.dumps(read(values)))))
     except ValueError as error:
         raise UserError(Problem(f"cannot be taken in: {error}", str(option.file), "write the value itself")) from None
 

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -118,10 +118,10 @@ def check_bot(name: str, config: Mapping[str, object], connections: Connections 
     _expect_kind(plain, "bot", "target", BOT_KINDS)
     called = plain if connections is None else connections.resolve(plain, "target")
     problems = [*_wrong_name(name, "bot"), *written_secrets({"target": called})]
-    model = cast("TargetConfig | None", _validated(called, "target", TARGET_KINDS.config, problems))
-    if connections is not None and model is not None:
+    model = _validated(called, "target", TARGET_KINDS.config, problems)
+    if connections is not None and isinstance(model, TargetConfig):
         problems += part_problems(connections, TARGET_KINDS, model, called, "target")
-    if problems or model is None:
+    if problems or not isinstance(model, TargetConfig):  # which it is without problems
         raise UserError(problems)
     isolated = Prompts(prompt_dirs(), isolated=True)
     build_target(without_key(model), name, isolated, {}, generate=plain["kind"] != "recorded")
