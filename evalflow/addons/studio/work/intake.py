@@ -288,7 +288,7 @@ class Intake:
         return (done - before) / (now - since) if now > since and done > before else None
 
 
-def results_of(row: Mapping[str, Any]) -> Row:
+def results_of(row: Row) -> Row:
     """The columns of an ended run that follow from its files: facts, and the exit code if a worker saw it end."""
     folder = RunFolder(Path(row["folder"]))
     facts, manifest = facts_of_run(folder), folder.read_manifest()
@@ -296,7 +296,7 @@ def results_of(row: Mapping[str, Any]) -> Row:
     return {"facts": facts, **({"exit_code": manifest.exit_code} if is_known else {})}
 
 
-def save_results(connection: Connection, row: Mapping[str, Any], results: Row) -> bool:
+def save_results(connection: Connection, row: Row, results: Row) -> bool:
     """Save them, and the scores of composites, which may depend on what passes; False if the row has changed."""
     if not runs.change(connection, row["run_id"], row["version"], **results):
         return False

@@ -294,7 +294,7 @@ def run_row(space: Workspace, run_id: str) -> Row:
     return _up_to_date(space, _row(space, run_id))
 
 
-def _row(space: Workspace, run_id: str) -> dict[str, Any]:
+def _row(space: Workspace, run_id: str) -> Row:
     row = space.read(runs.get, run_id)
     if row is None or row["project_id"] != space.project_id:
         raise not_found("run", run_id, [])
