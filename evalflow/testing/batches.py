@@ -31,7 +31,7 @@ class ScriptedBatch:
     created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     looks: int = 0
     status: str = "in_progress"
-    results: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
+    results: list[Mapping[str, object]] = field(default_factory=list[Mapping[str, object]])
     message: str = ""
 
 
@@ -55,7 +55,7 @@ class Batches:
     looks: int = 1
     ends: Sequence[str] = ("completed",)
     unheard: int = 0
-    extra: Sequence[Mapping[str, Any]] = ()
+    extra: Sequence[Mapping[str, object]] = ()
     lose: int | None = None
     twice: int | None = None
     submitted: list[ScriptedBatch] = field(default_factory=list[ScriptedBatch])
@@ -143,7 +143,7 @@ class Batches:
 
 async def _result(
     batch: ScriptedBatch, row: Mapping[str, Any], request: Request, http: web.Request, script: Answer
-) -> dict[str, Any]:
+) -> dict[str, object]:
     body = {"openai": _as_it_is, "anthropic": _chat_of_message, "gemini": _chat_of_content}[batch.format](row)
     made: Any = await script(Request(request.number, "POST", _CHAT, request.headers, body), http)
     content = json.loads(made.body)
@@ -161,7 +161,7 @@ async def _result(
     return {"custom_id": row["custom_id"], "result": {"type": "succeeded", "message": _message(content)}}
 
 
-def _described(batch: ScriptedBatch) -> dict[str, Any]:
+def _described(batch: ScriptedBatch) -> dict[str, object]:
     total, done = len(batch.rows), len(batch.results)
     if batch.format == "gemini":
         state = {"in_progress": "RUNNING", "completed": "SUCCEEDED"}.get(batch.status, batch.status.upper())
@@ -231,10 +231,10 @@ def _chat_of_content(row: Mapping[str, Any]) -> Mapping[str, Any]:
     return body
 
 
-def _generated(completion: Mapping[str, Any]) -> dict[str, Any]:
+def _generated(completion: Mapping[str, Any]) -> dict[str, object]:
     """A chat completion as a reply of Gemini's."""
     message, usage = completion["choices"][0]["message"], completion["usage"]
-    parts: list[dict[str, Any]] = [{"text": message["content"]}] if message["content"] else []
+    parts: list[dict[str, object]] = [{"text": message["content"]}] if message["content"] else []
     for call in message.get("tool_calls") or ():
         given = json.loads(call["function"]["arguments"])
         parts.append({"functionCall": {"name": call["function"]["name"], "args": given}})
@@ -248,10 +248,10 @@ def _text(message: Mapping[str, Any]) -> str:
     return content if isinstance(content, str) else json.dumps(content)
 
 
-def _message(completion: Mapping[str, Any]) -> dict[str, Any]:
+def _message(completion: Mapping[str, Any]) -> dict[str, object]:
     """A chat completion as a message of Anthropic's."""
     message, usage = completion["choices"][0]["message"], completion["usage"]
-    parts: list[dict[str, Any]] = [{"type": "text", "text": message["content"]}] if message["content"] else []
+    parts: list[dict[str, object]] = [{"type": "text", "text": message["content"]}] if message["content"] else []
     for call in message.get("tool_calls") or ():
         given = json.loads(call["function"]["arguments"])
         parts.append({"type": "tool_use", "id": call["id"], "name": call["function"]["name"], "input": given})
@@ -268,5 +268,5 @@ def _rows(data: bytes) -> list[dict[str, Any]]:
     return [json.loads(line) for line in data.splitlines()]
 
 
-def _lines(rows: Sequence[Mapping[str, Any]]) -> bytes:
+def _lines(rows: Sequence[Mapping[str, object]]) -> bytes:
     return b"".join(json.dumps(row).encode() + b"\n" for row in rows)

@@ -139,7 +139,7 @@ class Answering(Step):
     """A step that answers with a JSON body and status 200."""
 
     @abstractmethod
-    def body(self, request: Request) -> Mapping[str, Any]:
+    def body(self, request: Request) -> Mapping[str, object]:
         """The body for a request."""
 
     async def send(self, exchange: Exchange) -> web.StreamResponse:
@@ -152,7 +152,7 @@ class Answering(Step):
 class ScriptedReply(Answering):
     """A chat completion, in the place that the request asks for. Created by `reply`, which explains the fields."""
 
-    contents: tuple[Any, ...]
+    contents: tuple[object, ...]
     usage: tuple[int, int] | Literal["counted"] | None = "counted"
     finish_reason: str | None = None
     alternatives: Alternatives = field(default_factory=dict[str, Mapping[str, float]])
@@ -160,10 +160,10 @@ class ScriptedReply(Answering):
     calls: tuple[tuple[str, str], ...] = ()  # names of tools, and the text of their arguments
     as_text: bool = False
 
-    def body(self, request: Request) -> Mapping[str, Any]:
+    def body(self, request: Request) -> Mapping[str, object]:
         contents = self.contents * (request.body.get("n") or 1) if len(self.contents) == 1 else self.contents
         choices = [self._choice(index, content, request) for index, content in enumerate(contents)]
-        completion: dict[str, Any] = {
+        completion: dict[str, object] = {
             "id": f"chatcmpl-{request.number}",
             "object": "chat.completion",
             "created": 1_700_000_000,
@@ -174,9 +174,9 @@ class ScriptedReply(Answering):
         usage = self._usage(request)
         return {**completion, "usage": usage} if usage else completion
 
-    def _choice(self, index: int, content: Any, request: Request) -> dict[str, Any]:
+    def _choice(self, index: int, content: object, request: Request) -> dict[str, object]:
         text = _written(content, request)
-        message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": self.refusal}
+        message: dict[str, object] = {"role": "assistant", "content": text, "refusal": self.refusal}
         reason = "stop"
         if self.refusal is not None:
             message["content"] = None
@@ -198,9 +198,10 @@ class ScriptedReply(Answering):
             # A tool call forced by the request ends with the same finish reason as text.
             reason = "stop" if isinstance(request.body.get("tool_choice"), dict) else "tool_calls"
         choice = {"index": index, "message": message, "finish_reason": self.finish_reason or reason}
-        return {**choice, "logprobs": self._logprobs(message["content"], request)}
+        said = message["content"]
+        return {**choice, "logprobs": self._logprobs(said if isinstance(said, str) else None, request)}
 
-    def _logprobs(self, content: str | None, request: Request) -> dict[str, Any] | None:
+    def _logprobs(self, content: str | None, request: Request) -> dict[str, object] | None:
         if content is None or not request.body.get("logprobs"):
             return None
         top = request.body.get("top_logprobs") or 0
@@ -219,14 +220,14 @@ class ScriptedReply(Answering):
 class Computed(Answering):
     """A JSON body computed from the request."""
 
-    make: Callable[[Request], Mapping[str, Any]]
+    make: Callable[[Request], Mapping[str, object]]
 
-    def body(self, request: Request) -> Mapping[str, Any]:
+    def body(self, request: Request) -> Mapping[str, object]:
         return self.make(request)
 
 
 def reply(
-    *contents: Any,
+    *contents: object,
     usage: tuple[int, int] | Literal["counted"] | None = "counted",
     finish_reason: str | None = None,
     alternatives: Alternatives | None = None,
@@ -251,7 +252,7 @@ def reply(
 
 
 def calls(
-    *made: tuple[str, Any], text: str | None = None, usage: tuple[int, int] | Literal["counted"] | None = "counted"
+    *made: tuple[str, object], text: str | None = None, usage: tuple[int, int] | Literal["counted"] | None = "counted"
 ) -> ScriptedReply:
     """Calls of tools, as names with arguments: text unchanged, anything else as JSON; perhaps with words."""
     written = tuple((name, given if isinstance(given, str) else json.dumps(given)) for name, given in made)
@@ -268,7 +269,9 @@ def no_choices() -> ScriptedReply:
     return ScriptedReply(contents=())
 
 
-def auto(*, length: int | Mapping[str, int] = 1, values: Mapping[str, Any] | None = None, text: str = "text") -> Step:
+def auto(
+    *, length: int | Mapping[str, int] = 1, values: Mapping[str, object] | None = None, text: str = "text"
+) -> Step:
     """The smallest valid instance of the request's schema.
 
     Args:
@@ -278,7 +281,7 @@ def auto(*, length: int | Mapping[str, int] = 1, values: Mapping[str, Any] | Non
     """
     instances = Instances(length=length, values=values or {})
 
-    def completion(request: Request) -> Mapping[str, Any]:
+    def completion(request: Request) -> Mapping[str, object]:
         content = text if request.schema is None else instances.make(request.schema)
         return reply(content).body(request)
 
@@ -288,7 +291,7 @@ def auto(*, length: int | Mapping[str, int] = 1, values: Mapping[str, Any] | Non
 def embeddings(vectors: Sequence[Sequence[float]] | None = None) -> Computed:
     """A reply to an embeddings request, in the encoding that it asks for; by default with those of `vector`."""
 
-    def body(request: Request) -> Mapping[str, Any]:
+    def body(request: Request) -> Mapping[str, object]:
         def encoded(numbers: Sequence[float]) -> str | list[float]:
             if request.body.get("encoding_format") != "base64":
                 return list(numbers)
@@ -315,7 +318,7 @@ def vector(text: str, dimensions: int = 16) -> list[float]:
     return [number / length for number in numbers]
 
 
-def _written(content: Any, request: Request) -> str:
+def _written(content: object, request: Request) -> str:
     if isinstance(content, str):
         return content
     text = json.dumps(content, ensure_ascii=False)
@@ -323,14 +326,14 @@ def _written(content: Any, request: Request) -> str:
     return f"```json\n{text}\n```" if asked_in_prose else text
 
 
-def as_step(value: Any) -> Step:
+def as_step(value: object) -> Step:
     """A script's return value as a step: itself, `auto()` for None, else `reply(value)`."""
     if value is None:
         return auto()
     return value if isinstance(value, Step) else reply(value)
 
 
-def _token(token: str, alternatives: Alternatives, top: int) -> dict[str, Any]:
+def _token(token: str, alternatives: Alternatives, top: int) -> dict[str, object]:
     word = token.lstrip()
     space = token[: len(token) - len(word)]
     likely = alternatives.get(word, {word: 1.0})
@@ -339,7 +342,7 @@ def _token(token: str, alternatives: Alternatives, top: int) -> dict[str, Any]:
     return {**chosen, "top_logprobs": [_entry(space + other, probability) for other, probability in ranked]}
 
 
-def _entry(token: str, probability: float) -> dict[str, Any]:
+def _entry(token: str, probability: float) -> dict[str, object]:
     logprob = math.log(probability) if probability > 0 else _IMPOSSIBLE
     return {"token": token, "logprob": logprob, "bytes": list(token.encode())}
 
@@ -354,13 +357,13 @@ class Instances:
     """
 
     length: int | Mapping[str, int] = 1
-    values: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    values: Mapping[str, object] = field(default_factory=dict[str, object])
 
-    def make(self, schema: Schema) -> Any:
+    def make(self, schema: Schema) -> object:
         """An instance of a schema; ValueError for an unknown type or a dangling reference."""
         return self._make(schema, schema, "")
 
-    def _make(self, schema: Schema, root: Schema, name: str) -> Any:
+    def _make(self, schema: Schema, root: Schema, name: str) -> object:
         if name in self.values:
             return self.values[name]
         if "$ref" in schema:
@@ -376,7 +379,7 @@ class Instances:
             return self._make(_merged(schema["allOf"], root), root, name)
         return self._of_type(schema, root, name)
 
-    def _of_type(self, schema: Schema, root: Schema, name: str) -> Any:
+    def _of_type(self, schema: Schema, root: Schema, name: str) -> object:
         kinds: str | list[str] = schema.get("type", "object" if "properties" in schema else "string")
         kind = kinds if isinstance(kinds, str) else kinds[0]
         match kind:
