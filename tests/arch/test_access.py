@@ -34,8 +34,8 @@ def test_every_change_of_the_studio_is_recorded() -> None:
     writes = {path.name: path.read_text(encoding="utf-8").count("database.writing(") for path in folder.glob("*.py")}
     # `changing`; failed and successful sign-ins are counted, and sessions in use noted; the
     # lease of a trial is opened and settled; an answer is leased at the desk, and a draft of its labels saved; what
-    # people who leave a review had leased is free; who has seen a run's scores is noted; the
-    # worker takes runs and notes their states.
+    # people who leave a review had leased is free; who has seen a run's scores is noted; an ended
+    # run whose files the command line has changed is read again; the worker takes runs and notes their states.
     assert {name: count for name, count in writes.items() if count} == {
         "space.py": 1,
         "sessions.py": 4,
@@ -43,6 +43,7 @@ def test_every_change_of_the_studio_is_recorded() -> None:
         "leases.py": 2,
         "review_desk.py": 3,
         "reviews.py": 1,
+        "runs.py": 1,
         "scores.py": 1,
         "worker.py": 6,
     }
