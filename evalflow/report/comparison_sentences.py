@@ -126,10 +126,9 @@ def _by_whom(row: ComparisonRow, rows: Sequence[ComparisonRow]) -> str:
     if row.metric == CASES:
         alone = ", by the judge alone" if any(one.judge for one in rows) else ", by the metrics alone"
         return alone if row.labelled or alone.startswith(", by the judge ") else ""
-    if row.labelled:
-        alone = f", by the {who_scored(row.judge)} alone, since labels correct nothing ({row.uncorrected})"
-        return alone if row.uncorrected else ""
-    return ", by the judge alone" if row.judge else ""
+    if row.uncorrected:
+        return f", by the {who_scored(row.judge)} alone, since labels correct nothing ({row.uncorrected})"
+    return ", by the judge alone" if row.judge and not row.labelled else ""
 
 
 def _by_people(row: ComparisonRow, rows: Sequence[ComparisonRow]) -> Sequence[ComparisonRow]:

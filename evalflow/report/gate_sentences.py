@@ -151,6 +151,8 @@ def _in_spite(row: GateRow, followed: Sequence[Mapping[str, str]]) -> str:
         return ""
     from evalflow.stats.prediction import MIN_LABELS
 
+    if not row.labelled:
+        return f", since labels correct nothing ({row.uncorrected})"
     few = f"; {MIN_LABELS} would do to correct it" if row.uncorrected.startswith("fewer") else ""
     why = f" ({row.uncorrected})" if row.uncorrected and not few else ""
     return f", in spite of {_people(row, followed)}{why}{few}"

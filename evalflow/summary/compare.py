@@ -334,6 +334,11 @@ class _Comparing:
         fewer = min(int(one.sum()) for one in known)
         return (int((known[0] & known[1]).sum()) if self.paired else 0), fewer
 
+    def _without_label(self, sides: Sides, people: str) -> str:
+        """Why labels of one run alone correct nothing; empty if neither has any."""
+        without = [name for name, side in zip(self.pair, sides, strict=True) if not side[people].count()]
+        return f"no label is of {without[0]}" if len(without) == 1 else ""
+
     def _corrected(self, sides: Sides, columns: tuple[str, str], unusable: str, *, bounded: bool) -> _Statistic:
         """The difference of a score's means or pass rates, by the labels if they may correct it; else with the reason.
 
@@ -344,7 +349,7 @@ class _Comparing:
         both, fewer = self._labelled(sides, people)
         found = _Statistic("pass_rate", True, alone, labelled=both or fewer)
         if not fewer:
-            return found
+            return replace(found, uncorrected=self._without_label(sides, people) if alone.difference else "")
         if unusable:
             return replace(found, uncorrected=unusable if alone.difference else "")
         from evalflow.stats.corrected_differences import corrected_apart, corrected_difference, labelled_together

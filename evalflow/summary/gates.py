@@ -314,7 +314,7 @@ def _of_baseline(
         outcome = judged = _difference(gate, judge)
         if row.judged is not None and not gate.judge_alone:
             outcome = replace(_difference(gate, row), compared=judge.found.n, judged=judged)
-        if row.labelled:
+        if row.labelled or row.uncorrected:
             why = "" if outcome.judged else _OFF if row.judged else row.uncorrected
             outcome = replace(outcome, labelled=row.labelled, uncorrected=why)
         this, baseline = (_mean_of(gate, row, side) for side in sides)

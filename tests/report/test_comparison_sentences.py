@@ -82,6 +82,10 @@ WHOLE = replace(RISE, metric="cases", statistic="pass_rate", also=())
         (replace(RISE, judge="j"), ", by the judge alone"),
         (replace(RISE, judge="j", **FEW), f", by the judge alone{REASON}"),
         (replace(RISE, **FEW), f", by the metric alone{REASON}"),
+        (
+            replace(RISE, uncorrected="no label is of b"),
+            ", by the metric alone, since labels correct nothing (no label is of b)",
+        ),
         (replace(RISE, judge="j", labelled=60, judged=RISE.found), ""),
         (replace(RISE, judge="j", labelled=60), ""),
         (WHOLE, ""),

@@ -139,6 +139,20 @@ def test_not_worse_by_more_than_a_margin(rows: Callable[..., list[ComparisonRow]
     assert "not_worse" not in slightly.document()
 
 
+@pytest.mark.parametrize("threshold", [None, 0.5])
+@pytest.mark.parametrize("labelled", ["a", "b", "neither"])
+def test_labels_of_one_run_alone_correct_nothing_and_the_row_says_so(
+    record: Make, table: Table, labelled: str, threshold: float | None
+):
+    sides = [frame(table, [record(s, i) for i in range(30)], threshold) for s in (0.4, 0.6)]
+    known = sides[0].select("dataset", "metric", "case_id", human=pl.lit(0.5), accepted=pl.lit(1.0)).collect()
+    people = tuple(known if side == labelled else None for side in "ab")
+    pairing = pair_scores(sides[0], sides[1], people=(people[0], people[1]))
+    found = compare_cases(pairing, ("a", "b"), {"m": Traits(bounded=True)})
+    other = {"a": "no label is of b", "b": "no label is of a", "neither": ""}[labelled]
+    assert {(row.uncorrected, row.labelled) for row in found} == {(other, 0)}
+
+
 def test_nothing_in_common_is_no_row(record: Make, table: Table):
     pairing = pair_scores(frame(table, [record(1.0, 0)]), frame(table, [record(1.0, 1)]))
     assert compare_cases(pairing, ("a", "b"), {}) == []
