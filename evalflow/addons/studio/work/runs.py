@@ -94,7 +94,7 @@ class Run:
             people's labels), `summary` (rows of all cases together, as in summary.json), `excluded` (the details of
             results that people took out), `gates`, `followed` (other runs whose labels are of equal
             answers: dataset, metric, run), `datasets`, `taken` (see `TakenCases`), `target`, `kept` (the overrides
-            that changed declared thresholds), `seed`, `changed_at` (see `changed_at`).
+            that changed declared thresholds), `seed`.
     """
 
     run_id: str
@@ -330,6 +330,7 @@ def _up_to_date(space: Workspace, row: Row) -> Row:
 
 
 def _as_run(row: Row) -> Run:
+    facts = {name: value for name, value in row["facts"].items() if name != "changed_at"}
     return from_row(
         Run,
         row,
@@ -337,7 +338,7 @@ def _as_run(row: Row) -> Run:
         repeat=command(*repeating(row)) if row["arguments"] else "",
         request=RunRequest(**row["composition"]) if row["composition"] else None,
         progress=from_row(Progress, {**row["progress"], "loaded": row["loaded"]}),
-        facts=row["facts"] if "summary" in row["facts"] else {},  # until then, facts only hold what decides passing
+        facts=facts if "summary" in facts else {},  # until then, facts only hold what decides passing
     )
 
 
