@@ -31,6 +31,7 @@ from evalflow.report.wording import (
     rank_range,
     signed,
     table_of,
+    who_scored,
 )
 from evalflow.summary.items import ItemTable, ShortSet
 from evalflow.summary.ranking import Ranking
@@ -170,7 +171,7 @@ def _ranks_table(ranking: Ranking) -> PageTable:
         INTERVAL,
     ]
     corrected = any(row.raw for row in ranking.rows)
-    heads += [PageColumn("Judge alone", "num")] if corrected else []
+    heads += [PageColumn(f"{who_scored(ranking.judge).capitalize()} alone", "num")] if corrected else []
     show = signed if ranking.by in ("pairs", "verdicts") else number
     rows = [
         (
