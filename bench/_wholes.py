@@ -71,7 +71,7 @@ def difference(
     return drawn
 
 
-_FEW_FLIPS: dict[str, Any] = {"draws": 9}  # p-values are no part of this
+_FEW_FLIPS: dict[str, Any] = {"draws": 9}  # p-values are not part of this
 
 
 def wholes() -> Iterator[tuple[str, float, Drawn]]:

@@ -3,7 +3,7 @@
     python -m bench calibration [--runs 2000] [--rare | --by-score | --differences | --these]
 
 Labels are drawn at random from answers that a judge has scored, 500 of which stay without one. Wanted are 90 % or more
-with 15 to 49 labels, and 93 to 97 % from 50 on; two standard errors of the simulation are no miss, and what is outside
+with 15 to 49 labels, and 93 to 97 % from 50 on; two standard errors of the simulation are not miss, and what is outside
 is bold. Behind each share is how wide the interval is, against that of the same labels without the judge. What does not
 hold is listed at the end.
 

@@ -126,7 +126,7 @@ def _cell(low: Floats, high: Floats, truth: float, method: str) -> str:
     if not there.any():
         return "no interval"
     covered = float(((low <= truth + 1e-12) & (high >= truth - 1e-12))[there].mean())
-    # Two standard errors of the simulation itself are no miss.
+    # Two standard errors of the simulation itself are not miss.
     noise = 2 * (0.95 * 0.05 / there.sum()) ** 0.5
     outside = not WANTED[0] - noise <= covered <= WANTED[1] + noise
     above, below = float((low > truth + 1e-12)[there].mean()), float((high < truth - 1e-12)[there].mean())

@@ -121,7 +121,7 @@ def main() -> int:
 
 
 def _relinked(text: str) -> str:
-    """The page with its links as they are on the site; files that are no pages are named without a link."""
+    """The page with its links as they are on the site; files that are not pages are named without a link."""
     for place, name in OUTSIDE.items():
         text = text.replace(f"]({place}", f"]({name}")
     text = text.replace("](docs/", "](").replace("](../docs/", "](")

@@ -189,7 +189,7 @@ class TargetError(CallError):
     """The target gave no answer.
 
     Attributes:
-        finish_reason: Why the model ended a reply that is no answer, as of `Answer`; None if it did not say.
+        finish_reason: Why the model ended a reply that is not an answer, as of `Answer`; None if it did not say.
 
     Example:
         >>> TargetError("timeout", "no answer within 30 s").error_type

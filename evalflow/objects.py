@@ -89,7 +89,9 @@ class StoredFolder:
     def __init__(self, address: str, where: str) -> None:
         scheme, _, place = address.rstrip("/").partition("://")
         if scheme not in SCHEMES or not place or {"", ".", ".."} & set(place.split("/")) or _odd(place):
-            raise UserError(Problem(f"{address!r} is no folder in object storage", where, "write s3://BUCKET/FOLDER"))
+            raise UserError(
+                Problem(f"{address!r} is not a folder in object storage", where, "write s3://BUCKET/FOLDER")
+            )
         if Connections.of_process() is not None:
             what = "object storage cannot be held to this server's connections"
             raise UserError(Problem(what, where, "copy the files to this server, or upload them"))
@@ -108,7 +110,7 @@ class StoredFolder:
         found = _HUB.fullmatch(place)
         if found is None:
             raise UserError(
-                Problem(f"{self.address!r} is no repository", self._where, "write hf://datasets/OWNER/NAME")
+                Problem(f"{self.address!r} is not a repository", self._where, "write hf://datasets/OWNER/NAME")
             )
         host, token = os.environ.get("HF_ENDPOINT", "https://huggingface.co"), os.environ.get("HF_TOKEN")
         url = f"{host}/{found['repository']}/resolve/{found['revision'] or 'main'}{found['rest'] or ''}"
@@ -237,5 +239,5 @@ def _odd(place: str) -> bool:
 def _stored(meta: Mapping[str, Any]) -> Stored:
     path = str(meta["path"])
     if _odd(path) or {"", ".", ".."} & set(path.split("/")):  # a copy of it could lie anywhere
-        raise UserError(Problem(f"{path!r} is no name of a file", hint="rename the object"))
+        raise UserError(Problem(f"{path!r} is not the name of a file", hint="rename the object"))
     return Stored(path, meta["size"], meta["e_tag"], f"{meta['e_tag']} {meta['last_modified']} {meta['size']}")

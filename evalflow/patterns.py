@@ -72,14 +72,14 @@ def compiled(pattern: str, flags: int = 0) -> Pattern:
         written = _READ_OTHERWISE.sub(_escaped, pattern)
         return Pattern(pattern, regex.compile(written, int(regex.VERSION0) | meant))
     except (re.error, regex.error, RecursionError, OverflowError) as error:
-        raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
+        raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
 
 
 def declared(pattern: str, flags: int = 0) -> Pattern:
     """Compile a pattern that somebody has written for a metric or a target; ValueError also for one with a variable."""
     if found := TEMPLATE.search(pattern):
         escaped = found[0].replace("{", r"\{").replace("}", r"\}")
-        what = f"{found[0]} in a pattern would be taken letter for letter, since a pattern is no template"
+        what = f"{found[0]} in a pattern would be taken letter for letter, since a pattern is not a template"
         raise ValueError(
             f"{what}: compare by `against`, take a part by target.extract, or escape the braces: {escaped}"
         )

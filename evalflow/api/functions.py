@@ -56,7 +56,7 @@ def run(
 ) -> RunResult:
     """Start a run and wait for its end: the same as the command line, with the same files.
 
-    A failed or undecided gate is no error; see `RunResult.passed`. Interrupted, it keeps what was finished, as there.
+    A failed or undecided gate is not an error; see `RunResult.passed`. Interrupted, it keeps what was finished.
 
     Args:
         overrides: Those of the command line, such as "dataset=rag", "metric=faithfulness", "judge.model=gpt-4.1".
@@ -241,7 +241,7 @@ def _checked(overrides: Sequence[str]) -> Iterator[str]:
     for word in overrides:
         if word.startswith("-") or ("=" not in word and not word.startswith("~")):
             hint = "for a sweep call run() once for each" if word in ("-m", "--multirun") else "write KEY=VALUE"
-            raise UserError(Problem(f"{word!r} is no override", "run()", hint))
+            raise UserError(Problem(f"{word!r} is not an override", "run()", hint))
         if word.lstrip("+~").startswith("hydra."):
             raise UserError(Problem(f"{word!r}: Hydra starts no job here", "run()", "for another folder: folder=..."))
         yield word

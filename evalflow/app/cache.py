@@ -64,7 +64,7 @@ def cache_stats(path: Path, console: Console, *, as_json: bool) -> int:
 def cache_prune(
     path: Path, console: Console, *, older_than_days: float | None, to_size: str | None, everything: bool
 ) -> int:
-    """Delete replies, and return the disk space; UserError if no option says which, or the file is no sound cache."""
+    """Delete replies, and return the disk space; UserError if no option says which, or the cache is damaged."""
     if not (everything or to_size or older_than_days is not None):
         hint = "cache prune --older-than 30, --to-size 500MB, or --all"
         raise UserError(Problem("it is not said what to remove", "cache prune", hint))
@@ -101,7 +101,7 @@ def _opened(path: Path, *, reading: bool) -> Generator[Store]:
 def _size(text: str) -> int:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]i?|)b?", text.strip().lower())
     if not found:
-        raise UserError(Problem(f"{text!r} is no size", "--to-size", "such as 500MB, 1GiB or 4096"))
+        raise UserError(Problem(f"{text!r} is not a size", "--to-size", "such as 500MB, 1GiB or 4096"))
     return round(float(found[1]) * _UNITS[found[2]])
 
 

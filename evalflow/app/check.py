@@ -30,7 +30,7 @@ def check(overrides: Sequence[str], config_dir: Path | None, console: Console, *
         raise UserError(Problem(f"check does not take {flags[0]}", "command line", "check one composition at a time"))
     found = inspect(assemble(composed_settings(with_default_judge(overrides, config_dir), config_dir)))
     if found.parts.settings.run.baseline is not None:
-        described(found)  # raises if the baseline is no run to compare with
+        described(found)  # raises if the baseline is not a run to compare with
     facts = _facts(found)
     if as_json:
         print_json(console, facts)

@@ -223,7 +223,7 @@ def _changed_words(bases: Sequence[Case]) -> list[str]:
 
 
 def _labelled_row(one: FixtureCase) -> dict[str, Any]:
-    """A case as a row in which people's score is no label: a run with labels would be calibrated with them."""
+    """A case as a row in which people's score is not a label: a run with labels would be calibrated with them."""
     person = {_PERSON: asdict(FixtureScore(one.score, one.why))}
     return case_to_row(replace(one.case, labels=None, vars={**one.case.vars, **person}))
 

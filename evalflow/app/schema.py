@@ -41,7 +41,7 @@ def _set_up_vscode(out: Path, console: Console) -> int:
         except ValueError as error:  # VS Code allows comments there
             hint = f"add it yourself: {json.dumps({'yaml.schemas': _places(out)})}"
             raise UserError(
-                Problem(f"this is no plain JSON ({error}), and is left as it is", str(_SETTINGS), hint)
+                Problem(f"this is not plain JSON ({error}), and is left as it is", str(_SETTINGS), hint)
             ) from None
     write_schemas(out)
     known = cast("dict[str, Any]", settings.get("yaml.schemas") or {})

@@ -27,7 +27,7 @@ _PLACES = {
     errno.EMFILE: "raise the number of open files: ulimit -n",
     errno.ENOSPC: "make room, or work on another disk",
 }
-"""What to do about faults of files and folders, which are no bugs."""
+"""What to do about faults of files and folders, which are not bugs."""
 
 
 def run_command(arguments: Sequence[str]) -> int:

@@ -33,4 +33,4 @@ def load_env_file() -> None:
     except OSError as error:
         raise UserError(Problem(f"it cannot be read: {error.strerror}", ".env", "let your account read it")) from None
     except ValueError:  # not UTF-8, or a value with zero bytes
-        raise UserError(Problem("it is no text in UTF-8 or UTF-16", ".env", "save it as UTF-8")) from None
+        raise UserError(Problem("it is not text in UTF-8 or UTF-16", ".env", "save it as UTF-8")) from None

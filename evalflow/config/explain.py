@@ -117,7 +117,7 @@ def _as_parameter(parent: str, name: str) -> str:
 def _walk(model: type[BaseModel], loc: Sequence[int | str]) -> tuple[list[str], list[str]]:
     """The key path of a location, and the valid names for its last key.
 
-    Pydantic adds the tag of a union's member to the location (`scale.likert.min`), which is no key in the file.
+    Pydantic adds the tag of a union's member to the location (`scale.likert.min`), which is not a key in the file.
     """
     here: object = model
     path: list[str] = []

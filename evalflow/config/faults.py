@@ -70,7 +70,7 @@ def as_user_errors(overrides: Sequence[str], folders: Sequence[Path] = ()) -> Ge
 
 
 def invalid_yaml(error: yaml.YAMLError, file: Path | None = None) -> Problem:
-    """The problem of a file that is no YAML; `file` where the error does not name it."""
+    """The problem of a file that is not YAML; `file` where the error does not name it."""
     mark = getattr(error, "problem_mark", None)
     what = f"this is not valid YAML: {getattr(error, 'problem', None) or error}"
     hint = "quote values that hold any of : { } [ ] # & * ! | > % @"

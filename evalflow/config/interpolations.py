@@ -27,7 +27,7 @@ _WHOLE = ("experiment", "local")  # groups whose files set keys of the whole con
 
 
 def interpolation_problem(error: Exception, overrides: Sequence[str], folders: Sequence[Path]) -> Problem | None:
-    """The problem of a text that refers to what is not there, or is no interpolation at all; None for other errors."""
+    """The problem of a text that refers to what is not there, or is not an interpolation; None for other errors."""
     error = error.__cause__ if isinstance(error.__cause__, GrammarParseError) else error
     key = str(getattr(error, "full_key", "") or "")
     if isinstance(error, InterpolationKeyError):

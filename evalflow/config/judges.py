@@ -319,6 +319,6 @@ def _all_of(members: Mapping[str, JudgeConfig], named: Iterable[str], key: str) 
     names = list(named)
     unknown = [name for name in names if name not in members]
     if unknown:
-        raise ValueError(f"{key} names {unknown[0]!r}, which is no member; {did_you_mean(unknown[0], members)}")
+        raise ValueError(f"{key} names {unknown[0]!r}, which is not a member; {did_you_mean(unknown[0], members)}")
     if sorted(names) != sorted(members):
         raise ValueError(f"{key} must name each member once: {', '.join(members)}")

@@ -17,7 +17,7 @@ LARGEST = 600_000
 """Maximum size of the rows of one result, in characters."""
 _OF_CELL = 8  # characters that each cell counts for, beside those of a text
 _ROWS_AT_ONCE = 100
-_LARGEST_INTEGER = 10**300  # larger ones are no floats, and compared as text
+_LARGEST_INTEGER = 10**300  # larger ones are not floats, and compared as text
 _STEPS = 10_000  # of SQLite's virtual machine, between two looks at the clock
 _READS = frozenset((sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE))
 _REFUSED_IN_SETUP = frozenset((sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH))
@@ -71,7 +71,7 @@ class _Sqlite:
         with self._limited():
             cursor = self._connection.execute(query)
         if cursor.description is None:
-            raise QueryRefused("it is no query that gives rows")
+            raise QueryRefused("it is not a query that gives rows")
 
         def more(size: int) -> Sequence[Sequence[Any]]:
             with self._limited(restart=False):
@@ -149,10 +149,12 @@ class _Duckdb:
 
     def query(self, query: str) -> tuple[list[str], Callable[[int], Sequence[Sequence[Any]]]]:
         with self._limited():
-            query.encode()  # half of a surrogate pair is no text for DuckDB
+            query.encode()  # half of a surrogate pair is not text for DuckDB
             statements = self._connection.extract_statements(query)
             if len(statements) != 1:
-                raise QueryRefused("it is more than one statement" if statements else "it is no query that gives rows")
+                raise QueryRefused(
+                    "it is more than one statement" if statements else "it is not a query that gives rows"
+                )
             if statements[0].type != self._duckdb.StatementType.SELECT:
                 raise QueryRefused(_FORBIDDEN)
             with contextlib.suppress(self._duckdb.Error):

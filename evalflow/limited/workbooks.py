@@ -102,9 +102,9 @@ def _parts(path: Path, unpacked: int) -> dict[str, str]:
                 raise Refused(what, "delete pictures and sheets that are not needed, or save it as CSV")
             return _sheet_parts(archive)
     except zipfile.BadZipFile:
-        raise Refused("this is no Excel workbook (.xlsx)", "save it as .xlsx in Excel, or as CSV") from None
+        raise Refused("this is not an Excel workbook (.xlsx)", "save it as .xlsx in Excel, or as CSV") from None
     except (KeyError, ElementTree.ParseError, RuntimeError, NotImplementedError):
-        raise Refused("this is no Excel workbook (.xlsx), or it is damaged", "save it as .xlsx in Excel") from None
+        raise Refused("this is not an Excel workbook (.xlsx), or it is damaged", "save it as .xlsx in Excel") from None
 
 
 def _sheet_parts(archive: zipfile.ZipFile) -> dict[str, str]:

@@ -107,7 +107,7 @@ class JsonPathRule(Strict):
     @model_validator(mode="after")
     def _fits(self) -> JsonPathRule:
         if self.kind == "number" and spelled_number(self.expected_value) is None:
-            raise ValueError(f"expected_value {self.expected_value!r} is no number")
+            raise ValueError(f"expected_value {self.expected_value!r} is not a number")
         if self.kind == "boolean" and str(self.expected_value).lower() not in ("true", "false"):
             raise ValueError(f"expected_value {self.expected_value!r} is not true or false")
         return self
@@ -204,7 +204,7 @@ class RuleParams(RootModel[Operation]):
     def _known_fields(self) -> RuleParams:
         for key, field in self.root.reads("answer"):
             if root(field) not in FIELDS:
-                raise ValueError(f"{key} {field!r} is no case field; {did_you_mean(root(field), FIELDS)}")
+                raise ValueError(f"{key} {field!r} is not a case field; {did_you_mean(root(field), FIELDS)}")
         return self
 
 
@@ -435,7 +435,7 @@ def rulebook_of(identifier: str, params: BaseModel) -> Rulebook:
         case RuleParams():
             return Rulebook("answer", [params.root])
         case _:
-            raise TypeError(f"{identifier} is no check of this kind")
+            raise TypeError(f"{identifier} is not a check of this kind")
 
 
 def _operations(declared: Sequence[Mapping[str, object]]) -> list[Operation]:

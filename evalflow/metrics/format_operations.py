@@ -47,7 +47,7 @@ class MarkupOperation(BaseOperation):
         try:
             missing = self._missing(written(value).strip())
         except _MarkupError as error:
-            return RuleFinding(passed=False, reason=f"the {name} is no {language}: {error}")
+            return RuleFinding(passed=False, reason=f"the {name} is not {language}: {error}")
         if missing:
             return RuleFinding(
                 passed=False, reason=f"the {name} is {language} without the element {', '.join(missing)}"
@@ -168,5 +168,5 @@ class SqlOperation(BaseOperation):
         if not isinstance(
             found[0], exp.DDL | exp.Update | exp.Delete | exp.Merge | exp.Drop | exp.Alter | exp.TruncateTable
         ):
-            return "no SQL: it is no statement"  # sqlglot takes any two words for a column and its alias
+            return "no SQL: it is not a statement"  # sqlglot takes any two words for a column and its alias
         return "SQL that does more than read" if self.reads_only else None

@@ -39,7 +39,7 @@ def _for_each_sample(declared: Declared) -> Calls:
 
 
 def _for_each_way(declared: Declared) -> Calls | None:
-    """The nodes that ask on the shortest and on the longest way through a graph; None if the YAML is no graph."""
+    """The nodes that ask on the shortest and on the longest way through a graph; None if the YAML is not a graph."""
     nodes, start = declared.get("nodes"), str(declared.get("start"))
     known = {str(name): node for name, node in as_map(nodes).items() if is_object(node)}
     graph = {name: list(_next_of(node)) for name, node in known.items()}

@@ -180,7 +180,7 @@ class JsonPathOperation(BaseOperation):
         try:
             return json_path(self.path)
         except ValueError as error:
-            raise ValueError(f"{self.path!r} is no JSONPath: {error}") from None
+            raise ValueError(f"{self.path!r} is not a JSONPath: {error}") from None
 
 
 Operation = Annotated[

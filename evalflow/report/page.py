@@ -164,7 +164,7 @@ def sample_lines(manifest: Manifest) -> list[str]:
                 "stopped by looks: intervals allow for it; means that gates looked at are adjusted for its bias"
             )
         elif not order.shuffled:
-            lines.append("they are no random sample of all cases")
+            lines.append("they are not a random sample of all cases")
     elif order.shuffled:
         lines.append(f"cases were asked {drawn}")
     again = "each further look raises the error of gates without `looks`"

@@ -81,7 +81,7 @@ def preference_figures(counts: pl.DataFrame) -> list[Figure]:
     - first_preferred: of those whose verdict does change, the share that prefers the answer read first, with the swap
       test for position bias as details.
     - longer_preferred: of the pairs won or lost that differ in length, the share in which the longer answer is
-      preferred. A longer answer may be better, so this alone is no evidence of bias.
+      preferred. A longer answer may be better, so this alone is not evidence of bias.
 
     `counts` also has score, lean (1 if the judge leans to the answer read first, -1 to the second, 0 if the order
     does not matter), and longer (1 or 0), each null if undefined.

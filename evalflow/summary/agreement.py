@@ -143,7 +143,7 @@ def agreement(labelled: pl.DataFrame, classes: Classes | None, *, seed: int) -> 
     """All MEASURES, undefined if not applicable; weighted labels give the agreement on all answers."""
     judge, human = labelled["score"].to_numpy(), labelled["human"].to_numpy()
     clusters, weights = clusters_of(labelled), weights_of(labelled)
-    n, none = judge.size, "scores are no classes, and no threshold says what passes"
+    n, none = judge.size, "scores are not classes, and no threshold says what passes"
     found: dict[str, Estimated] = {name: undefined(n, none) for name in MEASURES}
     kinds: tuple[Correlation, ...] = ("spearman", "kendall", "pearson")
     found |= {kind: correlation(human, judge, kind, clusters, weights) for kind in kinds}

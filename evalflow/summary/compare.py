@@ -55,7 +55,7 @@ class ComparisonRow:
     statistic: str
     higher_is_better: bool
     found: Difference
-    # also, also_tags: Statistics of the same value; tags of exactly these cases, which are no part of the family.
+    # also, also_tags: Statistics of the same value; tags of exactly these cases, which are not part of the family.
     also: Sequence[str] = ()
     bounded: bool = True  # whether no difference can exceed 1
     # The judge's own difference, if `found` is corrected by people's labels; else None.

@@ -76,7 +76,7 @@ def statistics(spec: FigureSpec) -> list[str]:
 
 
 def _counted(cells: pl.LazyFrame, *, alone: bool) -> pl.DataFrame:
-    """Columns part, metric, value, cluster (the group, else the case: repeats are no new cases), n, clusters.
+    """Columns part, metric, value, cluster (the group, else the case: repeats are not new cases), n, clusters.
 
     If each record is `alone` in its cluster, records with the same value are merged into one row.
     """

@@ -89,7 +89,7 @@ def _gate(
         _check_baseline(statistic, baseline, where)
         return Gate(name, statistic, Condition(">=", -value.not_worse_by), tag, point, baseline=True)
     if isinstance(value, bool | int | float):
-        raise UserError(Problem(f"{value} is no condition", where, 'write a comparison and a number: ">= 0.8"'))
+        raise UserError(Problem(f"{value} is not a condition", where, 'write a comparison and a number: ">= 0.8"'))
     condition = parse_condition(value, where)
     _check_limit(condition, statistic, where, metrics.get(name or ""), point=point)
     return Gate(name, statistic, condition, tag, point)
@@ -137,12 +137,12 @@ def _check_setting(key: str, value: GateValue, conditions: Mapping[str, GateValu
     if key in _TRUE and not isinstance(value, bool):
         raise UserError(Problem(f"{value!r} is neither true nor false", where, f"true: {_TRUE[key]}"))
     if key == _MAX_UNDEFINED and not (isinstance(value, float) and 0 <= value <= 1):
-        raise UserError(Problem(f"{value!r} is no share of 0..1", where, "10 per cent are 0.1"))
+        raise UserError(Problem(f"{value!r} is not a share of 0..1", where, "10 per cent are 0.1"))
     if key == _LOOKS and _looks_of(value) is None:
         fewest, most = PLANNED_LOOKS
         hint = f"anytime, or how many looks are planned, {fewest} to {most}"
         given = f"{value:g}" if isinstance(value, float) else repr(value)
-        raise UserError(Problem(f"{given} is no number of looks", where, hint))
+        raise UserError(Problem(f"{given} is not a number of looks", where, hint))
     if not conditions.keys() - set(_SETTINGS):
         raise UserError(Problem("there is no condition beside it", where, 'such as {mean: ">= 0.8", point: true}'))
 

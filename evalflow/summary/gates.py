@@ -184,7 +184,7 @@ def parse_condition(text: str, where: str) -> Condition:
     """Read a condition: one of >=, <=, >, <, == and a number; UserError for anything else."""
     match = _CONDITION.match(text)
     if match is None:
-        raise UserError(Problem(f"{text!r} is no condition", where, 'write a comparison and a number: ">= 0.8"'))
+        raise UserError(Problem(f"{text!r} is not a condition", where, 'write a comparison and a number: ">= 0.8"'))
     sign: Operator = match[1]  # pyright: ignore[reportAssignmentType]
     return Condition(sign, float(match[2]))
 

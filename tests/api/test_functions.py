@@ -130,7 +130,7 @@ def test_a_function_is_a_target() -> None:
         (["metric=exact_match"], {"cases": []}, "cases"),
         (["metric=exact_match", "dataset=[rag,retrieval]"], {"cases": CASES}, "cases are those of one dataset"),
         (["metric=exact_match"], {"cases": CASES, "target": lambda _: ""}, "cannot be found by its name"),
-        (["dataset=rag", "metric=exact_match"], {"config_dir": "nowhere"}, "nowhere is no folder"),
+        (["dataset=rag", "metric=exact_match"], {"config_dir": "nowhere"}, "nowhere is not a folder"),
     ],
 )
 def test_a_mistake_says_what_to_do_and_leaves_nothing(
@@ -186,7 +186,7 @@ def test_compare_and_calibrate_follow_the_command_line() -> None:
         evalflow.calibrate(a, [{**labels[0], "case_id": "zz"}])
     with pytest.raises(evalflow.UserError, match="this is one run, not two"):
         evalflow.compare(a, a.folder)
-    with pytest.raises(evalflow.UserError, match="this is no folder of a run"):
+    with pytest.raises(evalflow.UserError, match="this is not a folder of a run"):
         evalflow.compare(a, "nowhere")
 
 

@@ -96,7 +96,7 @@ def test_a_gate_can_forbid_cut_off_answers(program: Program) -> None:
     [
         ("{}", "exactly one of pattern, path, after, line"),
         ("{pattern: '(', line: last}", "no regular expression"),
-        ("{pattern: 'CHOICE: {{ reference }}'}", "a pattern is no template"),
+        ("{pattern: 'CHOICE: {{ reference }}'}", "a pattern is not a template"),
         ("{path: answer}", "begins with $"),
         ("{first: B}", "pattern"),
     ],
@@ -111,8 +111,8 @@ def test_a_wrong_part_is_refused_before_the_run(program: Program, extract: str, 
 @pytest.mark.parametrize(
     ("check", "told"),
     [
-        (r"{op: regex, pattern: 'CHOICE: {{ reference }}'}", "a pattern is no template"),
-        (r"{op: jsonpath, path: '$.a', matches: '{{ expected }}'}", "a pattern is no template"),
+        (r"{op: regex, pattern: 'CHOICE: {{ reference }}'}", "a pattern is not a template"),
+        (r"{op: jsonpath, path: '$.a', matches: '{{ expected }}'}", "a pattern is not a template"),
         (r"{op: equals, value: '{{ reference }}'}", "against: reference"),
     ],
 )

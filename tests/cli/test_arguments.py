@@ -79,7 +79,7 @@ def test_a_file_of_keys_that_is_no_text_is_a_mistake(
     monkeypatch.chdir(tmp_path)
     Path(".env").write_bytes(content)
     assert run_command(["list", "judge"]) == 2
-    assert capsys.readouterr().err.startswith("error: .env: it is no text in UTF-8 or UTF-16")
+    assert capsys.readouterr().err.startswith("error: .env: it is not text in UTF-8 or UTF-16")
 
 
 @pytest.mark.parametrize("flag", ["-c", "--cfg"])

@@ -608,7 +608,7 @@ def test_a_report_written_again_keeps_to_the_labels_of_the_calibration(lab: Lab)
     assert "60 of 160 answers that they labelled" in (lab.latest / "summary.md").read_text(encoding="utf-8")
     (lab.latest / "labels.jsonl").write_text("{}", encoding="utf-8")
     done = lab("report")
-    assert (done.returncode, "these are no labels of a run" in done.stderr) == (2, True)
+    assert (done.returncode, "these are not labels of a run" in done.stderr) == (2, True)
     (lab.latest / "labels.jsonl").unlink()
     done = lab("report")
     assert (done.returncode, "the labels of this calibration are gone" in done.stderr) == (2, True)
@@ -679,7 +679,9 @@ def test_labels_of_the_data_for_what_is_no_metric_are_a_slip_of_the_pen(lab: Lab
     answers = ("dataset.rag.fields=null", "dataset.rag.group=null", "dataset.rag.labels_of=null")
     words = (f"dataset.rag.path={path}", "metric=likes", *answers)
     said = " ".join(lab("check", "dataset=rag", *words).stdout.split())
-    assert "160 labels in the data are of 'like', which is no metric, and do not count; did you mean 'likes'?" in said
+    assert (
+        "160 labels in the data are of 'like', which is not a metric, and do not count; did you mean 'likes'?" in said
+    )
     assert "of 'grade'" not in said
 
 

@@ -117,15 +117,15 @@ def test_what_a_judge_decides_is_asked_with_the_cases_own_parameters(program: Pr
     ("check", "words"),
     [
         ({"identifier": "conformty", "params": {}}, ["case '0'", "checks[0]", "did you mean 'conformity'?"]),
-        ({"identifier": "regex_matching", "params": {"pattern": "(["}}, ["case '0'", "is no regular expression"]),
-        (rule("$.[", "x", "string"), ["case '0'", "is no JSONPath"]),
+        ({"identifier": "regex_matching", "params": {"pattern": "(["}}, ["case '0'", "is not a regular expression"]),
+        (rule("$.[", "x", "string"), ["case '0'", "is not a JSONPath"]),
         ({"identifier": "json_schema", "params": {"schema": {"type": "objekt"}}}, ["case '0'", "no JSON Schema"]),
         ({"identifier": "correctness", "params": {}}, ["case '0'", "params.reference is required"]),
         (
             {"identifier": "string_matching", "params": {"keyword": "x", "case_sensitve": True}},
             ["unknown key params.case_sensitve", "did you mean 'case_sensitive'?"],
         ),
-        (rule("$.a", "many", "number"), ["case '0'", "'many' is no number"]),
+        (rule("$.a", "many", "number"), ["case '0'", "'many' is not a number"]),
         (
             {"identifier": "conformity", "params": {"rules": ["Say nothing of {{brand}}."]}},
             ["case '0'", "{{brand}}", "Say nothing of"],
@@ -145,7 +145,7 @@ def test_what_is_wrong_with_a_case_is_told_with_its_line(program: Program) -> No
     wrong = {"identifier": "regex_matching", "params": {"pattern": "("}}
     done = run(program, case(0, "Hello.", HELLO), case(1, "Hello.", wrong), case(2, "Hello.", wrong))
     assert done.returncode == 2
-    assert "c.jsonl:2: case '1', checks[0]: regex_matching: '(' is no regular expression" in done.stderr
+    assert "c.jsonl:2: case '1', checks[0]: regex_matching: '(' is not a regular expression" in done.stderr
     assert "c.jsonl:3: case '2', checks[0]: " in done.stderr
 
 

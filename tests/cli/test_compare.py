@@ -179,7 +179,7 @@ def test_runs_that_are_none(program: Program, two: tuple[str, str]) -> None:
     refused = program("compare").stderr
     assert "compare with what?" in refused
     assert refused.rstrip().endswith(f"python -m evalflow compare outputs/runs/{Path(two[0]).name}")
-    assert "this is no folder of a run" in program("compare", two[0], "nowhere").stderr
+    assert "this is not a folder of a run" in program("compare", two[0], "nowhere").stderr
     assert "3 runs" in program("compare", *two, two[0]).stderr
     for margin in ("-1", "5e-324", "nan", "inf"):
         assert "say how much worse is acceptable" in program("compare", *two, f"--margin={margin}").stderr

@@ -171,7 +171,7 @@ def test_a_baseline_that_cannot_be_compared_with_is_refused_before_anything_runs
     assert (done.returncode, "there is no baseline to compare with" in done.stderr) == (2, True)
     done = program(*WORDS, gate, "baseline=nowhere")
     assert done.returncode == 2
-    assert "baseline=nowhere: the baseline cannot be read: this is no folder of a run" in done.stderr
+    assert "baseline=nowhere: the baseline cannot be read: this is not a folder of a run" in done.stderr
     done = program("check", *WORDS, "baseline=openai")
     assert done.returncode == 2
     assert "baseline=openai: openai is a target, and a baseline is a run" in done.stderr

@@ -90,7 +90,7 @@ def test_a_reply_that_cannot_be_read_is_an_error_and_resume_asks_for_that_case_a
     with Endpoint(script) as endpoint:
         done = program(*arguments(program, endpoint.url, 3), "judge.reasks=0")
         assert done.returncode == 3, done.stderr
-        assert statistics(program)["win_rate"]["value"] == pytest.approx(1 / 2)  # Q0 won, Q2 lost; Q1 is no win
+        assert statistics(program)["win_rate"]["value"] == pytest.approx(1 / 2)  # Q0 won, Q2 lost; Q1 is not a win
         lines = (program.latest / "scores.jsonl").read_text(encoding="utf-8").splitlines()
         (failed,) = [line for line in map(json.loads, lines) if line["status"] == "error"]
         assert (failed["case_id"], failed["score"]) == ("c1", None)

@@ -77,7 +77,7 @@ def test_the_page_is_right_about_the_default_judge(tmp_path: Path) -> None:
             "answer_words ++metric.answer_words.faults=[addition] dataset=[rag,agent] --base answer",
             "cases of one dataset",
         ),
-        ("--run nowhere", "this is no folder of a run"),
+        ("--run nowhere", "this is not a folder of a run"),
     ],
 )
 def test_what_cannot_be_proved_is_refused_before_anything_is_sent(words: str, said: str, tmp_path: Path) -> None:

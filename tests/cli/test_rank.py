@@ -96,7 +96,7 @@ def test_bad_input(program: Program) -> None:
     for words, said in (
         ((one,), "a ranking needs two runs or more"),
         ((one, other, one), "this run is named twice"),
-        ((one, "nowhere"), "this is no folder of a run"),
+        ((one, "nowhere"), "this is not a folder of a run"),
         (("outputs/runs/none*",), "no folder has such a name"),
         ((one, other, "--metric", "exact"), "no run has the metric 'exact'"),
     ):

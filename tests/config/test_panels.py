@@ -78,7 +78,7 @@ def test_a_metric_changes_single_keys_of_members() -> None:
         (["judge.quorum=3"], "a quorum of 3 is more than the 2 members"),
         (["judge.vote=weighted"], "vote: weighted and weights go together"),
         (["judge.vote=weighted", "judge.weights={first: 1}"], "weights must name each member once: first, second"),
-        (["judge.vote=weighted", "judge.weights={first: 1, secnd: 1}"], "'secnd', which is no member; did you mean"),
+        (["judge.vote=weighted", "judge.weights={first: 1, secnd: 1}"], "'secnd', which is not a member; did you mean"),
         (["judge.vote=weighted", "judge.weights={first: 0, second: 1}"], "judge.weights"),
     ],
 )
@@ -98,7 +98,7 @@ def test_the_problems_of_all_members_are_told_at_once() -> None:
 
 
 def test_an_order_names_each_member_once() -> None:
-    assert "order names 'third', which is no member" in problems(*CASCADE, "judge.order=[first,third]")
+    assert "order names 'third', which is not a member" in problems(*CASCADE, "judge.order=[first,third]")
     assert "order must name each member once" in problems(*CASCADE, "judge.order=[first]")
 
 

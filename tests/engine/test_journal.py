@@ -97,7 +97,7 @@ def test_for_one_case_no_line_of_another_is_parsed(kit, tmp_path):
     cases = kit.cases(2)
     written(tmp_path / "r", *(kit.answer(case) for case in cases))
     with RunFolder(tmp_path / "r").answers.open("ab") as file:
-        file.write(b'{"case_id": "c7", and this is no JSON\n')
+        file.write(b'{"case_id": "c7", and this is not JSON\n')
     with AnswerBook() as found:
         found.add(RunFolder(tmp_path / "r").answers, ("d",), case_ids=["c1"])
         assert len(found) == 1

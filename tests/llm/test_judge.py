@@ -245,7 +245,7 @@ async def test_samples_of_a_list_become_frequencies_per_item(build: Build) -> No
 
 
 async def test_a_failed_sample_leaves_the_others_and_counts_what_it_took(build: Build) -> None:
-    # One is refused, which is free, and one is answered with what is no grade, which is paid.
+    # One is refused, which is free, and one is answered with what is not a grade, which is paid.
     script = {3: status(400), 5: reply({"grade": "none"}, usage=(10, 1))}
     async with Endpoint(lambda request: script.get(request.number, reply(GOOD, usage=(10, 1)))) as endpoint:
         got = await build(endpoint.url, price=PRICE, reasks=0).ask(replace(ASK, samples=10))

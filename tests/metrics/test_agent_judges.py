@@ -164,9 +164,9 @@ def test_a_score_of_steps_names_its_step(bench: Any, metric: str) -> None:
     ("metric", "actual", "error"),
     [
         ("step_efficiency", ["again"] * 101, "101 calls are too many to be judged one by one; the most is 100"),
-        ("step_efficiency", "search", "is no list of tool calls"),
-        ("step_efficiency", [{"role": "assistant", "tool_calls": [1]}], "1 is no tool call"),
-        ("goal_accuracy", {"name": "f"}, "is no list of tool calls"),
+        ("step_efficiency", "search", "is not a list of tool calls"),
+        ("step_efficiency", [{"role": "assistant", "tool_calls": [1]}], "1 is not a tool call"),
+        ("goal_accuracy", {"name": "f"}, "is not a list of tool calls"),
     ],
 )
 def test_a_trajectory_that_cannot_be_read_is_an_error_and_no_score(

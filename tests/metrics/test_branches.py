@@ -42,7 +42,7 @@ def missing(values: str) -> tuple[str, str]:
         (LABEL, [{"in": ["good", "bad"]}, {"equals": "bad"}, {}], [idle(1)]),
         (LABEL, [{"equals": "good"}, {"in": ["bad", "unsure"]}, {}], [idle(2)]),
         (LABEL, [{"equals": "god"}, {}], [("b[0].equals", "unknown label 'god'")]),
-        (LABEL, [{"equals": True}, {}], [("b[0].equals", "True is no label")]),
+        (LABEL, [{"equals": True}, {}], [("b[0].equals", "True is not a label")]),
         (LABEL, [{"in": ["good", "bda"]}], [("b[0].in", "unknown label 'bda'")]),
         (LABEL, [{"min": 1}, {}], [("b[0]", "`min` and `max` are for numbers, but the value is a label")]),
         (BOOL, [{"equals": True}, {"equals": False}], []),

@@ -94,11 +94,11 @@ def test_a_missing_field_is_skipped_and_a_failed_answer_an_error(bench: Any) -> 
         ({"op": "contains", "vlaue": "x"}, "rule: unknown key params.vlaue", "did you mean 'value'?"),
         (
             {"op": "not", "rule": {"op": "regex", "pattern": "(["}},
-            "rule: params.rule: '([' is no regular expression",
+            "rule: params.rule: '([' is not a regular expression",
             "",
         ),
-        ({"field": "anwser", **GOOD}, "rule: params: field 'anwser' is no case field; did you mean 'answer'?", ""),
-        ({"op": "equals", "against": "refrence"}, "rule: params: against 'refrence' is no case field", ""),
+        ({"field": "anwser", **GOOD}, "rule: params: field 'anwser' is not a case field; did you mean 'answer'?", ""),
+        ({"op": "equals", "against": "refrence"}, "rule: params: against 'refrence' is not a case field", ""),
         ({"op": "any", "rules": [{}]}, "rule: params.rules.0.op is required", ""),
     ],
 )
@@ -239,11 +239,11 @@ def test_groups_hold_groups_and_your_own_checks(bench: Any) -> None:
         (group(group(rule({"op": "x"}))), "checks[0].params.checks[0].params.checks[0]: rule: params: unknown 'x'"),
         (group({"identifier": "gone"}), "checks[0].params.checks[0]: there is no check 'gone'"),
         (rule(GOOD, weight=2), "checks[0]: a weight counts among checks of one name or group only"),
-        (rule(GOOD, name="a", weight="2"), "checks[0]: the weight '2' is no number of at least 0"),
-        (rule(GOOD, name="a", weight=float("nan")), "checks[0]: the weight nan is no number of at least 0"),
+        (rule(GOOD, name="a", weight="2"), "checks[0]: the weight '2' is not a number of at least 0"),
+        (rule(GOOD, name="a", weight=float("nan")), "checks[0]: the weight nan is not a number of at least 0"),
         (rule(GOOD, name="correctness"), "checks[0]: 'correctness' is a built-in check; choose another identifier"),
         (rule(GOOD, name="two words"), "checks[0]: the identifier 'two words' must have no spaces and no #"),
-        (rule(GOOD, name=3), "checks[0]: the name 3 is no text"),
+        (rule(GOOD, name=3), "checks[0]: the name 3 is not text"),
     ],
 )
 def test_what_is_no_group_and_no_name(bench: Any, check: dict[str, Any], what: str) -> None:

@@ -104,7 +104,7 @@ def test_fields_must_be_declared(bench):
     [
         ({"op": "less_than", "value": "many"}, "valid number"),
         ({"op": "less_than"}, "exactly one of `value` and `against`"),
-        ({"op": "regex", "pattern": "(["}, "is no regular expression: unterminated character set"),
+        ({"op": "regex", "pattern": "(["}, "is not a regular expression: unterminated character set"),
         ({"op": "equals"}, "exactly one of `value` and `against`"),
         ({"op": "equals", "value": "a", "against": "reference"}, "exactly one of `value` and `against`"),
         ({"op": "equals", "value": True}, "put it in quotes"),

@@ -156,7 +156,7 @@ def test_what_is_wrong_with_a_recorded_metric_is_said_at_once(bench):
     with pytest.raises(UserError) as error:
         recorded(bench, "$.[", LIKERT, threshold=4)
     assert [p.where for p in error.value.problems] == ["metric.mine.field", "metric.mine.threshold"]
-    assert "is no JSONPath" in error.value.problems[0].what
+    assert "is not a JSONPath" in error.value.problems[0].what
     assert "4 is not in 0..1" in error.value.problems[1].what
 
 

@@ -136,7 +136,7 @@ def test_a_weighted_mean_lies_between_its_parts_and_knows_no_unit_of_weight(
         ({"of": {"a": 0}}, "greater than 0"),
         ({"of": {"a": float("inf")}}, "finite"),
         ({"of": ["a", "a"]}, "'a' stands there twice"),
-        ({"of": ["a"], "may_lack": ["b"]}, "may_lack names 'b', which is no part"),
+        ({"of": ["a"], "may_lack": ["b"]}, "may_lack names 'b', which is not a part"),
         ({"of": {"a": 1, "b": 2}, "op": "min"}, r"min knows no weights; name the parts in a list: \[a, b\]"),
         ({"of": ["a"], "needs": ["answer"]}, "`needs` belongs to its parts"),
         ({"of": ["a"], "judge": {"model": "m"}}, "`judge` belongs to its parts"),

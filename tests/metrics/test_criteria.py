@@ -91,7 +91,7 @@ def test_each_guideline_of_the_case_is_judged(bench: Any, guidelines: object) ->
 def test_guidelines_that_are_no_list_are_the_fault_of_the_data(bench: Any) -> None:
     outcome = bench.score(bench.shipped("case_guidelines"), bench.judge({}), case=bench.case(vars={"guidelines": {}}))
     assert (outcome.status, outcome.error_type) == ("error", "data")
-    assert outcome.error == "vars.guidelines: an object is no list of texts"
+    assert outcome.error == "vars.guidelines: an object is not a list of texts"
     assert bench.score(bench.shipped("case_guidelines"), bench.judge({})).status == "skipped"
 
 

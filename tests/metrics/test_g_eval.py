@@ -191,7 +191,7 @@ def test_of_two_sets_of_steps_none_is_taken(bench, tmp_path):
     ("text", "message"),
     [
         (None, "cannot read"),
-        ("{", "is no JSON"),
+        ("{", "is not JSON"),
         ("[]", "no steps that were written"),
         (json.dumps({"x": {"kind": "g_eval", "metric": "m", "criteria": CRITERIA, "steps": "Read."}}), "no list of"),
     ],

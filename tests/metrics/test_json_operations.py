@@ -43,7 +43,7 @@ def test_what_is_no_number_does_not_pass_and_says_so(answer):
     for op in ("less_than", "greater_than_equals"):
         finding = found(ComparisonOperation(op=op, value=5), answer, "answer")
         assert not finding.passed
-        assert finding.reason.startswith("the answer is no number: ")
+        assert finding.reason.startswith("the answer is not a number: ")
 
 
 def test_comparison_with_another_field_names_both():
@@ -51,7 +51,7 @@ def test_comparison_with_another_field_names_both():
     assert operation.apply("actual", {"actual": 3, "expected": "2"}).reason == (
         "the actual 3 is not less than the expected 2"
     )
-    assert operation.apply("actual", {"actual": 3, "expected": {}}).reason == 'the expected is no number: "{}"'
+    assert operation.apply("actual", {"actual": 3, "expected": {}}).reason == 'the expected is not a number: "{}"'
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False), st.floats(allow_nan=False, allow_infinity=False))
@@ -92,13 +92,13 @@ def test_json_path(operation, holds):
 def test_a_text_is_read_as_json_first():
     operation = path("$.date", matches=r"^\d{4}$")
     assert found(operation, '{"date": "1999"}', "answer").passed
-    assert found(operation, "In 1999.", "answer").reason.startswith("the answer is no JSON: ")
+    assert found(operation, "In 1999.", "answer").reason.startswith("the answer is not JSON: ")
     assert not found(path("$.a", contains="b"), '"{"a": "b"}"', "answer").passed, "JSON in a JSON text"
     with pytest.raises(RecursionError):  # whether it is JSON, nobody knows: the score is an error
         found(path("$.a", missing=False), "[" * 100_000, "answer")
     with pytest.raises(Unusable, match="too large to be compared"):
         found(path("$.a", missing=False), '{"a": 1e999}', "answer")
-    assert found(path("$.a", missing=False), '{"a": NaN}', "answer").reason == "the answer is no JSON: it has no NaN"
+    assert found(path("$.a", missing=False), '{"a": NaN}', "answer").reason == "the answer is not JSON: it has no NaN"
 
 
 def test_a_schema_that_is_nested_too_deeply_is_refused():
@@ -124,7 +124,7 @@ def test_json_schema():
     assert found(operation, '{"age": "3"}', "answer").reason == (
         "the answer is not valid by the JSON Schema: '3' is not of type 'integer' at $.age"
     )
-    assert found(operation, "{", "answer").reason.startswith("the answer is no JSON: ")
+    assert found(operation, "{", "answer").reason.startswith("the answer is not JSON: ")
     assert found(JsonSchemaOperation(op="json_schema", schema={}), "[1]", "answer").passed
 
 
@@ -136,12 +136,12 @@ def test_a_schema_may_refer_to_its_own_parts():
 @pytest.mark.parametrize(
     ("model", "values", "message"),
     [
-        (JsonPathOperation, {"op": "jsonpath", "path": "$.[", "equals": 1}, "is no JSONPath"),
-        (JsonPathOperation, {"op": "jsonpath", "path": "$[?@.a =~ /(/]", "equals": 1}, "is no JSONPath"),
-        (JsonPathOperation, {"op": "jsonpath", "path": "$[?@.a==1e999]", "equals": 1}, "is no JSONPath"),
+        (JsonPathOperation, {"op": "jsonpath", "path": "$.[", "equals": 1}, "is not a JSONPath"),
+        (JsonPathOperation, {"op": "jsonpath", "path": "$[?@.a =~ /(/]", "equals": 1}, "is not a JSONPath"),
+        (JsonPathOperation, {"op": "jsonpath", "path": "$[?@.a==1e999]", "equals": 1}, "is not a JSONPath"),
         (JsonPathOperation, {"op": "jsonpath", "path": "$.a"}, "exactly one of contains, equals, matches, missing"),
         (JsonPathOperation, {"op": "jsonpath", "path": "$.a", "equals": 1, "contains": "1"}, "exactly one of"),
-        (JsonPathOperation, {"op": "jsonpath", "path": "$.a", "matches": "(["}, "is no regular expression"),
+        (JsonPathOperation, {"op": "jsonpath", "path": "$.a", "matches": "(["}, "is not a regular expression"),
         (JsonSchemaOperation, {"op": "json_schema", "schema": {"type": "objekt"}}, "no JSON Schema: 'objekt'"),
         (JsonSchemaOperation, {"op": "json_schema", "schema": {"$schema": 5}}, "no JSON Schema: \\$schema"),
         (

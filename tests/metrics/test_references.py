@@ -102,7 +102,7 @@ def test_rules_on_numbers_take_any_reference_that_is_a_number(bench, rule, answe
     found = bench.score(metric, case=bench.case(reference=("12", "a dozen", "30")), answer=bench.answer(answer=answer))
     assert found.score == float(passed), found.reason
     found = bench.score(metric, case=bench.case(reference=("a", "b")), answer=bench.answer(answer=answer))
-    assert (found.score, found.reason) == (0.0, 'the reference is no number: "a", "b"')
+    assert (found.score, found.reason) == (0.0, 'the reference is not a number: "a", "b"')
 
 
 def test_a_list_is_compared_with_a_list_as_a_whole(bench):

@@ -95,10 +95,10 @@ def test_all_faults_are_named_at_once_with_their_keys(folder):
     [
         ("prompt: claims.jinja", "prompt: clams.jinja", "steps[0].prompt", "'clams.jinja' is in none of"),
         ("one_per: claims.claims", "one_per: verdicts", "steps[1].one_per", "names no step that comes before"),
-        ("one_per: claims.claims", "one_per: claims", "steps[1].one_per", "replies once and is no list"),
+        ("one_per: claims.claims", "one_per: claims", "steps[1].one_per", "replies once and is not a list"),
         ("one_per: claims.claims", 'one_per: ""', "steps[1].one_per", "'' names no step that comes before"),
         ("id: claims,", "id: claims, task: verify_claims,", "steps[0].against", "`against` is 'contexts', which"),
-        ("id: claims,", "id: claims, source: referense,", "steps[0].source", "which is no case field"),
+        ("id: claims,", "id: claims, source: referense,", "steps[0].source", "which is not a case field"),
         ("of: verdicts", "of: verdict", "score", "'verdict' names no step"),
         ("needs: [answer]", "needs: [question]", "steps[0].prompt", "uses 'answer', which `needs` does not declare"),
     ],

@@ -222,7 +222,7 @@ PRICE = {"op": "jsonpath", "path": "$.items[*].price", "rule": {"op": "less_than
         ('{"items": [{"price": 12}, {"price": 9}]}', True, "the value at $.items[*].price 9 is less than 10"),
         ('{"items": [{"price": 12}]}', False, "the value at $.items[*].price 12 is not less than 10"),
         ('{"items": []}', False, "JSON path $.items[*].price does not exist in answer"),
-        ("none", False, "the answer is no JSON: Expecting value: line 1 column 1 (char 0)"),
+        ("none", False, "the answer is not JSON: Expecting value: line 1 column 1 (char 0)"),
     ],
 )
 def test_any_operation_may_follow_a_json_path(answer: str, expected: bool, reason: str) -> None:
@@ -310,7 +310,7 @@ def test_html(answer: str, elements: list[str], fault: str) -> None:
         ("INSERT INTO t VALUES (1)", {"reads_only": True}, "SQL that does more than read"),
         ("SELECT a FROM WHERE", {}, "no SQL: "),
         ("Here it is: SELECT 1", {}, "no SQL: "),
-        ("Gladly done", {}, "no SQL: it is no statement"),
+        ("Gladly done", {}, "no SQL: it is not a statement"),
         (" ", {}, "no SQL: there is no statement"),
         ("SELECT 'a", {}, "no SQL: "),
         ("SELECT 1; SELECT 2", {}, "2 SQL statements"),
@@ -332,7 +332,7 @@ def test_sql_without_its_parser_says_how_to_install_it(monkeypatch: pytest.Monke
 def test_xml_with_entities_is_refused_before_it_grows() -> None:
     bomb = '<!DOCTYPE a [<!ENTITY b "bb"><!ENTITY c "&b;&b;&b;">]><a>&c;</a>'
     assert operation(op="xml").apply("answer", {"answer": bomb}).reason == (
-        "the answer is no XML: it declares entities, which are not read"
+        "the answer is not XML: it declares entities, which are not read"
     )
     assert holds({"op": "xml"}, '<!DOCTYPE a SYSTEM "file:///no/such.dtd"><a/>'), "nothing is fetched"
     assert not holds({"op": "xml"}, "<a>" * 100_000)
@@ -354,7 +354,7 @@ def test_xml_with_entities_is_refused_before_it_grows() -> None:
         ({"op": "close_to", "value": float("nan")}, "finite number"),
         ({"op": "close_to", "value": 1, "tolerance": -1}, "greater than or equal to 0"),
         ({"op": "close_to", "value": 1, "relative": float("inf")}, "finite number"),
-        ({"op": "jsonpath", "path": "$[", "equals": 1}, "is no JSONPath"),
+        ({"op": "jsonpath", "path": "$[", "equals": 1}, "is not a JSONPath"),
         ({"op": "jsonpath", "path": "$.a", "equals": 1, "rule": {"op": "length", "max": 1}}, "exactly one of"),
         ({"op": "jsonpath", "path": "$.a", "rule": {"op": "length", "max": 1, "field": "actual"}}, "names no `field`"),
     ],

@@ -166,7 +166,7 @@ SHAPES = {"one": SINGLE, "many": MANY}
     ("values", "where", "what", "hint"),
     [
         ({**SHARE, "of": "mny"}, "score", "'mny' names no step", ""),
-        ({**SHARE, "of": "one"}, "score", "replies once and is no list", ""),
+        ({**SHARE, "of": "one"}, "score", "replies once and is not a list", ""),
         ({**SHARE, "of": "many.tags"}, "score", "have no fields; leave `field` out", ""),
         ({**SHARE, "of": "many.verdict"}, "score", "a label, not a list; write 'many'", ""),
         ({**SHARE, "of": "many.tags.more"}, "score", "the list 'tags' has items without fields", ""),
@@ -174,9 +174,9 @@ SHAPES = {"one": SINGLE, "many": MANY}
         ({**SHARE, "of": "one.grade"}, "score", "is a int, not a list", ""),
         ({**SHARE, "field": "verdct"}, "score", "did you mean 'verdict'?", ""),
         ({**SHARE, "equals": "goood"}, "score.equals", "unknown label 'goood'", "did you mean 'good'?"),
-        ({**SHARE, "equals": True}, "score.equals", "True is no label", "quotes"),
+        ({**SHARE, "equals": True}, "score.equals", "True is not a label", "quotes"),
         ({**SHARE, "field": "flag", "equals": "good"}, "score.equals", "'good' is not true or false", ""),
-        ({**SHARE, "field": "grade", "equals": True}, "score.equals", "is no number", ""),
+        ({**SHARE, "field": "grade", "equals": True}, "score.equals", "is not a number", ""),
         ({**SHARE, "among": ["bad"]}, "score.among", "always be 0", ""),
         ({"op": "mean", "of": "many", "field": "free"}, "score.field", "no bounds", "`min` and `max`"),
         (

@@ -72,7 +72,7 @@ def test_the_reason_says_which_rows_differ(score: Any, answer: str, reason: str)
     [
         ("SELEC name", "syntax error"),
         ("SELECT wages FROM staff", "wages"),
-        ("", "it is no query that gives rows"),
+        ("", "it is not a query that gives rows"),
         ("SELECT 1; SELECT 2", "it is more than one statement"),
         ("DELETE FROM staff", "it does what is not allowed"),
         ("INSERT INTO staff VALUES (4, 'Di', 1) RETURNING name", "it does what is not allowed"),
@@ -113,7 +113,7 @@ def test_a_query_that_needs_too_much_memory_is_the_answers_fault(score: Any) -> 
         ({"reference": f"{ENDLESS} SELECT COUNT(*) FROM r", "timeout_s": 0.3}, "the reference cannot be run: it takes"),
         ({"setup": "CREATE TABL staff"}, "the set-up cannot be run: "),
         ({"setup": "ATTACH 'other.db' AS other;"}, "the set-up cannot be run: it does what is not allowed"),
-        ({"of_case": [3]}, "vars.fillings: a number (3) is no SQL"),
+        ({"of_case": [3]}, "vars.fillings: a number (3) is not SQL"),
         ({"of_case": ["SELECT 1;"] * 21}, "vars.fillings: there are 21 fillings; the most is 20"),
         ({"of_case": [ROWS, "INSERT INTO nowhere VALUES (1);"], "setup": SETUP}, "database 2 of 2: the set-up cannot"),
     ],

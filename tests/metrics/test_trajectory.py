@@ -274,7 +274,7 @@ def test_bad_arguments_of_the_agent_fit_nothing(bench: Any, arguments: Any) -> N
     actual = [{"id": "1", "type": "function", "function": {"name": "weather", "arguments": arguments}}]
     found = outcome(bench, [PARIS], actual)
     assert found.score == 0
-    assert "(call 1 does not fit: its arguments are no JSON object)" in found.reason
+    assert "(call 1 does not fit: its arguments are not a JSON object)" in found.reason
     assert outcome(bench, [PARIS], actual, arguments="ignore").score == 1
     wrong = outcome(bench, actual, [PARIS])
     assert wrong.error is not None
@@ -322,11 +322,11 @@ def test_forms_of_calls(bench: Any, form: Any) -> None:
 @pytest.mark.parametrize(
     ("actual", "message"),
     [
-        (True, "true is no list of tool calls"),
+        (True, "true is not a list of tool calls"),
         ("search", "no JSON"),
-        ({"name": "f"}, "is no list"),
-        ([1], "1 is no tool call"),
-        ([""], " is no tool call"),
+        ({"name": "f"}, "is not a list"),
+        ([1], "1 is not a tool call"),
+        ([""], " is not a tool call"),
         ([{"tool": "f"}], "a name is wanted, or {name, arguments}"),
         ([{"role": "user"}, "f"], "message 1 has no role: f"),
         (

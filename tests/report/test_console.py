@@ -128,7 +128,7 @@ def test_what_an_agent_did_is_shown_step_by_step():
     shown = [line.strip() for line in printed(on).splitlines()]
     assert shown[1:7] == ["thoughts", "Look first.", "whole answer", "So: A.", "answer, extracted", "A."]
     assert 'step 1, assistant: call 1: look({"at": ' in printed(on)
-    assert "[{'role': 1}]" in printed(on)  # which is no trajectory
+    assert "[{'role': 1}]" in printed(on)  # which is not a trajectory
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800]", printed(on))
 
 

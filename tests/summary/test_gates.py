@@ -45,7 +45,7 @@ def test_conditions(text: str, value: float, holds: bool):
 
 @pytest.mark.parametrize("text", ["0.8", "=> 0.8", ">= ", ">= high", ">= 0.8 and <= 0.9", "!= 1", ">= nan"])
 def test_what_is_no_condition_is_refused(text: str):
-    with pytest.raises(UserError, match=r"gate\.m\.mean: .* is no condition"):
+    with pytest.raises(UserError, match=r"gate\.m\.mean: .* is not a condition"):
         parse_condition(text, "gate.m.mean")
 
 
@@ -60,7 +60,7 @@ def test_all_faults_are_found_at_once_and_the_nearest_name_is_given(declare: Dec
     assert "gate.faithfulnes.mean: no metric 'faithfulnes' in this run\n  hint: did you mean 'faithfulness'?" in text
     assert "did you mean 'pass_rate'?" in text
     assert "metric 'faithfulness' has no statistic 'recall'" in text
-    assert "gate.faithfulness.mean: 'high' is no condition" in text
+    assert "gate.faithfulness.mean: 'high' is not a condition" in text
 
 
 @pytest.mark.parametrize("statistic", ["mean", "median", "bound_low", "ci_low", "pass_rate", "recall"])
@@ -205,7 +205,7 @@ def test_too_many_undefined_scores_leave_a_gate_undecided(record: Make, table: T
         parse_gates({"m": {"mean": ">= 0.5"}}, {"m": declare()}), summarise(many, {"m": declare()}).frame
     )[0].rows
     assert (row.n, row.n_scored, row.n_undefined, row.n_skipped) == (156, 50, 6, 100)
-    with pytest.raises(UserError, match=r"'0.2' is no share of 0..1"):
+    with pytest.raises(UserError, match=r"'0.2' is not a share of 0..1"):
         parse_gates({"m": {"mean": ">= 0.5", "max_undefined_rate": "0.2"}}, {"m": declare()})
     with pytest.raises(UserError, match="there is no condition beside it"):
         parse_gates({"m": {"max_undefined_rate": 0.2}}, {"m": declare()})
@@ -263,12 +263,12 @@ def test_figures_are_gated_by_their_own_rows(record: Make, table: Table, declare
         (
             "m",
             {"mean": ">= 0.9", "looks": "often"},
-            r"gate\.m\.looks: 'often' is no number of looks\n.*anytime, .*2 to 20",
+            r"gate\.m\.looks: 'often' is not a number of looks\n.*anytime, .*2 to 20",
         ),
-        ("m", {"mean": ">= 0.9", "looks": 1.0}, "1 is no number of looks"),
-        ("m", {"mean": ">= 0.9", "looks": 21.0}, "21 is no number of looks"),
-        ("m", {"mean": ">= 0.9", "looks": 2.5}, "2.5 is no number of looks"),
-        ("m", {"mean": ">= 0.9", "looks": True}, "True is no number of looks"),
+        ("m", {"mean": ">= 0.9", "looks": 1.0}, "1 is not a number of looks"),
+        ("m", {"mean": ">= 0.9", "looks": 21.0}, "21 is not a number of looks"),
+        ("m", {"mean": ">= 0.9", "looks": 2.5}, "2.5 is not a number of looks"),
+        ("m", {"mean": ">= 0.9", "looks": True}, "True is not a number of looks"),
         ("m", {"looks": "anytime"}, "there is no condition beside it"),
         ("m", {"mean": ">= 9", "looks": 5.0}, "mean is compared with 9"),
         (

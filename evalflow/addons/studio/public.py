@@ -94,7 +94,7 @@ def _user_header(options: Namespace, problems: list[Problem]) -> UserHeader | No
     if not options.proxy:
         problems.append(Problem("only a proxy can be believed", "--user-header", "add --proxy NETWORK"))
     if not _HEADER.match(options.user_header):
-        problems.append(Problem(f"{options.user_header!r} is no header", "--user-header", "such as Remote-User"))
+        problems.append(Problem(f"{options.user_header!r} is not a header", "--user-header", "such as Remote-User"))
     secret = _secret(options.user_header_secret_env, "--user-header-secret-env", problems)
     if secret and len(secret) < _SHORTEST_SECRET:
         what = f"the secret has less than {_SHORTEST_SECRET} characters"

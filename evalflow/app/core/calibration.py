@@ -83,7 +83,7 @@ def _advice_on(names: Sequence[str], run: SavedRun, row: CalibrationRow, scores:
         return advice(None, "the labels carry weights")
     members = member_scores(row, scores, names, confidence=isinstance(config, CascadeConfig))
     if members is None:
-        return advice(None, "its scores are no classes, and no threshold says what passes")
+        return advice(None, "its scores are not classes, and no threshold says what passes")
     if isinstance(config, CascadeConfig):
         found = cascade_advice(members, config.escalate_below, seed)
     else:
@@ -324,7 +324,7 @@ def rank_again(folder: Path, jobs: Sequence[Path]) -> None:
         document: dict[str, Any] = {name: saved[name] for name in ("split", "notes", "labels")}
     except (ValueError, KeyError, TypeError, AttributeError):
         hint = "remove it, and calibrate again"
-        raise UserError(Problem("this is no calibration of a sweep", str(path), hint)) from None
+        raise UserError(Problem("this is not a calibration of a sweep", str(path), hint)) from None
     runs = {job.name: open_scored(RunFolder(job)) for job in jobs if job.name in given}
     ranking = rank_judges(runs, {name: given[name] for name in runs}, split=document["split"])
     files = {name: run.folder.calibration for name, run in runs.items()}

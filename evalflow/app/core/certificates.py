@@ -188,7 +188,7 @@ def _proof_of(manifest: Manifest, metric: str, folder: RunFolder) -> Mapping[str
         try:
             about = as_map(json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError):
-            log.warning("%s is no proof: remove it, and prove %s again", path, metric)
+            log.warning("%s is not a proof: remove it, and prove %s again", path, metric)
             continue
         is_own = (about.get("schema"), about.get("judge")) == (_SCHEMA, manifest.metrics[metric].judge)
         if is_own and about.get("key") == key_of(manifest, metric, folder):
@@ -205,7 +205,7 @@ def _read(path: Path) -> Certificate:
             raise UserError(Problem(f"a certificate of another version (schema {version})", str(path), hint))
         return Certificate(**values)
     except (OSError, ValueError, KeyError, TypeError):
-        raise UserError(Problem("this is no certificate", str(path), hint)) from None
+        raise UserError(Problem("this is not a certificate", str(path), hint)) from None
 
 
 def _digest(value: Any) -> str:

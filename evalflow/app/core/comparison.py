@@ -331,7 +331,7 @@ def questions_of(runs: dict[str, SavedRun], listed: Sequence[CaseChanges]) -> It
 
 
 def open_baseline(run: RunConfig) -> SavedRun:
-    """The baseline of a run that has one; UserError if it is no run, of another version, or without scores."""
+    """The baseline of a run that has one; UserError if it is not a run, of another version, or without scores."""
     assert run.baseline is not None  # a run without a baseline is refused earlier if it compares
     try:
         return replace(find_scored(run.baseline), name="baseline")

@@ -344,7 +344,7 @@ class LabelChecks:
         for name, n in self._others.items():
             if name.partition("#")[0] not in known:
                 hint = did_you_mean(name, self._read)
-                yield f"{n:,} labels in the data are of {name!r}, which is no metric, and do not count; {hint}"
+                yield f"{n:,} labels in the data are of {name!r}, which is not a metric, and do not count; {hint}"
 
     def _off_scale(self, given: list[Label]) -> Iterator[Problem]:
         for one in given:

@@ -265,7 +265,7 @@ def _wrong_thresholds(settings: Settings, metrics: Mapping[str, Measured]) -> It
             if name not in known:
                 yield Problem(f"there is no metric {name!r}", where, did_you_mean(name, known))
             elif name in metrics and metrics[name].bounded and not 0 <= float(value) <= 1:
-                yield Problem(f"{float(value):g} is no threshold of {name}", where, "its scores lie in 0..1")
+                yield Problem(f"{float(value):g} is not a threshold of {name}", where, "its scores lie in 0..1")
 
 
 # Characters a token: English prose has about 4.5, dense or non-Latin text 2.5.

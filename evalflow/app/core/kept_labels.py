@@ -132,7 +132,7 @@ def read_kept(folder: RunFolder) -> RunLabels | None:
             return None
         what, where = "the labels of this calibration are gone", folder.calibration
     except (OSError, ValueError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError):
-        what, where = "these are no labels of a run", folder.labels
+        what, where = "these are not labels of a run", folder.labels
     raise UserError(Problem(what, str(where), "remove it, and calibrate again"))
 
 
@@ -266,7 +266,7 @@ def follow(run: SavedRun, known: Collection[Series], sources: LabelSources) -> R
     candidates: dict[Series, list[_Source]] = {}
     for source in sources.of(run.folder.path):
         if not source.run_id:
-            log.warning("%s: these are no labels of a run, and do not follow", RunFolder(source.folder).labels)
+            log.warning("%s: these are not labels of a run, and do not follow", RunFolder(source.folder).labels)
         for series in sorted(wanted & set(source.asked)):
             if source.asked[series] == _asked(run, series[1]):
                 candidates.setdefault(series, []).append(source)

@@ -45,7 +45,7 @@ class ProofSubject:
 
     @classmethod
     def find(cls, settings: Settings) -> ProofSubject:
-        """The metric that is no part of another; UserError unless it is one."""
+        """The metric that is not part of another; UserError unless it is one."""
         declared = settings.run.metric
         made_of = {part for one in declared.values() if isinstance(one, CompositeMetricConfig) for part in one.weights}
         name, *more = [one for one in declared if one not in made_of] or declared

@@ -48,7 +48,7 @@ ANOTHER = (
 )
 _ID = r'^\{"id":("(?:[^"\\]|\\.)*")'  # the id with which a line of cases.jsonl begins
 _ASKED: Sequence[str] = ("messages", "reference", "expected")
-_MAYBE_NO_TEXT = r"^[\[{0-9-]|^(true|false)$"  # how Polars writes a JSON value that is no text
+_MAYBE_NO_TEXT = r"^[\[{0-9-]|^(true|false)$"  # how Polars writes a JSON value that is not text
 # Keys that do not affect the meaning of a metric's scores; versions are compared separately.
 _NO_MEANING = (
     "threshold",
@@ -252,7 +252,7 @@ def find_folder(given: str | None) -> Path:
         hint = f"run: {command('dataset=rag', 'metric=faithfulness')}"
         raise UserError(Problem("there is no run here yet", str(LATEST), hint))
     hint = "a run's folder has a run.json; see outputs/runs" if path.is_dir() else "see: ls outputs/runs"
-    raise UserError(Problem("this is no folder of a run", given, hint))
+    raise UserError(Problem("this is not a folder of a run", given, hint))
 
 
 def find_run(given: str | None, *verb: str) -> SavedRun:
@@ -393,7 +393,7 @@ def read_exclusions(folder: RunFolder) -> list[ExcludedResult]:
         return TypeAdapter(list[ExcludedResult]).validate_json(folder.exclusions.read_bytes(), strict=True)
     except ValidationError:
         hint = "restore it, or remove it so that no result is excluded"
-        raise UserError(Problem("this is no list of excluded results", str(folder.exclusions), hint)) from None
+        raise UserError(Problem("this is not a list of excluded results", str(folder.exclusions), hint)) from None
 
 
 def write_exclusions(folder: RunFolder, excluded: Sequence[ExcludedResult]) -> None:

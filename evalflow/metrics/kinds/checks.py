@@ -346,7 +346,7 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
         if name is None:
             return
         if not isinstance(name, str):
-            raise ValueError(f"the name {name!r} is no text")
+            raise ValueError(f"the name {name!r} is not text")
         if name in self._custom:
             raise ValueError(f"{name!r} is one of your own checks; choose another name")
         _identifier(name)
@@ -364,7 +364,7 @@ class _WrongCheckError(Exception):
 def _weight_of(declared: Mapping[str, object]) -> float:
     weight = declared.get("weight", 1.0)
     if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < math.inf:
-        raise _WrongCheckError([Problem(f"the weight {weight!r} is no number of at least 0")])
+        raise _WrongCheckError([Problem(f"the weight {weight!r} is not a number of at least 0")])
     if "weight" in declared and declared.get("name") is None:
         hint = "put the checks into a `group`, or give those that count together the same `name`"
         raise _WrongCheckError([Problem("a weight counts among checks of one name or group only", hint=hint)])

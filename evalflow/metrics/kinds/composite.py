@@ -54,7 +54,7 @@ class CompositeMetricConfig(UnitMetricConfig):
     def _consistent(self) -> Self:
         unknown = next((name for name in self.may_lack if name not in self.weights), None)
         if unknown:
-            raise ValueError(f"may_lack names {unknown!r}, which is no part; {did_you_mean(unknown, self.weights)}")
+            raise ValueError(f"may_lack names {unknown!r}, which is not a part; {did_you_mean(unknown, self.weights)}")
         if self.op not in _WEIGHTED and len({*self.weights.values()}) > 1:
             raise ValueError(f"{self.op} knows no weights; name the parts in a list: [{', '.join(self.weights)}]")
         if self.needs or self.judge:

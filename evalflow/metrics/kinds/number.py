@@ -55,7 +55,7 @@ class NumberMetric(FieldMetric[NumberMetricConfig]):
         if self.config.unit == "value":
             number = spelled_number(found)
             if number is None:
-                raise ValueError(f"the {self.config.field} is no number: it is {kind(found)}")
+                raise ValueError(f"the {self.config.field} is not a number: it is {kind(found)}")
             return scored(number, number, f"the {self.config.field} is {number:g}")
         if self.config.unit in _READING:
             read = _Read(written(found))
@@ -70,7 +70,7 @@ class NumberMetric(FieldMetric[NumberMetricConfig]):
         spaces_only = self.config.tokenize == "words" and self.config.unit == "words"
         number = len(written(found).split()) if spaces_only else counted(self.config.unit, found)
         if number is None:
-            raise ValueError(f"the {self.config.field} is no list: it is {kind(found)}")
+            raise ValueError(f"the {self.config.field} is not a list: it is {kind(found)}")
         unit = self.config.unit.removesuffix("s") if number == 1 else self.config.unit
         return scored(float(number), number, f"the {self.config.field} has {number:,} {unit}")
 

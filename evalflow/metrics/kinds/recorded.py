@@ -51,7 +51,7 @@ class RecordedMetric(BaseMetric[RecordedMetricConfig]):
             if config.field.startswith("$"):
                 json_path(config.field)
         except ValueError as error:
-            problems.append(Problem(f"{config.field!r} is no JSONPath: {error}", f"metric.{name}.field"))
+            problems.append(Problem(f"{config.field!r} is not a JSONPath: {error}", f"metric.{name}.field"))
         bounded = not isinstance(config.scale, NumberScale)
         if bounded and config.threshold is not None and not 0 <= config.threshold <= 1:
             hint = "a threshold is compared with the score, which this scale takes to 0..1"

@@ -264,7 +264,7 @@ def _query(value: object) -> str:
 
 def _text(field: str | None, value: object) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{field}: {kind(value)} is no SQL")
+        raise ValueError(f"{field}: {kind(value)} is not SQL")
     return value
 
 

@@ -148,7 +148,7 @@ class TrajectoryMetric(FieldMetric[TrajectoryMetricConfig]):
                 raise ValueError(f"{at}: {len(side.calls)} calls are too many to be matched; the most is {MOST}")
         faulty = next((call for call in expected.calls if isinstance(call.arguments, str)), None)
         if faulty:
-            raise ValueError(f"{self.config.expected}: the arguments of {call_text(faulty)} are no JSON object")
+            raise ValueError(f"{self.config.expected}: the arguments of {call_text(faulty)} are not a JSON object")
 
 
 class TrajectoryComparison:
@@ -265,4 +265,4 @@ def _places(side: Trajectory, as_messages: bool) -> NDArray[np.int_]:
 
 
 def _fault(call: ToolCall) -> str:
-    return ": its arguments are no JSON object" if isinstance(call.arguments, str) else ""
+    return ": its arguments are not a JSON object" if isinstance(call.arguments, str) else ""

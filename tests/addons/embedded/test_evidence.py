@@ -98,7 +98,7 @@ def test_a_changed_number_costs_support() -> None:
     assert weigh("It is 330 metres tall.", context).support > weigh("It is 340 metres tall.", context).support
 
 
-# What overlap cannot see. These are no wishes: they pin the limits that the documentation states.
+# What overlap cannot see. These are not wishes: they pin the limits that the documentation states.
 
 
 def test_blind_spot_a_swapped_pair_of_names_scores_high() -> None:

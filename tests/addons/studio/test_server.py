@@ -91,7 +91,7 @@ def test_half_a_certificate_is_refused(capsys: pytest.CaptureFixture[str]) -> No
         ([*PUBLIC, "--user-header", "Remote-User"], ["needs --user-header-secret-env"]),
         (
             [*PUBLIC, "--user-header", "Remote User", "--user-header-secret-env", "SHORT", "--port", "-1"],
-            ["is no header", "less than 32 characters", "-1 is no port"],
+            ["is not a header", "less than 32 characters", "-1 is not a port"],
         ),
         (
             [*PUBLIC[:3], "--user-header", "Remote-User", "--user-header-secret-env", "UNSET"],

@@ -242,7 +242,7 @@ def test_a_threshold_in_a_metrics_own_judge_is_looked_at_too(lab):
 def test_a_threshold_of_a_judge_lies_where_scores_do(lab, value):
     judge = {"kind": "embedded", "thresholds": {"exact_match": value}}
     [problem] = lab.refusal({"d": lab.data(*ROWS)}, EXACT, judge=judge)
-    assert problem.what == f"{value:g} is no threshold of exact_match"
+    assert problem.what == f"{value:g} is not a threshold of exact_match"
     assert (problem.where, problem.hint) == ("judge.thresholds.exact_match", "its scores lie in 0..1")
 
 

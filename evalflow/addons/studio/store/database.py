@@ -290,7 +290,7 @@ def parse_url(url: str) -> URL:
     try:
         parsed = make_url(url)
     except ArgumentError:
-        raise UserError(Problem(f"{url!r} is no database URL", "--database-url", _FORMS)) from None
+        raise UserError(Problem(f"{url!r} is not a database URL", "--database-url", _FORMS)) from None
     if parsed.get_backend_name() not in ("sqlite", "postgresql"):
         raise UserError(Problem(f"{parsed.drivername} is not supported", "--database-url", _FORMS))
     return parsed.set(drivername="postgresql+psycopg") if parsed.drivername == "postgresql" else parsed

@@ -33,7 +33,7 @@ def project_members(connection: Connection, project: int) -> list[Row]:
 
 
 def person(connection: Connection, project: int, name: str) -> Row | None:
-    """A user as in `project_members`; `role` is None if they are no member. None if there is no such user."""
+    """A user as in `project_members`; `role` is None if they are not a member. None if there is no such user."""
     return one(connection, _members(project, only_members=False).where(users.c.name == name))
 
 

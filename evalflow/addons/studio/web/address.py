@@ -152,7 +152,7 @@ def public_address(
         ip = ipaddress.ip_address("127.0.0.1" if host.lower() == "localhost" else host.strip("[]"))
     except ValueError:
         ip = None
-        problems.append(Problem(f"{host!r} is no IP address", "--host", "such as 0.0.0.0 for all of this machine"))
+        problems.append(Problem(f"{host!r} is not an IP address", "--host", "such as 0.0.0.0 for all of this machine"))
     if not 0 <= port <= 65535:
         problems.append(_wrong_port(port))
     if problems or ip is None:
@@ -166,7 +166,7 @@ def _wrong_network(network: str, option: str) -> Problem | None:
     try:
         ipaddress.ip_network(network)
     except ValueError as error:
-        return Problem(f"{network!r} is no network: {error}", option, "such as 10.0.0.0/8, or 127.0.0.1")
+        return Problem(f"{network!r} is not a network: {error}", option, "such as 10.0.0.0/8, or 127.0.0.1")
     return None
 
 
@@ -198,4 +198,4 @@ def bind(address: Address) -> tuple[socket.socket, Address]:
 
 
 def _wrong_port(port: int) -> Problem:
-    return Problem(f"{port} is no port", "--port", "1 to 65535, or 0 for any free one")
+    return Problem(f"{port} is not a port", "--port", "1 to 65535, or 0 for any free one")

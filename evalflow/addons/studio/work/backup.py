@@ -98,7 +98,7 @@ def restore(file: Path, url: str | None) -> Snapshot:
     """Restore an archive into the working directory and its database, both empty, and migrate an older schema.
 
     Raises:
-        UserError: The file is no backup, was made by a newer version, or there is something here already.
+        UserError: The file is not a backup, was made by a newer version, or there is something here already.
         InfrastructureError: The database does not answer, or the disk is full.
     """
     root = Path.cwd()
@@ -116,7 +116,7 @@ def restore(file: Path, url: str | None) -> Snapshot:
         with closing(open_database(url)) as database:
             settle(database, before, root)
     except (tarfile.TarError, EOFError) as error:
-        raise UserError(Problem(f"it is no backup, or damaged: {error}", str(file), "name another file")) from None
+        raise UserError(Problem(f"it is not a backup, or damaged: {error}", str(file), "name another file")) from None
     except OSError as error:
         raise InfrastructureError(f"{file} cannot be restored: {error.strerror or error}") from None
     finally:
@@ -157,4 +157,4 @@ def _about(archive: tarfile.TarFile, file: Path) -> tuple[Snapshot, Path]:
             raise UserError(Problem(what, str(file), "install that version"))
         return Snapshot(**about["snapshot"]), Path(about["root"])
     except (ValueError, KeyError, TypeError):
-        raise UserError(Problem("it is no backup", str(file), "name a file that `backup` wrote")) from None
+        raise UserError(Problem("it is not a backup", str(file), "name a file that `backup` wrote")) from None

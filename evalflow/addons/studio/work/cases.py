@@ -233,7 +233,7 @@ def read_rows(dataset: str, rows: Iterable[Mapping[str, object]], *, allow_irreg
                 try:
                     file.write(json.dumps(row, allow_nan=False) + "\n")
                 except (TypeError, ValueError) as error:
-                    raise UserError(Problem(f"the row is no JSON: {error}", f"rows:{number}")) from None
+                    raise UserError(Problem(f"the row is not JSON: {error}", f"rows:{number}")) from None
         config = DatasetConfig(path=str(path), format="jsonl", allow_irregular=allow_irregular)
         try:
             yield from list(readers.read(dataset, config))

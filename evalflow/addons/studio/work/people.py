@@ -200,5 +200,5 @@ def is_email(text: str) -> bool:
 
 def _email(email: str | None) -> str | None:
     if email is not None and not is_email(email):
-        raise UserError(Problem(f"{email!r} is no e-mail address", "email", "such as ann@example.org"))
+        raise UserError(Problem(f"{email!r} is not an e-mail address", "email", "such as ann@example.org"))
     return email

@@ -78,7 +78,7 @@ def list_scores(
     """
     chosen, limit = wanted or ScoreFilter(), max(1, min(limit, MAX_PAGE))
     if sort not in ("input", "score", "-score"):
-        raise UserError(Problem(f"{sort!r} is no order", "sort", "input, score or -score"))
+        raise UserError(Problem(f"{sort!r} is not an order", "sort", "input, score or -score"))
     if sort != "input" and chosen.metric is None:
         raise UserError(Problem("only the scores of one metric can be sorted", "sort", "choose a metric"))
     with _scores_of(space, run_id, thresholds) as scores:
@@ -140,7 +140,7 @@ def order_results(
     """
     by, _, metric = sort.partition(":")
     if by not in ("worst", "input") and not (by in ("low", "high") and metric):
-        raise UserError(Problem(f"{sort!r} is no order", "sort", "worst, input, low:METRIC or high:METRIC"))
+        raise UserError(Problem(f"{sort!r} is not an order", "sort", "worst, input, low:METRIC or high:METRIC"))
     row = run_row(space, run_id)
     scales = {
         one["name"]: one["direction"] == "higher_is_better"
@@ -279,4 +279,4 @@ def _cursor(text: str | None, kinds: Sequence[type]) -> Any:
             raise ValueError
         return found
     except ValueError:
-        raise UserError(Problem(f"{text!r} is no cursor", "cursor", "take `next` of the page before")) from None
+        raise UserError(Problem(f"{text!r} is not a cursor", "cursor", "take `next` of the page before")) from None

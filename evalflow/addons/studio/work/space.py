@@ -141,7 +141,7 @@ def row_number(cursor: str | None) -> int | None:
     if cursor is None:
         return None
     if not (cursor.isascii() and cursor.isdecimal() and len(cursor) < 19):
-        raise UserError(Problem("this is no cursor of this list", "?cursor", "take `next` of the previous page"))
+        raise UserError(Problem("this is not a cursor of this list", "?cursor", "take `next` of the previous page"))
     return int(cursor)
 
 

@@ -197,7 +197,7 @@ def _place(cursor: str | None) -> tuple[int, int] | None:
         return None
     rank, _, row = cursor.partition("-")
     if not (rank in ("0", "1", "2") and row.isdecimal() and row.isascii() and len(row) < 10):
-        raise UserError(Problem("this is no cursor of this list", "?cursor", "take `next` of the previous page"))
+        raise UserError(Problem("this is not a cursor of this list", "?cursor", "take `next` of the previous page"))
     return int(rank), int(row)
 
 

@@ -219,7 +219,7 @@ def _plain(values: Mapping[str, object], key: str) -> dict[str, object]:
     try:
         text = json.dumps(values, allow_nan=False, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise UserError(Problem(f"{key} is no JSON: {error}", key)) from None
+        raise UserError(Problem(f"{key} is not JSON: {error}", key)) from None
     if len(text) > MAX_BYTES:
         raise UserError(Problem(f"{key} is larger than {MAX_BYTES >> 20} MB", key, "keep data in datasets"))
     plain = json.loads(text)

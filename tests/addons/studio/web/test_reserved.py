@@ -1,4 +1,4 @@
-"""No address has a word in a place where a name of people's own may stand, unless that word is no name."""
+"""No address has a word in a place where a name of people's own may stand, unless that word is not a name."""
 
 from __future__ import annotations
 

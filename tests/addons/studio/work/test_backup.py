@@ -138,7 +138,7 @@ def test_what_cannot_be_restored_leaves_nothing_behind(tmp_path: Path, go: Calla
         (tmp_path / "nothing.tar.gz", InfrastructureError, "No such file"),
     ]
     (tmp_path / "text.tar.gz").write_text("text", encoding="utf-8")
-    refusals.append((tmp_path / "text.tar.gz", UserError, "it is no backup"))
+    refusals.append((tmp_path / "text.tar.gz", UserError, "it is not a backup"))
     for file, error, what in refusals:
         with pytest.raises(error, match=what):
             restore(file, None)

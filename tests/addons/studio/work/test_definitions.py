@@ -56,7 +56,7 @@ def test_a_lost_update_is_refused_with_what_changed(space: Workspace) -> None:
         ({**MODEL, "system_prompt": "{% if %}"}, "target.system_prompt"),
         ({**MODEL, "system_prompt": "a\0b"}, "character that no YAML can hold"),
         ({**MODEL, "model": "???"}, "has no value"),
-        ({**MODEL, "timeout_s": float("nan")}, "is no JSON"),
+        ({**MODEL, "timeout_s": float("nan")}, "is not JSON"),
     ],
 )
 def test_a_bot_that_would_not_run_is_refused(space: Workspace, config: dict[str, Any], message: str) -> None:

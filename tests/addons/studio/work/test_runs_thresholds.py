@@ -203,7 +203,7 @@ def test_results_have_a_row_for_each_answer_worst_first(space: Workspace, run: R
     assert order_results(space, run.run_id, failed) == order[:5]
     assert order_results(space, run.run_id, failed, thresholds={"graded": 0.0}) == []
     assert order_results(space, run.run_id, ScoreFilter(text="no such text")) == []
-    with pytest.raises(UserError, match="is no order"):
+    with pytest.raises(UserError, match="is not an order"):
         order_results(space, run.run_id, sort="best")
 
 

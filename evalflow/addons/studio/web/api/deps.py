@@ -142,4 +142,4 @@ def _read(cursor: str) -> list[Any]:
 
 
 def _invalid_cursor() -> UserError:
-    return UserError(Problem("this is no cursor of this list", "?cursor", "take `next` of the previous page"))
+    return UserError(Problem("this is not a cursor of this list", "?cursor", "take `next` of the previous page"))

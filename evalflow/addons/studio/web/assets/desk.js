@@ -52,7 +52,7 @@
     }
   });
 
-  // Time away from the page is no time spent on an answer.
+  // Time away from the page is not time spent on an answer.
   document.addEventListener("visibilitychange", () => {
     if (document.querySelector(".desk")) emitEvent("desk_away", document.hidden);
   });

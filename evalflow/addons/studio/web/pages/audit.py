@@ -68,7 +68,7 @@ def _day(value: str, key: str, more: int = 0) -> datetime | None:
         day = date.fromisoformat(value) + timedelta(days=more) if value else None
         return None if day is None else datetime.combine(day, time.min, zone())
     except (ValueError, OverflowError):
-        raise UserError(Problem(f"{value!r} is no day", f"?{key}", "such as 2026-11-23")) from None
+        raise UserError(Problem(f"{value!r} is not a day", f"?{key}", "such as 2026-11-23")) from None
 
 
 def _exported(query: Mapping[str, str], wanted: AuditFilter) -> dict[str, object]:

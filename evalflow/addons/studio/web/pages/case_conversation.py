@@ -212,7 +212,7 @@ class AnswerExample:
         return {"demo_answer": self._answer}
 
     def read(self) -> dict[str, Any] | None:
-        """The example; None if there is none. ValueError if its metadata are no JSON object; the field says so."""
+        """The example; None if there is none. ValueError if its metadata are not a JSON object; the field says so."""
         content = str(self._answer.value or "")
         self._metadata.error = None
         written = forms.written(self._metadata)

@@ -199,7 +199,7 @@ class ExampleCards:
         self.kind_changed()
 
     def read(self) -> list[CheckExample] | None:
-        """The examples that are not empty; None if the metadata of one are no JSON (it says so at the field)."""
+        """The examples that are not empty; None if the metadata of one are not JSON (it says so at the field)."""
         found = [card.read() for card in self._cards]
         return (
             None if None in found else [one for one in cast("list[CheckExample]", found) if one.answer or one.metadata]
@@ -328,7 +328,7 @@ class _ExampleCard:
             field.on_value_change(lambda _: on_change())
 
     def read(self) -> CheckExample | None:
-        """The example as it is; None if its metadata are no JSON object."""
+        """The example as it is; None if its metadata are not a JSON object."""
         self._metadata.error = None
         written = forms.written(self._metadata)
         metadata = forms.as_value(written) if written else None

@@ -307,7 +307,7 @@ _TYPED: dict[str, CellType] = {
     "Additional input: list": "list",
     "Additional input: JSON": "json",
 }
-"""Columns that are no case field and not text, by what the page calls them."""
+"""Columns that are not a case field and not text, by what the page calls them."""
 _RIVALS = {"question": "messages", "messages": "question"}
 """Both fields give the conversation, so a file can use only one of them."""
 

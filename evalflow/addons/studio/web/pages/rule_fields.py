@@ -122,7 +122,7 @@ def tick_param(about: forms.About, *, default: bool) -> Param:
 
 
 def json_param(about: forms.About) -> Param:
-    """JSON in several lines; what is no JSON is read as text."""
+    """JSON in several lines; what is not JSON is read as text."""
 
     def make(about: forms.About, given: Any) -> forms.Field:
         return forms.area(about, "" if given is None else json.dumps(given, ensure_ascii=False, indent=2))

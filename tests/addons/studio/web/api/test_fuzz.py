@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 TRIES = 5
 """Requests for each operation and kind."""
 NO_HTTP = "Invalid HTTP request received."
-"""What the server itself says to what is no HTTP."""
+"""What the server itself says to what is not an HTTP."""
 
 
 @dataclass(frozen=True)

@@ -208,7 +208,7 @@ def test_the_library_is_read_and_copied(visit: Visit, pages: Server) -> None:
     field(page, "Name").fill("supported")
     field(page, "YAML").fill("kind: [")
     press(page, "Save")
-    page.locator(".field", has_text="below its package line").get_by_text("this is no YAML").wait_for()
+    page.locator(".field", has_text="below its package line").get_by_text("this is not YAML").wait_for()
     page.reload()
     page.wait_for_function("window.did_handshake === true")
     field(page, "Name").fill("supported")

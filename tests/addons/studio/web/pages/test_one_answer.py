@@ -177,7 +177,7 @@ def test_the_history_of_a_number(visit: Visit, opened: Opened, metric: str, stat
     page = visit(f"/history?bot=recorded&dataset=desk&metric={metric}&statistic={statistic}")
     page.locator(".plot .point").first.wait_for()
     lines = page.locator("table.stacked tbody tr").all()
-    assert len(lines) == 2  # the run of a tag is no point of it
+    assert len(lines) == 2  # the run of a tag is not a point of it
     names = ("value", "ci_low", "ci_high") if statistic == "mean" else ("pass_rate", "pass_rate_low", "pass_rate_high")
     for line, folder in zip(lines, reversed(opened.sweep.folders), strict=True):
         row = _row(folder, metric)

@@ -30,7 +30,7 @@ def test_times_are_in_the_zone_of_the_browser(browser: Any, pages: Server, finis
     context.add_cookies([pages.cookie])
     page = context.new_page()
     address = f"{pages.address.url}/runs/{finished.worse}"
-    for cookie in ("", "../../etc/passwd", "Europe", "No/Where"):  # at first none, then what is no zone
+    for cookie in ("", "../../etc/passwd", "Europe", "No/Where"):  # at first none, then what is not a zone
         if cookie:
             context.add_cookies([{"name": "evalflow-zone", "value": cookie, "url": pages.address.url}])
         page.goto(address)
