@@ -118,7 +118,7 @@ def calibration(kind: str, off: float, n: int, group: int = 1) -> tuple[float, D
     def drawn(rng: Random) -> Ends:
         stated = CONFIDENCES[kind](rng, n)
         luck = rng.random(n)
-        if group > 1:  # as of `graded_in_groups`: some share their luck
+        if group > 1:  # as in `graded_in_groups`: some share their luck
             luck = np.where(rng.random(n) < 0.2**0.5, rng.random(n // group).repeat(group), luck)
         frame = pl.DataFrame(
             {

@@ -67,7 +67,7 @@ def write(folder: Path, name: str, sentence: str, drawing: svg.Drawing) -> None:
 
 
 def one_run(folder: Path) -> None:
-    """A run whose true rate is the limit, and whose usual interval leaves the limit for some time all the same."""
+    """A run whose true rate is the limit, and whose usual interval leaves the limit for some time anyway."""
     ends = np.arange(20, CASES + 1, 20)
     for seed in range(100):
         scores = (np.random.default_rng(seed).random(CASES) < LIMIT).astype(float)

@@ -6,7 +6,7 @@ EvalflowError                 base class, never raised itself; its exit code is 
 |-- BudgetError          4    the budget ran out; what is done is kept
 |-- InfrastructureError  5    every further call would fail too (key refused, endpoint gone)
 |-- IncompleteError      3    a run has come to its end and scores are missing
-|-- WaitingError         6    the run goes on when its batches have ended
+|-- WaitingError         6    the run continues when its batches have ended
 `-- JudgeError           -    one judge call failed for good; becomes a score in state `error`
 `-- TargetError          -    one generation failed for good; becomes an answer in state `error`
 """
@@ -189,7 +189,7 @@ class TargetError(CallError):
     """The target gave no answer.
 
     Attributes:
-        finish_reason: Why the model ended a reply that is not an answer, as of `Answer`; None if it did not say.
+        finish_reason: Why the model ended a reply that is not an answer, as in `Answer`; None if it did not say.
 
     Example:
         >>> TargetError("timeout", "no answer within 30 s").error_type

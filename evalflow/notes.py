@@ -12,5 +12,5 @@ NOTE = logging.WARNING + 5
 
 
 def note(text: str) -> None:
-    """Add a note to the run that is going on; without one it is a line of the log."""
+    """Add a note to the run that is under way; without one it is a line of the log."""
     logging.getLogger("evalflow").log(NOTE, "%s", text)

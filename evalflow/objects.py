@@ -160,7 +160,7 @@ class StoredFolder:
     def fetch_all(self, last: str) -> Path:
         """The folder's copy, in which every file is up to date; UserError if the folder has no file `last`.
 
-        Whoever writes a folder writes `last` at last, so while it is being written it is not there.
+        Anyone who writes a folder writes `last` at last, so while it is being written it is not there.
         """
         if not self.has(last):
             hint = f"{last} comes at last, so it may still be written; or name a folder that has one"

@@ -90,7 +90,7 @@ async def arun(
     folder: str | Path | None = None,
     progress: bool | None = None,
 ) -> RunResult:
-    """Like `run`, in a thread of its own, while the event loop goes on. Cancelled, the run keeps what is finished."""
+    """Like `run`, in a thread of its own, while the event loop continues. Cancelled, the run keeps what is finished."""
     interrupter = Interrupter()
     work = partial(_run, overrides, cases, target, config_dir, folder, progress, interrupter)
     future = asyncio.wrap_future(_in_thread(work))

@@ -1,4 +1,4 @@
-"""How long an endpoint asks to wait, and the waits that are going on."""
+"""How long an endpoint asks to wait, and the waits that are under way."""
 
 from __future__ import annotations
 

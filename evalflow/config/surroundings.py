@@ -20,7 +20,7 @@ A_RECEIVER = matching(
 
 
 class OtelConfig(Strict):
-    """Where the scores are sent as OpenTelemetry log records while the run goes on.
+    """Where the scores are sent as OpenTelemetry log records while the run continues.
 
     Attributes:
         endpoint: An OTLP/HTTP receiver, to whose address /v1/logs is added; null: nothing is sent.

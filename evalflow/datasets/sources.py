@@ -37,7 +37,7 @@ ENDINGS: dict[str, Format] = {
 
 
 class HeldDataset(DatasetConfig):
-    """A dataset whose rows, as of JSON Lines, are in memory and can be read any number of times; no file is read."""
+    """A dataset whose rows, as in JSON Lines, are in memory and can be read any number of times; no file is read."""
 
     rows: SkipValidation[Iterable[Mapping[str, object]]] = Field(exclude=True, repr=False)
 

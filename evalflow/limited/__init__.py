@@ -92,7 +92,7 @@ class Work:
                 processes.kept(child)
 
     def stream(self, payload: Mapping[str, Any], seconds: float, what: str) -> Generator[Any]:
-        """The items of a generator, in a process of their own, which ends with them; errors as of `call`.
+        """The items of a generator, in a process of their own, which ends with them; errors as in `call`.
 
         `seconds` are its CPU time, and how long it may take from one item to the next.
         """
@@ -134,7 +134,7 @@ class _Child:
         self.is_usable = True
 
     def answers(self, payload: Mapping[str, Any], seconds: float, what: str) -> Generator[Any]:
-        """The items of the reply; errors as of `Work.call`."""
+        """The items of the reply; errors as in `Work.call`."""
         task = _TASK.get()
         self.is_usable = False  # until all of the reply is read
         if task:

@@ -1,4 +1,4 @@
-"""Runs queries against a database in memory: two of them, written by a model and by whoever brings the data."""
+"""Runs queries against a database in memory: two of them, written by a model and by the person who brings the data."""
 
 from __future__ import annotations
 

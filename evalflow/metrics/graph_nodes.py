@@ -191,7 +191,9 @@ def _way_problems(node: GraphNode, config: GraphMetricConfig, key: str) -> Itera
     """Ways that lead nowhere, or to two places."""
     own = [name for name in ("branches", "next", "score") if getattr(node, name) is not None]
     if len(own) > 1:
-        yield Problem(f"a node goes on by one of `branches`, `next` and `score`; this one has {' and '.join(own)}", key)
+        yield Problem(
+            f"a node continues by one of `branches`, `next` and `score`; this one has {' and '.join(own)}", key
+        )
     elif not own and node.rule is None:
         yield Problem("the way ends here without a score", key, "give the node `branches`, `next` or `score`")
     for place, way in enumerate(node.ways):

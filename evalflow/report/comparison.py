@@ -291,7 +291,7 @@ def flipped_in_words(changed: CaseChanges) -> str:
 
 
 def also_changed(one: CaseChange) -> str:
-    """A case's other metrics that changed, and how; empty if there are none."""
+    """A case's other metrics that changed, and how, or empty."""
     return ", ".join(f"{plain_line(other.metric)} {became(other)}" for other in one.others)
 
 

@@ -50,7 +50,7 @@ class ComparisonSentence:
     """What two runs compared say.
 
     Attributes:
-        row: The row that it is about; None if there is none.
+        row: The row that it is about, or None.
         first: What that row says, such as `B is better: 8 points more answers pass exact (2 to 14).`
         more: Other rows that say the opposite or cannot be attributed, and what is not known; may be empty.
         beside: What the judge alone says, if the number is corrected by labels; else empty.
@@ -156,7 +156,7 @@ def _exceptions(
 
 
 def _attributable(rows: Sequence[ComparisonRow], named: Callable[[str], str]) -> str:
-    """What the rows say that only the answers affect; empty if there are none."""
+    """What the rows say that only the answers affect, or empty."""
     own = [one for one in rows if one.attribution == "answers"]
     told = [
         _are([_named(one, named) for one in own if one.verdict == verdict], verdict)

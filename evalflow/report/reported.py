@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Reported:
     """A finished run, as reports use it: what scores.parquet, summary.parquet and summary.json have, and its cases.
 
-    `gates` are as of `decide`; `categorising` names the metrics that classify cases; `cases` are iterated once.
+    `gates` are as in `decide`; `categorising` names the metrics that classify cases; `cases` are iterated once.
     """
 
     scores: pl.LazyFrame

@@ -22,9 +22,9 @@ class RunSentence:
     Attributes:
         row: The row of the summary that it is about.
         found: What was found, such as `30 % of 300 cases pass everything`.
-        ends: Its 95 % interval, such as `25 to 36 %`; empty if there is none.
+        ends: Its 95 % interval, such as `25 to 36 %`, or empty.
         by: Whose number it is: the judge's alone, or corrected by labels; empty if nothing judges.
-        left: The cases that are open because of errors; empty if there are none.
+        left: The cases that are open because of errors, or empty.
         more: What else belongs to it, such as the pass rate of each metric; no full stop at the end.
         about: The dataset, target or judge, if the run has several; else empty.
     """
@@ -220,7 +220,7 @@ def labelled_in(followed: Iterable[Mapping[str, str]], dataset: str, metric: str
 
 
 def percent_interval(low: float | None, high: float | None) -> str:
-    """An interval of shares, such as `25 to 36 %`; empty if there is none."""
+    """An interval of shares, such as `25 to 36 %`, or empty."""
     return "" if low is None or high is None else f"{percent(low).removesuffix(' %')} to {percent(high)}"
 
 

@@ -163,7 +163,7 @@ def interval(low: float | None, high: float | None, show: Callable[[float], str]
 
 
 def bracketed(low: float | None, high: float | None, show: Callable[[float], str] = number) -> str:
-    """An interval to append to its value, such as ` (0.123 to 0.456)`; empty if there is none."""
+    """An interval to append to its value, such as ` (0.123 to 0.456)`, or empty."""
     return "" if low is None or high is None else f" ({interval(low, high, show)})"
 
 

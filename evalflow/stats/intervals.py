@@ -241,7 +241,7 @@ def _negligible(error: Floats, m: Moments) -> Bools:
 
 def _methods(m: Moments, clustered: Bools, ends: Bools) -> Array:
     few = f"cr2_t: fewer than {FEW_CLUSTERS} clusters"
-    # Degrees of freedom as of half as many clusters of one size.
+    # Degrees of freedom as for half as many clusters of one size.
     uneven = m.df < (m.clusters - 1) / 2
     unsure = ~m.binary & ((m.clusters < FEWEST) | (m.skewness > MOST))
     rules = [

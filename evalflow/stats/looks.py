@@ -1,6 +1,6 @@
 """Intervals and decisions that hold although the data are looked at more than once.
 
-An interval of `intervals` is made for one look. Whoever looks after every case, and stops when the interval leaves a
+An interval of `intervals` is made for one look. Anyone who looks after every case, and stops when the interval leaves a
 limit, errs far more often than it says. Two methods allow looks; over all of them, an end errs with
 
     anytime    at most 2.5 %: betting, however often and whenever one looks

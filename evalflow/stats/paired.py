@@ -189,7 +189,7 @@ def identical_cases_to_decide(found: Difference, margin: float) -> int | None:
 
 
 def standard_error(d: ArrayLike, clusters: ArrayLike | None = None) -> tuple[float | None, float]:
-    """Standard error of the mean of differences, as of `mean_error`, and its degrees of freedom.
+    """Standard error of the mean of differences, as in `mean_error`, and its degrees of freedom.
 
     The error is None for fewer than two cases or clusters, and if nothing varies.
     """

@@ -241,7 +241,7 @@ def _estimate(
 def _finite(
     s: Sample, mean: float | None, human: Interval, found: Interval, lambda_: float | None, seed: int
 ) -> tuple[float | None, float | None]:
-    """The interval of people's mean over exactly these answers, as of a simple random sample without replacement.
+    """The interval of people's mean over exactly these answers, as for a simple random sample without replacement.
 
     That of the difference estimator (Cochran 1977, Sampling Techniques, sec. 7.2 to 7.4), t with G - 1 degrees of
     freedom; with labels alone, their own interval times the root of the share without a label.
@@ -283,7 +283,7 @@ def lambdas_of(s: Sample, seed: int) -> tuple[Floats, str]:
 def judge_helps(s: Sample, folds: Ints, lambdas: Floats) -> Bools:
     """For each labelled answer whether its lambda makes the error smaller than 0 does, by the labels of other folds.
 
-    With the pseudo-labels of both: of the labels alone one at each end of a step, as of `plus_two_t`.
+    With the pseudo-labels of both: of the labels alone one at each end of a step, as in `plus_two_t`.
     """
     helps = np.zeros(s.labels.size, dtype=bool)
     for fold in np.unique(folds):

@@ -114,7 +114,7 @@ def pass_at_k(passes: ArrayLike, answers: ArrayLike, k: int) -> Floats:
 def pass_all_k(passes: ArrayLike, answers: ArrayLike, k: int) -> Floats:
     """Probability that all of k answers pass, per case: pass^k = C(c, k) / C(n, k), which is unbiased.
 
-    Yao et al. 2024, arXiv:2406.12045, section 4. Arguments as of `pass_at_k`.
+    Yao et al. 2024, arXiv:2406.12045, section 4. Arguments as in `pass_at_k`.
     """
     return _share_of_draws(np.asarray(passes, dtype=np.float64), np.asarray(answers, dtype=np.float64), k)
 

@@ -177,7 +177,7 @@ class _Design:
         return unpaired_difference(a["value"], b["value"], *clusters, bounded=True)
 
     def of_cells(self, rows: pl.DataFrame, cells: int) -> Callable[[Of | Ratio], Difference]:
-        """A function that compares a figure over cells, counted once for all figures; arguments as of `_clusters`."""
+        """A function that compares a figure over cells, counted once for all figures; arguments as in `_clusters`."""
         cases = rows.select("case_id", "side").unique()
         if self.paired:
             clusters = _clusters(rows, cells, cases["case_id"].n_unique(), self.seed)

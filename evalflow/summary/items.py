@@ -71,7 +71,7 @@ def item_table(
     higher_is_better: bool,
     bounded: bool,
 ) -> ItemTable:
-    """The items of the common cases; `labels` are people's of each run's answers, as of `label_frame`."""
+    """The items of the common cases; `labels` are people's of each run's answers, as in `label_frame`."""
     found = items(common.scores if higher_is_better else -common.scores)
     systems = len(common.names)
     table = common.cases.select("case_id").with_columns(

@@ -23,7 +23,7 @@ def passing_cases(scores: pl.LazyFrame, metrics: Mapping[str, bool]) -> pl.DataF
 
     Only metrics with a threshold count. A case without a failing score is in state error if one of its scores is; it is
     undefined or skipped if none of its scores passes. With repeats the score is the share that passes: of each answer
-    with each judgement, where a metric judged once counts in all of them. `metrics` are as of `passing_metrics`.
+    with each judgement, where a metric judged once counts in all of them. `metrics` are as in `passing_metrics`.
     Columns count a case's repeats: `verdicts` are all of these, `passes` those that pass, `judged` its answers with a
     verdict, and `passing` the answers that pass by majority.
     """

@@ -330,7 +330,7 @@ def _moments(cases: Mapping[str, Floats], name: str, *, bounded: bool) -> Moment
 
 
 def _quantiles(values: Floats, **shares: float) -> dict[str, float | None]:
-    """The named quantiles of the values that are not NaN, interpolated as in Polars; None if there are none."""
+    """The named quantiles of the values that are not NaN, interpolated as in Polars, or None."""
     known = values[~np.isnan(values)]
     if not known.size:
         return dict.fromkeys(shares)

@@ -48,7 +48,7 @@ class Summary:
 def summarise(
     scores: pl.LazyFrame, metrics: Mapping[str, Measured], seed: int = 0, *, pass_share: float = PASS_SHARE
 ) -> Summary:
-    """Summarise a run's scores, as of `summarise_metrics`.
+    """Summarise a run's scores, as in `summarise_metrics`.
 
     If several metrics have pass and fail, or cases bring checks, the metric `cases` follows: the pass rate is the share
     of cases that pass everything (`passing_cases`).

@@ -33,7 +33,7 @@ def commands() -> list[list[str]]:
 
 @contextmanager
 def started(words: list[str], folder: Path, stream: str) -> Iterator[str]:
-    """A program that goes on until it is interrupted; gives its first line."""
+    """A program that continues until it is interrupted; gives its first line."""
     command = [sys.executable, *words[1:]]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     streams: dict[str, Any] = {stream: subprocess.PIPE}

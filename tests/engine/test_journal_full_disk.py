@@ -1,4 +1,4 @@
-"""A disk that fills in mid-run: said, nothing that is finished is lost, and the run goes on once there is room."""
+"""A disk that fills in mid-run: said, nothing that is finished is lost, and the run continues once there is room."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class _Shard:
 class Shards:
     """The cases of a run in parts of `size`, each dealt to one actor at a time.
 
-    Whoever loses an actor cannot tell which case ended it. So what a lost actor had is suspect: from then on an actor
+    When an actor is lost, nobody can tell which case ended it. So what it had is suspect: from then on an actor
     works on one suspect shard alone. A shard that was lost three times is tried case by case.
     """
 

@@ -114,7 +114,7 @@ def _server(parser: VerbParser) -> Work:
     parser.add_argument("--port", type=int, metavar="P", help=port)
     parser.add_database()
     parser.add_flag("--open", "show it in a browser")
-    free = "answer without a token: for a container of one's own, where nobody else reaches the port"
+    free = "answer without a token: for a container of your own, where nobody else reaches the port"
     parser.add_flag("--no-token", free)
     add_public_options(parser)
     _add_log(parser)

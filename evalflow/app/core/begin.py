@@ -119,7 +119,7 @@ class _LogFile(logging.FileHandler):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, encoding="utf-8")
-        # Other runs may go on in other threads; a thread that a library started belongs to none.
+        # Other runs may continue in other threads; a thread that a library started belongs to none.
         self.addFilter(lambda _: not _LOGS.get() or path in _LOGS.get())
 
     def handleError(self, record: logging.LogRecord) -> None:  # the name is defined by logging

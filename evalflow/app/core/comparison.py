@@ -155,7 +155,7 @@ def compare_pairs(
 
 
 def _allowed(runs: str, found: Sequence[Obstacle]) -> list[str]:
-    return [f"{runs}: {o.what}; compared all the same, as allowed" for o in found]
+    return [f"{runs}: {o.what}; compared anyway, as allowed" for o in found]
 
 
 def _agreement_changes(a: SavedRun, b: SavedRun, labels: ComparedLabels) -> Sequence[JudgeAgreementChange]:
@@ -208,7 +208,7 @@ def _refusals(changed: WhatChanged, forbidden: Sequence[Obstacle], how: Comparis
         others = f"{changed.other_answers:,} of {counted(changed.answers or 0, 'case')} have another answer too"
         why = f"{others}, so that no difference could be attributed to either"
     for one in forbidden:
-        yield Problem(one.what, f"{a} and {b}", f"{why}; to compare them all the same: {how.allow_option}{one.kind}")
+        yield Problem(one.what, f"{a} and {b}", f"{why}; to compare them anyway: {how.allow_option}{one.kind}")
 
 
 def test_orders(runs: Iterable[SavedRun]) -> Orders:

@@ -116,7 +116,7 @@ def report(folder: RunFolder, rules: ResultRules, derived: Derived, cases: Itera
 
 
 def answer_faults(scores: pl.LazyFrame) -> Mapping[str, AnswerFault]:
-    """The answers that were cut off, or withheld, or in which target.extract found nothing; empty if there are none."""
+    """The answers that were cut off, or withheld, or in which target.extract found nothing, or empty."""
     reason, extracted = pl.col("finish_reason"), pl.col("extracted")
     faults = {"cut_off": reason == CUT_OFF, "filtered": reason == FILTERED, "not_extracted": extracted.eq(other=False)}
     columns = [fault.fill_null(value=False).alias(name) for name, fault in faults.items()]

@@ -236,7 +236,7 @@ def _judges_that_cannot(found: Inspection) -> Iterator[Problem]:
 
 
 def _way_around(found: Inspection, name: str) -> str:
-    """A hint to run only the checks of the same metric that need no judge; empty if there are none."""
+    """A hint to run only the checks of the same metric that need no judge, or empty."""
     declared = found.declared[name]
     if name == declared:
         return ""

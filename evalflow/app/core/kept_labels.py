@@ -59,7 +59,7 @@ class FollowedLabels:
 
 @dataclass(frozen=True, slots=True)
 class RunLabels:
-    """Labels of a run's answers: `frame` as of `label_frame`, their `source` in words, and which of all these are.
+    """Labels of a run's answers: `frame` as in `label_frame`, their `source` in words, and which of all these are.
 
     `left_out` counts those that do not count here, by reason; `notes` say it to people. `followed` are those that
     another run's answers were given.

@@ -107,7 +107,7 @@ def _placed_rows(given: str | Rows) -> tuple[list[tuple[str, Any]], list[Problem
 
 
 def labels_of_run(run: SavedRun, sources: LabelSources | None = None) -> RunLabels | None:
-    """The labels of a run's answers; None if there are none.
+    """The labels of a run's answers, or None.
 
     On each dataset and metric the labels that the run keeps, which it was calibrated with, or else those in its data;
     without any, those of other runs that gave equal answers (`follow`).

@@ -101,7 +101,7 @@ class ProofSubject:
         return what
 
     def read_fixture(self, settings: Settings) -> Sequence[FixtureCase]:
-        """The cases of its fixture; UserError as of `read_fixture`."""
+        """The cases of its fixture; UserError as in `read_fixture`."""
         metric = build_metric(self.name, self.config, Prompts(settings.composed.prompt_folders))
         folders = settings.composed.conf_folders
         return read_fixture(self.name, self.config, bounded=metric.bounded, conf_folders=folders)

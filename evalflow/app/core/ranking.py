@@ -146,9 +146,9 @@ def _differences(runs: Sequence[SavedRun], allow: Collection[Kind], allow_option
             for found in obstacles(what_changed(other, run)):
                 where = f"{other.name} and {run.name}"
                 if found.kind in allow:
-                    yield f"{where}: {found.what}; ranked all the same, as allowed"
+                    yield f"{where}: {found.what}; ranked anyway, as allowed"
                     continue
-                hint = f"their scores may not mean the same; to rank them all the same: {allow_option}{found.kind}"
+                hint = f"their scores may not mean the same; to rank them anyway: {allow_option}{found.kind}"
                 refused[where, found.what] = Problem(found.what, where, hint)
     if refused:
         raise UserError(refused.values())

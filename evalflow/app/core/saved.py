@@ -406,7 +406,7 @@ def write_exclusions(folder: RunFolder, excluded: Sequence[ExcludedResult]) -> N
 
 
 def notes_on_exclusions(folder: RunFolder) -> list[str]:
-    """Each metric's excluded results in words, as of summary.json; empty without any."""
+    """Each metric's excluded results in words, as in summary.json; empty without any."""
     path = folder.path / "summary.json"
     if not folder.exclusions.is_file() or not path.is_file():
         return []

@@ -139,7 +139,7 @@ def test_a_process_with_a_list_calls_nothing_else(tmp_path: Path, monkeypatch: p
 
 
 def test_each_root_key_is_decided_about() -> None:
-    """Whoever adds a root key of a run decides here whether people may set it on a public server."""
+    """Anyone who adds a root key of a run decides here whether people may set it on a public server."""
     decided = [PARTS, PUBLIC_OPTIONS, OWNERS, NEVER]
     assert sum(map(len, decided)) == len(frozenset().union(*decided))
     assert frozenset().union(*decided) == RunConfig.model_fields.keys()

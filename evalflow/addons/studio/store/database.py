@@ -160,7 +160,7 @@ class Database:
         engine: Its connections; safe to use from several threads.
         identity: Identifies the file, to detect that it was replaced; None without a file.
         made: The file, if it was created just now; else None.
-        backup: The backup of the file from before a schema change; None if there was none.
+        backup: The backup of the file from before a schema change, or None.
         writer: Held by the thread that writes to SQLite, so that other threads of the process wait for it: SQLite's own
             waiters sleep up to 100 ms between two tries.
     """

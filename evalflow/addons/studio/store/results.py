@@ -20,7 +20,7 @@ class ResultCell:
     """The scores of one metric for one answer.
 
     Attributes:
-        score: Their mean; None if there is none.
+        score: Their mean, or None.
         status: scored; or error, undefined or skipped if a score is missing.
         passed: Whether all pass; None if no threshold applies or nothing was scored.
         n: How many there are, with repeats of the judge.

@@ -65,7 +65,7 @@ def bots(connection: Connection, project: int) -> list[str]:
 
 
 def get(connection: Connection, project: int, task: int) -> Row | None:
-    """One task, as of `page`."""
+    """One task, as in `page`."""
     return one(connection, _selected().where(tasks.c.project_id == project, tasks.c.id == task))
 
 

@@ -63,7 +63,7 @@ class Actor:
 
 
 LOCAL = Actor(None, "local", is_owner=True)
-"""Whoever uses the application on their own machine, where there are no accounts."""
+"""Anyone who uses the application on their own machine, where there are no accounts."""
 
 
 def local_person() -> Actor:

@@ -1,6 +1,6 @@
 """`backup` and `restore`: the database, the folders of runs and evalflow's own files of a workspace in one archive.
 
-The database is copied first, at one moment. The folders follow while runs may go on: their journals only grow, and hold
+The database is copied first, at one moment. The folders follow, perhaps during runs: their journals only grow, and hold
 all that the database has read of them. A run that was under way is resumed after a restore.
 """
 

@@ -62,7 +62,7 @@ def get_comment(space: Workspace, comment: int) -> Comment:
 
 @requires("edit")
 def delete_comment(space: Workspace, comment: int) -> None:
-    """Delete a comment: one's own, or as an admin anybody's."""
+    """Delete a comment: your own, or as an admin anybody's."""
     found = get_comment(space, comment)
     if found.by != space.identify().name and not may(space, "admin"):
         raise ForbiddenError(Problem(f"this comment is by {found.by}", "comment", "ask them or an admin to delete it"))

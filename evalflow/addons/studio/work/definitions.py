@@ -64,7 +64,7 @@ class DefinitionStore:
 
     Attributes:
         kind: Also the word for one of them in messages.
-        group: The config group of conf/ that shares their names; None if there is none.
+        group: The config group of conf/ that shares their names, or None.
     """
 
     kind: Kind
@@ -76,7 +76,7 @@ class DefinitionStore:
         return space.read(definitions.listed, self.kind, bot or space.project_id)
 
     def find(self, space: Workspace, name: str, bot: int | None = None) -> Row | None:
-        """The row of that name; None if there is none."""
+        """The row of that name, or None."""
         return space.read(definitions.named, self.kind, name, bot or space.project_id)
 
     def all_of(self, rows: Iterable[Row], own: Callable[[Row], D], shipped: Callable[[Option], D]) -> list[D]:

@@ -43,7 +43,9 @@ def open_run(space: Workspace, folder: Path | str, *, trust_program: bool = Fals
     refuse_elsewhere(space, manifest.config)
     if trust_program:
         agree(manifest, space.root)
-    expect_agreed(manifest, str(found.path), "open it with trust_program if you trust whoever made it", space.root)
+    expect_agreed(
+        manifest, str(found.path), "open it with trust_program if you trust the person who made it", space.root
+    )
     if manifest.status == "running" or not found.scores.is_file():
         hint = f"finish it: {command('resume', found.path)}"
         raise UserError(Problem("this run has no scores yet", str(found.path), hint))

@@ -148,7 +148,7 @@ def set_role(space: Workspace, name: str, role: Role) -> Member:
 
 @requires("admin")
 def remove_member(space: Workspace, name: str) -> None:
-    """End a membership of the workspace's project, with the member's tokens of it; errors as of `set_role`."""
+    """End a membership of the workspace's project, with the member's tokens of it; errors as in `set_role`."""
     person = _person(space, name)
     if person["role"] is None:
         raise not_found("member", name, [member.name for member in list_members(space)])

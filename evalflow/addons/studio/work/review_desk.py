@@ -121,7 +121,7 @@ def next_item(space: Workspace, name: str) -> DeskItem | None:
 
 @requires("label")
 def open_item(space: Workspace, name: str, item: int) -> DeskItem:
-    """An answer that the person has begun or submitted, to go on with it or to correct it."""
+    """An answer that the person has begun or submitted, to continue with it or to correct it."""
     me = space.identify().name
     with space.database.writing() as connection:
         review = named_review(space, name, connection)
@@ -223,7 +223,7 @@ def _expect_mine(connection: Connection, review: Row, item: int, me: str) -> Row
         raise not_found("answer", str(item), [])
     if review["state"] != "open" and not from_row(stored.Assignment, found).is_reserved:
         what = f"the review {review['name']!r} is closed"
-        raise TakenError(Problem(what, "review", "ask whoever created it to open it again"))
+        raise TakenError(Problem(what, "review", "ask the person who created it to open it again"))
     if found["state"] == "open" and not found["untaken"]:
         what = "this answer was given to somebody else, because it was reserved for you no longer"
         raise TakenError(Problem(what, "item", "go on with the next one"))

@@ -287,7 +287,7 @@ def get_review(space: Workspace, name: str) -> Review:
 
 @requires("edit")
 def reopen_review(space: Workspace, name: str, expected: int) -> Review:
-    """Let people go on with a closed review."""
+    """Let people continue with a closed review."""
     return change_review(space, name, expected, {"state": "open"})
 
 

@@ -200,7 +200,7 @@ def create_run(space: Workspace, request: RunRequest, creation_key: str | None =
         with space.changing("create", "run", folder.name) as connection:
             runs.create(connection, values)
     except InfrastructureError:
-        raise  # the run may be in the queue all the same, if the database was lost while it answered
+        raise  # the run may be in the queue anyway, if the database was lost while it answered
     except ConflictError:
         shutil.rmtree(folder, ignore_errors=True)
         known = _created(space, request, key)  # by another request meanwhile

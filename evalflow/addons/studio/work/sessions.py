@@ -285,7 +285,7 @@ def own_account(space: Workspace) -> Account:
 
 @requires("account")
 def change_password(space: Workspace, old: str, new: str) -> None:
-    """Change one's own password, which ends all other sessions.
+    """Change your own password, which ends all other sessions.
 
     Raises:
         ForbiddenError: A token changes no password.
@@ -323,7 +323,7 @@ def own_sessions(space: Workspace) -> list[Session]:
 
 @requires("account")
 def end_own_session(space: Workspace, session: int) -> None:
-    """End one of one's own sessions; ForbiddenError for a token."""
+    """End one of your own sessions; ForbiddenError for a token."""
     _expect_no_token(space)
     with space.changing("end session", "user", space.identify().name) as connection:
         if not people.end_session(connection, _own_id(space), session):
@@ -332,7 +332,7 @@ def end_own_session(space: Workspace, session: int) -> None:
 
 @requires("account")
 def list_tokens(space: Workspace) -> list[Token]:
-    """The tokens of the project, the newest first: one's own, or all for an admin."""
+    """The tokens of the project, the newest first: your own, or all for an admin."""
     rows = space.read(people.tokens_of, space.project_id, _whose(space))
     return [from_row(Token, row, user=row["user_name"]) for row in rows]
 
@@ -368,7 +368,7 @@ def create_token(space: Workspace, name: str, role: Role, days: float) -> tuple[
 
 @requires("account")
 def revoke_token(space: Workspace, token: int) -> None:
-    """Revoke a token of the project: one's own, or anyone's for an admin."""
+    """Revoke a token of the project: your own, or anyone's for an admin."""
     with space.changing("revoke", "token", str(token)) as connection:
         if not people.delete_token(connection, space.project_id, token, _whose(space)):
             raise not_found("token", str(token), [])

@@ -100,7 +100,7 @@ def rename_tag(space: Workspace, old: str, new: str, *, merge: bool = False) -> 
 
 
 def similar_tag(tag: str, known: Iterable[str]) -> str:
-    """The known tag that differs from a new one in case, accents or a few letters only; empty if there is none."""
+    """The known tag that differs from a new one in case, accents or a few letters only, or empty."""
     name, plain = readers.tag_name(tag), _plain(tag)
     others = {_plain(one): one for one in known}
     if not plain or name in others.values():

@@ -112,7 +112,7 @@ class Worker:
             raise
         except Exception as error:
             log.exception("%s cannot be looked after", job.run_id)
-            job.give_up(f"its worker could not go on with it: {error!r}")
+            job.give_up(f"its worker could not continue with it: {error!r}")
             return False
 
     def _claim(self) -> bool:
@@ -368,7 +368,7 @@ class WorkerJob:
         return is_ours
 
     def _opened_intake(self) -> Intake | None:
-        """The reader of the journals; None if there are none yet, or they cannot be read."""
+        """The reader of the journals, or None yet, or they cannot be read."""
         if self._intake or self._unreadable or (manifest := self._manifest()) is None or manifest.status == PLANNED:
             return self._intake
         row = self._current_row()

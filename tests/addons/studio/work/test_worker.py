@@ -60,7 +60,7 @@ class Bot:
     """A bot and its judge behind one endpoint; `hold` keeps every reply back until it is set.
 
     Attributes:
-        free: So many grades are given all the same, and then all answers.
+        free: So many grades are given anyway, and then all answers.
     """
 
     def __init__(self) -> None:

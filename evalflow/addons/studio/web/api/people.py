@@ -55,7 +55,7 @@ class OneTimeLink(BaseModel):
 
 
 class NewPassword(RequestBody):
-    """A change of one's own password, which ends all other sessions."""
+    """A change of your own password, which ends all other sessions."""
 
     old: Secret
     new: Secret

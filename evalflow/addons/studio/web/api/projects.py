@@ -132,5 +132,5 @@ def read_budget(space: Named, response: Response) -> ProjectBudget:
 
 @budget_router.put("")
 def put_budget(space: Named, limits: MonthlyBudget, expected: Expected, response: Response) -> ProjectBudget:
-    """Set the monthly budget. It holds from the next run on; runs that are going on keep what they were given."""
+    """Set the monthly budget. It holds from the next run on; runs that are under way keep what they were given."""
     return tagged(response, spending.set_budget(space, limits.model_dump(), expected))

@@ -42,7 +42,7 @@ class _Bubble:
 class Conversation:
     """The turns of a case, edited in place. `on_change` is called with each change.
 
-    With `is_simulated` a second model goes on as the user: there may be no turn, or the bot's may be the last.
+    With `is_simulated` a second model continues as the user: there may be no turn, or the bot's may be the last.
     """
 
     def __init__(self, messages: Sequence[MessageRow], on_change: Changed, is_simulated: Callable[[], bool]) -> None:
@@ -133,7 +133,7 @@ class Conversation:
         self._on_change()
 
     def warn(self) -> None:
-        """Say at once if the last turn is not the user's, and nobody goes on as the user."""
+        """Say at once if the last turn is not the user's, and nobody continues as the user."""
         self._warning.clear()
         if self._bubbles[-1].role != "user" and not self._is_simulated():
             with self._warning:
@@ -212,7 +212,7 @@ class AnswerExample:
         return {"demo_answer": self._answer}
 
     def read(self) -> dict[str, Any] | None:
-        """The example; None if there is none. ValueError if its metadata are not a JSON object; the field says so."""
+        """The example, or None. ValueError if its metadata are not a JSON object; the field says so."""
         content = str(self._answer.value or "")
         self._metadata.error = None
         written = forms.written(self._metadata)

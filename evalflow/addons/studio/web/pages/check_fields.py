@@ -184,7 +184,7 @@ def _paths_in_words(params: Mapping[str, Any]) -> list[str]:
 class ParamFields:
     """The fields of a check's parameters; keys without a field are kept.
 
-    `reusable`: the checks of one's own that a group may have, by name.
+    `reusable`: the project's checks that a group may have, by name.
     """
 
     def __init__(
@@ -249,7 +249,7 @@ class ParamFields:
     def _build_group(self) -> None:
         with ui.element("div").classes("stack") as built:
             self._within = GroupFields(self._params, self._reusable, self._on_change)
-        if self._params and not json_equal(self._within.read(), self._params):  # as of an invalid member
+        if self._params and not json_equal(self._within.read(), self._params):  # as in an invalid member
             built.delete()
             self._within = None
             self._fields["params"] = forms.area(_PARAMS, yaml_text(self._params))
@@ -307,7 +307,7 @@ _FIRST = "string_matching"
 class GroupFields:
     """The fields of a group.
 
-    `reusable` are the checks of one's own that it may have, by name; `on_change` is called with each change.
+    `reusable` are the project's checks that it may have, by name; `on_change` is called with each change.
     """
 
     def __init__(self, params: Mapping[str, Any], reusable: Mapping[str, str], on_change: Callable[[], object]) -> None:

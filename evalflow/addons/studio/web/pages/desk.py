@@ -135,7 +135,7 @@ class Desk:
         self._comment.props["maxlength"] = 2000
         with ui.element("div").classes("actions desk-asides"):
             self._flag = button("Flag", self._toggle_flag, kind="quiet", icon="outlined_flag")
-            self._flag.props('data-desk-key=f title="Flag this answer for whoever reads the results (F)"')
+            self._flag.props('data-desk-key=f title="Flag this answer for the reader of the results (F)"')
             self._tell_flag()
             button("Decline", self._declining().open, kind="quiet", icon="do_not_disturb_on").props(
                 'title="Leave this answer to somebody else"'

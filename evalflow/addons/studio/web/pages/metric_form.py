@@ -98,7 +98,7 @@ _GRADED = ("criteria", "description", "steps", "needs", "optional", _INPUTS)
 _SHOWN = ("needs", "optional", "steps", "scale", "rubric", "strict", "direction", "threshold", "verbose", "judge")
 """Keys with a field, beside the criterion."""
 _UNFINISHED = ("value_error", "missing", "too_short", "too_long", "greater_than_equal", "less_than_equal")
-"""Faults of a value that its field can show all the same."""
+"""Faults of a value that its field can show anyway."""
 
 
 def why_no_form(definition: Mapping[str, Any], prompts: Mapping[str, str]) -> str:

@@ -107,7 +107,7 @@ def _actions(workspace: Workspace, review: Review, found: ReviewProgress) -> Non
     changing.props["title"] = (
         "No more answers are given out; who has begun one may still submit it"
         if review.state == "open"
-        else "People can go on"
+        else "People can continue"
     )
     read = partial(reviews.get_review, workspace, review.name)
     edited = Edited(read, lambda now: {"state": now.state, "people": list(now.people)}, review)

@@ -1,4 +1,4 @@
-"""Who labels in a review and by which guidelines, and changing both while it goes on."""
+"""Who labels in a review and by which guidelines, and changing both while it continues."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ from evalflow.report.wording import counted, joined
 
 _ADDED = forms.About("Add people", "Members of the project who may label.", required=True)
 _NOBODY = "Everybody who may label in this project is among them. An admin of the project makes others annotators."
-_AGAIN = "Whoever labelled them is asked first, without what they said before. Their earlier labels stay in the export."
+_AGAIN = (
+    "Anyone who labelled them is asked first, without what they said before. Their earlier labels stay in the export."
+)
 _LEAVING = "What they have labelled stays and counts. An answer that they have begun goes to somebody else at once."
 
 

@@ -340,7 +340,7 @@ class RuleFields:
 
 
 def yaml_text(values: Mapping[str, Any]) -> str:
-    """Values as YAML; empty if there are none."""
+    """Values as YAML, or empty."""
     return yaml.safe_dump(dict(values), allow_unicode=True, sort_keys=False, width=100) if values else ""
 
 

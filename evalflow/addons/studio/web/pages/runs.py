@@ -264,7 +264,7 @@ def _open_dialog(workspace: Workspace) -> ui.dialog:
         try:
             run = await to_thread.run_sync(partial(open_run, workspace, path, trust_program=trust_program))
         except ProgramError as error:
-            about = f"{error.problems[0].what}. Open it only if you trust whoever made it."
+            about = f"{error.problems[0].what}. Open it only if you trust the person who made it."
             trusted = partial(open_folder, path, field, trust_program=True)
             confirmation("This run starts a program", about, "Open anyway", trusted, keep="Cancel").open()
         except EvalflowError as error:

@@ -1,7 +1,7 @@
 """Open pages of a public server: each belongs to the session that opened it, and ends with it.
 
-NiceGUI knows an open page, its client, by a random id alone. Whoever learned the id could otherwise act on the page of
-somebody else.
+NiceGUI knows an open page, its client, by a random id alone. Anyone who learned the id could otherwise act on somebody
+else's page.
 """
 
 from __future__ import annotations

@@ -217,7 +217,7 @@ def _checked(found: Any, issuer: str) -> Mapping[str, Any]:
         raise _wrong(f"the provider calls itself {metadata.get('issuer')!r}, not {issuer!r}", "write it so")
     missing = [name for name in _ENDPOINTS if not _is_private(str(metadata.get(name, "")))]
     if missing:
-        raise _wrong(f"the provider names no https address as {' and '.join(missing)}", "ask whoever runs it")
+        raise _wrong(f"the provider names no https address as {' and '.join(missing)}", "ask the person who runs it")
     return metadata
 
 
