@@ -38,14 +38,14 @@ def _validator(text: str) -> Any:
     try:
         schema = json.loads(text)
         if not isinstance(schema, bool | dict):
-            raise ValueError("no JSON Schema: it has to be an object, or true or false")
+            raise ValueError("not a JSON Schema: it has to be an object, or true or false")
         keys = cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
         if not isinstance(keys.get("$schema", ""), str):
-            raise ValueError("no JSON Schema: $schema has to be text, the address of a draft")
+            raise ValueError("not a JSON Schema: $schema has to be text, the address of a draft")
         model = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
         model.check_schema(schema)
     except jsonschema.SchemaError as error:
-        raise ValueError(f"no JSON Schema: {error.message} at {error.json_path}") from None
+        raise ValueError(f"not a JSON Schema: {error.message} at {error.json_path}") from None
     except RecursionError:
         raise ValueError("the JSON Schema is nested too deeply to be read") from None
     lost = next(_dangling_references(keys), None)

@@ -376,7 +376,7 @@ def _read(read: Callable[[JsonObject], T], response: Response) -> _Parsed[T]:
     try:
         content: object = json.loads(response.body)
     except ValueError:
-        raise MalformedReply("no JSON") from None
+        raise MalformedReply("not JSON") from None
     if not is_object(content) or (content and not _MARKS & content.keys()):
         raise MalformedReply("neither a batch, nor a file, nor a list of them")
     try:

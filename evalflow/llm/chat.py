@@ -74,7 +74,7 @@ def read(response: Response, price: Price | None) -> Completion:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         place = ".".join(str(part) for part in first["loc"])
-        raise MalformedReply(f"no chat completion ({place}: {first['msg']})" if place else "no JSON") from None
+        raise MalformedReply(f"not a chat completion ({place}: {first['msg']})" if place else "not JSON") from None
     choice = envelope["choices"][0]
     message, ended = choice["message"], finish_reason(choice.get("finish_reason"))
     if choice.get("error") or ended in BROKEN_OFF:

@@ -119,7 +119,7 @@ def read(response: Response, count: int) -> Batch:
     try:
         body = as_map(from_json(response.body, allow_inf_nan=False))
     except ValueError:
-        raise MalformedReply("no JSON") from None
+        raise MalformedReply("not JSON") from None
     data = body.get("data")
     if not is_list(data) or len(data) != count:
         raise MalformedReply(f"no list of {count} embeddings under `data`")

@@ -156,17 +156,17 @@ class SqlOperation(BaseOperation):
             found = [one for one in sqlglot.parse(text, dialect=self.dialect) if one is not None]
         except ParseError as error:
             fault = error.errors[0]
-            return f"no SQL: line {fault['line']}, column {fault['col']}: {one_line(fault['description'], 100)}"
+            return f"not SQL: line {fault['line']}, column {fault['col']}: {one_line(fault['description'], 100)}"
         except SqlglotError:  # such as a quotation mark without its other half
-            return "no SQL: it cannot be split into words"
+            return "not SQL: it cannot be split into words"
         except RecursionError:
             return "nested too deeply to be read as SQL"
         if len(found) != 1:
-            return f"{len(found)} SQL statements" if found else "no SQL: there is no statement"
+            return f"{len(found)} SQL statements" if found else "not SQL: there is no statement"
         if isinstance(found[0], exp.Query):
             return None
         if not isinstance(
             found[0], exp.DDL | exp.Update | exp.Delete | exp.Merge | exp.Drop | exp.Alter | exp.TruncateTable
         ):
-            return "no SQL: it is not a statement"  # sqlglot takes any two words for a column and its alias
+            return "not SQL: it is not a statement"  # sqlglot takes any two words for a column and its alias
         return "SQL that does more than read" if self.reads_only else None

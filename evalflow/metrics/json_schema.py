@@ -88,7 +88,7 @@ def json_of(value: object) -> object:
     try:
         found = json.loads(mended(value.encode("utf-8", "replace")), parse_constant=_no_constant)
     except json.JSONDecodeError as error:
-        raise NoJson(f"no JSON: {error}") from None
+        raise NoJson(f"not JSON: {error}") from None
     if not is_finite(found):
         raise Unusable("a number in it is too large to be compared; numbers end at about 1.8e308")
     return found
@@ -114,7 +114,7 @@ def objects_in(text: str) -> list[object]:
 
 
 def _no_constant(name: str) -> None:
-    raise NoJson(f"no JSON: it has no {name}")
+    raise NoJson(f"not JSON: it has no {name}")
 
 
 def json_equal(value: object, other: object) -> bool:

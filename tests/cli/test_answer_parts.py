@@ -95,7 +95,7 @@ def test_a_gate_can_forbid_cut_off_answers(program: Program) -> None:
     ("extract", "told"),
     [
         ("{}", "exactly one of pattern, path, after, line"),
-        ("{pattern: '(', line: last}", "no regular expression"),
+        ("{pattern: '(', line: last}", "not a regular expression"),
         ("{pattern: 'CHOICE: {{ reference }}'}", "a pattern is not a template"),
         ("{path: answer}", "begins with $"),
         ("{first: B}", "pattern"),

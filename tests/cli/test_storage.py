@@ -179,7 +179,7 @@ def test_what_is_wrong_is_said_before_anything_is_asked(program: Program, there:
         ("copy_to=runs",): "write s3://BUCKET/FOLDER",
         (f"dataset.rag.path={there}/none.jsonl",): f"there is no such object: {there}/none.jsonl",
         ("dataset.rag.path=s3://nowhere/a.jsonl",): "there is no such",
-        ("dataset.rag.path=s3://a/../b.jsonl",): "no folder in object storage",
+        ("dataset.rag.path=s3://a/../b.jsonl",): "not a folder in object storage",
     }.items():
         done = program(*RUN, *words)
         assert (done.returncode, said in done.stderr) == (2, True), (words, done.stderr)
@@ -278,7 +278,7 @@ def test_a_name_from_the_storage_leads_nowhere_else(there: str, monkeypatch: pyt
     folder = StoredFolder(there, "test")
     meta = {"path": "../../../escaped.txt", "e_tag": "1", "last_modified": "now", "size": 1}
     monkeypatch.setattr(folder, "_store", type("Lying", (), {"list": lambda _: [[meta]]})())
-    with pytest.raises(UserError, match="no name of a file"):
+    with pytest.raises(UserError, match="not the name of a file"):
         list(folder.listed())
 
 

@@ -193,7 +193,7 @@ def test_of_two_sets_of_steps_none_is_taken(bench, tmp_path):
         (None, "cannot read"),
         ("{", "is not JSON"),
         ("[]", "no steps that were written"),
-        (json.dumps({"x": {"kind": "g_eval", "metric": "m", "criteria": CRITERIA, "steps": "Read."}}), "no list of"),
+        (json.dumps({"x": {"kind": "g_eval", "metric": "m", "criteria": CRITERIA, "steps": "Read."}}), "not a list of"),
     ],
 )
 def test_a_file_without_steps_is_named(bench, tmp_path, text, message):

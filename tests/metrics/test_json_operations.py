@@ -142,8 +142,8 @@ def test_a_schema_may_refer_to_its_own_parts():
         (JsonPathOperation, {"op": "jsonpath", "path": "$.a"}, "exactly one of contains, equals, matches, missing"),
         (JsonPathOperation, {"op": "jsonpath", "path": "$.a", "equals": 1, "contains": "1"}, "exactly one of"),
         (JsonPathOperation, {"op": "jsonpath", "path": "$.a", "matches": "(["}, "is not a regular expression"),
-        (JsonSchemaOperation, {"op": "json_schema", "schema": {"type": "objekt"}}, "no JSON Schema: 'objekt'"),
-        (JsonSchemaOperation, {"op": "json_schema", "schema": {"$schema": 5}}, "no JSON Schema: \\$schema"),
+        (JsonSchemaOperation, {"op": "json_schema", "schema": {"type": "objekt"}}, "not a JSON Schema: 'objekt'"),
+        (JsonSchemaOperation, {"op": "json_schema", "schema": {"$schema": 5}}, "not a JSON Schema: \\$schema"),
         (
             JsonSchemaOperation,
             {"op": "json_schema", "schema": {"$ref": "http://127.0.0.1:9/s.json"}},

@@ -323,7 +323,7 @@ def test_forms_of_calls(bench: Any, form: Any) -> None:
     ("actual", "message"),
     [
         (True, "true is not a list of tool calls"),
-        ("search", "no JSON"),
+        ("search", "not JSON"),
         ({"name": "f"}, "is not a list"),
         ([1], "1 is not a tool call"),
         ([""], " is not a tool call"),

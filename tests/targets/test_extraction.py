@@ -129,7 +129,7 @@ def test_a_pattern_that_never_ends_is_given_up() -> None:
     [
         ({}, "exactly one of pattern, path, after, line"),
         ({"pattern": "a", "line": "last"}, "has pattern and line"),
-        ({"pattern": "("}, "no regular expression"),
+        ({"pattern": "("}, "not a regular expression"),
         ({"pattern": "a", "group": 1}, "it has none"),
         ({"pattern": "(?P<x>a)", "group": "y"}, "it has 1, x"),
         ({"line": "last", "group": 1}, "which is not set"),

@@ -125,7 +125,7 @@ class Failing(ChatClient):
 
     async def complete(self, body: Any, kind: str = "") -> Any:
         raise CallError(
-            "malformed", "no JSON", spend=Spend(requests=2, usage=Usage(10, 3), cost_usd=0.5, latency_s=1.5)
+            "malformed", "not JSON", spend=Spend(requests=2, usage=Usage(10, 3), cost_usd=0.5, latency_s=1.5)
         )
 
 

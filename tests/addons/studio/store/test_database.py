@@ -137,7 +137,7 @@ def test_another_programs_file_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("nonsense", "no database URL"),
+        ("nonsense", "not a database URL"),
         ("mysql://x/y", "not supported"),
         ("sqlite://", "in memory"),
         ("postgresql://nobody@127.0.0.1:9/none", "cannot be opened"),

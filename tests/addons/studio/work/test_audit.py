@@ -65,5 +65,5 @@ def test_pages_and_the_export_hold_every_change_once(space: Workspace, monkeypat
     assert [change.name for change in [*first.items, *rest.items]] == names(space)
     assert rest.next is None
     assert [row["name"] for row in audit.all_changes(space, AuditFilter())] == names(space)
-    with pytest.raises(UserError, match="no cursor"):
+    with pytest.raises(UserError, match="not a cursor"):
         audit.list_changes(space, AuditFilter(), "²")

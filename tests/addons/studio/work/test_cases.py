@@ -70,5 +70,5 @@ def test_of_a_large_file_no_more_is_read_than_is_shown(space: Workspace, monkeyp
 def test_what_is_no_cursor_is_refused(space: Workspace, cursor: str) -> None:
     datasets.create_dataset(space, "mine")
     for read in (lambda: list_cases(space, "mine", cursor), lambda: list_runs(space, cursor)):
-        with pytest.raises(UserError, match="no cursor"):
+        with pytest.raises(UserError, match="not a cursor"):
             read()

@@ -30,16 +30,16 @@ def test_what_is_shown_is_a_file_of_conf(definition: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("kind: [", "no YAML in line 1"),
-        ("a: 1\nb: {", "no YAML in line 2"),
-        ("", "no map of keys"),
-        ("- kind", "no map of keys"),
+        ("kind: [", "not YAML in line 1"),
+        ("a: 1\nb: {", "not YAML in line 2"),
+        ("", "not a map of keys"),
+        ("- kind", "not a map of keys"),
         ("a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]", "aliases"),
         ("a: !!python/object:os.system x", "not valid YAML"),
-        ("[" * 5000, "no YAML: more than 200 brackets"),
+        ("[" * 5000, "not YAML: more than 200 brackets"),
         ("x" * 200_001, "of at most"),
-        ("a: !!binary aGk=", "no JSON"),
-        ("a: .inf", "no YAML"),
+        ("a: !!binary aGk=", "not JSON"),
+        ("a: .inf", "not YAML"),
         ("a: ${judge.model}", "takes its value from elsewhere"),
     ],
 )

@@ -36,7 +36,7 @@ def test_people_are_added_changed_and_deleted(space: Workspace) -> None:
 
 @pytest.mark.parametrize(
     ("name", "email", "what"),
-    [("Ann", None, "cannot be the name"), ("", None, "cannot be"), ("ann", "none", "no e-mail address")],
+    [("Ann", None, "cannot be the name"), ("", None, "cannot be"), ("ann", "none", "not an e-mail address")],
 )
 def test_what_is_no_account_is_refused(space: Workspace, name: str, email: str | None, what: str) -> None:
     with pytest.raises(UserError, match=what):

@@ -183,7 +183,7 @@ def test_excluded_results_stand_beside_every_figure_and_change_none(space: Works
     assert back.facts["excluded"] == []
     assert "excluded" not in (run.folder / "summary.md").read_text(encoding="utf-8")
     (run.folder / "exclusions.json").write_text('[{"case_id": 1}]', encoding="utf-8")
-    with pytest.raises(UserError, match="no list of excluded results"):
+    with pytest.raises(UserError, match="not a list of excluded results"):
         read_exclusions(RunFolder(run.folder))
 
 

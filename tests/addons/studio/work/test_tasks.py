@@ -83,7 +83,7 @@ def test_tasks_come_by_priority_in_pages_and_are_filtered(space: Workspace) -> N
     assert found(status="done") == found(cause="bot") == ["normal"]
     board = tasks.task_board(space, TaskQuery(assignee="ann"))
     assert (board.counts, board.bots) == ({"open": 1}, ["fees"])
-    with pytest.raises(UserError, match="no cursor"):
+    with pytest.raises(UserError, match="not a cursor"):
         tasks.list_tasks(space, cursor="9-1")
 
 

@@ -227,7 +227,7 @@ class AnswerExample:
         except ValueError:
             metadata = None
         if not isinstance(metadata, dict):
-            self._metadata.error = 'Is no JSON object, such as {"tool": "search"}'
+            self._metadata.error = 'Is not a JSON object, such as {"tool": "search"}'
             raise ValueError(self._metadata.error)
         return {**made, "metadata": metadata}
 
