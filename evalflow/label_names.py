@@ -18,7 +18,7 @@ _EMPTY = "(empty)"
 
 
 def label_name(label: object) -> str:
-    """A label as text. Numbers are written without needless zeros, true and false small; what is no label as JSON.
+    """A label as text. Numbers are written without needless zeros, true and false small; what is not a label as JSON.
 
     Of a long one, such as a whole answer, it is the beginning, with a digest that tells it from others.
     """

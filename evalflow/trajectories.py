@@ -56,16 +56,16 @@ def trajectory(value: object) -> Trajectory:
     try:
         items = literal(value.strip()) if isinstance(value, str) else value
     except NoLiteral as error:
-        raise ValueError(f"{shortened(written(value))!r} is no list of tool calls: no JSON: {error}") from None
+        raise ValueError(f"{shortened(written(value))!r} is not a list of tool calls: not JSON: {error}") from None
     if not is_sequence(items):
-        raise ValueError(f"{shortened(written(value))} is no list of tool calls")
+        raise ValueError(f"{shortened(written(value))} is not a list of tool calls")
     if any(isinstance(item, dict) and "role" in item for item in items):
         return Trajectory(tuple([_message(item, i) for i, item in enumerate(items)]), roles=True)
     return Trajectory(tuple([TrajectoryStep("assistant", (tool_call(item),)) for item in items]))
 
 
 def tool_call(value: object) -> ToolCall:
-    """Read one call. Arguments that are no JSON object stay as text, since an agent under test may send them."""
+    """Read one call. Arguments that are not a JSON object stay as text, since an agent under test may send them."""
     if isinstance(value, str) and value.strip():
         return ToolCall(value)
     if is_object(value):
@@ -77,7 +77,7 @@ def tool_call(value: object) -> ToolCall:
             given = entry.get("arguments", entry.get("args", entry.get("input")))
             own = outer.get("id", outer.get("call_id"))
             return ToolCall(name, _arguments(given), None if own is None else str(own))
-    raise ValueError(f"{shortened(written(value))} is no tool call: {_FORM}")
+    raise ValueError(f"{shortened(written(value))} is not a tool call: {_FORM}")
 
 
 def _arguments(given: object) -> Mapping[str, object] | str | None:

@@ -118,7 +118,7 @@ def resolved(storable: Mapping[str, object]) -> dict[str, Any]:
 
 
 def read_yaml(text: str) -> dict[str, object]:
-    """Parse a configuration file without resolving anything, `defaults` included; UserError if it is no map in YAML."""
+    """Parse a configuration file without resolving anything, `defaults` included; UserError unless it is a map."""
     with as_user_errors(()):
         expect_bounded(text)
         return _contents(OmegaConf.create(text), resolve=False)
@@ -303,7 +303,7 @@ def _composing(
 ) -> Generator[None]:
     """Set up Hydra for one composition; other threads wait until the block ends or calls `_others_may_compose`."""
     if config_dir and not config_dir.is_dir():
-        raise UserError(Problem(f"--config-dir {config_dir} is no folder", "command line"))
+        raise UserError(Problem(f"--config-dir {config_dir} is not a folder", "command line"))
     _expect_own_launcher(overrides)
     _expect_single_choices(overrides)
     with _COMPOSING:

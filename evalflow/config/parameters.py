@@ -61,7 +61,7 @@ KNOWN = frozenset(
 
 
 def checked(parameters: Mapping[str, object], *, typed: bool) -> dict[str, object]:
-    """The parameters without those that are null; ValueError for those that evalflow sets, or that are no JSON.
+    """The parameters without those that are null; ValueError for those that evalflow sets, or that are not JSON.
 
     `typed` says whether the requests ask for typed replies, as those of judges do.
     """
@@ -71,7 +71,7 @@ def checked(parameters: Mapping[str, object], *, typed: bool) -> dict[str, objec
             raise ValueError(f"{name} cannot be one of the parameters: {taken[name]}")
     if not is_finite(dict(parameters)) or is_too_deep(dict(parameters)):
         raise ValueError(
-            "a parameter is no JSON that can be sent: a number is not finite, or maps are nested too deeply"
+            "a parameter is not JSON that can be sent: a number is not finite, or maps are nested too deeply"
         )
     return {name: value for name, value in parameters.items() if value is not None}
 

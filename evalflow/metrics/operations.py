@@ -359,10 +359,10 @@ class NumberOperation(AgainstOperation):
         number, limits = spelled_number(value), [spelled_number(other) for other in others]
         known = [limit for limit in limits if limit is not None]
         if number is None:
-            return RuleFinding(passed=False, reason=f"the {name} is no number: {quoted(written(value))}")
+            return RuleFinding(passed=False, reason=f"the {name} is not a number: {quoted(written(value))}")
         if not known:
             shown = _quotes([written(other) for other in others])
-            return RuleFinding(passed=False, reason=f"the {self.against} is no number: {shown}")
+            return RuleFinding(passed=False, reason=f"the {self.against} is not a number: {shown}")
         found = [(*self._compare(number, limit), limit) for limit in known]
         holds, words, limit = next((one for one in found if one[0]), found[0])
         named = f"the {self.against} " if self.against else ""
@@ -427,7 +427,7 @@ class LengthOperation(TextChanges, QuickOperation, Limits):
     def test(self, name: str, value: object, fields: Mapping[str, object]) -> RuleFinding:
         count = counted(self.unit, value if self.unit == "items" else self.changed(written(value)))
         if count is None:
-            return RuleFinding(passed=False, reason=f"the {name} is no list: it is {kind(value)}")
+            return RuleFinding(passed=False, reason=f"the {name} is not a list: it is {kind(value)}")
         named = "UTF-16 units" if self.unit == "utf16" else self.unit
         unit = named.removesuffix("s") if count == 1 else named
         return RuleFinding(self.allows(count), f"the {name} has {count:,} {unit}; allowed: {self.in_words}")
@@ -451,7 +451,7 @@ def _halves(character: str) -> tuple[str, str]:
 
 
 def counted(unit: str, value: object) -> int | None:
-    """How many characters, words or lines a text has, or `items` a list, also one in a text; None if it is no list."""
+    """How many characters, words or lines a text has, or `items` a list, also one in a text; None without a list."""
     if unit != "items":
         return _UNITS[unit](written(value))
     if isinstance(value, str):

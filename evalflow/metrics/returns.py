@@ -176,13 +176,13 @@ def _annotation(name: str, declared: object) -> Any:
         case LabelType():
             return _LITERAL[tuple(declared.labels)]
         case ListType():
-            # A blank item is no claim to judge, but would count as one that holds.
+            # A blank item is not a claim to judge, but would count as one that holds.
             item = Annotated[str, AfterValidator(_not_blank)] if isinstance(declared.items, StrType) else None
             return _LIST[item or _annotation(name, declared.items)]
         case RecordType():
             return _model(_camel(name), declared.fields)
         case _:
-            raise TypeError(f"{declared!r} is no type of a reply")
+            raise TypeError(f"{declared!r} is not a type of a reply")
 
 
 def _no_boolean(value: object) -> object:
@@ -222,7 +222,10 @@ def value_fault(declared: ItemKind, value: object) -> tuple[str, str] | None:
     """Why a field of that type can never have that value, with a hint."""
     match declared:
         case LabelType() if isinstance(value, bool):
-            return f"{value} is no label", "YAML reads an unquoted yes, no, on and off as a boolean; put it in quotes"
+            return (
+                f"{value} is not a label",
+                "YAML reads an unquoted yes, no, on and off as a boolean; put it in quotes",
+            )
         case LabelType():
             known = value in declared.labels
             return None if known else (f"unknown label {value!r}", did_you_mean(str(value), declared.labels))
@@ -230,7 +233,7 @@ def value_fault(declared: ItemKind, value: object) -> tuple[str, str] | None:
             return None if isinstance(value, bool) else (f"{value!r} is not true or false", "the field is a bool")
         case NumberType():
             number = isinstance(value, int | float) and not isinstance(value, bool)
-            return None if number else (f"{value!r} is no number", f"the field is {declared.type}")
+            return None if number else (f"{value!r} is not a number", f"the field is {declared.type}")
         case _:
             text = isinstance(value, str) and declared.type == "str"
             return None if text else (f"the field is a {declared.type} and never equals {value!r}", "")
@@ -263,7 +266,7 @@ class StepInputs(Strict):
     """What a question to the judge is about.
 
     Attributes:
-        task: For judges that are no language models: extract_claims, verify_claims or rate_relevance.
+        task: For judges that are not language models: extract_claims, verify_claims or rate_relevance.
         one_per: A list in an earlier reply; or `turns` (the assistant's), `contexts` (in retrieval order), or `calls`
             (of tools); or the path of a list in vars, metadata or expected, or of a text with a line for each item. The
             judge then gives `returns` once for each item.
@@ -350,7 +353,7 @@ def item_type(ref: str, steps: Mapping[str, StepConfig]) -> ItemKind:
     if step is None:
         raise ValueError(f"{ref!r} names no step that comes before; {did_you_mean(name, steps) if steps else 'none'}")
     if not path and step.one_per is None:
-        raise ValueError(f"the step {name!r} replies once and is no list; name a list in it: {name}.FIELD")
+        raise ValueError(f"the step {name!r} replies once and is not a list; name a list in it: {name}.FIELD")
     items: ItemKind = RecordType(type="record", fields=step.returns)
     outer = f"the step {name!r}"
     for field in path:

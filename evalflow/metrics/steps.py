@@ -181,7 +181,7 @@ def _listed(name: str, value: object) -> tuple[str, ...]:
     else:
         listed = value
     if not is_sequence(listed):
-        raise ValueError(f"{name}: {kind(value)} is no list of texts")
+        raise ValueError(f"{name}: {kind(value)} is not a list of texts")
     return tuple(text for one in listed if (text := written(one).strip()))
 
 
@@ -347,7 +347,7 @@ def _prompt_problems(
 
 def _undeclared(field: str, needs: Collection[str], key: str, user: str) -> Problem:
     if root(field) not in FIELDS:
-        return Problem(f"{user} {field!r}, which is no case field", key, did_you_mean(field, FIELDS))
+        return Problem(f"{user} {field!r}, which is not a case field", key, did_you_mean(field, FIELDS))
     declared = [need for need in needs if root(need) in FIELDS]
     line = ", ".join([*declared, field])
     return Problem(f"{user} {field!r}, which `needs` does not declare", key, f"needs: [{line}]")

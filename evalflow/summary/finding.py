@@ -75,7 +75,7 @@ def _series(row: SummaryRow) -> tuple[Any, ...]:
 
 
 def _corrections(row: SummaryRow, own: CalibrationRow | None, whole: CalibrationRow, refused: str) -> dict[str, Any]:
-    """The columns that labels change of a row; labels that are no random sample of all correct no tag either."""
+    """The columns that labels change of a row; labels that are not a random sample of all correct no tag either."""
     from evalflow.stats.prediction import few_labels
 
     known: dict[str, Any] = {"n_labels": own.corrected.n if own else 0}

@@ -119,7 +119,7 @@ def test_what_a_judge_decides_is_asked_with_the_cases_own_parameters(program: Pr
         ({"identifier": "conformty", "params": {}}, ["case '0'", "checks[0]", "did you mean 'conformity'?"]),
         ({"identifier": "regex_matching", "params": {"pattern": "(["}}, ["case '0'", "is not a regular expression"]),
         (rule("$.[", "x", "string"), ["case '0'", "is not a JSONPath"]),
-        ({"identifier": "json_schema", "params": {"schema": {"type": "objekt"}}}, ["case '0'", "no JSON Schema"]),
+        ({"identifier": "json_schema", "params": {"schema": {"type": "objekt"}}}, ["case '0'", "not a JSON Schema"]),
         ({"identifier": "correctness", "params": {}}, ["case '0'", "params.reference is required"]),
         (
             {"identifier": "string_matching", "params": {"keyword": "x", "case_sensitve": True}},

@@ -64,7 +64,7 @@ def steps_in(entry: Mapping[str, object], where: str) -> tuple[str, ...]:
     try:
         return TypeAdapter(EvalSteps).validate_python(entry.get("steps"))
     except ValidationError as error:
-        what = f"the steps of {entry.get('metric')} are no list of texts: {error.errors()[0]['msg']}"
+        what = f"the steps of {entry.get('metric')} are not a list of texts: {error.errors()[0]['msg']}"
         raise UserError(Problem(what, where, "put them back as they were")) from None
 
 
@@ -96,7 +96,7 @@ def _entries(file: Path, key: str) -> Sequence[Mapping[str, object]]:
         hint = "name a run's folder or its prepared.json, such as outputs/latest"
         raise UserError(Problem(f"cannot read {file}: {error.strerror}", key, hint)) from None
     except ValueError as error:
-        raise UserError(Problem(f"{file} is no JSON: {error}", key)) from None
+        raise UserError(Problem(f"{file} is not JSON: {error}", key)) from None
     return [entry for entry in as_map(content).values() if is_object(entry)]
 
 

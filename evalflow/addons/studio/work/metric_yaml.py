@@ -53,24 +53,24 @@ def read_metric_yaml(text: str) -> dict[str, object]:
         raise _fault(f"the YAML has {len(text):,} characters, of at most {LONGEST:,}")
     depths = accumulate((mark in "[{") - (mark in "]}") for mark in text if mark in "[]{}")
     if max(depths, default=0) > DEEPEST:  # the parser's time grows with the square of the depth
-        raise _fault(f"this is no YAML: more than {DEEPEST} brackets stand within each other")
+        raise _fault(f"this is not YAML: more than {DEEPEST} brackets stand within each other")
     try:
         events = list(cast("Iterable[object]", yaml.parse(text, yaml.SafeLoader)))  # pyright: ignore - untyped
         if any(isinstance(event, yaml.AliasEvent) for event in events):
             raise _fault("the YAML has aliases (*NAME)", "write out what they stand for")
         if not any(isinstance(event, yaml.MappingStartEvent) for event in events[2:3]):
-            raise _fault("this is no map of keys", "such as kind: g_eval")
+            raise _fault("this is not a map of keys", "such as kind: g_eval")
         found = unescaped(read_yaml(text))
         json.dumps(found, allow_nan=False)
     except yaml.MarkedYAMLError as error:
         line = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise _fault(f"this is no YAML{line}: {error.problem}") from None
+        raise _fault(f"this is not YAML{line}: {error.problem}") from None
     except UserError as error:
         raise UserError([Problem(one.what, hint=one.hint, key=KEY) for one in error.problems]) from None
     except TypeError as error:
-        raise _fault(f"the YAML holds what is no JSON: {error}", "write texts, numbers, lists and maps") from None
+        raise _fault(f"the YAML holds what is not JSON: {error}", "write texts, numbers, lists and maps") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise _fault(f"this is no YAML: {error}") from None
+        raise _fault(f"this is not YAML: {error}") from None
     return judge_by_name({str(key): value for key, value in cast("dict[object, object]", found).items()})
 
 
