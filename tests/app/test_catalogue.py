@@ -20,10 +20,6 @@ def printed(listed: list[Option], width: int = 80) -> list[str]:
     return out.getvalue().splitlines()
 
 
-def own(**values: Any) -> Option:
-    return Option("metric", "own", Path("own.yaml"), {"description": "Its own.", **values})
-
-
 def test_each_metric_has_a_line_under_its_family() -> None:
     listed = options(None, "metric")
     lines = [line.strip() for line in printed(listed, 300)]
@@ -68,12 +64,15 @@ def test_calls_of_each_kind(values: dict[str, Any], low: int, high: int | None, 
     assert (calls.low, calls.high, calls.once) == (low, high, once)
 
 
-def test_a_file_that_does_not_tell_is_listed_all_the_same() -> None:
-    for values in ({}, {"kind": "nobody"}):
-        assert metric_facts(own(**values), Catalogue([]))["calls"] is None
-        lines = [line.split() for line in printed([own(**values)]) if line.strip()]
-        assert ["own", "Its", "own."] in lines
-        assert ["others"] in lines
+@pytest.mark.parametrize("kind", ["", "kind: nobody\n"])
+def test_a_file_that_does_not_tell_is_listed_anyway(tmp_path: Path, kind: str) -> None:
+    file = tmp_path / "own.yaml"
+    file.write_text(f"description: Its own.\n{kind}")
+    own = Option("metric", "own", file)
+    assert metric_facts(own, Catalogue([]))["calls"] is None
+    lines = [line.split() for line in printed([own]) if line.strip()]
+    assert ["own", "Its", "own."] in lines
+    assert ["others"] in lines
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def test_a_conversation_has_the_answer_of_every_row_with_its_contexts_tags_and_v
     (case,) = load(ROWS, conversation=True)
     assert (spoken(case), case.answer, case.tags) == (ALL, "Both.", ("Tea", "Water"))
     assert case.messages[3].metadata == {"tool": "t"}
-    turns = fields_of(case, recorded_answer(case, "recorded", 0))["turn_contexts"]
+    turns: Any = fields_of(case, recorded_answer(case, "recorded", 0))["turn_contexts"]
     assert [[one.text for one in turn] for turn in turns] == [["Tea: 90 °C"], [], ["Water: any"]]
     assert case.vars == {
         "lang": "en",

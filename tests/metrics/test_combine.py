@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalflow.config.judges import EmbeddedJudgeConfig, PanelConfig
-from evalflow.jsonvalues import as_list
 from evalflow.metrics.combine import settle, vote
 from evalflow.records import Direction, Outcome, Usage
 
@@ -110,7 +109,8 @@ def test_how_far_the_members_are_apart_is_kept():
     steps = panel(scored(0.75, 4, "fair"), scored(0.25, 2, "poor")).steps
     assert steps[0]["reply"] == {"vote": "mean", "range": 0.5}
     assert steps[1]["items"] == ["m0", "m1"]
-    assert [one["reason"] for one in as_list(steps[1]["reply"])] == ["fair", "poor"]
+    replies: Any = steps[1]["reply"]
+    assert [one["reason"] for one in replies] == ["fair", "poor"]
 
 
 def test_the_last_member_that_was_asked_decides_a_cascade():

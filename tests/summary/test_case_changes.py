@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import polars as pl
 from hypothesis import given
@@ -108,7 +109,8 @@ def test_documents_list_flips_and_other_scores_of_metrics_without_pass_or_fail()
         ("rises", "slow", "rises"),
     ]
     assert (found.worsened, found.improved, found.rescored, found.listed) == (1, 0, 1, 2)
-    [document, _] = [one.document() for one in found.cases]
+    documents: list[Any] = [one.document() for one in found.cases]
+    [document, _] = documents
     assert [one["metric"] for one in document["others"]] == ["good"]
 
 

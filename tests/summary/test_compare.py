@@ -133,7 +133,7 @@ def test_not_worse_by_more_than_a_margin(rows: Callable[..., list[ComparisonRow]
     held = [slightly.not_worse(margin) for margin in (0.1, 0.05, 0.005, 0.001)]
     assert held == [True, None, None, False]  # 40 cases do not show that fewer than one in twenty collapses
     assert replace(slightly, higher_is_better=False).not_worse(0.001) is True
-    document = slightly.document(0.1)
+    document: Any = slightly.document(0.1)
     assert document["not_worse"] is True
     assert document["p_not_inferior"] < 0.025 < 1
     assert "not_worse" not in slightly.document()

@@ -1,5 +1,7 @@
 """Agreement with people before and after a judge was changed."""
 
+from typing import Any
+
 import numpy as np
 import polars as pl
 import pytest
@@ -55,7 +57,8 @@ def test_measures_before_and_after_are_those_of_a_calibration(record, table):
     assert kappa.difference.low > 0
     assert kappa.difference.p_value is not None
     assert kappa.difference.p_value < 0.01
-    assert kappa.document()["difference"]["method"] == "paired_bootstrap"
+    document: Any = kappa.document()
+    assert document["difference"]["method"] == "paired_bootstrap"
 
 
 def test_swapped_runs_change_the_sign(record, table):

@@ -53,7 +53,8 @@ def test_the_standard_error_is_that_of_the_row(record, table, declare):
         for number, score in enumerate(repeats)
     ]
     summary = summarise(table(records), {"m": declare("m")})
-    [detail] = [detail for detail in summary.details if "noise" in detail]
+    details: list[Any] = [detail for detail in summary.details if "noise" in detail]
+    [detail] = details
     assert detail["noise"]["std_error"] == pytest.approx(summary.frame["std_error"][0])
     assert detail["n"] == 6
 
@@ -106,7 +107,7 @@ def test_each_tag_has_its_own(record, table, declare):
         for number, score in enumerate(repeats)
     ]
     details = summarise(table(records), {"m": declare("m")}).details
-    found = {detail["tag"]: detail for detail in details if "noise" in detail}
+    found: dict[Any, Any] = {detail["tag"]: detail for detail in details if "noise" in detail}
     assert {tag: detail["n"] for tag, detail in found.items()} == {None: 6, "Easy": 2, "Hard": 2, "Hard > Very": 1}
     assert found["Easy"]["noise"]["generator_noise"] == pytest.approx(1 / 6)
     assert found["Hard > Very"]["noise"]["std_error"] is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations
 from statistics import mean, variance
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -38,7 +39,7 @@ def test_is_what_its_definition_says(answers):
         for c, own in enumerate(answers)
         for s in own
     ]
-    found = consistency(pl.LazyFrame(rows))
+    found: Any = consistency(pl.LazyFrame(rows))
     assert found is not None
     assert found["same"] == pytest.approx(mean(mean(a == b for a, b in combinations(own, 2)) for own in answers))
     assert found["sd"] ** 2 == pytest.approx(mean(variance(own) for own in answers), abs=1e-9)

@@ -94,13 +94,14 @@ async def test_a_model_with_tools_is_an_agent(build: Build) -> None:
         answer = await target.answer(CASE, 0)
     assert (answer.status, answer.answer, answer.requests) == ("answered", "Three degrees.", 2)
     assert (answer.usage, answer.cost_usd) == (Usage(30, 7), pytest.approx(1e-4))
-    asked, result, last = as_list(answer.actual)
+    steps: Any = answer.actual
+    asked, result, last = steps
     assert asked["tool_calls"][0]["function"] == {"name": "weather", "arguments": '{"city": "Oslo"}'}
     assert (asked["content"], asked["usage"]) == ("One moment.", {"input_tokens": 10, "output_tokens": 2})
     assert (result["role"], json.loads(result["content"])) == ("tool", {"city": "Oslo", "degrees": 3})
     assert result["tool_call_id"] == asked["tool_calls"][0]["id"]
     assert (last["role"], last["content"]) == ("assistant", "Three degrees.")
-    assert all(step["latency_s"] >= 0 for step in as_list(answer.actual))
+    assert all(step["latency_s"] >= 0 for step in steps)
     first, second = (request.body for request in endpoint.requests)
     assert first["tools"][0]["function"] == {"name": "weather", **WEATHER}
     assert second["messages"][1:] == [
@@ -117,7 +118,8 @@ async def test_a_program_answers_a_call(build: Build, tmp_path: Path) -> None:
     tool = {**WEATHER, "argv": [sys.executable, "tool.py"]}
     async with Endpoint([calls(OSLO), DONE]) as endpoint:
         answer = await build(endpoint.url, tools={"weather": tool}, module=None).answer(CASE, 0)
-    assert as_list(answer.actual)[1]["content"].strip() == "olsO"
+    steps: Any = answer.actual
+    assert steps[1]["content"].strip() == "olsO"
 
 
 async def test_a_cached_step_costs_nothing_and_its_tools_are_not_called_again(build: Build, tmp_path: Path) -> None:
@@ -160,7 +162,8 @@ async def test_an_endless_loop_of_tools_ends_at_a_limit(build: Build, limits: An
     assert answer.error is not None
     assert message in answer.error
     assert answer.usage == Usage(10 * steps, 2 * steps)
-    assert [one["role"] for one in as_list(answer.actual)][:1] == ["assistant"]
+    played: Any = answer.actual
+    assert [one["role"] for one in played][:1] == ["assistant"]
 
 
 @pytest.mark.parametrize(
@@ -190,14 +193,16 @@ async def test_the_model_is_told_what_failed(build: Build, call: Any, result: st
     async with Endpoint([calls(call), reply("Sorry.", as_text=True)]) as endpoint:
         answer = await build(endpoint.url, tools=tools).answer(CASE, 0)
     assert (answer.status, answer.answer) == ("answered", "Sorry.")
-    assert as_list(answer.actual)[1]["content"].startswith(result)
-    assert endpoint.requests[1].body["messages"][-1]["content"] == as_list(answer.actual)[1]["content"]
+    steps: Any = answer.actual
+    assert steps[1]["content"].startswith(result)
+    assert endpoint.requests[1].body["messages"][-1]["content"] == steps[1]["content"]
 
 
 async def test_a_result_of_ten_megabytes_loses_its_middle(build: Build) -> None:
     async with Endpoint([calls(("long", {})), DONE]) as endpoint:
         answer = await build(endpoint.url, tools={"long": {}}, limits={"result_characters": 500}).answer(CASE, 0)
-    shown = as_list(answer.actual)[1]["content"]
+    steps: Any = answer.actual
+    shown = steps[1]["content"]
     assert len(shown) < 600
     assert "[…9999500 characters…]" in shown
 

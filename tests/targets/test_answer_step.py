@@ -15,7 +15,6 @@ from evalflow.calls.client import CallSession, RetryPolicy
 from evalflow.calls.single_flight import SingleFlight
 from evalflow.config.extraction import Extraction
 from evalflow.config.targets import AgentTargetConfig, HttpTargetConfig, OpenAITargetConfig
-from evalflow.jsonvalues import as_list
 from evalflow.llm.chat import ChatClient
 from evalflow.prompts import Prompts
 from evalflow.protocols import Target
@@ -206,7 +205,8 @@ async def test_an_agent_neither_sees_nor_answers_with_its_thoughts(tmp_path: Pat
         sent = endpoint.requests[1].body["messages"][1]
     assert (sent["content"], "thoughts" in sent) == ("Looking.", False)
     assert (answer.answer, answer.full_answer, answer.thoughts) == ("B", "CHOICE: B", "So B.")
-    assert as_list(answer.actual)[0]["thoughts"] == "Better look."
+    steps: Any = answer.actual
+    assert steps[0]["thoughts"] == "Better look."
 
 
 Make = Callable[[AnswerStep], Target]

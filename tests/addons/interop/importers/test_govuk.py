@@ -100,7 +100,8 @@ def test_the_earlier_form_is_read_and_what_cannot_be_mapped_is_said() -> None:
     [experiment] = imported.experiments.values()
     assert list(as_map(experiment.more["metric"])) == ["factual_precision", "relevance", "bias"]
     assert "repeats" not in experiment.more
-    other = as_map(experiment.more["metric"])["relevance"]["judge"]
+    metrics: Any = experiment.more["metric"]
+    other = metrics["relevance"]["judge"]
     assert other["model"] == "eu.amazon.nova-pro-v1:0"
     assert (other["api_key_env"], other["mode"]) == ("AWS_BEARER_TOKEN_BEDROCK", "md_json")
     assert imported.judges["govuk_rag_answers_judge"]["model"] == "gpt-4o"

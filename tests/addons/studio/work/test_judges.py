@@ -117,7 +117,8 @@ def test_a_panel_has_named_members_as_they_are_when_a_run_starts(
     judges.create_judge(space, "jury", panel_of("strict", "openai", vote="median"), "Two see more.")
     found = {one.name: one for one in judges.list_judges(space)}
     assert (found["jury"].missing_key, found["strict"].used_by) == ("OPENAI_API_KEY", ["fees/graded", "jury"])
-    assert [*found["panel"].config["members"]] == ["first", "second"]
+    members: Any = found["panel"].config["members"]
+    assert [*members] == ["first", "second"]
     judges.update_judge(space, "strict", 1, {**CONFIG, "model": "newer"})
     judges.create_judge(space, "stairs", {"kind": "cascade", "members": ["embedded", "strict"], "escalate_below": 0.7})
     metrics.create_metric(space, "fees", MetricDraft("paneled", {**GRADED, "judge": "jury"}))

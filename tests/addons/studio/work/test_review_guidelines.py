@@ -93,5 +93,5 @@ def rows(space: Workspace) -> list[dict[str, Any]]:
 
 def missing(space: Workspace) -> list[int]:
     """The served answers without a label by the newest guidelines."""
-    found = review_results.review_labels(space, "r")
+    found: Any = review_results.review_labels(space, "r")
     return [row["position"] for row in found if row["missing"] == "unfinished"]

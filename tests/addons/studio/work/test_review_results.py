@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -106,7 +107,7 @@ def test_strata_and_groups_are_weighted_by_what_was_served(finished: tuple[Works
     last = next_item(ann, "s")
     assert last is not None
     decline_item(ann, "s", last.item)
-    rows = list(review_results.review_labels(eve, "s"))
+    rows: list[Any] = list(review_results.review_labels(eve, "s"))
     assert [row["missing"] for row in rows] == [None] * 5 + ["declined"]
     with pytest.raises(NotFoundError):
         open_item(ann, "s", last.item)

@@ -246,7 +246,7 @@ def test_scores_are_there_while_a_run_goes_on(space: Workspace, bot: Bot) -> Non
     assert [tag for tag, _ in scores.run_tags(space, run.run_id)] == ["t"]
     assert runs.get_run(space, run.run_id).facts == {}  # what they come to is told at the end
     places = {(one.case_id, one.target_repeat): one.position for one in found}
-    latest = runs.get_run(space, run.run_id).progress.latest
+    latest: Any = runs.get_run(space, run.run_id).progress.latest
     assert latest
     assert all(one["position"] == places[one["case_id"], one["target_repeat"]] for one in latest)
     bot.hold.set()
