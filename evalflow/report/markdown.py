@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|~#])")
 _FLIPS = 20  # cases that compare.md lists
-_LABELLED = (" judge alone | labels |", "--:|--:|")  # columns of a run with labels
 _LONGEST = 160  # characters of a text in a cell
 
 
@@ -64,9 +63,11 @@ def _lines(run: Reported) -> Iterator[str]:
             said = OUTCOMES[gate["passed"]]
             yield f"| {_text(gate['message'])} | {said if gate['passed'] else f'**{said}**'} |"
     parts, labelled = varying(rows), any(row["n_labels"] is not None for row in rows)
+    who = "judge" if any(row["judge"] for row in rows) else "metric"
+    columns = f" {who} alone | labels |" * labelled
     yield ""
-    yield f"| metric | value | 95 % interval | pass |{_LABELLED[0] * labelled} scored | undefined | error | skipped |"
-    yield f"|---|--:|---|--:|{_LABELLED[1] * labelled}--:|--:|--:|--:|"
+    yield f"| metric | value | 95 % interval | pass |{columns} scored | undefined | error | skipped |"
+    yield f"|---|--:|---|--:|{'--:|--:|' * labelled}--:|--:|--:|--:|"
     for row in rows:
         yield f"| {' | '.join(_cells(row, series_name(row, parts), labelled=labelled))} |"
     for text in [
