@@ -18,7 +18,7 @@ from typing import Any, cast
 
 import yaml
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra._internal.config_repository import ConfigRepository, IConfigRepository
+from hydra._internal.config_repository import ConfigRepository
 from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.default_element import ResultDefault
@@ -252,12 +252,12 @@ class Loader(ConfigLoaderImpl):
         self._given = overrides
         return super()._load_configuration_impl(config_name, overrides, *args, **more)
 
-    def _compose_config_from_defaults_list(self, defaults: list[ResultDefault], repo: IConfigRepository) -> DictConfig:
+    def _compose_config_from_defaults_list(self, defaults: list[ResultDefault], repo: Any) -> DictConfig:
         self.defaults = defaults
         self.untaken = untaken_of(defaults, repo, self._given)
         return super()._compose_config_from_defaults_list(defaults, repo)
 
-    def _load_single_config(self, default: ResultDefault, repo: IConfigRepository) -> ConfigResult:
+    def _load_single_config(self, default: ResultDefault, repo: Any) -> ConfigResult:
         found = super()._load_single_config(default, repo)
         keys = [key for one in self.untaken if one.file == default.config_path for key in one.keys]
         if keys:
