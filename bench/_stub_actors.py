@@ -29,9 +29,9 @@ from evalflow.calls.budget import Amount, Budget
 from evalflow.calls.cache import Cache
 from evalflow.calls.cache_store import Entry
 from evalflow.config.schema import BudgetConfig
+from evalflow.engine.bookkeeping import Tally
 from evalflow.engine.folder import RunFolder
 from evalflow.engine.journal import JournalSink
-from evalflow.engine.manifest import Tally
 from evalflow.engine.pipeline import RunPlan
 from evalflow.records import Case, Message, ScoreRecord, Spend, Usage
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from pydantic import TypeAdapter, ValidationError
 
+from evalflow.engine.bookkeeping import Tally
 from evalflow.engine.folder import RunFolder
-from evalflow.engine.manifest import Tally
 from evalflow.engine.plan import PreparedFile
 from evalflow.errors import InfrastructureError, Problem, UserError, command
 from evalflow.paths import private_file

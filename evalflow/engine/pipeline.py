@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from evalflow.engine.bookkeeping import Tally
 from evalflow.engine.deadline import Deadlines, Failed, Owner
 from evalflow.engine.journal import KnownAnswers, cell_digest
-from evalflow.engine.manifest import Tally
 from evalflow.engine.scoring import Cell, Judgement, MeteredJudge, Pair, Scorer
 from evalflow.errors import EvalflowError, first_of
 from evalflow.llm.panel import Panel

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from evalflow.config.judges import CascadeConfig, PanelConfig
+from evalflow.engine.bookkeeping import Tally
 from evalflow.engine.deadline import Deadlines, Failed
-from evalflow.engine.manifest import Tally
 from evalflow.errors import CallError
 from evalflow.llm.logprobs import choices
 from evalflow.llm.panel import Panel, with_probabilities

@@ -37,7 +37,7 @@ from evalflow.report.wording import (
 from evalflow.summary.rows import GateOutcome, SummaryRow
 
 if TYPE_CHECKING:
-    from evalflow.engine.manifest import Tally
+    from evalflow.engine.bookkeeping import Tally
 
 _STATES = (("n_scored", "scored"), ("n_undefined", "undef"), ("n_error", "error"), ("n_skipped", "skip"))
 _WORST = 3

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from evalflow.cli import run_command
-from evalflow.engine.manifest import SCHEMA
+from evalflow.engine.bookkeeping import SCHEMA
 from evalflow.testing import Endpoint, Request, reply
 from tests.cli.conftest import judge_arguments
 

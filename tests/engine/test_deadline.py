@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from evalflow.engine.bookkeeping import Tally
 from evalflow.engine.deadline import Deadlines, Failed
-from evalflow.engine.manifest import Tally
 from evalflow.engine.pipeline import Pipeline, RunPlan
 from evalflow.engine.scoring import Pair
 from evalflow.metrics.kinds.checks import CheckMetric, CheckMetricConfig

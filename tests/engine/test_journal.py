@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evalflow.engine.bookkeeping import Tally
 from evalflow.engine.folder import RunFolder
 from evalflow.engine.journal import AnswerBook, JournalSink, RememberingTarget, parse_answer
-from evalflow.engine.manifest import Tally
 from evalflow.records import Answer, Context, Message, Usage
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from evalflow.engine.bookkeeping import Tally
 from evalflow.engine.folder import RunFolder
 from evalflow.engine.journal import JournalSink
-from evalflow.engine.manifest import Tally
 from evalflow.errors import InfrastructureError
 from evalflow.records import Answer
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import pytest
 
+from evalflow.engine.bookkeeping import Tally
 from evalflow.engine.folder import RunFolder
 from evalflow.engine.journal import JournalSink, cell_digest
-from evalflow.engine.manifest import Tally
 from evalflow.engine.pipeline import Pipeline, RunPlan
 from evalflow.engine.scoring import Pair
 from evalflow.errors import BudgetError, InfrastructureError, JudgeError

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from evalflow.config.judges import CascadeConfig, EmbeddedJudgeConfig, PanelConfig
-from evalflow.engine.manifest import Tally
+from evalflow.engine.bookkeeping import Tally
 from evalflow.engine.pipeline import Pipeline, RunPlan
 from evalflow.engine.scoring import Pair
 from evalflow.errors import InfrastructureError, JudgeError

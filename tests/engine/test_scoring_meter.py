@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evalflow.engine.manifest import Tally
+from evalflow.engine.bookkeeping import Tally
 from evalflow.engine.scoring import MeteredJudge
 from evalflow.errors import JudgeError
 from evalflow.protocols import Judge

@@ -10,8 +10,8 @@ from typing import Protocol
 
 from evalflow.addons.cluster.shards import LOSSES, CaseWork, Shards
 from evalflow.addons.cluster.worker import RunSpec, WorkerReport
+from evalflow.engine.bookkeeping import Tally
 from evalflow.engine.journal import RememberingTarget, cell_digest
-from evalflow.engine.manifest import Tally
 from evalflow.engine.pipeline import Pipeline, RunPlan
 from evalflow.errors import EvalflowError, InfrastructureError, first_of
 from evalflow.protocols import Sink

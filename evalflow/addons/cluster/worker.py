@@ -24,9 +24,9 @@ from evalflow.calls.cache import Cache
 from evalflow.calls.connections import Connections
 from evalflow.calls.shared_cache import SharedCache
 from evalflow.config.schema import BudgetConfig, CacheConfig
+from evalflow.engine.bookkeeping import Tally, versions
 from evalflow.engine.deadline import Failed
 from evalflow.engine.journal import RememberingTarget
-from evalflow.engine.manifest import Tally, versions
 from evalflow.engine.pipeline import Pipeline, RunPlan
 from evalflow.engine.scoring import Pair
 from evalflow.errors import EvalflowError, Problem, UserError, first_of

@@ -17,7 +17,7 @@ from evalflow.app.core.observers import ObservedRun
 from evalflow.app.core.saved import SavedRun, answered_rows
 from evalflow.calls.connections import Connections
 from evalflow.config.surroundings import A_RECEIVER, ObserverConfig, OtelConfig, TextToSend
-from evalflow.engine import manifest as manifests
+from evalflow.engine import bookkeeping
 from evalflow.lazy import pl
 from evalflow.protocols import Sink
 from evalflow.records.manifest import ExportFacts
@@ -110,7 +110,7 @@ def facts_of(receiver: Receiver, delivered: DeliveryLog, run: SavedRun, why: str
     return ExportFacts(
         to="otel",
         where=receiver.address,
-        at=manifests.now(),
+        at=bookkeeping.now(),
         sent=sent,
         rejected=min(sent, delivered.rejected),
         unsent=unsent,

@@ -27,12 +27,12 @@ from evalflow.calls.cache_store import Entry
 from evalflow.config.load import compose
 from evalflow.config.schema import DatasetConfig
 from evalflow.config.validate import Composed
-from evalflow.engine import manifest as manifests
+from evalflow.engine import bookkeeping
+from evalflow.engine.bookkeeping import Tally
 from evalflow.engine.deadline import Deadlines, Failed
 from evalflow.engine.folder import RunFolder
 from evalflow.engine.gate_looks import GateLooks
 from evalflow.engine.journal import AnswerBook, Finished, RememberingTarget, read_finished
-from evalflow.engine.manifest import Tally
 from evalflow.engine.plan import PreparedFile
 from evalflow.engine.scoring import MeteredJudge, Pair
 from evalflow.errors import Problem, UserError, command
@@ -181,10 +181,10 @@ def open_manifest(order: RunOrder, inspection: Inspection) -> Manifest:
     """
     fresh = described(inspection, order.run_id, _spent_before(order), races=order.races)
     before, since = order.resumed or order.planned, "began" if order.resumed else "was planned"
-    if before is not None and (changes := manifests.changes(before, fresh)):
+    if before is not None and (changes := bookkeeping.changes(before, fresh)):
         where, hint = str(order.folder), "put it back as it was, or start a new run"
         raise UserError([Problem(f"{change} has changed since the run {since}", where, hint) for change in changes])
-    return fresh if order.resumed is None else manifests.reopening(order.resumed)
+    return fresh if order.resumed is None else bookkeeping.reopening(order.resumed)
 
 
 def finished_before(
@@ -206,7 +206,7 @@ def finished_before(
         looks.note_all(finished.scores.lazy())
         most = sum(order.resumed.asked.values()) if order.resumed.stopped else None
         looks.begun(finished.scores.select("dataset", "case_id").unique().iter_rows(), most)
-    counted = manifests.take_up(tally, order.resumed)
+    counted = bookkeeping.take_up(tally, order.resumed)
     if session.budget:
         own = Amount(tally.requests, tally.input_tokens + tally.output_tokens, tally.cost_usd)
         session.budget.spent = before + own
@@ -358,7 +358,7 @@ def described(
         "spent_before": asdict(spent_before or Amount()),
     }
     # In the form of run.json: JSON turns the anchors of a scale into texts.
-    manifest = Manifest.model_validate_json(manifests.opening(run_id, composed.overrides, facts).text)
+    manifest = Manifest.model_validate_json(bookkeeping.opening(run_id, composed.overrides, facts).text)
     if run.baseline is not None:
         from evalflow.app.core.comparison import baseline_problems
 

@@ -15,8 +15,8 @@ from evalflow.app.core.kept_labels import RunLabels, save_labels
 from evalflow.app.core.labels import labels_of_run
 from evalflow.app.core.saved import SavedRun, answered_rows, open_scored, without_unanswered
 from evalflow.config.judges import CascadeConfig, MembersConfig
+from evalflow.engine.bookkeeping import now
 from evalflow.engine.folder import RunFolder
-from evalflow.engine.manifest import now
 from evalflow.errors import Problem, UserError
 from evalflow.labels.sheet import CELL
 from evalflow.lazy import pl

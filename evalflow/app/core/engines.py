@@ -13,8 +13,8 @@ from evalflow.engine.pipeline import Pipeline, RunPlan
 
 if TYPE_CHECKING:
     from evalflow.app.core.assemble import Parts
+    from evalflow.engine.bookkeeping import Tally
     from evalflow.engine.folder import RunFolder
-    from evalflow.engine.manifest import Tally
     from evalflow.protocols import Sink
     from evalflow.records import Case
     from evalflow.records.manifest import Manifest

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from evalflow.app.core.saved import SavedRun, answered_rows
+from evalflow.engine.bookkeeping import now
 from evalflow.engine.folder import RunFolder
-from evalflow.engine.manifest import now
 from evalflow.errors import Problem, UserError
 from evalflow.labels.read import answer_hash
 from evalflow.labels.sheet import CELL, shown_case

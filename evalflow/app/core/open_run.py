@@ -32,12 +32,12 @@ from evalflow.app.core.observers import ObservedRun, Observer, build_observer
 from evalflow.app.core.saved import SavedRun, agree
 from evalflow.app.core.stored_runs import OutgoingCopy, begin_copy
 from evalflow.calls.client import CallSession
-from evalflow.engine import manifest as manifests
+from evalflow.engine import bookkeeping
+from evalflow.engine.bookkeeping import Tally
 from evalflow.engine.deadline import interruptible
 from evalflow.engine.folder import RunFolder, point_latest, telling_full_disks
 from evalflow.engine.gate_looks import GateLooks
 from evalflow.engine.journal import JournalSink, WatchedSink, read_finished
-from evalflow.engine.manifest import Tally
 from evalflow.engine.pipeline import RunPlan
 from evalflow.engine.plan import shuffled
 from evalflow.errors import EvalflowError, IncompleteError, InfrastructureError, UserError, WaitingError, command
@@ -295,7 +295,7 @@ def _end(
     if inspection.scenarios:
         endings = count_endings(folder, rules.settings.run, inspection.selected(), inspection.parts.target.name)
     faults = answer_faults(derived.scores)
-    ended = manifests.closing(opening, status, code, one.tally, derived.states, seconds, one.stopped, endings, faults)
+    ended = bookkeeping.closing(opening, status, code, one.tally, derived.states, seconds, one.stopped, endings, faults)
     if one.notes:
         ended = ended.model_copy(update={"notes": list(dict.fromkeys([*opening.notes, *one.notes]))})
     ended = with_certificates(ended, folder)

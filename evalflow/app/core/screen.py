@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
+from evalflow.engine.bookkeeping import Tally
 from evalflow.engine.folder import RunFolder
-from evalflow.engine.manifest import Tally
 from evalflow.errors import EvalflowError, Problem, UserError, WaitingError, command
 from evalflow.lazy import pl
 from evalflow.paths import shown, write_atomically

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 
 from evalflow.app.core.saved import jobs_of
-from evalflow.engine import manifest as manifests
+from evalflow.engine import bookkeeping
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import EvalflowError, Problem, UserError
 from evalflow.objects import StoredFolder
@@ -30,7 +30,7 @@ class OutgoingCopy:
 
     def begin(self) -> None:
         """Say there that the run has begun; UserError if nothing can be written there."""
-        self._stored.write(_BEGUN, manifests.now().encode())
+        self._stored.write(_BEGUN, bookkeeping.now().encode())
 
     def finish(self) -> ExportFacts:
         """Copy it, without the runs of a sweep that are there already. What fails is said in the facts alone."""
@@ -86,7 +86,7 @@ def _facts(folder: Path, stored: StoredFolder, why: str | None) -> ExportFacts:
     """That all scores of a folder are at an address, or that none is, and why."""
     count = sum(sum(RunFolder(run).read_manifest().scores.values()) for run in _runs(folder))
     sent, unsent = (0, count) if why else (count, 0)
-    return ExportFacts(to="storage", where=stored.address, at=manifests.now(), sent=sent, unsent=unsent, why=why)
+    return ExportFacts(to="storage", where=stored.address, at=bookkeeping.now(), sent=sent, unsent=unsent, why=why)
 
 
 def _runs(folder: Path) -> Iterator[Path]:

@@ -9,8 +9,8 @@ from typing import Any
 
 from evalflow.app.core.leaderboards import leaderboards
 from evalflow.app.core.saved import SavedRun
+from evalflow.engine.bookkeeping import now
 from evalflow.engine.folder import RunFolder
-from evalflow.engine.manifest import now
 from evalflow.lazy import pl
 from evalflow.paths import private_folder
 from evalflow.records.manifest import SCHEMA, Manifest, SweepManifest

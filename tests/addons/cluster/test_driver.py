@@ -11,7 +11,7 @@ import pytest
 
 from evalflow.addons.cluster import worker
 from evalflow.addons.cluster.shards import CaseWork
-from evalflow.engine.manifest import versions
+from evalflow.engine.bookkeeping import versions
 from evalflow.testing import Endpoint, Request, status
 from tests.addons.cluster.crew import LocalCluster
 from tests.cli.conftest import Program, judge_arguments

@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 
 from evalflow.app.core.begin import prepare
+from evalflow.engine.bookkeeping import Tally
 from evalflow.engine.folder import RunFolder
-from evalflow.engine.manifest import Tally
 from evalflow.engine.scoring import Pair
 from evalflow.errors import EvalflowError, InfrastructureError, Problem, UserError
 from evalflow.records import Answer, Case

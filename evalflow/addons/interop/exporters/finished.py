@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evalflow.config.surroundings import TextToSend
+from evalflow.engine.bookkeeping import now
 from evalflow.engine.folder import RunFolder
-from evalflow.engine.manifest import now
 from evalflow.errors import Problem, UserError, command
 from evalflow.jsonvalues import as_map
 from evalflow.lazy import pl

@@ -31,7 +31,7 @@ from evalflow.config.judges import each_judge
 from evalflow.config.load import compose
 from evalflow.config.validate import Settings
 from evalflow.datasets import HeldDataset
-from evalflow.engine.manifest import Tally
+from evalflow.engine.bookkeeping import Tally
 from evalflow.engine.pipeline import Pipeline, RunPlan
 from evalflow.engine.scoring import Pair
 from evalflow.errors import JudgeError, Problem, UserError

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evalflow.engine.manifest import Tally, git_commit
+from evalflow.engine.bookkeeping import Tally, git_commit
 from evalflow.records import Answer, Usage
 
 
