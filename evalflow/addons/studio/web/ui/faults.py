@@ -138,7 +138,8 @@ def reveal(element: ui.element, *, focus: bool = False) -> None:
     """Open the folds around an element, scroll to it, and if wanted give it the focus."""
     unfold(element)
     # Quasar's own focus does not scroll.
-    ui.run_javascript(_FOCUS.format(id=element.id, is_focused="true" if focus else "false"))
+    # By its own client: the caller may stand in a part of the page that is gone, such as the field of an upload.
+    element.client.run_javascript(_FOCUS.format(id=element.id, is_focused="true" if focus else "false"))
 
 
 def _summaries(place: ui.element) -> list[FaultSummary]:

@@ -200,6 +200,7 @@ def test_what_cannot_be_taken_says_why(visit: Visit, pages: Server, tmp_path: Pa
     seen(page, "cases.xls has the wrong file type")
     choose.set_input_files(broken)
     seen(page, "broken.csv: line 3: broken CSV")
+    page.wait_for_function("document.activeElement.textContent.includes('Broken CSV')")
     press(page, "Start over")
     press(page, "Continue")
     seen(page, "is required")
