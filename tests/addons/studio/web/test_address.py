@@ -33,7 +33,7 @@ def test_a_browser_leaves_out_the_port_of_http() -> None:
 
 @pytest.mark.parametrize("port", [-1, 65536])
 def test_no_port(port: int) -> None:
-    with pytest.raises(UserError, match="no port"):
+    with pytest.raises(UserError, match="not a port"):
         loopback("localhost", port)
 
 
@@ -57,7 +57,7 @@ PROXY = "127.0.0.1"
         ("https://e.example:99999", None, [], [PROXY], "--public", "out of range"),
         ("https://e.example", None, [], [], "--public", "unencrypted"),
         ("https://e.example", None, [], ["10.0.0.1/8"], "--proxy", "has host bits set"),
-        ("https://e.example", "e.example", [], [PROXY], "--host", "no IP address"),
+        ("https://e.example", "e.example", [], [PROXY], "--host", "not an IP address"),
         ("https://e.example", None, ["none.pem", "none.key"], [], "--tls-cert", "cannot be used"),
         ("https://e.example", None, ["none.pem", "none.key"], [PROXY], "--proxy", "exclude each other"),
     ],
