@@ -39,7 +39,7 @@ from jinja2 import (
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.limited import Work
 from evalflow.limited.process import forbid_files
-from evalflow.sandbox import SECONDS, Sandbox
+from evalflow.sandbox import SECONDS, Sandbox, Unrenderable
 from evalflow.trajectories import trajectory_text
 
 JUDGED = (
@@ -263,7 +263,13 @@ def rendered(name: str, sources: Mapping[str, str], variables: str) -> str:
     values = pickle.loads(base64.b64decode(variables))  # noqa: S301 - of the caller, who is trusted
     environment = _isolated(tuple(sources.items()))
     forbid_files()  # Python's modules have been read by now
-    return _text_of(environment.get_template(name), values)
+    try:
+        return _text_of(environment.get_template(name), values)
+    except Unrenderable as error:
+        if isinstance(error.__cause__, OSError):  # a codec that nobody has used, such as of "x".encode("cp1253")
+            what = f"it opens {error.__cause__.filename}, and such a template may open no file"
+            raise Unrenderable(what) from None
+        raise
 
 
 @lru_cache(maxsize=16)

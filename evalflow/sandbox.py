@@ -91,8 +91,6 @@ class Sandbox(ImmutableSandboxedEnvironment):
             raise Unrenderable("it takes more memory than there is") from None
         except RecursionError:
             raise Unrenderable("it includes or calls itself without end") from None
-        except OSError as error:  # in a limited process: a codec that nobody has used, such as of "x".encode("cp1253")
-            raise Unrenderable(f"it opens {error.filename}, and such a template may open no file") from error
         except Exception as error:  # filters and methods may raise anything
             raise Unrenderable(str(error)) from error
         finally:

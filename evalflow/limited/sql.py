@@ -46,9 +46,8 @@ class _Sqlite:
         self._connection.text_factory = _decoded
         self._connection.execute(f"PRAGMA hard_heap_limit={memory}")
         self._connection.execute("PRAGMA temp_store=MEMORY")
-        with contextlib.suppress(
-            sqlite3.Error
-        ):  # tables that SQLite declares when they are first read: it may later not
+        # SQLite declares these tables when they are first read, which the authorizer refuses. Some builds lack them.
+        with contextlib.suppress(sqlite3.Error):
             self._connection.execute("SELECT 1 FROM json_each('[]'), json_tree('[]')")
         self._connection.set_authorizer(_in_setup)
         self._connection.set_progress_handler(lambda: time.monotonic() > self._ends, _STEPS)
