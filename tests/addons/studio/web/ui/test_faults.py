@@ -20,7 +20,7 @@ from evalflow.errors import InfrastructureError, Problem, Subject, UserError
 
 @pytest.fixture(name="content", autouse=True)
 def _content(monkeypatch: pytest.MonkeyPatch) -> Iterator[ui.element]:
-    monkeypatch.setattr(ui, "run_javascript", lambda _: None)  # without a browser, nothing scrolls
+    monkeypatch.setattr(Client, "run_javascript", lambda *_: None)  # without a browser, nothing scrolls
     client = Client(page("/"), request=Request({"type": "http", "path": "/", "root_path": "", "headers": []}))
     with client, ui.element("div").classes("page"), ui.element("div") as content:
         yield content
