@@ -26,6 +26,8 @@ ONE_RUN = (
 """What a reader needs who sees both a run's summary, or a ranking, and a comparison."""
 CLEAR = f"A difference is clear if its adjusted p-value is below {LEVEL:g} and its interval excludes 0."
 _NOT_WORSE: Mapping[bool | None, str] = {True: "not worse", False: "worse", None: "cannot tell whether worse"}
+_CLEAR: Sequence[Verdict] = ("better", "worse", "higher", "lower")
+_BY_JUDGE = ", by the judge"
 _DETAIL = 0.005
 _VALUE = 40  # characters of a setting in a line
 _WORDS = 120  # characters of the words in a line that differ between two texts
@@ -124,11 +126,12 @@ def _by_whom(row: ComparisonRow, rows: Sequence[ComparisonRow]) -> str:
     if row.judged is not None:
         return ""
     if row.metric == CASES:
-        alone = ", by the judge alone" if any(one.judge for one in rows) else ", by the metrics alone"
-        return alone if row.labelled or alone.startswith(", by the judge ") else ""
+        if any(one.judge for one in rows):
+            return f"{_BY_JUDGE} alone"
+        return ", by the metrics alone" if row.labelled else ""
     if row.uncorrected:
         return f", by the {who_scored(row.judge)} alone, since labels correct nothing ({row.uncorrected})"
-    return ", by the judge alone" if row.judge and not row.labelled else ""
+    return f"{_BY_JUDGE} alone" if row.judge and not row.labelled else ""
 
 
 def _by_people(row: ComparisonRow, rows: Sequence[ComparisonRow]) -> Sequence[ComparisonRow]:
@@ -284,15 +287,19 @@ def gated_metrics(manifest: Manifest) -> set[str]:
 
 
 def in_words(rows: Sequence[ComparisonRow]) -> str:
-    """How many of several differences are clear, in a sentence."""
-    counts = {
-        verdict: sum(row.verdict == verdict for row in rows) for verdict in ("better", "worse", "higher", "lower")
-    }
-    clear = [f"{n} {verdict}" for verdict, n in counts.items() if n]
+    """How many of the differences of several pairs are clear, and how many of these no labels correct."""
+    clear = [row for row in rows if row.verdict != "cannot_tell"]
     if not clear:
         return "No clear difference" + (f" in any of {len(rows)} comparisons." if len(rows) > 1 else ".")
-    unclear = len(rows) - sum(counts.values())
-    return f"Of {len(rows)}: {', '.join(clear)}" + (f"; {unclear} without a clear difference." if unclear else ".")
+    counts = [f"{n} {verdict}" for verdict in _CLEAR if (n := sum(row.verdict == verdict for row in clear))]
+    alone = [whose for row in clear if (whose := _by_whom(row, [one for one in rows if one.pair == row.pair]))]
+    by = "the judge" if any(whose.startswith(_BY_JUDGE) for whose in alone) else "the metrics"
+    all_of_them = "" if len(alone) == len(clear) else f"{len(alone)} of these "
+    whose = f", {all_of_them}by {by} alone" if alone else ""
+    unclear = len(rows) - len(clear)
+    return f"Of {len(rows)}: {', '.join(counts)}{whose}" + (
+        f"; {unclear} without a clear difference." if unclear else "."
+    )
 
 
 def verdict_in_words(verdict: Verdict) -> str:

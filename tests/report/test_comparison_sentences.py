@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalflow.report.comparison_sentences import NOT_LABELLED, NOT_OF_THE_BOT, SIDES, change_lines, of_comparison
+from evalflow.report.comparison_sentences import (
+    NOT_LABELLED,
+    NOT_OF_THE_BOT,
+    SIDES,
+    change_lines,
+    in_words,
+    of_comparison,
+)
 from evalflow.stats.arrays import Estimated
 from evalflow.stats.paired import Difference
 from evalflow.summary.changed import ChangedPart, ChangedValue, Part, WhatChanged
@@ -104,6 +111,23 @@ def test_the_head_says_whose_difference_it_is_unless_labels_correct_it(
 def test_whole_cases_are_by_the_judge_of_any_metric() -> None:
     said = of_comparison([WHOLE, replace(TONE, judge="j")], UNCHANGED).first
     assert said.startswith("B is better, by the judge alone: 8 points more cases pass everything")
+
+
+@pytest.mark.parametrize(
+    ("judges", "whose"),
+    [
+        ((None, None), ""),
+        (("j", "j"), ", by the judge alone"),
+        (("j", None), ", 1 of these by the judge alone"),
+    ],
+)
+def test_several_pairs_say_how_many_differences_no_labels_correct(judges: tuple[str | None, ...], whose: str) -> None:
+    here, there = (
+        replace(RISE, judge=judge, pair=pair) for judge, pair in zip(judges, [PAIR, ("a", "c")], strict=True)
+    )
+    unclear = replace(_row(0.03, -0.04, 0.1), judge="j", pair=("b", "c"))
+    assert in_words([here, there, unclear]) == f"Of 3: 2 better{whose}; 1 without a clear difference."
+    assert in_words([replace(WHOLE, labelled=60)]) == "Of 1: 1 better, by the metrics alone."
 
 
 def test_runs_are_called_by_their_titles() -> None:

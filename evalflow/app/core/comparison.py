@@ -259,19 +259,45 @@ def _of_ended_early(run: SavedRun, name: str) -> list[str]:
 def _notes_of_rows(rows: Sequence[ComparisonRow], *, several: bool) -> Iterator[str]:
     """Tags of the same cases; what people's labels correct, what the judge alone says, and where there are too few."""
     for row in rows:
+        where = _place(row, several=several)
         if row.also_tags and row.statistic == "mean":
             same = f"the cases of {', '.join(row.also_tags)} are those of {row.tag or 'all'}, and compared once"
             yield f"{row.dataset}, {row.metric}: {same}"
-        where = f"{row.dataset}, {row.metric}" + (f", {row.statistic}" if row.statistic != "mean" else "")
-        where += (f", {row.tag}" if row.tag else "") + (f", {row.pair[1]} against {row.pair[0]}" if several else "")
-        cases = f"{counted(row.labelled, 'case')} in each run"
         if row.judged is not None and row.judged.difference is not None:
             alone = bracketed(row.judged.low, row.judged.high, signed)
             said = f"the {who_scored(row.judge)} alone says {signed(row.judged.difference)}{alone}"
-            yield f"{where}: corrected by the labels of {cases}; {said}"
-        elif row.labelled and row.uncorrected and row.found.difference and not row.tag:
-            more = f"; {MIN_LABELS} would do" if row.uncorrected.startswith("fewer") else ""
-            yield f"{where}: people labelled {cases}, and correct nothing: {row.uncorrected}{more}"
+            yield f"{where}: corrected by the labels of {_labelled(row)}; {said}"
+    yield from dict.fromkeys(_uncorrected(row, rows, several=several) for row in rows if _corrects_nothing(row))
+
+
+def _place(row: ComparisonRow, statistics: Sequence[str] | None = None, *, several: bool) -> str:
+    """What a note is about; `statistics` instead of the row's own."""
+    told = (row.statistic,) if statistics is None else statistics
+    statistic = "" if tuple(told) in ((), ("mean",)) else f", {' and '.join(told)}"
+    pair = f", {row.pair[1]} against {row.pair[0]}" if several else ""
+    return f"{row.dataset}, {row.metric}{statistic}{f', {row.tag}' if row.tag else ''}{pair}"
+
+
+def _labelled(row: ComparisonRow) -> str:
+    return f"{counted(row.labelled, 'case')} in each run"
+
+
+def _corrects_nothing(row: ComparisonRow) -> bool:
+    """Whether people labelled what differs, and correct nothing."""
+    return bool(row.judged is None and row.labelled and row.uncorrected and row.found.difference and not row.tag)
+
+
+def _uncorrected(row: ComparisonRow, rows: Sequence[ComparisonRow], *, several: bool) -> str:
+    """Why labels correct nothing: a note for all statistics of a metric that have this reason."""
+    own = [
+        one
+        for one in rows
+        if not one.tag and (one.pair, one.dataset, one.metric) == (row.pair, row.dataset, row.metric)
+    ]
+    same = [one.statistic for one in own if _corrects_nothing(one) and one.uncorrected == row.uncorrected]
+    where = _place(row, () if len(same) == len(own) else same, several=several)
+    more = f"; {MIN_LABELS} would do" if row.uncorrected.startswith("fewer") else ""
+    return f"{where}: people labelled {_labelled(row)}, and correct nothing: {row.uncorrected}{more}"
 
 
 def _nothing_in_common(pair: tuple[SavedRun, SavedRun], how: ComparisonOptions, *, apart: bool) -> Problem:
