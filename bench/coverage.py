@@ -10,6 +10,7 @@ alone or share a group (intraclass correlation 0.2): five each, or sizes as uneq
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -31,8 +32,10 @@ from _draws import (
 )
 from numpy.typing import NDArray
 
+from evalflow.stats.arrays import Estimated
 from evalflow.stats.classification import classification_figures
 from evalflow.stats.intervals import intervals, moments, stacked
+from evalflow.stats.raters import noise_ceiling, reliability
 from evalflow.stats.variance import pass_all_k, pass_at_k
 
 SIZES = (10, 30, 100, 1_000)
@@ -135,6 +138,25 @@ def _cell(low: Floats, high: Floats, truth: float, method: str) -> str:
     return f"{'**' if outside else ''}{covered:.1%}{'**' if outside else ''} {method}{sides}{share}"
 
 
+def of_ceilings(raters: int, seed: int) -> Iterator[str]:
+    """Cells of the highest correlation that a judge can have with the mean of so many people.
+
+    An answer is found good by a share of all people, which varies by a beta distribution of this concentration.
+    """
+    rng = np.random.default_rng(seed)
+    for n in (20, 50, 100, 300):
+        for concentration in (0.5, 1.5, 4.0):
+            chance = 1 / (1 + concentration)  # the correlation of two people
+            truth = math.sqrt(raters * chance / (1 + (raters - 1) * chance))
+            found: list[Estimated] = []
+            for run in range(_FIGURE_RUNS):
+                shares = rng.beta(concentration / 2, concentration / 2, n)
+                ratings = (rng.random((raters, n)) < shares).astype(np.float64)
+                found.append(noise_ceiling(reliability(ratings, seed=run)))
+            low, high = np.array([(one.low, one.high) for one in found], dtype=np.float64).T
+            yield f"| {n:,} | {truth:.2f} | {_cell(low, high, truth, 'bootstrap')} |"
+
+
 def main() -> None:
     """Print all tables."""
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else RUNS
@@ -164,6 +186,9 @@ def main() -> None:
     for statistic in ("precision", "recall", "f1"):
         for title, group in (("alone", 1), ("groups of five", GROUP)):
             print(f"\n{statistic}, cases {title}\n\n{head}", *of_figures(statistic, group, 9), sep="\n", flush=True)
+    for raters in (2, 3):
+        title = f"the ceiling of a judge, by {raters} people who say yes or no to each answer"
+        print(f"\n{title}\n\n{head}", *of_ceilings(raters, 11), sep="\n", flush=True)
 
 
 if __name__ == "__main__":
