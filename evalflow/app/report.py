@@ -26,6 +26,7 @@ from evalflow.report.cases import print_case
 from evalflow.report.findings import exclusion_findings
 from evalflow.report.results_csv import ABOUT_ANSWER, AnsweredCase, as_answered
 from evalflow.report.wording import counted, literal, number, percent, print_json
+from evalflow.summary.rows import rows_of
 
 
 def report_again(given: Sequence[str], overrides: Sequence[str], console: Console) -> int:
@@ -51,11 +52,11 @@ def _numbers(run: Path) -> dict[str, str]:
     if not table.is_file():
         return {}
     found: dict[str, str] = {}
-    for row in pl.read_parquet(table).filter(pl.col("tag").is_null()).iter_rows(named=True):
-        name = " ".join(row[key] for key in ("dataset", "target", "metric", "statistic", "judge") if row[key])
-        found[name] = number(row["value"])
-        if row["pass_rate"] is not None:
-            found[f"{name}, pass rate"] = percent(row["pass_rate"])
+    for row in rows_of(pl.read_parquet(table).filter(pl.col("tag").is_null())):
+        name = " ".join(filter(None, (row.dataset, row.target, row.metric, row.statistic, row.judge)))
+        found[name] = number(row.value)
+        if row.pass_rate is not None:
+            found[f"{name}, pass rate"] = percent(row.pass_rate)
     return {**found, "exit code": str(folder.read_manifest().exit_code)}
 
 

@@ -48,7 +48,7 @@ from evalflow.stats.arrays import Estimated
 from evalflow.stats.prediction import CorrectedMean
 from evalflow.summary.agreement import Raters
 from evalflow.summary.calibration import CalibrationRow, MissingLabels
-from evalflow.summary.rows import SummaryRow
+from evalflow.summary.rows import Detail
 
 Series = tuple[str, str, str, str | None]  # dataset, metric, target and judge
 _SHOWN = 10  # number of disagreements to show unfolded
@@ -72,7 +72,7 @@ class Calibration:
     left_out: Mapping[str, int]
     notes: Sequence[str]
     rests_on: str
-    disagreements: Sequence[SummaryRow]
+    disagreements: Sequence[Detail]
     advice: Mapping[Series, MemberAdvice]
     followed: Sequence[tuple[str, str, str]] = ()
 
@@ -302,7 +302,7 @@ def _tags_table(who: str, rows: Sequence[CalibrationRow]) -> PageTable:
     return PageTable([PageColumn("Tag"), *heads, PageColumn("Corrected", "num value"), INTERVAL, METHOD], cells)
 
 
-def _answers_table(who: str, rows: Sequence[SummaryRow]) -> PageTable:
+def _answers_table(who: str, rows: Sequence[Detail]) -> PageTable:
     columns = [
         PageColumn("Case"),
         PageColumn("Metric"),
@@ -421,9 +421,8 @@ class CorrectedRow:
 
 
 def _names(rows: Sequence[CalibrationRow]) -> list[str]:
-    series = [{"dataset": row.dataset, "target": row.target, "judge": row.judge} for row in rows]
-    parts = varying(series)
-    return [joined(row.metric, series_name(one, parts)) for row, one in zip(rows, series, strict=True)]
+    parts = varying(rows)
+    return [joined(row.metric, series_name(row, parts)) for row in rows]
 
 
 def print_corrected(console: Console, found: Calibration) -> None:

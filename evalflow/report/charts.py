@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, TypeVar
 
@@ -24,11 +24,11 @@ from evalflow.report.wording import (
     unscored,
     varying,
 )
-from evalflow.summary.rows import Detail, SummaryRow
+from evalflow.summary.journal import SLICE
+from evalflow.summary.rows import Detail, DetailSeries, SummaryRow, rows_of
 from evalflow.summary.verdicts import side_of
 
 T = TypeVar("T")
-Rows = Sequence[Mapping[str, Any]]  # rows of the summary, or entries of its details, by column
 _MOST_TAGS = 30
 _MOST_NAMED = 3
 _SIDE = 260
@@ -55,39 +55,39 @@ def draw(title: str, sentence: str, drawing: svg.Drawing) -> Picture:
 
 
 def charts(
-    scores: pl.LazyFrame, summary: pl.DataFrame, details: Rows, metrics: Mapping[str, MetricConfig]
+    scores: pl.LazyFrame, summary: pl.DataFrame, details: Sequence[Detail], metrics: Mapping[str, MetricConfig]
 ) -> list[Picture]:
     """All charts of a run, the most informative first."""
     rows = headline_rows(summary)
     return [
         *interval_pictures(rows),
-        *forests(summary.to_dicts()),
+        *forests(rows_of(summary)),
         *confusions(details, rows),
         *reliabilities(details, rows),
         *distributions(scores, metrics),
     ]
 
 
-def interval_pictures(rows: Rows) -> list[Picture]:
+def interval_pictures(rows: Sequence[SummaryRow]) -> list[Picture]:
     """Means and figures, then pass rates; metrics with values outside 0..1 have their own pictures."""
-    valued = [row for row in rows if row["value"] is not None]
-    natural = {row["metric"] for row in valued if not 0 <= row["value"] <= 1}
-    bounded = [row for row in valued if row["metric"] not in natural]
+    valued = [row for row in rows if row.value is not None]
+    natural = {row.metric for row in valued if not 0 <= (row.value or 0.0) <= 1}
+    bounded = [row for row in valued if row.metric not in natural]
     pictures = [_means("Means and figures", bounded, [0, 1])] if bounded else []
-    for metric in dict.fromkeys(row["metric"] for row in valued if row["metric"] in natural):
-        own = [row for row in valued if row["metric"] == metric]
+    for metric in dict.fromkeys(row.metric for row in valued if row.metric in natural):
+        own = [row for row in valued if row.metric == metric]
         pictures.append(_means(f"Means and figures of {metric}", own, None))
-    judged = [row for row in rows if row["pass_rate"] is not None]
+    judged = [row for row in rows if row.pass_rate is not None]
     return [*pictures, _pass_rates(judged)] if judged else pictures
 
 
-def _means(title: str, rows: Rows, domain: list[float] | None) -> Picture:
+def _means(title: str, rows: Sequence[SummaryRow], domain: list[float] | None) -> Picture:
     points = _points(rows, ("value", "ci_low", "ci_high"))
     sentence = f"Each dot is a mean or a figure over all cases, with its 95 % interval. {unscored(rows)}."
     return draw(title, sentence, svg.interval_chart(points, domain, "value"))
 
 
-def _pass_rates(rows: Rows) -> Picture:
+def _pass_rates(rows: Sequence[SummaryRow]) -> Picture:
     points = _points(rows, ("pass_rate", "pass_rate_low", "pass_rate_high"))
     least = min(points, key=lambda point: point.value or 0.0)
     lowest = f"{'lowest: ' if len(points) > 1 else ''}{joined(least.heading, least.label)}, {percent(least.value)}"
@@ -95,52 +95,48 @@ def _pass_rates(rows: Rows) -> Picture:
     return draw("Pass rates", sentence, svg.interval_chart(points, [0, 1], "pass rate"))
 
 
-def _points(rows: Rows, columns: tuple[str, str, str]) -> list[svg.IntervalPoint]:
+def _points(rows: Sequence[SummaryRow], columns: tuple[str, str, str]) -> list[svg.IntervalPoint]:
     """A point per row. If several rows share a metric, its name is their heading."""
     parts = varying(rows)
     points: list[svg.IntervalPoint] = []
     for row in rows:
-        figure = "" if row["statistic"] == "mean" else row["statistic"]
-        series, ends = series_name(row, parts), (row[column] for column in columns)
+        figure = "" if row.statistic == "mean" else row.statistic
+        series, ends = series_name(row, parts), (getattr(row, column) for column in columns)
         if series:
-            points.append(svg.IntervalPoint(joined(figure, series), *ends, heading=row["metric"]))
+            points.append(svg.IntervalPoint(joined(figure, series), *ends, heading=row.metric))
         else:
-            points.append(svg.IntervalPoint(f"{row['metric']} {figure}".strip(), *ends))
+            points.append(svg.IntervalPoint(f"{row.metric} {figure}".strip(), *ends))
     return points
 
 
 def mean_point(label: str, row: SummaryRow) -> svg.IntervalPoint:
     """The value of a row of the summary with its interval."""
-    return svg.IntervalPoint(label, row["value"], row["ci_low"], row["ci_high"])
+    return svg.IntervalPoint(label, row.value, row.ci_low, row.ci_high)
 
 
-def forests(rows: Rows) -> list[Picture]:
+def forests(rows: Sequence[SummaryRow]) -> list[Picture]:
     """One picture for each metric (and dataset, target, judge) with means for at least two tags."""
-    means = [row for row in rows if row["statistic"] == "mean" and row["value"] is not None]
+    means = [row for row in rows if row.statistic == "mean" and row.value is not None]
     parts = varying(means)
     found: list[Picture] = []
-    for whole in (row for row in means if row["tag"] is None):
-        tags = [row for row in means if row["tag"] is not None and _same_series(row, whole)]
+    for whole, mean in ((row, row.value) for row in means if row.tag is None and row.value is not None):
+        tags = [row for row in means if row.tag is not None and row.series == whole.series]
         if len(tags) > 1:
-            found.append(_forest(f"{joined(whole['metric'], series_name(whole, parts))} by tag", whole, tags))
+            found.append(_forest(f"{joined(whole.metric, series_name(whole, parts))} by tag", whole, mean, tags))
     return found
 
 
-def _same_series(row: SummaryRow, other: SummaryRow) -> bool:
-    return all(row[name] == other.get(name) for name in ("metric", *PARTS))
-
-
-def _forest(title: str, whole: SummaryRow, tags: Rows) -> Picture:
-    most = sorted(tags, key=lambda row: -row["n_scored"])[:_MOST_TAGS]
-    ordered = [whole, *sorted(most, key=lambda row: -row["value"])]
-    points = [mean_point(f"{row['tag'] or 'all cases'} ({row['n_scored']:,})", row) for row in ordered]
-    bounded = all(0 <= row["value"] <= 1 for row in ordered)
-    drawing = svg.interval_chart(points, [0, 1] if bounded else None, "mean", whole["value"])
+def _forest(title: str, whole: SummaryRow, mean: float, tags: Sequence[SummaryRow]) -> Picture:
+    most = sorted(tags, key=lambda row: -row.n_scored)[:_MOST_TAGS]
+    ordered = [whole, *sorted(most, key=lambda row: -(row.value or 0.0))]
+    points = [mean_point(f"{row.tag or 'all cases'} ({row.n_scored:,})", row) for row in ordered]
+    bounded = all(0 <= (row.value or 0.0) <= 1 for row in ordered)
+    drawing = svg.interval_chart(points, [0, 1] if bounded else None, "mean", mean)
     sentences = [
         "Each dot is the mean over the scored cases with a tag (how many, in brackets), with its 95 % interval.",
-        f"The dashed line is the mean of all cases, {number(whole['value'])}: {_outside(whole['value'], ordered[1:])}.",
+        f"The dashed line is the mean of all cases, {number(mean)}: {_outside(mean, ordered[1:])}.",
     ]
-    without = sum(row["ci_low"] is None for row in most)
+    without = sum(row.ci_low is None for row in most)
     if without:
         sentences.append(f"{without} {'has' if without == 1 else 'have'} no interval.")
     if len(most) < len(tags):
@@ -148,15 +144,14 @@ def _forest(title: str, whole: SummaryRow, tags: Rows) -> Picture:
     return draw(title, f"{' '.join(sentences)} {unscored([whole])}.", drawing)
 
 
-def _outside(value: float, rows: Rows) -> str:
-    known = [row for row in rows if row["ci_low"] is not None and row["ci_high"] is not None]
-    tags = [row["tag"] for row in known if side_of(value, row["ci_low"], row["ci_high"])]
+def _outside(value: float, rows: Sequence[SummaryRow]) -> str:
+    tags = [row.tag or "" for row in rows if side_of(value, row.ci_low, row.ci_high)]
     if not tags:
         return "every interval includes it"
     return f"{len(tags)} intervals exclude it" if len(tags) > _MOST_NAMED else f"only {', '.join(tags)} excludes it"
 
 
-def confusions(details: Rows, rows: Rows) -> list[Picture]:
+def confusions(details: Sequence[Detail], rows: Sequence[SummaryRow]) -> list[Picture]:
     """Every confusion matrix among the details, over all tags."""
     found: list[Picture] = []
     for _, name, (labels, counts), mine in _drawable(details, rows, matrix_of):
@@ -167,13 +162,15 @@ def confusions(details: Rows, rows: Rows) -> list[Picture]:
     return found
 
 
-def _drawable(details: Rows, rows: Rows, read: Callable[[Detail], T | None]) -> Iterator[tuple[Detail, str, T, Rows]]:
+def _drawable(
+    details: Sequence[Detail], rows: Sequence[SummaryRow], read: Callable[[Detail], T | None]
+) -> Iterator[tuple[Detail, str, T, Sequence[SummaryRow]]]:
     """Each detail over all tags in which `read` finds something: it, its name, what was found, and its rows."""
     known = [(detail, found) for detail in details if detail.get("tag") is None and (found := read(detail))]
-    parts = varying(detail for detail, _ in known)
+    parts = varying(DetailSeries.of(detail) for detail, _ in known)
     for detail, found in known:
-        mine = [row for row in rows if _same_series(row, detail)]
-        yield detail, joined(detail["metric"], series_name(detail, parts)), found, mine
+        mine = [row for row in rows if row.series == tuple(detail[part] for part in SLICE)]
+        yield detail, joined(detail["metric"], series_name(DetailSeries.of(detail), parts)), found, mine
 
 
 def matrix_of(detail: Detail) -> tuple[list[str], list[list[int]]] | None:
@@ -186,12 +183,12 @@ def matrix_of(detail: Detail) -> tuple[list[str], list[list[int]]] | None:
     return [str(label) for label in labels], counts
 
 
-def reliabilities(details: Rows, rows: Rows) -> list[Picture]:
+def reliabilities(details: Sequence[Detail], rows: Sequence[SummaryRow]) -> list[Picture]:
     """Every reliability diagram among the details, over all tags."""
     found: list[Picture] = []
     for detail, name, bins, mine in _drawable(details, rows, bins_of):
-        own = [row for row in mine if row["statistic"] == detail["statistic"]]
-        sentence = _reliability_sentence(bins, own[0] if own else {}, detail.get("by_chance"), mine)
+        error = next((row for row in mine if row.statistic == detail["statistic"]), None)
+        sentence = _reliability_sentence(bins, error, detail.get("by_chance"), mine)
         found.append(draw(f"Calibration of {name}", sentence, _reliability_diagram(bins)))
     return found
 
@@ -202,23 +199,25 @@ def bins_of(detail: Detail) -> list[Detail]:
     return [one for one in bins if one["n"]]
 
 
-def _reliability_sentence(bins: Rows, error: Detail, chance: float | None, mine: Rows) -> str:
+def _reliability_sentence(
+    bins: Sequence[Detail], error: SummaryRow | None, chance: float | None, mine: Sequence[SummaryRow]
+) -> str:
+    value, low, high = (error.value, error.ci_low, error.ci_high) if error else (None, None, None)
     n = sum(one["n"] for one in bins)
     stated, right = (sum(one["n"] * one[name] for one in bins) / n for name in ("confidence", "accuracy"))
-    shown = side_of(0, error.get("ci_low"), error.get("ci_high")) > 0
+    shown = side_of(0, low, high) > 0
     way = "off" if abs(stated - right) < _NEAR else "overconfident" if stated > right else "too modest"
     verdict = (way if way == "off" else f"{way} on average") if shown else "not shown to be off"
-    ends = bracketed(error.get("ci_low"), error.get("ci_high"))
     by_chance = "" if chance is None else f"; chance alone makes about {number(chance)}"
     text = (
         f"Over {n:,} cases the mean confidence is {percent(stated)} and {percent(right)} are right: {verdict} "
-        f"(calibration error {number(error.get('value'))}{ends}{by_chance}). On the dashed line both are equal."
+        f"(calibration error {number(value)}{bracketed(low, high)}{by_chance}). On the dashed line both are equal."
     )
-    silent = max((row["n_scored"] or 0 for row in mine), default=n) - n
+    silent = max((row.n_scored for row in mine), default=n) - n
     return f"{text}{f' {silent:,} state no confidence.' if silent > 0 else ''} {unscored(mine)}."
 
 
-def _reliability_diagram(bins: Rows) -> svg.Drawing:
+def _reliability_diagram(bins: Sequence[Detail]) -> svg.Drawing:
     """A dot for each bin, sized by its cases, joined to the diagonal where confidence equals accuracy."""
     drawing = svg.Drawing()
     # Room beyond 0 and 1, so that no dot is cut in half.
@@ -235,17 +234,59 @@ def _reliability_diagram(bins: Rows) -> svg.Drawing:
     return drawing
 
 
+@dataclass(frozen=True, slots=True)
+class _Spread:
+    """The scores of a metric: their range, median, counts, thresholds, and whether all are 0 or 1."""
+
+    metric: str
+    low: float
+    high: float
+    median: float | None
+    n_scored: int
+    n_undefined: int
+    n_error: int
+    n_skipped: int
+    n_passed: int
+    n_judged: int
+    thresholds: Sequence[float]
+    binary: bool
+    n_ones: int
+
+    @property
+    def threshold(self) -> float | None:
+        """The only threshold; None without one, or with several."""
+        return self.thresholds[0] if len(self.thresholds) == 1 else None
+
+    @property
+    def left_out(self) -> str:
+        return not_scored(self.n_undefined, self.n_error, self.n_skipped)
+
+
+@dataclass(frozen=True, slots=True)
+class _Bin:
+    """The number of scores of a series in one bin of a distribution, by whether they pass."""
+
+    metric: str
+    dataset: str
+    target: str
+    judge: str | None
+    state: str
+    place: float
+    n: int
+
+
 def distributions(scores: pl.LazyFrame, metrics: Mapping[str, MetricConfig]) -> list[Picture]:
     """A histogram per metric and judge (and dataset and target, if there are several); checks have no configuration."""
     own = scores.filter(pl.col("member_of").is_null())
     overview = _overview(own)
     bins = _binned(own, overview)
-    return [_distribution(facts, bins, metrics.get(facts["metric"])) for facts in overview.iter_rows(named=True)]
+    return [_distribution(_Spread(*facts), bins, metrics.get(facts[0])) for facts in overview.iter_rows()]
 
 
 def _overview(scores: pl.LazyFrame) -> pl.DataFrame:
     """One row per metric, in order of appearance: counts, range, median, thresholds, and if all scores are 0 or 1."""
     score, status = pl.col("score"), pl.col("status")
+    unit = (pl.col("low") >= 0) & (pl.col("high") <= 1)
     return (
         scores.group_by("metric", maintain_order=True)
         .agg(
@@ -259,70 +300,66 @@ def _overview(scores: pl.LazyFrame) -> pl.DataFrame:
             score.drop_nulls().is_in([0.0, 1.0]).all().alias("binary"),
             (score == 1).sum().alias("n_ones"),
         )
-        .with_columns(unit=(pl.col("low") >= 0) & (pl.col("high") <= 1))
         .with_columns(
-            low=pl.when("unit").then(0.0).otherwise("low"),
-            high=pl.when("unit")
+            low=pl.when(unit).then(0.0).otherwise("low").fill_null(0.0),
+            high=pl.when(unit)
             .then(1.0)
             .when(pl.col("high") > pl.col("low"))
             .then("high")
-            .otherwise(pl.col("low") + 1),
+            .otherwise(pl.col("low") + 1)
+            .fill_null(1.0),
         )
         .collect(engine="streaming")
     )
 
 
-def _binned(scores: pl.LazyFrame, overview: pl.DataFrame) -> list[dict[str, Any]]:
+def _binned(scores: pl.LazyFrame, overview: pl.DataFrame) -> list[_Bin]:
     state = pl.when("passed").then(pl.lit("passed")).when(pl.col("passed").not_()).then(pl.lit("failed"))
     place = (pl.col("score") - pl.col("low")) / (pl.col("high") - pl.col("low")) * _BINS
-    return (
+    counts = (
         scores.filter(pl.col("score").is_not_null())
         .select("metric", *PARTS, "score", state.otherwise(pl.lit("scored")).alias("state"))
         .join(overview.lazy().select("metric", "low", "high"), on="metric")
         .with_columns(bin=place.floor().clip(0, _BINS - 1))
-        .group_by("metric", *PARTS, "state", "bin", "low", "high")
+        .group_by("metric", *PARTS, "state", "bin")
         .agg(n=pl.len())
         .sort("metric", *PARTS, "state", "bin", nulls_last=True)
         .collect(engine="streaming")
-        .to_dicts()
     )
+    return [_Bin(*one) for one in counts.iter_rows()]
 
 
-def _distribution(facts: dict[str, Any], bins: Sequence[dict[str, Any]], config: MetricConfig | None) -> Picture:
-    name, title = facts["metric"], f"Distribution of {facts['metric']}"
-    mine = [row for row in bins if row["metric"] == name]
-    threshold = facts["thresholds"][0] if len(facts["thresholds"]) == 1 else None
-    sentence = _sentence(facts, threshold, config)
+def _distribution(spread: _Spread, bins: Sequence[_Bin], config: MetricConfig | None) -> Picture:
+    title, sentence = f"Distribution of {spread.metric}", _sentence(spread, config)
+    mine = [one for one in bins if one.metric == spread.metric]
     if not mine:
         return Picture(title, sentence, "")
     parts = varying(mine)
-    series = {name: list(rows) for name, rows in groupby(mine, key=lambda row: series_name(row, parts))}
-    drawing = _two_bars(series) if facts["binary"] else _histograms(series, facts, threshold)
-    return draw(title, sentence, drawing)
+    series = {name: list(own) for name, own in groupby(mine, key=lambda one: series_name(one, parts))}
+    return draw(title, sentence, _two_bars(series) if spread.binary else _histograms(series, spread))
 
 
-def _sentence(facts: Detail, threshold: float | None, config: MetricConfig | None) -> str:
-    n = facts["n_scored"]
+def _sentence(spread: _Spread, config: MetricConfig | None) -> str:
+    n, ones = spread.n_scored, spread.n_ones
     if not n:
-        return f"No case is scored. {not_scored(facts)}."
-    text = f"The median of {n:,} scores is {number(facts['median'])}"
-    if facts["binary"]:
-        ones = facts["n_ones"]
+        return f"No case is scored. {spread.left_out}."
+    text = f"The median of {n:,} scores is {number(spread.median)}"
+    if spread.binary:
         text = f"{n - ones:,} of {n:,} scores {_be(n - ones)} 0, {ones:,} {_be(ones)} 1"
-    if threshold is not None and facts["n_judged"]:
+    if spread.threshold is not None and spread.n_judged:
         lower = config is not None and config.direction == "lower_is_better"
         bound = "at most" if lower else "at least"
-        text += f"; {facts['n_passed']:,} pass ({bound} {threshold:g})"
-    return f"{text}. {not_scored(facts)}."
+        text += f"; {spread.n_passed:,} pass ({bound} {spread.threshold:g})"
+    return f"{text}. {spread.left_out}."
 
 
 def _be(n: int) -> str:
     return "is" if n == 1 else "are"
 
 
-def _histograms(series: Mapping[str, Rows], facts: Detail, threshold: float | None) -> svg.Drawing:
-    drawing = svg.Drawing()
-    x = svg.Scale(facts["low"], facts["high"], 0, _WIDTH)
+def _histograms(series: Mapping[str, Sequence[_Bin]], spread: _Spread) -> svg.Drawing:
+    drawing, threshold = svg.Drawing(), spread.threshold
+    x = svg.Scale(spread.low, spread.high, 0, _WIDTH)
     width = _WIDTH / _BINS
     most = max(_tallest(bins) for bins in series.values())
     for top, bottom, bins in _series_rows(drawing, series):
@@ -332,20 +369,20 @@ def _histograms(series: Mapping[str, Rows], facts: Detail, threshold: float | No
             y = counts(high)
             drawing.rect(place * width + 0.75, y, width - 1.5, max(counts(low) - y, _THINNEST), colour)
         drawing.line((0, bottom), (_WIDTH, bottom))
-        if threshold is not None and facts["low"] <= threshold <= facts["high"]:
+        if threshold is not None and spread.low <= threshold <= spread.high:
             drawing.line((x(threshold), top), (x(threshold), bottom), svg.INK, dash="4 3")
     svg.x_axis(drawing, x, _bottom(series), "score")
     return drawing
 
 
-def _two_bars(series: Mapping[str, Rows]) -> svg.Drawing:
+def _two_bars(series: Mapping[str, Sequence[_Bin]]) -> svg.Drawing:
     drawing = svg.Drawing()
     middles = (0.29 * _WIDTH, 0.71 * _WIDTH)
     half = 0.14 * _WIDTH
     for end, middle in zip("01", middles, strict=True):
         drawing.text(middle, _bottom(series) + 18, end)
     drawing.text(_WIDTH / 2, _bottom(series) + 36, "score")
-    ends = {name: [{**row, "bin": min(row["bin"], 1)} for row in bins] for name, bins in series.items()}
+    ends = {name: [replace(one, place=min(one.place, 1)) for one in bins] for name, bins in series.items()}
     most = max(_tallest(bins) for bins in ends.values())
     for top, bottom, bins in _series_rows(drawing, ends):
         counts = svg.Scale(0, most, bottom, top + 16)
@@ -353,13 +390,15 @@ def _two_bars(series: Mapping[str, Rows]) -> svg.Drawing:
             y = counts(high)
             drawing.rect(middles[int(place)] - half, y, 2 * half, max(counts(low) - y, _THINNEST), colour)
         for end, middle in enumerate(middles):
-            n = sum(row["n"] for row in bins if row["bin"] == end)
+            n = sum(one.n for one in bins if one.place == end)
             drawing.text(middle, counts(n) - 4, f"{n:,}", size=12, fill=svg.INK)
         drawing.line((0, bottom), (_WIDTH, bottom))
     return drawing
 
 
-def _series_rows(drawing: svg.Drawing, series: Mapping[str, Rows]) -> Iterator[tuple[float, float, Rows]]:
+def _series_rows(
+    drawing: svg.Drawing, series: Mapping[str, Sequence[_Bin]]
+) -> Iterator[tuple[float, float, Sequence[_Bin]]]:
     """Top and bottom of each series, with its name above if there are several."""
     for place, (name, bins) in enumerate(series.items()):
         if len(series) == 1:
@@ -370,19 +409,19 @@ def _series_rows(drawing: svg.Drawing, series: Mapping[str, Rows]) -> Iterator[t
         yield top, top + _ROW_HEIGHT, bins
 
 
-def _bottom(series: Mapping[str, Rows]) -> float:
+def _bottom(series: Mapping[str, Sequence[_Bin]]) -> float:
     return _HEIGHT if len(series) == 1 else len(series) * (_ROW_HEIGHT + _GAP) - _GAP
 
 
-def _tallest(bins: Rows) -> int:
-    return max(sum(row["n"] for row in bins if row["bin"] == place) for place in {row["bin"] for row in bins})
+def _tallest(bins: Sequence[_Bin]) -> int:
+    return max(sum(one.n for one in bins if one.place == place) for place in {one.place for one in bins})
 
 
-def _stacked(bins: Rows) -> Iterator[tuple[float, int, int, str]]:
+def _stacked(bins: Sequence[_Bin]) -> Iterator[tuple[float, int, int, str]]:
     tops: dict[float, int] = {}
     for state in _COLOURS:
-        for row in bins:
-            if row["state"] == state:
-                low = tops.get(row["bin"], 0)
-                tops[row["bin"]] = low + row["n"]
-                yield row["bin"], low, low + row["n"], _COLOURS[state]
+        for one in bins:
+            if one.state == state:
+                low = tops.get(one.place, 0)
+                tops[one.place] = low + one.n
+                yield one.place, low, low + one.n, _COLOURS[state]

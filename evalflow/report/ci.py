@@ -19,10 +19,10 @@ from evalflow.records import CASES, passes
 from evalflow.report.gate_sentences import OUTCOMES
 from evalflow.report.page import JUDGE, judge_lines
 from evalflow.report.reported import Reported
-from evalflow.report.results_csv import iterate_rows
+from evalflow.report.results_csv import Score, iterate_rows
 from evalflow.report.sentences import label_lines, of_run
 from evalflow.report.wording import headline_rows
-from evalflow.summary.rows import GateOutcome, SummaryRow
+from evalflow.summary.rows import GateOutcome
 
 _PLAIN = re.compile("[ !#-%'-;=?-~\u00a0-\ud7ff]*")
 """Characters that need no escape in an attribute."""
@@ -173,7 +173,7 @@ def _of_gate(gate: GateOutcome) -> _Verdict:
     return _Verdict(kind, str(gate["message"]), OUTCOMES[None] if kind == "error" else "gate")
 
 
-def _of_cell(cell: SummaryRow, decides: _Decides) -> _Verdict:
+def _of_cell(cell: Score, decides: _Decides) -> _Verdict:
     if cell["status"] == "error" and decides.errors:
         return _Verdict("error", cell["error"] or "no message", cell["error_type"] or "error")
     if cell["status"] == "error":
@@ -191,7 +191,7 @@ def _of_cell(cell: SummaryRow, decides: _Decides) -> _Verdict:
     return _Verdict("skipped", f"misses its threshold, and no gate of {cell['metric']} failed: {text}")
 
 
-def _name(cell: SummaryRow) -> str:
+def _name(cell: Score) -> str:
     """A name that is unique for each cell, with any number of targets, judges and repeats."""
     parts = [cell["case_id"], f"target {cell['target']}#{cell['target_repeat']}"]
     if cell["judge"]:

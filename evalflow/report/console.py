@@ -6,7 +6,7 @@ import asyncio
 import importlib.util
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
@@ -15,6 +15,7 @@ from evalflow.lazy import pl
 from evalflow.records.manifest import Manifest
 from evalflow.report.gate_sentences import OUTCOMES, gates_once
 from evalflow.report.page import judge_lines, sample_lines
+from evalflow.report.results_csv import Score
 from evalflow.report.sentences import label_lines, of_run
 from evalflow.report.wording import (
     caveat_lines,
@@ -39,7 +40,6 @@ from evalflow.summary.rows import GateOutcome, SummaryRow
 if TYPE_CHECKING:
     from evalflow.engine.bookkeeping import Tally
 
-_STATES = (("n_scored", "scored"), ("n_undefined", "undef"), ("n_error", "error"), ("n_skipped", "skip"))
 _WORST = 3
 _NAME_WIDTH = 20
 _NUMBERS = 61
@@ -60,14 +60,14 @@ def print_summary(
     heads = of_run(rows, {gate["of_metric"] for gate in gates})
     print_lines(console, map(str, heads), "bold")
     print_table(console, rows, varying(rows))
-    for metric in dict.fromkeys(row["metric"] for row in rows):
+    for metric in dict.fromkeys(row.metric for row in rows):
         if directions.get(metric) == "lower_is_better":
             console.print(literal(f"{metric}: lower is better", style="dim"))
     for line in (*label_lines(rows, heads), *caveat_lines(rows)):
         console.print(literal(line, style="dim"))
 
 
-def print_worst(console: Console, worst: Sequence[SummaryRow]) -> None:
+def print_worst(console: Console, worst: Sequence[Score]) -> None:
     """Print the worst cases, each with a one-line reason."""
     if not worst:
         return
@@ -78,7 +78,7 @@ def print_worst(console: Console, worst: Sequence[SummaryRow]) -> None:
         print_cut(console, head, row["reason"] or row["error"] or "no reason given")
 
 
-def worst_rows(scores: pl.LazyFrame, directions: Mapping[str, str], count: int = _WORST) -> list[dict[str, Any]]:
+def worst_rows(scores: pl.LazyFrame, directions: Mapping[str, str], count: int = _WORST) -> list[Score]:
     """The worst scored cells, one per case, ties in input order; a perfect score is never among them.
 
     What fails comes first, then what is worst among the scores of its metric.
@@ -124,17 +124,17 @@ def print_table(console: Console, rows: Sequence[SummaryRow], parts: Sequence[st
     lines: list[Sequence[str | Text]] = []
     above = None
     for row in rows:
-        is_figure = row["statistic"] != "mean"
-        if is_figure and row["metric"] != above:
-            lines.append([folded(row["metric"], _NAME_WIDTH)])
-        above = row["metric"]
-        figure = folded(f"  {plain_line(row['statistic'])}", max(_NAME_WIDTH, console.width - _NUMBERS), "    ")
-        name = figure if is_figure else folded(row["metric"], _NAME_WIDTH)
-        span, states = interval(row["ci_low"], row["ci_high"]), (str(row[state]) for state, _ in _STATES)
-        lines.append([name, number(row["value"]), span, *states, percent(row["pass_rate"])])
+        is_figure = row.statistic != "mean"
+        if is_figure and row.metric != above:
+            lines.append([folded(row.metric, _NAME_WIDTH)])
+        above = row.metric
+        figure = folded(f"  {plain_line(row.statistic)}", max(_NAME_WIDTH, console.width - _NUMBERS), "    ")
+        name = figure if is_figure else folded(row.metric, _NAME_WIDTH)
+        states, ends = map(str, row.states.values()), interval(row.ci_low, row.ci_high)
+        lines.append([name, number(row.value), ends, *states, percent(row.pass_rate)])
         if which := series_name(row, parts):
             lines.append([literal(folded(f"  {which}", _NAME_WIDTH), style="dim")])
-    heads = ("value", "95 % interval", *(short for _, short in _STATES), "pass")
+    heads = ("value", "95 % interval", "scored", "undef", "error", "skip", "pass")
     console.print(table_of({"metric": "name", **dict.fromkeys(heads, "number")}, lines))
 
 

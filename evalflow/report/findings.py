@@ -25,9 +25,8 @@ from evalflow.report.wording import (
     print_lines,
     series_name,
     varying,
-    without_means_of_figures,
 )
-from evalflow.summary.rows import Detail
+from evalflow.summary.rows import Detail, DetailSeries
 from evalflow.summary.verdicts import is_significant
 
 Details = Sequence[Detail]  # `details` of summary.json
@@ -68,11 +67,16 @@ def print_details(console: Console, details: Details, manifest: Manifest) -> Non
 def exclusion_findings(details: Details) -> list[str]:
     """For each figure over all cases that excluded results are part of: who excluded them, why, and it without them."""
     found = [detail for detail in details if "excluded" in detail and detail["tag"] is None]
-    parts = varying(found)
+    parts, with_figures = (
+        varying(map(DetailSeries.of, found)),
+        {one["metric"] for one in found if one["statistic"] != "mean"},
+    )
     lines: list[str] = []
-    for detail in without_means_of_figures(found):
+    for detail in found:
+        if detail["statistic"] == "mean" and detail["metric"] in with_figures:
+            continue
         statistic = "" if detail["statistic"] == "mean" else detail["statistic"]
-        name = joined(detail["metric"], statistic, series_name(detail, parts))
+        name = joined(detail["metric"], statistic, series_name(DetailSeries.of(detail), parts))
         why = "; ".join(detail["excluded"]["reasons"])
         lines.append(f"{name}: {excluded_words(detail['excluded'])} ({why})")
     return lines
@@ -96,11 +100,11 @@ def excluded_words(excluded: Detail, *, passing: bool = False) -> str:
 def noise_findings(details: Details) -> list[Findings]:
     """For each metric whose cases were repeated: where its noise comes from, and a line for each tag."""
     repeated = [detail for detail in details if "noise" in detail]
-    parts = varying(repeated)
+    parts = varying(map(DetailSeries.of, repeated))
     findings: list[Findings] = []
     for detail in (detail for detail in repeated if detail["tag"] is None):
         noise = detail["noise"]
-        name = joined(detail["metric"], series_name(detail, parts))
+        name = joined(detail["metric"], series_name(DetailSeries.of(detail), parts))
         answers = _mean_count(noise["answers_per_case"], "answer")
         judgements = _mean_count(noise["judgements_per_answer"], "judgement")
         title = f"{name}: {counted(detail['n'], 'case')}, {answers} each, {judgements} of each answer"
@@ -245,11 +249,9 @@ def preference_findings(details: Details) -> list[str]:
     whole = [detail for detail in details if detail.get("tag") is None]
     counts = [detail for detail in whole if detail["statistic"] == "win_rate" and "decided_by_order" in detail]
     tests = {_key(detail): detail for detail in whole if detail["statistic"] == "first_preferred"}
-    parts = varying(counts)
-    return [
-        f"{joined(one['metric'], series_name(one, parts))}: {_pairs(one)}{_position_bias(tests[_key(one)])}"
-        for one in counts
-    ]
+    parts = varying(map(DetailSeries.of, counts))
+    names = [joined(one["metric"], series_name(DetailSeries.of(one), parts)) for one in counts]
+    return [f"{name}: {_pairs(one)}{_position_bias(tests[_key(one)])}" for name, one in zip(names, counts, strict=True)]
 
 
 def _key(detail: Detail) -> tuple[Any, ...]:

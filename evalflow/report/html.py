@@ -32,10 +32,10 @@ from evalflow.report.page import (
 )
 from evalflow.report.proof import proof_tables
 from evalflow.report.reported import Reported, with_title, with_titles
-from evalflow.report.results_csv import CasesWriter, MiscategorisedWriter, ResultsWriter, json_or_text, rows
+from evalflow.report.results_csv import CasesWriter, MiscategorisedWriter, ResultsWriter, Score, json_or_text, rows
 from evalflow.report.sentences import of_run, reasons_once
 from evalflow.report.wording import PARTS, cut, joined, number, series_name, varying, without_means_of_figures
-from evalflow.summary.rows import Detail, SummaryRow
+from evalflow.summary.rows import Detail, DetailSeries, rows_of
 
 _NAMES = ("metric", "statistic", "tag", *PARTS)
 _STYLES = ("page.css", "tables.css", "explorer.css", "print.css")
@@ -54,7 +54,7 @@ def report_policy() -> str:
 def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
     """Write the page."""
     run = with_titles(run)
-    rows = without_means_of_figures(run.summary.to_dicts())
+    rows = without_means_of_figures(rows_of(run.summary))
     manifest = run.manifest
     lower = {name: config.direction for name, config in run.metrics.items()}
     gated = {gate["of_metric"] for gate in run.gates}
@@ -77,10 +77,10 @@ def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
         "proofs": proof_tables(manifest),
         "gates": [*gates_once(run.gates)],
         "OUTCOMES": OUTCOMES,
-        "numbers": numbers_table([row for row in rows if row["tag"] is None], lower),
+        "numbers": numbers_table([row for row in rows if row.tag is None], lower),
         "worst": PageTable(_WORST, [_worst_cells(row) for row in worst]),
-        "rows": [*reasons_once((row for row in rows if row["tag"] is None), heads)],
-        "by_tag": tag_tables([row for row in rows if row["tag"] is not None]),
+        "rows": [*reasons_once((row for row in rows if row.tag is None), heads)],
+        "by_tag": tag_tables([row for row in rows if row.tag is not None]),
         "parts": varying(rows),
         "metrics": run.metrics,
         "corrected": run.calibration.corrected_means if run.calibration else [],
@@ -98,7 +98,7 @@ def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
     write_page(path, "report.html.jinja", head, context | _data(run, explorer), styles=_STYLES, scripts=_SCRIPTS)
 
 
-def _worst_cells(row: SummaryRow) -> list[str]:
+def _worst_cells(row: Score) -> list[str]:
     score = "error" if row["status"] == "error" else number(row["score"], 2)
     return [row["case_id"], row["metric"], score, cut(row["reason"] or row["error"], _LONGEST)]
 
@@ -118,9 +118,10 @@ def _data(run: Reported, explorer: ExplorerWriter) -> dict[str, Any]:
 def _notes(details: Sequence[Detail]) -> list[tuple[str, str]]:
     """Label and text of the details over all tags that no picture shows."""
     notes: list[tuple[str, str]] = []
+    parts = varying(map(DetailSeries.of, details))
     for detail in details:
         if detail.get("tag") is None and matrix_of(detail) is None and not bins_of(detail):
-            label = joined(detail["metric"], detail["statistic"], series_name(detail, varying(details)))
+            label = joined(detail["metric"], detail["statistic"], series_name(DetailSeries.of(detail), parts))
             rest = {name: value for name, value in detail.items() if name not in _NAMES and value is not None}
             notes.append((label, ", ".join(f"{name}: {json_or_text(rest[name])}" for name in rest)))
     return notes

@@ -62,8 +62,8 @@ def _lines(run: Reported) -> Iterator[str]:
         for gate in gates_once(run.gates):
             said = OUTCOMES[gate["passed"]]
             yield f"| {_text(gate['message'])} | {said if gate['passed'] else f'**{said}**'} |"
-    parts, labelled = varying(rows), any(row["n_labels"] is not None for row in rows)
-    who = "judge" if any(row["judge"] for row in rows) else "metric"
+    parts, labelled = varying(rows), any(row.n_labels is not None for row in rows)
+    who = "judge" if any(row.judge for row in rows) else "metric"
     columns = f" {who} alone | labels |" * labelled
     yield ""
     yield f"| metric | value | 95 % interval | pass |{columns} scored | undefined | error | skipped |"
@@ -152,15 +152,15 @@ def _corrected(means: Sequence[CorrectedRow]) -> Iterator[str]:
 
 
 def _cells(row: SummaryRow, series: str, *, labelled: bool) -> list[str]:
-    beside = (number(row["raw_value"]), "–" if row["n_labels"] is None else f"{row['n_labels']:,}")
-    figure = "" if row["statistic"] == "mean" else row["statistic"]
+    beside = (number(row.raw_value), "–" if row.n_labels is None else f"{row.n_labels:,}")
+    figure = "" if row.statistic == "mean" else row.statistic
     return [
-        _text(" ".join(part for part in (row["metric"], figure, series) if part)),
-        number(row["value"]),
-        interval(row["ci_low"], row["ci_high"]),
-        percent(row["pass_rate"]),
+        _text(" ".join(part for part in (row.metric, figure, series) if part)),
+        number(row.value),
+        interval(row.ci_low, row.ci_high),
+        percent(row.pass_rate),
         *(beside if labelled else ()),
-        *(str(row[f"n_{state}"]) for state in ("scored", "undefined", "error", "skipped")),
+        *map(str, row.states.values()),
     ]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from evalflow.records import CASES
 from evalflow.records.manifest import JudgeFacts, MetricFacts
@@ -30,7 +29,6 @@ NUMBERS = (
     PageColumn("Scored", "num", "Cells with a score, of all"),
 )
 _ACROSS = 5  # metrics side by side
-_STATES = ("undefined", "error", "skipped")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +41,21 @@ class TagTables:
 
 def headline_of_each(rows: Iterable[SummaryRow]) -> list[SummaryRow]:
     """The first row of each metric, dataset, target, judge and run: its mean, or the first of its figures."""
-    found: dict[tuple[Any, ...], SummaryRow] = {}
+    found: dict[tuple[str | None, ...], SummaryRow] = {}
     for row in rows:
-        found.setdefault(tuple(row.get(part) for part in ("run", "metric", "dataset", "target", "judge")), row)
+        found.setdefault((row.run, *row.series), row)
     return list(found.values())
 
 
 def numbers_table(rows: Sequence[SummaryRow], directions: Mapping[str, str]) -> PageTable:
     """The numbers of a run: a row for each metric and figure over all classes, those of whole cases first."""
     parts = varying(rows)
-    shown = [row for row in rows if "[" not in row["statistic"]]
+    shown = [row for row in rows if "[" not in row.statistic]
     cells: list[Sequence[Cell]] = []
-    for row in sorted(shown, key=lambda row: row["metric"] != CASES):
-        lower = "lower is better" if directions.get(row["metric"]) == "lower_is_better" else ""
-        name = "cases that pass everything" if row["metric"] == CASES else row["metric"]
-        statistic = "" if row["metric"] == CASES or row["statistic"] == "mean" else row["statistic"]
+    for row in sorted(shown, key=lambda row: row.metric != CASES):
+        lower = "lower is better" if directions.get(row.metric) == "lower_is_better" else ""
+        name = "cases that pass everything" if row.metric == CASES else row.metric
+        statistic = "" if row.metric == CASES or row.statistic == "mean" else row.statistic
         below = joined(statistic.replace("_", " "), lower, series_name(row, parts))
         cells.append(((name, below) if below else name, *number_cells(row)))
     return PageTable([PageColumn("Metric"), *NUMBERS], cells)
@@ -69,14 +67,14 @@ def tag_tables(rows: Sequence[SummaryRow]) -> TagTables | None:
     if not own:
         return None
     parts = varying(own)
-    names = {row["metric"]: "cases that pass everything" if row["metric"] == CASES else row["metric"] for row in own}
+    names = {row.metric: "cases that pass everything" if row.metric == CASES else row.metric for row in own}
     metrics = sorted(names, key=lambda name: name != CASES)
     cells: dict[tuple[str, str], dict[str, Cell]] = {}
     counts: dict[tuple[str, str], int] = {}
     for row in own:
-        key = (row["tag"], series_name(row, parts))
-        cells.setdefault(key, {})[row["metric"]] = (number(row["value"]), interval(row["ci_low"], row["ci_high"]))
-        counts[key] = max(counts.get(key, 0), row["n"])
+        key = (row.tag or "", series_name(row, parts))
+        cells.setdefault(key, {})[row.metric] = (number(row.value), interval(row.ci_low, row.ci_high))
+        counts[key] = max(counts.get(key, 0), row.n)
     tables: list[PageTable] = []
     for start in range(0, len(metrics), _ACROSS):
         shown = metrics[start : start + _ACROSS]
@@ -93,26 +91,26 @@ def headline_of_each_tag(rows: Iterable[SummaryRow]) -> list[SummaryRow]:
     """`headline_of_each` of the rows of each tag."""
     by_tag: dict[str, list[SummaryRow]] = {}
     for row in rows:
-        by_tag.setdefault(row["tag"], []).append(row)
+        by_tag.setdefault(row.tag or "", []).append(row)
     return [row for tag in sorted(by_tag) for row in headline_of_each(by_tag[tag])]
 
 
 def number_cells(row: SummaryRow) -> list[Cell]:
     """The cells of NUMBERS for a row of the summary; below a number that labels correct is the judge's."""
-    alone, who = judge_alone(row), who_scored(row["judge"])
-    by = f"by {counted(row['n_labels'], 'label')}" if row["n_labels"] else ""
-    value, rate = [number(row["value"])], [percent(row["pass_rate"])]
+    alone, who = judge_alone(row), who_scored(row.judge)
+    by = f"by {counted(row.n_labels, 'label')}" if row.n_labels else ""
+    value, rate = [number(row.value)], [percent(row.pass_rate)]
     if is_corrected(row, "value"):
-        value += [by, f"{who} alone {number(alone['value'])}{bracketed(alone['ci_low'], alone['ci_high'])}"]
+        value += [by, f"{who} alone {number(alone.value)}{bracketed(alone.ci_low, alone.ci_high)}"]
     elif by:
         value += [f"{by.removeprefix('by ')}, not corrected"]
-    if row["pass_rate_low"] is not None:
-        rate.append(interval(row["pass_rate_low"], row["pass_rate_high"], percent))
+    if row.pass_rate_low is not None:
+        rate.append(interval(row.pass_rate_low, row.pass_rate_high, percent))
     if is_corrected(row, "pass_rate"):
-        rate.append(f"{who} alone {percent(alone['pass_rate'])}")
-    states = ", ".join(f"{row[f'n_{state}']:,} {state}" for state in _STATES if row[f"n_{state}"])
-    scored = f"{row['n_scored']:,} of {row['n']:,}" if states else f"{row['n_scored']:,}"
-    return [tuple(value), Bar(row["value"], row["ci_low"], row["ci_high"]), tuple(rate), (scored, states)]
+        rate.append(f"{who} alone {percent(alone.pass_rate)}")
+    states = ", ".join(f"{n:,} {state}" for state, n in row.states.items() if n and state != "scored")
+    scored = f"{row.n_scored:,} of {row.n:,}" if states else f"{row.n_scored:,}"
+    return [tuple(value), Bar(row.value, row.ci_low, row.ci_high), tuple(rate), (scored, states)]
 
 
 def judge_cell(judge: str | None, about: JudgeFacts | None, metric: MetricFacts | None) -> tuple[str, ...]:
@@ -146,4 +144,4 @@ def calibration_in_words(metric: MetricFacts | None) -> str:
 
 def varies(rows: Sequence[SummaryRow], part: str) -> bool:
     """Whether rows differ in a part, such as the dataset."""
-    return len({row[part] for row in rows}) > 1
+    return len({getattr(row, part) for row in rows}) > 1

@@ -11,7 +11,7 @@ from evalflow.report.wording import bracketed, counted, number, who_scored
 from evalflow.stats.items import FEWEST_SYSTEMS, FEWEST_TO_MEASURE
 from evalflow.summary.items import ItemTable, ShortSet
 from evalflow.summary.ranking import PositionEffect, Ranking
-from evalflow.summary.rows import Board, SummaryRow
+from evalflow.summary.rows import Board
 from evalflow.summary.verdicts import ItemKind, Standing
 
 _SENTENCES = 3
@@ -51,7 +51,7 @@ def of_choice(verdict: Standing) -> str:
 
 def of_board(board: Board, named: Named = str) -> str:
     """Which run of a sweep leads by a leaderboard, and how many may be as good; empty if none can be compared."""
-    rows: Sequence[SummaryRow] = [row for row in board["leaderboard"] if row["verdict"] != "not_comparable"]
+    rows: Sequence[Board] = [row for row in board["leaderboard"] if row["verdict"] != "not_comparable"]
     if len(rows) < 2:
         return ""
     first, others = rows[0], rows[1:]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from evalflow.records import CASES
 from evalflow.report.wording import bracketed, counted, interval, number, percent, who_scored
@@ -54,13 +54,13 @@ def of_run(rows: Sequence[SummaryRow], gated: Collection[str] = (), named: Named
 
     `rows` are those of its summary; the metrics in `gated` have a gate, and `named` gives their titles.
     """
-    own = [row for row in rows if row["tag"] is None]
+    own = [row for row in rows if row.tag is None]
     if not own:
         return []
     first = min(own, key=lambda row: leading_place(row, gated))
-    heads = [row for row in own if (row["metric"], row["statistic"]) == (first["metric"], first["statistic"])]
-    apart = [part for part in ("dataset", "target", "judge") if len({row[part] for row in heads}) > 1]
-    return [of_row(row, own, named, " · ".join(str(row[part]) for part in apart)) for row in heads]
+    heads = [row for row in own if (row.metric, row.statistic) == (first.metric, first.statistic)]
+    apart = [part for part in ("dataset", "target", "judge") if len({getattr(row, part) for row in heads}) > 1]
+    return [of_row(row, own, named, " · ".join(str(getattr(row, part)) for part in apart)) for row in heads]
 
 
 def leading_place(row: SummaryRow, gated: Collection[str]) -> tuple[bool, ...]:
@@ -69,28 +69,28 @@ def leading_place(row: SummaryRow, gated: Collection[str]) -> tuple[bool, ...]:
     The cases that pass everything come first, then a metric with a gate, then one with pass and fail, then one with a
     judge.
     """
-    is_of_cases = row["metric"] == CASES
-    return not is_of_cases, row["metric"] not in gated, row["pass_rate"] is None, row["judge"] is None
+    is_of_cases = row.metric == CASES
+    return not is_of_cases, row.metric not in gated, row.pass_rate is None, row.judge is None
 
 
 def of_row(row: SummaryRow, rows: Sequence[SummaryRow], named: Named = str, about: str = "") -> RunSentence:
     """What one row of the summary says, of `rows`: a share that passes if it has one, else its value."""
-    named = distinct(named, (other["metric"] for other in rows))
-    if row["metric"] == CASES:
+    named = distinct(named, (other.metric for other in rows))
+    if row.metric == CASES:
         return _of_cases(row, rows, named, about)
-    others = [other for other in rows if other["metric"] != row["metric"] and _is_beside(other, row)]
-    which = f" {named(row['metric'])}" if any(other["metric"] != CASES for other in others) else ""
+    others = [other for other in rows if other.metric != row.metric and _is_beside(other, row)]
+    which = f" {named(row.metric)}" if any(other.metric != CASES for other in others) else ""
     more = _values(others, named)
     statistic = shown_statistic(row)
     if statistic == "pass_rate":
-        found = f"{percent(row['pass_rate'])} of answers pass{which}"
-        ends = percent_interval(row["pass_rate_low"], row["pass_rate_high"])
+        found = f"{percent(row.pass_rate)} of answers pass{which}"
+        ends = percent_interval(row.pass_rate_low, row.pass_rate_high)
         return RunSentence(row, found, ends, said_by(row), "", more, about)
-    if row["value"] is None:
-        return RunSentence(row, f"{named(row['metric'])}: nothing could be scored", more=more, about=about)
+    if row.value is None:
+        return RunSentence(row, f"{named(row.metric)}: nothing could be scored", more=more, about=about)
     how = "on average" if statistic == "mean" else statistic.replace("_", " ")
-    ends = "" if row["ci_low"] is None else interval(row["ci_low"], row["ci_high"], _short)
-    found = f"{named(row['metric'])}: {_short(row['value'])} {how}"
+    ends = "" if row.ci_low is None else interval(row.ci_low, row.ci_high, _short)
+    found = f"{named(row.metric)}: {_short(row.value)} {how}"
     return RunSentence(row, found, ends, said_by(row), "", more, about)
 
 
@@ -102,50 +102,44 @@ def distinct(named: Named, metrics: Iterable[str]) -> Named:
 
 def shown_statistic(row: SummaryRow) -> str:
     """The statistic by which a row says how good a run is: the share that passes, if it has one, before the mean."""
-    return (
-        "pass_rate"
-        if row["pass_rate"] is not None and row["statistic"] in ("mean", "pass_rate")
-        else str(row["statistic"])
-    )
+    return "pass_rate" if row.pass_rate is not None and row.statistic in ("mean", "pass_rate") else str(row.statistic)
 
 
 def _of_cases(row: SummaryRow, rows: Sequence[SummaryRow], named: Named, about: str) -> RunSentence:
     """How many cases pass everything, and the pass rate of each metric."""
-    n, n_open = row["n_scored"], row["n_error"]
+    n, n_open = row.n_scored, row.n_error
     left_open = f"{counted(n_open)} {'is' if n_open == 1 else 'are'} open because of errors" if n_open else ""
     if not n:
         return RunSentence(row, left_open or "No case has a score that passes or fails", about=about)
-    others = [other for other in rows if other["metric"] != CASES and _is_beside(other, row)]
-    found = f"{percent(row['pass_rate'])} of {counted(n)} pass{'es' if n == 1 else ''} everything"
+    others = [other for other in rows if other.metric != CASES and _is_beside(other, row)]
+    found = f"{percent(row.pass_rate)} of {counted(n)} pass{'es' if n == 1 else ''} everything"
     passing = [other for other in others if shows_pass(other)]
-    by = "by the judge alone" if any(other["judge"] for other in passing) else ""
-    if not by and any(other["n_labels"] is not None for other in passing):
+    by = "by the judge alone" if any(other.judge for other in passing) else ""
+    if not by and any(other.n_labels is not None for other in passing):
         by = "by the metrics alone"
-    rates = _listed([f"{named(o['metric'])} {percent(o['pass_rate'])}{_mark(o)}" for o in passing])
-    ends = percent_interval(row["pass_rate_low"], row["pass_rate_high"])
+    rates = _listed([f"{named(o.metric)} {percent(o.pass_rate)}{_mark(o)}" for o in passing])
+    ends = percent_interval(row.pass_rate_low, row.pass_rate_high)
     return RunSentence(row, found, ends, by, left_open, rates, about)
 
 
 def shows_pass(row: SummaryRow) -> bool:
     """Whether the row has a metric's pass rate."""
-    return row["statistic"] == "mean" and row["pass_rate"] is not None
+    return row.statistic == "mean" and row.pass_rate is not None
 
 
 def _values(rows: Sequence[SummaryRow], named: Named) -> str:
     """The value of each other metric, such as `Tone 0.71 on average, topic 0.80 accuracy`."""
     firsts: dict[tuple[str, str | None], SummaryRow] = {}
     for row in rows:
-        if row["metric"] != CASES and row["value"] is not None:
-            firsts.setdefault((row["metric"], row["judge"]), row)
-    return _listed([f"{named(row['metric'])} {_value(row)}{_mark(row)}" for row in firsts.values()])
+        if row.metric != CASES and row.value is not None:
+            firsts.setdefault((row.metric, row.judge), row)
+    return _listed([f"{named(row.metric)} {_value(row)}{_mark(row)}" for row in firsts.values()])
 
 
 def _value(row: SummaryRow) -> str:
     if shows_pass(row):
-        return f"{percent(row['pass_rate'])} pass"
-    return (
-        f"{_short(row['value'])} {'on average' if row['statistic'] == 'mean' else row['statistic'].replace('_', ' ')}"
-    )
+        return f"{percent(row.pass_rate)} pass"
+    return f"{_short(row.value)} {'on average' if row.statistic == 'mean' else row.statistic.replace('_', ' ')}"
 
 
 def _listed(parts: Sequence[str]) -> str:
@@ -154,22 +148,22 @@ def _listed(parts: Sequence[str]) -> str:
 
 
 def _mark(row: SummaryRow) -> str:
-    return f" (corrected by {counted(row['n_labels'], 'label')})" if is_corrected(row, "value") else ""
+    return f" (corrected by {counted(row.n_labels or 0, 'label')})" if is_corrected(row, "value") else ""
 
 
 def _is_beside(row: SummaryRow, other: SummaryRow) -> bool:
-    return all(row[part] == other[part] for part in ("dataset", "target"))
+    return (row.dataset, row.target) == (other.dataset, other.target)
 
 
 def said_by(row: SummaryRow) -> str:
     """Whose number a row of the summary has; empty for a metric without a judge that nobody labelled."""
     column = "pass_rate" if shown_statistic(row) == "pass_rate" else "value"
     if is_corrected(row, column):
-        return f"corrected by {counted(row['n_labels'], 'label')}"
-    alone = f"by the {who_scored(row['judge'])} alone"
-    if row["uncorrected"]:
-        return f"{alone}, since labels correct nothing: {row['uncorrected']}"
-    return alone if row["judge"] else ""
+        return f"corrected by {counted(row.n_labels or 0, 'label')}"
+    alone = f"by the {who_scored(row.judge)} alone"
+    if row.uncorrected:
+        return f"{alone}, since labels correct nothing: {row.uncorrected}"
+    return alone if row.judge else ""
 
 
 def judge_beside(row: SummaryRow) -> str:
@@ -177,39 +171,39 @@ def judge_beside(row: SummaryRow) -> str:
     is_rate = shown_statistic(row) == "pass_rate"
     if not is_corrected(row, "pass_rate" if is_rate else "value"):
         return ""
-    alone, who = judge_alone(row), who_scored(row["judge"])
+    alone, who = judge_alone(row), who_scored(row.judge)
     if is_rate:
-        ends = percent_interval(alone["pass_rate_low"], alone["pass_rate_high"])
-        return f"The {who} alone says {percent(alone['pass_rate'])}{f' ({ends})' if ends else ''}."
-    return f"The {who} alone says {_short(alone['value'])}{bracketed(alone['ci_low'], alone['ci_high'], _short)}."
+        ends = percent_interval(alone.pass_rate_low, alone.pass_rate_high)
+        return f"The {who} alone says {percent(alone.pass_rate)}{f' ({ends})' if ends else ''}."
+    return f"The {who} alone says {_short(alone.value)}{bracketed(alone.ci_low, alone.ci_high, _short)}."
 
 
 def label_lines(rows: Sequence[SummaryRow], said: Iterable[RunSentence] = ()) -> Iterator[str]:
     """`of_labels` for each row that has labels, with its metric; a reason once, and none that `said` has."""
     for row in reasons_once(rows, said):
         if words := of_labels(row):
-            yield f"{row['metric']}: {words}"
+            yield f"{row.metric}: {words}"
 
 
 def reasons_once(rows: Iterable[SummaryRow], said: Iterable[RunSentence] = ()) -> Iterator[SummaryRow]:
     """The rows, without the reasons why labels correct nothing that an earlier row or `said` has: these are empty."""
-    known = {one.row["uncorrected"] for one in said if (one.row["uncorrected"] or one.found) in one.by}
+    known = {one.row.uncorrected for one in said if (one.row.uncorrected or one.found) in one.by}
     for row in rows:
-        why = row["uncorrected"]
-        yield {**row, "uncorrected": ""} if why and why in known else row
+        why = row.uncorrected
+        yield replace(row, uncorrected="") if why and why in known else row
         known.add(why)
 
 
 def of_labels(row: SummaryRow) -> str:
     """How labels correct a row's value and what the judge alone says, or why they do not; empty without labels."""
-    if row["n_labels"] is None:
+    if row.n_labels is None:
         return ""
-    labels = counted(row["n_labels"], "label") + (f" ({n:,} more missing)" if (n := row["n_missing_labels"]) else "")
+    labels = counted(row.n_labels, "label") + (f" ({n:,} more missing)" if (n := row.n_missing_labels) else "")
     if not is_corrected(row, "value"):
-        return f"{labels}, which correct nothing" + (f": {row['uncorrected']}" if row["uncorrected"] else "")
-    alone, who = judge_alone(row), who_scored(row["judge"])
-    rate = f", pass {percent(alone['pass_rate'])}" if is_corrected(row, "pass_rate") else ""
-    said = f"{number(alone['value'])}{bracketed(alone['ci_low'], alone['ci_high'])}{rate}"
+        return f"{labels}, which correct nothing" + (f": {row.uncorrected}" if row.uncorrected else "")
+    alone, who = judge_alone(row), who_scored(row.judge)
+    rate = f", pass {percent(alone.pass_rate)}" if is_corrected(row, "pass_rate") else ""
+    said = f"{number(alone.value)}{bracketed(alone.ci_low, alone.ci_high)}{rate}"
     return f"corrected by {labels}; the {who} alone {said}"
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from evalflow.lazy import pl
 from evalflow.records import CASES
 from evalflow.records.manifest import Manifest, SweepManifest
 from evalflow.report import svg
-from evalflow.report.charts import Picture, Rows, draw, interval_pictures, mean_point
+from evalflow.report.charts import Picture, draw, interval_pictures, mean_point
 from evalflow.report.page import (
     INTERVAL,
     Cell,
@@ -47,7 +49,7 @@ from evalflow.report.wording import (
     varying,
     who_scored,
 )
-from evalflow.summary.rows import Board, SummaryRow
+from evalflow.summary.rows import Board, SummaryRow, rows_of
 
 _COST_WIDTH, _COST_HEIGHT = 300, 200
 _SHARED = ("Dataset", "Target", "Metrics", "Versions")
@@ -59,16 +61,16 @@ FEW = 4  # largest number of runs that are shown in full
 _SHOWN_COLUMNS = 5
 
 
-def cost_pictures(rows: Rows, costs: Mapping[str, float | None]) -> list[Picture]:
+def cost_pictures(rows: Sequence[SummaryRow], costs: Mapping[str, float | None]) -> list[Picture]:
     """One picture for each metric for which at least two runs have a mean and a known cost above 0."""
-    means = [row for row in rows if row["statistic"] == "mean" and row["value"] is not None]
+    means = [row for row in rows if row.statistic == "mean" and row.value is not None]
     found: list[Picture] = []
-    for metric in dict.fromkeys(row["metric"] for row in means):
-        own = [row for row in means if row["metric"] == metric]
-        priced = [row for row in own if costs.get(row["run"])]
-        if len({row["run"] for row in priced}) < 2:
+    for metric in dict.fromkeys(row.metric for row in means):
+        own = [row for row in means if row.metric == metric]
+        priced = [row for row in own if costs.get(row.run)]
+        if len({row.run for row in priced}) < 2:
             continue
-        points = [(costs[row["run"]] or 0.0, mean_point(row["run"], row)) for row in priced]
+        points = [(costs[row.run] or 0.0, mean_point(row.run, row)) for row in priced]
         without = len(own) - len(priced)
         left = f" {without} without a known cost {'is' if without == 1 else 'are'} not shown." if without else ""
         sentence = (
@@ -103,7 +105,7 @@ def cost_chart(
 _CHOICE_MEASURES = {"kappa": "Cohen's kappa", "spearman": "Spearman's correlation"}
 
 
-def choice_tables(boards: Rows) -> list[tuple[str, PageTable]]:
+def choice_tables(boards: Sequence[Board]) -> list[tuple[str, PageTable]]:
     """A heading, and the judges with their verdicts, for each dataset, metric and target."""
     return [(_title(board), _choice_table(board)) for board in boards]
 
@@ -136,22 +138,30 @@ def _choice_table(board: Board) -> PageTable:
     return PageTable(heads, rows)
 
 
-def _agreement_table(agreement: pl.DataFrame) -> PageTable:
+@dataclass(frozen=True, slots=True)
+class JudgePair:
+    """Two judges on the answers that both scored with a metric; see `agreement`."""
+
+    metric: str
+    judge_a: str
+    judge_b: str
+    n: int
+    agreement: float | None
+    correlation: float | None
+
+    def __str__(self) -> str:
+        return f"{self.judge_a} and {self.judge_b}"
+
+
+def _agreement_table(agreement: Sequence[JudgePair]) -> PageTable:
     numbers = [PageColumn(name, "num") for name in ("Common scores", "Same pass or fail", "Rank correlation")]
     rows = [
-        (
-            row["metric"],
-            f"{row['judge_a']} and {row['judge_b']}",
-            f"{row['n']:,}",
-            percent(row["agreement"]),
-            number(row["correlation"], 2),
-        )
-        for row in agreement.iter_rows(named=True)
+        (one.metric, str(one), f"{one.n:,}", percent(one.agreement), number(one.correlation, 2)) for one in agreement
     ]
     return PageTable([PageColumn("Metric"), PageColumn("Judges"), *numbers], rows)
 
 
-def print_choice(console: Console, boards: Rows, *, split: bool) -> None:
+def print_choice(console: Console, boards: Sequence[Board], *, split: bool) -> None:
     """Print the rankings."""
     for board in boards:
         console.print(literal(f"agreement with human labels: {_title(board)}", style="bold"))
@@ -165,14 +175,17 @@ def _print_ranking(console: Console, lines: Iterable[str]) -> None:
         print_indented(console, f"{place}. {line}", style="")
 
 
-def choice_pictures(boards: Rows) -> list[Picture]:
+def choice_pictures(boards: Sequence[Board]) -> list[Picture]:
     """Agreement by cost, for each board with at least two known costs."""
     found: list[Picture] = []
     for board in boards:
         priced = [row for row in board["ranking"] if row["cost_usd"] and row["value"] is not None]
         if len(priced) < 2:
             continue
-        points = [(row["cost_usd"], mean_point(row["run"], row)) for row in priced]
+        points = [
+            (row["cost_usd"], svg.IntervalPoint(row["run"], row["value"], row["ci_low"], row["ci_high"]))
+            for row in priced
+        ]
         sentence = (
             "Each dot is a judge: the cost of its run in dollars without a cache, and its agreement with people on "
             f"{board['n']:,} labelled answers, with the 95 % interval. Better and cheaper is up and to the left."
@@ -187,12 +200,12 @@ def _title(board: Board) -> str:
     return f"{joined(board['metric'], board['dataset'], board['target'])} ({on})"
 
 
-def _ranked(row: SummaryRow, name: str, verdict: str) -> str:
+def _ranked(row: Board, name: str, verdict: str) -> str:
     p = "" if row["p_adjusted"] is None else f", p {p_value(row['p_adjusted'])} ({ADJUSTMENTS['holm']})"
     return f"{number(row['value'])}{bracketed(row['ci_low'], row['ci_high'])} {name}: {verdict}{p}"
 
 
-def _choice_line(row: SummaryRow) -> str:
+def _choice_line(row: Board) -> str:
     text = _ranked(row, f"{row['run']} ({row['judge']})", of_choice(row["verdict"]))
     text += f"; cost {cost(row['cost_usd'])}"
     c = row["corrected"]
@@ -208,33 +221,36 @@ _MEASURES: Mapping[str, tuple[str, str, Callable[[float | None], str]]] = {
 }
 
 
-def judge_matrices(agreement: Rows, rows: Rows) -> list[Picture]:
+def judge_matrices(agreement: Sequence[JudgePair], rows: Sequence[SummaryRow]) -> list[Picture]:
     """A matrix for each metric and each measure that at least one pair of judges has."""
     found: list[Picture] = []
-    for metric in dict.fromkeys(row["metric"] for row in agreement):
-        pairs = [row for row in agreement if row["metric"] == metric]
-        own = [row for row in rows if row["metric"] == metric]
-        known = (name for name in _MEASURES if any(row[name] is not None for row in pairs))
+    for metric in dict.fromkeys(pair.metric for pair in agreement):
+        pairs = [pair for pair in agreement if pair.metric == metric]
+        own = [row for row in rows if row.metric == metric]
+        known = (name for name in _MEASURES if any(getattr(pair, name) is not None for pair in pairs))
         found += [_matrix_chart(metric, name, pairs, own) for name in known]
     return found
 
 
-def _matrix_chart(metric: str, measure: str, pairs: Rows, rows: Rows) -> Picture:
+def _matrix_chart(metric: str, measure: str, pairs: Sequence[JudgePair], rows: Sequence[SummaryRow]) -> Picture:
     title, meaning, text = _MEASURES[measure]
-    known = sorted((row for row in pairs if row[measure] is not None), key=lambda row: row[measure])
-    high, low = (f"{row['judge_a']} and {row['judge_b']} ({text(row[measure])})" for row in (known[-1], known[0]))
+    value_of: Callable[[JudgePair], float | None] = attrgetter(measure)
+    known = sorted((pair for pair in pairs if value_of(pair) is not None), key=lambda pair: value_of(pair) or 0.0)
+    high, low = (f"{pair} ({text(value_of(pair))})" for pair in (known[-1], known[0]))
     sentence = (
         f"Each cell is {meaning} on {metric}, and below it the number of answers. Highest: {high}"
         f"{f'; lowest: {low}' if low != high else ''}. Judges that agree may still be wrong together. {unscored(rows)}."
     )
-    judges = sorted({row[side] for row in pairs for side in ("judge_a", "judge_b")})
-    by_pair = {(row["judge_a"], row["judge_b"]): row for row in pairs}
+    judges = sorted({judge for pair in pairs for judge in (pair.judge_a, pair.judge_b)})
+    by_judges = {(pair.judge_a, pair.judge_b): pair for pair in pairs}
 
     def cell(one: str, other: str) -> svg.Tile | None:
         """The agreement of two judges; not shaded below 0."""
-        row = by_pair.get((min(one, other), max(one, other)), {measure: None, "n": 0})
-        value = row[measure]
-        return None if one == other else svg.Tile(text(value), max(0.0, value or 0.0), f"n {row['n']:,}")
+        if one == other:
+            return None
+        pair = by_judges.get((min(one, other), max(one, other)))
+        value = value_of(pair) if pair else None
+        return svg.Tile(text(value), max(0.0, value or 0.0), f"n {pair.n if pair else 0:,}")
 
     cells = [[cell(one, other) for other in judges] for one in judges]
     drawing = svg.matrix_chart(judges, cells, max(56, min(120, 240 // len(judges))), 48, turn=False)
@@ -244,7 +260,7 @@ def _matrix_chart(metric: str, measure: str, pairs: Rows, rows: Rows) -> Picture
 _SHOWN = ("mean", "pass_rate")
 
 
-def board_lines(boards: Rows) -> list[tuple[str, list[str]]]:
+def board_lines(boards: Sequence[Board]) -> list[tuple[str, list[str]]]:
     """A heading and a line per run, the leader first, for each of the sweep's leaderboards."""
     return [
         (
@@ -262,7 +278,7 @@ def board_lines(boards: Rows) -> list[tuple[str, list[str]]]:
     ]
 
 
-def print_boards(console: Console, boards: Rows) -> None:
+def print_boards(console: Console, boards: Sequence[Board]) -> None:
     """Print the first lines of the leaderboards of means and pass rates; the page has the rest."""
     shown = [board for board in boards if board["statistic"] in _SHOWN]
     for title, lines in board_lines(shown):
@@ -290,7 +306,7 @@ def _cases(board: Board) -> str:
     return f"on the {cases:,} of {cases + left:,} cases that all runs scored" if left else ""
 
 
-def _line(row: SummaryRow, board: Board) -> str:
+def _line(row: Board, board: Board) -> str:
     verdict = of_standing(row["verdict"], is_first=row is board["leaderboard"][0])
     left = row["n"] - row["n_scored"]
     ranks = "" if row["rank_low"] is None else f"; rank {rank_range(row['rank_low'], row['rank_high'])}"
@@ -305,8 +321,8 @@ def write_sweep_report(
     *,
     manifest: SweepManifest,
     runs: Sequence[Run],
-    agreement: pl.DataFrame,
-    boards: Rows,
+    agreement: Sequence[JudgePair],
+    boards: Sequence[Board],
     choice: Board | None = None,
 ) -> None:
     """Write one self-contained page over all runs of a sweep. It links to `<run>/report.html` in the same folder.
@@ -314,11 +330,7 @@ def write_sweep_report(
     `agreement` is from the function of that name, `boards` are `details` of the sweep's summary.json, and `choice` is
     its calibration.json; None if not requested.
     """
-    rows = [
-        {**row, "run": name}
-        for name, _, summary in runs
-        for row in summary.filter(summary["tag"].is_null()).iter_rows(named=True)
-    ]
+    rows = [replace(row, run=name) for name, _, summary in runs for row in rows_of(summary) if row.tag is None]
     manifests = {name: about for name, about, _ in runs}
     tables = metric_tables(rows, manifests)
     costs = {name: about.full_cost for name, about, _ in runs}
@@ -339,7 +351,7 @@ def write_sweep_report(
         "split": split_sentence(split=choice["split"]) if choice else "",
         "choice_pictures": choice_pictures(choice["choice"]) if choice else [],
         "agreement": _agreement_table(agreement),
-        "matrices": judge_matrices(agreement.to_dicts(), rows),
+        "matrices": judge_matrices(agreement, rows),
         "runs": [_cost(name, about) for name, about, _ in runs],
     }
     write_page(path, "sweep.html.jinja", head, context)
@@ -350,13 +362,13 @@ def _title_of(manifests: Mapping[str, Manifest]) -> str:
     return f"{counted(len(manifests), 'run')}: {next(iter(whole))}{' and others' if len(whole) > 1 else ''}"
 
 
-def _numbered(rows: Rows) -> list[SummaryRow]:
+def _numbered(rows: Sequence[SummaryRow]) -> list[SummaryRow]:
     """The rows by metric, with the run's name instead of the target if only runs distinguish them."""
-    order = list(dict.fromkeys(row["metric"] for row in rows))
-    by_metric = sorted(rows, key=lambda row: order.index(row["metric"]))
+    order = list(dict.fromkeys(row.metric for row in rows))
+    by_metric = sorted(rows, key=lambda row: order.index(row.metric))
     parts = varying(rows)
-    cells = {(row["metric"], row["statistic"], series_name(row, parts)) for row in rows}
-    return by_metric if len(cells) == len(rows) else [{**row, "target": row["run"]} for row in by_metric]
+    cells = {(row.metric, row.statistic, series_name(row, parts)) for row in rows}
+    return by_metric if len(cells) == len(rows) else [replace(row, target=row.run) for row in by_metric]
 
 
 def _facts(manifest: SweepManifest, runs: Sequence[Run]) -> list[Fact]:
@@ -371,11 +383,11 @@ def _cost(name: str, manifest: Manifest) -> dict[str, Any]:
     return {"name": name} | {key: getattr(manifest, key) for key in keys}
 
 
-def agreement(runs: Sequence[pl.LazyFrame]) -> pl.DataFrame:
+def agreement(runs: Sequence[pl.LazyFrame]) -> list[JudgePair]:
     """Compare every two judges on the answers that both scored with the same metric, repeat by repeat.
 
     If several runs have the same cell of the same judge, the first one counts. Panel members are left out. `agreement`
-    is the share where both pass or both fail (null without verdicts), `correlation` Spearman's (null below 3 cells or
+    is the share where both pass or both fail (None without verdicts), `correlation` Spearman's (None below 3 cells or
     if one judge never varies).
     """
     frames = [
@@ -387,7 +399,7 @@ def agreement(runs: Sequence[pl.LazyFrame]) -> pl.DataFrame:
     cells = pl.concat(frames).unique([*_CELL, "judge"], keep="first", maintain_order=True)
     both = cells.join(cells, on=_CELL, suffix="_b").filter(pl.col("judge") < pl.col("judge_b"))
     rho = pl.corr("score", "score_b", method="spearman").fill_nan(None)
-    return (
+    pairs = (
         both.group_by("metric", pl.col("judge").alias("judge_a"), "judge_b")
         .agg(
             n=pl.len(),
@@ -397,6 +409,7 @@ def agreement(runs: Sequence[pl.LazyFrame]) -> pl.DataFrame:
         .sort("metric", "judge_a", "judge_b")
         .collect(engine="streaming")
     )
+    return [JudgePair(*pair) for pair in pairs.iter_rows()]
 
 
 _FAULTS = {
@@ -409,7 +422,7 @@ _FAULTS = {
 def run_line(name: str, manifest: Manifest, summary: pl.DataFrame) -> str:
     """A run of a sweep in one line: its first numbers, its errors, and its exit code if it is not 0."""
     rows = headline_rows(summary)
-    found = [f"{_column_name(row)} {number(row['value'])}" for row in rows[:_SHOWN_COLUMNS]]
+    found = [f"{_column_name(row)} {number(row.value)}" for row in rows[:_SHOWN_COLUMNS]]
     found += [f"{len(rows) - _SHOWN_COLUMNS} more"] if len(rows) > _SHOWN_COLUMNS else []
     errors = manifest.scores["error"]
     left = sum(about.cases for about in manifest.datasets.values()) - sum(manifest.asked.values())
@@ -421,21 +434,24 @@ def run_line(name: str, manifest: Manifest, summary: pl.DataFrame) -> str:
 
 
 def print_sweep(
-    console: Console, summary: pl.DataFrame, manifests: Mapping[str, Manifest], agreement: pl.DataFrame, boards: Rows
+    console: Console,
+    summary: pl.DataFrame,
+    manifests: Mapping[str, Manifest],
+    agreement: Sequence[JudgePair],
+    boards: Sequence[Board],
 ) -> None:
     """Print a table of all runs for each metric, agreement between judges, and the leaderboards."""
-    print_tables(console, summary.to_dicts(), manifests)
-    for row in agreement.head(FEW).iter_rows(named=True):
-        facts = [f"rank correlation {number(row['correlation'], 2)}"]
-        if row["agreement"] is not None:
-            facts.append(f"same verdict {percent(row['agreement'])}")
-        pair = f"{row['metric']}: {row['judge_a']} and {row['judge_b']}"
-        console.print(literal(f"{pair} on {row['n']} answers: {', '.join(facts)}"), soft_wrap=True)
-    if agreement.height > FEW:
-        rest = f"report.html has the agreement of {agreement.height - FEW} more pairs of judges"
+    print_tables(console, rows_of(summary), manifests)
+    for pair in agreement[:FEW]:
+        facts = [f"rank correlation {number(pair.correlation, 2)}"]
+        if pair.agreement is not None:
+            facts.append(f"same verdict {percent(pair.agreement)}")
+        console.print(literal(f"{pair.metric}: {pair} on {pair.n} answers: {', '.join(facts)}"), soft_wrap=True)
+    if len(agreement) > FEW:
+        rest = f"report.html has the agreement of {len(agreement) - FEW} more pairs of judges"
         console.print(literal(rest, style="dim"))
     print_boards(console, boards)
 
 
 def _column_name(row: SummaryRow) -> str:
-    return row["metric"] if row["statistic"] == "mean" else f"{row['metric']} {row['statistic']}"
+    return row.metric if row.statistic == "mean" else f"{row.metric} {row.statistic}"

@@ -27,7 +27,6 @@ from evalflow.report.wording import (
 from evalflow.summary.finding import is_corrected
 from evalflow.summary.rows import SummaryRow
 
-Rows = Sequence[SummaryRow]
 _FILLED = 0.75  # share of the cells side by side that must have a number
 _RUN_WIDTH, _JUDGE_WIDTH = 22, 20
 _MOST = 12  # rows of a table on a terminal
@@ -38,40 +37,40 @@ class MetricTable:
     """One number of a metric, of each run of a sweep that has it."""
 
     title: str
-    rows: Rows
+    rows: Sequence[SummaryRow]
     is_headline: bool
 
 
-def metric_tables(rows: Rows, manifests: Mapping[str, Manifest]) -> list[MetricTable]:
+def metric_tables(rows: Sequence[SummaryRow], manifests: Mapping[str, Manifest]) -> list[MetricTable]:
     """A table for each dataset, metric and statistic over all tags: cases that pass everything, headlines, the rest.
 
     `rows` are those of the runs' summaries, with the run's name as `run`; `manifests` are by that name.
     """
-    shown = [one for run in manifests for one in without_means_of_figures(row for row in rows if row["run"] == run)]
-    shown = [row for row in shown if row["tag"] is None]
-    first = {(row["dataset"], row["metric"], row["statistic"]) for row in headline_of_each(shown)}
+    shown = [one for run in manifests for one in without_means_of_figures(row for row in rows if row.run == run)]
+    shown = [row for row in shown if row.tag is None]
+    first = {(row.dataset, row.metric, row.statistic) for row in headline_of_each(shown)}
     groups: dict[tuple[str, str, str], list[SummaryRow]] = {}
     for row in shown:
-        groups.setdefault((row["dataset"], row["metric"], row["statistic"]), []).append(row)
+        groups.setdefault((row.dataset, row.metric, row.statistic), []).append(row)
     several = varies(shown, "dataset") if shown else False
     found = [
         MetricTable(_title(own[0], manifests, dataset if several else ""), own, key in first)
         for key, own in groups.items()
         for dataset in key[:1]
     ]
-    return sorted(found, key=lambda one: (not one.is_headline, one.rows[0]["metric"] != CASES))
+    return sorted(found, key=lambda one: (not one.is_headline, one.rows[0].metric != CASES))
 
 
 def _title(row: SummaryRow, manifests: Mapping[str, Manifest], dataset: str) -> str:
-    about = manifests[row["run"]]
-    facts = about.metrics.get(row["metric"])
+    about = manifests[row.run]
+    facts = about.metrics.get(row.metric)
     configs: Mapping[str, Mapping[str, Any]] = about.config.get("metric") or {}
     config: Mapping[str, Any] = configs.get(facts.key, {}) if facts else {}
     lower = "lower is better" if config.get("direction") == "lower_is_better" else ""
-    if row["metric"] == CASES:
+    if row.metric == CASES:
         return joined("cases that pass everything", dataset)
-    statistic = "" if row["statistic"] == "mean" else row["statistic"].replace("_", " ")
-    return joined(about.titles.get(row["metric"], row["metric"]), statistic, dataset, lower)
+    statistic = "" if row.statistic == "mean" else row.statistic.replace("_", " ")
+    return joined(about.titles.get(row.metric, row.metric), statistic, dataset, lower)
 
 
 def page_table(found: MetricTable, manifests: Mapping[str, Manifest]) -> PageTable:
@@ -79,16 +78,16 @@ def page_table(found: MetricTable, manifests: Mapping[str, Manifest]) -> PageTab
     several = varies(found.rows, "target")
     rows: list[Sequence[Cell]] = []
     for row in found.rows:
-        named = (row["run"], row["target"]) if several else row["run"]
+        named = (row.run, row.target) if several else row.run
         rows.append((named, _judge(row, manifests), *number_cells(row)))
     return PageTable([PageColumn("Run"), PageColumn("Judge", "judged"), *NUMBERS], rows)
 
 
 def _judge(row: SummaryRow, manifests: Mapping[str, Manifest]) -> tuple[str, ...]:
-    about = manifests[row["run"]]
-    if row["metric"] == CASES:
+    about = manifests[row.run]
+    if row.metric == CASES:
         return ("those of its metrics",)
-    return judge_cell(row["judge"], about.judges.get(row["judge"] or ""), about.metrics.get(row["metric"]))
+    return judge_cell(row.judge, about.judges.get(row.judge or ""), about.metrics.get(row.metric))
 
 
 def side_by_side(found: Sequence[MetricTable]) -> PageTable | None:
@@ -101,9 +100,9 @@ def side_by_side(found: Sequence[MetricTable]) -> PageTable | None:
     for table in tables:
         seen: dict[str, int] = {}
         for row in table.rows:
-            place = seen[row["run"]] = seen.get(row["run"], -1) + 1
-            ends = interval(row["ci_low"], row["ci_high"])
-            cells.setdefault((row["run"], place), {})[table.title] = (number(row["value"]), ends)
+            place = seen[row.run] = seen.get(row.run, -1) + 1
+            ends = interval(row.ci_low, row.ci_high)
+            cells.setdefault((row.run, place), {})[table.title] = (number(row.value), ends)
     filled = sum(len(own) for own in cells.values())
     if len(tables) < 2 or len(cells) < 2 or filled < _FILLED * len(cells) * len(tables):
         return None
@@ -116,7 +115,7 @@ def side_by_side(found: Sequence[MetricTable]) -> PageTable | None:
     return PageTable([PageColumn("Run"), *(PageColumn(table.title, "num value") for table in tables)], rows)
 
 
-def print_tables(console: Console, rows: Rows, manifests: Mapping[str, Manifest]) -> None:
+def print_tables(console: Console, rows: Sequence[SummaryRow], manifests: Mapping[str, Manifest]) -> None:
     """Print a table for each headline number of a sweep; the page has the others."""
     found = metric_tables(rows, manifests)
     for one in found:
@@ -133,16 +132,16 @@ def _print_table(console: Console, found: MetricTable, manifests: Mapping[str, M
     columns |= {"value": "number", "95 % interval": "number", "scored": "number", "pass": "number"}
     lines = [
         [
-            folded(row["run"], _RUN_WIDTH),
+            folded(row.run, _RUN_WIDTH),
             *([] if is_one else [folded(judge, _JUDGE_WIDTH)]),
-            number(row["value"]),
-            interval(row["ci_low"], row["ci_high"]),
-            f"{row['n_scored']:,}",
-            percent(row["pass_rate"]),
+            number(row.value),
+            interval(row.ci_low, row.ci_high),
+            f"{row.n_scored:,}",
+            percent(row.pass_rate),
         ]
         for row, judge in zip(found.rows, judges, strict=True)
     ]
-    about = f"judge {judges[0]}" if is_one and found.rows[0]["judge"] else ""
+    about = f"judge {judges[0]}" if is_one and found.rows[0].judge else ""
     corrected = "corrected by people's labels" if any(is_corrected(row, "value") for row in found.rows) else ""
     console.print(literal(joined(found.title, about, corrected), style="bold"), soft_wrap=True)
     console.print(table_of(columns, lines[:_MOST]))

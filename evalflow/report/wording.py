@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evalflow.lazy import pl
-from evalflow.summary.rows import SummaryRow
+from evalflow.summary.rows import OfSeries, SummaryRow, rows_of
 
 PARTS = ("dataset", "target", "judge")  # the columns that distinguish rows of one metric
 ADJUSTMENTS = {"holm": "Holm", "bh": "Benjamini-Hochberg", "by": "Benjamini-Yekutieli"}
@@ -70,7 +70,6 @@ _METHODS = {
     "davidson_max_t": "Bradley-Terry with ties (Davidson), cluster-robust, largest difference (max-t)",
     "paired_cr2_t_sign_flip": "paired t and sign flips, clustered",
 }
-_UNSCORED = ("n_undefined", "n_error", "n_skipped")
 _NAMED = 3
 # C0 except tab and newline, DEL, and C1, which some terminals treat like escapes; and lone surrogates, which JSON may
 # contain but which cannot be encoded.
@@ -138,8 +137,8 @@ def caveat_lines(rows: Iterable[SummaryRow]) -> list[str]:
     """What to know of the intervals of a summary's rows: a line for each caveat, with the rows it applies to."""
     notes: dict[str, list[str]] = {}
     for row in rows:
-        if row["n_scored"] and (why := caveat(row["ci_method"])):
-            name = row["metric"] if row["statistic"] == "mean" else f"{row['metric']} {row['statistic']}"
+        if row.n_scored and (why := caveat(row.ci_method)):
+            name = row.metric if row.statistic == "mean" else f"{row.metric} {row.statistic}"
             notes.setdefault(why, []).append(name)
     return [
         f"{', '.join(names[:_NAMED])}{f' and {len(names) - _NAMED} more' if len(names) > _NAMED else ''}: {why}"
@@ -187,46 +186,41 @@ def joined(*parts: str | None) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def not_scored(counts: Mapping[str, int | None]) -> str:
+def not_scored(undefined: int, error: int, skipped: int) -> str:
     """The three unscored states: `2 not scored (1 undefined, 1 error, 0 skipped)`."""
-    parts = [(counts.get(f"n_{state}") or 0, state) for state in ("undefined", "error", "skipped")]
-    total = sum(n for n, _ in parts)
-    return (
-        f"{total:,} not scored ({', '.join(f'{n:,} {state}' for n, state in parts)})" if total else "All cases scored"
-    )
+    total = undefined + error + skipped
+    states = f"{undefined:,} undefined, {error:,} error, {skipped:,} skipped"
+    return f"{total:,} not scored ({states})" if total else "All cases scored"
 
 
-def varying(rows: Iterable[SummaryRow]) -> tuple[str, ...]:
-    """Which of dataset, target and judge have more than one value in the rows; nulls aside."""
-    seen: dict[str, set[Any]] = {part: set() for part in PARTS}
-    for row in rows:
-        for part in PARTS:
-            if row.get(part) is not None:
-                seen[part].add(row[part])
-    return tuple(part for part in PARTS if len(seen[part]) > 1)
+def varying(rows: Iterable[OfSeries]) -> tuple[str, ...]:
+    """Which of dataset, target and judge have more than one value in the rows; None aside."""
+    values = zip(*((row.dataset, row.target, row.judge) for row in rows), strict=True)
+    return tuple(part for part, own in zip(PARTS, values, strict=False) if len({*own} - {None}) > 1)
 
 
-def series_name(row: SummaryRow, parts: Iterable[str]) -> str:
+def series_name(row: OfSeries, parts: Iterable[str]) -> str:
     """The row's values of the given parts, joined."""
-    return joined(*(row.get(part) for part in parts))
+    return joined(*(getattr(row, part) for part in parts))
 
 
 def unscored(rows: Sequence[SummaryRow]) -> str:
     """`not_scored` for rows of the summary. The mean and figures of a metric share their cells, which count once."""
-    cells = {tuple(row[part] for part in ("metric", *PARTS)): row for row in rows}
-    return not_scored({state: sum(row[state] or 0 for row in cells.values()) for state in _UNSCORED})
+    cells = {row.series: row for row in rows}.values()
+    undefined, error = sum(one.n_undefined for one in cells), sum(one.n_error for one in cells)
+    return not_scored(undefined, error, sum(one.n_skipped for one in cells))
 
 
-def without_means_of_figures(rows: Iterable[SummaryRow]) -> list[dict[str, Any]]:
+def without_means_of_figures(rows: Iterable[SummaryRow]) -> list[SummaryRow]:
     """Rows of the summary without the mean of a metric that has figures: its accuracy is the same number."""
-    every = [dict(row) for row in rows]
-    with_figures = {row["metric"] for row in every if row["statistic"] != "mean"}
-    return [row for row in every if row["statistic"] != "mean" or row["metric"] not in with_figures]
+    every = list(rows)
+    with_figures = {row.metric for row in every if row.statistic != "mean"}
+    return [row for row in every if row.statistic != "mean" or row.metric not in with_figures]
 
 
-def headline_rows(summary: pl.DataFrame) -> list[dict[str, Any]]:
+def headline_rows(summary: pl.DataFrame) -> list[SummaryRow]:
     """The rows that every report begins with: over all tags; for a metric with figures, these instead of its mean."""
-    return without_means_of_figures(row for row in summary.iter_rows(named=True) if row["tag"] is None)
+    return without_means_of_figures(row for row in rows_of(summary) if row.tag is None)
 
 
 def plain(text: str) -> str:

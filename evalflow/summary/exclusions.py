@@ -10,12 +10,12 @@ from evalflow.datasets import tag_levels
 from evalflow.lazy import pl
 from evalflow.protocols import Measured
 from evalflow.summary.journal import SLICE
-from evalflow.summary.rows import Detail, SummaryRow
+from evalflow.summary.rows import SummaryRow, rows_of
 from evalflow.summary.slices import own_cells
 from evalflow.summary.summarise import Summary, summarise_metrics
 
 _RESULT = ("dataset", "case_id", "target", "target_repeat", "metric")
-_UNIT = (*SLICE, "tag")
+
 _FIGURES = ("value", "ci_low", "ci_high", "ci_method", "n_scored", "pass_rate", "pass_rate_low", "pass_rate_high")
 
 
@@ -51,31 +51,28 @@ def with_exclusions(
     scores = scores.with_columns(pl.col("target_repeat").cast(pl.Int64))
     own = own_cells(scores).drop("reason").join(given.drop("at"), on=_RESULT, how="inner")
     found = own.select(*_RESULT, "judge", "tags", "by", "reason").unique(maintain_order=True).collect()
-    taken: dict[tuple[object, ...], list[Detail]] = {}
-    for row in found.iter_rows(named=True):
-        for tag in (None, *dict.fromkeys(level for own in row["tags"] or () for level in tag_levels(own))):
-            taken.setdefault((*(row[name] for name in SLICE), tag), []).append(row)
+    taken: dict[tuple[str | None, ...], list[tuple[str, str]]] = {}
+    for *series, tags, by, reason in found.select(*SLICE, "tags", "by", "reason").iter_rows():
+        for tag in (None, *dict.fromkeys(level for own in tags or () for level in tag_levels(own))):
+            taken.setdefault((*series, tag), []).append((by, reason))
     touched = scores.filter(pl.col("metric").is_in({one.metric for one in excluded}))
     others = summarise_metrics(touched.join(given, on=_RESULT, how="anti", maintain_order="left"), metrics, seed).frame
-    without = {(_unit(row), row["statistic"]): row for row in others.iter_rows(named=True)}
-    details = [
+    without = {(row.series, row.tag, row.statistic): row for row in rows_of(others)}
+    details: list[dict[str, object]] = [
         {
-            **dict(zip(_UNIT, _unit(row), strict=True)),
-            "statistic": row["statistic"],
-            "n": row["n_scored"],
-            "excluded": _excluded(taken[_unit(row)], without.get((_unit(row), row["statistic"]))),
+            **dict(zip((*SLICE, "tag"), (*row.series, row.tag), strict=True)),
+            "statistic": row.statistic,
+            "n": row.n_scored,
+            "excluded": _excluded(taken[*row.series, row.tag], without.get((row.series, row.tag, row.statistic))),
         }
-        for row in summary.frame.iter_rows(named=True)
-        if _unit(row) in taken
+        for row in rows_of(summary.frame)
+        if (*row.series, row.tag) in taken
     ]
     return Summary(summary.frame, [*summary.details, *details])
 
 
-def _unit(row: Mapping[str, object]) -> tuple[object, ...]:
-    return tuple(row[name] for name in _UNIT)
-
-
-def _excluded(taken: Sequence[Detail], left: SummaryRow | None) -> dict[str, object]:
-    figures = {name: left[name] for name in _FIGURES} if left else {**dict.fromkeys(_FIGURES), "n_scored": 0}
-    people = Counter(row["by"] for row in taken)
-    return {"n": len(taken), "by": dict(people), "reasons": sorted({row["reason"] for row in taken}), **figures}
+def _excluded(taken: Sequence[tuple[str, str]], left: SummaryRow | None) -> dict[str, object]:
+    """What is said of results that were taken out, each by whom and why, and of the row that is `left` without them."""
+    figures = {name: getattr(left, name) for name in _FIGURES} if left else {**dict.fromkeys(_FIGURES), "n_scored": 0}
+    people = Counter(by for by, _ in taken)
+    return {"n": len(taken), "by": dict(people), "reasons": sorted({reason for _, reason in taken}), **figures}

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from evalflow.lazy import pl
-from evalflow.summary.journal import SLICE, summary_schema
-from evalflow.summary.rows import SummaryRow
+from evalflow.summary.rows import SummaryRow, frame_of, rows_of
 from evalflow.summary.summarise import Summary
 
 if TYPE_CHECKING:
@@ -39,39 +38,31 @@ def with_labels(summary: Summary, calibration: Sequence[CalibrationRow], refused
     reason why labels correct nothing in this run.
     """
     found = {_key(row): row for one in calibration for row in (one, *one.tags)}
-    rows = summary.frame.with_row_index("place")
-    series = pl.DataFrame([key[:-1] for key in found], schema=dict.fromkeys(SLICE, pl.String), orient="row").unique()
-    own = rows.filter(statistic="mean").join(series, on=SLICE, how="semi", nulls_equal=True)
-    if not own.height:
+    if not found:
         return summary
-    sizes = {_series(row): row["n"] for row in own.filter(pl.col("tag").is_null()).iter_rows(named=True)}
-    changed: list[dict[str, Any]] = []
-    for row in own.iter_rows(named=True):
-        of_all = row["n"] == sizes[_series(row)]  # a tag of all answers has no row of its own
-        calibrated = found.get((*_series(row), None if of_all else row["tag"]))
-        changed.append({**row, **_corrections(row, calibrated, found[*_series(row), None], refused)})
-    touched = pl.DataFrame(changed, schema=rows.schema, orient="row")
-    others = rows.join(touched, on="place", how="anti")
-    frame = pl.concat([others, touched]).sort("place").select(list(summary_schema()))
-    return Summary(frame, summary.details)
+    rows = rows_of(summary.frame)
+    sizes = {row.series: row.n for row in rows if row.statistic == "mean" and row.tag is None}
+    for place, row in enumerate(rows):
+        whole = found.get((*row.series, None))
+        if row.statistic == "mean" and whole is not None:
+            of_all = row.n == sizes[row.series]  # a tag of all answers has no row of its own
+            calibrated = found.get((*row.series, None if of_all else row.tag))
+            rows[place] = replace(row, **_corrections(row, calibrated, whole, refused))
+    return Summary(frame_of(rows), summary.details)
 
 
 def is_corrected(row: SummaryRow, column: str) -> bool:
     """Whether labels correct this column of a row of the summary."""
-    return column in RAW and row["raw_pass_rate" if column in _PASS_RATE else "raw_value"] is not None
+    return column in RAW and (row.raw_pass_rate if column in _PASS_RATE else row.raw_value) is not None
 
 
 def judge_alone(row: SummaryRow) -> SummaryRow:
     """A row of the summary with what the judge's scores alone say, in the columns that labels correct."""
-    return {**row, **{name: row[raw] for name, raw in RAW.items() if is_corrected(row, name)}}
+    return replace(row, **{name: getattr(row, raw) for name, raw in RAW.items() if is_corrected(row, name)})
 
 
 def _key(row: CalibrationRow) -> tuple[str | None, ...]:
     return row.dataset, row.target, row.metric, row.judge, row.tag
-
-
-def _series(row: SummaryRow) -> tuple[Any, ...]:
-    return tuple(row[name] for name in SLICE)
 
 
 def _corrections(row: SummaryRow, own: CalibrationRow | None, whole: CalibrationRow, refused: str) -> dict[str, Any]:
@@ -91,5 +82,5 @@ def _corrections(row: SummaryRow, own: CalibrationRow | None, whole: Calibration
 def _of(row: SummaryRow, names: Sequence[str], means: CorrectedMean | None) -> dict[str, Any]:
     if means is None or means.estimate is None:
         return {}
-    raw = {RAW[name]: row[name] for name in names}
+    raw = {RAW[name]: getattr(row, name) for name in names}
     return raw | dict(zip(names, (means.estimate, means.low, means.high, means.method), strict=False))

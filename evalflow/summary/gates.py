@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from evalflow.errors import Problem, UserError
 from evalflow.lazy import pl
 from evalflow.records import CASES, passes
 from evalflow.summary.finding import RAW, is_corrected, judge_alone
-from evalflow.summary.rows import Detail, SummaryRow
+from evalflow.summary.journal import SLICE
+from evalflow.summary.rows import Detail, SummaryRow, rows_of
 from evalflow.summary.verdicts import Condition, Operator, against_limit, overall
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ _WITH_ALL = (
 )
 """Columns computed from all scores, undefined ones included."""
 ON_SCALE = ("mean", "median", "lowest", "bound_low", "bound_high", "ci_low", "ci_high")
-_Key = tuple[Any, ...]
+_Key = tuple[str | None, ...]  # dataset, target, metric, judge and tag
 _OFF = "judge_alone: true"
 
 
@@ -204,7 +205,7 @@ def evaluate_gates(
     calibration.json say how many more labels would decide.
     """
     sides = (summary, summary if baseline is None else baseline)
-    labelled = {_key(row): row for one in calibration for row in (one, *one["tags"])}
+    labelled = {_key_of(row): row for one in calibration for row in (one, *one["tags"])}
 
     def rows(gate: Gate) -> Iterator[GateRow]:
         if gate.baseline:
@@ -214,8 +215,8 @@ def evaluate_gates(
     return [GateResult(gate, tuple(rows(gate))) for gate in gates]
 
 
-def _key(row: SummaryRow, *, tag: bool = True) -> _Key:
-    return *(row[name] for name in ("dataset", "target", "metric", "judge")), row["tag"] if tag else None
+def _key_of(calibrated: Detail) -> _Key:
+    return tuple(calibrated[name] for name in (*SLICE, "tag"))
 
 
 def _rows(
@@ -230,19 +231,21 @@ def _rows(
     wanted = (pl.col("statistic") == statistic) & pl.col("tag").eq_missing(pl.lit(gate.tag, pl.String))
     if gate.metric is not None:
         wanted &= pl.col("metric") == gate.metric
-    for row in summary.filter(wanted).iter_rows(named=True):
-        if gate.metric is None and of_mean and row[value] is None and row["n_scored"]:
+    for row in rows_of(summary.filter(wanted)):
+        if gate.metric is None and of_mean and getattr(row, value) is None and row.n_scored:
             continue  # a gate on a tag's pass rate is not about metrics that give no pass or fail
         if gate.looks is None:
             outcome = _by_row(gate, row)
         else:
-            look = looked[gate, row["dataset"]]
-            key = (row["dataset"], row["target"], row["metric"], row["judge"])
-            outcome = GateRow(*key, look.value, look.low, look.high, look.passed, looked=look.text, method=look.method)
+            look = looked[gate, row.dataset]
+            outcome = GateRow(
+                *row.series, look.value, look.low, look.high, look.passed, looked=look.text, method=look.method
+            )
             outcome = replace(outcome, in_error=look.in_error)
-        if row["n_labels"] is not None and value in RAW:
-            known = labelled.get(_key(row)) or labelled.get(_key(row, tag=False))  # a tag of all answers has no row
-            outcome = _by_labels(gate, row, outcome, known)
+        if row.n_labels is not None and value in RAW:
+            # A tag of all answers has no row of its own.
+            known = labelled.get((*row.series, row.tag)) or labelled.get((*row.series, None))
+            outcome = _by_labels(gate, row, row.n_labels, outcome, known)
         yield outcome if gate.statistic in _WITH_ALL else _counted(gate, outcome, row)
 
 
@@ -256,49 +259,49 @@ def _by_row(gate: Gate, row: SummaryRow) -> GateRow:
 
     value = _column(gate)
     low, high = BOUNDS.get(gate.statistic, (None, None) if gate.statistic in COLUMNS else _CI)
-    ends = (row[low], row[high]) if low and high else None
-    outcome = _evaluate(gate, row, row[value], ends, row["n_scored"], row["judge"])
+    ends = (getattr(row, low), getattr(row, high)) if low and high else None
+    outcome = _evaluate(gate, row.series, getattr(row, value), ends, row.n_scored)
     # A pass rate has the clusters of its mean, and so their caveat.
-    is_its_own = value == "value" or UNEVEN in (row["ci_method"] or "")
-    return replace(outcome, method=row["ci_method"]) if is_its_own else outcome
+    is_its_own = value == "value" or UNEVEN in (row.ci_method or "")
+    return replace(outcome, method=row.ci_method) if is_its_own else outcome
 
 
-def _by_labels(gate: Gate, row: Detail, outcome: GateRow, calibrated: Detail | None) -> GateRow:
+def _by_labels(gate: Gate, row: SummaryRow, labels: int, outcome: GateRow, calibrated: Detail | None) -> GateRow:
     """The outcome with what labels have to do with it, and how many would decide it; by the judge if it should."""
-    labelled = replace(outcome, labelled=row["n_labels"])
+    labelled = replace(outcome, labelled=labels)
     if not is_corrected(row, _column(gate)):
-        return replace(labelled, uncorrected=row["uncorrected"] or "")
+        return replace(labelled, uncorrected=row.uncorrected or "")
     if gate.looks:
         return replace(labelled, uncorrected=f"looks: {gate.looks}")
     judged = _by_row(gate, judge_alone(row))
     if gate.judge_alone:
-        return replace(judged, labelled=row["n_labels"], uncorrected=_OFF)
+        return replace(judged, labelled=labels, uncorrected=_OFF)
     needed = None
     if outcome.passed is None and outcome.value is not None and calibrated:
         from evalflow.stats.prediction import Spread
 
         means = calibrated["pass_rate" if gate.statistic in SHARES else "corrected"]
-        answers = row["n_labels"] + calibrated["n_unlabelled"]
+        answers = labels + calibrated["n_unlabelled"]
         if means["spread"] is not None:
             gap = abs(outcome.value - gate.condition.limit)
             needed = Spread(**means["spread"]).labels_for(2 * gap, answers)
-    return replace(labelled, cases_needed=needed and max(needed, row["n_labels"] + 1), judged=judged)
+    return replace(labelled, cases_needed=needed and max(needed, labels + 1), judged=judged)
 
 
 def _counted(gate: Gate, outcome: GateRow, row: SummaryRow, baseline: SummaryRow | None = None) -> GateRow:
-    counts = {name: row[name] for name in ("n", "n_scored", "n_undefined", "n_skipped")}
+    counted = replace(outcome, n=row.n, n_scored=row.n_scored, n_undefined=row.n_undefined, n_skipped=row.n_skipped)
     if _is_undefined(gate, row):
-        return replace(outcome, passed=None, cases_needed=None, undefined_in="this run", **counts)
+        return replace(counted, passed=None, cases_needed=None, undefined_in="this run")
     if baseline is not None and _is_undefined(gate, baseline):
-        return replace(outcome, passed=None, cases_needed=None, undefined_in="the baseline", **counts)
-    return replace(outcome, **counts)
+        return replace(counted, passed=None, cases_needed=None, undefined_in="the baseline")
+    return counted
 
 
 def _is_undefined(gate: Gate, row: SummaryRow) -> bool:
-    expected = row["n"] - row["n_skipped"]
+    expected = row.n - row.n_skipped
     if not expected:
         return False
-    return not passes(row["n_undefined"] / expected, gate.max_undefined_rate, higher_is_better=False)
+    return not passes(row.n_undefined / expected, gate.max_undefined_rate, higher_is_better=False)
 
 
 def _of_baseline(
@@ -325,8 +328,7 @@ def _difference(gate: Gate, row: ComparisonRow) -> GateRow:
     from evalflow.summary.verdicts import oriented
 
     value, low, high = oriented(row.found, higher_is_better=row.higher_is_better)
-    key = {"dataset": row.dataset, "target": "", "metric": row.metric}
-    outcome = _evaluate(gate, key, value, (low, high), row.found.n, row.judge)
+    outcome = _evaluate(gate, (row.dataset, "", row.metric, row.judge), value, (low, high), row.found.n)
     margin = -gate.condition.limit
     needed = None if outcome.passed is not None else row.cases_to_decide(margin)
     unseen = row.unseen_share(margin) if outcome.passed and outcome.low is not None else None
@@ -337,29 +339,26 @@ def _difference(gate: Gate, row: ComparisonRow) -> GateRow:
 def _mean_of(gate: Gate, row: ComparisonRow, summary: pl.DataFrame) -> SummaryRow | None:
     """The summary's row with the counts of the compared scores."""
     tag = pl.col("tag").eq_missing(pl.lit(gate.tag, pl.String))
-    own = summary.filter(tag, dataset=row.dataset, metric=row.metric, statistic="mean")
-    return own.row(0, named=True) if own.height else None
+    return next(iter(rows_of(summary.filter(tag, dataset=row.dataset, metric=row.metric, statistic="mean"))), None)
 
 
 def _evaluate(
     gate: Gate,
-    row: SummaryRow,
+    series: tuple[str, str, str, str | None],
     value: float | None,
     ends: tuple[float | None, float | None] | None,
     n: int,
-    judge: str | None,
 ) -> GateRow:
     from evalflow.stats.paired import cases_needed
 
-    key = (row["dataset"], row["target"], row["metric"], judge)
     if value is None:
-        return GateRow(*key, None, None, None, None)
+        return GateRow(*series, None, None, None, None)
     condition = gate.condition
     if gate.point or ends is None or condition.operator == "==":
-        return GateRow(*key, value, None, None, against_limit(condition, value, value))
+        return GateRow(*series, value, None, None, against_limit(condition, value, value))
     low, high = ends
     if low is None or high is None:
-        return GateRow(*key, value, None, None, None)
+        return GateRow(*series, value, None, None, None)
     passed = against_limit(condition, low, high)
     needed = cases_needed(value, low, high, condition.limit, n) if passed is None else None
-    return GateRow(*key, value, low, high, passed, needed)
+    return GateRow(*series, value, low, high, passed, needed)

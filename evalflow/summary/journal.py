@@ -1,4 +1,4 @@
-"""Score records as lines of the journal, and the columns of scores and of the summary."""
+"""Score records as lines of the journal, and the columns of scores."""
 
 from __future__ import annotations
 
@@ -129,63 +129,3 @@ def journal_schema() -> pl.Schema:
 
 def _plain_type(hint: Any) -> Any:
     return next(iter(set(get_args(hint)) - {NoneType}), hint) if isinstance(hint, UnionType) else hint
-
-
-def summary_schema() -> pl.Schema:
-    """Columns of summary.parquet, in order.
-
-    Those from `raw_value` to `uncorrected` are from `summary.finding`, and null without labels; the last ones are from
-    `summary.details.repeat_rates`, and null without repeats.
-    """
-    text, number, count = pl.String, pl.Float64, pl.Int64
-    return pl.Schema(
-        {
-            "dataset": text,
-            "target": text,
-            "metric": text,
-            "statistic": text,
-            "judge": text,
-            "tag": text,
-            "n": count,
-            "n_scored": count,
-            "n_undefined": count,
-            "n_error": count,
-            "n_skipped": count,
-            "value": number,
-            "std": number,
-            "std_error": number,
-            "ci_low": number,
-            "ci_high": number,
-            "ci_method": text,
-            "bound_low": number,
-            "bound_high": number,
-            "median": number,
-            "lowest": number,
-            "pass_rate": number,
-            "pass_rate_low": number,
-            "pass_rate_high": number,
-            "cost_usd": number,
-            "input_tokens": count,
-            "output_tokens": count,
-            "latency_p50": number,
-            "latency_p95": number,
-            "n_cut_off": count,
-            "raw_value": number,
-            "raw_low": number,
-            "raw_high": number,
-            "raw_method": text,
-            "raw_pass_rate": number,
-            "raw_pass_rate_low": number,
-            "raw_pass_rate_high": number,
-            "n_labels": count,
-            "n_missing_labels": count,
-            "uncorrected": text,
-            "repeats": count,
-            "pass_hat_k": number,
-            "pass_hat_k_low": number,
-            "pass_hat_k_high": number,
-            "repeat_pass_share": number,
-            "repeat_pass_share_low": number,
-            "repeat_pass_share_high": number,
-        }
-    )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
 
 from evalflow.lazy import np, pl
 from evalflow.records import CASES
 from evalflow.summary.gates import Gate, Looked
 from evalflow.summary.journal import SLICE
 from evalflow.summary.passing_cases import passing_cases, passing_metrics
+from evalflow.summary.rows import SummaryRow, frame_of, rows_of
 from evalflow.summary.slices import case_arrays, clusters_in, find_units, own_cells, values_of
 from evalflow.summary.summarise import Summary
 from evalflow.summary.verdicts import STOPPED_BY_LOOKS
@@ -31,21 +34,22 @@ def with_stop(
     counted = passing_metrics(scores)
     if summary.frame["metric"].is_in([CASES]).any():
         found |= _ends_after_stop(passing_cases(scores, counted).lazy(), set())
-    rows = summary.frame.to_dicts()
-    for row in rows:
-        if row["ci_low"] is not None:
-            row["ci_method"] = _STOPPED
-        row.update(dict.fromkeys((*_MEAN[1:3], *_PASS_RATE[1:])))
-        if row["statistic"] == "mean" or row["metric"] == CASES:
-            row.update(found.get(tuple(row[name] for name in (*SLICE, "tag")), {}))
+    rows: list[SummaryRow] = []
+    for row in rows_of(summary.frame):
+        held: dict[str, Any] = dict.fromkeys((*_MEAN[1:3], *_PASS_RATE[1:]))
+        if row.ci_low is not None:
+            held["ci_method"] = _STOPPED
+        if row.statistic == "mean" or row.metric == CASES:
+            held |= found.get((*row.series, row.tag), {})
             for (gate, dataset), look in looked.items():
-                same = (row["dataset"], row["metric"], row["tag"]) == (dataset, gate.metric, gate.tag)
+                same = (row.dataset, row.metric, row.tag) == (dataset, gate.metric, gate.tag)
                 if same and look.low is not None:
-                    both = row["value"] == row["pass_rate"]  # scores of 0 and 1
+                    both = row.value == row.pass_rate  # scores of 0 and 1
                     ends = (look.value, look.low, look.high, look.method)
-                    row.update(dict(zip(_MEAN, ends, strict=False)) if both or gate.statistic == "mean" else {})
-                    row.update(dict(zip(_PASS_RATE, ends, strict=False)) if both or gate.statistic != "mean" else {})
-    return Summary(pl.DataFrame(rows, schema=summary.frame.schema, orient="row"), summary.details)
+                    held |= dict(zip(_MEAN, ends, strict=False)) if both or gate.statistic == "mean" else {}
+                    held |= dict(zip(_PASS_RATE, ends, strict=False)) if both or gate.statistic != "mean" else {}
+        rows.append(replace(row, **held))
+    return Summary(frame_of(rows), summary.details)
 
 
 def _ends_after_stop(scores: pl.LazyFrame, bounded: Collection[str]) -> dict[tuple[object, ...], dict[str, object]]:

@@ -16,9 +16,9 @@ from evalflow.stats.arrays import Floats
 from evalflow.stats.intervals import Moments, intervals
 from evalflow.summary.details import PASS_SHARE, draws_of_cases, member_key, noise, panel_details
 from evalflow.summary.figures import Slice, figures
-from evalflow.summary.journal import SLICE, scores_schema, summary_schema
+from evalflow.summary.journal import SLICE, scores_schema
 from evalflow.summary.passing_cases import passing_cases, passing_metrics
-from evalflow.summary.rows import Detail
+from evalflow.summary.rows import Detail, summary_schema
 from evalflow.summary.scan import Composite, InputOrder, JournalReader, rank
 from evalflow.summary.slices import (
     Units,

@@ -9,6 +9,7 @@ import pytest
 from evalflow.config.schema import MetricConfig
 from evalflow.records import Answer, Case, Message
 from evalflow.report.html import Reported
+from evalflow.summary.rows import summary_schema
 from tests.manifests import manifest_of
 
 SCORES = {
@@ -43,49 +44,6 @@ SCORES = {
     "finish_reason": pl.String,
     "extracted": pl.Boolean,
 }
-SUMMARY = {
-    "dataset": pl.String,
-    "target": pl.String,
-    "metric": pl.String,
-    "statistic": pl.String,
-    "judge": pl.String,
-    "tag": pl.String,
-    "n": pl.Int64,
-    "n_scored": pl.Int64,
-    "n_undefined": pl.Int64,
-    "n_error": pl.Int64,
-    "n_skipped": pl.Int64,
-    "value": pl.Float64,
-    "std": pl.Float64,
-    "std_error": pl.Float64,
-    "ci_low": pl.Float64,
-    "ci_high": pl.Float64,
-    "ci_method": pl.String,
-    "bound_low": pl.Float64,
-    "bound_high": pl.Float64,
-    "median": pl.Float64,
-    "lowest": pl.Float64,
-    "pass_rate": pl.Float64,
-    "pass_rate_low": pl.Float64,
-    "pass_rate_high": pl.Float64,
-    "cost_usd": pl.Float64,
-    "input_tokens": pl.Int64,
-    "output_tokens": pl.Int64,
-    "latency_p50": pl.Float64,
-    "latency_p95": pl.Float64,
-    "n_cut_off": pl.Int64,
-    "raw_value": pl.Float64,
-    "raw_low": pl.Float64,
-    "raw_high": pl.Float64,
-    "raw_method": pl.String,
-    "raw_pass_rate": pl.Float64,
-    "raw_pass_rate_low": pl.Float64,
-    "raw_pass_rate_high": pl.Float64,
-    "n_labels": pl.Int64,
-    "n_missing_labels": pl.Int64,
-    "uncorrected": pl.String,
-}
-
 Cell = Mapping[str, Any]
 
 
@@ -123,6 +81,7 @@ def make_summary(scores: pl.LazyFrame) -> pl.DataFrame:
             pl.col("score").mean().alias("value"),
             pl.col("score").median().alias("median"),
             pl.col("passed").mean().alias("pass_rate"),
+            pl.lit(0).alias("n_cut_off"),
         )
         .with_columns(
             ci_low=pl.col("value") - 0.04,
@@ -133,7 +92,7 @@ def make_summary(scores: pl.LazyFrame) -> pl.DataFrame:
         .collect()
         .to_dicts()
     )
-    return pl.DataFrame(rows, schema=SUMMARY, orient="row")
+    return pl.DataFrame(rows, schema=summary_schema(), orient="row")
 
 
 def make_case(number: int, **fields: Any) -> Case:

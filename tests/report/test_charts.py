@@ -4,6 +4,7 @@ import pytest
 
 from evalflow.config.schema import MetricConfig
 from evalflow.report.charts import confusions, distributions, interval_pictures, matrix_of
+from tests.summary_rows import summary_row
 
 METRICS = {
     "faithfulness": MetricConfig(kind="judge", threshold=0.5),
@@ -12,18 +13,7 @@ METRICS = {
 
 
 def row(**fields):
-    counts = {"n_undefined": 0, "n_error": 0, "n_skipped": 0}
-    known = {
-        "dataset": "d",
-        "target": "t",
-        "judge": "j",
-        "statistic": "mean",
-        "value": 0.5,
-        "ci_low": 0.4,
-        "ci_high": 0.6,
-    }
-    rates = {"pass_rate": None, "pass_rate_low": None, "pass_rate_high": None}
-    return {**counts, **known, **rates, "metric": "m", **fields}
+    return summary_row(**{"judge": "j", "value": 0.5, "ci_low": 0.4, "ci_high": 0.6, **fields})
 
 
 def texts(svg):

@@ -1,27 +1,15 @@
 """Means tag by tag."""
 
 import re
+from dataclasses import replace
 
 from evalflow.report.charts import forests
+from tests.summary_rows import summary_row
 
 
 def row(tag, value, n, **fields):
-    known = {
-        "dataset": "d",
-        "target": "t",
-        "metric": "m",
-        "judge": "j",
-        "statistic": "mean",
-        "tag": tag,
-        "value": value,
-        "ci_low": value - 0.1,
-        "ci_high": value + 0.1,
-        "n_scored": n,
-        "n_undefined": 0,
-        "n_error": 0,
-        "n_skipped": 0,
-    }
-    return {**known, **fields}
+    known = {"judge": "j", "tag": tag, "value": value, "ci_low": value - 0.1, "ci_high": value + 0.1, "n_scored": n}
+    return summary_row(**{**known, **fields})
 
 
 def labels(svg):
@@ -30,7 +18,9 @@ def labels(svg):
 
 def test_tags_stand_below_all_cases_the_lowest_last():
     rows = [row(None, 0.6, 30, n_error=2), row("A", 0.3, 10), row("B", 0.65, 20), row("A > C", 0.55, 5)]
-    [picture] = forests([*rows, row(None, 0.9, 30, statistic="f1"), row("B", 0.5, 0, metric="other") | {"value": None}])
+    [picture] = forests(
+        [*rows, row(None, 0.9, 30, statistic="f1"), replace(row("B", 0.5, 0, metric="other"), value=None)]
+    )
     assert labels(picture.svg) == ["all cases (30)", "B (20)", "A &gt; C (5)", "A (10)"]
     assert picture.title == "m by tag"
     assert picture.sentence == (

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from evalflow.report.charts import reliabilities
+from evalflow.summary.rows import SummaryRow
+from tests.summary_rows import summary_row
 
 KEY = {"dataset": "d", "target": "t", "metric": "m", "judge": None}
 
@@ -20,17 +22,8 @@ def diagram(*bins: dict[str, Any], **detail: Any) -> dict[str, Any]:
     return {**KEY, "tag": None, "statistic": "ece", "bins": list(bins), **detail}
 
 
-def row(**fields: Any) -> dict[str, Any]:
-    return {
-        **KEY,
-        "statistic": "ece",
-        "value": 0.15,
-        "n_scored": 10,
-        "n_undefined": 0,
-        "n_error": 1,
-        "n_skipped": 0,
-        **fields,
-    }
+def row(**fields: Any) -> SummaryRow:
+    return summary_row(**{**KEY, "statistic": "ece", "value": 0.15, "n_error": 1, **fields})
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ from rich.console import Console
 from evalflow.report.cases import print_case
 from evalflow.report.console import print_gates, print_summary, print_worst
 from evalflow.report.wording import plain, plain_line
+from evalflow.summary.rows import frame_of
 from tests.manifests import manifest_of
-from tests.report.conftest import SUMMARY
+from tests.summary_rows import summary_row
 
 EVIL = "\x1b]52;c;ZXZpbA==\x07a\x1b[2J\x9b31m\rb\x7f[/x]\ud800"
 SEEN = "]52;c;ZXZpbA==a[2J31mb[/x]"
@@ -30,9 +31,7 @@ def printed(on: Console) -> str:
 
 
 def figures(*statistics: str) -> pl.DataFrame:
-    common = {"dataset": "d", "target": "t", "metric": "m", "judge": "j", "n": 2, "n_scored": 2, "value": 0.5}
-    states = {"n_undefined": 0, "n_error": 0, "n_skipped": 0}
-    return pl.DataFrame([{**common, **states, "statistic": s} for s in statistics], schema=SUMMARY, orient="row")
+    return frame_of([summary_row(judge="j", value=0.5, statistic=one) for one in statistics])
 
 
 @given(st.text())

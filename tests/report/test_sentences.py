@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from evalflow.report.sentences import label_lines, of_run
+from evalflow.summary.rows import SummaryRow
+from tests.summary_rows import summary_row
 
-Row = dict[str, Any]
 
-
-def row(metric: str, *, value: float | None = 0.5, passing: float | None = None, **others: Any) -> Row:
-    cell = {"dataset": "d", "target": "t", "judge": None, "statistic": "mean", "n": 10, "n_scored": 10, "tag": None}
-    ends = {"ci_low": 0.4, "ci_high": 0.6, "pass_rate_low": 0.1, "pass_rate_high": 0.9, "n_error": 0}
-    labels = {"n_labels": None, "n_missing_labels": None, "raw_value": None, "raw_pass_rate": None, "uncorrected": None}
-    return {**cell, **ends, **labels, "metric": metric, "value": value, "pass_rate": passing, **others}
+def row(metric: str, *, value: float | None = 0.5, passing: float | None = None, **others: Any) -> SummaryRow:
+    ends = {"ci_low": 0.4, "ci_high": 0.6, "pass_rate_low": 0.1, "pass_rate_high": 0.9}
+    return summary_row(metric=metric, value=value, pass_rate=passing, **ends, **others)
 
 
 CORRECTED = {
@@ -58,7 +57,7 @@ CORRECTED = {
         ([row("tone", value=None, n_scored=0)], "tone: nothing could be scored"),
     ],
 )
-def test_a_run_is_headed_by_the_number_that_holds_and_by_whose_it_is(rows: list[Row], said: str):
+def test_a_run_is_headed_by_the_number_that_holds_and_by_whose_it_is(rows: list[SummaryRow], said: str):
     assert [str(one) for one in of_run([*rows, row("tag", tag="x")])] == [said]
 
 
@@ -72,7 +71,7 @@ def test_a_metric_with_a_gate_leads_and_each_dataset_has_its_sentence():
 def test_labels_are_told_beside_the_table():
     hardly = row("fit", n_labels=40, uncorrected="the labelled answers are hardly a random sample")
     rows = [row("tone", judge="j", passing=0.5, **CORRECTED), row("fee"), hardly]
-    rows.append({**hardly, "metric": "form"})
+    rows.append(replace(hardly, metric="form"))
     rows.append(row("style", **{**CORRECTED, "n_missing_labels": 7, "raw_pass_rate": None}))
     assert list(label_lines(rows)) == [
         "tone: corrected by 60 labels; the judge alone 0.600 (0.550 to 0.650), pass 75 %",
@@ -84,7 +83,11 @@ def test_labels_are_told_beside_the_table():
 
 
 def test_titles_that_several_metrics_have_are_followed_by_their_names() -> None:
-    rows = [row("cases", passing=0.3), row("a", passing=0.5), row("b", passing=0.7), row("c", passing=0.9)]
-    rows[0]["statistic"] = "pass_rate"
+    rows = [
+        row("cases", passing=0.3, statistic="pass_rate"),
+        row("a", passing=0.5),
+        row("b", passing=0.7),
+        row("c", passing=0.9),
+    ]
     [said] = of_run(rows, (), lambda name: "Right" if name in ("a", "b") else name)
     assert "Right (a) 50 %, Right (b) 70 %, c 90 %" in str(said)

@@ -3,24 +3,11 @@
 import re
 
 from evalflow.report.sweep import cost_pictures
+from tests.summary_rows import summary_row
 
 
-def row(run, value, **fields):
-    known = {
-        "run": run,
-        "dataset": "d",
-        "target": run,
-        "metric": "m",
-        "judge": "j",
-        "statistic": "mean",
-        "value": value,
-        "ci_low": value - 0.1,
-        "ci_high": value + 0.1,
-        "n_undefined": 0,
-        "n_error": 1,
-        "n_skipped": 0,
-    }
-    return {**known, **fields}
+def row(run, value):
+    return summary_row(run=run, target=run, judge="j", value=value, ci_low=value - 0.1, ci_high=value + 0.1, n_error=1)
 
 
 def test_runs_with_a_known_cost_are_drawn_and_the_others_counted():

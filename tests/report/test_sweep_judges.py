@@ -1,13 +1,14 @@
 import re
 
-from evalflow.report.sweep import judge_matrices
+from evalflow.report.sweep import JudgePair, judge_matrices
+from tests.summary_rows import summary_row
 
 
 def pair(a, b, agreement, correlation, n=10, metric="tone"):
-    return {"metric": metric, "judge_a": a, "judge_b": b, "n": n, "agreement": agreement, "correlation": correlation}
+    return JudgePair(metric, a, b, n, agreement, correlation)
 
 
-ROW = {"metric": "tone", "dataset": "d", "target": "t", "judge": "a", "n_undefined": 1, "n_error": 2, "n_skipped": 0}
+ROW = summary_row(metric="tone", judge="a", n_undefined=1, n_error=2)
 
 
 def texts(picture):

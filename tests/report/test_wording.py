@@ -11,6 +11,7 @@ from evalflow.report.wording import (
     series_name,
     varying,
 )
+from tests.summary_rows import summary_row
 
 
 @pytest.mark.parametrize(
@@ -58,14 +59,12 @@ def test_methods_in_words():
 
 
 def test_unscored_counts():
-    assert not_scored({"n_undefined": 1, "n_error": None, "n_skipped": 0}) == (
-        "1 not scored (1 undefined, 0 error, 0 skipped)"
-    )
-    assert not_scored({}) == "All cases scored"
+    assert not_scored(1, 0, 0) == "1 not scored (1 undefined, 0 error, 0 skipped)"
+    assert not_scored(0, 0, 0) == "All cases scored"
 
 
 def test_only_what_varies_names_a_series():
-    rows = [{"dataset": "d", "target": "t", "judge": None}, {"dataset": "d", "target": "u", "judge": "j"}]
+    rows = [summary_row(), summary_row(target="u", judge="j")]
     assert varying(rows) == ("target",)
     assert series_name(rows[0], ("target", "judge")) == "t"
     assert series_name(rows[1], ("target", "judge")) == "u · j"
@@ -88,6 +87,6 @@ def test_caveats_stand_beside_the_number(method: str | None, text: str):
 
 def test_one_line_for_all_rows_with_the_same_caveat():
     rough = "dirichlet: 3 in the rarest class"
-    rows = [{"metric": f"m{i}", "statistic": "f1", "n_scored": 9, "ci_method": rough} for i in range(5)]
-    rows += [{"metric": "x", "statistic": "mean", "n_scored": 0, "ci_method": "none: no scores"}]
+    rows = [summary_row(metric=f"m{i}", statistic="f1", ci_method=rough) for i in range(5)]
+    rows += [summary_row(metric="x", n_scored=0, ci_method="none: no scores")]
     assert caveat_lines(rows) == ["m0 f1, m1 f1, m2 f1 and 2 more: a rough interval, 3 in the rarest class"]

@@ -13,8 +13,8 @@ from evalflow.records import FigureSpec, ScoreRecord
 from evalflow.summary.compare import ComparisonRow, compare_cases, compare_samples
 from evalflow.summary.families import adjusted, orders_used
 from evalflow.summary.gates import Gate, evaluate_gates
-from evalflow.summary.journal import summary_schema
 from evalflow.summary.pairing import Traits, pair_scores
+from evalflow.summary.rows import summary_schema
 from evalflow.summary.verdicts import Condition
 
 Make = Callable[..., ScoreRecord]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -13,6 +14,7 @@ from evalflow.summary.agreement import label_frame
 from evalflow.summary.calibration import CalibrationRow, calibrate_scores
 from evalflow.summary.finding import RAW, judge_alone, with_labels
 from evalflow.summary.pairing import Traits
+from evalflow.summary.rows import SummaryRow, rows_of, summary_schema
 from evalflow.summary.summarise import Summary, Threshold, summarise, with_passed
 
 Make = Callable[..., ScoreRecord]
@@ -43,8 +45,8 @@ def compared(
     return before, with_labels(before, found), found
 
 
-def rows_of(summary: Summary) -> dict[str | None, dict[str, Any]]:
-    return {row["tag"]: row for row in summary.frame.filter(statistic="mean").iter_rows(named=True)}
+def means_of(summary: Summary) -> dict[str | None, SummaryRow]:
+    return {row.tag: row for row in rows_of(summary.frame) if row.statistic == "mean"}
 
 
 def test_means_and_pass_rates_hold_as_labels_correct_them_and_the_judges_stay_beside_them(
@@ -52,31 +54,31 @@ def test_means_and_pass_rates_hold_as_labels_correct_them_and_the_judges_stay_be
 ):
     before, after, [found] = compared(record, table, declare, random.Random(1).sample(range(N), 60))
     assert after.frame.schema == before.frame.schema
-    old, new = rows_of(before), rows_of(after)
+    old, new = means_of(before), means_of(after)
     assert list(old) == list(new)
     row = new[None]
     assert found.pass_rate is not None
-    held = (row["value"], row["ci_low"], row["ci_high"], row["std_error"], row["ci_method"])
+    held = (row.value, row.ci_low, row.ci_high, row.std_error, row.ci_method)
     mean = found.corrected
     assert held == (mean.estimate, mean.low, mean.high, mean.std_error, mean.method)
-    assert (row["pass_rate"], row["pass_rate_low"]) == (found.pass_rate.estimate, found.pass_rate.low)
-    assert (row["n_labels"], row["uncorrected"]) == (60, None)
-    assert row["value"] < old[None]["value"]
-    assert {name: judge_alone(row)[name] for name in RAW} == {name: old[None][name] for name in RAW}
-    assert (row["n_missing_labels"], new["even"]["n_missing_labels"]) == (0, None)
-    same = set(row) - {*RAW, *RAW.values(), "std_error", "n_labels", "n_missing_labels"}
-    assert {name: row[name] for name in same} == {name: old[None][name] for name in same}
-    everything = {name: value for name, value in new["all"].items() if name != "tag"}
-    assert everything == {name: value for name, value in row.items() if name != "tag"}
-    assert new["even"]["n_labels"] == found.tags[0].corrected.n
+    assert (row.pass_rate, row.pass_rate_low) == (found.pass_rate.estimate, found.pass_rate.low)
+    assert (row.n_labels, row.uncorrected) == (60, None)
+    assert row.value is not None
+    assert row.value < (old[None].value or 0.0)
+    assert [getattr(judge_alone(row), name) for name in RAW] == [getattr(old[None], name) for name in RAW]
+    assert (row.n_missing_labels, new["even"].n_missing_labels) == (0, None)
+    same = {*summary_schema()} - {*RAW, *RAW.values(), "std_error", "n_labels", "n_missing_labels"}
+    assert {name: getattr(row, name) for name in same} == {name: getattr(old[None], name) for name in same}
+    assert replace(new["all"], tag=None) == row
+    assert new["even"].n_labels == found.tags[0].corrected.n
 
 
 def test_few_labels_of_a_tag_correct_nothing_of_it(record: Make, table: Table, declare: Callable[..., Any]):
     before, after, _ = compared(record, table, declare, random.Random(1).sample(range(N - 2), 60))
-    row, old = rows_of(after)["few"], rows_of(before)["few"]
-    assert (row["n_labels"], row["uncorrected"]) == (0, "fewer than 15 labels")
-    assert all(row[name] == old[name] for name in RAW)
-    assert all(row[name] is None for name in RAW.values())
+    row, old = means_of(after)["few"], means_of(before)["few"]
+    assert (row.n_labels, row.uncorrected) == (0, "fewer than 15 labels")
+    assert all(getattr(row, name) == getattr(old, name) for name in RAW)
+    assert all(getattr(row, name) is None for name in RAW.values())
     assert judge_alone(row) == row
 
 
@@ -85,9 +87,9 @@ def test_labels_that_are_no_random_sample_correct_neither_the_whole_nor_a_tag(
 ):
     before, after, [found] = compared(record, table, declare, range(1, N, 2))
     assert found.biased_sample
-    for tag, row in rows_of(after).items():
-        assert row["uncorrected"] == "the labelled answers are hardly a random sample"
-        assert (row["value"], row["raw_value"]) == (rows_of(before)[tag]["value"], None)
+    for tag, row in means_of(after).items():
+        assert row.uncorrected == "the labelled answers are hardly a random sample"
+        assert (row.value, row.raw_value) == (means_of(before)[tag].value, None)
 
 
 def test_without_labels_nothing_changes(record: Make, table: Table, declare: Callable[..., Any]):

@@ -11,7 +11,7 @@ import pytest
 
 from evalflow.records import FigureSpec, ScoreRecord
 from evalflow.stats.intervals import interval, wilson
-from evalflow.summary.journal import summary_schema
+from evalflow.summary.rows import summary_schema
 from evalflow.summary.summarise import Summary, summarise, summary_document, write_summary
 
 Make = Callable[..., ScoreRecord]

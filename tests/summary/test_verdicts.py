@@ -14,7 +14,7 @@ from evalflow.report.comparison_sentences import in_words, not_worse_in_words
 from evalflow.stats.paired import Difference, paired_difference
 from evalflow.summary.compare import ComparisonRow
 from evalflow.summary.gates import Gate, evaluate_gates
-from evalflow.summary.journal import summary_schema
+from evalflow.summary.rows import summary_schema
 from evalflow.summary.verdicts import (
     Condition,
     cases_to_decide,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,6 @@ from rich.text import Text
 from evalflow.engine.bookkeeping import Tally
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import EvalflowError, Problem, UserError, WaitingError, command
-from evalflow.lazy import pl
 from evalflow.paths import shown, write_atomically
 from evalflow.records import ScoreRecord
 from evalflow.records.manifest import ExportFacts, Manifest
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from evalflow.app.core.inspect import Inspection
     from evalflow.app.core.result_rules import ResultRules
     from evalflow.engine.deadline import Interrupter
+    from evalflow.report.sweep import JudgePair
     from evalflow.summary.summarise import Summary
 
 _MEANING = {
@@ -152,7 +152,7 @@ class TerminalScreen:
         """Print one line per run from now on; the table over all runs follows."""
         self._sweeping = True
 
-    def swept(self, folder: Path, found: Summary, agreement: pl.DataFrame, failed: Mapping[str, str]) -> None:
+    def swept(self, folder: Path, found: Summary, agreement: Sequence[JudgePair], failed: Mapping[str, str]) -> None:
         from evalflow.report.sweep import print_sweep
 
         self._out.print()

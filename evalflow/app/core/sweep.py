@@ -14,7 +14,7 @@ from evalflow.engine.folder import RunFolder
 from evalflow.lazy import pl
 from evalflow.paths import private_folder
 from evalflow.records.manifest import SCHEMA, Manifest, SweepManifest
-from evalflow.report.sweep import agreement, write_sweep_report
+from evalflow.report.sweep import JudgePair, agreement, write_sweep_report
 from evalflow.summary.summarise import Summary, write_summary
 
 
@@ -28,7 +28,7 @@ def open_sweep(folder: Path, run_id: str, overrides: Sequence[str]) -> None:
 
 def write_sweep(
     folder: Path, jobs: Sequence[Path], failures: Mapping[str, str] | None = None
-) -> tuple[Summary, pl.DataFrame]:
+) -> tuple[Summary, list[JudgePair]]:
     """Write the sweep's tables and report from the files of its runs; `failures` are why runs ended early, by folder.
 
     Returns the runs' summaries, with the folder's name in the first column, `run`, and the leaderboards as details; and

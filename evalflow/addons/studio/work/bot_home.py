@@ -135,22 +135,22 @@ def headlines(space: Workspace) -> dict[str, Headline]:
 def headline_of(run: Run) -> Headline | None:
     """The headline of a run with results: what heads its reports, on the dataset with the most answers."""
     metrics = {one["name"] for one in run.facts["metrics"]}
-    rows = [row for row in without_means_of_figures(run.facts["summary"]) if row["metric"] in {*metrics, CASES}]
+    rows = [row for row in without_means_of_figures(run.summary) if row.metric in {*metrics, CASES}]
     if not rows:
         return None
-    row = max((head.row for head in of_run(rows, gated_metrics(run))), key=lambda row: row["n"])
-    is_one_of_several = len(metrics) > 1 and row["metric"] != CASES
-    why = "no metric has pass and fail" if row["pass_rate"] is None else "it is the first with pass and fail"
-    if row["metric"] in gated_metrics(run):
+    row = max((head.row for head in of_run(rows, gated_metrics(run))), key=lambda row: row.n)
+    is_one_of_several = len(metrics) > 1 and row.metric != CASES
+    why = "no metric has pass and fail" if row.pass_rate is None else "it is the first with pass and fail"
+    if row.metric in gated_metrics(run):
         why = "it has a gate"
     statistic = shown_statistic(row)
-    place = (row["metric"], row["dataset"], row["judge"], statistic)
+    place = (row.metric, row.dataset, row.judge, statistic)
     return Headline(
         run,
         *place,
         *interval_of(row, statistic),
-        row["n"],
-        row["n_scored"],
+        row.n,
+        row.n_scored,
         why if is_one_of_several else "",
         row,
         is_one_of_several,
@@ -160,11 +160,11 @@ def headline_of(run: Run) -> Headline | None:
 
 def _judged(run: Run, row: SummaryRow) -> list[str]:
     """The judge of a number, and its agreement with people; for whole cases those of the metrics, each once."""
-    if row["metric"] == CASES:
-        passing = {one["metric"] for one in run.facts["summary"] if one["pass_rate"] is not None}
+    if row.metric == CASES:
+        passing = {one.metric for one in run.summary if one.pass_rate is not None}
         own = [one for one in run.facts["metrics"] if one["name"] in passing and one["judge"]]
     else:
-        own = [one for one in run.facts["metrics"] if one["name"] == row["metric"] and row["judge"]]
+        own = [one for one in run.facts["metrics"] if one["name"] == row.metric and row.judge]
     lines = list(dict.fromkeys(one["judged"] for one in own))
     return lines if len(lines) <= _JUDGES else [*lines[:_JUDGES], f"{len(lines) - _JUDGES} more"]
 
@@ -205,8 +205,8 @@ def _is_all_of(tag: WeakTag, parent: WeakTag) -> bool:
 def _tagged(row: SummaryRow, headline: Headline) -> Iterator[WeakTag]:
     statistic = row_statistic(headline.metric, headline.statistic)
     wanted = (headline.metric, headline.dataset, headline.judge, statistic)
-    if row["tag"] is None or (row["metric"], row["dataset"], row["judge"], row["statistic"]) != wanted:
+    if row.tag is None or (row.metric, row.dataset, row.judge, row.statistic) != wanted:
         return
     value, low, high = interval_of(row, headline.statistic)
-    if value is not None and row["n_scored"] >= FEWEST:
-        yield WeakTag(row["tag"], value, low, high, row["n_scored"])
+    if value is not None and row.n_scored >= FEWEST:
+        yield WeakTag(row.tag, value, low, high, row.n_scored)

@@ -101,7 +101,7 @@ def compare_runs(space: Workspace, a: str, b: str, how: ComparisonOptions | None
 
 def passing_metrics(run: Run) -> set[str]:
     """The metrics of a run with results whose scores pass or fail."""
-    return {row["metric"] for row in run.facts["summary"] if row["pass_rate"] is not None}
+    return {row.metric for row in run.summary if row.pass_rate is not None}
 
 
 def gated_metrics(run: Run) -> set[str]:
@@ -213,8 +213,8 @@ def row_statistic(metric: str, statistic: str) -> str:
 def interval_of(row: SummaryRow, statistic: str) -> tuple[float | None, float | None, float | None]:
     """A number of a row of the summary and its 95 % interval; the pass rate stands in the row of the mean."""
     if statistic == "pass_rate":
-        return row["pass_rate"], row["pass_rate_low"], row["pass_rate_high"]
-    return row["value"], row["ci_low"], row["ci_high"]
+        return row.pass_rate, row.pass_rate_low, row.pass_rate_high
+    return row.value, row.ci_low, row.ci_high
 
 
 _CALLED = ("the run before", "this one")
@@ -291,11 +291,11 @@ def tracked_metrics(space: Workspace) -> list[TrackedMetric]:
     found: dict[tuple[str, str, str], dict[str, None]] = {}
     count: dict[tuple[str, str, str], set[str]] = {}
     for run in (run for run in scored_runs(space) if not run.taken.is_part):
-        for row in run.facts["summary"]:
-            key = (run.bot, row["dataset"], row["metric"])
+        for row in run.summary:
+            key = (run.bot, row.dataset, row.metric)
             known = found.setdefault(key, {})
-            known[row["statistic"]] = None
-            if row["pass_rate"] is not None:
+            known[row.statistic] = None
+            if row.pass_rate is not None:
                 known["pass_rate"] = None
             count.setdefault(key, set()).add(run.run_id)
     return [TrackedMetric(*key, list(statistics), len(count[key])) for key, statistics in found.items()]
@@ -316,9 +316,9 @@ def histories(space: Workspace, bot: str, latest: int) -> list[tuple[str, str, s
     runs = whole_runs(space, bot)[:latest]
     read = functools.cache(_manifest)
     found: dict[tuple[str, str, str], History] = {}
-    for row in without_means_of_figures(runs[0].facts["summary"]) if runs else ():
-        statistic = "pass_rate" if row["statistic"] == "mean" and row["pass_rate"] is not None else row["statistic"]
-        key = (row["dataset"], row["metric"], statistic)
+    for row in without_means_of_figures(runs[0].summary) if runs else ():
+        statistic = "pass_rate" if row.statistic == "mean" and row.pass_rate is not None else row.statistic
+        key = (row.dataset, row.metric, statistic)
         if key not in found:
             found[key] = _history(runs, *key, read)
     return [(*key, history) for key, history in found.items()]
@@ -347,8 +347,8 @@ def _history(
 
 def _row(run: Run, dataset: str, metric: str, statistic: str) -> SummaryRow | None:
     wanted = (row_statistic(metric, statistic), dataset, metric, _traits(run, metric).get("judge"))
-    for row in run.facts["summary"]:
-        if (row["statistic"], row["dataset"], row["metric"], row["judge"]) == wanted:
+    for row in run.summary:
+        if (row.statistic, row.dataset, row.metric, row.judge) == wanted:
             return row
     return None
 
@@ -374,12 +374,12 @@ def _point(
         value=value,
         low=low,
         high=high,
-        n=row["n"],
-        n_scored=row["n_scored"],
-        threshold=_traits(run, row["metric"]).get("threshold"),
-        gates=list(_gates(run, row["dataset"], row["metric"], statistic)),
+        n=row.n,
+        n_scored=row.n_scored,
+        threshold=_traits(run, row.metric).get("threshold"),
+        gates=list(_gates(run, row.dataset, row.metric, statistic)),
         breaks=breaks,
-        changed=list(_changed(row["dataset"], before, now)) if before and now else [],
+        changed=list(_changed(row.dataset, before, now)) if before and now else [],
         taken=run.taken.in_words,
     )
 

@@ -43,6 +43,7 @@ from evalflow.config.validate import Settings
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import ConflictError, InfrastructureError, Problem, UserError, command
 from evalflow.paths import new_run_id, shown
+from evalflow.summary.rows import SummaryRow
 
 log = logging.getLogger("evalflow")
 MAX_PAGE = 200
@@ -115,6 +116,11 @@ class Run:
     created_at: str
     started_at: str | None
     finished_at: str | None
+
+    @property
+    def summary(self) -> list[SummaryRow]:
+        """The rows of its summary over all tags; empty until it has ended."""
+        return [SummaryRow(**row) for row in self.facts.get("summary", ())]
 
     @property
     def taken(self) -> TakenCases:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +17,8 @@ from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.runs import ENDED, run_row
 from evalflow.addons.studio.work.space import Page, Workspace, not_found
 from evalflow.errors import Problem, UserError
+from evalflow.lazy import pl
+from evalflow.summary.rows import SummaryRow, rows_of
 
 __all__ = ["ResultCell", "ResultRow", "Score", "ScoreFilter"]
 
@@ -199,10 +200,10 @@ def note_view(space: Workspace, run_id: str) -> None:
 
 
 @requires("read")
-def summary(space: Workspace, run_id: str) -> list[dict[str, object]]:
-    """The rows of a run's summary, including tags, as in summary.json. Empty until the run has ended."""
-    file = Path(run_row(space, run_id)["folder"]) / "summary.json"
-    return json.loads(file.read_text(encoding="utf-8"))["rows"] if file.is_file() else []
+def summary(space: Workspace, run_id: str) -> list[SummaryRow]:
+    """The rows of a run's summary, including tags. Empty until the run has ended."""
+    file = Path(run_row(space, run_id)["folder"]) / "summary.parquet"
+    return rows_of(pl.read_parquet(file)) if file.is_file() else []
 
 
 @requires("read")

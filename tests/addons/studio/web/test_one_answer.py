@@ -80,7 +80,7 @@ def test_what_heads_a_run_is_one_sentence(asked: Asked, side: int) -> None:
     assert "by the metrics alone" in head.first
     found = bot_home.headline_of(stored)
     assert found is not None
-    assert str(of_row(found.row, without_means_of_figures(stored.facts["summary"]))) == str(head)
+    assert str(of_row(found.row, without_means_of_figures(stored.summary))) == str(head)
     junit = ElementTree.parse(folder / "junit.xml").getroot()
     told = {one.get("name"): one.get("value") for one in junit.iter("property")}
     assert told["result"] == str(head)

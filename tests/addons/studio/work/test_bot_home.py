@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from evalflow.app.core.changed import Obstacle
 from evalflow.report.sentences import judge_beside
 from tests.addons.studio.web.finished import finish_runs
 from tests.finishing import finish
+from tests.summary_rows import summary_row
 
 
 @pytest.fixture(name="no_page", autouse=True)
@@ -163,9 +164,8 @@ def _run(metrics: list[dict[str, Any]], rows: list[dict[str, Any]], gates: list[
 
 def _row(metric: str, *, value: float | None = 0.5, passing: float | None = None, **others: Any) -> dict[str, Any]:
     ends = {"ci_low": 0.4, "ci_high": 0.6, "pass_rate_low": 0.1, "pass_rate_high": 0.9}
-    cell = {"dataset": "d", "judge": None, "statistic": "mean", "n": 10, "n_scored": 9, "tag": None, "target": "t"}
-    cell |= {"n_labels": None, "n_missing_labels": None, "raw_value": None, "raw_pass_rate": None, "uncorrected": None}
-    return {**cell, **ends, "metric": metric, "value": value, "pass_rate": passing, **others}
+    own = {"metric": metric, "value": value, "pass_rate": passing, "n_scored": 9}
+    return asdict(summary_row(**{**own, **ends, **others}))
 
 
 def _metric(name: str) -> dict[str, Any]:

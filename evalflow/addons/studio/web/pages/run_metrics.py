@@ -37,6 +37,7 @@ from evalflow.report.wording import (
     varying,
     without_means_of_figures,
 )
+from evalflow.summary.rows import SummaryRow
 from evalflow.summary.verdicts import overall
 
 FEWEST = 2
@@ -50,77 +51,77 @@ _ABOUT = "A dot is a metric's value from 0 to 1; its line is the 95 % interval. 
 def overview(run: Run) -> None:
     """All numbers on one scale, those of whole cases first; nothing if there are few."""
     metrics: Mapping[str, Mapping[str, Any]] = {one["name"]: one for one in run.facts.get("metrics", [])}
-    rows = [row for row in without_means_of_figures(run.facts["summary"]) if row["metric"] in {*metrics, CASES}]
-    rows.sort(key=lambda row: row["metric"] != CASES)
+    rows = [row for row in without_means_of_figures(run.summary) if row.metric in {*metrics, CASES}]
+    rows.sort(key=lambda row: row.metric != CASES)
     if len(rows) < FEWEST:
         return
     apart = varying(rows)
     gates = run.facts.get("gates", [])
     lines = [
-        _overview_row(run.bot, row, metrics.get(row["metric"], _OF_CASES), series_name(row, apart), gates)
-        for row in rows
+        _overview_row(run.bot, row, metrics.get(row.metric, _OF_CASES), series_name(row, apart), gates) for row in rows
     ]
     with section("At a glance", _ABOUT):
         filled("ul", *lines, classes="card glance")
 
 
 def _overview_row(
-    bot: str, row: Mapping[str, Any], metric: Mapping[str, Any], series: str, gates: Sequence[Mapping[str, Any]]
+    bot: str, row: SummaryRow, metric: Mapping[str, Any], series: str, gates: Sequence[Mapping[str, Any]]
 ) -> Markup:
-    name = markup("a", title_of("metric", row["metric"], bot), href=f"#{anchor(row['metric'])}", dir="auto")
-    if row["metric"] == CASES:
+    name = markup("a", title_of("metric", row.metric, bot), href=f"#{anchor(row.metric)}", dir="auto")
+    if row.metric == CASES:
         name = markup("strong", "Cases that pass everything")
     direction = "" if metric["direction"] == "higher_is_better" else "lower is better"
     about = markup("span", joined(series, _statistic(row), direction), cls="small muted", dir="auto")
-    is_drawn = metric["bounded"] and row["value"] is not None
-    shown = _line(row) if is_drawn else markup("span", _interval(row), cls="small muted unlike")
+    shown = markup("span", _interval(row), cls="small muted unlike")
+    if metric["bounded"] and row.value is not None:
+        shown = _line(row, row.value)
     notes: list[Markup] = []
-    if row["pass_rate"] is not None and row["statistic"] == "mean":
-        notes.append(markup("span", f"{percent(row['pass_rate'])} pass"))
+    if row.pass_rate is not None and row.statistic == "mean":
+        notes.append(markup("span", f"{percent(row.pass_rate)} pass"))
     if said := of_labels(row):
         notes.append(markup("span", said))
-    unscored = row["n"] - row["n_scored"]
+    unscored = row.n - row.n_scored
     if unscored:
         notes.append(markup("span", f"{unscored:,} unscored", cls="unscored"))
     notes += [markup("span", word, cls=f"badge {tone}") for word, tone in _gate_badges(row, gates)]
     return markup(
         "li",
         markup("div", name, about, cls="whose"),
-        markup("span", number(row["value"], 2), cls="reading"),
+        markup("span", number(row.value, 2), cls="reading"),
         shown,
         markup("div", *notes, cls="actions small muted"),
     )
 
 
-def _line(row: Mapping[str, Any]) -> Markup:
+def _line(row: SummaryRow, value: float) -> Markup:
     bottom = f"{2 * _MIDDLE}"
     drawn = [markup("line", cls="grid", x1=across(at), x2=across(at), y2=bottom) for at in (0.0, 0.5, 1.0)]
     middle = f"{_MIDDLE}"
-    if row["ci_low"] is not None:
-        ends = {"x1": across(_within(row["ci_low"])), "x2": across(_within(row["ci_high"]))}
+    if row.ci_low is not None and row.ci_high is not None:
+        ends = {"x1": across(_within(row.ci_low)), "x2": across(_within(row.ci_high))}
         drawn.append(markup("line", cls="interval", y1=middle, y2=middle, **ends))
-    drawn.append(markup("circle", cls="dot", cx=across(_within(row["value"])), cy=middle, r="4.5"))
-    about = f"{number(row['value'], 2)}, {_interval(row)}"
+    drawn.append(markup("circle", cls="dot", cx=across(_within(value)), cy=middle, r="4.5"))
+    about = f"{number(value, 2)}, {_interval(row)}"
     return markup("svg", *drawn, cls="plotted", role="img", **{"aria-label": about})
 
 
-def _interval(row: Mapping[str, Any]) -> str:
-    return "nothing scored" if row["value"] is None else interval(row["ci_low"], row["ci_high"], 2)
+def _interval(row: SummaryRow) -> str:
+    return "nothing scored" if row.value is None else interval(row.ci_low, row.ci_high, 2)
 
 
 def _within(value: float) -> float:
     return min(max(value, 0.0), 1.0)
 
 
-def _gate_badges(row: Mapping[str, Any], gates: Sequence[Mapping[str, Any]]) -> list[tuple[str, Tone]]:
-    if row["statistic"] != "mean" and row["metric"] != CASES:
+def _gate_badges(row: SummaryRow, gates: Sequence[Mapping[str, Any]]) -> list[tuple[str, Tone]]:
+    if row.statistic != "mean" and row.metric != CASES:
         return []
-    own = [gate["passed"] for gate in gates if gate.get("metric") == row["metric"] and _is_of(gate, row)]
+    own = [gate["passed"] for gate in gates if gate.get("metric") == row.metric and _is_of(gate, row)]
     return [gate_badge(overall(own))] if own else []
 
 
-def _is_of(gate: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
-    return all(gate.get(key) in (None, row[key]) for key in ("dataset", "target"))
+def _is_of(gate: Mapping[str, Any], row: SummaryRow) -> bool:
+    return gate.get("dataset") in (None, row.dataset) and gate.get("target") in (None, row.target)
 
 
 def anchor(metric: str) -> str:
@@ -150,7 +151,7 @@ class MetricCard:
         self._name: str = metric["name"]
         self._on_threshold, self._on_pick = on_threshold, on_pick
         self._at: float | None = metric["threshold"]
-        rows = [row for row in without_means_of_figures(run.facts["summary"]) if row["metric"] == self._name]
+        rows = [row for row in without_means_of_figures(run.summary) if row.metric == self._name]
         with ui.element("div").classes("card metric") as card:
             card.props["id"] = anchor(self._name)
             told = filled("div", *self._about(rows), self._counts(rows), classes="told")
@@ -159,7 +160,7 @@ class MetricCard:
             self._edges = ui.element("div").classes("edges muted small")
             self._threshold = ui.element("div").classes("threshold")
 
-    def _about(self, rows: Sequence[Mapping[str, Any]]) -> list[Markup]:
+    def _about(self, rows: Sequence[SummaryRow]) -> list[Markup]:
         metric, name = self._metric, title_of("metric", self._name, self._run.bot)
         link = {"href": f"{root_path()}{history_path(self._run, self._name)}", "aria-label": f"{name} from run to run"}
         over_time = markup("a", "Over time", cls="nicegui-link small", **link)
@@ -170,24 +171,24 @@ class MetricCard:
         apart = varying(rows)
         return [*shown, *(self._figure(row, series_name(row, apart)) for row in rows)]
 
-    def _figure(self, row: Mapping[str, Any], series: str) -> Markup:
+    def _figure(self, row: SummaryRow, series: str) -> Markup:
         shown: list[Markup] = []
         if about := joined(series, _statistic(row)):
             shown.append(markup("div", about, cls="small muted", dir="auto"))
-        ends = "" if row["ci_low"] is None else f"95 % interval, {method(row['ci_method'])}"
+        ends = "" if row.ci_low is None else f"95 % interval, {method(row.ci_method)}"
         reading = [
-            markup("span", number(row["value"]), cls="reading big"),
-            markup("span", interval(row["ci_low"], row["ci_high"]), cls="muted", title=ends),
+            markup("span", number(row.value), cls="reading big"),
+            markup("span", interval(row.ci_low, row.ci_high), cls="muted", title=ends),
         ]
-        if row["value"] is not None and (why := caveat(row["ci_method"])):
+        if row.value is not None and (why := caveat(row.ci_method)):
             reading.append(markup("span", why, cls="small muted"))
         shown.append(markup("div", *reading, cls="actions"))
         if said := of_labels(row):
             shown.append(markup("div", said, cls="small muted"))
-        if where := labelled_in(self._run.facts.get("followed", ()), row["dataset"], self._name):
+        if where := labelled_in(self._run.facts.get("followed", ()), row.dataset, self._name):
             shown.append(markup("div", f"Labelled {where}.", cls="small muted"))
-        if self._metric["bounded"] and row["value"] is not None:
-            shown.append(_mark(row))
+        if self._metric["bounded"] and row.value is not None:
+            shown.append(_mark(row, row.value))
         return markup("div", *shown, cls="overall-of")
 
     async def load(self) -> None:
@@ -205,11 +206,11 @@ class MetricCard:
             bar = ThresholdBar(self._workspace, self._run, self._metric, scores, self._slid)
         await bar.load()
 
-    def _counts(self, rows: Sequence[Mapping[str, Any]]) -> Markup:
-        cells = {(row["dataset"], row["target"], row["judge"]): row for row in rows}
+    def _counts(self, rows: Sequence[SummaryRow]) -> Markup:
+        cells = {(row.dataset, row.target, row.judge): row for row in rows}
         buttons: list[Markup] = []
         for state in _STATES:
-            n = sum(row[f"n_{state}"] for row in cells.values())
+            n = sum(row.states[state] for row in cells.values())
             label = f"{n:,} {state}"
             does = {"data-picks": state, "aria-label": f"{label}: show these scores of {self._name}"}
             about = markup("span", label)
@@ -232,12 +233,12 @@ class MetricCard:
             await self._on_threshold(self._name, None if value == self._metric["threshold"] else value)
 
 
-def _mark(row: Mapping[str, Any]) -> Markup:
+def _mark(row: SummaryRow, value: float) -> Markup:
     drawn = [markup("rect", cls="axis", y="6", width="100%", height="2", rx="1")]
-    if row["ci_low"] is not None:
-        low, high = _within(row["ci_low"]), _within(row["ci_high"])
+    if row.ci_low is not None and row.ci_high is not None:
+        low, high = _within(row.ci_low), _within(row.ci_high)
         drawn.append(markup("rect", cls="interval", x=across(low), width=across(high - low), y="4", height="6", rx="3"))
-    drawn.append(markup("rect", cls="mean-at", x=across(_within(row["value"])), y="1", width="3", height="12", rx="2"))
+    drawn.append(markup("rect", cls="mean-at", x=across(_within(value)), y="1", width="3", height="12", rx="2"))
     return markup("svg", *drawn, cls="scale", **{"aria-hidden": "true"})
 
 
@@ -256,12 +257,12 @@ class TagTable:
     async def load(self) -> None:
         """Read and show the figures."""
         rows = await to_thread.run_sync(summary, self._workspace, self._run.run_id)
-        rows = [row for row in without_means_of_figures(rows) if row["tag"] is not None]
+        rows = [row for row in without_means_of_figures(rows) if row.tag is not None]
         apart = varying(rows)
-        by_tag: dict[str, dict[str, Mapping[str, Any]]] = {}
+        by_tag: dict[str, dict[str, SummaryRow]] = {}
         for row in rows:
-            metric = title_of("metric", row["metric"], self._run.bot)
-            by_tag.setdefault(row["tag"], {})[joined(metric, series_name(row, apart), _statistic(row))] = row
+            metric = title_of("metric", row.metric, self._run.bot)
+            by_tag.setdefault(row.tag or "", {})[joined(metric, series_name(row, apart), _statistic(row))] = row
         columns = list(dict.fromkeys(column for cells in by_tag.values() for column in cells))
         heads = markup("tr", *(markup("th", markup("span", head), scope="col") for head in ("Tag", "Cases", *columns)))
         lines = [_tag_row(tag, by_tag[tag], columns) for tag in list(by_tag)[:SHOWN_TAGS]]
@@ -278,19 +279,19 @@ _PICKS = """(event) => {
 }"""
 
 
-def _tag_row(tag: str, cells: Mapping[str, Mapping[str, Any]], columns: Sequence[str]) -> Markup:
+def _tag_row(tag: str, cells: Mapping[str, SummaryRow], columns: Sequence[str]) -> Markup:
     named = markup("button", markup("span", tag), cls="tag", type="button", **{"data-picks": tag})
     shown = [_tag_cell(cells.get(column)) for column in columns]
-    cases = markup("td", f"{max(row['n'] for row in cells.values()):,}", cls="muted")
+    cases = markup("td", f"{max(row.n for row in cells.values()):,}", cls="muted")
     return markup("tr", markup("th", named, scope="row"), cases, *shown)
 
 
-def _tag_cell(row: Mapping[str, Any] | None) -> Markup:
-    value = markup("span", number(row["value"] if row else None, 2), cls="reading")
-    if not row or row["ci_low"] is None:
+def _tag_cell(row: SummaryRow | None) -> Markup:
+    value = markup("span", number(row.value if row else None, 2), cls="reading")
+    if not row or row.ci_low is None:
         return markup("td", value)
-    return markup("td", value, markup("span", interval(row["ci_low"], row["ci_high"], 2), cls="muted small"))
+    return markup("td", value, markup("span", interval(row.ci_low, row.ci_high, 2), cls="muted small"))
 
 
-def _statistic(row: Mapping[str, Any]) -> str:
-    return "" if row["statistic"] == "mean" or row["metric"] == CASES else str(row["statistic"])
+def _statistic(row: SummaryRow) -> str:
+    return "" if row.statistic == "mean" or row.metric == CASES else str(row.statistic)

@@ -21,7 +21,7 @@ _TONES: Mapping[bool | None, Tone] = {True: "pass", False: "fail", None: "warn"}
 
 def said_of(headline: Headline) -> RunSentence:
     """What heads the run, with the titles of its metrics."""
-    rows = without_means_of_figures(headline.run.facts["summary"])
+    rows = without_means_of_figures(headline.run.summary)
     return of_row(headline.row, rows, partial(title_of, "metric", bot=headline.run.bot))
 
 

@@ -19,6 +19,7 @@ from evalflow.report.comparison_sentences import verdict_in_words
 from evalflow.report.gate_sentences import beside_value, gates_once
 from evalflow.report.sentences import of_labels
 from evalflow.report.wording import interval, number, percent, signed
+from evalflow.summary.rows import SummaryRow
 from evalflow.summary.verdicts import overall
 from tests.addons.studio.web.conftest import Server, working_in
 from tests.addons.studio.web.one_sweep import OneSweep, make_sweep
@@ -115,7 +116,7 @@ def test_the_page_of_a_run(visit: Visit, pages: Server, opened: Opened, side: in
         name = "Cases that pass everything" if row["metric"] == "cases" else row["metric"]
         [line] = [one for one in glance if one.startswith(name)]
         assert number(row["value"], 2) in line
-        assert of_labels(row) in line
+        assert of_labels(SummaryRow(**row)) in line
         assert row["pass_rate"] is None or row["metric"] == "cases" or f"{percent(row['pass_rate'])} pass" in line
     for row in _rows(folder):
         if row["metric"] != "cases":
@@ -208,7 +209,7 @@ def test_the_result_of_a_review(visit: Visit, opened: Opened) -> None:
     assert f"people would say about {number(row['value'])} " in sentence
     page = visit(f"/runs/{run}")
     [line] = [one for one in map(_text, page.locator(".glance > li").all()) if one.startswith("tone")]
-    assert of_labels(row) in line
+    assert of_labels(SummaryRow(**row)) in line
     page = visit("/reviews/tones")
     page.get_by_text(sentence, exact=True).wait_for()
     page.get_by_text("The run's gates and reports count these labels.").wait_for()
