@@ -38,6 +38,7 @@ from evalflow.records import (
     ScoreRecord,
     Spend,
     Usage,
+    numbered_results,
 )
 from evalflow.records.manifest import ExportFacts
 from evalflow.targets.recorded import blank
@@ -87,6 +88,7 @@ __all__ = [
     "blank",
     "console",
     "find_run",
+    "numbered_results",
     "packages_of",
     "scored",
 ]

@@ -19,7 +19,6 @@ from evalflow.llm.thoughts import split_thoughts
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
-    from pydantic_core import ErrorDetails
 
     from evalflow.llm.chat import Completion
 
@@ -48,7 +47,6 @@ _OBJECT = re.compile(r"\{\s*[\"']|\[")
 _SIGN = re.compile(r'"(?:[^"\\]|\\.)*+"|[{}\[\]]', re.DOTALL)
 _HOLDERS = frozenset({"arguments", "parameters", "args", "input", "tool_input", "function", "properties"})
 _FRAMES = frozenset({"name", "type", "id", "title", "description", "required", "additionalproperties", "$schema"})
-_NUMBERED = re.compile(r"\s*\D{0,20}?(\d{1,4})[.):]?\s*")
 _DEEPEST = 4  # wrappers within each other
 _MOST = 200  # braces of one text that are tried as the beginning of an object
 
@@ -136,8 +134,8 @@ class _ReplyReader:
 
     def __init__(self, model: type[BaseModel], items: Sequence[object] | None, *, fenced: bool, cut: bool) -> None:
         self._model = model
-        self._items = items
         self._wanted = None if items is None else len(items)
+        self._context = None if items is None else {"items": len(items)}
         self._fenced = fenced
         self._cut = cut
         self._complaint = ""
@@ -200,11 +198,11 @@ class _ReplyReader:
                 try:
                     parsed, others = self._validated(_encoded(shaped))
                 except ValidationError as error:
-                    kept, names = _without_extra(shaped, error, self._items or ())
+                    kept, names = _without_extra(shaped, error)
                     parsed, others = self._validated(_encoded(kept))
                     note = (*note, f"key that was not asked for: {', '.join(names)}")
                 return parsed, (*note, *others)
-            except (ValidationError, _Miscounted) as error:
+            except ValidationError as error:
                 if is_outer:
                     self._complaint = _complaint(error)
         return None
@@ -223,21 +221,13 @@ class _ReplyReader:
         """The reply, and what was read of another JSON type: a number or a boolean within quotes, 4.0 for 4."""
         notes: tuple[str, ...] = ()
         try:
-            parsed = self._model.model_validate_json(text, strict=True)
+            parsed = self._model.model_validate_json(text, strict=True, context=self._context)
         except ValidationError as error:
-            parsed = self._model.model_validate_json(text)
+            parsed = self._model.model_validate_json(text, context=self._context)
             places = [fault["loc"] for fault in error.errors(include_url=False)]
             names = dict.fromkeys(next(str(part) for part in reversed(place) if type(part) is str) for place in places)
             notes = (f"value of another JSON type: {', '.join(names)}",)
-        count = len(getattr(parsed, "results", ()))
-        if self._wanted is not None and count != self._wanted:
-            what = f"{count} results were given for {self._wanted} items; give exactly {self._wanted}, in order"
-            raise _Miscounted(what)
         return parsed, notes
-
-
-class _Miscounted(ValueError):
-    """A list has too many or too few results, or they are in another order."""
 
 
 def _said(outside: str) -> str:
@@ -351,12 +341,11 @@ def _part(written: str, value: object) -> str:
     return written
 
 
-def _without_extra(value: object, error: ValidationError, items: Sequence[object]) -> tuple[object, list[str]]:
+def _without_extra(value: object, error: ValidationError) -> tuple[object, list[str]]:
     """A value without the keys that its model does not have, and their names; the error if it has other faults."""
     faults = error.errors(include_url=False, include_context=False)
     if any(fault["type"] != "extra_forbidden" for fault in faults):
         raise error
-    _expect_order([fault for fault in faults if fault["loc"][:1] == ("results",)], items)
     kept = json.loads(json.dumps(value))
     for fault in faults:
         *path, name = fault["loc"]
@@ -365,28 +354,6 @@ def _without_extra(value: object, error: ValidationError, items: Sequence[object
             holder = holder[step]
         del holder[name]
     return kept, sorted({str(fault["loc"][-1]) for fault in faults})
-
-
-def _expect_order(faults: Sequence[ErrorDetails], items: Sequence[object]) -> None:
-    """_Miscounted if numbers that a model gave its results, or the items in them, are in another order than asked."""
-    numbers: dict[object, list[object]] = {}
-    for fault in faults:
-        numbers.setdefault(fault["loc"][-1], []).append(fault["input"])
-    for name, inputs in numbers.items():
-        counts = [_count(item) for item in inputs]
-        numbered = [item for item in counts if item is not None]
-        counted = len(numbered) == len(counts) and max(numbered) - min(numbered) == len(numbered) - 1
-        named = inputs != list(items) and len(inputs) == len(items) and all(item in inputs for item in items)
-        if named or (counted and numbered != sorted(numbered)):
-            raise _Miscounted(f"the results are in another order than the items, by their {name}; give them in order")
-
-
-def _count(value: object) -> int | None:
-    """The number of a result, which may be the end of a name such as `claim_2`; None if it is something else."""
-    if isinstance(value, str):
-        match = _NUMBERED.fullmatch(value)
-        return int(match[1]) if match else None
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _encoded(value: object) -> bytes:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, Literal, TypeVar
 
 from evalflow.errors import JudgeError, UserError
-from evalflow.jsonvalues import as_list, look_up
+from evalflow.jsonvalues import as_list, as_map, look_up
 from evalflow.metrics.base import BaseMetric, UnitMetricConfig, failed
 from evalflow.metrics.references import any_right, best_outcome
 from evalflow.metrics.returns import Observed, StepConfig, rows_at
@@ -25,7 +25,7 @@ from evalflow.metrics.steps import (
 )
 from evalflow.prompts import render
 from evalflow.protocols import Judge
-from evalflow.records import Answer, Ask, Case, Message, Outcome, Path, Reply, texts_of
+from evalflow.records import NUMBER, Answer, Ask, Case, Message, Outcome, Path, Reply, texts_of
 
 
 class ChainConfig(UnitMetricConfig):
@@ -252,7 +252,10 @@ def _record(entry: dict[str, object], reply: Reply, items: tuple[object, ...] | 
     content, probabilities = reply.parsed.model_dump(mode="json"), reply.probabilities
     expected = 1 if items is None else len(items)
     if items is not None:
-        content = as_list(content["results"])
+        content = [
+            {name: value for name, value in as_map(row).items() if name != NUMBER}
+            for row in as_list(content["results"])
+        ]
         if len(content) != expected:
             raise JudgeError("schema", f"the judge gave {len(content)} results for {expected} items", reply.raw)
     if probabilities is not None and len(probabilities) != expected:

@@ -7,6 +7,7 @@ A field's type is one of str, bool, int, float (both with `min` and `max`), labe
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -17,6 +18,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    ValidationInfo,
     create_model,
     model_validator,
 )
@@ -24,7 +26,7 @@ from pydantic import (
 from evalflow.config.schema import FIELDS, IDENTIFIER, Strict, Word, with_examples
 from evalflow.errors import Problem, did_you_mean
 from evalflow.jsonvalues import as_list, is_list, is_mapping
-from evalflow.records import Distribution
+from evalflow.records import NUMBER, Distribution
 
 TYPES = ("str", "bool", "int", "float", "label", "list")
 RESERVED = ("source", "against", "items", "turns", "user_turns")  # set by a step's own keys, so no step ids
@@ -148,18 +150,40 @@ _SEALED = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), defer
 def reply_model(step: str, returns: Mapping[str, object], one_per: bool) -> type[BaseModel]:
     """The pydantic model of a reply, or of a list of them, `results`. Endpoints show its name to the model.
 
-    No field has a default and extra fields are refused, so that only what the judge wrote is scored.
+    No field has a default and extra fields are refused, so that only what the judge wrote is scored. Each of several
+    results begins with the `number` of its item, and the list is in the order of the items. The validation context
+    `items` is how many items there are; without it as many as results.
     """
     name = _camel(step)
     if not one_per:
         return _model(name, returns)
-    item = _model(f"{name}Item", returns)
-    return create_model(name, __config__=_SEALED, results=(_LIST[item], ...))
+    item = _model(f"{name}Item", {NUMBER: NumberType(type="int"), **returns})
+    return create_model(name, __config__=_SEALED, results=(Annotated[_LIST[item], AfterValidator(_in_order)], ...))
 
 
 def _model(name: str, returns: Mapping[str, object]) -> type[BaseModel]:
     fields: dict[str, Any] = {field: (_annotation(f"{name}_{field}", kind), ...) for field, kind in returns.items()}
     return create_model(name, __config__=_SEALED, **fields)
+
+
+def _in_order(results: list[Any], info: ValidationInfo) -> list[Any]:
+    """The results in the order of their items; ValueError unless each item has exactly one."""
+    wanted: int = (info.context or {}).get("items", len(results))
+    given = Counter(getattr(result, NUMBER) for result in results)
+    missing = [number for number in range(1, wanted + 1) if number not in given]
+    twice = [number for number, times in given.items() if times > 1 and 1 <= number <= wanted]
+    unknown = [number for number in given if not 1 <= number <= wanted]
+    faults = {"no result for": missing, "more than one result for": twice, "there is not an": unknown}
+    said = [f"{fault} item {_first(numbers)}" for fault, numbers in faults.items() if numbers]
+    if said:
+        last = f"the numbers 1 to {wanted}" if wanted > 1 else f"number {wanted}"
+        raise ValueError(f"{'; '.join(said)}; give exactly one result for {'each of ' * (wanted > 1)}{last}")
+    return sorted(results, key=lambda result: getattr(result, NUMBER))
+
+
+def _first(numbers: Sequence[int], shown: int = 10) -> str:
+    more = f" and {len(numbers) - shown:,} more" if len(numbers) > shown else ""
+    return ", ".join(map(str, sorted(numbers)[:shown])) + more
 
 
 def _annotation(name: str, declared: object) -> Any:
@@ -292,6 +316,12 @@ class StepConfig(StepInputs):
     id: StepName
     prompt: Word
     returns: Returns
+
+    @model_validator(mode="after")
+    def _numbered(self) -> StepConfig:
+        if self.one_per is not None and NUMBER in self.returns:
+            raise ValueError(f"{NUMBER!r} cannot be a field of a step with one_per: each result names its item by it")
+        return self
 
     @property
     def source_field(self) -> str | None:

@@ -5,6 +5,7 @@ from evalflow.records.answers import (
     EMBED,
     EVIDENCE_TASKS,
     FILTERED,
+    NUMBER,
     RECORDED_FAILURE,
     Answer,
     AnswerStatus,
@@ -20,6 +21,7 @@ from evalflow.records.answers import (
     SentCall,
     ToolCall,
     numbered,
+    numbered_results,
     texts_of,
 )
 from evalflow.records.scores import (
@@ -43,6 +45,7 @@ __all__ = [
     "EVIDENCE_TASKS",
     "FILTERED",
     "NOTHING",
+    "NUMBER",
     "RECORDED_FAILURE",
     "TOLERANCE",
     "Answer",
@@ -70,6 +73,7 @@ __all__ = [
     "Usage",
     "longest",
     "numbered",
+    "numbered_results",
     "passes",
     "texts_of",
 ]

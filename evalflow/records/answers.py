@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -262,12 +262,23 @@ class Answer(CallCosts):
         return failed or self.requests > 0 or self.latency_s is not None
 
 
+NUMBER = "number"  # the first field of each result of an ask with items: which of them it is about, from 1
 EMBED = "embed"  # the task of an ask for vectors, one for each item; the embedder answers it
 EVIDENCE_TASKS = frozenset({"extract_claims", "verify_claims", "rate_relevance"})
 """The tasks that the embedded judge can do; a language model can do any."""
 
 # The probability of each value of a reply's field: {"verdict": {"supported": 0.8, "contradicted": 0.2}}.
 Distribution = Mapping[str, Mapping[Any, float]]
+
+
+def numbered_results(results: Iterable[Mapping[str, object]]) -> dict[str, object]:
+    """The content of a reply to an ask with items, made of the results in the order of the items.
+
+    Example:
+        >>> numbered_results([{"verdict": "met"}, {"verdict": "unmet"}])
+        {'results': [{'number': 1, 'verdict': 'met'}, {'number': 2, 'verdict': 'unmet'}]}
+    """
+    return {"results": [{NUMBER: at, **result} for at, result in enumerate(results, 1)]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,7 +300,8 @@ class Ask:
     # What a judge without a language model can do (such as extract_claims; embed: the embedder), or None.
     task: str | None
     messages: tuple[Message, ...]  # the rendered prompt
-    # The pydantic model of the reply; where `items` is given, of a list `results`, one entry per item.
+    # The pydantic model of the reply; where `items` is given, of a list `results` with one entry per item, which begins
+    # with the item's `number`, from 1.
     reply_model: type[BaseModel]
     # The step's template variables. A step with a task also has `source` (extract_claims: the text to split) or
     # `against` (verify_claims: the text, or contexts, to check claims with).

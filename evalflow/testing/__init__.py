@@ -9,11 +9,12 @@
         ...  # run with judge=openai judge.base_url={endpoint.url}
 
 A script is a callable, a list of replies, or None, which answers any schema with its smallest instance. `calls` is a
-reply that calls tools. Faults to script: `status`, `reset`, `cut`, `silence`, `trickle`, `html`, `malformed`,
-`off_schema`, `no_choices`, `refusal`. `faulty` mixes them into a script at random, and `.after(seconds)` delays any
-step. `Batches` are the batches of an endpoint.
+reply that calls tools; `numbered_results` has one result for each item. Faults to script: `status`, `reset`, `cut`,
+`silence`, `trickle`, `html`, `malformed`, `off_schema`, `no_choices`, `refusal`. `faulty` mixes them into a script at
+random, and `.after(seconds)` delays any step. `Batches` are the batches of an endpoint.
 """
 
+from evalflow.records import numbered_results
 from evalflow.testing.batches import Batches
 from evalflow.testing.endpoint import Endpoint, ScriptError, by_schema
 from evalflow.testing.faults import cut, faulty, html, malformed, off_schema, reset, silence, status, trickle
@@ -34,6 +35,7 @@ __all__ = [
     "html",
     "malformed",
     "no_choices",
+    "numbered_results",
     "off_schema",
     "refusal",
     "reply",

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from evalflow.records import NUMBER
+
 if TYPE_CHECKING:
     import asyncio
 
@@ -387,7 +389,12 @@ class Instances:
                 return {key: self._make(part, root, key) for key, part in schema.get("properties", {}).items()}
             case "array":
                 item = schema.get("items", {"type": "string"})
-                return [self._make(item, root, "") for _ in range(self._length(schema, name))]
+                made: list[Any] = [self._make(item, root, "") for _ in range(self._length(schema, name))]
+                return (
+                    made
+                    if not _are_numbered(item, root)
+                    else [{**one, NUMBER: number} for number, one in enumerate(made, 1)]
+                )
             case "string":
                 return (name or "text").ljust(schema.get("minLength", 0), ".")[: schema.get("maxLength")]
             case "integer" | "number":
@@ -422,6 +429,12 @@ def _referred(pointer: str, root: Schema) -> Schema:
             raise ValueError(f"the schema refers to {pointer}, which it does not hold")
         found = found[step]
     return found
+
+
+def _are_numbered(item: Schema, root: Schema) -> bool:
+    """Whether the items are results that begin with the number of what they are about."""
+    fields = (_referred(item["$ref"], root) if "$ref" in item else item).get("properties", {})
+    return next(iter(fields), None) == NUMBER
 
 
 def _merged(parts: list[Schema], root: Schema) -> Schema:

@@ -19,7 +19,7 @@ import pytest
 
 from evalflow.app.core.assemble import composed_settings
 from evalflow.cli import run_command
-from evalflow.testing import Request
+from evalflow.testing import Request, numbered_results
 from tests.forked import Forked
 
 
@@ -121,6 +121,6 @@ def faithful_judge(claims: dict[str, list[tuple[str, str]]]) -> Callable[[Reques
             rows = next(rows for answer, rows in claims.items() if answer in request.text)
             return {"claims": [claim for claim, _ in rows]}
         rows = next(rows for rows in claims.values() if rows and f"1. {rows[0][0]}" in request.text)
-        return {"results": [{"reason": f"about {claim}", "verdict": verdict} for claim, verdict in rows]}
+        return numbered_results({"reason": f"about {claim}", "verdict": verdict} for claim, verdict in rows)
 
     return script

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from evalflow.testing import Endpoint, Request, malformed
+from evalflow.testing import Endpoint, Request, malformed, numbered_results
 from tests.cli.conftest import Program, judge_arguments
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -80,7 +80,7 @@ def judge(request: Request) -> Any:
     if request.schema_name == "Claims":
         return {"claims": [claim for claim, _ in next(v for k, v in CLAIMS.items() if k in request.text)]}
     rows = next(rows for rows in CLAIMS.values() if rows and f"1. {rows[0][0]}" in request.text)
-    return {"results": [{"reason": f"see: {claim}", "verdict": verdict} for claim, verdict in rows]}
+    return numbered_results({"reason": f"see: {claim}", "verdict": verdict} for claim, verdict in rows)
 
 
 @pytest.fixture

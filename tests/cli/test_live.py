@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from evalflow.testing import Endpoint, Request
+from evalflow.testing import Endpoint, Request, numbered_results
 from tests.cli.conftest import judge_arguments
 from tests.cli.test_check_examples import EXAMPLES
 
@@ -80,7 +80,7 @@ def test_a_fixture_is_scored_and_what_is_not_as_people_say_is_named(lies: bool) 
     def judge(request: Request) -> Any:
         [case] = [case for answer, case in answers.items() if answer in request.text]
         said = ["not_contradicted" if lies else verdict for verdict in script[case]["verdicts"]]
-        return {"results": [{"reason": "So it is.", "verdict": verdict} for verdict in said]}
+        return numbered_results({"reason": "So it is.", "verdict": verdict} for verdict in said)
 
     with Endpoint(judge) as endpoint:
         test = "tests/cli/test_fixtures_live.py::test_a_real_judge_scores_as_people_do[hallucination]"

@@ -15,7 +15,7 @@ from evalflow.config.simulators import OpenAISimulatorConfig
 from evalflow.metrics.registry import METRIC_KINDS, build_metric
 from evalflow.prompts import Prompts
 from evalflow.targets.simulated import Ending
-from evalflow.testing import Endpoint, Request, reply
+from evalflow.testing import Endpoint, Request, numbered_results, reply
 from tests.docs.test_readme import ROOT, blocks, run
 
 PAGE = (ROOT / "docs" / "simulated_users.md").read_text(encoding="utf-8")
@@ -34,7 +34,7 @@ def model(request: Request) -> Any:
             return reply("It costs 40.", as_text=True)
         case _ if "brief, by which" in request.text:
             turns = len(re.findall(r"^User, turn", request.text, re.MULTILINE))
-            return {"results": [{"reason": "r", "verdict": "in_role"}] * turns}
+            return numbered_results([{"reason": "r", "verdict": "in_role"}] * turns)
         case _:
             return None
 

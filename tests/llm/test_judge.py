@@ -13,7 +13,7 @@ from evalflow.llm.judge import OpenAIJudge
 from evalflow.metrics.returns import Returns, reply_model
 from evalflow.notes import NOTE
 from evalflow.records import Ask, Message, Usage
-from evalflow.testing import Endpoint, Request, auto, malformed, refusal, reply, status
+from evalflow.testing import Endpoint, Request, auto, malformed, numbered_results, refusal, reply, status
 from evalflow.testing.replies import Computed
 from tests.llm.conftest import Build
 
@@ -28,11 +28,14 @@ class Verdict(BaseModel):
     grade: int = Field(ge=1, le=5)
 
 
-class Verdicts(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    results: list[Verdict]
-
-
+RETURNS = TypeAdapter(Returns).validate_python(
+    {
+        "reason": "str",
+        "verdict": {"type": "label", "labels": ["yes", "no"]},
+        "grade": {"type": "int", "min": 1, "max": 5},
+    }
+)
+Verdicts = reply_model("verdicts", RETURNS, one_per=True)
 ASK = Ask(metric="m", step="s", task=None, messages=(Message("user", "Is it so?"),), reply_model=Verdict, variables={})
 GOOD = {"reason": "because", "verdict": "yes", "grade": 4}
 
@@ -83,11 +86,14 @@ async def test_no_reasks_means_none(build: Build) -> None:
 
 async def test_a_wrong_number_of_results_is_asked_again_never_taken(build: Build) -> None:
     ask = replace(ASK, reply_model=Verdicts, items=("a", "b", "c"))
-    async with Endpoint([{"results": [GOOD]}, {"results": [GOOD] * 3}]) as endpoint:
+    async with Endpoint([numbered_results([GOOD]), numbered_results([GOOD] * 3)]) as endpoint:
         got = await build(endpoint.url).ask(ask)
     assert len(got.parsed.results) == 3  # pyright: ignore[reportAttributeAccessIssue]
     assert got.reasks == 1
-    assert "1 results were given for 3 items; give exactly 3, in order" in endpoint.requests[1].text
+    assert (
+        "results: no result for item 2, 3; give exactly one result for each of the numbers 1 to 3"
+        in endpoint.requests[1].text
+    )
 
 
 async def test_blank_items_are_asked_again(build: Build) -> None:
@@ -237,7 +243,7 @@ async def test_a_grade_that_cannot_be_weighted_is_noted_too(build: Build, caplog
 async def test_samples_of_a_list_become_frequencies_per_item(build: Build) -> None:
     ask = replace(ASK, reply_model=Verdicts, items=("a", "b"), samples=2)
     no = {**GOOD, "verdict": "no"}
-    replies = iter([{"results": [GOOD, no]}, {"results": [GOOD, GOOD]}])
+    replies = iter([numbered_results([GOOD, no]), numbered_results([GOOD, GOOD])])
     async with Endpoint(lambda _: reply(next(replies))) as endpoint:
         got = await build(endpoint.url).ask(ask)
     assert got.probabilities is not None

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
 
 from evalflow.llm.chat import ChatToolCall, Completion
 from evalflow.llm.contract import Contract, ReplyMode
 from evalflow.llm.reader import InvalidReply, ReadReply, read_reply
+from evalflow.metrics.returns import Returns, reply_model
 
 MODES: tuple[ReplyMode, ...] = ("json_schema", "json", "md_json", "tools")
 
@@ -24,13 +25,10 @@ class Opinion(BaseModel):
     grade: int = Field(ge=1, le=5)
 
 
-class OpinionItem(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    why: str
-    verdict: Literal["kept", "broken"]
-
-
-Opinions: Any = create_model("Opinions", __config__=ConfigDict(extra="forbid"), results=(list[OpinionItem], ...))
+RETURNS = TypeAdapter(Returns).validate_python(
+    {"why": "str", "verdict": {"type": "label", "labels": ["kept", "broken"]}}
+)
+Opinions: Any = reply_model("opinions", RETURNS, one_per=True)
 Claims: Any = create_model("Claims", __config__=ConfigDict(extra="forbid"), claims=(list[str], ...))
 GOOD = '{"why": "short", "grade": 4}'
 DRAFT = '{"why": "x", "grade": 1}'
@@ -198,12 +196,13 @@ def test_equal_calls_of_a_tool_are_one_reply_and_different_ones_none() -> None:
         read(said(None, GOOD, GOOD.replace("4", "2")), mode="tools")
 
 
-ITEM = '{"why": "so", "verdict": "kept"}'
+ITEM = '{"number": 1, "why": "so", "verdict": "kept"}'
+OTHER = '{"number": 2, "why": "no", "verdict": "broken"}'
 
 
 def test_results_are_found_without_the_name_of_their_list() -> None:
-    found = read(f"```json\n[{ITEM}, {ITEM}]\n```", Opinions, ["a", "b"])
-    assert [one.verdict for one in found.parsed.results] == ["kept", "kept"]  # pyright: ignore
+    found = read(f"```json\n[{ITEM}, {OTHER}]\n```", Opinions, ["a", "b"])
+    assert [one.verdict for one in found.parsed.results] == ["kept", "broken"]  # pyright: ignore
     assert "list without its name (results)" in found.mended
     assert read(ITEM, Opinions, ["a"]).mended == ("the only result without its list",)
     assert read('["x", "y"]', Claims).parsed == Claims(claims=["x", "y"])
@@ -215,16 +214,21 @@ def test_too_few_results_are_refused_in_any_shape(text: str) -> None:
         read(text, Opinions, ["a", "b"])
 
 
-def test_numbers_of_results_are_dropped_unless_they_say_that_the_order_is_another() -> None:
-    def numbered(*numbers: object) -> str:
-        listed = [{"nr": number, **json.loads(ITEM)} for number in numbers]
-        return json.dumps({"results": listed})
+def test_results_in_another_order_are_put_right_by_their_numbers() -> None:
+    found = read(f"[{OTHER}, {ITEM}]", Opinions, ["a", "b"])
+    assert [one.why for one in found.parsed.results] == ["so", "no"]  # pyright: ignore
 
-    for numbers in ((1, 2, 3), (0, 1, 2), (0.9, 0.2, 0.5), ("z", "y", "x"), (7, 3, 5), ("1.", "2.", "3.")):
-        assert read(numbered(*numbers), Opinions, ["a", "b", "c"]).mended == ("key that was not asked for: nr",)
-    for numbers in ((2, 1, 3), ("3", "2", "1"), ("claim_2", "claim_1", "claim_3"), ("b", "a", "c")):
-        with pytest.raises(InvalidReply, match="another order than the items, by their nr"):
-            read(numbered(*numbers), Opinions, ["a", "b", "c"])
+
+def test_results_without_their_own_number_are_refused() -> None:
+    with pytest.raises(InvalidReply, match="number: Field required"):
+        read(ITEM.replace('"number": 1, ', ""), Opinions, ["a"])
+    with pytest.raises(InvalidReply, match="results: no result for item 2; more than one result for item 1"):
+        read(f'{{"results": [{ITEM}, {ITEM}]}}', Opinions, ["a", "b"])
+
+
+def test_keys_of_results_that_were_not_asked_for_are_dropped() -> None:
+    text = ITEM.replace("{", '{"nr": "claim_2", ')
+    assert read(f'{{"results": [{text}]}}', Opinions, ["a"]).mended == ("key that was not asked for: nr",)
 
 
 @pytest.mark.parametrize("disguise", ["{}", "```json\n{}\n```", "Here: {}"])

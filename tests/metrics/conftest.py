@@ -14,7 +14,7 @@ from evalflow.errors import JudgeError
 from evalflow.metrics.registry import METRIC_KINDS, build_metric
 from evalflow.prompts import Prompts
 from evalflow.protocols import Metric
-from evalflow.records import Answer, Ask, Case, Context, JudgeInfo, Message, Outcome, Reply, Usage
+from evalflow.records import Answer, Ask, Case, Context, JudgeInfo, Message, Outcome, Reply, Usage, numbered_results
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted((ROOT / "conf" / "metric").glob("*.yaml"))
@@ -56,7 +56,8 @@ class ScriptedJudge:
         said = self.script[ask.step]
         if isinstance(said, Exception):
             raise said
-        parsed = ask.reply_model.model_validate(said if ask.items is None else {"results": said})
+        listed = {"results": said} if ask.embeds else numbered_results(said) if ask.items is not None else said
+        parsed = ask.reply_model.model_validate(listed)
         raw = parsed.model_dump_json()
         return Reply(
             parsed=parsed,

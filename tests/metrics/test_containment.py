@@ -75,6 +75,8 @@ class QuotingJudge:
     async def ask(self, ask: Any) -> Reply:
         self.prompts.append("\n".join(message.content for message in ask.messages))
         said = made(ask.reply_model, self._text, 2 if ask.items is None else len(ask.items))
+        for number, result in enumerate(said["results"] if ask.items is not None else (), 1):
+            result["number"] = number
         return Reply(parsed=ask.reply_model.model_validate(said), raw="")
 
     async def close(self) -> None: ...
@@ -93,7 +95,7 @@ def made(model: type[BaseModel], text: str, length: int) -> Any:
             case "object":
                 return {name: value(inner) for name, inner in part["properties"].items()}
             case "array":
-                return [value(part["items"])] * length
+                return [value(part["items"]) for _ in range(length)]
             case "boolean":
                 return True
             case "string":

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evalflow.metrics.references import ANY_IS_RIGHT
-from evalflow.records import JudgeInfo, Reply
+from evalflow.records import JudgeInfo, Reply, numbered_results
 
 RIVERS = ("the river Aare", "Aare", "the Aare in Berne")
 COMPARING = ("exact_match", "levenshtein", "token_f1", "rouge_1", "rouge_2", "rouge_l", "chrf", "meteor")
@@ -172,9 +172,9 @@ class Sorter:
             positive, *_, negative = ask.reply_model.model_json_schema()["$defs"].popitem()[1]["properties"]["verdict"][
                 "enum"
             ]
-            reply = {
-                "results": [{"reason": "r", "verdict": positive if one in there else negative} for one in ask.items]
-            }
+            reply = numbered_results(
+                {"reason": "r", "verdict": positive if one in there else negative} for one in ask.items
+            )
         return Reply(parsed=ask.reply_model.model_validate(reply), raw="")
 
 

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from evalflow.metrics.returns import Returns, reply_model
+from evalflow.metrics.returns import Returns, StepConfig, reply_model
 
 DECLARED = TypeAdapter(Returns)
 
@@ -37,7 +37,32 @@ def test_the_schema_keeps_order_bounds_and_labels_and_forbids_the_rest():
 def test_one_per_is_one_list_of_results():
     made = model({"verdict": "bool"}, one_per=True)
     assert list(made.model_fields) == ["results"]
-    assert made.model_validate({"results": [{"verdict": True}]}).model_dump() == {"results": [{"verdict": True}]}
+    assert list(made.model_json_schema()["$defs"]["MyStepItem"]["properties"]) == ["number", "verdict"]
+    given = [{"number": 2, "verdict": True}, {"number": 1, "verdict": False}]
+    assert made.model_validate({"results": given}).model_dump() == {"results": given[::-1]}
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said"),
+    [
+        ([1], "no result for item 2, 3; give exactly one result for each of the numbers 1 to 3"),
+        ([1, 2, 2], "no result for item 3; more than one result for item 2"),
+        ([0, 1, 2], "no result for item 3; there is not an item 0"),
+        ([1, 2, 3, 4], "there is not an item 4; give exactly one"),
+    ],
+)
+def test_results_that_miss_or_repeat_an_item_are_refused(numbers, said):
+    made = model({"verdict": "bool"}, one_per=True)
+    given = {"results": [{"number": number, "verdict": True} for number in numbers]}
+    with pytest.raises(ValidationError, match=said):
+        made.model_validate(given, context={"items": 3})
+
+
+def test_the_field_that_numbers_results_is_taken():
+    declared = {"id": "s", "prompt": "p.jinja", "returns": {"number": "int"}}
+    assert StepConfig.model_validate(declared).one_per is None
+    with pytest.raises(ValidationError, match="'number' cannot be a field of a step with one_per"):
+        StepConfig.model_validate({**declared, "one_per": "contexts"})
 
 
 def test_lists_of_maps_nest():

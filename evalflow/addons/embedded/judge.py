@@ -19,7 +19,7 @@ from evalflow.addons.embedded.evidence import Evidence, Similarities, Window, st
 from evalflow.addons.embedded.facts import FactCheck
 from evalflow.errors import JudgeError
 from evalflow.llm.reader import item_type
-from evalflow.records import EVIDENCE_TASKS, JudgeInfo, Reply, Usage
+from evalflow.records import EVIDENCE_TASKS, NUMBER, JudgeInfo, Reply, Usage, numbered_results
 from evalflow.segments import sentences
 
 if TYPE_CHECKING:
@@ -45,11 +45,13 @@ class Support:
     reason: str
 
 
-def fill(model: type[BaseModel], finding: Support) -> tuple[dict[str, object], Distribution]:
+def fill(model: type[BaseModel], finding: Support, *, listed: bool = False) -> tuple[dict[str, object], Distribution]:
     """The fields of a reply, text fields with the reason, and the probability of each value of its one verdict."""
     reply: dict[str, object] = {}
     verdicts: dict[str, Mapping[object, float]] = {}
     for name, field in model.model_fields.items():
+        if listed and name == NUMBER:
+            continue
         if field.annotation is str:
             reply[name] = finding.reason
         else:
@@ -278,8 +280,8 @@ def _extract(ask: Ask) -> Filled:
 
 def _fill_items(ask: Ask, findings: Sequence[Support]) -> Filled:
     model = item_type(ask.reply_model.model_fields["results"])
-    filled = [fill(model, finding) for finding in findings]
-    return {"results": [content for content, _ in filled]}, [chances for _, chances in filled]
+    filled = [fill(model, finding, listed=True) for finding in findings]
+    return numbered_results([content for content, _ in filled]), [chances for _, chances in filled]
 
 
 def _finding(evidence: Evidence, differences: Sequence[str], own: float, support: float) -> Support:

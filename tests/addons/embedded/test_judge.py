@@ -28,8 +28,12 @@ class Verdict(BaseModel):
     verdict: Literal["supported", "contradicted", "not_in_context"]
 
 
+class NumberedVerdict(Verdict):
+    number: int
+
+
 class Verdicts(BaseModel):
-    results: list[Verdict]
+    results: list[NumberedVerdict]
 
 
 class Grade(BaseModel):
@@ -37,8 +41,12 @@ class Grade(BaseModel):
     grade: float = Field(ge=0, le=1)
 
 
+class NumberedGrade(Grade):
+    number: int
+
+
 class Grades(BaseModel):
-    results: list[Grade]
+    results: list[NumberedGrade]
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +178,7 @@ def test_claims_and_texts_come_in_several_shapes(judge: EmbeddedJudge, item: Any
 def test_without_contexts_nothing_is_supported(judge: EmbeddedJudge) -> None:
     reply = verify(judge, ("It opened in 1987.",), against=())
     assert reply.parsed.model_dump()["results"] == [
-        {"reason": "there is nothing to compare it with", "verdict": "not_in_context"}
+        {"reason": "there is nothing to compare it with", "verdict": "not_in_context", "number": 1}
     ]
 
 

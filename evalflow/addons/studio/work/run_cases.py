@@ -25,11 +25,12 @@ from evalflow.engine.folder import RunFolder
 from evalflow.engine.plan import PreparedFile
 from evalflow.engine.scoring import Pair
 from evalflow.errors import JudgeError, Problem, UserError
+from evalflow.jsonvalues import as_list, as_map
 from evalflow.llm.judge import OpenAIJudge
 from evalflow.llm.panel import Panel
 from evalflow.metrics.kinds.composite import CompositeMetricConfig
 from evalflow.paths import from_home
-from evalflow.records import Answer, Ask, Case, Reply
+from evalflow.records import Answer, Ask, Case, Reply, numbered_results
 from evalflow.report.results_csv import as_answered
 
 if TYPE_CHECKING:
@@ -201,7 +202,8 @@ class _ReplayJudge:
         if said is None:
             raise JudgeError("schema", "the run kept no reply")
         try:
-            parsed = ask.reply_model.model_validate(said if ask.items is None else {"results": said})
+            content = said if ask.items is None else numbered_results(map(as_map, as_list(said)))
+            parsed = ask.reply_model.model_validate(content)
         except ValueError:
             raise JudgeError("schema", "the reply is not one to this ask") from None
         return Reply(parsed=parsed, raw="", probabilities=None, identity=self.judge.info.identity)

@@ -15,7 +15,7 @@ from evalflow.addons.studio.work.runs import Run
 from evalflow.addons.studio.work.scores import list_scores
 from evalflow.addons.studio.work.space import NotFoundError, Workspace
 from evalflow.errors import UserError
-from evalflow.testing import Endpoint, Request, status
+from evalflow.testing import Endpoint, Request, numbered_results, status
 from tests.finishing import finish
 
 pytestmark = pytest.mark.slow
@@ -32,7 +32,7 @@ def reply(request: Request) -> Any:
     if "claims" in fields:
         return {"claims": ["one", "two"]}
     if "results" in fields:
-        return {"results": [{"reason": "r", "verdict": "supported"}, {"reason": "r", "verdict": "contradicted"}]}
+        return numbered_results({"reason": "r", "verdict": verdict} for verdict in ("supported", "contradicted"))
     return status(400) if "broken" in request.text else {"reason": "because", "score": 7}
 
 
