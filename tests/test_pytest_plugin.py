@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -33,6 +34,10 @@ FAILING = ("dataset=rag", "metric=exact_match", "limit=2", 'gate={exact_match: {
 """
 
 
+LEAN = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "xdist.plugin"}
+"""Without the other plugins that are installed here: each session, and each of its workers, would import them."""
+
+
 class Session(NamedTuple):
     code: int
     stdout: str
@@ -46,7 +51,7 @@ def be_pytest(*options: str) -> None:
 def pytest_in(folder: Path, *options: str) -> Session:
     """A session in a process of its own, from whose modules this one's are kept apart."""
     with (folder / "said.txt").open("w+b") as said:
-        code = Forked(options, folder, said.fileno(), does=be_pytest).wait()
+        code = Forked(options, folder, said.fileno(), env=LEAN, does=be_pytest).wait()
         said.seek(0)
         return Session(code, said.read().decode())
 

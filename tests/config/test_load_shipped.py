@@ -119,12 +119,16 @@ def fixed_keys(group: str, kind: str) -> set[str]:
 @pytest.mark.parametrize("group", ["dataset", "metric", "judge", "target"])
 @pytest.mark.slow
 def test_every_fixed_key_stands_in_its_file_so_that_no_plus_is_needed(group: str) -> None:
+    several = group in ("dataset", "metric")
+    together = compose([f"{group}=[{','.join(names(group))}]"]).values[group] if several else {}
     for name in names(group):
-        live = group in ("judge", "target") and name not in ("embedded", "recorded")
+        if several:
+            assert fixed_keys(group, together[name].get("kind")) - set(together[name]) == set(), name
+            continue
+        live = name not in ("embedded", "recorded")
         given = [f"{group}.model=m", f"{group}.base_url=http://127.0.0.1:9/v1"] if live else []
         given = WANTED[name] if group == "target" and name in WANTED else given
         given = ["judge.members.second.model=m"] if name in ("panel", "cascade") else given
         given += ["target=openai"] if (group, name) == ("judge", "target") else []
         values = compose([f"{group}={name}", *given]).values[group]
-        values = values[name] if group in ("dataset", "metric") else values
         assert fixed_keys(group, values.get("kind")) - set(values) == set(), name
