@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -95,13 +96,20 @@ def test_what_a_metric_takes_is_shown_with_it(said: Said) -> None:
 
 
 def test_what_needs_a_model_is_refused_without_one(said: Said) -> None:
+    asking = defaultdict[tuple[str, ...], set[str]](set)
     for option in OPTIONS:
         matches = CATALOGUE.matches(option) if option.group == "metric" else []
         if matches and CATALOGUE.keyless(option) is False:
             match = matches[0]
-            words = [f"dataset={match.dataset}", *(["generate=demo"] if match.demo else [])]
-            text = said("check", *words, f"metric={option.selection}", code=2)
-            assert "the embedded judge is not a language model" in text
+            words = (f"dataset={match.dataset}", *(["generate=demo"] if match.demo else []))
+            asking[words].add(option.name)
+    assert sum(map(len, asking.values())) > 30
+    for words, names in asking.items():
+        text = said("check", *words, f"metric=[{','.join(names)}]", code=2)
+        refused = re.findall(
+            r"^(?:error: )?metric\.(\w+): .*the embedded judge is not a language model", text, re.MULTILINE
+        )
+        assert set(refused) == names
 
 
 def test_new_files_are_shown_at_work(said: Said) -> None:

@@ -11,6 +11,7 @@ from evalflow.addons.studio.web.application import API
 from evalflow.testing import Endpoint, Request, status
 from tests.addons.studio.web.conftest import Server
 from tests.addons.studio.web.test_serve import serving, until
+from tests.postgres import programs
 
 pytestmark = pytest.mark.slow
 
@@ -61,11 +62,9 @@ class Project:
         return until(lambda: found if (found := self("GET", f"/runs/{run}"))["finished_at"] else None)
 
 
-@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
-def test_each_project_has_its_runs_in_a_folder_of_its_own(
-    database: str, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    words = ["--database-url", request.getfixturevalue("postgres_url")] if database == "postgresql" else []
+def test_each_project_has_its_runs_in_a_folder_of_its_own(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """On PostgreSQL where there is one: other tests serve SQLite."""
+    words = ["--database-url", request.getfixturevalue("postgres_url")] if programs() else []
     outputs, desk = tmp_path / "outputs", Desk()
     with desk.endpoint, serving(tmp_path, *words) as (_, server):
         first, second = Project(server, "default"), Project(server, "fees_desk")

@@ -22,7 +22,7 @@ from tests.addons.studio.web.conftest import Api, api_served, working_in
 from tests.addons.studio.web.finished import finish_runs
 
 pytestmark = pytest.mark.slow
-TRIES = 5
+TRIES = 3
 """Requests for each operation and kind."""
 NO_HTTP = "Invalid HTTP request received."
 """What the server itself says to what is not an HTTP."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,8 @@ from evalflow.addons.studio.work.bots import Bot
 from evalflow.addons.studio.work.definitions import declared, declared_content
 from evalflow.addons.studio.work.judges import StoredJudge
 from evalflow.addons.studio.work.metric_yaml import metric_yaml, read_metric_yaml
+from evalflow.config.load import compose
+from evalflow.config.yaml_text import unescaped
 from evalflow.errors import UserError
 
 BOT = Bot(name="helper", description="", config={"kind": "openai", "model": "m"})
@@ -154,8 +157,10 @@ def _stripped(value: Any) -> Any:
 @pytest.mark.slow
 def test_every_metric_that_ships_has_a_form_or_says_why_not() -> None:
     with_form: set[str] = set()
-    for name in declared("metric"):
-        definition = declared_content("metric", name)
+    every = compose([f"metric=[{','.join(declared('metric'))}]"], complete=False).storable["metric"]
+    definitions = {name: json.loads(json.dumps(unescaped(values))) for name, values in every.items()}
+    assert definitions["coherence"] == declared_content("metric", "coherence")
+    for name, definition in definitions.items():
         why = why_no_form(definition, {})
         assert definition.get("family", "others") in FAMILIES
         assert read_metric_yaml(metric_yaml(definition)) == definition, "the field with the YAML loses nothing"
