@@ -91,14 +91,14 @@ _RESTORE = Manual(
 
 def _worker(parser: VerbParser) -> Work:
     """Carry out queued runs."""
-    from evalflow.addons.studio.work.worker import work
-
     parser.add_database()
     parser.add_argument("--at-once", type=int, default=1, metavar="N", help="runs under way at the same time (1)")
     parser.add_flag("--attached", "end also when standard input does, as `serve` needs it")
     _add_log(parser)
 
     def carry_out(options: Namespace) -> int:
+        from evalflow.addons.studio.work.worker import work
+
         if options.log == "json":
             log_json_lines()
         tell = log.info if options.log == "json" else partial(_tell, console(stderr=True))
@@ -202,13 +202,13 @@ def _in_workspace(options: Namespace) -> int:
 
 def _back_up(parser: VerbParser) -> Work:
     """Write an archive of the workspace."""
-    from evalflow.addons.studio.work.backup import back_up
-
     parser.add_argument("file", type=Path, metavar="FILE", help="a new file, such as evalflow.tar.gz; keep it secret")
     parser.add_database()
     parser.add_flag("--no-cache", "without the paid replies")
 
     def work(options: Namespace) -> int:
+        from evalflow.addons.studio.work.backup import back_up
+
         size = back_up(options.file.absolute(), options.database_url, has_cache=not options.no_cache)
         _tell(console(), f"wrote  {options.file} ({size / 1e6:,.1f} MB)")
         return 0
@@ -218,12 +218,12 @@ def _back_up(parser: VerbParser) -> Work:
 
 def _restore(parser: VerbParser) -> Work:
     """Restore an archive."""
-    from evalflow.addons.studio.work.backup import restore
-
     parser.add_argument("file", type=Path, metavar="FILE", help="what `backup` wrote")
     parser.add_database()
 
     def work(options: Namespace) -> int:
+        from evalflow.addons.studio.work.backup import restore
+
         restore(options.file.absolute(), options.database_url)
         _tell(console(), "ready  start it again: python -m evalflow serve")
         return 0
