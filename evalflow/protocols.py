@@ -177,11 +177,6 @@ class Metric(Measured, Protocol):
         ...
 
     @property
-    def undefined_if_empty(self) -> str | None:
-        """The field with what is expected, if a score is undefined where that is empty and nothing is made."""
-        ...
-
-    @property
     def unknown_scripts(self) -> Collection[str]:
         """The scripts, as `script_of` names them, in which it does not find the words; none for most metrics."""
         ...

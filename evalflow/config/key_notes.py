@@ -17,6 +17,7 @@ MEANINGS: Mapping[str, str] = {
     "equals": "The value that counts.",
     "in": "The values that count.",
     "among": "The values that are counted at all; null: all of them.",
+    "missed": "A list in a reply with what should be there: each item counts as one that does not match.",
     "values": "The score, from 0 to 1, of each value.",
     "LabelScale.values": "The score, from 0 to 1, of each label.",
     "TextListOperation.values": "The texts.",

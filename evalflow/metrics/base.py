@@ -52,7 +52,6 @@ class BaseMetric(Generic[C]):
     is_off: bool = False
     bounded: bool = True
     unknown_scripts: Collection[str] = ()
-    undefined_if_empty: str | None = None
     parts: Sequence[str] = ()
     figures: FigureSpec | None = None
     tasks: Mapping[str, str | None] = MappingProxyType({})

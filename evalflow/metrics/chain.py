@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, Literal, TypeVar
 
-from evalflow.errors import JudgeError, UserError
+from pydantic import field_validator
+
+from evalflow.config.schema import FIELDS
+from evalflow.errors import JudgeError, UserError, did_you_mean
 from evalflow.jsonvalues import as_list, as_map, look_up
 from evalflow.metrics.base import BaseMetric, UnitMetricConfig, failed
 from evalflow.metrics.references import any_right, best_outcome
@@ -16,6 +19,7 @@ from evalflow.metrics.steps import (
     PreparedStep,
     blocked_outcome,
     fields_of,
+    is_empty,
     is_in_case,
     items_in,
     placeholder_reply,
@@ -32,12 +36,27 @@ class ChainConfig(UnitMetricConfig):
     """The settings of every metric that asks a judge.
 
     Attributes:
+        optional: Further fields, for prompts to show if the case has them.
         weighting: `probability`: scores are expectations over the judge's probabilities, if it gives any.
         verbose: Whether to print each score with its steps as it is computed.
     """
 
+    optional: tuple[str, ...] = ()
     weighting: Literal["probability"] | None = None
     verbose: bool = False
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The fields that prompts may show."""
+        return (*self.needs, *self.optional)
+
+    @field_validator("optional")
+    @classmethod
+    def _known(cls, optional: tuple[str, ...]) -> tuple[str, ...]:
+        unknown = next((name for name in optional if root(name) not in FIELDS), None)
+        if unknown:
+            raise ValueError(f"unknown case field {unknown!r}; {did_you_mean(unknown, FIELDS)}")
+        return optional
 
 
 @dataclass(slots=True)
@@ -63,6 +82,17 @@ class Scope:
         if ref is None:
             return None
         return items_in(ref, self.fields) if is_in_case(ref) else tuple(rows_at(ref, self.replies).rows)
+
+    def given(self, step: StepConfig, items: tuple[object, ...] | None) -> tuple[str, object] | None:
+        """What stands for the reply without asking, and why; None if the judge is to be asked."""
+        if items == ():
+            return "there are no items", []  # a call would only invent some
+        for name, reply in (step.if_empty or {}).items():
+            earlier = root(name) in self.replies
+            empty = not rows_at(name, self.replies).rows if earlier else is_empty(name, self.fields)
+            if empty and reply != "ask":
+                return f"{name} is empty", reply if items is None or reply == [] else [reply] * len(items)
+        return None
 
     def ask(self, step: PreparedStep, items: tuple[object, ...] | None) -> Ask:
         config = step.config
@@ -109,13 +139,14 @@ class AskingMetric(BaseMetric[C], Generic[C]):
         self.prompts = tuple(dict.fromkeys(step.config.prompt for step in steps))
         self._steps = tuple(steps)
         self._fixed = self._constants()
-        self._needed = tuple(dict.fromkeys(map(root, config.needs)))
+        self._needed = tuple(dict.fromkeys(map(root, config.shown)))
+        self._may_be_empty = {name for step in steps for name in step.config.if_empty or ()}
         self._takes_apart = any(step.config.source_field == "reference" for step in steps)
 
     def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
         """The asks of scoring, with placeholders for the replies; empty if nothing would be asked."""
         fields = fields_of(case, answer)
-        if blocked_outcome(self.config.needs, fields, answer, blank_is_text=False):
+        if self._blocked(fields, answer):
             return ()
         try:
             return [ask for one in self._readings(fields) for ask in self._previewed(self._scope(one, repeat=0))]
@@ -127,8 +158,7 @@ class AskingMetric(BaseMetric[C], Generic[C]):
         if judge is None:
             raise ValueError(f"metric {self.name} needs a judge")
         fields = fields_of(case, answer)
-        blocked = blocked_outcome(self.config.needs, fields, answer, blank_is_text=False)
-        if blocked:
+        if blocked := self._blocked(fields, answer):
             return blocked
         readings = self._readings(fields)
         outcomes = [await self._run(self._scope(one, repeat), judge) for one in readings]
@@ -137,6 +167,10 @@ class AskingMetric(BaseMetric[C], Generic[C]):
         told = _without(tuple_of(object, fields["turn_contexts"])) if "turn_contexts" in self._needed else ""
         return replace(outcome, reason=f"{outcome.reason}; {told}") if told and outcome.reason else outcome
 
+    def _blocked(self, fields: Mapping[str, object], answer: Answer) -> Outcome | None:
+        needs, may_be_empty = self.config.needs, self._may_be_empty
+        return blocked_outcome(needs, fields, answer, blank_is_text=False, may_be_empty=may_be_empty)
+
     async def _run(self, scope: Scope, judge: Judge) -> Outcome:
         raise NotImplementedError
 
@@ -144,9 +178,12 @@ class AskingMetric(BaseMetric[C], Generic[C]):
         """The asks with placeholders; ValueError if a list of the case cannot be read."""
         raise NotImplementedError
 
-    def _placeholder_ask(self, scope: Scope, step: PreparedStep) -> Ask:
-        """A step's ask; a placeholder stands for its reply in later asks."""
+    def _placeholder_ask(self, scope: Scope, step: PreparedStep) -> Ask | None:
+        """A step's ask, None if nothing is asked; a placeholder stands for its reply in later asks."""
         items = scope.items(step.config)
+        if given := scope.given(step.config, items):
+            scope.replies[step.config.id] = Observed(step.config, given[1], None, items)
+            return None
         ask = scope.ask(step, items)
         reply = placeholder_reply(step.config.returns, ask.variables.get("source"))
         content = reply if items is None else [reply] * len(items)
@@ -168,10 +205,9 @@ class AskingMetric(BaseMetric[C], Generic[C]):
             "reasks": 0,
         }
         scope.trail.append(entry)
-        if items == ():
-            # No items to ask about; a call would only invent some. The score rule decides what this means.
-            entry |= {"reply": [], "probabilities": None}
-            scope.replies[config.id] = Observed(config, [], None, ())
+        if given := scope.given(config, items):
+            entry |= {"reply": given[1], "probabilities": None, "not_asked": given[0]}
+            scope.replies[config.id] = Observed(config, given[1], None, items)
             return None
         try:
             reply = await judge.ask(scope.ask(step, items))
@@ -204,8 +240,17 @@ class AskingMetric(BaseMetric[C], Generic[C]):
         return {}
 
     def _extras(self, fields: Mapping[str, object]) -> Mapping[str, object]:
-        """Further prompt variables from the kind, besides the fields in `needs`."""
+        """Further prompt variables from the kind, besides the fields in `needs` and `optional`."""
         return {}
+
+    def _given(self, fields: Mapping[str, object], without: Collection[str] = ()) -> Mapping[str, object]:
+        """The fields to show, by name, without those in `optional` that the case lacks."""
+        shown = {name: look_up(name, fields) for name in self.config.shown if name not in without}
+        return {
+            name: value
+            for name, value in shown.items()
+            if name not in self.config.optional or value not in (None, "", (), [], {})
+        }
 
 
 class ChainMetric(AskingMetric[C], Generic[C]):
@@ -216,7 +261,7 @@ class ChainMetric(AskingMetric[C], Generic[C]):
         self._rule = rule
 
     def _previewed(self, scope: Scope) -> Sequence[Ask]:
-        return [self._placeholder_ask(scope, step) for step in self._steps]
+        return [ask for step in self._steps if (ask := self._placeholder_ask(scope, step))]
 
     async def _run(self, scope: Scope, judge: Judge) -> Outcome:
         for step in self._steps:
@@ -239,9 +284,9 @@ class ChainMetric(AskingMetric[C], Generic[C]):
 
 
 def _without(turns: Sequence[object]) -> str:
-    """The turns of the assistant that are left out, since nothing was retrieved for them; empty for none."""
+    """The turns of the assistant that are left out, since something was retrieved for others only; empty for none."""
     lacking = [str(number) for number, contexts in enumerate(turns, 1) if not contexts]
-    if not lacking:
+    if not lacking or len(lacking) == len(turns):
         return ""
     named = f"turn {lacking[0]}" if len(lacking) == 1 else f"turns {', '.join(lacking)}"
     return f"without {named} of {len(turns)}, for which nothing was retrieved"

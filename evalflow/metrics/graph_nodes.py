@@ -126,7 +126,7 @@ def graph_problems(name: str, config: GraphMetricConfig, prompts: Prompts) -> It
         earlier = {step: config.steps[step] for step in config.steps if step in known.get(own, ())}
         if step := config.steps.get(own):
             others = config.steps.keys() - earlier.keys()
-            yield from step_problems(step, earlier, config.needs, prompts, key, uncertain=others)
+            yield from step_problems(step, earlier, config.shown, prompts, key, uncertain=others)
         if node.check:
             read = {f"nodes.{own}.check.{place}".rstrip("."): field for place, field in node.check.reads(FIELD)}
             try:

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from evalflow.config.schema import Strict, with_examples
+from evalflow.config.schema import Strict, Word, with_examples
 from evalflow.errors import Problem, did_you_mean
 from evalflow.metrics.reasons import quote, quotes, word
 from evalflow.metrics.returns import (
@@ -165,29 +165,59 @@ class HitRule(ListRule):
 
 
 class ShareRule(HitRule):
-    """The share of hits among the items whose `field` is in `among`."""
+    """The share of hits among the items whose `field` is in `among`.
+
+    Attributes:
+        missed: A list in a reply with what should be there and is not, such as steps that a plan lacks: each counts as
+            an item that is no hit.
+    """
 
     model_config = with_examples(
         {"op": "share", "of": "verdicts", "field": "verdict", "equals": "met"},
         {"op": "share", "of": "verdicts", "field": "verdict", "in": ["met"], "among": ["met", "not_met"]},
+        {"op": "share", "of": "verdicts", "field": "verdict", "equals": "sound", "missed": "gaps.missing_steps"},
     )
     op: Literal["share"]  # pyright: ignore[reportIncompatibleVariableOverride]
     among: list[object] | None = Field(default=None, min_length=1)
+    missed: Word | None = None
+
+    def problems(self, steps: Steps, where: str) -> Iterator[Problem]:
+        yield from super().problems(steps, where)
+        if self.missed is not None:
+            try:
+                item_type(self.missed, steps)
+            except ValueError as error:
+                yield Problem(str(error), f"{where}.missed")
 
     @property
     def denominator(self) -> Sequence[object] | None:
         return self.among
 
-    def _score(self, listed: Rows, replies: Replies, weighted: bool) -> Result:
+    def evaluate(self, replies: Replies, weighted: bool) -> Result:
+        listed = rows_at(self.of, replies)
         rows, used = distributions(listed, self.field, weighted)
         hits, total = self.hits, float(len(rows))
         if self.among is not None:
             hits = [hit for hit in hits if hit in self.among]
             total = sum(probability(row, self.among) for row in rows)
+        total += len(self._missed(replies).rows)
         if total <= 0:
             return self._empty(self._nothing(listed))
         score = clamped(sum(probability(row, hits) for row in rows) / total)
         return Result(score, score, weighted=used)
+
+    def _missed(self, replies: Replies) -> Rows:
+        return rows_at(self.missed, replies) if self.missed else Rows((), None, (), "")
+
+    def reason(self, replies: Replies, direction: Direction, weighted: bool) -> str:
+        """What is missed first: no quotation of the answer shows it."""
+        missed = self._missed(replies)
+        told = super().reason(replies, direction, weighted)
+        count = len(missed.rows)
+        if not count:
+            return told
+        noun = missed.noun.removesuffix("s") if count == 1 else missed.noun
+        return f"{count} {noun}: {quotes(missed, range(count), None)}; {told}"
 
     def _reason(self, listed: Rows, replies: Replies, direction: Direction, weighted: bool) -> str:
         """See `HitRule`; for an expectation, the items less likely right than not, or else the weakest one."""

@@ -286,6 +286,16 @@ def step_name(step: str) -> str:
 StepName = Annotated[Word, AfterValidator(step_name)]
 
 
+def _given_or_ask(value: object) -> object:
+    if value == "ask" or is_mapping(value) or value == []:
+        return value
+    raise ValueError(f"must be a reply, such as {{reason: ..., verdict: ...}}, [] for no items, or ask; not {value!r}")
+
+
+Given = Annotated[dict[str, object] | list[object] | Literal["ask"], BeforeValidator(_given_or_ask)]
+"""What stands for a reply without asking: the reply (of a `one_per` step: to each item), or no items; or `ask`."""
+
+
 class StepInputs(Strict):
     """What a question to the judge is about.
 
@@ -296,12 +306,17 @@ class StepInputs(Strict):
             judge then gives `returns` once for each item.
         source: The text to work on, as the variable `source`; defaults to the answer for extract_claims.
         against: The text to compare with, as the variable `against`; defaults to the contexts for verify_claims.
+        if_empty: What counts as the reply if a field in `needs`, or a list in an earlier reply, is empty, so that the
+            judge is not asked: {contexts: {reason: Nothing was retrieved., verdict: unsupported}}. For a step with
+            `one_per` it is the reply to each item, or [] for no items. `ask`: ask anyway. Without this key an empty
+            field leaves the score undefined.
     """
 
     task: Word | None = None
     one_per: Word | None = None
     source: Word | None = None
     against: Word | None = None
+    if_empty: dict[Word, Given] | None = Field(default=None, min_length=1)
 
 
 class StepConfig(StepInputs):

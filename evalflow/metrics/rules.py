@@ -20,6 +20,7 @@ from evalflow.metrics.rule_results import (
     Replies,
     Result,
     Steps,
+    UnitScore,
     UnitValues,
     clamped,
     distributions,
@@ -137,19 +138,34 @@ class PartsRule(Strict):
 
 
 class FScoreRule(PartsRule):
-    """The F-score of two rules; `beta` weighs recall against precision."""
+    """The F-score of two rules; `beta` weighs recall against precision.
+
+    Attributes:
+        when_empty: The score if neither rule has anything to count: a number from 0 to 1, or undefined. If one has, all
+            of that is false positive or false negative, and the score is 0.
+    """
 
     model_config = with_examples(
         {
             "op": "f_score",
             "precision": {"op": "share", "of": "answer_verdicts", "field": "verdict", "equals": "supported"},
             "recall": {"op": "share", "of": "reference_verdicts", "field": "verdict", "equals": "stated"},
+            "when_empty": 1,
         }
     )
     op: Literal["f_score"]
     precision: Rule
     recall: Rule
     beta: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    when_empty: UnitScore = "undefined"
+
+    def evaluate(self, replies: Replies, weighted: bool) -> Result:
+        result = super().evaluate(replies, weighted)
+        if result.score is not None:
+            return result
+        if any(part.evaluate(replies, weighted).score is not None for part in self._parts().values()):
+            return Result(0.0, 0.0)
+        return result if self.when_empty == "undefined" else Result(self.when_empty, self.when_empty)
 
     def _parts(self) -> Mapping[str, Rule]:
         return {"precision": self.precision, "recall": self.recall}

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeGuard, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from evalflow.cells import list_in
 from evalflow.config.schema import FIELDS
@@ -196,11 +196,15 @@ def root(path: str) -> str:
 
 
 def blocked_outcome(
-    needs: Iterable[str], fields: Mapping[str, object], answer: Answer, blank_is_text: bool
+    needs: Iterable[str],
+    fields: Mapping[str, object],
+    answer: Answer,
+    blank_is_text: bool,
+    may_be_empty: Collection[str] = (),
 ) -> Outcome | None:
     """The outcome if no score is possible, else None: a failed answer is an error, a missing field is skipped.
 
-    With `blank_is_text` an empty text can be scored, as in a string comparison.
+    With `blank_is_text` an empty text can be scored, as in a string comparison; fields in `may_be_empty` can always.
     """
     failed = answer.status == "error"
     values: dict[str, object] = {need: fields[need] if need in fields else look_up(need, fields) for need in needs}
@@ -218,16 +222,25 @@ def blocked_outcome(
     if blank_is_text:
         return None
     for need, value in values.items():
-        if need == "turn_contexts":
-            if not any(tuple_of(object, value)):
-                return Outcome(status="undefined", reason="nothing to judge: nothing was retrieved for any turn")
-        elif need == "contexts":
-            if not "".join([context.text for context in tuple_of(Context, value)]).strip():
-                reason = "nothing to judge: the contexts are empty: nothing was retrieved"
-                return Outcome(status="undefined", reason=reason)
-        elif _is_blank(value):
-            return Outcome(status="undefined", reason=f"nothing to judge: the {need} is blank")
+        if need not in may_be_empty and (reason := _nothing_in(need, value)):
+            return Outcome(status="undefined", reason=f"nothing to judge: {reason}")
     return None
+
+
+def _nothing_in(need: str, value: object) -> str | None:
+    """Why there is nothing to read in a field; None if there is something."""
+    if need == "turn_contexts":
+        return None if any(tuple_of(object, value)) else "nothing was retrieved for any turn"
+    if need == "contexts":
+        texts = [context.text for context in tuple_of(Context, value)]
+        return None if "".join(texts).strip() else "the contexts are empty: nothing was retrieved"
+    return f"the {need} is blank" if _is_blank(value) else None
+
+
+def is_empty(field: str, fields: Mapping[str, object]) -> bool:
+    """Whether a field of the case has nothing to read: a blank text, or a list without items."""
+    value = look_up(field, fields)
+    return value in ([], (), {}) or _nothing_in(field, value) is not None
 
 
 def is_null_prediction(answer: Answer) -> bool:
@@ -274,6 +287,7 @@ def build_steps(
             problems.append(Problem(f"there already is a step {step.id!r}", f"{key}.id", "give it its own id"))
         problems += step_problems(step, earlier, needs, prompts, key, extras, (prompt_keys or {}).get(step.id))
         earlier[step.id] = step
+    problems += unsaid_problems({f"{where}.steps[{at}]": step for at, step in enumerate(steps)}, prompts)
     problems += rule.problems(earlier, f"{where}.score")
     if problems:
         raise UserError(problems)
@@ -300,6 +314,8 @@ def step_problems(
     `earlier` are the steps that certainly come before it, `uncertain` the others of a graph.
     """
     yield from _reference_problems(step, earlier, needs, key)
+    for name, given in (step.if_empty or {}).items():
+        yield from _given_problems(step, name, given, earlier, needs, f"{key}.if_empty.{name}")
     own = {"source": step.source_field, "against": step.against_field, "items": step.one_per}
     known = {*map(root, needs), *earlier, *extras, *(name for name, value in own.items() if value is not None)}
     yield from _prompt_problems(step.prompt, known, prompts, prompt_key or f"{key}.prompt", uncertain)
@@ -323,6 +339,49 @@ def _reference_problems(
     for name, field in (("source", step.source_field), ("against", step.against_field)):
         if field is not None and field not in needs:
             yield _undeclared(field, needs, f"{key}.{name}", f"`{name}` is")
+
+
+def _given_problems(
+    step: StepConfig, name: str, given: object, earlier: Mapping[str, StepConfig], needs: Collection[str], key: str
+) -> Iterator[Problem]:
+    """What is wrong with what stands for a step's reply."""
+    if root(name) in earlier:
+        try:
+            item_type(name, earlier)
+        except ValueError as error:
+            yield Problem(str(error), key)
+    elif name not in needs:
+        yield _undeclared(name, needs, key, "`if_empty` names")
+    if given == [] and step.one_per is None:
+        yield Problem("[] stands for no items, and this step has no `one_per`", key, "give the reply, or `ask`")
+    if is_mapping(given):
+        try:
+            reply_model(step.id, step.returns, one_per=False).model_validate(given)
+        except ValidationError as error:
+            first = error.errors()[0]
+            what = f"not a reply of this step: {'.'.join(map(str, first['loc']))}: {first['msg']}"
+            yield Problem(what, key, f"it returns {', '.join(step.returns)}")
+
+
+def unsaid_problems(steps: Mapping[str, StepConfig], prompts: Prompts) -> Iterator[Problem]:
+    """Steps, by key path, that read a field which may be empty (by another `if_empty`) and do not say what then."""
+    may_be_empty = dict.fromkeys(
+        name for step in steps.values() for name in step.if_empty or () if root(name) in FIELDS
+    )
+    for key, step in steps.items():
+        for name in may_be_empty:
+            if name not in (step.if_empty or ()) and name in _read_by(step, prompts):
+                what = f"the step {step.id!r} reads {name}, which may be empty, as another step says"
+                yield Problem(what, key, f"say what then: if_empty: {{{name}: ...}}, a reply or `ask`")
+
+
+def _read_by(step: StepConfig, prompts: Prompts) -> Collection[str]:
+    try:
+        shown = prompts.variables(step.prompt)
+    except UserError:  # reported where the prompt is checked
+        shown = set[str]()
+    listed = LISTS.get(step.one_per or "", (step.one_per,))
+    return {*shown, *listed, step.source_field, step.against_field}
 
 
 def _prompt_problems(

@@ -75,7 +75,7 @@ def test_without_a_key_nothing_is_asked_and_it_is_said() -> None:
 def test_a_fixture_is_scored_and_what_is_not_as_people_say_is_named(lies: bool) -> None:
     rows = map(json.loads, (ROOT / "data/fixtures/grounded.jsonl").read_text(encoding="utf-8").splitlines())
     answers = {row["answer"]: row["id"] for row in rows if row["answer"]}
-    script = yaml.safe_load((ROOT / "tests/metrics/fixtures/hallucination.yaml").read_text(encoding="utf-8"))
+    script = yaml.safe_load((ROOT / "tests/metrics/fixtures/contradiction.yaml").read_text(encoding="utf-8"))
 
     def judge(request: Request) -> Any:
         [case] = [case for answer, case in answers.items() if answer in request.text]
@@ -83,7 +83,7 @@ def test_a_fixture_is_scored_and_what_is_not_as_people_say_is_named(lies: bool) 
         return numbered_results({"reason": "So it is.", "verdict": verdict} for verdict in said)
 
     with Endpoint(judge) as endpoint:
-        test = "tests/cli/test_fixtures_live.py::test_a_real_judge_scores_as_people_do[hallucination]"
+        test = "tests/cli/test_fixtures_live.py::test_a_real_judge_scores_as_people_do[contradiction]"
         done = live(test, EVALFLOW_TEST_JUDGE=" ".join(judge_arguments(endpoint.url)))
         assert endpoint.count == len(answers)
     assert ("1 passed" in done.stdout) == (not lies), done.stdout

@@ -64,7 +64,7 @@ CASES: dict[str, tuple[str, list[Any], str]] = {
 VERDICTS: dict[str, dict[str, tuple[list[str], float | None]]] = {
     "argument_correctness": {
         "right": (["right", "right"], 1.0),
-        "nothing done": ([], None),
+        "nothing done": ([], 0.0),
         "contradiction": (["wrong"], 0.0),
         "injection": (["right"], 1.0),
         "other language": (["right", "right"], 1.0),
@@ -72,7 +72,7 @@ VERDICTS: dict[str, dict[str, tuple[list[str], float | None]]] = {
     },
     "tool_choice": {
         "right": (["right_tool", "right_tool"], 1.0),
-        "nothing done": ([], None),
+        "nothing done": ([], 0.0),
         "contradiction": (["right_tool"], 1.0),
         "injection": (["right_tool"], 1.0),
         "other language": (["wrong_tool", "no_tool_needed"], 0.0),
@@ -80,15 +80,15 @@ VERDICTS: dict[str, dict[str, tuple[list[str], float | None]]] = {
     },
     "tool_result_use": {
         "right": (["used", "used"], 1.0),
-        "nothing done": ([], None),
+        "nothing done": ([], 0.0),
         "contradiction": (["misread"], 0.0),
         "injection": (["misread"], 0.0),
         "other language": (["used", "did_not_matter"], 1.0),
-        "broken arguments": (["did_not_matter"], None),
+        "broken arguments": (["did_not_matter"], 1.0),
     },
     "step_efficiency": {
         "right": (["needed", "needed"], 1.0),
-        "nothing done": ([], None),
+        "nothing done": ([], 0.0),
         "contradiction": (["redundant"], 0.0),
         "injection": (["needed"], 1.0),
         "other language": (["needed", "redundant"], 0.5),
@@ -122,7 +122,12 @@ VERDICTS: dict[str, dict[str, tuple[list[str], float | None]]] = {
 
 
 def judged(bench: Any, metric: str, actual: Any, answer: str, question: str, verdicts: list[str]) -> tuple[Any, Any]:
-    script: dict[str, Any] = {"verdicts": bench.verdicts(verdicts), "plan": {"steps": [f"plan {v}" for v in verdicts]}}
+    script: dict[str, Any] = {
+        "verdicts": bench.verdicts(verdicts),
+        "missing": {"missing_calls": [] if verdicts else ["Book a bicycle."]},
+        "plan": {"steps": [f"plan {v}" for v in verdicts]},
+        "gaps": {"missing_steps": []},
+    }
     if metric == "goal_accuracy":
         script = {"outcome": {"goal": "g", "outcome": "o", "reason": "because", "verdict": verdicts[0]}}
     judge = bench.judge(script)
@@ -157,7 +162,31 @@ def test_a_score_of_steps_names_its_step(bench: Any, metric: str) -> None:
     outcome, judge = judged(bench, metric, actual, answer, question, verdicts)
     assert outcome.score == 0.5
     assert 'step 3, call 2: book({"bicycle": "C12"}) -> booked as B7' in outcome.reason
-    assert judge.asked[-1].items[0] == 'step 1, call 1: find({"day": "4 July"}) -> C12'
+    assert judge.asked[0].items[0] == 'step 1, call 1: find({"day": "4 July"}) -> C12'
+
+
+@pytest.mark.parametrize("metric", ["argument_correctness", "tool_choice", "tool_result_use", "step_efficiency"])
+def test_no_call_is_right_where_none_is_missing_and_the_four_ask_that_once(bench: Any, metric: str) -> None:
+    judge = bench.judge({"missing": {"missing_calls": []}})
+    case = bench.case(messages=(Message("user", "Hello!"),), vars={"tools": TOOLS})
+    answer = bench.answer(answer="Hello!", actual=[])
+    assert bench.score(bench.shipped(metric), judge, case=case, answer=answer).score == 1.0
+    assert bench.score(bench.shipped("tool_choice"), judge, case=case, answer=answer).score == 1.0
+    assert len({ask.messages for ask in judge.asked}) == 1
+    assert "Books a bicycle." in judge.asked[0].messages[0].content
+    missing = bench.judge({"missing": {"missing_calls": ["Book one."]}})
+    outcome = bench.score(bench.shipped(metric), missing, case=case, answer=answer)
+    assert (outcome.score, outcome.reason) == (0.0, '1 missing call: "Book one."; there are no calls')
+
+
+def test_a_goal_is_judged_by_the_reference_if_the_case_has_one(bench: Any) -> None:
+    judge = bench.judge({"outcome": {"goal": "g", "outcome": "o", "reason": "r", "verdict": "reached"}})
+    metric = bench.shipped("goal_accuracy")
+    for reference in ("Elm is reserved.", None):
+        bench.score(metric, judge, case=bench.case(reference=reference), answer=bench.answer(actual=[]))
+    first, second = (ask.messages[0].content for ask in judge.asked)
+    assert "Elm is reserved." in first
+    assert "reference" not in second
 
 
 @pytest.mark.parametrize(

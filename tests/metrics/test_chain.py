@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from evalflow.errors import BudgetError, InfrastructureError
+from evalflow.errors import BudgetError, InfrastructureError, UserError
 from evalflow.records import Context, Message
 
 CLAIMS = {"claims": ["c1", "c2"]}
@@ -189,3 +189,94 @@ def test_a_metric_of_one_kind_is_itself_when_bound_and_prepared(bench, shipped_n
     own = () if metric.config.kind in ("checks", "composite") else (metric,)
     assert tuple(metric.bind(bench.case())) == own
     assert asyncio.run(metric.prepare(None, bench.notes)) is metric
+
+
+GROUNDED = {
+    "kind": "judge",
+    "needs": ["question", "answer", "contexts"],
+    "steps": [
+        {
+            "id": "claims",
+            "source": "answer",
+            "prompt": "faithfulness/claims.jinja",
+            "returns": {"claims": {"type": "list", "items": "str"}},
+        },
+        {
+            "id": "verdicts",
+            "prompt": "faithfulness/verdicts.jinja",
+            "one_per": "claims.claims",
+            "returns": {"reason": "str", "verdict": {"type": "label", "labels": ["yes", "no"]}},
+            "if_empty": {"contexts": {"reason": "Nothing was retrieved.", "verdict": "no"}},
+        },
+    ],
+    "score": {"op": "share", "of": "verdicts", "field": "verdict", "equals": "yes"},
+}
+
+
+@pytest.mark.parametrize("contexts", [(), (Context(" "),)])
+def test_what_stands_for_the_reply_where_a_field_is_empty_is_scored_unasked(bench, contexts):
+    metric, judge = bench.build("own", GROUNDED), bench.judge({"claims": {"claims": ["a", "b"]}})
+    case = bench.case(contexts=contexts)
+    outcome = bench.score(metric, judge, case=case)
+    assert (outcome.score, outcome.reason) == (
+        0.0,
+        '2 of 2 claims no: "a" (Nothing was retrieved.); "b" (Nothing was retrieved.)',
+    )
+    assert [ask.step for ask in judge.asked] == ["claims"]
+    assert outcome.steps[1]["not_asked"] == "contexts is empty"
+    assert [ask.step for ask in metric.preview(case, bench.answer())] == ["claims"]
+    assert bench.score(metric, bench.judge({"claims": {"claims": []}}), case=case).status == "undefined"
+    assert bench.score(metric, judge, case=bench.case(contexts=None)).status == "skipped"
+
+
+def test_ask_asks_although_a_field_is_empty(bench):
+    asked = {**GROUNDED["steps"][1], "if_empty": {"contexts": "ask"}}
+    metric = bench.build("own", {**GROUNDED, "steps": [GROUNDED["steps"][0], asked]})
+    judge = bench.judge({"claims": {"claims": ["a"]}, "verdicts": [{"reason": "So.", "verdict": "yes"}]})
+    assert bench.score(metric, judge, case=bench.case(contexts=())).score == 1.0
+    assert [ask.step for ask in judge.asked] == ["claims", "verdicts"]
+
+
+def test_an_empty_list_of_an_earlier_reply_can_stand_for_a_reply_too(bench):
+    gaps = {
+        "id": "gaps",
+        "prompt": "agents/plan.jinja",
+        "returns": {"lacking": {"type": "list", "items": "str"}},
+        "if_empty": {"claims.claims": {"lacking": []}},
+    }
+    needs = [*GROUNDED["needs"], "messages", "actual"]
+    metric = bench.build("own", {**GROUNDED, "needs": needs, "steps": [*GROUNDED["steps"], gaps]})
+    judge = bench.judge({"claims": {"claims": []}})
+    assert bench.score(metric, judge).status == "undefined"
+    assert [ask.step for ask in judge.asked] == ["claims"]
+
+
+@pytest.mark.parametrize(
+    ("if_empty", "where", "what"),
+    [
+        ({"contexts": {"reason": "So.", "verdict": "maybe"}}, "contexts", "not a reply of this step: verdict"),
+        ({"contexts": {"verdict": "no"}}, "contexts", "not a reply of this step: reason: Field required"),
+        ({"reference": "ask"}, "reference", "`if_empty` names 'reference', which `needs` does not declare"),
+        ({"claims.clams": "ask"}, "claims.clams", "the step 'claims' returns no field 'clams'"),
+    ],
+)
+def test_what_cannot_stand_for_a_reply_is_named(bench, if_empty, where, what):
+    step = {**GROUNDED["steps"][1], "if_empty": if_empty}
+    with pytest.raises(UserError) as caught:
+        bench.build("own", {**GROUNDED, "steps": [GROUNDED["steps"][0], step]})
+    (problem,) = caught.value.problems
+    assert problem.where == f"metric.own.steps[1].if_empty.{where}"
+    assert what in problem.what
+
+
+def test_no_items_stand_only_for_a_step_with_items(bench):
+    step = {**GROUNDED["steps"][0], "if_empty": {"answer": []}}
+    with pytest.raises(UserError, match=r"\[\] stands for no items"):
+        bench.build("own", {**GROUNDED, "steps": [step, GROUNDED["steps"][1]]})
+
+
+def test_each_step_that_reads_what_may_be_empty_says_what_then(bench):
+    first = {**GROUNDED["steps"][1], "id": "first", "if_empty": None}
+    with pytest.raises(UserError, match="the step 'first' reads contexts, which may be empty") as caught:
+        bench.build("own", {**GROUNDED, "steps": [GROUNDED["steps"][0], first, GROUNDED["steps"][1]]})
+    assert [problem.where for problem in caught.value.problems] == ["metric.own.steps[1]"]

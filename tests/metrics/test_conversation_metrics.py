@@ -100,10 +100,17 @@ def test_a_conversation_without_any_contexts_is_not_judged(
     bench: Any, messages: Any, contexts: Any, status: str, why: str
 ) -> None:
     case, judge = bench.case(messages=messages, contexts=contexts), bench.judge({})
-    for name in ("turn_context_relevancy", "turn_faithfulness"):
-        outcome = bench.score(bench.shipped(name), judge, case=case, answer=bench.answer(contexts=None))
-        assert (outcome.status, why in str(outcome.reason)) == (status, True)
+    outcome = bench.score(bench.shipped("turn_context_relevancy"), judge, case=case, answer=bench.answer(contexts=None))
+    assert (outcome.status, why in str(outcome.reason)) == (status, True)
     assert not judge.asked
+
+
+def test_claims_of_a_conversation_for_which_nothing_was_retrieved_are_not_supported(bench: Any) -> None:
+    judge = bench.judge({"told": {"claims": [{"claim": "a", "turn": 1}]}})
+    case = bench.case(messages=retrieved([], None), contexts=())
+    outcome = bench.score(bench.shipped("turn_faithfulness"), judge, case=case)
+    assert (outcome.score, outcome.reason) == (0.0, '1 of 1 claims not in context: "a" (Nothing was retrieved.)')
+    assert "in these turns: 1, 2, 3. Take" in judge.asked[0].messages[0].content
 
 
 def test_contexts_that_are_none_are_shown_as_written(bench: Any) -> None:

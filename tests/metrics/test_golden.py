@@ -10,7 +10,7 @@ import pytest
 from evalflow.config.yaml_text import safe_yaml
 from evalflow.errors import UserError
 from evalflow.metrics.registry import calls_of
-from evalflow.records import Context
+from evalflow.records import Context, Message
 
 ROOT = Path(__file__).parents[2]
 FILES = {file.stem: safe_yaml(file.read_text()) for file in (ROOT / "conf" / "metric").glob("*.yaml")}
@@ -21,6 +21,8 @@ CHAINS = ("judge", "rubric", "generated_questions", "pairwise", "graph")
 def played(bench: Any, name: str, entry: dict[str, Any]) -> Any:
     """The outcome for what the entry says of case, answer and replies."""
     known = dict(entry.get("case", {}))
+    if "question" in known:
+        known["messages"] = (Message("user", known.pop("question")),)
     if "contexts" in known:
         known["contexts"] = tuple(Context(text) for text in known["contexts"])
     script = {
@@ -55,6 +57,14 @@ def test_what_cannot_be_judged_is_undefined_and_neither_0_nor_1(bench: Any, name
     assert entry["reason"] in outcome.reason
 
 
+@pytest.mark.parametrize("name", [name for name, entry in GOLDEN.items() if "empty" in entry])
+def test_nothing_found_or_retrieved_has_a_score(bench: Any, name: str) -> None:
+    entry = GOLDEN[name]["empty"]
+    outcome = played(bench, name, entry)
+    assert (outcome.status, outcome.score) == ("scored", entry["score"])
+    assert entry["reason"] in outcome.reason
+
+
 def test_a_metric_that_must_not_leave_out_an_item_refuses_too_few_verdicts(bench: Any) -> None:
     case = bench.case(contexts=(Context("a"), Context("b")))
     judge = bench.judge({"verdicts": bench.verdicts(["useful"])})
@@ -72,7 +82,7 @@ def test_the_two_faithfulness_metrics_ask_the_same_so_that_a_run_of_both_pays_on
 
 def test_contexts_are_numbered_outside_of_their_delimiters(bench: Any) -> None:
     case = bench.case(contexts=(Context("one"), Context("two", title="T")))
-    (ask,) = bench.shipped("hallucination").preview(case, bench.answer())
+    (ask,) = bench.shipped("contradiction").preview(case, bench.answer())
     prompt = ask.messages[0].content
     assert ask.items == ("one", "two")
     assert "Context 1:\n<context id=" in prompt

@@ -150,13 +150,32 @@ def test_without_a_distribution_for_every_row_the_replies_count(lacking):
     assert (result.score, result.weighted) == (0.5, False)
 
 
-def test_an_f_score_is_undefined_where_a_part_is():
-    f = {"op": "f_score", "precision": SHARE, "recall": {**SHARE, "among": ["unsure"], "equals": "unsure"}}
-    result = score(f, many([{"verdict": "good"}]))
-    assert result.score is None
-    assert result.undefined == "recall is undefined: nothing to divide by: none of the 1 claims is unsure"
-    nothing = {"op": "f_score", "precision": {**SHARE, "equals": "unsure"}, "recall": {**SHARE, "equals": "unsure"}}
-    assert score(nothing, many([{"verdict": "good"}])).score == 0.0
+@pytest.mark.parametrize(
+    ("rows", "tags", "when_empty", "expected"),
+    [
+        ([{"verdict": "good"}], [], "undefined", 0.0),
+        ([], ["x"], 1, 0.0),
+        ([], [], 1, 1.0),
+        ([], [], "undefined", None),
+    ],
+)
+def test_an_f_score_of_one_empty_list_is_0_and_of_two_what_the_rule_says(rows, tags, when_empty, expected):
+    recall = {"op": "share", "of": "one.tags", "equals": "x"}
+    seen = {**many(rows), **one({"tags": tags})}
+    values = {"op": "f_score", "precision": SHARE, "recall": recall, "when_empty": when_empty}
+    assert score(values, seen).score == expected
+    reason = rule(**values).reason(seen, "higher_is_better", False)
+    assert ("precision undefined: there are no claims" in reason) == (not rows)
+
+
+def test_what_is_missed_counts_as_an_item_that_is_no_hit():
+    values = {**SHARE, "missed": "one.tags"}
+    seen = {**many([{"verdict": "good"}, {"verdict": "good"}]), **one({"tags": ["x", "y"]})}
+    assert score(values, seen).score == 0.5
+    assert rule(**values).reason(seen, "higher_is_better", False) == '2 tags: "x"; "y"; 2 of 2 claims good'
+    assert score(values, {**many([]), **one({"tags": ["x"]})}).score == 0
+    assert score(values, {**many([]), **one({"tags": []})}).score is None
+    assert score({**values, "when_empty": 1}, {**many([]), **one({"tags": []})}).score == 1
 
 
 SHAPES = {"one": SINGLE, "many": MANY}

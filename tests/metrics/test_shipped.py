@@ -14,10 +14,10 @@ ASKED_AT_ONCE = (
     "conciseness",
     "context_precision",
     "context_utilization",
+    "contradiction",
     "courtesy",
     "criteria",
     "fluency",
-    "hallucination",
     "harmful_content",
     "language_match",
     "noise_sensitivity",
@@ -211,7 +211,8 @@ def test_a_blank_field_is_undefined_and_asks_nobody(bench, name, blank):
     metric = bench.shipped(name)
     judge = bench.judge({})
     columns = {need.removeprefix("vars."): "Dry." for need in metric.config.needs if need.startswith("vars.")}
-    for need in metric.config.needs:
+    said = {name for step in getattr(metric.config, "steps", ()) for name in step.if_empty or ()}
+    for need in set(metric.config.needs) - said:
         case, answer = bench.case(vars=columns), bench.answer()
         if need == "question":
             case = bench.case(messages=(type(case.messages[0])("user", blank),), vars=columns)
@@ -230,13 +231,17 @@ def test_a_blank_field_is_undefined_and_asks_nobody(bench, name, blank):
 
 
 @pytest.mark.parametrize("name", [name for name in of_one_answer() if name not in ASKED_AT_ONCE])
-def test_a_chain_that_finds_nothing_to_judge_is_undefined(bench, name):
+def test_a_chain_that_finds_nothing_to_judge_is_undefined_or_what_its_rule_says(bench, name):
     metric = bench.shipped(name)
     empty = {step: {field: []} for step, field in first_lists(metric).items()}
     judge = bench.judge(empty)
     outcome = bench.score(metric, judge)
-    assert (outcome.status, outcome.score, outcome.path) == ("undefined", None, None)
-    assert "nothing to divide by" in outcome.reason
+    given = getattr(metric.config.score, "when_empty", "undefined")
+    if given == "undefined":
+        assert (outcome.status, outcome.score, outcome.path) == ("undefined", None, None)
+        assert "nothing to divide by" in outcome.reason
+    else:
+        assert (outcome.status, outcome.score, outcome.path) == ("scored", given, "direct")
     assert all(ask.items is None for ask in judge.asked)
     assert [step["reply"] for step in outcome.steps if step["items"] is not None] == [[]] * (len(outcome.steps) // 2)
 
@@ -255,12 +260,17 @@ def test_thresholds_are_scores(bench, name):
 
 def test_the_embedded_judge_is_offered_only_what_overlap_can_see(bench):
     tasks = {name: set(bench.shipped(name).tasks.values()) for name in judged_names()}
-    assert tasks["faithfulness"] == tasks["factual_correctness"] == {"extract_claims", "verify_claims"}
+    assert (
+        tasks["faithfulness"]
+        == tasks["hallucination"]
+        == tasks["factual_correctness"]
+        == {"extract_claims", "verify_claims"}
+    )
     assert tasks["relevance"] == {"extract_claims", "rate_relevance"}
     for name in (
         "absence_of_factual_contradictions",
         "faithfulness_lenient",
-        "hallucination",
+        "contradiction",
         "coherence",
         "bias",
         "context_relevancy",

@@ -217,19 +217,18 @@ def test_an_empty_list_means_that_no_tool_may_be_called(bench: Any, mode: str) -
     assert outcome(bench, ["a"], None, match=mode).status == "skipped"
 
 
-@pytest.mark.parametrize(
-    ("score", "expected", "actual", "reason"),
-    [
-        ("recall", [], ["a"], "no tool call is expected"),
-        ("precision", ["a"], [], "no tool was called"),
-        ("f1", [], [], "no tool call is expected, and none was made"),
-    ],
-)
-def test_where_nothing_can_be_divided_there_is_no_score(
-    bench: Any, score: str, expected: Any, actual: Any, reason: str
-) -> None:
-    found = outcome(bench, expected, actual, score=score)
-    assert (found.status, found.score, found.reason) == ("undefined", None, f"nothing to divide by: {reason}")
+@pytest.mark.parametrize("score", ["precision", "recall", "f1"])
+def test_where_no_call_is_expected_none_is_right_and_any_is_wrong(bench: Any, score: str) -> None:
+    none, one = outcome(bench, [], [], score=score), outcome(bench, [], ["a"], score=score)
+    assert (none.score, none.reason) == (1.0, "no call is expected, and none was made")
+    assert (one.score, one.reason) == (0.0, "no call is expected; not expected: a as call 1")
+    assert [step["passed"] for step in one.steps] == [False]
+
+
+def test_the_precision_of_no_call_has_no_score(bench: Any) -> None:
+    found = outcome(bench, ["a"], [], score="precision")
+    assert (found.status, found.score, found.reason) == ("undefined", None, "nothing to divide by: no tool was called")
+    assert [outcome(bench, ["a"], [], score=score).score for score in ("recall", "f1")] == [0, 0]
 
 
 def test_a_difference_in_length_is_not_zero(bench: Any) -> None:

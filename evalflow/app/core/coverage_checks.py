@@ -1,47 +1,17 @@
-"""Counts the cases that a judge, an embedder or a metric does not score as people may expect."""
+"""Counts the cases in scripts that a judge, an embedder or a metric does not know."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from typing import Any
 
 from evalflow.app.core.assemble import Parts
 from evalflow.errors import UserError
-from evalflow.jsonvalues import look_up
 from evalflow.llm.panel import single
 from evalflow.records import Case
 from evalflow.segments import script_of
 
 _EXCERPT = 500  # characters of each text of a case by which its script is found
-
-
-class AbstentionChecks:
-    """Counts the cases in which nothing is expected, for metrics that score only what is expected or made."""
-
-    def __init__(self, parts: Parts) -> None:
-        self._metrics = [pair.metric for pair in parts.pairs if pair.metric.undefined_if_empty is not None]
-        self._cases: Counter[str] = Counter()
-        self._empty: Counter[tuple[str, str]] = Counter()
-
-    def add(self, case: Case) -> None:
-        self._cases[case.dataset] += 1
-        for metric in self._metrics:
-            path = metric.undefined_if_empty
-            if path is not None and metric.config.covers(case.dataset) and _at(path, case) in ([], "[]"):
-                self._empty[metric.name, case.dataset] += 1
-
-    def remarks(self) -> Iterator[str]:
-        """How many cases that is, and which metric counts a right abstention."""
-        for (name, dataset), n in self._empty.items():
-            yield (
-                f"metric {name}: {n:,} of {self._cases[dataset]:,} cases of {dataset} expect no call. If none is made, "
-                "the score is undefined and enters no mean; metric=trajectory_match scores such a case 1"
-            )
-
-
-def _at(path: str, case: Case) -> Any:
-    return look_up(path, {"expected": case.expected, "metadata": case.metadata, "vars": case.vars})
 
 
 class ScriptChecks:

@@ -10,7 +10,7 @@ from typing import Any
 
 from evalflow.app.core.assemble import Parts
 from evalflow.app.core.cases import BASELINE, RunCases, is_simulated, placeholder_answer
-from evalflow.app.core.coverage_checks import AbstentionChecks, ScriptChecks
+from evalflow.app.core.coverage_checks import ScriptChecks
 from evalflow.app.core.data_checks import DataChecks, LabelChecks, ScenarioChecks
 from evalflow.app.core.notices import notices, shadows
 from evalflow.app.core.question_checks import QuestionChecks
@@ -126,14 +126,12 @@ def inspect(parts: Parts) -> Inspection:
     found = Inspection(parts, RunCases(run, complete), Draw(run.sample, run.seed))
     checks, estimator, labels = DataChecks(parts), Estimator(parts), LabelChecks(parts.settings)
     scenarios, questions, scripts = ScenarioChecks(parts.settings), QuestionChecks(parts), ScriptChecks(parts)
-    abstentions = AbstentionChecks(parts)
     for case in found.offered:
         checks.add(case)
         scenarios.add(case)
         questions.add(case)
         found.profiles.setdefault(case.dataset, Profile()).add(case)
         scripts.add(case)
-        abstentions.add(case)
         found.draw.offer(case)
         if run.sample is None:
             _count(found, estimator, labels, case)
@@ -153,7 +151,7 @@ def inspect(parts: Parts) -> Inspection:
     found.labels_apply = labels.apply
     found.remarks = [*questions.remarks(), *checks.remarks(), *labels.remarks()]
     found.reading = [line for name, notes in found.offered.notes.items() for line in notes.lines(name)]
-    found.unread = [*scripts.remarks(), *abstentions.remarks()]
+    found.unread = [*scripts.remarks()]
     if problems:
         raise UserError(problems)
     found.estimate = estimator.scaled(found.cases)

@@ -25,15 +25,15 @@ from pydantic import (
     model_validator,
 )
 
-from evalflow.config.schema import FIELDS, Word
-from evalflow.errors import JudgeError, Problem, UserError, did_you_mean
-from evalflow.jsonvalues import as_map, count_at, is_object, look_up, number_at, object_at, objects_at
+from evalflow.config.schema import Word
+from evalflow.errors import JudgeError, Problem, UserError
+from evalflow.jsonvalues import as_map, count_at, is_object, number_at, object_at, objects_at
 from evalflow.metrics.chain import ChainConfig, ChainMetric, Scope
 from evalflow.metrics.registry import G_EVAL_SAMPLES
 from evalflow.metrics.returns import FieldType, ListType, StepConfig, StrType
 from evalflow.metrics.rules import PartsRule, Rule
 from evalflow.metrics.scale import Band, BooleanScale, LikertScale, band_fault, grade_rule, reply_type
-from evalflow.metrics.steps import PreparedStep, build_steps, root
+from evalflow.metrics.steps import PreparedStep, build_steps
 from evalflow.prompts import Prompts, render
 from evalflow.protocols import Judge, Prepared
 from evalflow.records import Answer, Ask, Case, Message, Outcome
@@ -114,7 +114,6 @@ class GEvalMetricConfig(ChainConfig):
         steps: The evaluation steps; null: the judge writes them, once a run.
         steps_from: A run's folder or its prepared.json: reuse the steps written there for the same criteria.
         needs: The fields of a case shown to the judge; a case that lacks one is skipped.
-        optional: Further fields, shown if the case has them.
         scale: Whole grades.
         rubric: Descriptions of answers for ranges of grades.
         samples: Replies to sample if the judge gives no token probabilities.
@@ -128,7 +127,6 @@ class GEvalMetricConfig(ChainConfig):
     criteria: Word | None = None
     steps: EvalSteps | None = None
     steps_from: Word | None = None
-    optional: tuple[str, ...] = ()
     scale: LikertScale = LikertScale(type="likert", min=1, max=10)
     rubric: list[Band] | None = None
     samples: int = Field(default=G_EVAL_SAMPLES, ge=1, le=100)
@@ -143,14 +141,6 @@ class GEvalMetricConfig(ChainConfig):
         if criteria is not None and not criteria.strip():
             raise ValueError("the criteria are blank; say in words what a good answer is")
         return criteria
-
-    @field_validator("optional")
-    @classmethod
-    def _known(cls, optional: tuple[str, ...]) -> tuple[str, ...]:
-        unknown = next((name for name in optional if root(name) not in FIELDS), None)
-        if unknown:
-            raise ValueError(f"unknown case field {unknown!r}; {did_you_mean(unknown, FIELDS)}")
-        return optional
 
     @field_validator("rubric")
     @classmethod
@@ -220,9 +210,8 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
             StepConfig(id=SCORING, prompt=config.prompt, returns=returns),
         ]
         rule = grade_rule(scale, SCORING, FIELD)
-        shown = [*config.needs, *config.optional]
         keys = {WRITING: f"metric.{name}.steps_prompt", SCORING: f"metric.{name}.prompt"}
-        writing, scoring = build_steps(name, asked, rule, shown, prompts, extras=EXTRAS, prompt_keys=keys)
+        writing, scoring = build_steps(name, asked, rule, config.shown, prompts, extras=EXTRAS, prompt_keys=keys)
         plan = _Plan(config.steps)
         if config.steps_from:
             # Read now: once this run begins, `outputs/latest` points to it.
@@ -291,16 +280,12 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
 
     def _scope(self, data: Mapping[str, object], repeat: int) -> Scope:
         scope = super()._scope(data, repeat)
-        optional = {root(name): scope.fields[root(name)] for name in self.config.optional}
-        scope.variables = {**optional, **scope.variables}
         scope.logprobs = not self.config.strict
         scope.samples = 1 if self.config.strict else self.config.samples
         return scope
 
     def _extras(self, fields: Mapping[str, object]) -> Mapping[str, object]:
-        given = {name: look_up(name, fields) for name in (*self.config.needs, *self.config.optional)}
-        present = {name: value for name, value in given.items() if value not in (None, "", (), [], {})}
-        return {**self._fixed_variables(), "given": present, "steps": self._plan.steps or UNWRITTEN}
+        return {**self._fixed_variables(), "given": self._given(fields), "steps": self._plan.steps or UNWRITTEN}
 
     def _fixed_variables(self) -> dict[str, object]:
         config = self.config
@@ -310,7 +295,7 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
             "scale": config.scale.model_dump(),
             "rubric": bands,
             "strict": config.strict,
-            "inputs": [*config.needs, *config.optional],
+            "inputs": [*config.shown],
         }
 
     def _conclude(self, scope: Scope, weighted: bool) -> Outcome:

@@ -57,7 +57,7 @@ class GraphMetric(AskingMetric[GraphMetricConfig]):
         All nodes are rendered, so that a prompt that cannot be shows before the run.
         """
         nodes = [node for node in self._order if node in self._asking]
-        asks = {node: self._placeholder_ask(scope, self._asking[node]) for node in nodes}
+        asks = {node: ask for node in nodes if (ask := self._placeholder_ask(scope, self._asking[node]))}
         lengths = {node: sum(len(message.content) for message in ask.messages) for node, ask in asks.items()}
         call = 1 + sum(lengths.values())  # more than all texts together
         weight = {node: call + length for node, length in lengths.items()}

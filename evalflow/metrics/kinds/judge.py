@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from evalflow.config.schema import Strict, Word
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import as_map, look_up, number_at, written
+from evalflow.jsonvalues import as_map, number_at, written
 from evalflow.metrics.chain import ChainConfig, ChainMetric
 from evalflow.metrics.reasons import LISTED, REMARK, one_line
 from evalflow.metrics.returns import FieldName, FieldType, StepConfig, StrType
@@ -46,7 +46,7 @@ class JudgeMetric(ChainMetric[JudgeMetricConfig]):
 
     @classmethod
     def build(cls, name: str, config: JudgeMetricConfig, prompts: Prompts) -> Self:
-        steps = build_steps(name, config.steps, config.score, config.needs, prompts)
+        steps = build_steps(name, config.steps, config.score, config.shown, prompts)
         return cls(name, config, steps, config.score)
 
 
@@ -169,7 +169,7 @@ class RubricMetric(ChainMetric[RubricMetricConfig]):
             rule = CriteriaRule.of(config.criteria, config.scale, config.combine, STEP)
         step = StepConfig(id=STEP, prompt=config.prompt, returns=returns)
         keys = {STEP: f"metric.{name}.prompt"}
-        steps = build_steps(name, [step], rule, config.needs, prompts, extras=EXTRAS, prompt_keys=keys)
+        steps = build_steps(name, [step], rule, config.shown, prompts, extras=EXTRAS, prompt_keys=keys)
         return cls(name, config, steps, rule)
 
     def _constants(self) -> Mapping[str, object]:
@@ -183,5 +183,4 @@ class RubricMetric(ChainMetric[RubricMetricConfig]):
         }
 
     def _extras(self, fields: Mapping[str, object]) -> Mapping[str, object]:
-        needs = self.config.needs
-        return {"given": {need: fields[need] if need in fields else look_up(need, fields) for need in needs}}
+        return {"given": self._given(fields)}

@@ -97,7 +97,7 @@ class PairwiseMetric(ChainMetric[PairwiseMetricConfig]):
         ]
         rule = MapRule(op="map", of=ANSWER_FIRST, field=FIELD, values={"first": 1.0, "tie": 0.5, "second": 0.0})
         keys = dict.fromkeys(orders, f"metric.{name}.prompt")
-        steps = build_steps(name, asked, rule, config.needs, prompts, extras=EXTRAS, prompt_keys=keys)
+        steps = build_steps(name, asked, rule, config.shown, prompts, extras=EXTRAS, prompt_keys=keys)
         # The model name would reveal which of the two answers is judged.
         unnamed = reply_model("preference", returns, False)
         return cls(name, config, [replace(step, reply_model=unnamed) for step in steps], rule)
@@ -152,8 +152,7 @@ class PairwiseMetric(ChainMetric[PairwiseMetricConfig]):
 
     def _extras(self, fields: Mapping[str, object]) -> Mapping[str, object]:
         compared = {"answer", self.config.against}
-        given = {need: look_up(need, fields) for need in self.config.needs if need not in compared}
-        return {"criteria": self.config.criteria, "given": given}
+        return {"criteria": self.config.criteria, "given": self._given(fields, without=compared)}
 
 
 def _text(value: object) -> str:

@@ -106,7 +106,7 @@ class GeneratedQuestionsMetric(ChainMetric[GeneratedQuestionsMetricConfig]):
         step = StepConfig(id=WRITING, prompt=config.prompt, returns={"questions": questions})
         rule = ShareRule(op="share", of=f"{WRITING}.questions", field="noncommittal", equals=True)
         keys = {WRITING: f"metric.{name}.prompt"}
-        steps = build_steps(name, [step], rule, config.needs, prompts, extras=EXTRAS, prompt_keys=keys)
+        steps = build_steps(name, [step], rule, config.shown, prompts, extras=EXTRAS, prompt_keys=keys)
         return cls(name, config, steps, rule)
 
     def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:

@@ -82,8 +82,8 @@ class TrajectoryMetricConfig(UnitMetricConfig, ArgumentRule, CallLimits):
     Attributes:
         expected: The expected calls; an empty list: no tool may be called. null: only limits count.
         actual: The calls that were made.
-        score: match: 1 if they match and no limit is broken, else 0; precision, recall or f1 of the calls; limits: 1
-            if no limit is broken, else 0.
+        score: match: 1 if they match and no limit is broken, else 0; precision, recall or f1 of the calls (if no call
+            is expected: 1 if none is made, else 0); limits: 1 if no limit is broken, else 0.
         match: unordered: the same calls, in any order; strict: message by message, with the same roles (of a plain
             list: call by call); superset: every expected call was made; subset: no other call was made; in_order: every
             expected call was made, in this order.
@@ -114,11 +114,6 @@ class TrajectoryMetric(FieldMetric[TrajectoryMetricConfig]):
     Config = TrajectoryMetricConfig
     names_fields = ("expected", "actual")
 
-    def __init__(self, name: str, config: TrajectoryMetricConfig) -> None:
-        super().__init__(name, config)
-        if config.score not in ("match", "limits"):
-            self.undefined_if_empty = config.expected
-
     async def compare(self, fields: dict[str, object]) -> Outcome:
         config = self.config
         actual = read_field(config.actual, fields, trajectory)
@@ -139,7 +134,7 @@ class TrajectoryMetric(FieldMetric[TrajectoryMetricConfig]):
             return scored(float(comparison.match and not broken), value, reason + flaws, comparison.steps())
         score = as_number(comparison.value[config.score])
         if score is None:
-            return Outcome(status="undefined", reason=f"nothing to divide by: {comparison.absent}", value=value)
+            return Outcome(status="undefined", reason="nothing to divide by: no tool was called", value=value)
         return scored(score, value, comparison.reason + flaws, comparison.steps())
 
     def _expect_comparable(self, expected: Trajectory, actual: Trajectory) -> None:
@@ -187,27 +182,23 @@ class TrajectoryComparison:
     @property
     def value(self) -> dict[str, object]:
         expected, called, met = len(self._expected), len(self._actual), len(self.pairs)
+        abstained = None if expected else float(not called)
         return {
             "expected": expected,
             "called": called,
             "matched": met,
             "match": self.match,
-            "precision": met / called if called else None,
-            "recall": met / expected if expected else None,
-            "f1": 2 * met / (expected + called) if expected + called else None,
+            "precision": met / called if called else abstained,
+            "recall": met / expected if expected else abstained,
+            "f1": 2 * met / (expected + called) if expected else abstained,
         }
-
-    @property
-    def absent(self) -> str:
-        """Why there is no score, where there is none."""
-        if self._config.score == "precision":
-            return "no tool was called"
-        return "no tool call is expected" + ("" if self._config.score == "recall" else ", and none was made")
 
     @property
     def reason(self) -> str:
         rule = {"in_order": " in this order", "strict": " in their places"}.get(self._config.match, "")
         parts = [f"{len(self.pairs)} of {len(self._expected)} expected calls made{rule}"]
+        if not self._expected:
+            parts = ["no call is expected" + ("" if self._actual else ", and none was made")]
         if self._other_roles:
             wanted, came = (shortened(", ".join(roles)) or "none" for roles in self._roles)
             parts.append(f"other messages: expected {wanted}; came {came}")
@@ -239,7 +230,7 @@ class TrajectoryComparison:
     def _extra_counts(self) -> bool:
         if self._config.score == "match":
             return not self._expected or self._config.match in ("strict", "unordered", "subset")
-        return self._config.score != "recall"
+        return self._config.score != "recall" or not self._expected
 
     def _nearest(self, lost: int) -> str:
         """The call of the same tool that does not fit, with the reason if it is bad JSON."""

@@ -1,4 +1,4 @@
-"""Notes on cases in scripts that a judge or a metric does not know, and on cases in which nothing is expected."""
+"""Notes on cases in scripts that a judge or a metric does not know."""
 
 from __future__ import annotations
 
@@ -44,18 +44,3 @@ def test_only_checks_that_a_case_names_count(lab):
     rows = [ROWS[2] | {"checks": [check]}, ROWS[3], ROWS[4] | {"checks": [check | {"enabled": False}]}]
     (told,) = lab.inspect({"d": lab.data(*rows)}, ["checks"]).unread
     assert told.startswith("embedder minilm: 1 of 3 cases of d are in scripts that it does not know (Chinese 1). ")
-
-
-def test_cases_that_expect_no_call_are_counted_for_metrics_without_a_score_for_them(lab):
-    made = [{"role": "assistant", "tool_calls": [{"id": "1", "name": "find", "arguments": {}}]}]
-    rows = [
-        {"id": "a", "question": "Hi", "expected": [], "actual": []},
-        {"id": "b", "question": "Hi", "expected": [], "actual": made},
-        {"id": "c", "question": "Find it", "expected": ["find"], "actual": made},
-    ]
-    dataset = lab.data(*rows, generates="actual")
-    found = lab.inspect({"d": dataset}, ["tool_correctness", "tool_f1", "trajectory_match"]).unread
-    assert [one.partition(".")[0] for one in found] == [
-        f"metric {name}: 2 of 3 cases of d expect no call" for name in ("tool_correctness", "tool_f1")
-    ]
-    assert not lab.inspect({"d": lab.data(rows[2], generates="actual")}, ["tool_f1"]).unread

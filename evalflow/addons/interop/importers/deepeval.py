@@ -36,10 +36,10 @@ _LISTS = ("testCases", "conversationalTestCases", "goldens", "conversationalGold
 _LIKE: Mapping[str, str] = {
     "answer relevancy": "relevance",
     "faithfulness": "faithfulness_lenient",
-    "contextual relevancy": "context_statement_relevancy",
+    "contextual relevancy": "context_relevance",
     "contextual recall": "context_recall",
     "contextual precision": "context_precision",
-    "hallucination": "hallucination",
+    "hallucination": "contradiction",
     "bias": "bias",
     "toxicity": "toxicity",
     "summarization": "summarisation",

@@ -331,7 +331,7 @@ _METRICS: Mapping[str, str] = {
     "answer-relevance": "answer_relevancy",
     "context-faithfulness": "faithfulness",
     "context-recall": "context_recall",
-    "context-relevance": "context_relevancy",
+    "context-relevance": "context_relevance",
 }
 NOTES: Mapping[str, str] = {
     "llm-rubric": "llm-rubric is the check conformity: the judge says yes or no, and thresholds fall away",
