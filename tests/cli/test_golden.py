@@ -67,6 +67,7 @@ CASES = (
 CLAIMS = {
     "It opens at nine.": [("It opens at nine.", "supported"), ("Entry is free.", "supported")],
     "It opens at ten.": [("It opens at ten.", "supported"), ("The pool is heated.", "not_in_context")],
+    "Two euros.": [("A ticket costs two euros.", "not_in_context")],
     "You are welcome.": [],
 }
 
