@@ -27,7 +27,7 @@ def test_the_page_is_right_about_the_default_judge(tmp_path: Path) -> None:
     document = json.loads(done.stdout)
     found = {row["change"]: row["finding"] for row in document["rows"]}
     assert (found["number"], found["addition"], found["padding"]) == ("seen", "seen", "kept")
-    assert "- garden-contradiction: " in said.stdout
+    assert "- bridge-contexts-disagree: 1.000, people 0.000" in said.stdout
     assert document["people"]["same"]["n"] == LABELLED
     assert document["people"]["verdict"] is None
     page = Path(tmp_path, document["page"])
