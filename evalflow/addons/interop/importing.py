@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 
 from rich.console import Console
 
+from evalflow.addons.interop.case_pairs import native_means, print_pairs
 from evalflow.addons.interop.importers.exports import read_export
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource, key_for, secrets_in
 from evalflow.addons.interop.importers.ledger import COLUMNS, Ledger, Untranslated
@@ -32,7 +33,6 @@ from evalflow.errors import Problem, UserError, command
 from evalflow.jsonvalues import as_list, as_map
 from evalflow.paths import private_folder, shown, write_atomically
 from evalflow.records.manifest import Manifest
-from evalflow.report.case_pairs import native_means, print_pairs
 from evalflow.report.wording import ColumnKind, literal, print_lines, table_of
 
 Importer = Callable[[ImportSource], ImportedConfig]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from evalflow.addons.studio.store import reviews as stored
 from evalflow.addons.studio.store.reviews import ReviewedAnswer
 from evalflow.addons.studio.work.access import requires
+from evalflow.addons.studio.work.comparing import scored_of, scored_runs, share_scores
 from evalflow.addons.studio.work.review_results import (
     ShownLabel,
     current_labels,
@@ -19,18 +21,22 @@ from evalflow.addons.studio.work.review_results import (
     shown_label,
 )
 from evalflow.addons.studio.work.reviews import REVIEWS, scored_run
-from evalflow.addons.studio.work.run_labels import apply_labels, follow_equal_answers
+from evalflow.addons.studio.work.run_files import change_files
+from evalflow.addons.studio.work.runs import get_run
 from evalflow.addons.studio.work.space import TakenError, Workspace
 from evalflow.app.core.calibration import calibration_of, no_certificate
 from evalflow.app.core.certificates import Certificate, saved_certificates
 from evalflow.app.core.kept_labels import RunLabels, read_kept
-from evalflow.app.core.labels import bound_labels
+from evalflow.app.core.labels import bound_labels, labels_of_run
+from evalflow.app.core.rederive import Calibrated, calibrate_run, rewrite
 from evalflow.app.core.saved import SavedRun
-from evalflow.errors import Problem, UserError
+from evalflow.errors import EvalflowError, Problem, UserError
 from evalflow.report.calibration import Calibration
 from evalflow.report.page import verdict_of
 from evalflow.report.wording import counted
 from evalflow.summary.calibration import CalibrationRow
+
+log = logging.getLogger("evalflow")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +141,8 @@ def save_calibration(space: Workspace, name: str) -> SavedCalibration:
         what = "people are still labelling, so the result is provisional"
         raise TakenError(Problem(what, "review", "close the review first"))
     rows = list(review_labels(space, name))
-    found, _, changes = apply_labels(space, review["run_id"], lambda run: bound_labels(run, rows))
-    if others := follow_equal_answers(space, review["run_id"]):
+    found, _, changes = _apply_labels(space, review["run_id"], lambda run: bound_labels(run, rows))
+    if others := _follow_equal_answers(space, review["run_id"]):
         changes = [*changes, f"the labels also count in {counted(len(others), 'other run')}, which gave equal answers"]
     return SavedCalibration(_certificates(found, saved_certificates()), changes)
 
@@ -193,3 +199,41 @@ def _judged(
             reason=row["reason"],
             labels=given.get((item.item, series.metric), ()) if item else (),
         )
+
+
+def _apply_labels(space: Workspace, run_id: str, labels: Callable[[SavedRun], RunLabels]) -> Calibrated:
+    """Calibrate a run with labels, as the command `calibrate` does, with its certificates, gates and reports.
+
+    `labels` is called once, while nothing else works on the run's files. UserError if none of the labelled answers has
+    a score; TakenError while the run has not ended, or something else works on it.
+    """
+    done: list[Calibrated] = []
+
+    def change(saved: SavedRun) -> None:
+        found = calibrate_run(saved.folder, labels(saved))
+        if found is None:
+            hint = "look at the run's errors first: only scored answers can be calibrated"
+            raise UserError(Problem("none of the labelled answers was scored", "labels", hint))
+        done.append(found)
+
+    change_files(space, run_id, ["calibration"], None, change)
+    return done[0]
+
+
+def _follow_equal_answers(space: Workspace, run_id: str) -> list[str]:
+    """Derive the results of the runs again into which labels of this run follow by now; gives their ids.
+
+    A run that is active is calibrated when it ends, and one that cannot be read is left as it is.
+    """
+    labelled, found = get_run(space, run_id), list[str]()
+    for one in scored_runs(space):
+        if one.run_id == run_id or not share_scores(labelled, one):
+            continue
+        try:
+            labels = labels_of_run(scored_of(one))
+            if labels is not None and any(other.run == run_id for other in labels.followed):
+                change_files(space, one.run_id, ["calibration"], None, lambda saved: rewrite(saved.folder))
+                found.append(one.run_id)
+        except EvalflowError as error:
+            log.warning("labels of %s do not follow into %s: %s", run_id, one.run_id, error)
+    return found

@@ -10,10 +10,14 @@ from typing import Any, cast
 from anyio import to_thread
 from nicegui import ui
 
-from evalflow.addons.studio.web.pages.case_conversation import AnswerExample, Conversation, ScenarioFields
+from evalflow.addons.studio.web.pages.case_conversation import (
+    AnswerExample,
+    Conversation,
+    ReferenceFields,
+    ScenarioFields,
+)
 from evalflow.addons.studio.web.pages.cases import CaseSearch
 from evalflow.addons.studio.web.pages.check_cards import CheckCards
-from evalflow.addons.studio.web.pages.reference_fields import ReferenceFields
 from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.dialogs import UNDO, Edited, Saving, confirmation
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page

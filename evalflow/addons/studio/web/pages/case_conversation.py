@@ -1,10 +1,11 @@
-"""A case's conversation as chat bubbles, the user that a model plays in it, and the answer example below it."""
+"""A case's conversation as chat bubbles, the user that a model plays in it, its reference and its answer example."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 from anyio import to_thread
@@ -19,6 +20,7 @@ from evalflow.addons.studio.work import cases
 from evalflow.addons.studio.work.answer_examples import RunAnswer, ask_bot, run_answers, run_example
 from evalflow.addons.studio.work.bots import list_bots
 from evalflow.addons.studio.work.space import Workspace
+from evalflow.records import texts_of
 
 MessageRow = Mapping[str, Any]
 Changed = Callable[[], object]
@@ -337,3 +339,42 @@ class ScenarioFields:
         if field.value == self._before[name]:
             return self._body.get(name)
         return forms.lines_of(field) or None if name == "facts" else forms.written(field)
+
+
+_REFERENCE = forms.About("Expected answer", "The ideal answer, for metrics.", "It costs 40 pounds a year.")
+_OTHER_REFERENCE = forms.About("Also right", "Any one of them is enough.", "40 pounds")
+
+
+class ReferenceFields:
+    """One text, or several; empty ones do not count."""
+
+    def __init__(self, given: str | Sequence[str] | None, on_change: Callable[[], object]) -> None:
+        first, *others = texts_of(given) or ("",)
+        self._on_change = on_change
+        self._others: list[forms.Field] = []
+        with ui.element("div").classes("stack"):
+            self.first = forms.area(_REFERENCE, first)
+            self._rows = ui.element("div").classes("stack pieces")
+            for text in others:
+                self._add(text)
+            with ui.element("div").classes("actions"):
+                button("Another right answer", lambda: self._add("").run_method("focus"), kind="quiet", icon="add")
+
+    def read(self) -> str | list[str] | None:
+        """The text, a list of several, or None."""
+        texts = [text for field in (self.first, *self._others) if (text := str(field.value or "")).strip()]
+        return texts if len(texts) > 1 else next(iter(texts), None)
+
+    def _add(self, text: str) -> forms.Field:
+        with self._rows, ui.element("div").classes("piece card") as row:
+            field = forms.area(_OTHER_REFERENCE, text)
+            field.on_value_change(lambda _: self._on_change())
+            with ui.element("div").classes("actions"):
+                button("Remove", partial(self._remove, row, field), kind="quiet", icon="close")
+        self._others.append(field)
+        return field
+
+    def _remove(self, row: ui.element, field: forms.Field) -> None:
+        self._others.remove(field)
+        row.delete()
+        self._on_change()
