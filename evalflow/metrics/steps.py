@@ -381,7 +381,7 @@ def _read_by(step: StepConfig, prompts: Prompts) -> Collection[str]:
     except UserError:  # reported where the prompt is checked
         shown = set[str]()
     listed = LISTS.get(step.one_per or "", (step.one_per,))
-    return {*shown, *listed, step.source_field, step.against_field}
+    return {*shown, *filter(None, (*listed, step.source_field, step.against_field))}
 
 
 def _prompt_problems(
