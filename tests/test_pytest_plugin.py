@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import NamedTuple
 
 import pytest
@@ -34,7 +35,7 @@ FAILING = ("dataset=rag", "metric=exact_match", "limit=2", 'gate={exact_match: {
 """
 
 
-LEAN = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "xdist.plugin"}
+LEAN = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "xdist.plugin"}
 """Without the other plugins that are installed here: each session, and each of its workers, would import them."""
 
 
@@ -48,10 +49,10 @@ def be_pytest(*options: str) -> None:
     sys.exit(pytest.main(["-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning", *options]))
 
 
-def pytest_in(folder: Path, *options: str) -> Session:
+def pytest_in(folder: Path, *options: str, **env: str) -> Session:
     """A session in a process of its own, from whose modules this one's are kept apart."""
-    with (folder / "said.txt").open("w+b") as said:
-        code = Forked(options, folder, said.fileno(), env=LEAN, does=be_pytest).wait()
+    with TemporaryFile("w+b") as said:
+        code = Forked(options, folder, said.fileno(), env={**os.environ, **LEAN, **env}, does=be_pytest).wait()
         said.seek(0)
         return Session(code, said.read().decode())
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +12,12 @@ import yaml
 from evalflow.testing import Endpoint, Request, numbered_results
 from tests.cli.conftest import judge_arguments
 from tests.cli.test_check_examples import EXAMPLES
+from tests.test_pytest_plugin import Session, pytest_in
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-COMMAND = (
-    sys.executable,
-    "-m",
-    "pytest",
-    "-m",
-    "live",
-    "-rs",
-    "-q",
-    "-p",
-    "no:cacheprovider",
-)
+OPTIONS = ("-m", "live", "-rs", "-q", "-p", "no:cacheprovider")
 EXAMPLES_FILE = "tests/cli/test_check_examples.py"
 
 
@@ -39,19 +27,15 @@ def verdict(request: Request, *, lie: str = "") -> Any:
     return {"reason": "So it is.", "passed": example.holds != (example.answer == lie)}
 
 
-def live(*tests: str, **env: str) -> subprocess.CompletedProcess[str]:
-    kept = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
-    environment = {**kept, "PYTHONPATH": str(ROOT), **env}
-    return subprocess.run(
-        (*COMMAND, *(tests or [EXAMPLES_FILE])), cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600
-    )
+def live(*tests: str, **env: str) -> Session:
+    return pytest_in(ROOT, *OPTIONS, *(tests or [EXAMPLES_FILE]), PYTEST_PLUGINS="anyio.pytest_plugin", **env)
 
 
 def test_an_honest_judge_passes() -> None:
     with Endpoint(verdict) as endpoint:
         done = live(EVALFLOW_TEST_JUDGE=" ".join(judge_arguments(endpoint.url)))
         assert endpoint.count == len(EXAMPLES)
-    assert done.returncode == 0, done.stdout
+    assert done.code == 0, done.stdout
     assert "1 passed" in done.stdout
 
 
@@ -59,14 +43,14 @@ def test_a_judge_that_lies_once_fails_and_the_example_is_named() -> None:
     lie = EXAMPLES[5]
     with Endpoint(lambda request: verdict(request, lie=lie.answer)) as endpoint:
         done = live(EVALFLOW_TEST_JUDGE=" ".join(judge_arguments(endpoint.url)))
-    assert done.returncode == 1
+    assert done.code == 1
     assert f"{lie.identifier} of {lie.answer!r} is 1.0, not 0.0: So it is." in done.stdout
     assert done.stdout.count(": So it is.") == done.stdout.count(f"{lie.answer!r} is 1.0, not 0.0: So it is.")
 
 
 def test_without_a_key_nothing_is_asked_and_it_is_said() -> None:
     done = live()
-    assert done.returncode == 0
+    assert done.code == 0
     assert "1 skipped" in done.stdout
     assert "OPENAI_API_KEY IS NOT SET: no real judge was asked" in done.stdout
 

@@ -342,7 +342,8 @@ def test_a_quote_that_never_ends(refused: Any) -> None:
 @pytest.mark.slow
 def test_a_record_without_end_is_refused_and_not_read(refused: Any, name: str, head: str, place: str) -> None:
     lines = name == "a.csv" and head.endswith('"')
-    *_, problem = refused(head + ("x\n" * (MAX_RECORD // 2) if lines else "x" * MAX_RECORD) + "x", name)
+    line = "x" * 1023 + "\n"
+    *_, problem = refused(head + (line * (MAX_RECORD // len(line)) if lines else "x" * MAX_RECORD) + "x", name)
     assert (problem.where, problem.what) == (place, "the record is longer than 33,554,432 characters")
 
 

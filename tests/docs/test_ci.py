@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from tests.docs.test_readme import ROOT, blocks, run
+from tests.test_pytest_plugin import pytest_in
 
 PAGE = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
@@ -144,7 +145,7 @@ def test_the_workflow_of_the_page_gives_what_the_action_takes() -> None:
 def test_the_tests_of_the_page_pass(tmp_path: Path) -> None:
     for text in blocks("python", PAGE):
         (tmp_path / text.partition("\n")[0].removeprefix("# ")).write_text(text, encoding="utf-8")
-    done = subprocess.run([sys.executable, "-m", "pytest", "-q"], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout
+    done = pytest_in(tmp_path, "-q")
+    assert done.code == 0, done.stdout
     assert run("python -m evalflow experiment=guardrail_gate", tmp_path).returncode == 0
     assert list(tmp_path.glob("outputs/runs/*/junit.xml"))

@@ -17,10 +17,10 @@ from tests.passwords import hash_cheaply
 TOKEN = "a-token-that-the-tests-know-and-nobody-else"
 
 
-def serve_pages(sock: socket, address: Address) -> None:
-    """Serve those who know the token."""
+def serve_pages(sock: socket, address: Address, url: str | None = None) -> None:
+    """Serve those who know the token, from the database at `url`."""
     keep_off_loops(setattr)
-    answer(application(open_workspace(), address, None, TOKEN), sock)
+    answer(application(open_workspace(url), address, None, TOKEN), sock)
 
 
 def serve_everybody(sock: socket, address: Address) -> None:

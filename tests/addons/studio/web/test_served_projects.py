@@ -1,4 +1,4 @@
-"""A real server and its worker with two projects: what each runs, writes and compares is in its own folder."""
+"""A server and a worker with two projects: what each runs, writes and compares is in its own folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 from evalflow.addons.studio.web.application import API
 from evalflow.testing import Endpoint, Request, status
 from tests.addons.studio.web.conftest import Server
-from tests.addons.studio.web.test_serve import serving, until
+from tests.addons.studio.web.pages.conftest import paged, working
+from tests.addons.studio.web.test_serve import until
 from tests.postgres import programs
 
 pytestmark = pytest.mark.slow
@@ -64,9 +65,9 @@ class Project:
 
 def test_each_project_has_its_runs_in_a_folder_of_its_own(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """On PostgreSQL where there is one: other tests serve SQLite."""
-    words = ["--database-url", request.getfixturevalue("postgres_url")] if programs() else []
+    urls = [request.getfixturevalue("postgres_url")] if programs() else []
     outputs, desk = tmp_path / "outputs", Desk()
-    with desk.endpoint, serving(tmp_path, *words) as (_, server):
+    with desk.endpoint, paged(tmp_path, *urls) as server, working(tmp_path, *urls):
         first, second = Project(server, "default"), Project(server, "fees_desk")
         first("POST", "/projects", {"name": second.name})
         for project, home in ((first, outputs), (second, outputs / "projects" / second.name)):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import subprocess
-import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,8 +14,9 @@ import pytest
 
 from evalflow.testing import Endpoint, Request
 from tests.addons.studio.web.conftest import Fits, Server
+from tests.addons.studio.web.pages.conftest import paged, working
 from tests.addons.studio.web.pages.test_bots import field, seen
-from tests.addons.studio.web.test_serve import env, serving
+from tests.forked import Forked
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 Fit = Callable[[Server, dict[str, str]], None]
@@ -150,12 +149,21 @@ class Story:
         program, *words = shlex.split(run["repeat"])
         assert program == "python"
         before = (self.folder / "outputs" / "latest").resolve()
-        done = subprocess.run([sys.executable, *words], cwd=self.folder, env=env(), capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+        self.printed(words, self.folder)
         latest = (self.folder / "outputs" / "latest").resolve()
         assert latest != before
         lines = (latest / "scores.jsonl").read_text(encoding="utf-8").splitlines()
         return {row["case_id"]: row["score"] for row in map(json.loads, lines)}
+
+    def printed(self, words: list[str], folder: Path) -> str:
+        """Run what follows `python`; returns what it prints."""
+        assert words[:2] == ["-m", "evalflow"]
+        with (self.folder / "printed.txt").open("w+b") as printed:
+            code = Forked(words[2:], folder, printed.fileno()).wait()
+            printed.seek(0)
+            text = printed.read().decode()
+        assert code == 0, text
+        return text
 
     def export(self) -> None:
         """What was defined, as files that the command line takes elsewhere."""
@@ -174,15 +182,12 @@ class Story:
             f"judge.base_url={self.endpoint.url}",
             "judge.api_key_env=null",
         ]
-        command = [sys.executable, "-m", "evalflow", *words, *judge]
-        done = subprocess.run(command, cwd=away, env=env(), capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        assert f"{CASES} of desk" in done.stdout
+        assert f"{CASES} of desk" in self.printed(["-m", "evalflow", *words, *judge], away)
 
 
 @pytest.fixture(name="story")
 def _story(browser: Any, tmp_path: Path) -> Iterator[Story]:
-    with Endpoint(reply) as endpoint, serving(tmp_path) as (_, server):
+    with Endpoint(reply) as endpoint, paged(tmp_path) as server, working(tmp_path):
         context = browser.new_context(viewport={"width": 1280, "height": 844})
         context.set_default_timeout(60_000)
         page = context.new_page()

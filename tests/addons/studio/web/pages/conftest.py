@@ -36,12 +36,12 @@ def _pages(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequ
 
 
 @contextmanager
-def paged(folder: Path, serves: Callable[..., None] = serve_pages) -> Iterator[Server]:
-    """The application in a process of its own, at work in a folder."""
+def paged(folder: Path, *words: str, serves: Callable[..., None] = serve_pages) -> Iterator[Server]:
+    """The application in a process of its own, at work in a folder; `serves` is given the words."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), KEY: "a-secret-key"}
     sock, address = bind(loopback("127.0.0.1", 0))
     with sock:
-        server = Forked((sock, address), folder, sys.stderr.fileno(), env=environment, does=serves)
+        server = Forked((sock, address, *words), folder, sys.stderr.fileno(), env=environment, does=serves)
     try:
         yield Server(address)
     finally:
@@ -50,10 +50,10 @@ def paged(folder: Path, serves: Callable[..., None] = serve_pages) -> Iterator[S
 
 
 @contextmanager
-def working(folder: Path) -> Iterator[None]:
+def working(folder: Path, url: str | None = None) -> Iterator[None]:
     """A worker in a thread of this process, which forks the processes of its runs."""
     stop = threading.Event()
-    with pytest.MonkeyPatch.context() as patch, working_in(folder) as space:
+    with pytest.MonkeyPatch.context() as patch, working_in(folder, url) as space:
         patch.setenv(KEY, "a-secret-key")
         patch.setattr(process, "subprocess", FORKING)
         worker = Worker(space)
