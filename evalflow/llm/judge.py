@@ -172,7 +172,7 @@ class OpenAIJudge:
                 return self._reply(ask, key, entry, completion, free=False), entry
             except InvalidReply as error:
                 if spent.requests > self._config.reasks or completion.finish_reason == "length":
-                    raise self._invalid(error, completion, spent) from None
+                    raise self._invalid(ask, error, completion, spent) from None
                 contract = self._contract(ask.reply_model)
                 body = contract.reask(body or self._body(ask), completion, error)
                 request = self._client.request(body, request.kind)
@@ -208,15 +208,17 @@ class OpenAIJudge:
             identity=self.info.identity,
         )
 
-    def _invalid(self, error: InvalidReply, completion: Completion, spent: Spend) -> JudgeError:
+    def _invalid(self, ask: Ask, error: InvalidReply, completion: Completion, spent: Spend) -> JudgeError:
         empty = not (completion.text or "").strip() and not completion.tool_calls
         cause = f" ({reply_hints.circumstances(completion)})"
         longer = reply_hints.more_tokens(self._role, completion, self._config.longest_reply)
         # A reply that was cut off once will be cut off again: a re-ask would only cost more.
         if completion.finish_reason == "length":
-            what = "the reply is empty, since it" if empty else "the reply"
+            what = "the reply is empty, since it" if empty else f"the reply (step {ask.step})"
+            listed, advice = reply_hints.listed_so_far(self._role, error.raw)
             limit = f"at the model's or {self._role}.max_tokens' limit"
-            return JudgeError("truncated", f"{what} was cut off {limit}{cause}; {longer} allows more", error.raw, spent)
+            what = f"{what} was cut off{listed} {limit}{cause}; {advice or f'{longer} allows more'}"
+            return JudgeError("truncated", what, error.raw, spent)
         times = f"{spent.requests} replies" if spent.requests > 1 else "1 reply"
         hint = reply_hints.other_mode(self._config.mode, self._role, completion)
         if empty and completion.reasoning:

@@ -7,12 +7,16 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from pydantic_core import from_json, to_json
+
+from evalflow.jsonvalues import as_list, as_map
 from evalflow.llm.contract import ReplyMode
 
 if TYPE_CHECKING:
     from evalflow.llm.chat import Completion
 
 _MORE_TOKENS = 4096
+_FEW = 10  # items of a list, of which more may be a loop
 _REFUSED: Mapping[ReplyMode, re.Pattern[str]] = MappingProxyType(
     {
         "json_schema": re.compile(r"response[_ ]?format|json[_ ]?schema|structured|guided|grammar", re.IGNORECASE),
@@ -58,6 +62,23 @@ def _circumstances(completion: Completion) -> Iterator[str]:
         yield f"{completion.usage.output_tokens:,} output tokens{thought}"
     if completion.reasoning:
         yield f"{len(completion.reasoning):,} characters in its reasoning field"
+
+
+def listed_so_far(role: str, raw: str) -> tuple[str, str]:
+    """How many items of a list a reply has that was cut off, and what to do if it repeats itself; else empty."""
+    try:
+        found = as_map(from_json(raw[max(raw.find("{"), 0) :], allow_partial=True))
+    except ValueError:
+        return "", ""
+    name, items = next(((name, as_list(value)) for name, value in found.items() if isinstance(value, list)), ("", []))
+    if not items:
+        return "", ""
+    different = len({to_json(item) for item in items})
+    noun = name.replace("_", " ")
+    if len(items) < _FEW or 2 * different > len(items):
+        return f" after {len(items):,} {noun}", ""
+    advice = f"it repeats itself, so ask another model, or raise {role}.temperature"
+    return f" after {len(items):,} {noun}, {different:,} of them different,", advice
 
 
 def more_tokens(role: str, completion: Completion, limit: int | None) -> str:

@@ -12,6 +12,7 @@ from evalflow.config.schema import FIELDS
 from evalflow.errors import JudgeError, UserError, did_you_mean
 from evalflow.jsonvalues import as_list, as_map, look_up
 from evalflow.metrics.base import BaseMetric, UnitMetricConfig, failed
+from evalflow.metrics.lists import checked_lists
 from evalflow.metrics.references import any_right, best_outcome
 from evalflow.metrics.returns import Observed, StepConfig, rows_at
 from evalflow.metrics.rules import PartsRule, Rule
@@ -210,8 +211,9 @@ class AskingMetric(BaseMetric[C], Generic[C]):
             scope.replies[config.id] = Observed(config, given[1], None, items)
             return None
         try:
-            reply = await judge.ask(scope.ask(step, items))
-            _record(entry, reply, items)
+            ask = scope.ask(step, items)
+            reply = await judge.ask(ask)
+            _record(entry, config, ask, reply)
         except UserError as error:  # a prompt that fails for one case does not stop the run
             entry |= {"raw": None, "error": str(error)}
             return Outcome(status="error", error_type="prompt", error=str(error), steps=tuple(scope.trail))
@@ -292,21 +294,26 @@ def _without(turns: Sequence[object]) -> str:
     return f"without {named} of {len(turns)}, for which nothing was retrieved"
 
 
-def _record(entry: dict[str, object], reply: Reply, items: tuple[object, ...] | None) -> None:
-    """Add the reply to a step's entry; JudgeError unless it covers exactly the items asked about."""
-    content, probabilities = reply.parsed.model_dump(mode="json"), reply.probabilities
-    expected = 1 if items is None else len(items)
-    if items is not None:
-        content = [
-            {name: value for name, value in as_map(row).items() if name != NUMBER}
-            for row in as_list(content["results"])
-        ]
-        if len(content) != expected:
-            raise JudgeError("schema", f"the judge gave {len(content)} results for {expected} items", reply.raw)
+def _record(entry: dict[str, object], step: StepConfig, ask: Ask, reply: Reply) -> None:
+    """Add the reply to a step's entry; JudgeError unless it covers all items and its lists are plausible."""
+    content, probabilities = as_map(reply.parsed.model_dump(mode="json")), reply.probabilities
+    expected = 1 if ask.items is None else len(ask.items)
+    rows: list[Mapping[str, object]] = [content]
+    if ask.items is not None:
+        results = map(as_map, as_list(content["results"]))
+        rows = [{name: value for name, value in row.items() if name != NUMBER} for row in results]
+        if len(rows) != expected:
+            raise JudgeError("schema", f"the judge gave {len(rows)} results for {expected} items", reply.raw)
     if probabilities is not None and len(probabilities) != expected:
         what = f"the judge gave {len(probabilities)} distributions for {expected} items"
         raise JudgeError("schema", what, reply.raw)
-    entry |= {"reply": content, "probabilities": None, "reasks": reply.reasks}
+    try:
+        replies, left_out = checked_lists(step, ask, rows)
+    except JudgeError as error:
+        raise JudgeError(error.error_type, str(error), reply.raw) from None
+    entry |= {"reply": replies[0] if ask.items is None else replies, "probabilities": None, "reasks": reply.reasks}
+    if left_out:
+        entry["equal_items_left_out"] = left_out
     if probabilities is not None:
         entry["probabilities"] = [
             {name: {_key(value): chance for value, chance in chances.items()} for name, chances in one.items()}

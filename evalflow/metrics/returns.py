@@ -25,7 +25,7 @@ from pydantic import (
 
 from evalflow.config.schema import FIELDS, IDENTIFIER, Strict, Word, with_examples
 from evalflow.errors import Problem, did_you_mean
-from evalflow.jsonvalues import as_list, is_list, is_mapping
+from evalflow.jsonvalues import as_list, as_map, count_at, is_list, is_mapping
 from evalflow.records import NUMBER, Distribution
 
 TYPES = ("str", "bool", "int", "float", "label", "list")
@@ -158,7 +158,8 @@ def reply_model(step: str, returns: Mapping[str, object], one_per: bool) -> type
     if not one_per:
         return _model(name, returns)
     item = _model(f"{name}Item", {NUMBER: NumberType(type="int"), **returns})
-    return create_model(name, __config__=_SEALED, results=(Annotated[_LIST[item], AfterValidator(_in_order)], ...))
+    results: Any = Annotated[_LIST[item], AfterValidator(_in_order)]
+    return create_model(name, __config__=_SEALED, results=(results, ...))
 
 
 def _model(name: str, returns: Mapping[str, object]) -> type[BaseModel]:
@@ -168,7 +169,7 @@ def _model(name: str, returns: Mapping[str, object]) -> type[BaseModel]:
 
 def _in_order(results: list[Any], info: ValidationInfo) -> list[Any]:
     """The results in the order of their items; ValueError unless each item has exactly one."""
-    wanted: int = (info.context or {}).get("items", len(results))
+    wanted = count_at({"items": len(results), **as_map(info.context)}, "items")
     given = Counter(getattr(result, NUMBER) for result in results)
     missing = [number for number in range(1, wanted + 1) if number not in given]
     twice = [number for number, times in given.items() if times > 1 and 1 <= number <= wanted]

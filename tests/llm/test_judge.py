@@ -355,3 +355,24 @@ async def test_calls_in_flight_are_bounded(build: Build) -> None:
                 group.create_task(judge.ask(replace(ASK, repeat=repeat)))
     assert endpoint.count == 40
     assert 2 < endpoint.in_flight_max <= 5
+
+
+@pytest.mark.parametrize(
+    ("listed", "said"),
+    [
+        (["The pool opens."], r"the reply \(step s\) was cut off after 1 claims at the model's .* allows more$"),
+        (
+            ["The pool opens."] * 40,
+            "after 40 claims, 1 of them different, at the .*; it repeats itself, so ask another",
+        ),
+        ([], "was cut off at the model's or judge.max_tokens' limit"),
+    ],
+)
+async def test_a_list_that_was_cut_off_says_how_far_it_came(build: Build, listed: list[str], said: str) -> None:
+    returns = TypeAdapter(Returns).validate_python({"claims": {"type": "list", "items": "str"}})
+    ask = replace(ASK, reply_model=reply_model("claims", returns, one_per=False))
+    text = json.dumps({"claims": [*listed, "The po"]})[:-3]
+    async with Endpoint([reply(text, finish_reason="length")]) as endpoint:
+        with pytest.raises(JudgeError, match=said) as failed:
+            await build(endpoint.url).ask(ask)
+    assert failed.value.error_type == "truncated"

@@ -135,7 +135,7 @@ async def test_an_empty_reply_says_so_and_why(case: str, mode: str, build: Build
 @pytest.mark.parametrize("mode", ["json_schema", "tools", "json", "md_json"])
 async def test_a_reply_that_is_cut_off_says_so_and_is_not_asked_for_again(mode: str, build: Build) -> None:
     half = GOOD[:-8]
-    cut = r"the reply was cut off at .* \(finish_reason length, 90 output tokens\)"
+    cut = r"the reply \(step s\) was cut off at .* \(finish_reason length, 90 output tokens\)"
     async with server(called(half) if mode == "tools" else {"content": half}, "length") as endpoint:
         with pytest.raises(JudgeError, match=cut) as failed:
             await build(endpoint.url, mode=mode, max_tokens=2000).ask(ASK)

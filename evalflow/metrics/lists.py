@@ -1,0 +1,88 @@
+"""Lists that a judge writes: equal items count once, and a list is no longer than its text allows.
+
+A model that loops writes the same claim hundreds of times, or invents claims without end, and either would decide the
+score. Items are equal if they differ in white space and in the case of letters only.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+
+from evalflow.errors import JudgeError
+from evalflow.jsonvalues import as_list, as_map, written
+from evalflow.metrics.returns import ItemKind, ListType, RecordType, StepConfig, StrType
+from evalflow.records import Ask
+from evalflow.segments import words
+
+_ENDS = re.compile(r"[,;:.!?\n]|[^\x00-\x7f\w\s]")
+_SPARE = 5
+
+
+def most_items(text: str) -> int:
+    """How many items a list about a text may have: a third of its words, one for each sign that ends a part, and 5.
+
+    Signs are commas, full stops and the like, line ends, and any that are not ASCII, so that a list of names passes.
+
+    Example:
+        >>> most_items("The pool opens at 9 and costs 4 euros.")
+        9
+    """
+    return len(words(text)) // 3 + len(_ENDS.findall(text)) + _SPARE
+
+
+def checked_lists(step: StepConfig, ask: Ask, rows: Sequence[Mapping[str, object]]) -> tuple[list[object], int]:
+    """The rows of a reply with equal items of their lists folded into one, and how many were left out.
+
+    JudgeError if a list is still longer than its text allows: the step's `source`, else all that the judge was shown.
+    """
+    if not any(isinstance(declared, ListType) for declared in step.returns.values()):
+        return list(rows), 0
+    source = ask.variables.get("source") if step.source_field else None
+    text = "\n".join(message.content for message in ask.messages) if source is None else written(source)
+    reader = _ListReader(step.id, text)
+    return [reader.record(step.returns, row) for row in rows], reader.left_out
+
+
+class _ListReader:
+    def __init__(self, step: str, text: str) -> None:
+        self._step = step
+        self._text = text
+        self._most = most_items(text)
+        self.left_out = 0
+
+    def record(self, fields: Mapping[str, object], row: Mapping[str, object]) -> dict[str, object]:
+        return {name: self._value(name, fields.get(name), value) for name, value in row.items()}
+
+    def _value(self, name: str, declared: object, value: object) -> object:
+        if not isinstance(declared, ListType):
+            return value
+        kind = declared.items
+        items = [self._item(name, kind, item) for item in as_list(value)]
+        kept = items
+        if isinstance(kind, StrType) or (isinstance(kind, RecordType) and _says_something(kind)):
+            kept = list({json.dumps(_comparable(item)): item for item in reversed(items)}.values())[::-1]
+        self.left_out += len(items) - len(kept)
+        if len(kept) > self._most:
+            noun, count = name.replace("_", " "), len(words(self._text))
+            what = f"the judge listed {len(kept):,} {noun} for a text of {count:,} words (step {self._step})"
+            advice = "it invents or repeats itself; ask another model, or raise judge.temperature"
+            raise JudgeError("schema", f"{what}, which has {self._most:,} at most: {advice}")
+        return kept
+
+    def _item(self, name: str, kind: ItemKind, item: object) -> object:
+        return self.record(kind.fields, as_map(item)) if isinstance(kind, RecordType) else self._value(name, kind, item)
+
+
+def _says_something(kind: RecordType) -> bool:
+    """Whether the items have a text, so that equal ones are one thing said twice, and not two equal verdicts."""
+    return any(isinstance(declared, StrType) for declared in kind.fields.values())
+
+
+def _comparable(value: object) -> object:
+    if isinstance(value, str):
+        return " ".join(value.split()).casefold()
+    if isinstance(value, dict):
+        return {name: _comparable(one) for name, one in as_map(value).items()}
+    return [_comparable(one) for one in as_list(value)] if isinstance(value, list) else value
