@@ -214,7 +214,7 @@ class Account:
     async def reserve(self, request: HttpRequest) -> Amount:
         """Reserve the likely maximum of a request; settle it when its try has ended."""
         reply = REPLY_TOKENS if self.max_tokens is None else self.max_tokens
-        amount = self._amount(ceil(len(request.body or b"") / BYTES_A_TOKEN), reply)
+        amount = self._amount(ceil(len(request.body or b"") / BYTES_A_TOKEN), reply * request.replies)
         await self.budget.reserve(amount)
         return amount
 

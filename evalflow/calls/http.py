@@ -47,6 +47,7 @@ class HttpRequest:
         timeout_s: Seconds for the whole exchange, connecting included.
         kind: Calls of one kind should take about the same time; the limiter compares their latencies.
         tokens: Estimated tokens of the call, for a limit of tokens per minute.
+        replies: How many replies of the model it asks for.
         longest: Maximum size of the reply in bytes.
         repeatable: Whether it may be sent again after a fault that leaves open whether the endpoint took it.
     """
@@ -57,6 +58,7 @@ class HttpRequest:
     timeout_s: float
     kind: str = ""
     tokens: float = 0.0
+    replies: int = 1
     content_type: str = JSON
     longest: int = MAX_REPLY
     repeatable: bool = True

@@ -81,7 +81,7 @@ class RefusedSettings:
                 return f"asking for {most}"
             case "logprobs" | "top_logprobs":
                 self.unsent.append("logprobs")
-                return "not sent, and scores that it would weight are drawn as samples,"
+                return "not sent, and scores that it would weight are sampled, or not weighted,"
             case "temperature" | "strict":
                 self.unsent.append(setting)
                 return "not sent"

@@ -31,6 +31,14 @@ class AdaptedRequests:
     def gives_logprobs(self) -> bool:
         return "logprobs" not in self._refused.unsent
 
+    @property
+    def gives_several(self) -> bool:
+        return "n" not in self._refused.unsent
+
+    def gives_one(self) -> None:
+        if self.gives_several:
+            self._refused.unsent.append("n")
+
     def applied(self, request: HttpRequest) -> HttpRequest:
         """The request without what is known to be refused."""
         body = self._refused.applied(request.body or b"")

@@ -22,6 +22,7 @@ from evalflow.calls.single_flight import UnreadableEntry
 from evalflow.config.judges import EndpointConfig, Price, RemoteModelConfig
 from evalflow.config.parameters import LIMIT
 from evalflow.errors import CallError, InfrastructureError
+from evalflow.jsonvalues import count_at
 from evalflow.llm.adapting import AdaptedRequests
 from evalflow.llm.endpoint import by_batch, connect
 from evalflow.llm.finish_reasons import BROKEN_OFF, finish_reason
@@ -69,17 +70,24 @@ class Completion(CallCosts):
 
 def read(response: Response, price: Price | None) -> Completion:
     """Parse a 2xx response; MalformedReply if it is not a chat completion, or one that the endpoint broke off."""
+    return read_choices(response, price)[0]
+
+
+def read_choices(response: Response, price: Price | None) -> list[Completion]:
+    """Parse a 2xx response with one or several choices, each of which has the usage and cost of all; as `read`."""
     try:
         envelope = _envelope().validate_json(response.body)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         place = ".".join(str(part) for part in first["loc"])
         raise MalformedReply(f"not a chat completion ({place}: {first['msg']})" if place else "not JSON") from None
-    choice = envelope["choices"][0]
+    return [_read_choice(choice, envelope.get("usage"), response, price) for choice in envelope["choices"]]
+
+
+def _read_choice(choice: _Choice, counts: _Tokens | None, response: Response, price: Price | None) -> Completion:
     message, ended = choice["message"], finish_reason(choice.get("finish_reason"))
     if choice.get("error") or ended in BROKEN_OFF:
         raise MalformedReply(f"the endpoint broke the reply off (finish_reason: {ended})")
-    counts = envelope.get("usage")
     usage = Usage(counts["prompt_tokens"], counts["completion_tokens"]) if counts else None
     calls, content = message.get("tool_calls"), message.get("content")
     thoughts = own_thoughts(message)
@@ -229,11 +237,21 @@ class ChatClient:
         """Whether token probabilities may be asked for: the endpoint has not refused them yet."""
         return self._settings.gives_logprobs
 
+    @property
+    def gives_several(self) -> bool:
+        """Whether several replies may be asked for in one request (`n`): the endpoint has always given them so far."""
+        return self._settings.gives_several
+
+    def gives_one(self) -> None:
+        """Remember that the endpoint gives one reply a request, whatever `n` is."""
+        self._settings.gives_one()
+
     def request(self, body: Mapping[str, object], kind: str = "") -> HttpRequest:
         """Build a request. Calls of one kind, such as a metric's step, should take about the same time."""
         data = canonical({**self._fixed, **body})
-        tokens = len(data) / BYTES_A_TOKEN + self._reply_tokens
-        return HttpRequest("POST", PATH, data, self._timeout_s, kind, tokens)
+        replies = count_at(body, "n") or 1
+        tokens = len(data) / BYTES_A_TOKEN + self._reply_tokens * replies
+        return HttpRequest("POST", PATH, data, self._timeout_s, kind, tokens, replies)
 
     async def complete(self, request: HttpRequest, key: bytes, turn: int = 0) -> Completion:
         """Send a request, by batch where the run collects them. `key` and `turn` are as in `BatchGateway.send`.
@@ -267,6 +285,13 @@ class ChatClient:
     def key(self, request: HttpRequest, *repeats: int) -> bytes:
         """The cache key of a value: the first request, and numbers that distinguish several values for it."""
         return key_of(self._place, request.path, request.body or b"", *repeats)
+
+    def choices(self, entry: Entry) -> list[Completion]:
+        """All the replies in an entry of a request for several; as `recall`."""
+        try:
+            return read_choices(Response(200, {}, entry.body, entry.latency_s), self._price)
+        except MalformedReply as error:
+            raise UnreadableEntry(str(error)) from None
 
     def recall(self, entry: Entry) -> Completion:
         """The completion in a cached entry, or raise UnreadableEntry. After re-asks, the entry knows the whole cost."""

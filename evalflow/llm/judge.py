@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -69,19 +69,28 @@ class OpenAIJudge:
             return self._request(ask), 1
         if self._weighs(ask):
             return self._request(replace(ask, samples=1)), 1
-        return self._request(replace(ask, logprobs=False)), ask.samples
+        drawn = replace(ask, logprobs=False)
+        return (self._request_for_all(drawn), 1) if self._client.gives_several else (self._request(drawn), ask.samples)
 
     def remembered(self, ask: Ask) -> list[str]:
         """The cached replies to an ask, unchanged; nothing is sent."""
-        request, times = self.opening(ask)
         raw: list[str] = []
-        for number in range(times):
-            key = self._client.key(request, ask.repeat, number)
-            entry = self._client.single_flight.known(key)
-            if entry is not None:
-                with contextlib.suppress(UnreadableEntry):
-                    raw.append(self._remembered(ask, key, entry, free=True).raw)
+        if ask.samples > 1 and not self._weighs(ask):
+            ask = replace(ask, logprobs=False)
+            raw += self._known(self._request_for_all(ask), ask, self._replies)
+        request, times = self._request(ask), 1 if self._weighs(ask) else ask.samples
+        for number in range(len(raw), times):
+            raw += self._known(request, ask, lambda *given: [self._remembered(*given)], number)
         return raw
+
+    def _known(
+        self, request: HttpRequest, ask: Ask, read: Callable[[Ask, bytes, Entry, bool], Sequence[Reply]], *number: int
+    ) -> list[str]:
+        key = self._client.key(request, ask.repeat, *number)
+        entry = self._client.single_flight.known(key)
+        with contextlib.suppress(UnreadableEntry):
+            return [] if entry is None else [reply.raw for reply in read(ask, key, entry, True)]
+        return []
 
     def ask(self, ask: Ask) -> CoroutineType[Any, Any, Reply]:
         if self._weighs(ask):
@@ -111,20 +120,60 @@ class OpenAIJudge:
         self._noted.add(samples)
         key = f"{self._role}.logprobs"
         what = f"{self.info.name}: {key} is true, and gives no token probabilities: {why}"
+        if not self._config.logprobs:
+            what = f"{self.info.name} gives no token probabilities ({key} is false)"
         if samples == 1:
             note(f"{what}; scores that would be weighted by them are not")
-        elif self._config.gives_logprobs:
-            cost = f"such a score draws {samples} samples, with {samples + 1} requests instead of 1"
-            note(f"{what}; {cost}; {key}=false saves the first one")
-        else:
-            note(f"{what}; such a score draws {samples} samples, with {samples} requests instead of 1")
+            return
+        cost = f"such a score samples {samples} replies and pays for each"
+        requests = f"in one request if the endpoint takes n={samples}, else in {samples}"
+        more = f", after one for the probabilities, which {key}=false saves" if self._config.gives_logprobs else ""
+        note(f"{what}; {cost}, {requests}{more}")
 
     async def close(self) -> None:
         await self._client.close()
 
     async def _drawn(self, ask: Ask) -> Reply:
-        once = partial(self._ask_once, replace(ask, logprobs=False))
-        return await _draw(ask.samples, once, listed=ask.items is not None)
+        """Several samples of a reply, combined. Those that one request for all does not give are drawn one by one."""
+        if ask.logprobs and not self._config.logprobs:
+            self._note_unweighed(ask.samples)
+        ask = replace(ask, logprobs=False)
+        together = await self._drawn_together(ask) if self._client.gives_several else []
+        singly = await _draw(range(len(together), ask.samples), partial(self._ask_once, ask))
+        return _combined(ask.samples, [*together, *singly], listed=ask.items is not None)
+
+    async def _drawn_together(self, ask: Ask) -> Sequence[Reply | CallError]:
+        """The valid samples of a request for all, empty if the endpoint refuses such requests; or why it failed."""
+        request = self._request_for_all(ask)
+        key = self._client.key(request, ask.repeat)
+
+        async def ask_model() -> tuple[Sequence[Reply], Entry]:
+            completion = await self._client.complete(request, key)
+            entry = entry_of(completion, completion.spend)
+            replies = self._replies(ask, key, entry, free=False)
+            if not replies:
+                raise JudgeError("schema", f"none of {ask.samples} replies is valid", completion.text, completion.spend)
+            return replies, entry
+
+        try:
+            return await self._client.single_flight(key, ask_model, partial(self._replies, ask, key), self._client.cost)
+        except CallError as error:
+            if error.error_type != "bad_request":
+                return [error]
+            self._client.gives_one()
+            return []
+
+    def _replies(self, ask: Ask, key: bytes, entry: Entry, free: bool) -> Sequence[Reply]:
+        """The valid replies in an entry of a request for several; the first has the cost of all."""
+        replies: list[Reply] = []
+        choices = self._client.choices(entry)
+        if len(choices) < ask.samples:  # it ignores `n`
+            self._client.gives_one()
+        for completion in choices[: ask.samples]:
+            with contextlib.suppress(InvalidReply):
+                reply = self._reply(ask, key, entry, completion, free)
+                replies.append(NOTHING.fill(reply) if replies else reply)
+        return replies
 
     def _weighs(self, ask: Ask) -> bool:
         """Whether token probabilities are wanted and available; those of a list are not read."""
@@ -140,6 +189,9 @@ class OpenAIJudge:
 
     def _request(self, ask: Ask) -> HttpRequest:
         return self._client.request(self._body(ask), f"{ask.metric}.{ask.step}")
+
+    def _request_for_all(self, ask: Ask) -> HttpRequest:
+        return self._client.request({**self._body(ask), "n": ask.samples}, f"{ask.metric}.{ask.step}")
 
     def _ask_once(self, ask: Ask, number: int = 0) -> CoroutineType[Any, Any, Reply]:
         request = self._request(ask)
@@ -234,18 +286,21 @@ class OpenAIJudge:
         return self._contracts[reply_model]
 
 
-async def _draw(count: int, once: Callable[[int], Awaitable[Reply]], listed: bool) -> Reply:
-    """Ask `count` times concurrently and combine the replies. CallError if half of the samples or more failed.
-
-    The result is the first reply with the most frequent combination of values; the probabilities are frequencies among
-    the valid replies.
-    """
+async def _draw(numbers: Iterable[int], once: Callable[[int], Awaitable[Reply]]) -> list[Reply | CallError]:
+    """Ask once for each number, concurrently."""
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(_attempt(once, number)) for number in range(count)]
+            tasks = [group.create_task(_attempt(once, number)) for number in numbers]
     except BaseExceptionGroup as failed:
         raise first_of(failed) from None
-    drawn = [task.result() for task in tasks]
+    return [task.result() for task in tasks]
+
+
+def _combined(count: int, drawn: Sequence[Reply | CallError], listed: bool) -> Reply:
+    """The samples as one reply. CallError if half of them or more failed.
+
+    It is the first with the most frequent combination of values; probabilities are frequencies among valid replies.
+    """
     replies = [sample for sample in drawn if isinstance(sample, Reply)]
     failures = [sample for sample in drawn if isinstance(sample, CallError)]
     if 2 * len(replies) <= count:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 Declared = Mapping[str, object]  # a metric's unvalidated YAML
 
 
+_WEIGHTED_SAMPLES = 10
+
+
 @dataclass(frozen=True, slots=True)
 class Calls:
     """Calls of a judge or an embedder: least and most per score (None: it depends on the case), and once per run."""
@@ -32,9 +35,16 @@ def _for_each_step(declared: Declared) -> Calls:
     return Calls(steps, steps)
 
 
+def g_eval_samples(strict: bool, weighting: object, given: int | None) -> int:
+    """How many replies of G-Eval are sampled if the judge gives no token probabilities."""
+    if strict:
+        return 1
+    return given or (_WEIGHTED_SAMPLES if weighting == "probability" else 1)
+
+
 def _for_each_sample(declared: Declared) -> Calls:
     """One call with token probabilities, else one per sample; and one to write the steps."""
-    samples = 1 if declared.get("strict") else count_at({"samples": G_EVAL_SAMPLES, **declared}, "samples")
+    samples = g_eval_samples(bool(declared.get("strict")), declared.get("weighting"), count_at(declared, "samples"))
     return Calls(1, samples, once=0 if declared.get("steps") or declared.get("steps_from") else 1)
 
 
@@ -58,7 +68,6 @@ def _next_of(node: Declared) -> Iterator[str]:
         yield str(as_map(way).get("next") or END)
 
 
-G_EVAL_SAMPLES = 10
 _NONE = Calls()
 _BUILT_IN: Mapping[str, tuple[str, Calls | Callable[[Declared], Calls | None]]] = {
     "judge": ("judge:JudgeMetric", _for_each_step),

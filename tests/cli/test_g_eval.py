@@ -49,8 +49,9 @@ def test_samples_in_place_of_token_probabilities_are_said_where_one_looks(progra
     with Endpoint(silent) as endpoint:
         done = program(*arguments(program, endpoint.url, "metric.factual_accuracy.samples=4", "limit=2"))
         assert done.returncode == 0, done.stderr
-        assert Counter(request.schema_name for request in endpoint.requests) == {"Steps": 1, "Score": 2 * 5}
-    said = "such a score draws 4 samples, with 5 requests instead of 1; judge.logprobs=false saves the first one"
+        assert Counter(request.schema_name for request in endpoint.requests) == {"Steps": 1, "Score": 2 * 2}
+    said = "after one for the probabilities, which judge.logprobs=false saves"
+    assert "such a score samples 4 replies and pays for each, in one request if the endpoint takes n=4" in done.stderr
     assert done.stderr.count(f"{said}\n") == 1
     assert [note for note in program.manifest["notes"] if note.endswith(said)] == program.manifest["notes"]
     assert said in done.stdout.replace("\n", " ")
@@ -137,7 +138,7 @@ def test_another_judge_can_grade_by_the_steps_of_the_latest_run(program: Program
         done = program(*words)
         assert done.returncode == 0, done.stderr
         assert {request.schema_name for request in endpoint.requests[asked:]} == {"Score"}
-        assert endpoint.count - asked == 3 * 4
+        assert endpoint.count - asked == 3
         assert {request.body["temperature"] for request in endpoint.requests[asked:]} == {1.0}
         assert scores(program)["reason"][0] == "It says so. [mean of 4 samples: 8 in 4]"
         (entry,) = json.loads((program.latest / "prepared.json").read_text(encoding="utf-8")).values()

@@ -167,15 +167,47 @@ async def test_what_is_null_is_left_out_and_max_tokens_is_sent(build: Build) -> 
     assert "temperature" not in endpoint.requests[0].body
 
 
-async def test_samples_become_frequencies(build: Build) -> None:
-    grades = iter([4, 5, 4, 4])
-    async with Endpoint(lambda _: reply({**GOOD, "grade": next(grades)}, usage=(10, 1))) as endpoint:
-        got = await build(endpoint.url).ask(replace(ASK, samples=4))
-    assert endpoint.count == 4
+def ignoring_n(content: object, **keys: Any) -> Computed:
+    """One choice, whatever `n` is, as endpoints give that do not know it."""
+    return Computed(make=lambda got: reply(content, **keys).body(replace(got, body={**got.body, "n": 1})))
+
+
+async def test_samples_come_with_one_request_and_become_frequencies(build: Build) -> None:
+    each = [{**GOOD, "grade": grade} for grade in (4, 5, 4, 4)]
+    async with Endpoint([reply(*each, usage=(10, 4))]) as endpoint:
+        got = await build(endpoint.url, price=PRICE).ask(replace(ASK, samples=4))
+    assert [request.body["n"] for request in endpoint.requests] == [4]
+    assert (got.samples, got.requests, got.usage, got.cost_usd) == (4, 1, Usage(10, 4), pytest.approx(50e-6))
     assert got.probabilities is not None
     assert got.probabilities[0] == {"verdict": {"yes": 1.0}, "grade": {4: 0.75, 5: 0.25}}
     assert got.parsed.grade == 4  # pyright: ignore[reportAttributeAccessIssue]
-    assert got.usage == Usage(40, 4)
+
+
+async def test_where_one_request_gives_one_sample_the_others_are_drawn_one_by_one(build: Build) -> None:
+    grades = iter([4, 5, 4, 4, 1, 1])
+    async with Endpoint(lambda _: ignoring_n({**GOOD, "grade": next(grades)}, usage=(10, 1))) as endpoint:
+        judge = build(endpoint.url)
+        got = await judge.ask(replace(ASK, samples=4))
+        await judge.ask(replace(ASK, samples=2, repeat=1))
+    assert [request.body.get("n") for request in endpoint.requests] == [4, None, None, None, None, None]
+    assert (got.samples, got.usage) == (4, Usage(40, 4))
+    assert got.probabilities is not None
+    assert got.probabilities[0]["grade"] == {4: 0.75, 5: 0.25}
+
+
+async def test_where_several_replies_are_refused_each_is_asked_for(build: Build) -> None:
+    async with Endpoint(lambda got: status(400) if "n" in got.body else reply(GOOD)) as endpoint:
+        judge = build(endpoint.url)
+        assert (await judge.ask(replace(ASK, samples=3))).samples == 3
+        assert endpoint.count == 4
+        assert (await judge.ask(replace(ASK, samples=3, repeat=1))).samples == 3
+    assert endpoint.count == 7
+
+
+async def test_an_invalid_sample_is_drawn_again_by_itself(build: Build) -> None:
+    async with Endpoint([reply(GOOD, "no", usage=(10, 2)), reply(GOOD, usage=(10, 1))]) as endpoint:
+        got = await build(endpoint.url).ask(replace(ASK, samples=2))
+    assert (got.samples, got.failed, got.requests, got.usage) == (2, 0, 2, Usage(20, 3))
 
 
 async def test_samples_are_drawn_warm_where_the_judge_is_cold_and_as_configured_elsewhere(build: Build) -> None:
@@ -183,7 +215,7 @@ async def test_samples_are_drawn_warm_where_the_judge_is_cold_and_as_configured_
         await build(endpoint.url).ask(replace(ASK, samples=2))
         await build(endpoint.url, temperature=0.3).ask(replace(ASK, samples=2))
         await build(endpoint.url, temperature=None).ask(replace(ASK, samples=2))
-    assert [request.body.get("temperature") for request in endpoint.requests] == [1.0, 1.0, 0.3, 0.3, None, None]
+    assert [request.body.get("temperature") for request in endpoint.requests] == [1.0, 0.3, None]
 
 
 async def test_no_samples_are_drawn_where_token_probabilities_come(build: Build) -> None:
@@ -194,7 +226,7 @@ async def test_no_samples_are_drawn_where_token_probabilities_come(build: Build)
     assert endpoint.requests[0].body["temperature"] == 0.0
 
 
-@pytest.mark.parametrize(("promised", "requests"), [(True, 4), (False, 3)])
+@pytest.mark.parametrize(("promised", "requests"), [(True, 2), (False, 1)])
 async def test_samples_are_drawn_where_no_token_probabilities_can_be_read(
     promised: bool, requests: int, build: Build, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -211,8 +243,10 @@ async def test_samples_are_drawn_where_no_token_probabilities_can_be_read(
     assert got.usage == Usage(10 * requests, requests)
     assert got.cost_usd == pytest.approx(requests * 20e-6)
     notes = [record.getMessage() for record in caplog.records if record.levelno == NOTE]
-    assert len(notes) == promised
-    assert all("draws 3 samples, with 4 requests instead of 1; judge.logprobs=false" in text for text in notes)
+    said = "samples 3 replies and pays for each, in one request if the endpoint takes n=3, else in 3"
+    assert len(notes) == 1
+    assert said in notes[0]
+    assert ("after one for the probabilities, which judge.logprobs=false saves" in notes[0]) == promised
 
 
 async def test_a_call_of_a_tool_has_no_token_probabilities_which_is_noted(
@@ -221,8 +255,9 @@ async def test_a_call_of_a_tool_has_no_token_probabilities_which_is_noted(
     async with Endpoint(lambda _: reply(GOOD)) as endpoint:
         await build(endpoint.url, logprobs=True, mode="tools").ask(replace(ASK, logprobs=True, samples=3))
         await build(endpoint.url, logprobs=False, mode="tools").ask(replace(ASK, logprobs=True, samples=3))
-    [one] = [record.getMessage() for record in caplog.records if record.levelno == NOTE]
-    assert "judge.mode=tools; such a score draws 3 samples, with 3 requests instead of 1" in one
+    first, second = [record.getMessage() for record in caplog.records if record.levelno == NOTE]
+    assert "judge.mode=tools; such a score samples 3 replies" in first
+    assert "gives no token probabilities (judge.logprobs is false); such a score samples 3 replies" in second
 
 
 async def test_a_grade_that_cannot_be_weighted_is_noted_too(build: Build, caplog: pytest.LogCaptureFixture) -> None:
@@ -244,7 +279,7 @@ async def test_samples_of_a_list_become_frequencies_per_item(build: Build) -> No
     ask = replace(ASK, reply_model=Verdicts, items=("a", "b"), samples=2)
     no = {**GOOD, "verdict": "no"}
     replies = iter([numbered_results([GOOD, no]), numbered_results([GOOD, GOOD])])
-    async with Endpoint(lambda _: reply(next(replies))) as endpoint:
+    async with Endpoint(lambda _: reply(*replies)) as endpoint:
         got = await build(endpoint.url).ask(ask)
     assert got.probabilities is not None
     assert [each["verdict"] for each in got.probabilities] == [{"yes": 1.0}, {"no": 0.5, "yes": 0.5}]
@@ -253,7 +288,7 @@ async def test_samples_of_a_list_become_frequencies_per_item(build: Build) -> No
 async def test_a_failed_sample_leaves_the_others_and_counts_what_it_took(build: Build) -> None:
     # One is refused, which is free, and one is answered with what is not a grade, which is paid.
     script = {3: status(400), 5: reply({"grade": "none"}, usage=(10, 1))}
-    async with Endpoint(lambda request: script.get(request.number, reply(GOOD, usage=(10, 1)))) as endpoint:
+    async with Endpoint(lambda request: script.get(request.number, ignoring_n(GOOD, usage=(10, 1)))) as endpoint:
         got = await build(endpoint.url, price=PRICE, reasks=0).ask(replace(ASK, samples=10))
     assert (got.samples, got.failed, got.requests, len(got.paid)) == (8, 2, 10, 8)
     assert (got.usage, got.cost_usd, got.cached) == (Usage(90, 9), pytest.approx(9 * 20e-6), False)
@@ -268,7 +303,7 @@ async def test_where_half_of_the_samples_fail_the_ask_fails_and_tells_what_all_t
     open_ended = {token: {token: 0.5, "": 0.5} for token in ("yes", "4")}  # no probabilities can be read of these
 
     def script(request: Request) -> object:
-        good = reply(GOOD, usage=(10, 1), alternatives=open_ended)
+        good = ignoring_n(GOOD, usage=(10, 1), alternatives=open_ended)
         return status(400) if request.number >= promised + 2 else good
 
     async with Endpoint(script) as endpoint:

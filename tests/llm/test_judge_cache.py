@@ -25,7 +25,8 @@ from evalflow.prompts import Prompts
 from evalflow.records import Ask, Case, Message, Usage
 from evalflow.targets.openai import OpenAITarget
 from evalflow.targets.reply import Form
-from evalflow.testing import Endpoint, malformed, refusal, reply, reset, status
+from evalflow.testing import Endpoint, Request, malformed, refusal, reply, reset, status
+from evalflow.testing.replies import Computed
 
 pytestmark = pytest.mark.anyio
 PRICE = {"input_per_million": 1.0, "output_per_million": 10.0}
@@ -169,13 +170,21 @@ async def test_everything_that_reaches_it_is(judge: Judge, sessions: Any) -> Non
     assert (endpoint.count, elsewhere.count) == (len(asks) + len(configs) + 1, 1)
 
 
-async def test_samples_are_different_draws_and_remembered_each(judge: Judge, sessions: Any) -> None:
+@pytest.mark.parametrize(("takes_n", "requests"), [(True, 1), (False, 4)])
+async def test_samples_are_different_draws_and_remembered_each(
+    judge: Judge, sessions: Any, takes_n: bool, requests: int
+) -> None:
     verdicts = iter(["yes", "no", "yes", "yes"])
-    async with Endpoint(lambda _: {**GOOD, "verdict": next(verdicts)}) as endpoint:
+
+    def some(request: Request) -> Computed:
+        said = [{**GOOD, "verdict": next(verdicts)} for _ in range(4 if takes_n else 1)]
+        return Computed(make=lambda _: reply(*said).body(replace(request, body={**request.body, "n": 1})))
+
+    async with Endpoint(some) as endpoint:
         first = await judge(endpoint.url, sessions()).ask(replace(ASK, samples=4))
-        assert endpoint.count == 4
+        assert endpoint.count == requests
         again = await judge(endpoint.url, sessions()).ask(replace(ASK, samples=4))
-        assert endpoint.count == 4
+        assert endpoint.count == requests
     assert again.cached
     assert again.probabilities == first.probabilities == ({"verdict": {"yes": 0.75, "no": 0.25}},)
     assert (again.requests, again.cost_usd) == (0, 0.0)

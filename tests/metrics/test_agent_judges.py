@@ -125,7 +125,7 @@ def judged(bench: Any, metric: str, actual: Any, answer: str, question: str, ver
     script: dict[str, Any] = {
         "verdicts": bench.verdicts(verdicts),
         "missing": {"missing_calls": [] if verdicts else ["Book a bicycle."]},
-        "plan": {"steps": [f"plan {v}" for v in verdicts]},
+        "plan": {"steps": [f"{number}: {verdict}" for number, verdict in enumerate(verdicts)]},
         "gaps": {"missing_steps": []},
     }
     if metric == "goal_accuracy":

@@ -7,6 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from evalflow.errors import UserError
+from evalflow.metrics.registry import calls_of
 from evalflow.records import Message
 
 CRITERIA = "The answer is polite without being servile."
@@ -55,9 +56,21 @@ def test_without_token_probabilities_it_is_the_mean_of_samples(bench):
 
 @pytest.mark.parametrize(("reasks", "path"), [(0, "direct"), (1, "reasked")])
 def test_a_grade_without_any_probabilities_says_so(bench, reasks, path):
-    outcome = bench.score(polite(bench, samples=1), bench.judge({"score": GRADE}, reasks=reasks))
+    judge = bench.judge({"score": GRADE}, reasks=reasks)
+    outcome = bench.score(polite(bench), judge)
+    assert judge.asked[0].samples == 1
     assert (outcome.score, outcome.path) == (pytest.approx(7 / 9), path)
-    assert outcome.reason.endswith("[one grade: the judge gives no probabilities]")
+    assert outcome.reason.endswith("[one grade: the judge gives no token probabilities]")
+
+
+@pytest.mark.parametrize(
+    ("changes", "samples"),
+    [({}, 1), ({"weighting": "probability"}, 10), ({"weighting": "probability", "samples": 3}, 3), ({"samples": 5}, 5)],
+)
+def test_samples_are_drawn_only_where_they_are_asked_for(bench, changes, samples):
+    (ask,) = polite(bench, **changes).preview(bench.case(), bench.answer())
+    assert ask.samples == samples
+    assert calls_of({**POLITE, **changes}).high == samples
 
 
 @pytest.mark.parametrize(("said", "score"), [(True, 1.0), (False, 0.0)])
@@ -241,7 +254,7 @@ def test_the_rubric_stands_under_the_scale(bench):
 def test_the_preview_renders_a_prompt_before_there_are_steps(bench):
     metric = polite(bench, steps=None)
     (ask,) = metric.preview(bench.case(), bench.answer())
-    assert (ask.samples, ask.logprobs) == (10, True)
+    assert (ask.samples, ask.logprobs) == (1, True)
     assert [one.step for one in metric.preparation()] == ["steps"]
 
 

@@ -29,7 +29,7 @@ from evalflow.config.schema import Word
 from evalflow.errors import JudgeError, Problem, UserError
 from evalflow.jsonvalues import as_map, count_at, is_object, number_at, object_at, objects_at
 from evalflow.metrics.chain import ChainConfig, ChainMetric, Scope
-from evalflow.metrics.registry import G_EVAL_SAMPLES
+from evalflow.metrics.registry import g_eval_samples
 from evalflow.metrics.returns import FieldType, ListType, StepConfig, StrType
 from evalflow.metrics.rules import PartsRule, Rule
 from evalflow.metrics.scale import Band, BooleanScale, LikertScale, band_fault, grade_rule, reply_type
@@ -116,7 +116,8 @@ class GEvalMetricConfig(ChainConfig):
         needs: The fields of a case shown to the judge; a case that lacks one is skipped.
         scale: Whole grades.
         rubric: Descriptions of answers for ranges of grades.
-        samples: Replies to sample if the judge gives no token probabilities.
+        weighting: `probability`: if the judge gives no token probabilities, sample 10 replies; null: ask for one grade.
+        samples: Replies to sample if the judge gives no token probabilities; null: as `weighting` says.
         strict: The score is 1 only for a perfect answer, else 0; the threshold is 1.
         prompt, steps_prompt: The templates. Besides the fields in `needs` they can use `criteria`, `scale`, `rubric`,
             `strict` and `inputs` (the names of the fields shown); `prompt` also `steps` and `given` (a map of the
@@ -129,7 +130,7 @@ class GEvalMetricConfig(ChainConfig):
     steps_from: Word | None = None
     scale: LikertScale = LikertScale(type="likert", min=1, max=10)
     rubric: list[Band] | None = None
-    samples: int = Field(default=G_EVAL_SAMPLES, ge=1, le=100)
+    samples: int | None = Field(default=None, ge=1, le=100)
     strict: bool = False
     prompt: Word = "g_eval/score.jinja"
     steps_prompt: Word = "g_eval/steps.jinja"
@@ -281,7 +282,7 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
     def _scope(self, data: Mapping[str, object], repeat: int) -> Scope:
         scope = super()._scope(data, repeat)
         scope.logprobs = not self.config.strict
-        scope.samples = 1 if self.config.strict else self.config.samples
+        scope.samples = g_eval_samples(self.config.strict, self.config.weighting, self.config.samples)
         return scope
 
     def _extras(self, fields: Mapping[str, object]) -> Mapping[str, object]:
@@ -307,7 +308,7 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
 
 def _method(step: Mapping[str, object]) -> str:
     if step["probabilities"] is None:
-        return "[one grade: the judge gives no probabilities]"
+        return "[one grade: the judge gives no token probabilities]"
     if "mass" in step:
         return f"[weighted by token probabilities, {number_at(object_at(step, 'mass'), FIELD):.1%} of them on grades]"
     chances, samples = object_at(objects_at(step, "probabilities")[0], FIELD), count_at(step, "samples")

@@ -43,12 +43,13 @@ async def test_the_preview_is_what_is_sent(space: Workspace) -> None:
         bot(space, endpoint.url)
         told = preview_metric(space, "fees", draft(steps=STEPS), CASE)
         await try_metric(space, "fees", draft(steps=STEPS), CASE)
-    assert endpoint.count == 2
+    assert endpoint.count == 1
     sent = endpoint.requests[0].body
     (prompt,) = told.prompts
     assert [{"role": role, "content": text} for role, text in prompt.messages] == sent["messages"]
     assert prompt.request == {key: value for key, value in sent.items() if key != "messages"}
-    assert (prompt.step, prompt.times, told.judge) == ("score", 2, "target:m")
+    assert (prompt.step, prompt.times, told.judge) == ("score", 1, "target:m")
+    assert sent["n"] == 2
     assert "Look for a price." in prompt.messages[-1][1]
 
 
@@ -103,7 +104,7 @@ async def test_one_case_is_scored_as_in_a_run(space: Workspace, monkeypatch: pyt
     assert (score.metric, score.status, score.score, score.value) == ("price", "scored", 1.0, 10)
     assert score.reason
     assert score.reason.startswith("It names a price.")
-    assert endpoint.count == 3  # the steps once, and two samples
+    assert endpoint.count == 2  # the steps once, and two samples in one request
 
 
 async def test_the_bot_is_asked_where_the_case_has_no_answer(space: Workspace) -> None:

@@ -133,7 +133,7 @@ class _ModelForm(_JudgeForm):
         self._fields |= by_problem("judge", self._endpoint)
         about = forms.About("Reply format", "How the model is told the format: JSON schema, if it supports that.")
         self._fields["judge.mode"] = self._mode = forms.pick(about, MODES, self._config.get("mode", "json_schema"))
-        help = "G-Eval then asks once and weights the grades; otherwise it samples several replies."
+        help = "G-Eval then weights the grades; otherwise it takes one grade, or the mean of samples."
         about = forms.About("Use token probabilities", help)
         self._logprobs = forms.tick(about, bool(self._config.get("logprobs")))
         more = self._config.get("parameters")

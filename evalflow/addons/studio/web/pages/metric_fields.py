@@ -36,7 +36,7 @@ class JudgeFields:
         fields["judge"] = self._chosen
         ui.link("New judge", "/judges/new").classes("small")
         self._notes = ui.element("div").classes("form")
-        help = "G-Eval then asks once and weights the grades; otherwise it samples several replies."
+        help = "G-Eval then weights the grades; otherwise it takes one grade, or the mean of samples."
         weighs = isinstance(judge, dict) and bool(cast("dict[str, Any]", judge).get("logprobs"))
         self._logprobs = forms.tick(forms.About("Use token probabilities", help), weighs)
         self._fill()
