@@ -126,6 +126,35 @@ def _no_base(text: str, folders: Sequence[Path]) -> list[Problem]:
     return [Problem(what, f"{file}: defaults", did_you_mean(name, known)) for file in files[:1]]
 
 
+ELSEWHERE: Mapping[str, str] = {
+    "agent_goal_accuracy": "goal_accuracy",
+    "answer_faithfulness": "faithfulness",
+    "answer_relevance": "relevance",
+    "context_faithfulness": "faithfulness",
+    "contextual_precision": "context_precision",
+    "contextual_recall": "context_recall",
+    "contextual_relevancy": "context_relevance",
+    "correctness": "factual_correctness",
+    "document_relevance": "context_relevance",
+    "factuality": "factual_correctness",
+    "groundedness": "faithfulness",
+    "non_advice": "unsafe_advice",
+    "qa_correctness": "factual_correctness",
+    "response_completeness": "answer_completeness",
+    "response_groundedness": "faithfulness",
+    "response_relevancy": "answer_relevancy",
+    "retrieval_relevance": "context_relevance",
+    "summarization": "summarisation",
+    "tool_call_accuracy": "tool_correctness",
+    "tool_call_f1": "tool_f1",
+    "tool_selection": "tool_choice",
+    "turn_contextual_relevancy": "turn_context_relevancy",
+    "turn_relevancy": "turn_relevance",
+    "user_friction": "user_frustration",
+}
+"""Names of metrics in other tools, by meaning: the nearest spelling of `contextual_relevancy` means something else."""
+
+
 def _no_options(overrides: Sequence[str], folders: Sequence[Path]) -> list[Problem]:
     """The problems of all choices that no file is of."""
     found: dict[tuple[str, str], Problem] = {}
@@ -141,8 +170,9 @@ def _no_options(overrides: Sequence[str], folders: Sequence[Path]) -> list[Probl
 
 def _no_option(group: str, name: str, known: Collection[str]) -> Problem:
     public = [one for one in known if not one.startswith("_")]
-    hint = did_you_mean(name, public)
-    if len(public) > _FEW and not nearest(name, public):
+    meant = ELSEWHERE.get(name.lower().replace("-", "_")) if group == "metric" else None
+    hint = f"what other tools call so is {meant!r}" if meant in public else did_you_mean(name, public)
+    if meant not in public and len(public) > _FEW and not nearest(name, public):
         hint = f"{command('list', group)} shows all {len(public)}"
     return Problem(f"there is no {group} {name!r}" if name else f"{group} has no value", f"{group}={name}", hint)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from evalflow.app.core.assemble import composed_settings, settings_of
+from evalflow.config.faults import ELSEWHERE
 from evalflow.config.load import HydraJob, compose, launch
 from evalflow.errors import Problem, UserError
 
@@ -143,6 +145,21 @@ def test_an_unknown_choice_names_the_nearest() -> None:
     assert problems("metric=fathfulness") == [
         Problem("there is no metric 'fathfulness'", "metric=fathfulness", "did you mean 'faithfulness'?")
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("contextual_relevancy", "context_relevance"), ("tool_call_f1", "tool_f1"), ("Factuality", None)],
+)
+def test_a_name_of_another_tool_leads_to_the_metric_that_means_it(name: str, meant: str | None) -> None:
+    [problem] = problems(f"metric={name}")
+    assert problem.hint == f"what other tools call so is {meant or 'factual_correctness'!r}"
+
+
+def test_each_name_of_another_tool_is_of_a_metric_that_ships_and_no_metric_itself() -> None:
+    shipped = {file.stem for file in (Path(__file__).parents[2] / "conf" / "metric").glob("*.yaml")}
+    assert set(ELSEWHERE.values()) <= shipped
+    assert not shipped & set(ELSEWHERE)
 
 
 def test_a_word_that_is_no_override_is_repeated() -> None:
