@@ -22,7 +22,7 @@ def judged(field, rule):
 def test_a_rubric_is_labelled_on_its_own_scale():
     scale = scale_of("coherence")
     assert read_label(scale, " 4 ") == (0.75, 4.0)
-    assert scale_text(scale).startswith("1 to 5 (1: cannot be followed")
+    assert scale_text(scale).startswith("1 to 5 (1: contradicts itself about who decides")
 
 
 def test_a_share_is_a_number_from_0_to_1_or_a_word():
