@@ -211,6 +211,21 @@ MANUALS: dict[str, Manual] = {
             "                                    of a sweep: which judge agrees most"
         ),
     ),
+    "align": Manual(
+        "Show a judge answers that people graded, and keep that only if other labels say that it helps.",
+        "Splits the labels of a run's answers, by group: one half gives the examples, those on which judge and people "
+        "differ most; the judge then scores the other half again, with the examples, as a run of its own. Writes the "
+        "metric's next version into conf/metric only if agreement with people is higher by more than chance; else it "
+        "says how many labels would decide it. Shows the examples and the number of calls before it asks anything.\n\n"
+        "exit codes: 0 better, and written; 1 worse; 3 the labels do not decide; 2 a mistake, or too few labels or "
+        "calls; 4 the budget ran out; 5 infrastructure error",
+        (
+            ("align coherence --labels labels.csv", "the judge of the latest run's coherence"),
+            ("align coherence --labels labels.csv --dry-run", "what it would be shown, and the calls"),
+        ),
+        "align.md",
+        overview="  align METRIC [RUN] [--labels FILE] teach the judge by people's labels, if that helps",
+    ),
     "plan": Manual(
         "Cases, repeats and labels that a wanted precision needs, and their cost: from pilot runs, or from guesses.",
         f"Computes; nothing is sent, and nothing written.\n\n{DONE_CODES}",

@@ -233,6 +233,22 @@ def _calibrate(parser: VerbParser) -> Work:
     return lambda options: calibrate(options, console())
 
 
+def _align(parser: VerbParser) -> Work:
+    from evalflow.app.align import align
+
+    parser.add_argument("metric", metavar="METRIC", help="a metric of the run whose judge gives one grade")
+    parser.add_run("the run whose answers are labelled; the latest without it")
+    labels = "labels (.csv, .jsonl); without it, those of the data or of an earlier calibration"
+    parser.add_argument("--labels", metavar="FILE", help=labels)
+    parser.add_argument("--review", metavar="NAME", help="only the labels of this review")
+    parser.add_argument("--examples", type=int, default=4, metavar="N", help="how many examples the judge is shown (4)")
+    parser.add_argument("--calls", type=int, default=300, metavar="N", help="calls of the judge at most (300)")
+    parser.add_argument("--seed", type=int, default=0, help="of the split of the labels (0)")
+    parser.add_flag("--dry-run", "show the examples and the calls, and ask nothing")
+    parser.add_json()
+    return lambda options: align(options, console(), console(stderr=True))
+
+
 _PLANNED = (
     ("--detect", None, "find a true difference of X between two runs"),
     ("--width", None, "have a 95 %% interval X wide, from low to high"),
@@ -383,6 +399,7 @@ _DECLARED: Mapping[str, Callable[[VerbParser], Work]] = {
     "race": _race,
     "prove": _prove,
     "calibrate": _calibrate,
+    "align": _align,
     "plan": _plan,
     "list": _list,
     "show": _show,

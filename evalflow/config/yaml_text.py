@@ -143,3 +143,36 @@ def option_text(group: str, key: str, values: Mapping[str, object]) -> str:
         return text
     package = "_global_" if group == "experiment" else f"{group}.{key}"
     return f"# @package {package}\n{text}"
+
+
+def with_values(text: str, values: Mapping[tuple[str | int, ...], str]) -> str:
+    """A YAML text in which the values at these paths are others, written in YAML; all else stays as it is written.
+
+    A key that is not there yet is put before the others of its map. KeyError if there is no such map, or if a value
+    that is there is a map or a list.
+    """
+    for path, value in values.items():
+        # Marks of libyaml's loader count bytes.
+        node = cast("yaml.Node | None", yaml.compose(text, yaml.SafeLoader))  # pyright: ignore - untyped
+        for part in path[:-1]:
+            node = _below(node, part)
+        if not isinstance(node, yaml.MappingNode) or not node.value:
+            raise KeyError(path)
+        old = _below(node, path[-1])
+        if old is None:
+            first = node.value[0][0].start_mark
+            gap = ", " if node.flow_style else "\n" + " " * first.column
+            text = f"{text[: first.index]}{path[-1]}: {value}{gap}{text[first.index :]}"
+        elif isinstance(old, yaml.ScalarNode):
+            text = text[: old.start_mark.index] + value + text[old.end_mark.index :]
+        else:
+            raise KeyError(path)
+    return text
+
+
+def _below(node: yaml.Node | None, part: str | int) -> yaml.Node | None:
+    if isinstance(node, yaml.SequenceNode) and isinstance(part, int):
+        return node.value[part]
+    if isinstance(node, yaml.MappingNode):
+        return next((value for key, value in node.value if key.value == part), None)
+    return None

@@ -156,6 +156,7 @@ class Bound:
             "weight": label.weight,
             "comment": label.comment,
             "use": label.use,
+            "review": label.review,
         }
 
 

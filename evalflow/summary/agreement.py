@@ -296,7 +296,7 @@ def label_frame(rows: Iterable[Mapping[str, object]]) -> pl.DataFrame:
 
     `use` is that of `Label`; `human` and `value` are null if the label is missing. Only `human` is where a person found
     nothing to score. `unusable` is why the labels on a dataset and metric may correct nothing; null if they may.
-    `case_hash` is a hash of what people saw beside the answer; null if unknown.
+    `case_hash` is a hash of what people saw beside the answer, `review` the review it was given in; null if unknown.
     """
     return _given(pl.DataFrame(list(rows), _label_schema()))
 
@@ -324,6 +324,7 @@ def _label_schema() -> pl.Schema:
         "comment",
         "use",
         "unusable",
+        "review",
     )
     own = {"target_repeat": pl.Int64(), "human": number, "weight": number}
     return pl.Schema({**dict.fromkeys(texts, text), **own})

@@ -172,6 +172,22 @@ def of_judge(p_adjusted: float | None) -> Standing:
     return "worse" if is_significant(p_adjusted) else "cannot_tell"
 
 
+def of_taught_judge(found: Difference | None) -> Verdict:
+    """A judge's agreement with people on held-out labels, after it was taught compared with before.
+
+    Never clear without a difference, or by an interval that is too narrow for so few labels, which `method` says.
+    """
+    if found is None or ":" in found.method:
+        return "cannot_tell"
+    return of_difference(found, found.p_value, higher_is_better=True)
+
+
+def helps(verdict: Verdict) -> bool | None:
+    """Whether a change is for the better (True) or the worse (False); None if that is not known."""
+    known: dict[Verdict, bool] = {"better": True, "worse": False}
+    return known.get(verdict)
+
+
 def above_chance(value: float | None, low: float | None) -> bool:
     """Whether a measure of agreement beyond chance lies above 0 with its interval; perfect agreement has none."""
     return value is not None and (value > _PERFECT if low is None else low > 0)

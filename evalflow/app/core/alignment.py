@@ -1,0 +1,296 @@
+"""What a judge is taught with: people's labels, split by group into a part to learn from and a part to measure with."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from evalflow.app.core.begin import RunOrder, keep_cases
+from evalflow.app.core.kept_labels import RunLabels
+from evalflow.app.core.saved import SavedRun, answered_rows, composed_of
+from evalflow.config.schema import MetricConfig
+from evalflow.datasets import case_to_row
+from evalflow.errors import Problem, UserError, command
+from evalflow.lazy import pl
+from evalflow.metrics.kinds.judge import FIELD, STEP, JudgeMetricConfig, RubricMetricConfig
+from evalflow.metrics.returns import StrType
+from evalflow.metrics.rules import MapRule, ValueRule
+from evalflow.metrics.scale import BooleanScale, LabelScale, LikertScale, PercentageScale, label_scale
+from evalflow.metrics.steps import fields_of
+from evalflow.paths import new_run_id
+from evalflow.records import Case
+from evalflow.report.results_csv import as_answered
+from evalflow.report.wording import counted
+from evalflow.stats.bootstrap import FEW_CASES
+from evalflow.summary.agreement import labelled_scores
+from evalflow.summary.pairing import lower_is_better
+
+_KEY = ("case_id", "target_repeat")
+_GRADES = LabelScale | BooleanScale | LikertScale | PercentageScale
+UNKNOWN = "…"
+"""Stands for a reason that the judge has not written yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """A metric whose judge can be shown answers that people graded: one reply decides the score.
+
+    `grade` is the reply's field with the grade, on `scale`, and `reasons` its other fields, which are texts; `place` is
+    the key path of the step in the metric's YAML, empty if the metric itself is the step.
+    """
+
+    metric: str
+    config: MetricConfig
+    step: str
+    place: tuple[str | int, ...]
+    grade: str
+    reasons: Sequence[str]
+    fields: Sequence[str]
+    scale: _GRADES
+
+    @classmethod
+    def of(cls, run: SavedRun, metric: str) -> Lesson:
+        """UserError if examples of whole answers cannot teach the metric's judge; it says why."""
+        found = run.rules.metrics[metric]
+        config, place = found.config, f"metric.{found.declared}"
+        scale = label_scale(config, bounded=found.bounded)
+        if isinstance(scale, _GRADES):
+            if isinstance(config, RubricMetricConfig) and config.criteria is None:
+                return cls(metric, config, STEP, (), FIELD, ["reason"], found.config.needs, scale)
+            if isinstance(config, JudgeMetricConfig) and len(config.steps) == 1 and not config.steps[0].one_per:
+                step, rule = config.steps[0], config.score
+                others = {name: kind for name, kind in step.returns.items() if name != getattr(rule, "field", None)}
+                if isinstance(rule, MapRule | ValueRule) and all(isinstance(kind, StrType) for kind in others.values()):
+                    return cls(
+                        metric, config, step.id, ("steps", 0), rule.field, list(others), found.config.needs, scale
+                    )
+        raise UserError(Problem(_why_not(metric, config, asks=found.asks), place, _INSTEAD))
+
+    def reply(self, human: float, said: Sequence[str], reasons: Mapping[str, str]) -> dict[str, object]:
+        """The reply of a judge that grades as people did, with its fields in the order of the step's."""
+        return {**{name: reasons.get(name, UNKNOWN) for name in self.reasons}, self.grade: self.graded(human, said)}
+
+    def graded(self, human: float, said: Sequence[str] = ()) -> object:
+        """The grade nearest to people's score; of several words with that score the one that they said."""
+        match self.scale:
+            case BooleanScale():
+                return human >= 0.5
+            case LikertScale():
+                return round(self.scale.min + human * (self.scale.max - self.scale.min))
+            case PercentageScale():
+                return round(100 * human, 1)
+            case LabelScale():
+                values = self.scale.values
+                nearest = min(abs(value - human) for value in values.values())
+                words = [word for word, value in values.items() if abs(value - human) <= nearest]
+                return next((word for word in words if word in said), words[0])
+
+
+def _why_not(metric: str, config: MetricConfig, *, asks: bool) -> str:
+    if not asks:
+        return f"{metric} asks no judge that could learn"
+    steps = [step.id for step in getattr(config, "steps", None) or () if hasattr(step, "id")]
+    if isinstance(config, JudgeMetricConfig):
+        named = f"the steps {', '.join(steps)}" if len(steps) > 1 else f"the step {steps[0]}"
+        return (
+            f"people's labels grade the answer, and {metric} asks for other things ({named}), from which its score is "
+            "computed: no label is an example of such a reply"
+        )
+    if getattr(config, "criteria", None) and not isinstance(getattr(config, "criteria", None), str):
+        return f"people's labels grade the answer, and the judge of {metric} grades each criterion: no label says how"
+    return f"people's labels are no examples for the kind {config.kind} of {metric}"
+
+
+_INSTEAD = (
+    "change its prompt by hand, or try other judges and let the labels choose: calibrate a sweep; or align a metric "
+    f"whose judge gives one grade: {command('new', 'metric', 'NAME', '--from', 'coherence')}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LabelHalves:
+    """Labelled answers of one dataset, metric and target, as of `labelled_scores`, in two parts."""
+
+    learning: pl.DataFrame
+    held_out: pl.DataFrame
+
+    @classmethod
+    def of(cls, answers: pl.DataFrame, lesson: Lesson, seed: int) -> LabelHalves:
+        """Split at random, whole groups, with as many of each grade in both halves as their groups allow.
+
+        UserError if the half that is held out would be too small for an interval.
+        """
+        members: dict[float, list[int]] = defaultdict(list)
+        for row, cluster in enumerate(answers["cluster"].to_list()):
+            members[cluster].append(row)
+        grades = [lesson.graded(human) for human in answers["human"].to_list()]
+        groups = [members[name] for name in sorted(members)]
+        rng = random.Random(seed)  # noqa: S311 - no secret
+        rng.shuffle(groups)
+        groups.sort(key=len, reverse=True)
+        sizes: tuple[Counter[object], Counter[object]] = Counter(), Counter()
+        chosen: tuple[list[int], list[int]] = [], []
+        for group in groups:
+            own = Counter(grades[row] for row in group)
+            surplus = sum(n * (sizes[0][grade] - sizes[1][grade]) for grade, n in own.items())
+            surplus = surplus or len(chosen[0]) - len(chosen[1])
+            side = 1 if surplus > 0 else 0 if surplus < 0 else rng.randrange(2)
+            sizes[side].update(own)
+            chosen[side].extend(group)
+        halves = cls(*(answers[sorted(rows)] for rows in chosen))
+        halves._expect_enough(answers, lesson.metric)
+        return halves
+
+    def _expect_enough(self, answers: pl.DataFrame, metric: str) -> None:
+        n, groups = self.held_out.height, self.held_out["cluster"].n_unique()
+        if groups >= FEW_CASES:
+            return
+        grouped = answers["cluster"].n_unique() < answers.height
+        held, least = (f" of {counted(groups, 'group')}", f"{FEW_CASES} groups") if grouped else ("", f"{FEW_CASES}")
+        what = (
+            f"{counted(answers.height, 'answer')} labelled on {metric} leave {n}{held} held out, and it takes {least}"
+        )
+        raise UserError(Problem(what, "labels", f"label more: {command('calibrate', '--sample', 2 * FEW_CASES + 20)}"))
+
+
+def labelled_answers(run: SavedRun, metric: str, people: RunLabels, review: str | None) -> pl.DataFrame:
+    """The labelled answers of a metric, of one dataset and target; UserError if there are none, or of several."""
+    given = people.frame.filter(pl.col("metric") == metric)
+    if review is not None:
+        named = given["review"].drop_nulls().unique().sort().to_list()
+        given = given.filter(pl.col("review") == review)
+        if not given.height:
+            hint = f"their reviews are {', '.join(named)}" if named else "these labels name no review; leave it out"
+            raise UserError(Problem(f"no label on {metric} is of the review {review!r}", "--review", hint))
+    traits = run.traits[metric]
+    found = labelled_scores(run.scores(), given, lower=lower_is_better({metric: traits}))
+    found = found.filter((pl.col("metric") == metric) & pl.col("human").is_not_null())
+    series = found.select("dataset", "target", "judge").unique(maintain_order=True)
+    if not series.height:
+        what = f"no answer has both a score of {metric} and a label"
+        raise UserError(Problem(what, people.source, f"label some: {command('calibrate', '--sample', 60)}"))
+    if series.height > 1:
+        names = ", ".join(" · ".join(str(part) for part in row if part) for row in series.iter_rows())
+        hint = "give labels of one of them: --labels FILE"
+        raise UserError(Problem(f"one judge is aligned on one dataset, and these are {names}", people.source, hint))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """An answer as the judge is shown it: the fields of its prompt, and the reply by people's label.
+
+    `judged` is the judge's own score; `reason` is people's comment, or the reason of a resolution, if there is one.
+    """
+
+    key: tuple[str, int]
+    fields: Mapping[str, object]
+    human: float
+    judged: float
+    said: Sequence[str]
+    reason: str
+
+    def reply(self, lesson: Lesson, written: str | None = None) -> dict[str, object]:
+        text = self.reason or written
+        return lesson.reply(self.human, self.said, {} if text is None else dict.fromkeys(lesson.reasons, text))
+
+
+def choose_examples(
+    run: SavedRun, lesson: Lesson, learning: pl.DataFrame, people: pl.DataFrame, n: int
+) -> list[Example]:
+    """The answers on which judge and people differ most, in turn of each of people's grades, one of a group at most.
+
+    Of equal differences the shortest texts come first. `people` are the labels, whose comments are reasons.
+    """
+    texts = {key: fields for key, _, fields in _answers(run, lesson, learning)}
+    resolved = people.filter((pl.col("use") == "resolution") & pl.col("comment").is_not_null())
+    reasons = {(row["case_id"], row["target_repeat"]): row["comment"] for row in resolved.iter_rows(named=True)}
+    by_grade: dict[object, list[tuple[tuple[float, int], Any, Example]]] = defaultdict(list)
+    for row in learning.iter_rows(named=True):
+        key = row["case_id"], row["target_repeat"]
+        if key not in texts:
+            continue
+        said = [text.removesuffix(" (resolved)") for text in row["said"]]
+        reason = reasons.get(key) or row["comment"] or ""
+        one = Example(key, texts[key], row["human"], row["score"], said, reason)
+        rank = -round(abs(one.judged - one.human), 9), len(str(one.fields))
+        by_grade[lesson.graded(one.human)].append((rank, row["cluster"], one))
+    waiting = [
+        sorted(rows, key=lambda row: row[0]) for _, rows in sorted(by_grade.items(), key=lambda item: str(item[0]))
+    ]
+    waiting.sort(key=lambda rows: rows[0][0])
+    chosen: list[Example] = []
+    groups: set[object] = set()
+    while len(chosen) < n and any(waiting):
+        for rows in waiting:
+            while rows and rows[0][1] in groups:
+                rows.pop(0)
+            if rows and len(chosen) < n:
+                groups.add(rows[0][1])
+                chosen.append(rows.pop(0)[2])
+    return chosen
+
+
+def _answers(
+    run: SavedRun, lesson: Lesson, wanted: pl.DataFrame
+) -> Iterator[tuple[tuple[str, int], Case, dict[str, object]]]:
+    """Each wanted answer: its key, the case with it as the recorded one, and the fields that the judge reads."""
+    keys = set(wanted.select(_KEY).iter_rows())
+    scores = run.scores().filter(pl.col("metric") == lesson.metric)
+    target = wanted["target"][0]
+    for row in answered_rows(run, scores, set(wanted.select("dataset", "case_id").iter_rows())):
+        key = row.case.id, row.target_repeat
+        if key in keys and row.target == target and row.answer is not None:
+            fields = fields_of(row.case, row.answer)
+            yield key, as_answered(row.case, row.answer), {name: fields.get(name) for name in lesson.fields}
+
+
+@dataclass(frozen=True, slots=True)
+class Rescoring:
+    """A run of a changed metric over recorded answers; `places` has the key of each by the id of its case there."""
+
+    order: RunOrder
+    places: Mapping[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
+
+    def scores(self, run: SavedRun) -> pl.LazyFrame:
+        """The scores of that run, by the keys of the answers in the first one."""
+        rows = [(name, *key) for name, key in self.places.items()]
+        schema = {"own": pl.String, "case_id": pl.String, "target_repeat": pl.Int64}
+        known = pl.LazyFrame(rows, schema, orient="row")
+        found = run.scores().filter(pl.col("member_of").is_null()).drop("target_repeat").rename({"case_id": "own"})
+        return found.join(known, on="own", how="inner", maintain_order="left").drop("own")
+
+
+def rescoring(
+    run: SavedRun, lesson: Lesson, answers: pl.DataFrame, config: Mapping[str, Any], prompts: Path, requests: int
+) -> Rescoring:
+    """The run that scores these answers again with a metric's new configuration, and with all else as in the run.
+
+    `prompts` is a folder that is searched first; `requests` is the budget.
+    """
+    manifest, dataset = run.manifest, str(answers["dataset"][0])
+    places: dict[str, tuple[str, int]] = {}
+    rows: list[Mapping[str, object]] = []
+    for key, case, _ in _answers(run, lesson, answers):
+        name = key[0] if run.manifest.config["repeats"]["target"] == 1 else f"{key[0]} ({key[1] + 1})"
+        places[name] = key
+        rows.append(case_to_row(replace(case, id=name, labels=None, group=case.group or key[0])))
+    storable = deepcopy(manifest.config)
+    nothing = ("limit", "sample", "stop", "baseline", "gate", "copy_to")
+    storable |= {"generate": False, **dict.fromkeys(nothing)}
+    storable["repeats"]["target"] = 1
+    storable["budget"]["requests"] = min(requests, storable["budget"]["requests"] or requests)
+    path = str(keep_cases(rows))
+    storable["dataset"] = {dataset: {"path": path, "allow_irregular": True}}
+    storable["metric"] = {manifest.metrics[lesson.metric].key: {**config, "gate": None}}
+    folders = {**manifest.search_folders, "prompts": [str(prompts), *manifest.search_folders["prompts"]]}
+    composed = composed_of(manifest.model_copy(update={"config": storable, "search_folders": folders}))
+    words = [f"dataset={dataset}", f"metric={lesson.metric}"]
+    run_id = new_run_id(words)
+    folder = Path("outputs", "runs", run_id).absolute()
+    return Rescoring(RunOrder(replace(composed, overrides=()), folder, run_id, None), places)

@@ -1,0 +1,78 @@
+"""What came of teaching a judge with people's labels, in sentences on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+
+from evalflow.paths import shown
+from evalflow.report.comparison_sentences import measure_in_words
+from evalflow.report.wording import bracketed, counted, literal, number, print_lines, signed
+from evalflow.summary.alignment import Alignment
+from evalflow.summary.judge_change import AgreementChange
+
+_TOLD = {
+    True: "With these examples the judge agrees better with people",
+    False: "With these examples the judge agrees less with people",
+}
+_UNCLEAR = "It is not clear whether the judge agrees better with people with these examples"
+
+
+def print_alignment(
+    console: Console, found: Alignment, version: int, files: Sequence[Path], run: Path, *, inconclusive: bool
+) -> None:
+    """Print whether the judge agrees better, by what, and what was written or would decide it."""
+    console.print()
+    console.print(literal(sentence(found), style="bold"), soft_wrap=True)
+    print_lines(console, _details(found))
+    if inconclusive:
+        console.print(literal("Too many held-out answers could not be scored with the examples."), soft_wrap=True)
+    if files:
+        console.print(literal(f"Wrote version {version} of {found.metric}:"))
+        print_lines(console, (f"  {shown(path)}" for path in files))
+    else:
+        console.print(
+            literal(f"Nothing was written: {found.metric} stays as it is.{_to_decide(found)}"), soft_wrap=True
+        )
+    console.print(literal(f"run    {shown(run)}"), soft_wrap=True)
+
+
+def sentence(found: Alignment) -> str:
+    """Whether the judge agrees better with people, on how many labels."""
+    told = _UNCLEAR if found.helps is None else _TOLD[found.helps]
+    return f"{told}: {_change(found.deciding)}." if found.deciding else f"{_UNCLEAR}: nothing can be measured."
+
+
+def _change(change: AgreementChange) -> str:
+    before, after = (
+        f"{number(end.value, 2)}{bracketed(end.low, end.high, partial(number, digits=2))}"
+        for end in (change.before, change.after)
+    )
+    found = change.difference
+    by = f"{signed(found.difference)}{bracketed(found.low, found.high, signed)}"
+    return f"{measure_in_words(change)} {before} before, {after} now, difference {by}"
+
+
+def _details(found: Alignment) -> Iterator[str]:
+    yield from (f"{_change(change)}." for change in found.changes if change is not found.deciding)
+    if (width := found.width) is not None and width.difference is not None:
+        yield (
+            f"The interval of people's mean over all {counted(found.answers, 'answer')}, corrected by the labels held "
+            f"out, would be {number(width.value_b)} wide and not {number(width.value_a)}, difference "
+            f"{signed(width.difference)}{bracketed(width.low, width.high, signed)}."
+        )
+    left = found.held_out - found.scored
+    unscored = f" {left:,} of them were not scored both times, and are left out." if left else ""
+    yield f"Measured on {counted(found.held_out, 'labelled answer')} from which no example is.{unscored}"
+
+
+def _to_decide(found: Alignment) -> str:
+    if found.helps is not None:
+        return ""
+    needed, have = found.labels_needed, found.learned + found.held_out
+    if needed is None:
+        return " No number of labels would decide a difference like this."
+    return f" About {needed:,} labelled answers would decide a difference like this, {needed - have:,} more than now."

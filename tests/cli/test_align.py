@@ -1,0 +1,274 @@
+"""`align`: a judge is taught by people's labels, and that is kept only if held-out labels say it helps."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from subprocess import CompletedProcess
+from typing import Any
+
+import pytest
+import yaml
+
+from evalflow.testing import Endpoint, Request
+from tests.cli.conftest import Program, judge_arguments
+
+STYLES = {"kindly": 5, "plainly": 3, "rudely": 1}
+"""What people grade answers by."""
+_ANSWER = re.compile(r"<answer id=\w+>\n(.*?)\n</answer", re.DOTALL)
+_EXAMPLE = re.compile(r"Example \d+\n.*?The reply: (\{.*?\})(?:\n|$)", re.DOTALL)
+
+
+def style(text: str) -> str:
+    return next(one for one in STYLES if one in text)
+
+
+def untaught(answer: str) -> int:
+    """The grade of a judge that knows nothing of styles."""
+    return 2 + int(re.search(r"\d+", answer)[0]) % 3  # pyright: ignore[reportOptionalSubscript]
+
+
+def ignoring(request: Request) -> dict[str, Any]:
+    if request.schema_name == "Reasons":
+        numbers = map(int, re.findall(r"^Item (\d+)$", request.text, re.MULTILINE))
+        return {"results": [{"number": number, "reason": "That is how it sounds."} for number in numbers]}
+    return {"reason": "So it is.", "score": untaught(_ANSWER.findall(_EXAMPLE.sub("", request.text))[0])}
+
+
+def following(request: Request) -> dict[str, Any]:
+    """A judge that grades as in the example of the same style, if there is one."""
+    found = ignoring(request)
+    examples = {style(_ANSWER.findall(one[0])[0]): json.loads(one[1])["score"] for one in examples_in(request.text)}
+    if examples and "score" in found:
+        case = _ANSWER.findall(_EXAMPLE.sub("", request.text))[0]
+        found["score"] = examples.get(style(case), found["score"])
+    return found
+
+
+def spoilt(request: Request) -> dict[str, Any]:
+    """A judge that knows what people want, and reads examples the wrong way round."""
+    found = ignoring(request)
+    if "score" in found:
+        right = STYLES[style(_ANSWER.findall(_EXAMPLE.sub("", request.text))[0])]
+        found["score"] = 6 - right if examples_in(request.text) else right
+    return found
+
+
+def examples_in(text: str) -> list[tuple[str, str]]:
+    return [(one[0], one[1]) for one in _EXAMPLE.finditer(text)]
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A run whose answers people graded."""
+
+    program: Program
+    endpoint: Endpoint
+    grouped: bool
+    metric: str
+
+    def run(self) -> CompletedProcess[str]:
+        own = ("path=cases.jsonl", "fields=null", "labels_of=null", *(() if self.grouped else ("group=null",)))
+        data = (f"dataset.rag.{word}" for word in own)
+        return self.program("dataset=rag", *data, f"metric={self.metric}", *judge_arguments(self.endpoint.url))
+
+    def align(self, *more: str) -> CompletedProcess[str]:
+        return self.program("align", self.metric, "--labels", "labels.jsonl", *more)
+
+
+def labelled(
+    program: Program,
+    endpoint: Endpoint,
+    n: int = 90,
+    group: Callable[[int], str] | None = None,
+    metric: str = "coherence",
+    value: Callable[[str], Any] = STYLES.__getitem__,
+    **more: Any,
+) -> Labelled:
+    styles = list(STYLES)
+    rows = [
+        {"id": f"c{i}", "question": f"When is it, {i}?", "answer": f"Said {styles[i * 7 % 3]}: at {i}, thank you."}
+        | ({"group": group(i)} if group else {})
+        for i in range(n)
+    ]
+    program.write("cases.jsonl", *rows)
+    given = [
+        {"case_id": row["id"], "metric": metric, "value": value(style(row["answer"])), "by": "ann", **more}
+        for row in rows
+    ]
+    program.write("labels.jsonl", *given)
+    made = Labelled(program, endpoint, group is not None, metric)
+    done = made.run()
+    assert done.returncode == 0, done.stdout + done.stderr
+    return made
+
+
+def test_a_judge_that_learns_is_written_and_used(program: Program) -> None:
+    with Endpoint(following) as endpoint:
+        made = labelled(program, endpoint)
+        asked = endpoint.count
+        done = made.align("--json")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert endpoint.count - asked == 1 + 45
+        found = json.loads(done.stdout)
+        assert found["verdict"] == "better"
+        assert (found["learned"], found["held_out"], found["scored"]) == (45, 45, 45)
+        change = next(iter(found["changes"].values()))
+        assert change["after"]["value"] == pytest.approx(1.0)
+        assert change["difference"]["ci_low"] > 0
+        assert found["corrected_width"]["after"] < found["corrected_width"]["before"]
+        assert "calls: 1 for 4 reasons that no person gave, and 45 to score" in done.stderr
+        assert done.stderr.index("people: 5") < done.stderr.index("the judge's reason for")
+        written = yaml.safe_load((program.folder / "conf/metric/coherence.yaml").read_text(encoding="utf-8"))
+        assert written["version"] == 2
+        assert program("check", "dataset=rag", "metric=coherence", *judge_arguments(endpoint.url)).returncode == 0
+        again = program(
+            "dataset=rag",
+            "dataset.rag.path=cases.jsonl",
+            "dataset.rag.fields=null",
+            "dataset.rag.labels_of=null",
+            "dataset.rag.group=null",
+            "metric=coherence",
+            *judge_arguments(endpoint.url),
+        )
+        assert again.returncode == 0, again.stderr
+        assert program.manifest["metrics"]["coherence"]["version"] == 2
+
+
+def test_a_judge_that_does_not_learn_changes_nothing(program: Program) -> None:
+    with Endpoint(ignoring) as endpoint:
+        made = labelled(program, endpoint)
+        latest = program.latest
+        done = made.align()
+        assert done.returncode == 3, done.stdout + done.stderr
+        assert "Nothing was written" in done.stdout
+        assert not (program.folder / "conf").exists()
+        assert program.latest == latest
+
+
+def test_a_judge_that_gets_worse_changes_nothing(program: Program) -> None:
+    with Endpoint(spoilt) as endpoint:
+        done = labelled(program, endpoint).align()
+        assert done.returncode == 1, done.stdout + done.stderr
+        assert "agrees less with people" in done.stdout
+        assert not (program.folder / "conf").exists()
+
+
+def test_reasons_are_those_of_people_where_they_gave_some(program: Program) -> None:
+    with Endpoint(following) as endpoint:
+        made = labelled(program, endpoint, comment="By its tone.")
+        asked = endpoint.count
+        assert made.align("--examples", "3").returncode == 0
+        assert endpoint.count - asked == 45
+        assert [json.loads(reply) for _, reply in examples_in(endpoint.requests[-1].text)] == [
+            {"reason": "By its tone.", "score": score} for score in (1, 5, 3)
+        ]
+
+
+def test_examples_and_calls_are_shown_before_anything_is_asked(program: Program) -> None:
+    with Endpoint(following) as endpoint:
+        made = labelled(program, endpoint)
+        asked = endpoint.count
+        shown = made.align("--dry-run")
+        assert shown.returncode == 0, shown.stderr
+        assert "labelled answers: 45 to learn from, 45 held out" in shown.stdout
+        refused = made.align("--calls", "40")
+        assert refused.returncode == 2
+        assert "46 calls, and 40 are allowed" in refused.stderr
+        assert "--calls 52" in refused.stderr
+        assert endpoint.count == asked
+        assert len(list(program.folder.glob("outputs/runs/*"))) == 1
+
+
+def test_no_group_is_in_both_halves(program: Program) -> None:
+    with Endpoint(following) as endpoint:
+        made = labelled(program, endpoint, n=150, group=lambda i: f"g{i % 75}")
+        done = made.align("--json", "--examples", "20")
+        assert done.returncode == 0, done.stdout + done.stderr
+        held = json.loads(done.stdout)
+        rows = (program.folder / held["run"] / "cases.jsonl").read_text(encoding="utf-8").splitlines()
+        groups = {json.loads(row)["group"] for row in rows}
+        assert len(rows) == held["held_out"] == 2 * len(groups)
+        shown = re.findall(r"^\d+\. c(\d+) ", done.stderr, re.M)
+        learned = [int(number) % 75 for number in shown]
+        assert len(set(learned)) == len(learned) == 20
+        assert not {f"g{number}" for number in learned} & groups
+
+
+@pytest.mark.parametrize(
+    ("n", "words", "said"),
+    [
+        (50, "coherence", "50 answers labelled on coherence leave 25 held out, and it takes 30"),
+        (60, "coherenc", "the run has no metric 'coherenc'"),
+        (60, "coherence --review july", "these labels name no review"),
+        (60, "coherence --examples 0", "0 examples"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(program: Program, n: int, words: str, said: str) -> None:
+    with Endpoint(following) as endpoint:
+        labelled(program, endpoint, n=n)
+        asked = endpoint.count
+        done = program("align", *words.split(), "--labels", "labels.jsonl")
+        assert done.returncode == 2, done.stdout
+        assert said in done.stderr
+        assert endpoint.count == asked
+
+
+def test_a_metric_that_takes_answers_apart_is_refused(program: Program) -> None:
+    assert program("dataset=rag", "metric=[faithfulness,exact_match]").returncode == 0
+    done = program("align", "faithfulness")
+    assert done.returncode == 2
+    assert "asks for other things (the steps claims, verdicts)" in done.stderr
+    assert "exact_match asks no judge that could learn" in program("align", "exact_match").stderr
+
+
+OWN = """\
+# @package metric.polite
+kind: judge
+version: 3   # counted
+description: Whether the answer is polite.
+needs: [question, answer]
+steps:
+  - id: manner
+    prompt: polite/manner.jinja
+    returns: {why: str, manner: {type: label, labels: [kind, flat, rude]}}
+score: {op: map, of: manner, field: manner, values: {kind: 1, flat: 0.5, rude: 0}}
+threshold: 0.75
+"""
+PROMPT = """\
+Is it polite?
+{{ question | fenced("question") }}
+{{ answer | fenced("answer") }}
+"""
+WORDS = {"kindly": "kind", "plainly": "flat", "rudely": "rude"}
+
+
+def test_a_chain_of_ones_own_is_taught_again_from_its_newest_version(program: Program) -> None:
+    def judge(request: Request) -> dict[str, str]:
+        case = style(_ANSWER.findall(_EXAMPLE.sub("", request.text))[0])
+        shown = {
+            style(_ANSWER.findall(text)[0]): json.loads(reply)["manner"] for text, reply in examples_in(request.text)
+        }
+        return {"why": "It is.", "manner": shown.get(case, "flat")}
+
+    (program.folder / "conf/metric").mkdir(parents=True)
+    (program.folder / "prompts/polite").mkdir(parents=True)
+    (program.folder / "conf/metric/polite.yaml").write_text(OWN, encoding="utf-8")
+    (program.folder / "prompts/polite/manner.jinja").write_text(PROMPT, encoding="utf-8")
+    with Endpoint(judge) as endpoint:
+        made = labelled(program, endpoint, metric="polite", value=WORDS.__getitem__, comment="So it sounds.")
+        done = made.align("--examples", "3")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert (program.folder / "conf/metric/polite.yaml").read_text(encoding="utf-8") == OWN.replace(
+            "version: 3 ", "version: 4 "
+        ).replace("polite/manner.jinja", "polite/manner_v4.jinja")
+        refused = made.align()
+        assert refused.returncode == 2
+        assert "steps of polite has changed since the run" in refused.stderr
+        assert made.run().returncode == 0
+        again = made.align("--examples", "2")
+        assert again.returncode == 3, again.stdout + again.stderr
+        assert "No number of labels would decide" in again.stdout
+        assert len(examples_in(endpoint.requests[-1].text)) == 2
