@@ -60,6 +60,7 @@ CASES = (
 CLAIMS = {
     "Alpha beta.": [("alpha", "supported"), ("beta", "contradicted")],
     "Gamma delta.": [("gamma", "supported")],
+    "Epsilon.": [("epsilon", "supported")],  # of which nothing was retrieved, so that nobody is asked
     "Zeta eta.": [],
 }
 
@@ -83,21 +84,21 @@ def test_a_run_writes_every_file_and_keeps_the_four_states_apart(program: Progra
 
     scores = scores_of(program)
     assert scores["case_id"].to_list() == ["c1", "c2", "c3", "c4", "c5"]
-    assert scores["status"].to_list() == ["scored", "scored", "undefined", "undefined", "skipped"]
-    assert scores["score"].to_list() == [0.5, 1.0, None, None, None]
-    assert scores["passed"].to_list() == [False, True, None, None, None]
+    assert scores["status"].to_list() == ["scored", "scored", "scored", "undefined", "skipped"]
+    assert scores["score"].to_list() == [0.5, 1.0, 0.0, None, None]
+    assert scores["passed"].to_list() == [False, True, False, None, None]
     assert scores["judge"].unique().to_list() == ["openai:scripted"]
 
     summary = json.loads((program.latest / "summary.json").read_text(encoding="utf-8"))
     row = next(row for row in summary["rows"] if row["statistic"] == "mean" and row["tag"] is None)
-    assert (row["n"], row["n_scored"], row["n_undefined"], row["n_error"], row["n_skipped"]) == (5, 2, 2, 0, 1)
-    assert row["value"] == 0.75
-    assert (row["bound_low"], row["bound_high"]) == (1.5 / 4, 3.5 / 4)
+    assert (row["n"], row["n_scored"], row["n_undefined"], row["n_error"], row["n_skipped"]) == (5, 3, 1, 0, 1)
+    assert row["value"] == 0.5
+    assert (row["bound_low"], row["bound_high"]) == (1.5 / 4, 2.5 / 4)
 
     manifest = program.manifest
     assert manifest["status"] == "done"
-    assert manifest["scores"] == {"scored": 2, "undefined": 2, "error": 0, "skipped": 1}
-    assert manifest["requests"] == endpoint.count == 5
+    assert manifest["scores"] == {"scored": 3, "undefined": 1, "error": 0, "skipped": 1}
+    assert manifest["requests"] == endpoint.count == 6
     assert manifest["cost_usd"] is None
     assert manifest["judges"]["openai:scripted"]["nature"] == "LLM scripted"
 
@@ -123,7 +124,7 @@ def test_results_are_readable_and_cases_load_again(program: Program) -> None:
             *judge,
         )
     assert again.returncode == 0, again.stderr
-    assert scores_of(program)["score"].to_list() == [0.5, 1.0, None, None, None]
+    assert scores_of(program)["score"].to_list() == [0.5, 1.0, 0.0, None, None]
 
 
 def test_an_error_is_a_state_and_makes_the_run_inconclusive(program: Program) -> None:
