@@ -7,7 +7,7 @@ import json
 import os
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import ceil, inf
 from pathlib import Path
 from typing import Literal
@@ -219,7 +219,8 @@ class Account:
         return amount
 
     def actual(self, usage: Usage) -> Amount:
-        return self._amount(usage.input_tokens, usage.output_tokens)
+        amount = self._amount(usage.input_tokens, usage.output_tokens)
+        return replace(amount, usd=amount.usd - (usage.provider_saved_usd or 0.0))
 
     def _amount(self, input_tokens: int, output_tokens: int) -> Amount:
         usd = self.price.cost(input_tokens, output_tokens) if self.price else 0.0

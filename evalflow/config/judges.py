@@ -18,20 +18,30 @@ class Price(Strict):
     """US dollars per million tokens.
 
     Attributes:
+        cached_input_per_million: For input tokens that the provider reads from its own cache; null: as other input.
         batch: The share of this price that calls by batch cost: half, as OpenAI, Azure, Anthropic and Google say.
     """
 
     input_per_million: float = Field(ge=0)
     output_per_million: float = Field(ge=0)
+    cached_input_per_million: float | None = Field(default=None, ge=0)
     batch: float = Field(default=0.5, ge=0, le=1)
 
     def cost(self, input_tokens: float, output_tokens: float) -> float:
         return (input_tokens * self.input_per_million + output_tokens * self.output_per_million) / 1e6
 
+    def saved(self, cached_tokens: int) -> float | None:
+        """What input tokens from the provider's cache cost less; None if their price is unknown."""
+        if self.cached_input_per_million is None:
+            return None
+        return cached_tokens * (self.input_per_million - self.cached_input_per_million) / 1e6
+
     def by_batch(self) -> Price:
         """The price of the same calls by batch."""
         sent, received = self.input_per_million * self.batch, self.output_per_million * self.batch
-        return Price(input_per_million=sent, output_per_million=received, batch=1)
+        cached = self.cached_input_per_million
+        cached = None if cached is None else cached * self.batch
+        return Price(input_per_million=sent, output_per_million=received, cached_input_per_million=cached, batch=1)
 
 
 class Concurrency(Strict):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from evalflow.calls.waits import Waits
-from evalflow.records import Answer, Spend, Usage
+from evalflow.records import Answer, Spend, Usage, known_sum
 from evalflow.records.manifest import SCHEMA, AnswerFault, Manifest, Stop
 from evalflow.version import __version__
 
@@ -34,6 +34,8 @@ class Tally:
     in_flight: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    provider_cached: int | None = None  # input tokens from providers' caches, and what these saved, as far as known
+    provider_saved_usd: float | None = None
     cost_usd: float = 0.0  # what was paid; `unpriced` says that some calls have no known price
     unpriced: bool = False
     saved_usd: float = 0.0  # what cached replies would have cost; `saved_unpriced` likewise
@@ -73,6 +75,8 @@ class Tally:
         if spend.usage:
             self.input_tokens += spend.usage.input_tokens
             self.output_tokens += spend.usage.output_tokens
+            self.provider_cached = known_sum(self.provider_cached, spend.usage.provider_cached)
+            self.provider_saved_usd = known_sum(self.provider_saved_usd, spend.usage.provider_saved_usd)
         if spend.cost_usd is None:
             self.unpriced = True
         else:
@@ -89,12 +93,17 @@ class Tally:
         self.reasks -= spend.reasks
         self.input_tokens -= usage.input_tokens
         self.output_tokens -= usage.output_tokens
+        if self.provider_cached is not None:
+            self.provider_cached -= usage.provider_cached or 0
+        if self.provider_saved_usd is not None:
+            self.provider_saved_usd -= usage.provider_saved_usd or 0.0
         self.cost_usd -= spend.cost_usd or 0.0
 
 
 PACKAGES = ("hydra-core", "omegaconf", "pydantic", "instructor", "openai", "polars", "jinja2")
 _COUNTS = ("requests", "cached", "reasks", "input_tokens", "output_tokens")
-_TOTALS = (*_COUNTS, "cost_usd", "saved_usd")
+_PROVIDER = ("provider_cached", "provider_saved_usd")
+_TOTALS = (*_COUNTS, *_PROVIDER, "cost_usd", "saved_usd")
 """Totals that are written at the end of a run; the manifest of a killed run lacks them."""
 
 
@@ -151,7 +160,7 @@ def take_up(tally: Tally, manifest: Manifest) -> bool:
     """Set the tally to the totals in a manifest. False if it has none, as that of a killed run."""
     if manifest.requests is None:
         return False
-    for name in _COUNTS:
+    for name in (*_COUNTS, *_PROVIDER):
         setattr(tally, name, getattr(manifest, name))
     tally.unaccounted_requests = manifest.unaccounted_requests
     tally.cost_usd, tally.unpriced = manifest.cost_usd or 0.0, manifest.cost_usd is None
@@ -184,6 +193,7 @@ def closing(
         **({"endings": dict(endings)} if endings else {}),
         **({"unaccounted_requests": tally.unaccounted_requests} if tally.unaccounted_requests else {}),
         **{name: getattr(tally, name) for name in _COUNTS},
+        **{name: value for name in _PROVIDER if (value := getattr(tally, name)) is not None},
         "cost_usd": tally.cost,
         "saved_usd": tally.saved,
     }

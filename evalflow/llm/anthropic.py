@@ -94,7 +94,11 @@ def as_completion(message: Mapping[str, object]) -> dict[str, object]:
         "object": "chat.completion",
         "model": text_at(message, "model"),
         "choices": [{"index": 0, "message": reply, "finish_reason": finish_reason(message.get("stop_reason"))}],
-        "usage": {"prompt_tokens": sent, "completion_tokens": count_at(usage, "output_tokens")},
+        "usage": {
+            "prompt_tokens": sent,
+            "completion_tokens": count_at(usage, "output_tokens"),
+            "prompt_tokens_details": {"cached_tokens": usage.get("cache_read_input_tokens")},
+        },
     }
 
 

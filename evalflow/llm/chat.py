@@ -88,7 +88,7 @@ def _read_choice(choice: _Choice, counts: _Tokens | None, response: Response, pr
     message, ended = choice["message"], finish_reason(choice.get("finish_reason"))
     if choice.get("error") or ended in BROKEN_OFF:
         raise MalformedReply(f"the endpoint broke the reply off (finish_reason: {ended})")
-    usage = Usage(counts["prompt_tokens"], counts["completion_tokens"]) if counts else None
+    usage = _usage(counts, price) if counts else None
     calls, content = message.get("tool_calls"), message.get("content")
     thoughts = own_thoughts(message)
     if isinstance(content, list):
@@ -112,6 +112,15 @@ def _read_choice(choice: _Choice, counts: _Tokens | None, response: Response, pr
         latency_s=known_s(response.elapsed_s),
         body=response.body,
     )
+
+
+def _usage(counts: _Tokens, price: Price | None) -> Usage:
+    details = counts.get("prompt_tokens_details")
+    cached = details.get("cached_tokens") if details else None
+    if cached is None:
+        cached = counts.get("prompt_cache_hit_tokens")
+    saved = None if cached is None or price is None else price.saved(cached)
+    return Usage(counts["prompt_tokens"], counts["completion_tokens"], cached, saved)
 
 
 def known_s(latency_s: float) -> float | None:
@@ -170,9 +179,15 @@ class _Details(TypedDict):
     reasoning_tokens: NotRequired[_Count | None]
 
 
+class _PromptDetails(TypedDict):
+    cached_tokens: NotRequired[_Count | None]  # OpenAI, Azure, vLLM, Gemini, OpenRouter
+
+
 class _Tokens(TypedDict):
     prompt_tokens: _Count
     completion_tokens: _Count
+    prompt_tokens_details: NotRequired[Annotated[_PromptDetails | None, GetPydanticSchema(_or_unknown)]]
+    prompt_cache_hit_tokens: NotRequired[Annotated[int | None, GetPydanticSchema(_or_unknown)]]  # DeepSeek
     completion_tokens_details: NotRequired[Annotated[_Details | None, GetPydanticSchema(_or_unknown)]]
 
 
@@ -197,7 +212,7 @@ def cost(usage: Usage | None, price: Price | None) -> float | None:
     """US dollars, or None if the usage or the price is unknown."""
     if usage is None or price is None:
         return None
-    return price.cost(usage.input_tokens, usage.output_tokens)
+    return price.cost(usage.input_tokens, usage.output_tokens) - (usage.provider_saved_usd or 0.0)
 
 
 T = TypeVar("T")

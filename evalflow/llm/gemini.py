@@ -101,6 +101,7 @@ def as_completion(response: Mapping[str, object]) -> dict[str, object]:
         completion["usage"] = {
             "prompt_tokens": count_at(usage, "promptTokenCount"),
             "completion_tokens": count_at(usage, "candidatesTokenCount") + thinking,  # both are paid as output
+            "prompt_tokens_details": {"cached_tokens": usage.get("cachedContentTokenCount")},
             "completion_tokens_details": {"reasoning_tokens": usage.get("thoughtsTokenCount")},
         }
     return completion

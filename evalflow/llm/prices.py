@@ -51,6 +51,7 @@ def list_price(model: str, base_url: str) -> ListPrice | None:
     return ListPrice(
         input_per_million=sent,
         output_per_million=received,
+        cached_input_per_million=_dollars(prices.cache_read_mtok),
         library=f"{LIBRARY} {version(LIBRARY)}",
         listed_as=f"{provider.id}/{listed.id}",
     )
@@ -64,7 +65,7 @@ def price_facts(config: object) -> dict[str, Any] | None:
         return {"source": "none"}
     source = "library" if isinstance(config.price, ListPrice) else "yaml"
     batch = {"batch"} if config.charged is config.price else set[str]()
-    return {"source": source, **config.price.model_dump(exclude=batch)}
+    return {"source": source, **config.price.model_dump(exclude=batch, exclude_none=True)}
 
 
 def _is_local(base_url: str) -> bool:

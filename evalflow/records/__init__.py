@@ -36,7 +36,7 @@ from evalflow.records.scores import (
     Status,
     passes,
 )
-from evalflow.records.spend import NOTHING, CallCosts, Spend, Usage, longest
+from evalflow.records.spend import NOTHING, CallCosts, Spend, Usage, known_sum, longest
 
 __all__ = [
     "CASES",
@@ -71,6 +71,7 @@ __all__ = [
     "Status",
     "ToolCall",
     "Usage",
+    "known_sum",
     "longest",
     "numbered",
     "numbered_results",

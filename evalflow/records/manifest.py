@@ -172,6 +172,9 @@ class Manifest(Header):
     reasks: int | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
+    # Input tokens that providers read from their own caches, and the US dollars that this saved, as far as they say so.
+    provider_cached: int | None = None
+    provider_saved_usd: float | None = None
     # What was paid, and what cached replies would have cost.
     cost_usd: float | None = None
     saved_usd: float | None = None
@@ -227,6 +230,8 @@ class SweepManifest(Header):
     cached: int | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
+    provider_cached: int | None = None
+    provider_saved_usd: float | None = None
     cost_usd: float | None = None
     saved_usd: float | None = None
     seconds: float | None = None

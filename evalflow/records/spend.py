@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 T = TypeVar("T", bound="DataclassInstance")
+N = TypeVar("N", int, float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,15 +19,25 @@ class Usage:
     """Tokens of one or several calls.
 
     Example:
-        >>> Usage(10, 2) + Usage(5, 1)
-        Usage(input_tokens=15, output_tokens=3)
+        >>> both = Usage(10, 2, provider_cached=8) + Usage(5, 1)
+        >>> both.input_tokens, both.output_tokens, both.provider_cached
+        (15, 3, 8)
     """
 
     input_tokens: int = 0
     output_tokens: int = 0
+    # Input tokens that the provider read from its own cache, and the US dollars that it charged less for them, over the
+    # calls of which they are known; None if they are known of none.
+    provider_cached: int | None = None
+    provider_saved_usd: float | None = None
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(self.input_tokens + other.input_tokens, self.output_tokens + other.output_tokens)
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            known_sum(self.provider_cached, other.provider_cached),
+            known_sum(self.provider_saved_usd, other.provider_saved_usd),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +95,13 @@ class Spend:
 @cache
 def _shared(kind: type[DataclassInstance]) -> frozenset[str]:
     return frozenset(field.name for field in fields(kind)) & {field.name for field in fields(Spend)}
+
+
+def known_sum(first: N | None, second: N | None) -> N | None:
+    """The sum of what is known; None if neither is."""
+    if first is None or second is None:
+        return second if first is None else first
+    return first + second
 
 
 def longest(latencies: Iterable[float | None]) -> float | None:

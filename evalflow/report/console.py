@@ -31,6 +31,7 @@ from evalflow.report.wording import (
     plain_line,
     print_cut,
     print_lines,
+    provider_savings,
     series_name,
     table_of,
     varying,
@@ -104,6 +105,8 @@ def print_totals(console: Console, manifest: Manifest) -> None:
         parts.append(f"{cached:,} from the cache{saved}")
     if tokens := (manifest.input_tokens or 0) + (manifest.output_tokens or 0):
         parts.append(f"{tokens:,} tokens")
+    if saved := provider_savings(manifest):
+        parts.append(saved)
     if tokens or manifest.cost_usd is None:
         parts.append(f"cost {cost(manifest.cost_usd)}")
     parts.append(f"{manifest.seconds:.1f} s")

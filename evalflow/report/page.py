@@ -20,7 +20,7 @@ from evalflow.errors import command
 from evalflow.paths import replacing
 from evalflow.records.manifest import Manifest, MetricFacts, SweepManifest
 from evalflow.report import wording
-from evalflow.report.wording import bracketed, cost, counted, literal, percent
+from evalflow.report.wording import bracketed, cost, counted, literal, percent, provider_savings
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -59,6 +59,7 @@ def facts(manifest: Manifest | SweepManifest) -> list[Fact]:
         ("Tokens", None if sent is None or received is None else f"{sent:,} in, {received:,} out"),
         ("Cost", cost(manifest.cost_usd) if "cost_usd" in manifest.model_fields_set else None),
         ("Saved", cost(manifest.saved_usd) if manifest.cached else None),
+        ("Provider", provider_savings(manifest)),
         ("Versions", run and _versions(run)),
         ("Command", shlex.join(["python", "-m", "evalflow", *manifest.overrides])),
     ]

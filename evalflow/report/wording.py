@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evalflow.lazy import pl
+from evalflow.records.manifest import Manifest, SweepManifest
 from evalflow.summary.rows import OfSeries, SummaryRow, rows_of
 
 PARTS = ("dataset", "target", "judge")  # the columns that distinguish rows of one metric
@@ -112,6 +113,15 @@ def cost(usd: float | None) -> str:
     if usd is None:
         return "unknown"
     return f"${usd:,.2f}" if usd >= 1 or usd == 0 else f"${usd:.4f}"
+
+
+def provider_savings(manifest: Manifest | SweepManifest) -> str | None:
+    """What providers' own caches saved, as far as they say so; None for nothing."""
+    if not manifest.provider_cached:
+        return None
+    usd = manifest.provider_saved_usd
+    tokens = f"{manifest.provider_cached:,} input tokens"
+    return f"saved by the provider's cache: {tokens}" + ("" if usd is None else f", {cost(usd)}")
 
 
 def method(code: str | None) -> str:

@@ -46,6 +46,8 @@ def bill_row(spend: Spend) -> dict[str, object]:
         "reasks": spend.reasks,
         "input_tokens": usage.input_tokens if usage else 0,
         "output_tokens": usage.output_tokens if usage else 0,
+        "provider_cached": usage.provider_cached if usage else None,
+        "provider_saved_usd": usage.provider_saved_usd if usage else None,
         "remembered": spend.cached,
         "saved_usd": spend.saved_usd,
         "paid": spend.paid,
@@ -57,7 +59,9 @@ def spend_of_row(bill: Mapping[str, Any], cost_usd: float | None) -> Spend:
     return Spend(
         requests=bill["requests"],
         reasks=bill["reasks"],
-        usage=Usage(bill["input_tokens"], bill["output_tokens"]),
+        usage=Usage(
+            bill["input_tokens"], bill["output_tokens"], bill.get("provider_cached"), bill.get("provider_saved_usd")
+        ),
         cost_usd=cost_usd if bill["requests"] else 0.0,
         cached=bill["remembered"],
         saved_usd=bill["saved_usd"],
@@ -120,7 +124,12 @@ def journal_schema() -> pl.Schema:
     types = {str: pl.String, int: pl.Int64, float: pl.Float64, bool: pl.Boolean, tuple[str, ...]: pl.List(pl.String)}
     special = {
         "bill": pl.Struct(
-            {**dict.fromkeys(bill_row(NOTHING), pl.Int64), "saved_usd": pl.Float64, "paid": pl.List(pl.Int64)}
+            {
+                **dict.fromkeys(bill_row(NOTHING), pl.Int64),
+                "provider_saved_usd": pl.Float64,
+                "saved_usd": pl.Float64,
+                "paid": pl.List(pl.Int64),
+            }
         )
     }
     hints = get_type_hints(ScoreRecord)

@@ -156,6 +156,7 @@ class ScriptedReply(Answering):
 
     contents: tuple[object, ...]
     usage: tuple[int, int] | Literal["counted"] | None = "counted"
+    cached_tokens: int | None = None
     finish_reason: str | None = None
     alternatives: Alternatives = field(default_factory=dict[str, Mapping[str, float]])
     refusal: str | None = None  # the model's refusal; the content is then null
@@ -210,12 +211,18 @@ class ScriptedReply(Answering):
         tokens = [_token(token, self.alternatives, top) for token in _TOKEN.findall(content)]
         return {"content": tokens, "refusal": None}
 
-    def _usage(self, request: Request) -> dict[str, int] | None:
+    def _usage(self, request: Request) -> dict[str, object] | None:
         if self.usage is None:
             return None
         counted = len(request.text) // 4, sum(len(_written(content, request)) for content in self.contents) // 4
         prompt, completion = counted if self.usage == "counted" else self.usage
-        return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+        usage: dict[str, object] = {
+            "prompt_tokens": prompt,
+            "completion_tokens": completion,
+            "total_tokens": prompt + completion,
+        }
+        details = {"prompt_tokens_details": {"cached_tokens": self.cached_tokens}}
+        return usage if self.cached_tokens is None else usage | details
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,6 +238,7 @@ class Computed(Answering):
 def reply(
     *contents: object,
     usage: tuple[int, int] | Literal["counted"] | None = "counted",
+    cached_tokens: int | None = None,
     finish_reason: str | None = None,
     alternatives: Alternatives | None = None,
     as_text: bool = False,
@@ -243,13 +251,19 @@ def reply(
     Args:
         contents: The replies.
         usage: Prompt and completion tokens; by default a quarter of the characters; None leaves them out.
+        cached_tokens: Prompt tokens that the provider read from its cache; None leaves them out.
         finish_reason: `length` for a truncated reply.
         alternatives: Token probabilities if logprobs are requested: {"4": {"4": 0.6, "5": 0.3}} is for each token 4.
         as_text: Ignore the tools in the request, as weak models do.
     """
     alternatives = alternatives or {}
     return ScriptedReply(
-        contents=contents, usage=usage, finish_reason=finish_reason, alternatives=alternatives, as_text=as_text
+        contents=contents,
+        usage=usage,
+        cached_tokens=cached_tokens,
+        finish_reason=finish_reason,
+        alternatives=alternatives,
+        as_text=as_text,
     )
 
 

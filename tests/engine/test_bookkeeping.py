@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evalflow.engine.bookkeeping import Tally, git_commit
-from evalflow.records import Answer, Usage
+from evalflow.records import Answer, Spend, Usage
 
 
 def answer(**changes: Any) -> Answer:
@@ -81,3 +81,15 @@ def test_the_commit_says_whether_files_have_changed(tmp_path: Path, monkeypatch:
 
 def git(*words: str) -> str:
     return subprocess.run(["git", *words], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_what_providers_caches_saved_is_summed_as_far_as_it_is_known() -> None:
+    tally = Tally()
+    tally.count(Spend(requests=1, usage=Usage(100, 5)))
+    assert (tally.provider_cached, tally.provider_saved_usd) == (None, None)
+    told = Spend(requests=1, usage=Usage(100, 5, 80, 0.25))
+    tally.count(told)
+    tally.count(told)
+    assert (tally.provider_cached, tally.provider_saved_usd) == (160, 0.5)
+    tally.retract(told)
+    assert (tally.provider_cached, tally.provider_saved_usd) == (80, 0.25)

@@ -91,7 +91,8 @@ def test_a_reply(stopped: str, finished: str) -> None:
     assert (choice["finish_reason"], choice["message"]["content"]) == (finished, "So.")
     assert choice["message"]["reasoning_content"] == "Hm."
     assert choice["message"]["tool_calls"][0]["function"]["arguments"] == '{"reason": "gut", "score": 4}'
-    assert found["usage"] == {"prompt_tokens": 7, "completion_tokens": 3}
+    cached = {"prompt_tokens_details": {"cached_tokens": 2}}
+    assert found["usage"] == {"prompt_tokens": 7, "completion_tokens": 3, **cached}
 
 
 def test_the_status_of_an_error() -> None:

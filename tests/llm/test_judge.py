@@ -411,3 +411,21 @@ async def test_a_list_that_was_cut_off_says_how_far_it_came(build: Build, listed
         with pytest.raises(JudgeError, match=said) as failed:
             await build(endpoint.url).ask(ask)
     assert failed.value.error_type == "truncated"
+
+
+async def test_what_the_providers_cache_saved_is_read_and_priced(build: Build) -> None:
+    async with Endpoint([reply(GOOD, usage=(1000, 10), cached_tokens=800), reply(GOOD, usage=(1000, 10))]) as endpoint:
+        judge = build(endpoint.url, price={**PRICE, "cached_input_per_million": 0.25})
+        cached, other = await judge.ask(ASK), await judge.ask(replace(ASK, repeat=1))
+    assert cached.usage == Usage(1000, 10, 800, pytest.approx(0.6e-3))
+    assert cached.cost_usd == pytest.approx(0.5e-3)
+    assert other.usage is not None
+    assert (other.usage.provider_cached, other.usage.provider_saved_usd) == (None, None)
+    assert other.cost_usd == pytest.approx(1.1e-3)
+    assert (cached.usage + other.usage).provider_cached == 800
+
+
+async def test_tokens_from_the_cache_without_a_price_of_their_own_cost_as_others(build: Build) -> None:
+    async with Endpoint([reply(GOOD, usage=(1000, 10), cached_tokens=800)]) as endpoint:
+        got = await build(endpoint.url, price=PRICE).ask(ASK)
+    assert (got.usage, got.cost_usd) == (Usage(1000, 10, 800), pytest.approx(1.1e-3))

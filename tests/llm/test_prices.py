@@ -61,3 +61,12 @@ def test_what_the_configuration_says_comes_first() -> None:
     assert (facts["source"], facts["listed_as"]) == ("library", "openai/gpt-4.1-mini")
     assert price_facts(priced(judge(base_url="http://127.0.0.1:1/v1"))) == {"source": "none"}
     assert price_facts(priced(EmbeddedJudgeConfig(kind="embedded"))) is None
+
+
+def test_input_from_the_providers_cache_has_its_own_price() -> None:
+    price = list_price("gpt-4.1-mini", "https://api.openai.com/v1")
+    assert price is not None
+    assert price.cached_input_per_million == pytest.approx(0.1)
+    assert price.saved(1000) == pytest.approx(0.3e-3)
+    assert price.by_batch().cached_input_per_million == pytest.approx(0.05)
+    assert Price(input_per_million=1, output_per_million=1).saved(1000) is None

@@ -60,4 +60,7 @@ def _totals(runs: Sequence[tuple[str, Manifest, pl.DataFrame]]) -> dict[str, Any
     for key in ("requests", "cached", "input_tokens", "output_tokens", "cost_usd", "saved_usd", "seconds"):
         values = [value for _, manifest, _ in runs if (value := getattr(manifest, key)) is not None]
         totals[key] = sum(values) if len(values) == len(runs) else None
+    for key in ("provider_cached", "provider_saved_usd"):
+        known = [value for _, manifest, _ in runs if (value := getattr(manifest, key)) is not None]
+        totals |= {key: sum(known)} if known else {}
     return totals
