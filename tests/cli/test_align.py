@@ -122,7 +122,8 @@ def test_a_judge_that_learns_is_written_and_used(program: Program) -> None:
         assert "calls: 1 for 4 reasons that no person gave, and 45 to score" in done.stderr
         assert done.stderr.index("people: 5") < done.stderr.index("the judge's reason for")
         written = yaml.safe_load((program.folder / "conf/metric/coherence.yaml").read_text(encoding="utf-8"))
-        assert written["version"] == 2
+        before = program.manifest["metrics"]["coherence"]["version"]
+        assert written["version"] == before + 1
         assert program("check", "dataset=rag", "metric=coherence", *judge_arguments(endpoint.url)).returncode == 0
         again = program(
             "dataset=rag",
@@ -134,7 +135,7 @@ def test_a_judge_that_learns_is_written_and_used(program: Program) -> None:
             *judge_arguments(endpoint.url),
         )
         assert again.returncode == 0, again.stderr
-        assert program.manifest["metrics"]["coherence"]["version"] == 2
+        assert program.manifest["metrics"]["coherence"]["version"] == before + 1
 
 
 def test_a_judge_that_does_not_learn_changes_nothing(program: Program) -> None:
@@ -272,3 +273,19 @@ def test_a_chain_of_ones_own_is_taught_again_from_its_newest_version(program: Pr
         assert again.returncode == 3, again.stdout + again.stderr
         assert "No number of labels would decide" in again.stdout
         assert len(examples_in(endpoint.requests[-1].text)) == 2
+
+
+def test_labels_of_one_review_can_be_chosen(program: Program) -> None:
+    with Endpoint(following) as endpoint:
+        made = labelled(program, endpoint, n=130)
+        rows = [json.loads(line) for line in (program.folder / "labels.jsonl").read_text(encoding="utf-8").splitlines()]
+        named = [row | {"review": "july" if i < 70 else "august"} for i, row in enumerate(rows)]
+        program.write("labels.jsonl", *named)
+        done = made.align("--review", "july", "--dry-run")
+        assert "labelled answers: 35 to learn from, 35 held out" in done.stdout, done.stderr
+        assert program("calibrate", "--labels", "labels.jsonl").returncode == 0
+        kept = program("align", "coherence", "--review", "august")
+        assert kept.returncode == 0, kept.stdout + kept.stderr
+        assert "Measured on 30 labelled answers" in kept.stdout
+        other = made.align("--review", "may")
+        assert "their reviews are august, july" in other.stderr
