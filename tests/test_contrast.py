@@ -14,15 +14,35 @@ APPLICATION = ROOT / "addons" / "studio" / "web" / "assets" / "theme.css"
 DOCUMENTS = ROOT / "report" / "templates" / "page.css"
 TEXTS = ["ink", "muted", "accent", "pass", "fail", "warn"]
 GROUNDS = ["bg", "paper", "soft"]
+WARN_SHARE = 0.14
+"""The most of `--warn` that is mixed into the ground of a warning."""
 TINTS = ["tint", "pass-tint", "fail-tint"]
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_the_application_has_contrast(dark: bool) -> None:
     values = _colours(APPLICATION, dark)
-    pairs = [*_pairs(GROUNDS + TINTS), ("on-accent", "accent")]
+    values["warn-tint"] = _mixed(values["warn"], values["paper"], WARN_SHARE)
+    pairs = [*_pairs(GROUNDS + TINTS), ("on-accent", "accent"), ("warn", "warn-tint"), ("ink", "warn-tint")]
     assert not [pair for pair in pairs if _contrast(values, *pair) < 4.5]  # WCAG 2.2, 1.4.3
     assert not [ground for ground in GROUNDS if _contrast(values, "edge", ground) < 3]  # 1.4.11
+
+
+def test_every_text_and_ground_of_the_application_is_one_of_these() -> None:
+    """So that the pairs above are all that a page can show; what shows no text is not a ground."""
+    texts, grounds = set[str](), set[str]()
+    for sheet in APPLICATION.parent.glob("*.css"):
+        for name, value in re.findall(r"(?<![\w-])(color|background(?:-color)?): ([^;}]+)", sheet.read_text("utf-8")):
+            (texts if name == "color" else grounds).add(value.removesuffix(" !important").strip())
+    assert texts <= {*map(_variable, [*TEXTS, "on-accent", "edge", "bg"]), "inherit"}
+    grounds -= {"none", "inherit", "transparent", "rgb(10 12 18 / 45%)"}
+    grounds -= {f"color-mix(in srgb, var(--warn) {share}%, var(--paper))" for share in (12, round(100 * WARN_SHARE))}
+    grounds -= {"color-mix(in srgb, var(--accent) 14%, transparent)"}  # while a file is dragged
+    assert grounds <= {*map(_variable, [*GROUNDS, *TINTS, "accent", "ink", "line"])}
+
+
+def _variable(name: str) -> str:
+    return f"var(--{name})"
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
@@ -46,6 +66,12 @@ def _contrast(values: dict[str, str], *names: str) -> float:
     """From 1 to 21: the contrast ratio of two colours, as WCAG 2.2 defines it."""
     darker, lighter = sorted(_luminance(values[name]) for name in names)
     return (lighter + 0.05) / (darker + 0.05)
+
+
+def _mixed(colour: str, other: str, share: float) -> str:
+    """What `color-mix` makes of this share of a colour and the rest of another one."""
+    pairs = ((int(one[at : at + 2], 16) for one in (colour, other)) for at in (1, 3, 5))
+    return "#" + "".join(f"{round(first * share + second * (1 - share)):02x}" for first, second in pairs)
 
 
 def _luminance(colour: str) -> float:

@@ -19,6 +19,8 @@ import pytest
 import evalflow
 from evalflow.testing import Endpoint
 
+pytestmark = pytest.mark.slow
+
 CASES = [
     {"id": "a", "question": "one?", "answer": "1", "reference": "1"},
     {"id": "b", "question": "two?", "answer": "3", "reference": "2"},
@@ -222,7 +224,6 @@ async def test_run_works_within_an_event_loop() -> None:
     assert evalflow.run("metric=exact_match", cases=CASES, progress=True).cases.height == 2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "loop", ["asyncio.run", "asyncio.new_event_loop().run_until_complete"], ids=["run", "notebook"]
 )

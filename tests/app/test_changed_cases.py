@@ -11,6 +11,8 @@ from evalflow.app.core.saved import find_scored
 from evalflow.summary.case_changes import CaseChanges, changed_cells
 from evalflow.summary.pairing import pair_scores
 
+pytestmark = pytest.mark.slow
+
 METRICS = "metric=[exact_match,token_f1,rouge_l]"
 
 

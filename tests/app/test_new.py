@@ -16,6 +16,8 @@ from evalflow.metrics.registry import METRIC_KINDS, build_metric
 from evalflow.prompts import Prompts
 from evalflow.records import Answer, Case, Message
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_prompt_of_a_new_metric_asks_for_what_is_replied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

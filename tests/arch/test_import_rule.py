@@ -11,6 +11,8 @@ import pytest
 
 import evalflow
 
+pytestmark = pytest.mark.slow
+
 PACKAGE = Path(evalflow.__file__).parent
 ROOT = PACKAGE.parent
 

@@ -10,6 +10,8 @@ import pytest
 
 import evalflow
 
+pytestmark = pytest.mark.slow
+
 PACKAGE = Path(evalflow.__file__).parent
 DECIDES = {"summary/verdicts.py"}
 WORDS = {

@@ -16,6 +16,8 @@ import pytest
 from evalflow.testing import Endpoint, Request, reply
 from tests.cli.conftest import Program
 
+pytestmark = pytest.mark.slow
+
 N, IN_FLIGHT = 150, 8
 
 

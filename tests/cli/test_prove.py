@@ -11,13 +11,14 @@ from evalflow.testing import Endpoint, Request
 from tests.cli.conftest import judge_arguments
 from tests.docs.test_readme import ROOT, blocks, run
 
+pytestmark = pytest.mark.slow
+
 PAGE = (ROOT / "docs" / "prove.md").read_text(encoding="utf-8")
 
 GROUNDED = (ROOT / "data/fixtures/grounded.jsonl").read_text(encoding="utf-8").splitlines()
 LABELLED = sum("faithfulness" in json.loads(line)["labels"] for line in GROUNDED)
 
 
-@pytest.mark.slow
 def test_the_page_is_right_about_the_default_judge(tmp_path: Path) -> None:
     first, second = blocks("bash", PAGE)[0].splitlines()
     said = run(first, tmp_path)
@@ -181,7 +182,6 @@ def test_where_the_sample_data_lack_a_field_good_answers_of_the_fixture_are_chan
     assert (counts["number"], counts["addition"], counts["padding"]) == (2, 2, 2)
 
 
-@pytest.mark.slow
 def test_a_composite_is_proved_by_its_parts_and_known_in_later_runs(tmp_path: Path) -> None:
     whole = {"kind": "composite", "of": {"coherence": 3, "semantic_similarity": 1}, "fixture": "fixtures/both.jsonl"}
     metric, fixture = tmp_path / "conf/metric/both.yaml", tmp_path / "data/fixtures/both.jsonl"

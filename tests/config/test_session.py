@@ -10,6 +10,8 @@ import pytest
 from evalflow.app.core.assemble import settings_of
 from evalflow.config.load import HydraJob, compose, launch
 
+pytestmark = pytest.mark.slow
+
 CHOSEN = ("dataset=rag", "metric=exact_match")
 
 

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +12,8 @@ from evalflow.config.schema import DatasetConfig
 from evalflow.datasets import case_to_row, read, tag_name
 from evalflow.datasets.rows import is_empty
 from evalflow.records import Case, Context, Message
+
+pytestmark = pytest.mark.slow
 
 texts = st.text(max_size=8)
 json_values = st.recursive(

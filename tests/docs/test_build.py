@@ -11,6 +11,8 @@ import pytest
 
 from tests.docs.test_readme import ROOT
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def site() -> dict[str, Any]:
@@ -33,7 +35,6 @@ def test_the_reference_is_made_from_the_code(site: dict[str, Any]) -> None:
     assert "| `POST /runs` |" in made["rest"]
 
 
-@pytest.mark.slow
 def test_no_link_leads_nowhere(site: dict[str, Any]) -> None:
     if importlib.util.find_spec("zensical") is None:
         pytest.skip("NO ZENSICAL: the site is not built; pip install -e '.[dev]'")

@@ -17,6 +17,8 @@ from evalflow.records import Case
 from evalflow.summary.gates import Gate
 from evalflow.summary.verdicts import Condition
 
+pytestmark = pytest.mark.slow
+
 ABOVE = Gate("m", "mean", Condition(">=", 0.5), looks="anytime")
 M = LookedMetric("m", 1, ["d"])
 

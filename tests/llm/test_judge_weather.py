@@ -14,7 +14,7 @@ from evalflow.records import Ask, Message
 from evalflow.testing import Endpoint, auto, faulty, malformed, silence, status
 from tests.llm.conftest import QUICK, Build
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.slow, pytest.mark.anyio]
 
 
 class Verdict(BaseModel):

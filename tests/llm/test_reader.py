@@ -16,6 +16,8 @@ from evalflow.llm.contract import Contract, ReplyMode
 from evalflow.llm.reader import InvalidReply, ReadReply, read_reply
 from evalflow.metrics.returns import Returns, reply_model
 
+pytestmark = pytest.mark.slow
+
 MODES: tuple[ReplyMode, ...] = ("json_schema", "json", "md_json", "tools")
 
 

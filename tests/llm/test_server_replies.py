@@ -20,7 +20,7 @@ from evalflow.testing import Endpoint, Request, reply, status
 from evalflow.testing.replies import Computed, Exchange, Step
 from tests.llm.conftest import Build
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.slow, pytest.mark.anyio]
 
 
 class Rating(BaseModel):

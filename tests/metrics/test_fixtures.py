@@ -21,6 +21,8 @@ from evalflow.records import Outcome
 from evalflow.targets.recorded import recorded_answer
 from tests.metrics.conftest import SHIPPED, Bench
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 SCRIPTS = Path(__file__).parent / "fixtures"
 ROUNDED = 0.005

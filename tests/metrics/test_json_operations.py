@@ -11,6 +11,8 @@ from evalflow.limited import LimitExceeded
 from evalflow.metrics import json_schema
 from evalflow.metrics.rulebook import ComparisonOperation, JsonPathOperation, JsonSchemaOperation
 
+pytestmark = pytest.mark.slow
+
 USER = {"user": {"name": "John Doe", "age": 41, "admin": True, "tags": ["a", "bc"], "note": None}}
 SCHEMA = {"type": "object", "properties": {"age": {"type": "integer"}}, "required": ["age"]}
 

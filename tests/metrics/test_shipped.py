@@ -7,6 +7,8 @@ import pytest
 
 from evalflow.config.yaml_text import safe_yaml
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 ASKED_AT_ONCE = (
     "abstention",

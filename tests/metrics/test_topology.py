@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from evalflow.metrics.topology import END, Graph, best_way, certain, ordered, reached
+
+pytestmark = pytest.mark.slow
 
 NAMES = "abcdefg"
 

@@ -13,6 +13,8 @@ from scipy.stats import mannwhitneyu
 from evalflow.stats.agreement import Distance, accuracy, auroc, class_rates, cohen_kappa
 from evalflow.stats.rank import agreements, correlation
 
+pytestmark = pytest.mark.slow
+
 HUMAN = [1, 2, 3, 4, 5, 3, 2, 4, 5, 1, 3, 4, 2, 5, 4]
 JUDGE = [1, 2, 3, 5, 5, 3, 3, 4, 4, 1, 2, 4, 2, 5, 5]
 DISTANCES: tuple[Distance, ...] = get_args(Distance)

@@ -6,6 +6,8 @@ import pytest
 from evalflow.stats.agreement import cohen_kappa
 from evalflow.stats.rank import agreements, correlation
 
+pytestmark = pytest.mark.slow
+
 RNG = np.random.default_rng(3)
 HUMAN = (RNG.random(80) < 0.6).astype(float)
 GOOD = np.where(RNG.random(80) < 0.95, HUMAN, 1 - HUMAN)

@@ -18,6 +18,8 @@ from evalflow.stats.corrected_differences import (
 from evalflow.stats.prediction import MIN_LABELS, corrected_mean
 from evalflow.stats.ranks import rank_intervals
 
+pytestmark = pytest.mark.slow
+
 N = 200
 
 

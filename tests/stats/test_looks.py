@@ -17,6 +17,8 @@ from evalflow.stats.arrays import Interval
 from evalflow.stats.intervals import interval
 from evalflow.stats.looks import LimitTest, anytime_interval, obrien_fleming, planned_interval
 
+pytestmark = pytest.mark.slow
+
 SCORES = st.lists(st.floats(0, 1), min_size=1, max_size=60)
 PASSES = st.lists(st.sampled_from([0.0, 1.0]), min_size=1, max_size=60)
 

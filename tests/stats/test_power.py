@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from evalflow.stats.power import cases_for_width
 from evalflow.stats.prediction import Spread, assumed_spread, corrected_mean, observed_spread
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("n", [20, 40, 60, 200])
 def test_the_planned_width_is_the_one_that_comes_about(n: int):

@@ -24,6 +24,8 @@ from evalflow.stats.prediction import (
     rectified,
 )
 
+pytestmark = pytest.mark.slow
+
 Z = 1.959963985
 BINARY = sample([1, 0, 1, 1, 0, 1, 1, 0, 1, 1], [1, 0, 1, 1, 1, 1, 1, 0, 1, 1], [1] * 21 + [0] * 9)
 # Thousandths; the numbers on them were made with ppi-python 0.2.3.
@@ -424,7 +426,6 @@ def test_planned_labels_find_the_difference_as_often_as_planned():
     assert more > n
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("in_groups", [False, True])
 def test_the_interval_for_exactly_these_answers_holds_their_mean(in_groups: bool):
     rng, size, n = np.random.default_rng(4), 400, 200

@@ -13,6 +13,8 @@ from evalflow.stats.simulation import Population, fewest, guessed, shifted, typi
 from evalflow.stats.variance import Components, variance_limit
 from evalflow.summary.plan import Basis, Level, Planner
 
+pytestmark = pytest.mark.slow
+
 
 def good(rng: np.random.Generator, n: int) -> Any:
     """Graded scores with a mean of 0.95 and a standard deviation of 0.05."""

@@ -10,6 +10,8 @@ import pytest
 from evalflow.stats.looks import LimitTest, anytime_interval, planned_interval
 from evalflow.stats.stopping import adjusted_mean, by_bets, by_plan, stopped_interval
 
+pytestmark = pytest.mark.slow
+
 
 def stopped(rng: np.random.Generator, mean: float, limit: float) -> Any:
     test, scores = LimitTest(limit), (rng.random(400) < mean).astype(float)

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from evalflow.records import CASES
 from evalflow.summary.case_changes import CaseChanges, changed_cells
 from evalflow.summary.pairing import Traits, pair_scores
+
+pytestmark = pytest.mark.slow
 
 Cell = tuple[str, str, float | None, bool | None]
 """Case, metric, score, passed."""

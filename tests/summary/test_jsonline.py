@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from evalflow.summary.journal import json_line
 
+pytestmark = pytest.mark.slow
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),

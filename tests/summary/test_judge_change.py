@@ -11,6 +11,8 @@ from evalflow.summary.calibration import calibrate_scores
 from evalflow.summary.judge_change import judge_changes
 from evalflow.summary.pairing import Traits
 
+pytestmark = pytest.mark.slow
+
 
 def run(record, table, scores, judge="j", target="recorded", **fields):
     rows = [record(float(score), case, judge=judge, target=target, **fields) for case, score in enumerate(scores)]

@@ -9,6 +9,8 @@ from evalflow.report.calibration_findings import in_words, warnings_of
 from evalflow.summary.calibration import calibrate_scores
 from tests.summary.test_calibration import TRAITS, labels, table
 
+pytestmark = pytest.mark.slow
+
 N = 40
 SCORES = [float(i % 3 > 0) for i in range(N)]
 LABELS = [{"human": float(i % 4 > 0), "case_id": f"c{i}"} for i in range(20)]

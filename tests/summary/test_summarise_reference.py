@@ -16,6 +16,8 @@ from evalflow.records import ScoreRecord
 from evalflow.stats.intervals import interval
 from evalflow.summary.summarise import summarise
 
+pytestmark = pytest.mark.slow
+
 Make = Callable[..., ScoreRecord]
 Table = Callable[..., pl.LazyFrame]
 Declare = Callable[..., Any]

@@ -15,6 +15,8 @@ from evalflow.summary.calibration import calibrate_scores
 from evalflow.summary.pairing import Traits, with_people
 from tests.summary.test_calibration import labels, table
 
+pytestmark = pytest.mark.slow
+
 PEOPLE = ("ana", "ben", "cleo", "dan")
 
 

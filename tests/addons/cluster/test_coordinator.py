@@ -26,7 +26,7 @@ from evalflow.errors import BudgetError, InfrastructureError, JudgeError
 from evalflow.records import Spend, Usage
 from tests.addons.cluster.coordinator_workers import MemoryCache, hurry
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.slow, pytest.mark.anyio]
 KEY = b"k" * 32
 ENTRY = Entry(body=b"reply", usage=Usage(70, 30))
 CHANCES = st.builds(random.Random, st.integers(0, 2**32))

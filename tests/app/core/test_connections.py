@@ -16,6 +16,8 @@ from evalflow.config.schema import JudgeConfig, MetricConfig, RunConfig
 from evalflow.errors import UserError
 from evalflow.llm.panel import Panel
 
+pytestmark = pytest.mark.slow
+
 HERE, KEY = "http://127.0.0.1:9/v1", "OWN_KEY"
 KNOWN = Connections(
     tuple(Connection(name, HERE, key, ("127.0.0.1/32",)) for name, key in (("own", KEY), ("free", None)))

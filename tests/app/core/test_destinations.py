@@ -10,6 +10,8 @@ from evalflow.app.core.assemble import assemble, composed_settings
 from evalflow.app.core.destinations import destinations
 from evalflow.app.core.inspect import inspect
 
+pytestmark = pytest.mark.slow
+
 JUDGED = ["dataset=rag", "metric=[faithfulness,relevance]"]
 
 

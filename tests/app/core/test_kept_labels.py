@@ -18,6 +18,8 @@ from evalflow.app.core.saved import SavedRun, open_run
 from evalflow.cli import run_command
 from evalflow.engine.folder import RunFolder
 
+pytestmark = pytest.mark.slow
+
 N = 60
 METRIC = """\
 # @package metric.likes

@@ -11,6 +11,8 @@ from evalflow.app.core.selection import taken_cases
 from evalflow.cli import run_command
 from evalflow.engine.folder import RunFolder
 
+pytestmark = pytest.mark.slow
+
 ROWS = [{"id": f"c{i}", "question": "?", "answer": "5", "expected": "5", "tags": ["a"] if i else []} for i in range(6)]
 
 

@@ -20,6 +20,8 @@ from evalflow.cli import run_command
 from evalflow.errors import UserError
 from tests.app.core.test_saved import foreign_run as foreign_run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(name="space")
 def _space(foreign: Path) -> Iterator[Workspace]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,10 +18,16 @@ from evalflow.errors import InfrastructureError, UserError
 from evalflow.testing import Endpoint, Request, status
 from tests.off_loop import keep_off_loops
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.slow, pytest.mark.anyio]
 CASE = {"question": "What does it cost?", "answer": "Forty pounds.", "reference": "40 pounds"}
 CRITERIA = {"kind": "g_eval", "criteria": "The answer names the price.", "needs": ["question", "answer"], "samples": 2}
 STEPS = ["Look for a price.", "Grade by it."]
+
+
+@pytest.fixture
+def database_url(tmp_path: Path) -> str:
+    """On SQLite alone: what is tried or refused here is hardly stored, and `test_metrics.py` stores on both."""
+    return f"sqlite:///{tmp_path / 'evalflow.db'}"
 
 
 def judge(request: Request) -> dict[str, Any]:
@@ -144,7 +151,6 @@ async def test_what_cannot_be_judged_is_said(space: Workspace) -> None:
         await write_steps(space, "recorded_fees", MetricDraft("coherence", get_library(space, "coherence").definition))
 
 
-@pytest.mark.slow
 async def test_a_judge_that_fails_is_told(space: Workspace) -> None:
     with Endpoint([status(400), status(400), status(400), status(400)]) as endpoint:
         bot(space, endpoint.url)

@@ -7,6 +7,8 @@ import pytest
 
 from evalflow.stats.labelled import human_interval, sample
 
+pytestmark = pytest.mark.slow
+
 ANSWERS, DRAWN, STRATA = 400, 240, 4
 REPETITIONS = 2000
 TRUTH = 0.2 + 0.7 * 2 / 3  # the mean score of `review` is 2/3

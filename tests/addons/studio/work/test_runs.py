@@ -25,6 +25,8 @@ from evalflow.testing import Endpoint, Request, reply
 from tests.cli.conftest import Program
 from tests.finishing import finish
 
+pytestmark = pytest.mark.slow
+
 MODEL: dict[str, Any] = {"kind": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1"}
 POLITE: dict[str, Any] = {"kind": "g_eval", "criteria": "Polite?", "needs": ["question", "answer"]}
 
@@ -127,7 +129,6 @@ def test_a_run_means_what_its_folder_says_on_the_command_line(space: Workspace, 
     assert frozen.run.metric["named"].model_dump()["criteria"] == "Is ${this} text?"
 
 
-@pytest.mark.slow
 def test_a_panel_of_conf_may_judge(space: Workspace, request_: RunRequest) -> None:
     (folder := Path("conf/judge")).mkdir(parents=True)
     members = "defaults: [ollama@members.first, vllm@members.second]\nkind: panel\n"
@@ -143,7 +144,6 @@ def test_a_panel_of_conf_may_judge(space: Workspace, request_: RunRequest) -> No
     assert "duo" not in definitions.endpoint_judges()
 
 
-@pytest.mark.slow
 def test_simulated_users_are_frozen_and_talk_with_the_bot(space: Workspace) -> None:
     def both(request: Request) -> Any:
         if request.schema_name == "UserTurn":
@@ -202,7 +202,6 @@ def test_what_is_not_there_is_not_found(space: Workspace, request_: RunRequest) 
         runs.get_run(space, "x")
 
 
-@pytest.mark.slow
 def test_runs_are_listed_the_newest_first_and_cancelled_while_they_wait(space: Workspace, request_: RunRequest) -> None:
     made = [runs.create_run(space, request_).run_id for _ in range(3)]
     page = runs.list_runs(space, limit=2)

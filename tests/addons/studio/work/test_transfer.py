@@ -65,7 +65,7 @@ def test_a_variable_keeps_its_meaning_where_it_may(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.slow
 @settings(
-    max_examples=15,
+    max_examples=8,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # each example takes long: to shrink one would take minutes
 )

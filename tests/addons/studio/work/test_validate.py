@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +14,16 @@ from evalflow.addons.studio.work.space import Workspace
 from evalflow.addons.studio.work.validate import check_metric
 from evalflow.errors import UserError
 
+pytestmark = pytest.mark.slow
+
 NEEDS = ["question", "answer", "metadata", "vars", "expected"]
 ASKED: dict[str, Any] = {"kind": "judge", "needs": NEEDS, "score": {"op": "value", "of": "grade", "field": "good"}}
+
+
+@pytest.fixture
+def database_url(tmp_path: Path) -> str:
+    """On SQLite alone: what is tried or refused here is hardly stored, and `test_metrics.py` stores on both."""
+    return f"sqlite:///{tmp_path / 'evalflow.db'}"
 
 
 def asking(template: str) -> tuple[dict[str, Any], dict[str, str]]:

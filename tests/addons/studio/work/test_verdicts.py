@@ -23,6 +23,8 @@ from evalflow.errors import UserError
 from evalflow.labels.columns import LABEL_COLUMNS
 from tests.finishing import finish
 
+pytestmark = pytest.mark.slow
+
 GRADED = {
     "kind": "recorded",
     "version": 1,

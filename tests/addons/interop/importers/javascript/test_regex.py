@@ -16,6 +16,8 @@ from evalflow.addons.interop.importers.ledger import Untranslatable
 from evalflow.metrics.operations import CountOperation, PatternOperation
 from tests.addons.interop.importers.conftest import Node
 
+pytestmark = pytest.mark.slow
+
 LETTERS = [
     *"abkKsSiIzZ059_- .\n",
     *"éÉßẞſıİσςΣяЯёЁшЩ中ǅǆµμåÅάΆᾳᾼ",

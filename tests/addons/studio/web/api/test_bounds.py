@@ -11,6 +11,8 @@ import pytest
 from tests.addons.studio.web.api.test_datasets import fill
 from tests.addons.studio.web.conftest import Api
 
+pytestmark = pytest.mark.slow
+
 LARGE = 33 * 1024**2
 
 

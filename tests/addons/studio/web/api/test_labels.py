@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from evalflow.addons.studio.work import verdicts
 from tests.addons.studio.web.conftest import Api, api_served, working_in
 from tests.addons.studio.web.finished import finish_runs
+
+pytestmark = pytest.mark.slow
 
 
 def test_verdicts_are_listed_in_pages_and_exported_as_a_labels_file(tmp_path: Path) -> None:

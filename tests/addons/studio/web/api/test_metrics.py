@@ -2,9 +2,13 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from evalflow.testing import Endpoint, Request
 from tests.addons.studio.web.api.test_bots import define
 from tests.addons.studio.web.conftest import Api
+
+pytestmark = pytest.mark.slow
 
 TONE = {"kind": "g_eval", "needs": ["question", "answer"], "criteria": "The answer is polite.", "threshold": 0.5}
 

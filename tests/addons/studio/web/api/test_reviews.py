@@ -24,6 +24,8 @@ from tests.addons.studio.web.finished import Finished, finish_runs
 from tests.addons.studio.web.people import Known, identify
 from tests.addons.studio.work.test_reviews import add_people
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(name="served", scope="module")
 def _served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClient, Finished]]:

@@ -2,8 +2,12 @@ from __future__ import annotations
 
 import http.client
 
+import pytest
+
 from tests.addons.studio.web.api.test_datasets import fill
 from tests.addons.studio.web.conftest import Api
+
+pytestmark = pytest.mark.slow
 
 RUN = {"bot": "recorded", "metrics": ["exact_match"], "judge": "embedded"}
 

@@ -3,8 +3,12 @@ from __future__ import annotations
 import io
 import zipfile
 
+import pytest
+
 from tests.addons.studio.web.api.test_datasets import fill
 from tests.addons.studio.web.conftest import Api
+
+pytestmark = pytest.mark.slow
 
 BOT = {"name": "helper", "description": "Helps.", "config": {"kind": "recorded"}}
 

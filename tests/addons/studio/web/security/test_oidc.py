@@ -24,6 +24,8 @@ from evalflow.errors import UserError
 from tests.addons.studio.web.conftest import Answer, Server, served, working_in
 from tests.addons.studio.web.security.provider import CLIENT, SECRET, Provider, new_key, provided
 
+pytestmark = pytest.mark.slow
+
 HOST = "evalflow.example"
 LINK = {"Host": HOST, "Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate", "Sec_Fetch_Dest": "document"}
 OLGA = {"email": "olga@example.org", "email_verified": True}
