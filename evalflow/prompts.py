@@ -1,9 +1,11 @@
 """Prompt templates: sandboxed Jinja, looked up in the search folders, without undefined variables.
 
-The judged text is data. The filter `fenced` puts it between delimiters that contain a digest of the enclosed text. So
-no text can contain its own closing delimiter, and equal texts still render equally:
+The judged text is data. The filter `fenced` puts it between delimiters that the text cannot contain:
 
     {{ answer | fenced("answer") }}
+
+A template that extends `_shared/prompt.jinja` fills its blocks `rules`, `material` and `task`; `fences` puts them into
+messages. A template without these blocks is one message.
 
 On a public server templates are isolated: they are rendered in a limited process, since strangers write them.
 """
@@ -14,6 +16,7 @@ import base64
 import hashlib
 import json
 import pickle
+import secrets
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -34,11 +37,14 @@ from jinja2 import (
     Undefined,
     meta,
     nodes,
+    pass_environment,
 )
 
 from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.fences import NO_KEY, Key, fenced, laid_out, one_line, part_mark
 from evalflow.limited import Work
 from evalflow.limited.process import forbid_files
+from evalflow.records import Message
 from evalflow.sandbox import SECONDS, Sandbox, Unrenderable
 from evalflow.trajectories import trajectory_text
 
@@ -74,13 +80,6 @@ _INLINE = " inline"
 """The name of a template that is not in a file."""
 
 
-def fenced(text: object, name: str) -> str:
-    """`text` between delimiters that it cannot contain."""
-    body = str(text)
-    mark = hashlib.sha256(f"{name}\n{body}".encode()).hexdigest()[:16]
-    return f"<{name} id={mark}>\n{body}\n</{name} id={mark}>"
-
-
 def as_json(value: object) -> str:
     """A value as JSON, for templates that produce JSON."""
     if isinstance(value, Undefined):
@@ -99,10 +98,23 @@ def percent_encoded(value: object) -> str:
     return quote(str(value).lower() if isinstance(value, bool) else str(value), safe="")
 
 
-def _environment(loader: BaseLoader) -> Sandbox:
+@pass_environment
+def _part(environment: Sandbox, name: str) -> str:
+    """The filter that begins a part of a prompt."""
+    return part_mark(name, environment.part_mark)
+
+
+def _environment(loader: BaseLoader, key: Key) -> Sandbox:
     # A template is read once, even if every prompt includes it: a run uses the text that it started with.
     return Sandbox(
-        {"fenced": fenced, "json": as_json, "percent_encoded": percent_encoded, "trajectory": trajectory_text},
+        {
+            "fenced": lambda text, name: fenced(text, name, key()),
+            "json": as_json,
+            "one_line": one_line,
+            "part": _part,
+            "percent_encoded": percent_encoded,
+            "trajectory": trajectory_text,
+        },
         loader=loader,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -119,6 +131,7 @@ class PromptTemplate:
     name: str
     compiled: Template
     sources: Mapping[str, str] | None
+    key: Key
 
 
 class Prompts:
@@ -130,10 +143,12 @@ class Prompts:
         unsaved: Mapping[str, str] = MappingProxyType({}),
         *,
         isolated: bool = False,
+        key: Key = NO_KEY,
     ) -> None:
-        """`unsaved` are templates by name that are found before those of the folders."""
+        """`unsaved` are templates by name that are found before those of the folders; `key` makes the ids of fences."""
         files = FileSystemLoader([str(folder) for folder in folders])
-        self._environment = _environment(ChoiceLoader([DictLoader(unsaved), files]) if unsaved else files)
+        self._environment = _environment(ChoiceLoader([DictLoader(unsaved), files]) if unsaved else files, key)
+        self._key = key
         self._folders, self._unsaved = folders, unsaved
         self._isolated = isolated
         self._trees: dict[str, nodes.Template] = {}
@@ -141,7 +156,7 @@ class Prompts:
     def get(self, name: str) -> PromptTemplate:
         """The compiled template of that name, such as `faithfulness/claims.jinja`; UserError if it cannot be used."""
         compiled = self._compiled(name, name)
-        return PromptTemplate(name, compiled, self._sources([name]) if self._isolated else None)
+        return PromptTemplate(name, compiled, self._sources([name]) if self._isolated else None, self._key)
 
     def _sources(self, names: Sequence[str]) -> dict[str, str]:
         return {part: self.source(part) for name in names for part in self.parts(name)}
@@ -167,9 +182,10 @@ class Prompts:
         try:
             compiled = self._environment.from_string(source)
             if not self._isolated:
-                return PromptTemplate(_INLINE, compiled, None)
+                return PromptTemplate(_INLINE, compiled, None, self._key)
             included = meta.find_referenced_templates(self._environment.parse(source))
-            return PromptTemplate(_INLINE, compiled, {**self._sources([*filter(None, included)]), _INLINE: source})
+            sources = {**self._sources([*filter(None, included)]), _INLINE: source}
+            return PromptTemplate(_INLINE, compiled, sources, self._key)
         except TemplateSyntaxError as error:
             raise UserError(Problem(error.message or "syntax error", where)) from None
         except (RecursionError, SyntaxError) as error:
@@ -186,7 +202,8 @@ class Prompts:
         if not self._tree(name).body:
             raise UserError(Problem("the prompt is empty", name, "write what the judge is asked"))
         for part in self.parts(name):
-            found |= meta.find_undeclared_variables(self._tree(part))
+            tree = self._tree(part)
+            found |= meta.find_undeclared_variables(tree) - _named_outside_blocks(tree)
         return found
 
     def inline_variables(self, source: str) -> set[str]:
@@ -246,25 +263,37 @@ def not_given(used: Collection[str], known: Collection[str], where: str, whom: s
 
 
 def render(template: PromptTemplate, variables: Mapping[str, Any], where: str) -> str:
-    """Render a template; UserError if it cannot be rendered, or takes more text or time than any prompt can need."""
+    """The text of a template, whose parts follow each other; errors as in `messages`."""
+    return "\n\n".join(message.content for message in messages(template, variables, where))
+
+
+def messages(
+    template: PromptTemplate, variables: Mapping[str, Any], where: str, examples: str = ""
+) -> tuple[Message, ...]:
+    """The messages of a prompt, with the text of few-shot examples after its rules.
+
+    UserError if it cannot be rendered, or takes more text or time than any prompt can need.
+    """
+    mark = secrets.token_hex(16)
     try:
         if template.sources is None:
-            return _text_of(template.compiled, variables).strip()
+            return laid_out(_text_of(template.compiled, variables, mark), mark, examples)
         # Pickled, since templates use the attributes of records; nothing of it comes back.
         values = base64.b64encode(pickle.dumps(dict(variables))).decode()
         task = {"name": template.name, "sources": template.sources, "variables": values}
-        return _RENDERING.call(task, SECONDS + 1, "it").strip()
+        text = _RENDERING.call({**task, "key": template.key().hex(), "mark": mark}, SECONDS + 1, "it")
+        return laid_out(text, mark, examples)
     except ValueError as error:
         raise UserError(Problem(f"the prompt cannot be rendered: {error}", where or template.name)) from None
 
 
-def rendered(name: str, sources: Mapping[str, str], variables: str) -> str:
+def rendered(name: str, sources: Mapping[str, str], variables: str, key: str, mark: str) -> str:
     """Render a template in a limited process; ValueError says why it cannot be rendered."""
     values = pickle.loads(base64.b64decode(variables))  # noqa: S301 - of the caller, who is trusted
-    environment = _isolated(tuple(sources.items()))
+    environment = _isolated(tuple(sources.items()), bytes.fromhex(key))
     forbid_files()  # Python's modules have been read by now
     try:
-        return _text_of(environment.get_template(name), values)
+        return _text_of(environment.get_template(name), values, mark)
     except Unrenderable as error:
         if isinstance(error.__cause__, OSError):  # a codec that nobody has used, such as of "x".encode("cp1253")
             what = f"it opens {error.__cause__.filename}, and such a template may open no file"
@@ -273,16 +302,40 @@ def rendered(name: str, sources: Mapping[str, str], variables: str) -> str:
 
 
 @lru_cache(maxsize=16)
-def _isolated(sources: tuple[tuple[str, str], ...]) -> Sandbox:
-    environment = _environment(DictLoader(dict(sources)))
+def _isolated(sources: tuple[tuple[str, str], ...], key: bytes) -> Sandbox:
+    environment = _environment(DictLoader(dict(sources)), lambda: key)
     for name, _ in sources:
         environment.get_template(name)
     return environment
 
 
-def _text_of(template: Template, variables: Mapping[str, Any]) -> str:
+def _text_of(template: Template, variables: Mapping[str, Any], mark: str) -> str:
     assert isinstance(template.environment, Sandbox)
+    template.environment.part_mark = mark
     return template.environment.text_of(template, variables)
+
+
+def _named_outside_blocks(tree: nodes.Template) -> set[str]:
+    """What a template imports or sets for its blocks; Jinja takes each block for a template of its own."""
+    if not any(tree.find_all(nodes.Block)):
+        return set()
+    named = {node.name for node in tree.body if isinstance(node, nodes.Macro)}
+    for node in tree.body:
+        match node:
+            case nodes.FromImport():
+                named |= {name if isinstance(name, str) else name[1] for name in node.names}
+            case nodes.Import():
+                named.add(node.target)
+            case nodes.Assign() | nodes.AssignBlock():
+                named |= _names_in(node.target)
+            case _:
+                pass
+    return named
+
+
+def _names_in(target: nodes.Node) -> set[str]:
+    """The names that a loop or an assignment sets."""
+    return {name.name for name in (target, *target.find_all(nodes.Name)) if isinstance(name, nodes.Name)}
 
 
 def _puts_out(node: nodes.Node, field: str) -> bool:
@@ -291,7 +344,7 @@ def _puts_out(node: nodes.Node, field: str) -> bool:
     if isinstance(node, nodes.Output):
         return any(_shows(child, field) for child in node.nodes)
     if isinstance(node, nodes.For) and _shows(node.iter, field):
-        items = [name.name for name in (node.target, *node.target.find_all(nodes.Name)) if isinstance(name, nodes.Name)]
+        items = _names_in(node.target)
         if any(_puts_out(child, item) for child in node.body for item in items):
             return True
     return any(_puts_out(child, field) for child in node.iter_child_nodes())
@@ -318,4 +371,4 @@ def _too_deep(error: Exception) -> str:
     return f"its blocks or expressions are nested too deeply ({error})"
 
 
-__all__ = ["PromptTemplate", "Prompts", "fenced", "render"]
+__all__ = ["PromptTemplate", "Prompts", "fenced", "messages", "render"]

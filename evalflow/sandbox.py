@@ -52,6 +52,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         super().__init__(optimized=False, finalize=_in_time, **options)
         cast("dict[str, object]", self.filters).update(filters)  # pyright: ignore[reportUnknownMemberType]
         self.check_time = _UNLIMITED
+        self.part_mark = ""  # what begins a part of the prompt that is being rendered
         self._reader = self.overlay()
         self._reader.filters = dict.fromkeys(cast("Any", self).filters, _not_evaluated)
         self._reader.tests = dict.fromkeys(cast("Any", self).tests, _not_evaluated)

@@ -22,6 +22,7 @@ from evalflow.calls.refusals import RefusedSettings
 from evalflow.calls.single_flight import SingleFlight
 from evalflow.calls.waits import LONGEST_WAIT_S, Waits, asked_wait_s, in_words, moment
 from evalflow.errors import CallError, InfrastructureError
+from evalflow.fences import NO_KEY, Key
 from evalflow.jsonvalues import mended
 from evalflow.records import Spend, Usage
 from evalflow.redaction import Redactor
@@ -333,6 +334,7 @@ class CallSession:
     Attributes:
         refused: What each endpoint does not take of the requests to a model.
         waits: What calls wait for.
+        fence_key: The secret by which their prompts mark judged text.
     """
 
     limiters: Limiters = field(default_factory=Limiters)
@@ -343,6 +345,7 @@ class CallSession:
     run_id: str = ""  # of the run that alone may reuse what depends on more than is known
     refused: dict[tuple[str, str], RefusedSettings] = field(default_factory=dict[tuple[str, str], RefusedSettings])
     waits: Waits = field(default_factory=Waits)
+    fence_key: Key = NO_KEY
 
     def close(self) -> None:
         self.single_flight.close()

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from evalflow.calls.cache_store import Entry, entry_of, values_of
+from evalflow.calls.fence_key import FenceKey
 from evalflow.errors import Problem, UserError
 from evalflow.extras import packages_of
 
@@ -33,6 +34,9 @@ CREATE TABLE IF NOT EXISTS evalflow_replies (
     requests bigint NOT NULL, input_tokens bigint, output_tokens bigint, latency_s float8 NOT NULL,
     checksum bigint NOT NULL, body bytea NOT NULL
 )"""
+_KEYS = "CREATE TABLE IF NOT EXISTS evalflow_keys (name text PRIMARY KEY, value bytea NOT NULL)"
+_PUT_KEY = "INSERT INTO evalflow_keys VALUES ('fences', %s) ON CONFLICT DO NOTHING"
+_GET_KEY = "SELECT value FROM evalflow_keys WHERE name = 'fences'"
 _GET = """
 SELECT key, extract(epoch FROM made_at)::float8,
        run_id, requests, input_tokens, output_tokens, latency_s, checksum, body
@@ -51,9 +55,11 @@ class SharedCache:
     An answer that does not come is a failure, too.
     """
 
-    def __init__(self, url: str, *, reading: bool = False) -> None:
+    def __init__(self, url: str, *, reading: bool = False, fence_key: FenceKey | None = None) -> None:
+        """Machines that share replies share the `fence_key`, which is the first one's."""
         self._url = url
         self._reading = reading
+        self._fence_key = fence_key
         self._works = False
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -65,12 +71,18 @@ class SharedCache:
     def open(self) -> None:
         """Connect; UserError if the database cannot be reached, or the table neither found nor created."""
         if self._thread is None:
-            database = _connected(self._url)
+            database = _connected(self._url, None if self._reading else self._fence_key)
+            self._share_key(database)
             self._works, self._closing = True, False
             self._thread = threading.Thread(
                 target=self._run, args=(database,), name="evalflow.shared_cache", daemon=True
             )
             self._thread.start()
+
+    def _share_key(self, database: Connection[Any]) -> None:
+        row = database.execute(_GET_KEY).fetchone() if self._fence_key else None
+        if self._fence_key and row:
+            self._fence_key.adopt(bytes(row[0]))
 
     async def get(self, key: bytes) -> Entry | None:
         """The entry of a key, or None."""
@@ -152,7 +164,7 @@ def _settle(answer: Answered, entry: Entry | None) -> None:
         answer.set_result(entry)
 
 
-def _connected(url: str) -> Connection[Any]:
+def _connected(url: str, fence_key: FenceKey | None) -> Connection[Any]:
     with packages_of("postgres", _KEY):
         import psycopg
     try:
@@ -161,6 +173,9 @@ def _connected(url: str) -> Connection[Any]:
             database.execute("SET statement_timeout TO '10s'")
             database.execute("SET client_min_messages TO warning")  # not that the table is there already
             database.execute(_CREATE)
+            database.execute(_KEYS)
+            if fence_key:
+                database.execute(_PUT_KEY, (fence_key(),))
         except BaseException:
             database.close()
             raise

@@ -28,9 +28,9 @@ from evalflow.metrics.steps import (
     root,
     tuple_of,
 )
-from evalflow.prompts import render
+from evalflow.prompts import messages
 from evalflow.protocols import Judge
-from evalflow.records import NUMBER, Answer, Ask, Case, Message, Outcome, Path, Reply, texts_of
+from evalflow.records import NUMBER, Answer, Ask, Case, Outcome, Path, Reply, texts_of
 
 
 class ChainConfig(UnitMetricConfig):
@@ -111,7 +111,7 @@ class Scope:
             metric=self.metric,
             step=config.id,
             task=config.task,
-            messages=(Message("user", render(step.template, variables, where)),),
+            messages=messages(step.template, variables, where),
             reply_model=step.reply_model,
             variables=variables,
             items=items,

@@ -314,6 +314,11 @@ class Ask:
     certain: bool = True  # in a preview: whether scoring asks it whatever the replies are
 
     @property
+    def text(self) -> str:
+        """The whole prompt, its messages separated by blank lines."""
+        return "\n\n".join(message.content for message in self.messages)
+
+    @property
     def embeds(self) -> bool:
         """Whether it asks for vectors, which the embedder makes."""
         return self.task == EMBED

@@ -16,7 +16,8 @@ from evalflow.errors import CallError, UserError
 from evalflow.llm.chat import identity
 from evalflow.llm.judge import DECISIVE, OpenAIJudge
 from evalflow.llm.registry import CONTRACTS
-from evalflow.prompts import Prompts, not_given, render
+from evalflow.prompts import Prompts, not_given
+from evalflow.prompts import messages as rendered
 from evalflow.records import NOTHING, Ask, Case, Message, Spend
 
 State = Literal["goes_on", "goal_reached", "gave_up", "script_over"]
@@ -99,13 +100,13 @@ class ModelSimulator:
 
     async def speak(self, case: Case, messages: Sequence[Message], turn: int, repeat: int) -> Spoken:
         fields = {name: getattr(case, name) for name in VARIABLES}
-        prompt = render(self._template, {**fields, "messages": messages}, self._where)
+        prompt = rendered(self._template, {**fields, "messages": messages}, self._where)
         reply = await self._model.ask(
             Ask(
                 metric="simulator",
                 step="turn",
                 task=None,
-                messages=(Message("user", prompt),),
+                messages=prompt,
                 reply_model=UserTurn,
                 variables={},
                 repeat=repeat,

@@ -97,14 +97,14 @@ EXAMPLES = (
     ),
 )
 SENSITIVE_TO = {
-    "correctness": "the answer leaves out a fact of the reference",
-    "conformity": "if a single rule is broken",
+    "correctness": "the answer omits a fact of the reference",
+    "conformity": "if one rule is broken",
     "groundedness": "the answer adds a fact that the material does not give",
 }
 TOLERANT_OF = {
-    "correctness": "What the answer says beyond the reference does not matter",
+    "correctness": "Ignore what the answer adds",
     "conformity": "A rule about something that does not come up is kept",
-    "groundedness": "What the answer leaves out does not matter",
+    "groundedness": "Ignore what the answer omits",
 }
 
 

@@ -107,7 +107,7 @@ def test_what_a_judge_decides_is_asked_with_the_cases_own_parameters(program: Pr
     }
     texts = [request.text for request in endpoint.requests]
     assert len(texts) == 4
-    assert any("Paris, founded around 200 BC." in text and "leaves out" in text for text in texts)
+    assert any("Paris, founded around 200 BC." in text and "omits" in text for text in texts)
     assert any("2. The agent should never talk of Acme." in text for text in texts)
     assert any("Paris is in France." in text and "adds a fact" in text for text in texts)
     assert all('"reason"' in json.dumps(request.schema) for request in endpoint.requests)

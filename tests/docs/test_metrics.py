@@ -103,6 +103,6 @@ def test_the_turns_on_the_page_show_what_was_retrieved_for_each() -> None:
     case = Case(dataset="d", index=0, id=said["id"], messages=messages, contexts=contexts)
     answer = Answer(dataset="d", index=0, case_id="1", target="t", answer=said["answer"])
     (ask,) = metric.preview(case, answer)
-    first, last = ask.messages[0].content.partition("What was retrieved for turn 1")[2].split("What was retrieved")
+    first, last = ask.text.partition("Retrieved for turn 1")[2].split("Retrieved for")
     assert "closed on Sundays" in first
     assert "open until 8 pm" in last

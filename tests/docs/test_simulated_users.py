@@ -32,7 +32,7 @@ def model(request: Request) -> Any:
             return {"reason": "r", "state": state, "message": f"And {brief} {asked}?"}
         case None:
             return reply("It costs 40.", as_text=True)
-        case _ if "brief, by which" in request.text:
+        case _ if "<brief id=" in request.text:
             turns = len(re.findall(r"^User, turn", request.text, re.MULTILINE))
             return numbered_results([{"reason": "r", "verdict": "in_role"}] * turns)
         case _:

@@ -145,7 +145,7 @@ def test_the_score_that_people_give(bench: Any, metric: str, name: str) -> None:
     outcome, judge = judged(bench, metric, actual, answer, question, verdicts)
     assert (outcome.status, outcome.score) == ("undefined" if score is None else "scored", score)
     for ask in judge.asked:
-        prompt = ask.messages[0].content
+        prompt = ask.text
         assert question in prompt
         assert answer in prompt
         assert len(prompt) < 12_000
@@ -208,7 +208,7 @@ def test_a_trajectory_that_cannot_be_read_is_an_error_and_no_score(
 
 def test_of_many_steps_the_middle_is_left_out(bench: Any) -> None:
     _, judge = judged(bench, "goal_accuracy", ["again"] * 500, "Done.", "Go.", ["reached"])
-    prompt = judge.asked[0].messages[0].content
+    prompt = judge.asked[0].text
     assert "[…440 steps are left out here…]" in prompt
     assert "step 30, " in prompt
     assert "step 471, " in prompt

@@ -82,10 +82,10 @@ def test_turns_without_contexts_are_left_out_and_named(bench: Any, given: Any) -
     outcome = bench.score(bench.shipped("turn_context_relevancy"), judge, case=case, answer=bench.answer(contexts=None))
     assert outcome.score == 1.0
     assert outcome.reason.endswith("; without turns 1, 3 of 3, for which nothing was retrieved")
-    asked = judge.asked[0].messages[0].content
-    assert "What was retrieved for turn 2 of the assistant:" in asked
+    asked = judge.asked[0].text
+    assert "Retrieved for turn 2 of the assistant:" in asked
     assert "Dogs may come." in asked
-    assert "For turn 3 of the assistant, the last, nothing was retrieved." in asked
+    assert "Nothing was retrieved for turn 3 of the assistant, the last." in asked
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_contexts_that_are_none_are_shown_as_written(bench: Any) -> None:
     judge = bench.judge({"told": {"claims": [{"claim": "a", "turn": 2}]}, "verdicts": bench.verdicts(["supported"])})
     outcome = bench.score(bench.shipped("turn_faithfulness"), judge, case=case, answer=bench.answer(contexts=None))
     assert outcome.status == "scored"
-    assert "in these turns: 1, 2. Take" in judge.asked[0].messages[0].content
+    assert "claims of these turns of the assistant: 1, 2." in judge.asked[0].text
 
 
 def test_facts_that_never_mattered_are_undefined(bench: Any, played: Any) -> None:
@@ -143,8 +143,8 @@ def test_prompts_show_the_conversation_as_it_was_played_between_delimiters(bench
     messages = (*PLAYED[:3], Message("user", hostile))
     answer = bench.answer(answer="No cats.", messages=messages)
     for ask in bench.shipped(name).preview(played["case"], answer):
-        text = ask.messages[0].content
-        fences = re.compile(r"<(\w+) id=([0-9a-f]{16})>\n(.*?)\n</\1 id=\2>", re.DOTALL)
+        text = ask.text
+        fences = re.compile(r"<(\w+) id=([0-9a-f]{6})>\n(.*?)\n</\1 id=\2>", re.DOTALL)
         bodies = [body for _, _, body in fences.findall(text)]
         for said in ("Be kind.", "Yes. How many are they?", hostile, "No cats."):
             assert said in bodies
@@ -170,7 +170,7 @@ def test_calls_of_tools_are_read_by_the_judge_and_are_no_turns_of_their_own(benc
     )
     case, answer = bench.case(messages=turns), bench.answer(answer="No cats.", messages=turns)
     [ask] = bench.shipped("turn_relevance").preview(case, answer)
-    prompt = ask.messages[0].content
+    prompt = ask.text
     assert ask.items == ("Yes.", "No cats.")
     assert '[calls beds({"dogs": 2})]' in prompt
     assert "Tool:" in prompt

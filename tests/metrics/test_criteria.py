@@ -28,7 +28,7 @@ def test_each_criterion_has_its_score_and_the_metric_their_weighted_mean(bench: 
     assert outcome.value == {"correct": 0.5, "kind": 1.0}
     assert outcome.reason == "correct 0.50: One year is wrong.; kind 1.00: It greets."
     (ask,) = judge.asked
-    assert "- correct: It is right.\n- kind: It is friendly.\n" in ask.messages[0].content
+    assert "- correct: It is right.\n- kind: It is friendly.\n" in ask.text
     assert list(ask.reply_model.model_fields) == ["correct_reason", "correct", "kind_reason", "kind"]
 
 
@@ -106,4 +106,4 @@ def test_a_refusal_in_several_turns_is_that_of_the_last_request(bench: Any, comb
     case = bench.case(messages=(*messages, Message("user", "And a poem?")))
     judge = bench.judge({"handling": {"request": "A poem.", "reason": "It says no.", "verdict": combine}})
     assert bench.score(bench.shipped("refusal"), judge, case=case).score == said
-    assert "And a poem?" in judge.asked[0].messages[0].content
+    assert "And a poem?" in judge.asked[0].text

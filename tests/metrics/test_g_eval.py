@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import pytest
 from pydantic import ValidationError
@@ -81,7 +82,7 @@ def test_strict_is_0_or_1_and_asks_for_no_probabilities(bench, said, score):
     assert (outcome.score, outcome.value, outcome.path, outcome.reason) == (score, said, "direct", "So.")
     assert metric.config.threshold == 1.0
     assert (judge.asked[0].logprobs, judge.asked[0].samples) == (False, 1)
-    assert "nothing at all to object to" in judge.asked[0].messages[0].content
+    assert "nothing to object to" in judge.asked[0].text
 
 
 def test_the_threshold_is_a_half_unless_said_otherwise(bench):
@@ -97,8 +98,8 @@ def test_the_steps_are_written_once_and_kept(bench):
     for _ in range(3):
         bench.score(metric, judge)
     assert [ask.step for ask in judge.asked] == ["steps", "score", "score", "score"]
-    assert CRITERIA in judge.asked[0].messages[0].content
-    assert "1. Read the answer.\n2. Weigh its tone.\n" in judge.asked[1].messages[0].content
+    assert CRITERIA in judge.asked[0].text
+    assert "1. Read the answer.\n2. Weigh its tone.\n" in judge.asked[1].text
     ((key, entry),) = bench.notes.entries.items()
     assert key.startswith("g_eval ")
     assert (entry["metric"], entry["criteria"], entry["judge"], entry["steps"]) == (
@@ -141,7 +142,7 @@ def test_given_steps_are_taken_and_nobody_is_asked(bench):
 def test_steps_alone_are_enough(bench):
     judge = bench.judge({"score": GRADE})
     bench.score(bench.prepare(polite(bench, criteria=None), judge), judge)
-    assert judge.asked[0].messages[0].content.startswith("Grade by these steps, and by nothing else.")
+    assert judge.asked[0].messages[0].content.partition("\n\n")[2].startswith("Grade by these steps only.")
 
 
 def test_where_no_steps_can_be_written_every_score_is_an_error(bench):
@@ -180,7 +181,7 @@ def test_steps_of_another_run_are_used_and_kept(bench, tmp_path, name):
     assert metric.preparation() == ()
     bench.score(bench.prepare(metric, judge), judge)
     assert [ask.step for ask in judge.asked] == ["score"]
-    assert "2. Weigh its tone." in judge.asked[0].messages[0].content
+    assert "2. Weigh its tone." in judge.asked[0].text
     (entry,) = bench.notes.entries.values()
     assert (entry["copied_from"], entry["steps"]) == (str(origin), STEPS)
 
@@ -224,8 +225,8 @@ def test_it_sees_what_is_needed_and_what_is_optional_where_the_case_has_it(bench
     judge = bench.judge({"score": GRADE})
     bench.score(metric, judge, case=bench.case(vars={"tone": "formal", "secret": "x"}, metadata={"category": "loans"}))
     bench.score(metric, judge, case=bench.case(vars={"tone": "formal"}, contexts=None))
-    full, bare = (ask.messages[0].content for ask in judge.asked)
-    assert "The tone:\n<vars.tone id=" in full
+    full, bare = (ask.text for ask in judge.asked)
+    assert "<vars.tone id=" in full
     assert "formal" in full
     assert "secret" not in full
     assert "Anna wrote it in 1999." in full
@@ -248,7 +249,7 @@ def test_the_rubric_stands_under_the_scale(bench):
     ]
     judge = bench.judge({"score": GRADE})
     bench.score(polite(bench, rubric=rubric), judge)
-    assert "from 1 (lowest) to 10 (highest).\n- 1 to 3: rude\n- 10: a pleasure\n" in judge.asked[0].messages[0].content
+    assert "from 1 (lowest) to 10 (highest).\n- 1 to 3: rude\n- 10: a pleasure\n" in judge.asked[0].text
 
 
 def test_the_preview_renders_a_prompt_before_there_are_steps(bench):
@@ -263,7 +264,8 @@ def test_a_conversation_is_shown_whole(bench):
     judge = bench.judge({**WRITTEN, "score": GRADE})
     metric = bench.prepare(bench.shipped("conversation_helpfulness"), judge)
     bench.score(metric, judge, case=bench.case(messages=turns))
-    assert "user: Hi.\nassistant: Hello.\nuser: Who wrote it?\n" in judge.asked[-1].messages[0].content
+    turns = re.findall(r"^(\w+):\n<message id=\w+>\n(.*)\n</message", judge.asked[-1].text, re.MULTILINE)
+    assert turns == [("User", "Hi."), ("Assistant", "Hello."), ("User", "Who wrote it?")]
 
 
 ATTACKS = [
@@ -282,8 +284,8 @@ def test_what_is_judged_stays_between_its_delimiters(bench, name, attack):
     metric = bench.prepare(bench.shipped(name), judge)
     case = bench.case(messages=(Message("user", attack),), reference=attack, metadata={"note": attack})
     bench.score(metric, judge, case=case, answer=bench.answer(answer=attack))
-    assert attack not in judge.asked[0].messages[0].content
-    prompt = judge.asked[1].messages[0].content
+    assert attack not in judge.asked[0].text
+    prompt = judge.asked[1].text
     outside = prompt
     for opened in [line for line in prompt.splitlines() if line.startswith("<") and " id=" in line and line[1] != "/"]:
         before, _, rest = outside.partition(f"{opened}\n")
@@ -291,7 +293,7 @@ def test_what_is_judged_stays_between_its_delimiters(bench, name, attack):
         if closed:
             outside = before + after
     assert attack not in outside
-    assert "material to be judged" in outside
+    assert "is only data" in outside
 
 
 # --- what is refused ------------------------------------------------------------------------------------------------

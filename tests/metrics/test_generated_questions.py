@@ -36,7 +36,7 @@ def test_the_questions_are_compared_with_the_one_that_was_asked(bench: Any) -> N
 def test_the_judge_does_not_see_the_question_and_is_told_how_many_to_write(bench: Any) -> None:
     metric = bench.shipped("answer_relevancy", questions=5)
     asked, embedded = metric.preview(bench.case(), bench.answer())
-    prompt = asked.messages[0].content
+    prompt = asked.text
     assert "Anna, in 1998." in prompt
     assert "Who wrote it" not in prompt
     assert "Write 5 different questions" in prompt

@@ -83,7 +83,7 @@ def test_the_two_faithfulness_metrics_ask_the_same_so_that_a_run_of_both_pays_on
 def test_contexts_are_numbered_outside_of_their_delimiters(bench: Any) -> None:
     case = bench.case(contexts=(Context("one"), Context("two", title="T")))
     (ask,) = bench.shipped("contradiction").preview(case, bench.answer())
-    prompt = ask.messages[0].content
+    prompt = ask.text
     assert ask.items == ("one", "two")
     assert "Context 1:\n<context id=" in prompt
     assert "Context 2:\n<context id=" in prompt

@@ -73,7 +73,7 @@ def test_a_number_of_the_answer_is_that_of_the_whole(bench: Bench) -> None:
 def test_a_judge_reads_the_whole_answer(bench: Bench) -> None:
     judge = ScriptedJudge({"grade": {"reason": "r", "score": 3}})
     bench.score(bench.shipped("coherence"), judge, answer=bench.answer(**MISSED))
-    assert MISSED["answer"] in judge.asked[0].messages[0].content
+    assert MISSED["answer"] in judge.asked[0].text
 
 
 @pytest.mark.parametrize(

@@ -141,10 +141,10 @@ def test_a_judge_reads_all_references_with_the_word_that_one_is_enough(bench, ag
     judge = bench.judge({"steps": {"steps": ["compare"]}, "score": {"reason": "so", "score": 9}})
     metric = bench.prepare(bench.shipped("factual_accuracy", samples=1), judge)
     bench.score(metric, judge, case=bench.case(reference=("in 1999", "1999", "in 1999")))
-    prompt = judge.asked[-1].messages[-1].content
+    prompt = judge.asked[-1].text
     assert f"{ANY_IS_RIGHT}\n1. in 1999\n2. 1999\n" in prompt
     bench.score(metric, judge, case=bench.case(reference="in 1999"))
-    assert ANY_IS_RIGHT not in judge.asked[-1].messages[-1].content
+    assert ANY_IS_RIGHT not in judge.asked[-1].text
 
 
 def test_a_check_of_correctness_takes_several_references(bench):
@@ -152,7 +152,7 @@ def test_a_check_of_correctness_takes_several_references(bench):
     check = {"identifier": "correctness", "params": {"reference": ["in 1999", "1999"]}}
     (bound,) = bench.shipped("checks").bind(bench.case(checks=(check,)))
     assert bench.score(bound, judge).score == 1
-    assert f"{ANY_IS_RIGHT}\n1. in 1999\n2. 1999\n" in judge.asked[-1].messages[-1].content
+    assert f"{ANY_IS_RIGHT}\n1. in 1999\n2. 1999\n" in judge.asked[-1].text
 
 
 class Sorter:

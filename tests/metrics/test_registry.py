@@ -56,7 +56,7 @@ def test_a_metric_is_two_files(bench, tmp_path):
     metric = build(tmp_path / "prompts", yaml_file.read_text(), "brevity")
     judge = bench.judge({"grade": {"reason": "fine", "score": 2}})
     assert bench.score(metric, judge).score == 0.5
-    assert judge.asked[0].messages[0].content.startswith("How short, 1..3?\n<answer id=")
+    assert judge.asked[0].text.startswith("How short, 1..3?\n<answer id=")
 
 
 def test_the_smallest_rubric_needs_no_prompt_of_its_own(bench):
@@ -65,7 +65,7 @@ def test_the_smallest_rubric_needs_no_prompt_of_its_own(bench):
     case = bench.case(metadata={"tone": "dry"}, vars={"rules": {"max": 3}})
     judge = bench.judge({"grade": {"reason": "fine", "score": True}})
     assert bench.score(metric, judge, case=case).score == 1.0
-    prompt = judge.asked[0].messages[0].content
+    prompt = judge.asked[0].text
     assert all(part in prompt for part in ("Kind.", "dry", '"max": 3', "Anna, in 1998.", "Title: The book", "true if"))
 
 

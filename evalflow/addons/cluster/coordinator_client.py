@@ -54,9 +54,10 @@ class CoordinatorClient:
         self.recent = RecentEntries()
         self._flight = CoordinatedFlight(self)
 
-    def session(self, connections: Connections | None = None, run_id: str = "") -> CallSession:
+    def session(self, connections: Connections | None = None, run_id: str = "", fence_key: bytes = b"") -> CallSession:
         """What the worker's judges and targets share."""
-        return CallSession(self._limiters, self._flight, self._budget, connections, run_id=run_id)
+        key = lambda: fence_key  # noqa: E731
+        return CallSession(self._limiters, self._flight, self._budget, connections, run_id=run_id, fence_key=key)
 
     async def close(self) -> None:
         """Send what was gathered, and return all that is held. The calls must have ended."""

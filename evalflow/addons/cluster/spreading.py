@@ -56,6 +56,7 @@ def run_spec(job: EngineJob, width: int, shared: Collection[str]) -> RunSpec:
         shared=tuple(shared),
         connections=parts.session.connections,
         budget=parts.session.budget.limits if parts.session.budget else None,
+        fence_key=parts.session.fence_key(),
     )
 
 

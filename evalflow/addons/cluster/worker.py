@@ -10,7 +10,7 @@ import socket
 import tempfile
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from evalflow.addons.cluster.coordinator import Coordinator
@@ -56,6 +56,7 @@ class RunSpec:
         shared: The models that all actors of a node share, each as `module:function`.
         connections: The only addresses that may be called; None: any.
         budget: The limits of what the run may spend; None: no limits.
+        fence_key: The secret by which prompts mark judged text; those of all actors must be equal.
     """
 
     manifest: str
@@ -70,6 +71,7 @@ class RunSpec:
     shared: Sequence[str]
     connections: Connections | None
     budget: BudgetConfig | None
+    fence_key: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,7 +225,7 @@ class _Job:
     ) -> _Job:
         """Build the parts of the run; UserError if they are not those of the driver."""
         settings = settings_of(replace(composed_of(manifest), prompt_folders=tuple(prompts)))
-        session = coordinator.session(spec.connections, manifest.run_id)
+        session = coordinator.session(spec.connections, manifest.run_id, spec.fence_key)
         parts = assemble(settings, manifest.run_id, session, needed=spec.needed)
         expect_same(manifest, parts)
         entries = _Entries(spec.prepared)

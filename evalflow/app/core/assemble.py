@@ -16,6 +16,7 @@ from evalflow.calls.budget import UNITS, Budget, Lease
 from evalflow.calls.cache import Cache
 from evalflow.calls.client import CallSession
 from evalflow.calls.connections import Connections
+from evalflow.calls.fence_key import FenceKey
 from evalflow.calls.limiter import Limiters
 from evalflow.calls.shared_cache import SharedCache
 from evalflow.calls.single_flight import SingleFlight
@@ -30,6 +31,7 @@ from evalflow.config.validate import Composed, Settings, validate
 from evalflow.datasets.fields import field_map
 from evalflow.engine.scoring import Pair
 from evalflow.errors import Problem, UserError
+from evalflow.fences import NO_KEY
 from evalflow.jsonvalues import as_map
 from evalflow.llm.panel import single, with_embedder
 from evalflow.llm.prices import price_facts, priced
@@ -261,6 +263,8 @@ def assemble(
     if session is None:
         connections = Connections.of_process() if connections is None else connections
         session = _session(settings, run_id, connections, lease or Lease.of_process())
+    elif session.fence_key is NO_KEY:
+        session = replace(session, fence_key=FenceKey(from_home(settings.run.cache.path), keeps=False))
     if session.connections is not None and (problems := connection_problems(settings, session.connections)):
         raise UserError(problems)
     return _Assembly(settings, session, needed, isolated or session.connections is not None).parts()
@@ -274,7 +278,8 @@ class _Assembly:
     def parts(self) -> Parts:
         settings = self._settings
         unsaved = settings.composed.unsaved.prompts
-        prompts = Prompts(settings.composed.prompt_folders, unsaved, isolated=self._isolated)
+        folders, key = settings.composed.prompt_folders, self._session.fence_key
+        prompts = Prompts(folders, unsaved, isolated=self._isolated, key=key)
         metrics: dict[str, Metric] = {}
         for name, config in settings.run.metric.items():
             try:
@@ -412,12 +417,13 @@ def _session(settings: Settings, run_id: str, connections: Connections | None, l
     cache = Cache(path, run.cache.mode, run_id=run_id, max_bytes=run.cache.max_bytes)
     limited = any(getattr(run.budget, unit) is not None for unit in UNITS)
     budget = Budget(run.budget, lease=lease) if limited or lease else None
-    shared = None
+    shared, fence_key = None, FenceKey(path, keeps=bool(run_id))
     if run.cache.url is not None and run.cache.mode in ("on", "read"):
-        shared = SharedCache(run.cache.url, reading=run.cache.mode == "read")
+        shared = SharedCache(run.cache.url, reading=run.cache.mode == "read", fence_key=fence_key)
     limiters = Limiters()
     batches = BatchQueue(run.batch, limiters) if batched_keys(settings) else None
-    return CallSession(limiters, SingleFlight(cache, shared), budget, connections, batches, run_id)
+    flight = SingleFlight(cache, shared)
+    return CallSession(limiters, flight, budget, connections, batches, run_id, fence_key=fence_key)
 
 
 def batched_keys(settings: Settings) -> list[str]:

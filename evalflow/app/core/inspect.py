@@ -446,8 +446,7 @@ def _add_calls(
 def _length(ask: Ask) -> int:
     if not ask.messages:  # texts to embed
         return sum(len(str(item)) for item in ask.items or ())
-    schema = len(str(ask.reply_model.model_json_schema()))
-    return schema + sum(len(message.content) for message in ask.messages)
+    return len(str(ask.reply_model.model_json_schema())) + len(ask.text)
 
 
 def _no_probability(judge: Judge, config: Any, asks: Sequence[Ask]) -> str | None:

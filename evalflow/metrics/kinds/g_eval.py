@@ -34,9 +34,9 @@ from evalflow.metrics.returns import FieldType, ListType, StepConfig, StrType
 from evalflow.metrics.rules import PartsRule, Rule
 from evalflow.metrics.scale import Band, BooleanScale, LikertScale, band_fault, grade_rule, reply_type
 from evalflow.metrics.steps import PreparedStep, build_steps
-from evalflow.prompts import Prompts, render
+from evalflow.prompts import Prompts, messages
 from evalflow.protocols import Judge, Prepared
-from evalflow.records import Answer, Ask, Case, Message, Outcome
+from evalflow.records import Answer, Ask, Case, Outcome
 
 FILE = "prepared.json"
 
@@ -232,8 +232,7 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
         if self._plan.steps is not None or judge is None or criteria is None:
             return self
         ask = self._writing_ask()
-        prompt = ask.messages[-1].content
-        key = f"g_eval {_digest(json.dumps([criteria, judge.info.identity, prompt]))}"
+        key = f"g_eval {_digest(json.dumps([criteria, judge.info.identity, ask.text]))}"
         entry = prepared.get(key) or self._plan.reused
         if entry is None:
             try:
@@ -247,7 +246,7 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
                 "criteria": criteria,
                 "judge": judge.info.name,
                 "judge_identity": judge.info.identity,
-                "prompt_sha256": _digest(prompt),
+                "prompt_sha256": _digest(ask.text),
                 "steps": list(reply.parsed.steps),
                 "copied_from": None,
             }
@@ -269,12 +268,11 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
     def _writing_ask(self) -> Ask:
         where = f"metric.{self.name}, step {WRITING}, {self.config.steps_prompt}"
         variables = self._fixed_variables()
-        prompt = render(self._writing.template, variables, where)
         return Ask(
             metric=self.name,
             step=WRITING,
             task=None,
-            messages=(Message("user", prompt),),
+            messages=messages(self._writing.template, variables, where),
             reply_model=self._writing.reply_model,
             variables=variables,
         )

@@ -58,7 +58,7 @@ class GraphMetric(AskingMetric[GraphMetricConfig]):
         """
         nodes = [node for node in self._order if node in self._asking]
         asks = {node: ask for node in nodes if (ask := self._placeholder_ask(scope, self._asking[node]))}
-        lengths = {node: sum(len(message.content) for message in ask.messages) for node, ask in asks.items()}
+        lengths = {node: len(ask.text) for node, ask in asks.items()}
         call = 1 + sum(lengths.values())  # more than all texts together
         weight = {node: call + length for node, length in lengths.items()}
         _, way = best_way(self.config.start, self._order, self.config.graph, lambda node: weight.get(node, 0))

@@ -291,7 +291,7 @@ def _expect_short(parts: Parts, case: Case) -> None:
     answer = recorded_answer(case, parts.target.name, 0)
     for pair in _bound(parts, case):
         for ask in pair.metric.preview(case, answer):
-            length = sum(len(message.content) for message in ask.messages)
+            length = len(ask.text)
             if length > LONGEST_PROMPT:
                 what = f"the prompt of step {ask.step} has {length:,} characters, of at most {LONGEST_PROMPT:,}"
                 raise UserError(Problem(what, f"metric.{ask.metric}", "show the judge less"))

@@ -57,7 +57,7 @@ async def test_the_preview_is_what_is_sent(space: Workspace) -> None:
     assert prompt.request == {key: value for key, value in sent.items() if key != "messages"}
     assert (prompt.step, prompt.times, told.judge) == ("score", 1, "target:m")
     assert sent["n"] == 2
-    assert "Look for a price." in prompt.messages[-1][1]
+    assert "Look for a price." in prompt.messages[0][1]
 
 
 async def test_a_preview_needs_no_key_and_sends_nothing(space: Workspace) -> None:
