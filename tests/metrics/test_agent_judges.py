@@ -173,7 +173,7 @@ def test_no_call_is_right_where_none_is_missing_and_the_four_ask_that_once(bench
     assert bench.score(bench.shipped(metric), judge, case=case, answer=answer).score == 1.0
     assert bench.score(bench.shipped("tool_choice"), judge, case=case, answer=answer).score == 1.0
     assert len({ask.messages for ask in judge.asked}) == 1
-    assert "Books a bicycle." in judge.asked[0].messages[0].content
+    assert "Books a bicycle." in judge.asked[0].text
     missing = bench.judge({"missing": {"missing_calls": ["Book one."]}})
     outcome = bench.score(bench.shipped(metric), missing, case=case, answer=answer)
     assert (outcome.score, outcome.reason) == (0.0, '1 missing call: "Book one."; there are no calls')
@@ -184,7 +184,7 @@ def test_a_goal_is_judged_by_the_reference_if_the_case_has_one(bench: Any) -> No
     metric = bench.shipped("goal_accuracy")
     for reference in ("Elm is reserved.", None):
         bench.score(metric, judge, case=bench.case(reference=reference), answer=bench.answer(actual=[]))
-    first, second = (ask.messages[0].content for ask in judge.asked)
+    first, second = (ask.text for ask in judge.asked)
     assert "Elm is reserved." in first
     assert "reference" not in second
 

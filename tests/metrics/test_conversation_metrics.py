@@ -110,7 +110,7 @@ def test_claims_of_a_conversation_for_which_nothing_was_retrieved_are_not_suppor
     case = bench.case(messages=retrieved([], None), contexts=())
     outcome = bench.score(bench.shipped("turn_faithfulness"), judge, case=case)
     assert (outcome.score, outcome.reason) == (0.0, '1 of 1 claims not in context: "a" (Nothing was retrieved.)')
-    assert "in these turns: 1, 2, 3. Take" in judge.asked[0].messages[0].content
+    assert "claims of these turns of the assistant: 1, 2, 3." in judge.asked[0].text
 
 
 def test_contexts_that_are_none_are_shown_as_written(bench: Any) -> None:

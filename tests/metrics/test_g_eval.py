@@ -142,7 +142,7 @@ def test_given_steps_are_taken_and_nobody_is_asked(bench):
 def test_steps_alone_are_enough(bench):
     judge = bench.judge({"score": GRADE})
     bench.score(bench.prepare(polite(bench, criteria=None), judge), judge)
-    assert judge.asked[0].messages[0].content.partition("\n\n")[2].startswith("Grade by these steps only.")
+    assert judge.asked[0].text.partition("\n\n")[2].startswith("Grade by these steps only.")
 
 
 def test_where_no_steps_can_be_written_every_score_is_an_error(bench):
