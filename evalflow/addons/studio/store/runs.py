@@ -2,18 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from sqlalchemy import ColumnElement, Connection, case, delete, func, not_, or_, select, true, update
 
-from evalflow.addons.studio.store.rows import Row, add, every, now, one
+from evalflow.addons.studio.store.rows import add, every_as, now, one_as
 from evalflow.addons.studio.store.tables import runs
 
 State = Literal["queued", "running", "done", "failed", "cancelled", "interrupted"]
 Task = Literal["run", "resume", "retry", "load"]
 """A worker's task: start the run, finish it, retry what ended in error, or only load its scores."""
 ENDED = ("done", "failed", "cancelled", "interrupted")
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A row of the table of runs; see `work.runs.Run` for what the columns mean."""
+
+    id: int
+    project_id: int
+    run_id: str
+    title: str
+    bot_id: int | None
+    bot: str
+    state: State
+    origin: str
+    composition: Mapping[str, Any]
+    arguments: Sequence[str]
+    folder: str
+    task: Task
+    cancelling: bool
+    progress: Mapping[str, Any]
+    facts: Mapping[str, Any]
+    exit_code: int | None
+    message: str
+    cost_usd: float | None
+    need: Mapping[str, Any] | None
+    loaded: int
+    worker: str | None
+    heartbeat: float | None
+    pid: int | None
+    creation_key: str | None
+    version: int
+    created_at: str
+    started_at: str | None
+    finished_at: str | None
+
+    @property
+    def path(self) -> Path:
+        return Path(self.folder)
 
 
 def create(connection: Connection, values: Mapping[str, Any]) -> int:
@@ -31,14 +71,14 @@ def create(connection: Connection, values: Mapping[str, Any]) -> int:
     return add(connection, runs, {**blank, **values})
 
 
-def get(connection: Connection, run_id: str) -> Row | None:
+def get(connection: Connection, run_id: str) -> StoredRun | None:
     """The run with that id."""
-    return one(connection, select(runs).where(runs.c.run_id == run_id))
+    return one_as(StoredRun, connection, select(runs).where(runs.c.run_id == run_id))
 
 
-def by_key(connection: Connection, key: str) -> Row | None:
+def by_key(connection: Connection, key: str) -> StoredRun | None:
     """The run that was created under an idempotency key."""
-    return one(connection, select(runs).where(runs.c.creation_key == key))
+    return one_as(StoredRun, connection, select(runs).where(runs.c.creation_key == key))
 
 
 def page(
@@ -49,7 +89,7 @@ def page(
     bot: str | None = None,
     state: str | None = None,
     text: str | None = None,
-) -> list[Row]:
+) -> list[StoredRun]:
     """Runs of a project, the newest first.
 
     `before`: only runs whose row id is smaller. `text`: only runs with each of its words in their title, bot, id or
@@ -61,7 +101,7 @@ def page(
     for word in (text or "").lower().split():
         searched = runs.c.title, runs.c.bot, runs.c.run_id, runs.c.facts["searched"].as_string()
         query = query.where(or_(*(func.lower(one).contains(word, autoescape=True) for one in searched)))
-    return every(connection, query if before is None else query.where(runs.c.id < before))
+    return every_as(StoredRun, connection, query if before is None else query.where(runs.c.id < before))
 
 
 def delete_run(connection: Connection, run_id: str, expected: int | None = None) -> bool:
@@ -87,20 +127,19 @@ def cancel(connection: Connection, run_id: str, expected: int | None = None) -> 
     return _set(connection, run_id, runs.c.state.in_(("queued", "running")) & _has_version(expected), **values)
 
 
-def queued(connection: Connection) -> list[Row]:
+def queued(connection: Connection) -> list[StoredRun]:
     """The queued runs, the longest waiting first."""
-    columns = (runs.c.id, runs.c.run_id, runs.c.project_id, runs.c.task, runs.c.need)
-    return every(connection, select(*columns).where(runs.c.state == "queued").order_by(runs.c.id))
+    return every_as(StoredRun, connection, select(runs).where(runs.c.state == "queued").order_by(runs.c.id))
 
 
-def claim(connection: Connection, row: int, worker: str, moment: float) -> Row | None:
+def claim(connection: Connection, row: int, worker: str, moment: float) -> StoredRun | None:
     """Assign a queued run to this worker; None if it is queued no longer. `moment`: now, in seconds."""
     values = {"state": "running", "worker": worker, "heartbeat": moment, "pid": None, "cancelling": False}
     started = func.coalesce(runs.c.started_at, now())
     taken = update(runs).where(runs.c.id == row, runs.c.state == "queued")
     if connection.execute(taken.values(**values, started_at=started)).rowcount != 1:
         return None
-    return one(connection, select(runs).where(runs.c.id == row))
+    return one_as(StoredRun, connection, select(runs).where(runs.c.id == row))
 
 
 def refuse(connection: Connection, row: int, exit_code: int, message: str) -> None:
@@ -120,15 +159,15 @@ def release(connection: Connection, run_id: str, worker: str) -> bool:
     return _set(connection, run_id, mine, state=state, worker=None, pid=None)
 
 
-def running(connection: Connection) -> list[Row]:
+def running(connection: Connection) -> list[StoredRun]:
     """All runs in state running."""
-    return every(connection, select(runs).where(runs.c.state == "running").order_by(runs.c.id))
+    return every_as(StoredRun, connection, select(runs).where(runs.c.state == "running").order_by(runs.c.id))
 
 
-def take_over(connection: Connection, row: Row, worker: str, moment: float) -> bool:
+def take_over(connection: Connection, run: StoredRun, worker: str, moment: float) -> bool:
     """Take a run over from a dead worker. Returns False if another worker was faster."""
-    seen = (runs.c.worker == row["worker"]) & (runs.c.heartbeat == row["heartbeat"])
-    return _set(connection, row["run_id"], (runs.c.state == "running") & seen, worker=worker, heartbeat=moment)
+    seen = (runs.c.worker == run.worker) & (runs.c.heartbeat == run.heartbeat)
+    return _set(connection, run.run_id, (runs.c.state == "running") & seen, worker=worker, heartbeat=moment)
 
 
 def note(connection: Connection, run_id: str, worker: str, **values: Any) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, func, select, update
 
-from evalflow.addons.studio.store.rows import Row, add, every, now, one
+from evalflow.addons.studio.store.rows import Row, add, now, one
 from evalflow.addons.studio.store.schema import NAME
 from evalflow.addons.studio.store.server_tables import spending
 from evalflow.calls.budget import UNITS, Amount
@@ -34,9 +35,18 @@ def take(connection: Connection, project: int, month: str, source: str, amount: 
     return add(connection, spending, {**values, "is_settled": False, "at": now()})
 
 
-def open_leases(connection: Connection, run: int) -> list[Row]:
-    """The open leases of a run: at most one."""
-    return every(connection, select(spending).where(spending.c.run == run, ~spending.c.is_settled))
+@dataclass(frozen=True, slots=True)
+class OpenLease:
+    """What the process of a run may spend."""
+
+    id: int
+    amount: Amount
+
+
+def open_lease(connection: Connection, run: int) -> OpenLease | None:
+    """The open lease of a run."""
+    row = one(connection, select(spending).where(spending.c.run == run, ~spending.c.is_settled))
+    return OpenLease(row["id"], _amount(row)) if row else None
 
 
 def settle(connection: Connection, lease: int, spent: Amount | None) -> None:
@@ -54,4 +64,8 @@ def _sum(connection: Connection, which: ColumnElement[bool]) -> Amount:
     sums = [func.coalesce(func.sum(spending.c[unit]), 0).label(unit) for unit in UNITS]
     row = one(connection, select(*sums).where(which))
     assert row is not None
+    return _amount(row)
+
+
+def _amount(row: Row) -> Amount:
     return Amount(int(row["requests"]), int(row["tokens"]), float(row["usd"]))

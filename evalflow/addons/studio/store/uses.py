@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, case, func, literal, or_, select
 
 from evalflow.addons.studio.store.cases import CaseQuery
-from evalflow.addons.studio.store.rows import Row, every
+from evalflow.addons.studio.store.rows import Row, every, every_as
+from evalflow.addons.studio.store.runs import StoredRun
 from evalflow.addons.studio.store.tables import (
     bots,
     case_checks,
@@ -60,12 +61,11 @@ def among(wanted: CaseQuery, name: str) -> tuple[list[int], dict[int, bool]]:
     return wanted.ids(), {row.case_id: row.is_enabled for row in wanted.connection.execute(query)}
 
 
-def imperfect_runs(connection: Connection, project: int, name: str, limit: int) -> list[Row]:
+def imperfect_runs(connection: Connection, project: int, name: str, limit: int) -> list[StoredRun]:
     """The latest runs in which a check has a score below 1, the newest first."""
     below = or_(*(scores.c.metric == one for one in numbered(name))), scores.c.run == runs.c.id, scores.c.score < 1
-    columns = runs.c.id, runs.c.run_id, runs.c.title, runs.c.created_at, runs.c.finished_at, runs.c.facts
-    query = select(*columns).where(runs.c.project_id == project, select(scores.c.n).where(*below).exists())
-    return every(connection, query.order_by(runs.c.id.desc()).limit(limit))
+    query = select(runs).where(runs.c.project_id == project, select(scores.c.n).where(*below).exists())
+    return every_as(StoredRun, connection, query.order_by(runs.c.id.desc()).limit(limit))
 
 
 def numbered(name: str) -> Sequence[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from anyio import to_thread
@@ -96,7 +95,7 @@ def fill_examples(space: Workspace, dataset: str, run_id: str) -> int:
 
 def _examples(space: Workspace, run_id: str, dataset: str, keys: Sequence[str]) -> dict[str, Example]:
     """The first answer of a run to each case, from the run's own files."""
-    folder = RunFolder(Path(run_row(space, run_id)["folder"]))
+    folder = RunFolder(run_row(space, run_id).path)
     found: dict[str, Example] = {}
     try:
         saved = open_run(folder)

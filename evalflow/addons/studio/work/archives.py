@@ -56,8 +56,8 @@ def run_archive(space: Workspace, run_id: str) -> Iterator[bytes]:
     there = [folder / name for name in written if (folder / name).is_file()]
     files: list[Entry] = [(one.name, _portable(one, space) if one.name == "run.json" else one) for one in there]
     parts = _parts(folder / "snapshot")
-    words = repeating({**row, "folder": "."})[2:] if parts else []
-    about = [f"# Run {run_id}", row["title"], "", *(f"- `{name}`: {written[name]}" for name, _ in files)]
+    words = repeating(replace(row, folder="."))[2:] if parts else []
+    about = [f"# Run {run_id}", row.title, "", *(f"- `{name}`: {written[name]}" for name, _ in files)]
     about += ["- `conf/`, `prompts/`, `data/`: all that the run used"] if parts else []
     about += _commands("In this folder", [["report", "."], ["compare", "OTHER_RUN", "."]])
     about += _commands("Repeat the run", [["--config-dir", "conf", *words]]) if words else []

@@ -103,14 +103,14 @@ def last_failure(space: Workspace, name: str) -> CheckFailure | None:
     """Where a check failed last; None if it never did, or only in runs whose judge gives no pass or fail."""
     with space.database.reading() as connection:
         for run in table.imperfect_runs(connection, space.project_id, name, _SEARCHED):
-            limits = [limit for limit in limits_of(run) if limit.metric in table.numbered(name)]
-            scores = RunScores(connection, run["id"], limits)
+            limits = [limit for limit in limits_of(run.facts) if limit.metric in table.numbered(name)]
+            scores = RunScores(connection, run.id, limits)
             filters = (ScoreFilter(metric=metric, passed=False) for metric in {limit.metric: None for limit in limits})
             failed = [score for wanted in filters for score in scores.page(wanted, None, 1)]
             if failed:
                 first = min(failed, key=lambda score: score.place)
-                at = run["finished_at"] or run["created_at"]
-                return from_row(CheckFailure, {**asdict(first), **run}, at=at)
+                at = run.finished_at or run.created_at
+                return from_row(CheckFailure, {**asdict(first), **vars(run)}, at=at)
     return None
 
 

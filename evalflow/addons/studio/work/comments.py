@@ -79,7 +79,7 @@ def _expect_there(space: Workspace, on: CommentedOn) -> int | None:
     if on.task is not None or on.run is None or on.position is None:
         what = "comments are on a task, or on an answer"
         raise UserError(Problem(what, "comment", "name the task; or the run and the answer's position"))
-    run = run_row(space, on.run)["id"]
+    run = run_row(space, on.run).id
     with space.database.reading() as connection:
         if not 0 <= on.position < 2**31 or RunScores(connection, run).answer(on.position) is None:
             raise not_found("answer", str(on.position), [])

@@ -123,7 +123,7 @@ def rank(
 def changed_cases(space: Workspace, a: str, b: str) -> CaseChanges:
     """The cases whose answer or score differs between two runs, for reading in pages."""
     pair = _pair(space, a, b)
-    known = space.read(common_cases, run_row(space, a)["id"], run_row(space, b)["id"])
+    known = space.read(common_cases, run_row(space, a).id, run_row(space, b).id)
     one, other = pair
     traits = one.traits | other.traits
     return CaseChanges((a, b), changed_cells(pair_scores(one.scores(), other.scores(), traits), traits, known))

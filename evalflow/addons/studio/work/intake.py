@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalflow.addons.studio.store import runs, scores
 from evalflow.addons.studio.store.rows import chunks, storable
+from evalflow.addons.studio.store.runs import StoredRun
 from evalflow.addons.studio.store.scores import Place
 from evalflow.app.core.cases import answer_in_data
 from evalflow.app.core.rederive import facts_of_metrics, facts_of_run, searched_text
@@ -85,13 +86,13 @@ class Intake:
         behind: Whether the journals held more than was read.
     """
 
-    def __init__(self, run: Row) -> None:
-        folder = RunFolder(Path(run["folder"]))
+    def __init__(self, run: StoredRun) -> None:
+        folder = RunFolder(run.path)
         saved = open_run(folder)
         rules = saved.rules
         self.facts = {"metrics": facts_of_metrics(saved), "searched": searched_text(rules.settings.run)}
         self.behind = False
-        self._run: int = run["id"]
+        self._run: int = run.id
         self._saved, self._folder, self._config = saved, folder, rules.settings.run
         self._target: str = saved.manifest.target.name
         self._journal = scan_journal(folder.journal, rules.bounded)
@@ -103,7 +104,7 @@ class Intake:
         self._open: dict[int, Case] = {}
         """The cases, by position, whose answers have been read and may still change."""
         self._pace: deque[tuple[float, int]] = deque()
-        self._progress: Row = dict(run["progress"])
+        self._progress: Row = dict(run.progress)
         ends = self._progress.get("read")
         self._is_new = ends is None or any(_size(file) < end for file, end in zip(self._files, ends, strict=True))
         if self._is_new:  # also if an older version without offsets has read it, or the journal was replaced
@@ -288,17 +289,17 @@ class Intake:
         return (done - before) / (now - since) if now > since and done > before else None
 
 
-def results_of(row: Row) -> Row:
+def results_of(row: StoredRun) -> Row:
     """The columns of an ended run that follow from its files: facts, and the exit code if a worker saw it end."""
-    folder = RunFolder(Path(row["folder"]))
+    folder = RunFolder(row.path)
     facts, manifest = facts_of_run(folder), folder.read_manifest()
-    is_known = row["exit_code"] is not None and manifest.status == "done"
+    is_known = row.exit_code is not None and manifest.status == "done"
     return {"facts": facts, **({"exit_code": manifest.exit_code} if is_known else {})}
 
 
-def save_results(connection: Connection, row: Row, results: Row) -> bool:
+def save_results(connection: Connection, row: StoredRun, results: Row) -> bool:
     """Save them, and the scores of composites, which may depend on what passes; False if the row has changed."""
-    if not runs.change(connection, row["run_id"], row["version"], **results):
+    if not runs.change(connection, row.run_id, row.version, **results):
         return False
     intake = Intake(row)
     for block in intake.composites():

@@ -11,13 +11,12 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime, timedelta
 from math import ceil, inf
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter
 
 from evalflow.addons.studio.store import definitions, runs, spending
-from evalflow.addons.studio.store.rows import Row
+from evalflow.addons.studio.store.runs import StoredRun
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.calls.budget import UNITS, Amount, Budget, Lease, LeaseNote, Unit, read_note
@@ -96,9 +95,9 @@ class Need:
 _NEED = TypeAdapter(Need)
 
 
-def need_of_run(row: Row) -> Need:
+def need_of_run(run: StoredRun) -> Need:
     """What a run needs, as its row has it."""
-    return _NEED.validate_python(row["need"] or {})
+    return _NEED.validate_python(run.need or {})
 
 
 def need_of(estimate: Estimate, own: BudgetConfig) -> Need:
@@ -195,7 +194,7 @@ def take(
 class NextRun:
     """A queued run, and what its project's budget offers; None for one that spends nothing."""
 
-    row: Row
+    run: StoredRun
     budget: ProjectBudget | None = None
     found: Offer | None = None
 
@@ -207,54 +206,51 @@ class NextRun:
     def take(self, connection: Connection) -> None:
         """Open its lease."""
         if self.budget and self.found:
-            row = self.row
-            take(connection, self.budget, row["project_id"], self.found, row["run_id"], row["id"])
+            take(connection, self.budget, self.run.project_id, self.found, self.run.run_id, self.run.id)
 
 
 def next_run(connection: Connection) -> NextRun | None:
     """The run that has waited longest, of those that need not wait until others have settled their leases."""
     budgets: dict[int, ProjectBudget] = {}
-    for row in runs.queued(connection):
-        if row["task"] == "load":
-            return NextRun(row)
-        project: int = row["project_id"]
-        if project not in budgets:
-            budgets[project] = read_budget(connection, project)
-        found = offer(budgets[project], need_of_run(row))
+    for run in runs.queued(connection):
+        if run.task == "load":
+            return NextRun(run)
+        if run.project_id not in budgets:
+            budgets[run.project_id] = read_budget(connection, run.project_id)
+        found = offer(budgets[run.project_id], need_of_run(run))
         if not found.waits:
-            return NextRun(row, budgets[project], found)
+            return NextRun(run, budgets[run.project_id], found)
     return None
 
 
-def open_lease(connection: Connection, run: Row) -> Lease | None:
+def open_lease(connection: Connection, run: StoredRun) -> Lease | None:
     """The open lease of a run that no process has used yet; None if there is none."""
-    folder = Path(run["folder"])
-    limits = read_budget(connection, run["project_id"]).limits
-    for row in spending.open_leases(connection, run["id"]):
-        if read_note(folder, row["id"]) == LeaseNote(NOTHING):
-            held = {unit: None if getattr(limits, unit) is None else row[unit] for unit in UNITS}
-            return Lease(id=row["id"], folder=folder, **held, allow_unpriced=limits.allow_unpriced)
-    return None
+    limits = read_budget(connection, run.project_id).limits
+    opened = spending.open_lease(connection, run.id)
+    if opened is None or read_note(run.path, opened.id) != LeaseNote(NOTHING):
+        return None
+    held = {unit: None if getattr(limits, unit) is None else getattr(opened.amount, unit) for unit in UNITS}
+    return Lease(id=opened.id, folder=run.path, **held, allow_unpriced=limits.allow_unpriced)
 
 
-def settle(connection: Connection, run: Row, *, is_alive: bool) -> LeaseNote | None:
+def settle(connection: Connection, run: StoredRun, *, is_alive: bool) -> LeaseNote | None:
     """Settle the lease of a run to what its process has noted; None if there is none, or nobody knows.
 
     Then, and while the process is alive, all of it counts as spent.
     """
-    note = None
-    for row in spending.open_leases(connection, run["id"]):
-        note = None if is_alive else read_note(Path(run["folder"]), row["id"])
-        spending.settle(connection, row["id"], note and note.used)
+    opened = spending.open_lease(connection, run.id)
+    note = read_note(run.path, opened.id) if opened and not is_alive else None
+    if opened:
+        spending.settle(connection, opened.id, note and note.used)
     return note
 
 
-def after_lease(connection: Connection, run: Row, wanted: Amount) -> dict[str, object]:
+def after_lease(connection: Connection, run: StoredRun, wanted: Amount) -> dict[str, object]:
     """What becomes of a run that has used up its lease: it is queued again, or fails if nothing can be left for it."""
     before = need_of_run(run)
     likely = before.likely and before.likely + before.likely
     need = Need(likely, wanted)
-    budget = read_budget(connection, run["project_id"])
+    budget = read_budget(connection, run.project_id)
     found = offer(budget, need)
     if found.short and not found.waits:
         return {"message": message(refusal(budget, found))}

@@ -94,7 +94,7 @@ def make_repeatable(space: Workspace, run_id: str) -> RunRequest:
     row = run_row(space, run_id)
     request = _request_of(space, run_folder(space, row).read_manifest())
     with space.changing("update", "run", run_id, ["composition"]) as connection:
-        if not runs.change(connection, run_id, row["version"], composition=asdict(request)):
+        if not runs.change(connection, run_id, row.version, composition=asdict(request)):
             raise TakenError(Problem(f"run {run_id} is being read", "run", "try again in a moment"))
     return request
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import TypeAdapter
@@ -242,11 +241,11 @@ def create_review(space: Workspace, request: ReviewRequest) -> Review:
     )
     by = (request.by or "score") if request.method == "strata" else None
     draw = {"method": request.method, "by": by, "population": drawn.population, "seed": drawn.seed}
-    draw |= {"overlap": overlap, "strata": dict(drawn.strata), "groups": list(drawn.groups), "title": row["title"]}
+    draw |= {"overlap": overlap, "strata": dict(drawn.strata), "groups": list(drawn.groups), "title": row.title}
     draw |= {"size": len(drawn.items), "doubled": sum(one.wanted == 2 for one in drawn.items)}
     values: dict[str, Any] = {
         "name": request.name.strip(),
-        "run": row["id"],
+        "run": row.id,
         "run_id": request.run_id,
         "state": "open",
         "metrics": metrics,
@@ -258,7 +257,7 @@ def create_review(space: Workspace, request: ReviewRequest) -> Review:
     }
     with space.changing("create", "review", values["name"]) as connection:
         review = REVIEWS.add(connection, space.project_id, values)
-        positions = stored.answer_positions(connection, row["id"])
+        positions = stored.answer_positions(connection, row.id)
         own = ("group", "stratum", "pi", "wanted", "content")
         items = [
             dict(zip(CELL, one.key, strict=True))
@@ -329,7 +328,7 @@ def labellers(space: Workspace) -> list[Labeller]:
 @requires("edit")
 def scored_run(space: Workspace, run_id: str) -> SavedRun:
     """A run that has scores, opened from its folder."""
-    folder = Path(run_row(space, run_id)["folder"])
+    folder = run_row(space, run_id).path
     try:
         return open_scored(RunFolder(folder), run_id)
     except OSError as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from evalflow.addons.studio.store.rows import Row, from_row
@@ -61,11 +60,11 @@ def get_run_case(
     """A case of a run that has ended."""
     row = run_row(space, run_id)
     with space.database.reading() as connection:
-        found = RunScores(connection, row["id"]).answer(position)
+        found = RunScores(connection, row.id).answer(position)
     if found is None:
         raise not_found("case", str(position), [])
     scored = answer_scores(space, run_id, position, thresholds)
-    case, known, gone = _whole_case(RunFolder(Path(row["folder"])), found)
+    case, known, gone = _whole_case(RunFolder(row.path), found)
     return from_row(RunCase, found, answer_error=found["error"], case=case, known=known, gone=gone, scores=scored)
 
 
@@ -113,7 +112,7 @@ def score_prompts(space: Workspace, run_id: str, score_id: str) -> list[JudgeCal
     score = get_score(space, run_id, score_id)
     if score.judge is None or not score.steps:
         return []
-    folder = RunFolder(Path(run_row(space, run_id)["folder"]))
+    folder = RunFolder(run_row(space, run_id).path)
     try:
         saved = open_run(folder)
         if isinstance(saved.rules.metrics[score.metric].config, CompositeMetricConfig):

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, BinaryIO, Literal, get_args
 
 from evalflow.addons.studio.store import runs
-from evalflow.addons.studio.store.rows import Row
+from evalflow.addons.studio.store.runs import StoredRun
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.intake import results_of, save_results
 from evalflow.addons.studio.work.metrics import MetricDefinition, MetricDraft, list_library, list_metrics, update_metric
@@ -109,7 +109,7 @@ def open_file(space: Workspace, run_id: str, name: FileName) -> tuple[BinaryIO, 
 
 
 def _folder(space: Workspace, run_id: str) -> Path:
-    return Path(within(space, Path(run_row(space, run_id)["folder"])))
+    return Path(within(space, run_row(space, run_id).path))
 
 
 def _opened(folder: Path, name: FileName) -> BinaryIO:
@@ -136,7 +136,7 @@ def passing(space: Workspace, run_id: str, metric: str, thresholds: Sequence[flo
     from evalflow.summary.summarise import passing_rates
 
     row = run_row(space, run_id)
-    known = {one["name"]: one for one in row["facts"].get("metrics", [])}
+    known = {one["name"]: one for one in row.facts.get("metrics", [])}
     if metric not in known:
         raise not_found("metric", metric, list(known))
     folder = run_folder(space, row)
@@ -220,7 +220,7 @@ def change_files(
             results = results_of(row)
             with space.changing("update", "run", run_id, fields) as connection:
                 if not save_results(connection, row, results):
-                    raise stale("run", run_id, row["version"], runs.get(connection, run_id) or row, {})
+                    raise stale("run", run_id, row.version, vars(runs.get(connection, run_id) or row), {})
     except BlockingIOError:
         raise TakenError(Problem(f"something works on run {run_id}", "run", "try again in a moment")) from None
     except OSError as error:
@@ -228,12 +228,12 @@ def change_files(
     return get_run(space, run_id)
 
 
-def _ended_row(space: Workspace, run_id: str, expected: int | None) -> Row:
+def _ended_row(space: Workspace, run_id: str, expected: int | None) -> StoredRun:
     row = run_row(space, run_id)
-    if row["state"] not in ENDED or not row["facts"].get("metrics"):
+    if row.state not in ENDED or not row.facts.get("metrics"):
         raise TakenError(Problem(f"run {run_id} has not ended", "run", "wait until it has, or resume it"))
-    if expected not in (None, row["version"]):
-        raise stale("run", run_id, expected, row, {})
+    if expected not in (None, row.version):
+        raise stale("run", run_id, expected, vars(row), {})
     return row
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from evalflow.addons.studio.store import runs
-from evalflow.addons.studio.store.rows import Row, from_row
-from evalflow.addons.studio.store.runs import ENDED, State
+from evalflow.addons.studio.store.rows import from_row
+from evalflow.addons.studio.store.runs import ENDED, State, StoredRun
 from evalflow.addons.studio.work import leases
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.bots import BOTS
@@ -242,7 +242,8 @@ def list_runs(
     """
     limit = max(1, min(limit, MAX_PAGE))
     found = space.read(runs.page, space.project_id, row_number(cursor), limit + 1, bot, state, text)
-    return Page.of(found, limit, lambda row: _as_run(_up_to_date(space, dict(row))))
+    more = str(found[limit - 1].id) if len(found) > limit else None
+    return Page([_as_run(_up_to_date(space, row)) for row in found[:limit]], more)
 
 
 @requires("edit")
@@ -295,26 +296,26 @@ def latest_datasets(space: Workspace, bot: str) -> Sequence[str]:
 
 
 @requires("read")
-def run_row(space: Workspace, run_id: str) -> Row:
+def run_row(space: Workspace, run_id: str) -> StoredRun:
     """The row of a run."""
     return _up_to_date(space, _row(space, run_id))
 
 
-def _row(space: Workspace, run_id: str) -> Row:
+def _row(space: Workspace, run_id: str) -> StoredRun:
     row = space.read(runs.get, run_id)
-    if row is None or row["project_id"] != space.project_id:
+    if row is None or row.project_id != space.project_id:
         raise not_found("run", run_id, [])
     return row
 
 
-def _up_to_date(space: Workspace, row: Row) -> Row:
+def _up_to_date(space: Workspace, row: StoredRun) -> StoredRun:
     """The row of a run. If the command line has changed the results of an ended run, they are read again.
 
     If it has added scores, a worker reads them.
     """
-    folder, known = RunFolder(Path(row["folder"])), row["facts"].get("changed_at")
+    folder, known = RunFolder(row.path), row.facts.get("changed_at")
     try:
-        if row["state"] not in ENDED or known in (None, changed_at(folder)):
+        if row.state not in ENDED or known in (None, changed_at(folder)):
             return row
         with working_on(run_folder(space, row).path):
             manifest = folder.read_manifest()
@@ -324,35 +325,35 @@ def _up_to_date(space: Workspace, row: Row) -> Row:
             results = None if Intake(row).lags else results_of(row)
             with space.database.writing() as connection:
                 if results is None:
-                    runs.queue(connection, row["run_id"], "load", row["version"])
+                    runs.queue(connection, row.run_id, "load", row.version)
                 else:
                     save_results(connection, row, results)
     except BlockingIOError:  # something here works on it
         return row
     except (OSError, UserError) as error:
-        log.warning("run %s is shown as it was before its files changed: %s", row["run_id"], error)
+        log.warning("run %s is shown as it was before its files changed: %s", row.run_id, error)
         return row
-    return _row(space, row["run_id"])
+    return _row(space, row.run_id)
 
 
-def _as_run(row: Row) -> Run:
-    facts = {name: value for name, value in row["facts"].items() if name != "changed_at"}
+def _as_run(row: StoredRun) -> Run:
+    facts = {name: value for name, value in row.facts.items() if name != "changed_at"}
     return from_row(
         Run,
-        row,
-        folder=Path(row["folder"]),
-        repeat=command(*repeating(row)) if row["arguments"] else "",
-        request=RunRequest(**row["composition"]) if row["composition"] else None,
-        progress=from_row(Progress, {**row["progress"], "loaded": row["loaded"]}),
+        vars(row),
+        folder=row.path,
+        repeat=command(*repeating(row)) if row.arguments else "",
+        request=RunRequest(**row.composition) if row.composition else None,
+        progress=from_row(Progress, {**row.progress, "loaded": row.loaded}),
         facts=facts if "summary" in facts else {},  # until then, facts only hold what decides passing
     )
 
 
-def repeating(row: Row) -> list[str]:
+def repeating(row: StoredRun) -> list[str]:
     """The arguments that repeat a run, including generated steps and changed thresholds that were saved with it."""
-    facts = row["facts"]
-    steps = [f"metric.{metric}.steps_from={row['folder']}" for metric in facts.get("wrote_steps", ())]
-    return [*row["arguments"], *steps, *(f"++{override}" for override in facts.get("kept", ()))]
+    facts = row.facts
+    steps = [f"metric.{metric}.steps_from={row.folder}" for metric in facts.get("wrote_steps", ())]
+    return [*row.arguments, *steps, *(f"++{override}" for override in facts.get("kept", ()))]
 
 
 def _queue(space: Workspace, run_id: str, task: Literal["resume", "retry"], expected: int | None) -> Run:
@@ -363,7 +364,7 @@ def _queue(space: Workspace, run_id: str, task: Literal["resume", "retry"], expe
     return get_run(space, run_id)
 
 
-def _expect_own(space: Workspace, row: Row) -> None:
+def _expect_own(space: Workspace, row: StoredRun) -> None:
     """Check that a resumed run uses files below the working directory only, and only an allowed program."""
     folder = run_folder(space, row)
     if folder.manifest.is_file():
@@ -379,9 +380,9 @@ def _expect_own(space: Workspace, row: Row) -> None:
 def _refusal(space: Workspace, run_id: str, expected: int | None, unfit: Sequence[State], hint: str) -> UserError:
     """Why an operation on a run was refused: its state does not allow it, or its version is not the expected one."""
     row = _row(space, run_id)
-    if row["state"] in unfit or expected is None:
-        return TakenError(Problem(f"run {run_id} is {row['state']}", "run", hint))
-    return stale("run", run_id, expected, row, {})
+    if row.state in unfit or expected is None:
+        return TakenError(Problem(f"run {run_id} is {row.state}", "run", hint))
+    return stale("run", run_id, expected, vars(row), {})
 
 
 def _inspected(
@@ -403,7 +404,7 @@ def _left_out(space: Workspace, planned: PlannedRun, found: Inspection) -> dict[
 @requires("read")
 def left_out_of(space: Workspace, run_id: str) -> dict[str, LeftOutCases]:
     """What a run left out, by dataset; empty for runs of the command line."""
-    return read_left_out(Path(run_row(space, run_id)["folder"]) / "snapshot")
+    return read_left_out(run_row(space, run_id).path / "snapshot")
 
 
 def _new_id(request: RunRequest) -> str:
@@ -417,7 +418,7 @@ def _created(space: Workspace, request: RunRequest, key: str | None) -> Run | No
     return _same(row, request) if row else None
 
 
-def _same(row: Row, request: RunRequest) -> Run:
+def _same(row: StoredRun, request: RunRequest) -> Run:
     """The run created with the same key. Raises if its request is a different one."""
     run = _as_run(row)
     if run.request is None or asdict(run.request) != json.loads(json.dumps(asdict(request))):

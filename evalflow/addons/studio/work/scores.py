@@ -6,12 +6,10 @@ import math
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from evalflow.addons.studio.store import results, reviews
 from evalflow.addons.studio.store.results import ResultCell, ResultRow
-from evalflow.addons.studio.store.rows import Row
 from evalflow.addons.studio.store.scores import Limit, RunScores, Score, ScoreFilter
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.runs import ENDED, run_row
@@ -145,16 +143,16 @@ def order_results(
     row = run_row(space, run_id)
     scales = {
         one["name"]: one["direction"] == "higher_is_better"
-        for one in row["facts"].get("metrics", [])
+        for one in row.facts.get("metrics", [])
         if one.get("bounded")
     }
     with space.database.reading() as connection:
-        scores = RunScores(connection, row["id"], limits_of(row, thresholds))
+        scores = RunScores(connection, row.id, limits_of(row.facts, thresholds))
 
         def ranking() -> results.AnswerRanking:
-            if row["state"] not in ENDED:
+            if row.state not in ENDED:
                 return results.rank_answers(scores, scales)
-            key = (row["id"], row["version"], *scores.limits)
+            key = (row.id, row.version, *scores.limits)
             return space.rankings.get(key, lambda: results.rank_answers(scores, scales))
 
         return results.positions_in_order(scores, wanted or ScoreFilter(), results.ResultOrder(by, metric), ranking)
@@ -193,7 +191,7 @@ def note_view(space: Workspace, run_id: str) -> None:
 
     The audit has no row for it, since nothing of the project changes.
     """
-    run, by = run_row(space, run_id)["id"], space.identify().name
+    run, by = run_row(space, run_id).id, space.identify().name
     if not space.read(reviews.has_viewed, run, by):
         with space.database.writing() as connection:
             reviews.note_view(connection, run, by)
@@ -202,7 +200,7 @@ def note_view(space: Workspace, run_id: str) -> None:
 @requires("read")
 def summary(space: Workspace, run_id: str) -> list[SummaryRow]:
     """The rows of a run's summary, including tags. Empty until the run has ended."""
-    file = Path(run_row(space, run_id)["folder"]) / "summary.parquet"
+    file = run_row(space, run_id).path / "summary.parquet"
     return rows_of(pl.read_parquet(file)) if file.is_file() else []
 
 
@@ -236,10 +234,10 @@ def distribution(space: Workspace, run_id: str, metric: str, threshold: float | 
     With a threshold, it counts how many scores of each bin pass. None if nothing was scored.
     """
     row = run_row(space, run_id)
-    metrics: list[Mapping[str, Any]] = row["facts"].get("metrics", [])
+    metrics: list[Mapping[str, Any]] = row.facts.get("metrics", [])
     about = {str(one["name"]): one for one in metrics}.get(metric)
     with space.database.reading() as connection:
-        scores = RunScores(connection, row["id"])
+        scores = RunScores(connection, row.id)
         span = scores.span(metric)
         if span is None:
             return None
@@ -255,13 +253,13 @@ def distribution(space: Workspace, run_id: str, metric: str, threshold: float | 
 def _scores_of(space: Workspace, run_id: str, thresholds: Mapping[str, float] | None = None) -> Generator[RunScores]:
     row = run_row(space, run_id)
     with space.database.reading() as connection:
-        yield RunScores(connection, row["id"], limits_of(row, thresholds))
+        yield RunScores(connection, row.id, limits_of(row.facts, thresholds))
 
 
-def limits_of(row: Row, thresholds: Mapping[str, float] | None = None) -> list[Limit]:
+def limits_of(facts: Mapping[str, Any], thresholds: Mapping[str, float] | None = None) -> list[Limit]:
     """The thresholds of a run's metrics, or those that replace them."""
     found: list[Limit] = []
-    for metric in row["facts"].get("metrics", []):
+    for metric in facts.get("metrics", []):
         value = (thresholds or {}).get(metric["name"], metric["threshold"])
         if value is not None:
             found.append(Limit(metric["name"], metric["judge"], value, metric["direction"] == "higher_is_better"))

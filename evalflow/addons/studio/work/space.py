@@ -21,6 +21,7 @@ from anyio import CapacityLimiter, to_thread
 from evalflow.addons.studio.store import DEFAULT_PROJECT, Database, audit, definitions, open_database, people
 from evalflow.addons.studio.store.results import AnswerRanking
 from evalflow.addons.studio.store.rows import Row
+from evalflow.addons.studio.store.runs import StoredRun
 from evalflow.addons.studio.work.access import Actor, local_person, requires
 from evalflow.calls.connections import Connection as CallConnection
 from evalflow.calls.connections import Connections
@@ -276,11 +277,11 @@ def within(space: Workspace, folder: Path, allowed: Path | None = None) -> str:
 
 
 @requires("read")
-def run_folder(space: Workspace, row: Row) -> RunFolder:
+def run_folder(space: Workspace, run: StoredRun) -> RunFolder:
     """The folder of a run to resume or rewrite: below the working directory, without links in its path or content."""
-    found = within(space, Path(row["folder"]))
-    if found != row["folder"]:
-        what = f"{row['folder']} leads through a link to {found}"
+    found = within(space, run.path)
+    if found != run.folder:
+        what = f"{run.folder} leads through a link to {found}"
         raise UserError(Problem(what, "folder", "put the folder itself there, without links on the way"))
     folder = RunFolder(Path(found))
     refuse_links(folder)

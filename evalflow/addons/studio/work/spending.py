@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from pydantic import ValidationError
 
@@ -64,17 +63,17 @@ def run_spending(space: Workspace, run: str) -> RunSpending:
     row = run_row(space, run)
     with space.database.reading() as connection:
         budget = leases.read_budget(connection, space.project_id)
-        spent = spending.of_run(connection, row["id"])
-        opened = next(iter(spending.open_leases(connection, row["id"])), None)
+        spent = spending.of_run(connection, row.id)
+        opened = spending.open_lease(connection, row.id)
     if opened is None:
         waits = ""
-        if row["state"] == "queued" and row["task"] != "load":
+        if row.state == "queued" and row.task != "load":
             found = leases.offer(budget, leases.need_of_run(row))
             waits = str(leases.refusal(budget, found)) if found.waits else ""
         return RunSpending(spent, {}, Amount(), waits)
-    note = read_note(Path(row["folder"]), opened["id"])
+    note = read_note(row.path, opened.id)
     used = note.used if note else Amount()
     leased: dict[Unit, Number | None] = {
-        unit: None if getattr(budget.limits, unit) is None else opened[unit] for unit in UNITS
+        unit: None if getattr(budget.limits, unit) is None else getattr(opened.amount, unit) for unit in UNITS
     }
     return RunSpending(spent + used, leased, used)

@@ -248,16 +248,16 @@ def _about(space: Workspace, draft: TaskDraft) -> dict[str, Any]:
         return {name: _plain(getattr(draft, name)) for name in ("dataset", "case_id")}
     run = run_row(space, draft.run)
     if draft.position is None:
-        return {"run": run["id"], **{name: _plain(getattr(draft, name)) for name in ("metric", "dataset", "case_id")}}
+        return {"run": run.id, **{name: _plain(getattr(draft, name)) for name in ("metric", "dataset", "case_id")}}
     with space.database.reading() as connection:
-        scores = RunScores(connection, run["id"])
+        scores = RunScores(connection, run.id)
         answer = scores.answer(draft.position) if 0 <= draft.position < 2**31 else None
         if answer is None:
             raise not_found("answer", str(draft.position), [])
         own = scores.page(ScoreFilter(metric=draft.metric, positions=[draft.position]), None, 1) if draft.metric else []
     if draft.metric and not own:
         raise not_found("metric", draft.metric, [])
-    found = {"run": run["id"], "position": draft.position, "metric": draft.metric}
+    found: dict[str, Any] = {"run": run.id, "position": draft.position, "metric": draft.metric}
     for score in own:
         said = score.value if score.value is not None else score.score
         names = ("metric", "question", "answer", "judge", "reason")

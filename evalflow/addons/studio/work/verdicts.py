@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from evalflow.addons.studio.store import verdicts as stored
-from evalflow.addons.studio.store.rows import Row, from_row, storable
+from evalflow.addons.studio.store.rows import from_row, storable
+from evalflow.addons.studio.store.runs import StoredRun
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.run_cases import case_and_answer, cell_of
 from evalflow.addons.studio.work.run_files import apply_exclusions
@@ -135,8 +135,8 @@ def answer_verdicts(space: Workspace, run_id: str, position: int) -> dict[str, S
     row, scored = run_row(space, run_id), _scored(space, run_id, position)
     saved = cache(partial(_saved, row))
     with space.database.reading() as connection:
-        labels = stored.of_answer(connection, row["id"], position)
-        out = {one["metric"]: one for one in stored.exclusions_of(connection, row["id"], position)}
+        labels = stored.of_answer(connection, row.id, position)
+        out = {one["metric"]: one for one in stored.exclusions_of(connection, row.id, position)}
     me, found = space.identify().name, dict[str, ScoreVerdicts]()
     for metric, score in scored.items():
         scale, fault = _scale_or_fault(saved, score)
@@ -179,7 +179,7 @@ def run_labels(space: Workspace, run_id: str, cursor: str | None = None, limit: 
 
     Labels of a review are not among them: nobody sees these before the review shows its result.
     """
-    found = space.read(stored.page, run_row(space, run_id)["id"], row_number(cursor) or 0, limit + 1)
+    found = space.read(stored.page, run_row(space, run_id).id, row_number(cursor) or 0, limit + 1)
     return Page.of(found, limit, partial(from_row, VerdictLabel))
 
 
@@ -199,12 +199,12 @@ def exclude(space: Workspace, run_id: str, position: int, metric: str, reason: s
     _score(space, run_id, position, metric)
     if not 0 < len(said) <= LONGEST_COMMENT:
         raise UserError(Problem(f"a reason has 1 to {LONGEST_COMMENT:,} characters", "exclusion.reason"))
-    values = {"run": row["id"], "position": position, "metric": metric, "reason": said, "by": space.identify().name}
+    values = {"run": row.id, "position": position, "metric": metric, "reason": said, "by": space.identify().name}
 
     def changed() -> list[ExcludedResult]:
         with space.changing("exclude", "result", _name(run_id, position, metric)) as connection:
             stored.exclude(connection, values)
-            return _excluded(connection, row["id"])
+            return _excluded(connection, row.id)
 
     apply_exclusions(space, run_id, changed)
 
@@ -216,9 +216,9 @@ def bring_back(space: Workspace, run_id: str, position: int, metric: str) -> Non
 
     def changed() -> list[ExcludedResult]:
         with space.changing("include", "result", name) as connection:
-            if not stored.bring_back(connection, row["id"], position, metric):
+            if not stored.bring_back(connection, row.id, position, metric):
                 raise not_found("exclusion", name, [])
-            return _excluded(connection, row["id"])
+            return _excluded(connection, row.id)
 
     apply_exclusions(space, run_id, changed)
 
@@ -247,7 +247,7 @@ def _give(space: Workspace, run_id: str, position: int, metric: str, value: obje
     values = _of_person(space, row, score) | {"value": wanted, "comment": said or None, "project_id": space.project_id}
     values["answer_hash"] = answer_hash(answer)
     with space.changing("judge", "result", _name(run_id, position, metric)) as connection:
-        if not stored.lock(connection, row["id"], position):
+        if not stored.lock(connection, row.id, position):
             raise not_found("answer", str(position), [])
         stored.put(connection, values)
 
@@ -265,8 +265,8 @@ def _scored(space: Workspace, run_id: str, position: int) -> dict[str, Score]:
     return {score.metric: score for score in reversed(found)}
 
 
-def _saved(row: Row) -> SavedRun:
-    return open_run(RunFolder(Path(row["folder"])))
+def _saved(row: StoredRun) -> SavedRun:
+    return open_run(RunFolder(row.path))
 
 
 def _label_scale(saved: SavedRun, metric: str) -> RecordedScale:
@@ -314,9 +314,9 @@ def _scale(saved: SavedRun, score: Score) -> VerdictScale:
     return VerdictScale("number", [], low, high, judged)
 
 
-def _of_person(space: Workspace, row: Row, score: Score) -> dict[str, object]:
+def _of_person(space: Workspace, row: StoredRun, score: Score) -> dict[str, object]:
     """The columns that tell a person's verdict from others."""
-    return {"run": row["id"], **cell_of(score), "metric": score.metric, "by": space.identify().name}
+    return {"run": row.id, **cell_of(score), "metric": score.metric, "by": space.identify().name}
 
 
 def _name(run_id: str, position: int, metric: str) -> str:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection
 
 from evalflow.addons.studio.store import runs
-from evalflow.addons.studio.store.rows import Row, now
+from evalflow.addons.studio.store.rows import now
+from evalflow.addons.studio.store.runs import StoredRun
 from evalflow.addons.studio.work import leases, process
 from evalflow.addons.studio.work.intake import Intake
 from evalflow.addons.studio.work.space import Workspace
@@ -56,7 +57,7 @@ class Worker:
         self._host = socket.gethostname()
         self.name = process.process_name(self._host)
         self._jobs: list[WorkerJob] = []
-        self._heard: dict[str, tuple[float, float]] = {}
+        self._heard: dict[str, tuple[float | None, float]] = {}
         """The last heartbeat of each run of other workers, and when it was first seen, by this worker's clock. So
         neither a clock that differs or jumps nor a time without the database makes a worker silent."""
         self._unsure = False
@@ -124,9 +125,9 @@ class Worker:
             if found is None:
                 return False
             if found.problem:
-                runs.refuse(connection, found.row["id"], BudgetError.exit_code, leases.message(found.problem))
+                runs.refuse(connection, found.run.id, BudgetError.exit_code, leases.message(found.problem))
                 return True
-            row = runs.claim(connection, found.row["id"], self.name, time.time())
+            row = runs.claim(connection, found.run.id, self.name, time.time())
             if row is None:
                 return False
             found.take(connection)
@@ -136,29 +137,29 @@ class Worker:
     def _take_over(self) -> None:
         running = self._space.read(runs.running)
         known = {job.run_id for job in self._jobs}
-        self._heard = {row["run_id"]: self._heard[row["run_id"]] for row in running if row["run_id"] in self._heard}
+        self._heard = {row.run_id: self._heard[row.run_id] for row in running if row.run_id in self._heard}
         for row in running:
-            if row["worker"] == self.name:
-                if self._unsure and row["run_id"] not in known:
+            if row.worker == self.name:
+                if self._unsure and row.run_id not in known:
                     self._begin(row)
                 continue
-            lost = process.is_gone(row["worker"], self._host) or self._is_silent(row)
-            if not lost or not Path(row["folder"]).is_dir():
+            lost = row.worker is None or process.is_gone(row.worker, self._host) or self._is_silent(row)
+            if not lost or not row.path.is_dir():
                 continue
             with self._taking() as connection:
                 taken = runs.take_over(connection, row, self.name, time.time())
             if taken:
-                log.info("took over %s", row["run_id"])
+                log.info("took over %s", row.run_id)
                 self._begin(row)
         self._unsure = False
 
-    def _is_silent(self, row: Row) -> bool:
+    def _is_silent(self, row: StoredRun) -> bool:
         """Whether this worker has watched the same heartbeat of a run for too long."""
         now_s = time.monotonic()
-        heartbeat, since = self._heard.get(row["run_id"], (None, now_s))
-        if heartbeat != row["heartbeat"]:
+        heartbeat, since = self._heard.get(row.run_id, (None, now_s))
+        if heartbeat != row.heartbeat:
             since = now_s
-        self._heard[row["run_id"]] = (row["heartbeat"], since)
+        self._heard[row.run_id] = (row.heartbeat, since)
         return now_s - since > self._silence_s
 
     @contextmanager
@@ -171,7 +172,7 @@ class Worker:
             self._unsure = True
             raise
 
-    def _begin(self, row: dict[str, object]) -> None:
+    def _begin(self, row: StoredRun) -> None:
         job = WorkerJob(self._space, self.name, row)
         self._jobs.append(job)
         try:
@@ -236,12 +237,12 @@ PATIENCE_S = 20.0
 class WorkerJob:
     """A run that a worker has claimed or taken over."""
 
-    def __init__(self, space: Workspace, worker: str, row: Row) -> None:
+    def __init__(self, space: Workspace, worker: str, row: StoredRun) -> None:
         self._space, self._worker, self._row = space, worker, row
-        self._path = Path(row["folder"])
+        self._path = row.path
         self._files = RunFolder(self._path)
         self._child: subprocess.Popen[bytes] | None = None
-        self._pid: int | None = row["pid"]
+        self._pid: int | None = row.pid
         self._is_adopted = False
         self._refused = ""
         self._intake: Intake | None = None
@@ -252,7 +253,7 @@ class WorkerJob:
 
     @property
     def run_id(self) -> str:
-        return self._row["run_id"]
+        return self._row.run_id
 
     @property
     def is_started(self) -> bool:
@@ -274,11 +275,11 @@ class WorkerJob:
         lease = self._space.read(leases.open_lease, self._row)
         manifest = self._manifest()
         self._is_adopted = process.is_alive(self._path)
-        if self._is_adopted or self._row["task"] == "load":
+        if self._is_adopted or self._row.task == "load":
             return True
-        task = self._row["task"]
-        was_started = self._row["pid"] is not None
-        if self._row["cancelling"] or (was_started and manifest and manifest.status not in _UNFINISHED):
+        task = self._row.task
+        was_started = self._row.pid is not None
+        if self._row.cancelling or (was_started and manifest and manifest.status not in _UNFINISHED):
             return True
         if lease is None:
             return self._release()
@@ -303,7 +304,7 @@ class WorkerJob:
             if (self._child is not None and code is None) or process.is_alive(self._path):
                 return self._save_progress() and self._stop_if_asked()
             manifest, row = self._manifest(), self._current_row()
-            is_cancelled = bool(row and row["cancelling"])
+            is_cancelled = bool(row and row.cancelling)
             was_killed = manifest is None or manifest.status in _UNFINISHED
             if self._is_adopted and was_killed and not is_cancelled:
                 return self.begin()
@@ -359,7 +360,7 @@ class WorkerJob:
                 is_ours = self._note_in(connection, pid=self._pid, **values)
                 if is_ours and self._intake and block:
                     saved: dict[str, object] = {"progress": self._intake.write(connection, block)}
-                    if "summary" not in self._row["facts"]:  # facts of an earlier end stay valid until the next end
+                    if "summary" not in self._row.facts:  # facts of an earlier end stay valid until the next end
                         saved["facts"] = self._intake.facts
                     self._note_in(connection, **saved)
         except InfrastructureError:
@@ -412,7 +413,7 @@ class WorkerJob:
     def _stop_if_asked(self) -> bool:
         """Forward a cancellation: SIGINT, SIGINT again after a while, then SIGKILL."""
         row = self._current_row()
-        if row is None or not row["cancelling"]:
+        if row is None or not row.cancelling:
             return row is not None
         waited = time.monotonic() - self._interrupted_at
         if not self._interrupted_at:
@@ -424,12 +425,12 @@ class WorkerJob:
         return True
 
     def _known_pid(self) -> int | None:
-        return self._pid or self._row["pid"] or ((manifest := self._manifest()) and manifest.process)
+        return self._pid or self._row.pid or ((manifest := self._manifest()) and manifest.process)
 
     def _manifest(self) -> Manifest | None:
         return self._files.read_manifest() if self._files.manifest.is_file() else None
 
-    def _current_row(self) -> Row | None:
+    def _current_row(self) -> StoredRun | None:
         return self._space.read(runs.get, self.run_id)
 
     def _end(self, values: Mapping[str, object]) -> bool:

@@ -43,9 +43,9 @@ def test_a_run_is_claimed_by_one_of_many(database: Database) -> None:
         for _ in range(len(names)):
             with database.writing() as connection:
                 waiting = runs.queued(connection)
-                row = runs.claim(connection, waiting[0]["id"], worker, 1.0) if waiting else None
+                row = runs.claim(connection, waiting[0].id, worker, 1.0) if waiting else None
             if row is not None:
-                claimed.append(row["run_id"])
+                claimed.append(row.run_id)
 
     threads = [threading.Thread(target=work, args=(f"w{i}",)) for i in range(4)]
     for thread in threads:
@@ -58,7 +58,7 @@ def test_a_run_is_claimed_by_one_of_many(database: Database) -> None:
 def test_a_run_is_taken_over_by_one_and_then_not_noted_by_the_other(database: Database) -> None:
     queued(database, "r")
     with database.writing() as connection:
-        row = runs.claim(connection, runs.queued(connection)[0]["id"], "old", 1.0)
+        row = runs.claim(connection, runs.queued(connection)[0].id, "old", 1.0)
         assert row is not None
         assert runs.take_over(connection, row, "new", 2.0)
         assert not runs.take_over(connection, row, "third", 2.0)

@@ -115,7 +115,7 @@ def test_figures_are_of_all_runs(database_url: str, tmp_path: Path, monkeypatch:
         with space.database.writing() as connection:
             runs.create(connection, {**run, "run_id": "waits"})
             runs.create(connection, {**run, "run_id": "is at it"})
-            assert runs.claim(connection, runs.queued(connection)[0]["id"], "worker", 1.0)
+            assert runs.claim(connection, runs.queued(connection)[0].id, "worker", 1.0)
             runs.create(connection, {**run, "run_id": "is done", "state": "done", "progress": done})
             runs.create(connection, {**run, "run_id": "costs nobody knows", "state": "done", "progress": {"calls": 1}})
         found = server_figures(space.database)

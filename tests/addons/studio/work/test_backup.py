@@ -36,7 +36,7 @@ def fill(space: Workspace) -> None:
     row |= {"origin": "workspace", "state": "queued", "composition": {}, "arguments": [], "folder": str(folder)}
     with space.database.writing() as connection:
         runs.create(connection, row)
-        assert runs.claim(connection, runs.queued(connection)[0]["id"], "elsewhere:1:1", 1.0)
+        assert runs.claim(connection, runs.queued(connection)[0].id, "elsewhere:1:1", 1.0)
     for name, content in {"token": "secret", "open.html": "secret"}.items():
         (space.root / ".evalflow").mkdir(exist_ok=True)
         (space.root / ".evalflow" / name).write_text(content, encoding="utf-8")

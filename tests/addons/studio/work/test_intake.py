@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -33,13 +34,13 @@ def test_a_journal_that_is_read_again_changes_nothing(space: Workspace) -> None:
     run = finish(space, RunRequest("desk", ["mine"], ["said"]))
     row, found, tags = run_row(space, run.run_id), list_scores(space, run.run_id).items, run_tags(space, run.run_id)
     assert (len(found), tags) == (4, [("t", 4)])
-    for progress in ({**row["progress"], "read": [0, 0]}, {"expected": 4}):
-        intake = Intake({**row, "progress": progress})
+    for progress in ({**row.progress, "read": [0, 0]}, {"expected": 4}):
+        intake = Intake(replace(row, progress=progress))
         with space.database.writing() as connection:
             again = intake.write(connection, intake.read())
         assert {name: again[name] for name in ("done", "counts", "read")} == {
             "done": 4,
             "counts": {"scored": 4},
-            "read": row["progress"]["read"],
+            "read": row.progress["read"],
         }
         assert (list_scores(space, run.run_id).items, run_tags(space, run.run_id)) == (found, tags)

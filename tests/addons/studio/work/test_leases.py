@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Connection, delete, update
+from sqlalchemy import Connection, delete, select, update
 
 from evalflow.addons.studio.store import runs, server_tables, spending, tables
 from evalflow.addons.studio.work import leases
@@ -46,11 +46,11 @@ def claim(space: Workspace, worker: str = "w") -> str:
         if found is None:
             return ""
         if found.problem:
-            runs.refuse(connection, found.row["id"], 4, leases.message(found.problem))
+            runs.refuse(connection, found.run.id, 4, leases.message(found.problem))
             return "refused"
-        assert runs.claim(connection, found.row["id"], worker, 1.0)
+        assert runs.claim(connection, found.run.id, worker, 1.0)
         found.take(connection)
-    return found.row["run_id"]
+    return found.run.run_id
 
 
 def totals(space: Workspace, month: str) -> Amount:
@@ -88,35 +88,35 @@ class Studio:
         row, lease = self.working(size)
         if row is None:
             return
-        used, call = self.used.get(f"lease {lease['id']}", Amount()), Amount(1, 10 * size, size / 100)
-        folder = Path(row["folder"])
+        used, call = self.used.get(f"lease {lease.id}", Amount()), Amount(1, 10 * size, size / 100)
+        folder = row.path
         after = used + call
-        if all(getattr(after, unit) <= lease[unit] for unit in UNITS):
-            self.used[f"lease {lease['id']}"] = after
-            self.booked[lease["month"]] += call
-            note(folder, lease["id"], after)
+        if all(getattr(after, unit) <= getattr(lease.amount, unit) for unit in UNITS):
+            self.used[f"lease {lease.id}"] = after
+            self.booked[self.month_of(lease.id)] += call
+            note(folder, lease.id, after)
             return
-        note(folder, lease["id"], used, call)
+        note(folder, lease.id, used, call)
         with self.space.database.writing(in_turn=False) as connection:
             found = leases.settle(connection, row, is_alive=False)
             assert found
             assert found.wanted == call
             values = leases.after_lease(connection, row, call)
-            runs.note(connection, row["run_id"], "w", **{"state": "failed", **values})
+            runs.note(connection, row.run_id, "w", **{"state": "failed", **values})
 
     def end(self, size: int) -> None:
         row, _ = self.working(size)
         if row is not None:
             with self.space.database.writing(in_turn=False) as connection:
                 leases.settle(connection, row, is_alive=False)
-                runs.note(connection, row["run_id"], "w", state="done")
+                runs.note(connection, row.run_id, "w", state="done")
 
     def crash(self, size: int) -> None:
         """A process or its worker is lost: whoever takes the run over settles and queues it again."""
         row, _ = self.working(size)
         if row is not None:
             with self.space.database.writing(in_turn=False) as connection:
-                assert runs.release(connection, row["run_id"], "w")
+                assert runs.release(connection, row.run_id, "w")
                 leases.settle(connection, row, is_alive=False)
 
     def attempt(self, size: int) -> None:
@@ -131,11 +131,16 @@ class Studio:
         if size == 1:
             self.month = leases.renewal(self.month).isoformat()[:7]
 
+    def month_of(self, lease: int) -> str:
+        with self.space.database.reading() as connection:
+            table = server_tables.spending
+            return connection.scalars(select(table.c.month).where(table.c.id == lease)).one()
+
     def working(self, size: int) -> tuple[Any, Any]:
         with self.space.database.reading() as connection:
             rows = runs.running(connection)
             row = rows[size % len(rows)] if rows else None
-            return row, spending.open_leases(connection, row["id"])[0] if row else None
+            return row, spending.open_lease(connection, row.id) if row else None
 
 
 @pytest.mark.slow

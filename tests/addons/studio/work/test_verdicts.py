@@ -6,7 +6,6 @@ import hashlib
 import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -136,5 +135,5 @@ def test_a_result_is_excluded_with_a_reason_and_brought_back(space: Workspace, r
 
 
 def _details(space: Workspace, run: str) -> list[dict[str, Any]]:
-    folder = Path(run_row(space, run)["folder"])
+    folder = run_row(space, run).path
     return json.loads((folder / "summary.json").read_text(encoding="utf-8"))["details"]

@@ -377,12 +377,12 @@ def test_a_worker_elsewhere_is_silent_only_while_it_is_watched(space: Workspace,
     run = runs.create_run(space, define(space, bot))
     with space.database.writing() as connection:
         assert queue.claim(
-            connection, queue.queued(connection)[0]["id"], "elsewhere:1:1", 0.0
+            connection, queue.queued(connection)[0].id, "elsewhere:1:1", 0.0
         )  # by a clock that is decades behind
     worker = Worker(space, silence_s=0.0)
     worker.step()
     assert runs.get_run(space, run.run_id).state == "running"
-    assert run_row(space, run.run_id)["worker"] == "elsewhere:1:1"
+    assert run_row(space, run.run_id).worker == "elsewhere:1:1"
     assert until(space, run, worker, ended).state == "done"
 
 

@@ -120,6 +120,6 @@ def sent(bot: Bot) -> int:
 
 
 def pid_of(space: Workspace, run: Run) -> int:
-    pid = runs.run_row(space, run.run_id)["pid"]
+    pid = runs.run_row(space, run.run_id).pid
     assert pid
     return pid
