@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
-from evalflow.addons.studio.store.rows import Row, add, every, now, one, storable, upsert
+from evalflow.addons.studio.store.rows import Row, add, every, every_as, now, one_as, storable, upsert
 from evalflow.addons.studio.store.server_tables import (
     failed_sign_ins,
     identities,
@@ -22,20 +23,93 @@ from evalflow.addons.studio.store.server_tables import (
 Holder = Literal["session", "token", "user"]
 
 
+@dataclass(frozen=True)
+class User:
+    """A person with an account.
+
+    Attributes:
+        name: Unique; what they sign in with, and what the audit names.
+        full_name: As shown to others; may be empty.
+        email: Links an identity provider's account with the same verified address; None if they have none.
+        is_owner: Whether they manage the server.
+        is_disabled: Whether they can neither sign in nor use tokens.
+        has_password: Whether they can sign in with a password.
+        version: Counts changes.
+    """
+
+    name: str
+    full_name: str
+    email: str | None
+    is_owner: bool
+    is_disabled: bool
+    has_password: bool
+    version: int
+    created_at: str
+    updated_at: str
+
+
+@dataclass(frozen=True)
+class StoredUser(User):
+    """A row of the table of users, with what only signing in needs."""
+
+    id: int
+    password_hash: str | None
+
+
+_USERS = select(users, users.c.password_hash.is_not(None).label("has_password"))
+
+
+@dataclass(frozen=True, slots=True)
+class KeyHolder:
+    """Who may act by a session, a token or a name.
+
+    Attributes:
+        id, used_at: The session or token, and when it was last used.
+        project_id, role: What a token is limited to.
+    """
+
+    user_id: int
+    user_name: str
+    is_owner: bool
+    id: int | None = None
+    used_at: str | None = None
+    project_id: int | None = None
+    role: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SignInFailures:
+    """The failed sign-ins that are counted under a key. `last_at`: in seconds since 1970."""
+
+    failures: int = 0
+    last_at: float = 0.0
+
+
 def digest(key: str) -> str:
     """The stored form of a key that was drawn at random."""
     return hashlib.sha256(key.encode()).hexdigest()
 
 
-def user_of_identity(connection: Connection, issuer: str, subject: str) -> Row | None:
+def every_user(connection: Connection) -> list[StoredUser]:
+    """All users by name."""
+    return every_as(StoredUser, connection, _USERS.order_by(users.c.name))
+
+
+def user(connection: Connection, name: str) -> StoredUser | None:
+    """The user of that name."""
+    return one_as(StoredUser, connection, _USERS.where(users.c.name == storable(name)))
+
+
+def user_of_identity(connection: Connection, issuer: str, subject: str) -> StoredUser | None:
     """The user whom an identity provider knows under that subject."""
-    query = select(users).join(identities, identities.c.user_id == users.c.id)
-    return one(connection, query.where(identities.c.issuer == issuer, identities.c.subject == subject))
+    query = _USERS.join(identities, identities.c.user_id == users.c.id)
+    query = query.where(identities.c.issuer == issuer, identities.c.subject == subject)
+    return one_as(StoredUser, connection, query)
 
 
-def users_with_email(connection: Connection, email: str) -> list[Row]:
+def users_with_email(connection: Connection, email: str) -> list[StoredUser]:
     """The users with that e-mail address, in any case."""
-    return every(connection, select(users).where(func.lower(users.c.email) == email.lower()))
+    return every_as(StoredUser, connection, _USERS.where(func.lower(users.c.email) == email.lower()))
 
 
 def has_identity(connection: Connection, user_id: int, issuer: str) -> bool:
@@ -77,20 +151,23 @@ def add_session(connection: Connection, key: str, user_id: int, address: str, ag
     connection.execute(delete(sessions).where(sessions.c.expires_at < moment))
 
 
-def holders(connection: Connection, kind: Holder, keys: Sequence[str]) -> dict[str, Row]:
+def holders(connection: Connection, kind: Holder, keys: Sequence[str], idle_since: str) -> dict[str, KeyHolder]:
     """Who may act, by key: sessions and tokens by digest, unless expired, and users by name; none of a disabled user.
 
-    Each row has `user_id`, `user_name` and `is_owner`, and is that of the session or token.
+    Sessions that were last used before `idle_since` are left out.
     """
-    named = [users.c.name.label("user_name"), users.c.is_owner]
+    columns = [users.c.id, users.c.name, users.c.is_owner]
     if kind == "user":
-        query = select(users.c.id.label("user_id"), *named).where(users.c.name.in_([storable(key) for key in keys]))
+        query = select(users.c.name, *columns).where(users.c.name.in_([storable(key) for key in keys]))
+    elif kind == "session":
+        query = select(sessions.c.key_hash, *columns, sessions.c.id, sessions.c.seen_at)
+        query = query.join(users, users.c.id == sessions.c.user_id).where(sessions.c.seen_at > idle_since)
+        query = query.where(sessions.c.key_hash.in_(keys), sessions.c.expires_at > now())
     else:
-        table = sessions if kind == "session" else tokens
-        query = select(table, *named).join(users, users.c.id == table.c.user_id)
-        query = query.where(table.c.key_hash.in_(keys), table.c.expires_at > now())
-    column = "user_name" if kind == "user" else "key_hash"
-    return {row[column]: row for row in every(connection, query.where(~users.c.is_disabled))}
+        of_token = [tokens.c.id, tokens.c.used_at, tokens.c.project_id, tokens.c.role]
+        query = select(tokens.c.key_hash, *columns, *of_token).join(users, users.c.id == tokens.c.user_id)
+        query = query.where(tokens.c.key_hash.in_(keys), tokens.c.expires_at > now())
+    return {key: KeyHolder(*values) for key, *values in connection.execute(query.where(~users.c.is_disabled))}
 
 
 def note_use(connection: Connection, kind: Literal["session", "token"], row: int) -> None:
@@ -165,11 +242,12 @@ def take_code(connection: Connection, key: str) -> dict[str, Any] | None:
     return found if taken.rowcount == 1 else None
 
 
-def failures(connection: Connection, keys: Sequence[str]) -> dict[str, Row]:
-    """The failed sign-ins counted under each key: `failures` and `last_at`, in seconds since 1970."""
+def failures(connection: Connection, keys: Sequence[str]) -> dict[str, SignInFailures]:
+    """The failed sign-ins counted under each key."""
     hashes = {digest(key): key for key in keys}
-    query = select(failed_sign_ins).where(failed_sign_ins.c.key_hash.in_(list(hashes)))
-    return {hashes[row["key_hash"]]: row for row in every(connection, query)}
+    query = select(failed_sign_ins.c.key_hash, failed_sign_ins.c.failures, failed_sign_ins.c.last_at)
+    found = connection.execute(query.where(failed_sign_ins.c.key_hash.in_(list(hashes))))
+    return {hashes[key]: SignInFailures(*counted) for key, *counted in found}
 
 
 def note_failure(connection: Connection, counts: Mapping[str, int], moment: float) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from evalflow.addons.studio.store import definitions, people
-from evalflow.addons.studio.store.rows import Row, now, storable
+from evalflow.addons.studio.store.rows import now, storable
 from evalflow.addons.studio.work.access import Actor, ForbiddenError, open_to_all
 from evalflow.addons.studio.work.sessions import start_session
 from evalflow.addons.studio.work.space import Workspace
@@ -73,39 +73,41 @@ def sign_in_by_identity(
     if row is None:
         named = f"account with the address {identity.email}" if identity.email else "account for you"
         raise ForbiddenError(Problem(f"there is no {named}", hint="ask the owner of this server to add you"))
-    if row["is_disabled"]:
+    if row.is_disabled:
         raise ForbiddenError(Problem("your account is disabled", hint="ask the owner of this server"))
     return start_session(space, row, address, agent, "oidc")
 
 
-def _linked(space: Workspace, identity: ProvidedIdentity, address: str) -> Row | None:
+def _linked(space: Workspace, identity: ProvidedIdentity, address: str) -> people.StoredUser | None:
     if identity.email is None:
         return None
     with space.database.reading() as connection:
         found = people.users_with_email(connection, identity.email)
         row = found[0] if len(found) == 1 else None
-        if row is None or row["is_disabled"] or people.has_identity(connection, row["id"], identity.issuer):
+        if row is None or row.is_disabled or people.has_identity(connection, row.id, identity.issuer):
             return None
-    with _acting(space, row, address).changing("link identity", "user", row["name"], ["by e-mail"]) as connection:
-        people.link_identity(connection, row["id"], identity.issuer, identity.subject)
+    with _acting(space, row.id, row.name, address).changing(
+        "link identity", "user", row.name, ["by e-mail"]
+    ) as connection:
+        people.link_identity(connection, row.id, identity.issuer, identity.subject)
     return row
 
 
-def _signed_up(space: Workspace, identity: ProvidedIdentity, address: str) -> Row | None:
+def _signed_up(space: Workspace, identity: ProvidedIdentity, address: str) -> people.StoredUser | None:
     """A new account; none if one has the address already, which its person or the owner must look at."""
     with space.database.reading() as connection:
         if identity.email and people.users_with_email(connection, identity.email):
             return None
-        taken = {row["name"] for row in definitions.listed(connection, "user")}
+        taken = {user.name for user in people.every_user(connection)}
     wanted = re.sub(r"[^a-z0-9._-]+", "-", identity.user_name.partition("@")[0].lower()).strip("._-")[:90] or "user"
     name = next(one for one in (wanted, *(f"{wanted}-{n}" for n in range(2, len(taken) + 3))) if one not in taken)
     values = {"name": name, "full_name": storable(" ".join(identity.full_name.split()))[:200], "email": identity.email}
     unset = {"password_hash": None, "is_owner": False, "is_disabled": False}
-    with _acting(space, values, address).changing("create", "user", name, ["sign-up"]) as connection:
+    with _acting(space, None, name, address).changing("create", "user", name, ["sign-up"]) as connection:
         user_id = definitions.add(connection, "user", {**values, **unset})
         people.link_identity(connection, user_id, identity.issuer, identity.subject)
-    return {**values, **unset, "id": user_id}
+        return people.user(connection, name)
 
 
-def _acting(space: Workspace, row: Row, address: str) -> Workspace:
-    return replace(space, identify=lambda: Actor(row.get("id"), row["name"], address=address))
+def _acting(space: Workspace, user: int | None, name: str, address: str) -> Workspace:
+    return replace(space, identify=lambda: Actor(user, name, address=address))

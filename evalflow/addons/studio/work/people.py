@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import secrets
-from dataclasses import dataclass
 from datetime import timedelta
 
 from evalflow.addons.studio.store import definitions, people
-from evalflow.addons.studio.store.rows import Row, from_row, now, storable
+from evalflow.addons.studio.store.people import StoredUser, User
+from evalflow.addons.studio.store.rows import from_row, now, storable
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.definitions import DefinitionStore
-from evalflow.addons.studio.work.space import TakenError, Workspace
+from evalflow.addons.studio.work.space import TakenError, Workspace, not_found
 from evalflow.errors import Problem, UserError, check_all
 
 SHORTEST_PASSWORD, LONGEST_PASSWORD = 12, 1024
@@ -22,49 +22,31 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}\Z")
 _EMAIL = re.compile(r"[^@\s\x00\ud800-\udfff]{1,64}@[^@\s\x00\ud800-\udfff]{1,250}\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class User:
-    """A person with an account.
-
-    Attributes:
-        name: Unique; what they sign in with, and what the audit names.
-        full_name: As shown to others; may be empty.
-        email: Links an identity provider's account with the same verified address; None if they have none.
-        is_owner: Whether they manage the server.
-        is_disabled: Whether they can neither sign in nor use tokens.
-        has_password: Whether they can sign in with a password.
-        version: Counts changes.
-    """
-
-    name: str
-    full_name: str
-    email: str | None
-    is_owner: bool
-    is_disabled: bool
-    has_password: bool
-    version: int
-    created_at: str
-    updated_at: str
-
-
 USERS = DefinitionStore("user")
 
 
-def as_user(row: Row) -> User:
+def as_user(row: StoredUser) -> User:
     """The user of a row, without the hash of the password."""
-    return from_row(User, row, has_password=row["password_hash"] is not None)
+    return from_row(User, vars(row))
 
 
 @requires("own")
 def list_users(space: Workspace) -> list[User]:
     """All users by name."""
-    return [as_user(row) for row in USERS.rows(space)]
+    return [as_user(row) for row in space.read(people.every_user)]
 
 
 @requires("own")
 def get_user(space: Workspace, name: str) -> User:
     """One user."""
-    return as_user(USERS.get(space, name))
+    return as_user(_stored(space, name))
+
+
+def _stored(space: Workspace, name: str) -> StoredUser:
+    found = space.read(people.user, name)
+    if found is None:
+        raise not_found("user", name, [user.name for user in space.read(people.every_user)])
+    return found
 
 
 @requires("own")
@@ -97,7 +79,7 @@ def update_user(
 
     A disabled user's sessions end. The last owner can be neither disabled nor made an ordinary user.
     """
-    row = USERS.get(space, name)
+    user = _stored(space, name)
     check_all(lambda: _one_line(full_name or ""), lambda: _email(email or None))
     given = {"full_name": full_name, "email": email, "is_owner": is_owner, "is_disabled": is_disabled}
     values: dict[str, object] = {key: value for key, value in given.items() if value is not None}
@@ -105,20 +87,20 @@ def update_user(
         values["full_name"] = _one_line(full_name)
     if email is not None:
         values["email"] = _email(email or None)
-    with USERS.changing(space, row, expected, values) as connection:
-        _expect_owner(row, people.owners(connection))
+    with USERS.changing(space, vars(user), expected, values) as connection:
+        _expect_owner(user, people.owners(connection))
         if is_disabled:
-            people.end_sessions(connection, row["id"])
+            people.end_sessions(connection, user.id)
     return get_user(space, name)
 
 
 @requires("own")
 def delete_user(space: Workspace, name: str, expected: int) -> None:
     """Delete a user with their sessions, tokens and roles; what they made stays, and the audit still names them."""
-    row = USERS.get(space, name)
+    user = _stored(space, name)
     with space.changing("delete", "user", name) as connection:
-        USERS.remove(space, connection, row, expected)
-        _expect_owner(row, people.owners(connection))
+        USERS.remove(space, connection, vars(user), expected)
+        _expect_owner(user, people.owners(connection))
 
 
 @requires("own")
@@ -127,26 +109,26 @@ def password_link(space: Workspace, name: str) -> str:
 
     A new password by any way ends all links that were made before it.
     """
-    row = USERS.get(space, name)
+    user = _stored(space, name)
     code = secrets.token_urlsafe(32)
     with space.changing("create link", "user", name) as connection:
-        people.put_code(connection, code, {"kind": "password", "account": account_state(row)}, now(LINK_TTL))
+        people.put_code(connection, code, {"kind": "password", "account": account_state(user)}, now(LINK_TTL))
     return code
 
 
-def account_state(row: Row) -> str:
+def account_state(user: StoredUser) -> str:
     """A digest of an account and its password. Its id would not do: SQLite gives the ids of deleted rows again."""
-    return people.digest(f"{row['name']} {row['created_at']} {row['password_hash']}")
+    return people.digest(f"{user.name} {user.created_at} {user.password_hash}")
 
 
 @requires("own")
 def set_password(space: Workspace, name: str, password: str) -> None:
     """Set a user's password, and end their sessions."""
-    row = USERS.get(space, name)
+    user = _stored(space, name)
     hashed = password_hash(password, name)
     with space.changing("set password", "user", name) as connection:
-        definitions.change(connection, "user", row["id"], row["version"], {"password_hash": hashed})
-        people.end_sessions(connection, row["id"])
+        definitions.change(connection, "user", user.id, user.version, {"password_hash": hashed})
+        people.end_sessions(connection, user.id)
 
 
 def weak_password(password: str, name: str) -> Problem | None:
@@ -174,8 +156,8 @@ def has_owner(space: Workspace) -> bool:
     return space.read(people.owners) > 0
 
 
-def _expect_owner(row: Row, left: int) -> None:
-    if row["is_owner"] and not left:
+def _expect_owner(user: StoredUser, left: int) -> None:
+    if user.is_owner and not left:
         what = "the server would have no owner"
         raise TakenError(Problem(what, "user", "make somebody else an owner first"))
 

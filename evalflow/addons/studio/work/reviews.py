@@ -317,12 +317,9 @@ def labellers(space: Workspace) -> list[Labeller]:
             return [Labeller("local", "")]
         members = projects.project_members(connection, space.project_id)
         roles: dict[str, Role | None] = {row["name"]: row["role"] for row in members}
-        rows = definitions.listed(connection, "user")
-    return [
-        from_row(Labeller, row)
-        for row in rows
-        if not row["is_disabled"] and (row["is_owner"] or "label" in ROLES.get(roles.get(row["name"]) or "viewer", ()))
-    ]
+        users = [user for user in accounts.every_user(connection) if not user.is_disabled]
+    may = [user for user in users if user.is_owner or "label" in ROLES.get(roles.get(user.name) or "viewer", ())]
+    return [from_row(Labeller, vars(user)) for user in may]
 
 
 @requires("edit")

@@ -12,7 +12,7 @@ from typing import cast, get_args
 from sqlalchemy import Connection
 
 from evalflow.addons.studio.store import definitions, people
-from evalflow.addons.studio.store.rows import Row, from_row, now, storable
+from evalflow.addons.studio.store.rows import from_row, now, storable
 from evalflow.addons.studio.work.access import ROLES, Actor, ForbiddenError, Role, SignedOutError, open_to_all, requires
 from evalflow.addons.studio.work.people import User as Account
 from evalflow.addons.studio.work.people import account_state, as_user, password_hash, weak_password
@@ -53,7 +53,7 @@ class Identity:
     kind: people.Holder
     key: str
     address: str
-    row: Row | None = field(default=None, init=False)
+    row: people.KeyHolder | None = field(default=None, init=False)
     first: Actor | None = field(default=None, init=False)
     _known: tuple[float, Actor | None] = field(default=(-FRESH_S, None), init=False)
 
@@ -62,9 +62,9 @@ class Identity:
         at, actor = self._known
         if time.monotonic() - at >= FRESH_S:
             with self.space.database.reading() as connection:
-                self.row = _valid(people.holders(connection, self.kind, [self.key])).get(self.key)
-                roles = people.roles(connection, [self.row["user_id"]]) if self.row else {}
-            actor = _actor(self.row, roles, self.address) if self.row else None
+                self.row = people.holders(connection, self.kind, [self.key], now(-IDLE_TTL)).get(self.key)
+                roles = people.roles(connection, [self.row.user_id]) if self.row else {}
+            actor = _actor(self.row, roles, self.address)
             self._known = (time.monotonic(), actor)
             self.first = self.first or actor
         if actor is None:
@@ -76,36 +76,29 @@ class Identity:
         return (self.kind, self.key) == (other.kind, other.key)
 
 
-def _valid(rows: Mapping[str, Row]) -> Mapping[str, Row]:
-    """Without sessions that were not used for long."""
-    idle_since = now(-IDLE_TTL)
-    return {key: row for key, row in rows.items() if row.get("seen_at", now()) > idle_since}
-
-
 @open_to_all
 def changed_identities(space: Workspace, identities: Sequence[Identity]) -> list[Identity]:
     """Those that have ended, or whose person has other rights than at first; a few queries for all together."""
-    rows: dict[tuple[str, str], Row] = {}
+    found: dict[tuple[str, str], people.KeyHolder] = {}
     with space.database.reading() as connection:
         for kind in get_args(people.Holder):
             keys = list({one.key for one in identities if one.kind == kind})
             if keys:
-                rows |= {(kind, key): row for key, row in _valid(people.holders(connection, kind, keys)).items()}
-        roles = people.roles(connection, list({row["user_id"] for row in rows.values()}))
-    return [one for one in identities if one.first != _now(one, rows.get((one.kind, one.key)), roles)]
+                of_kind = people.holders(connection, kind, keys, now(-IDLE_TTL))
+                found |= {(kind, key): holder for key, holder in of_kind.items()}
+        roles = people.roles(connection, list({holder.user_id for holder in found.values()}))
+    return [one for one in identities if one.first != _actor(found.get((one.kind, one.key)), roles, one.address)]
 
 
-def _now(identity: Identity, row: Row | None, roles: _Roles) -> Actor | None:
-    return None if row is None else _actor(row, roles, identity.address)
-
-
-def _actor(row: Row, roles: _Roles, address: str) -> Actor:
+def _actor(holder: people.KeyHolder | None, roles: _Roles, address: str) -> Actor | None:
     """The person of a session, or of a token: with its project only, and a role not above their own."""
-    own_roles = cast("dict[int, Role]", roles.get(row["user_id"], {}))
-    actor = Actor(row["user_id"], row["user_name"], is_owner=row["is_owner"], roles=own_roles, address=address)
-    if "project_id" not in row:
+    if holder is None:
+        return None
+    own_roles = cast("dict[int, Role]", roles.get(holder.user_id, {}))
+    actor = Actor(holder.user_id, holder.user_name, is_owner=holder.is_owner, roles=own_roles, address=address)
+    if holder.project_id is None:
         return actor
-    project, role = row["project_id"], cast("Role", row["role"])
+    project, role = holder.project_id, cast("Role", holder.role)
     own = actor.rights(project)
     lower = (name for name in (role, *reversed(get_args(Role))) if ROLES[name] <= ROLES[role] & own)
     allowed = next(lower, None)
@@ -129,20 +122,20 @@ def begin_sign_in(space: Workspace, name: str, address: str) -> float:
     with space.database.writing() as connection:
         found = people.failures(connection, list(keys.values()))
         known = {kind: found[key] for kind, key in keys.items() if key in found and _is_recent(found[key])}
-        counts = {key: known[kind]["failures"] + 1 if kind in known else 1 for kind, key in keys.items()}
+        counts = {key: known[kind].failures + 1 if kind in known else 1 for kind, key in keys.items()}
         people.note_failure(connection, counts, moment)
-    return max((_delay(kind, row) for kind, row in known.items()), default=0.0)
+    return max((_delay(kind, counted) for kind, counted in known.items()), default=0.0)
 
 
-def _delay(kind: str, row: Row) -> float:
-    over = row["failures"] - FREE_TRIES
-    if over <= 0 or not _is_recent(row):
+def _delay(kind: str, counted: people.SignInFailures) -> float:
+    over = counted.failures - FREE_TRIES
+    if over <= 0 or not _is_recent(counted):
         return 0.0
     return min(_MAX_DELAY_S[kind], 0.5 * 2.0 ** min(over - 1, 10))
 
 
-def _is_recent(row: Row) -> bool:
-    return abs(time.time() - row["last_at"]) <= FORGET_S
+def _is_recent(counted: people.SignInFailures) -> bool:
+    return abs(time.time() - counted.last_at) <= FORGET_S
 
 
 def _failure_keys(name: str, address: str) -> dict[str, str]:
@@ -159,8 +152,8 @@ def sign_in(space: Workspace, name: str, password: str, address: str, agent: str
     from pwdlib import PasswordHash
 
     hasher = PasswordHash.recommended()
-    row = space.read(definitions.named, "user", name)
-    known = row["password_hash"] if row and not row["is_disabled"] else None
+    row = space.read(people.user, name)
+    known = row.password_hash if row and not row.is_disabled else None
     if known is None:
         hasher.hash(password)  # an unknown name takes as long as a known one
     fits, newer = hasher.verify_and_update(password, known) if known else (False, None)
@@ -170,30 +163,32 @@ def sign_in(space: Workspace, name: str, password: str, address: str, agent: str
     with space.database.writing() as connection:
         others = people.failures(connection, [keys["address"]]).get(keys["address"])
         if others is not None:  # of other accounts; this attempt was none
-            people.note_failure(connection, {keys["address"]: max(0, others["failures"] - 1)}, others["last_at"])
+            people.note_failure(connection, {keys["address"]: max(0, others.failures - 1)}, others.last_at)
         people.forget_failures(connection, [keys["pair"], keys["account"]], time.time() - FORGET_S)
-        if newer is not None and definitions.change(
-            connection, "user", row["id"], row["version"], {"password_hash": newer}
-        ):
-            row = {**row, "password_hash": newer}
+        if newer is not None and definitions.change(connection, "user", row.id, row.version, {"password_hash": newer}):
+            row = replace(row, password_hash=newer)
     return start_session(space, row, address, agent, "password")
 
 
 @open_to_all
-def start_session(space: Workspace, row: Row, address: str, agent: str, way: str) -> str:
+def start_session(space: Workspace, row: people.StoredUser, address: str, agent: str, way: str) -> str:
     """Start a session for a user who has proved who they are; returns its key. `way`: for the audit.
 
     Raises:
         SignedOutError: The password was changed, or the account disabled, since the row was read.
     """
     key = secrets.token_urlsafe(32)
-    acting = replace(space, identify=lambda: Actor(row["id"], row["name"], address=address))
-    with acting.changing("sign in", "user", row["name"], [way]) as connection:
-        current = definitions.named(connection, "user", row["name"])
-        if current is None or any(current[key] != row[key] for key in ("id", "password_hash", "is_disabled")):
+    acting = replace(space, identify=lambda: Actor(row.id, row.name, address=address))
+    with acting.changing("sign in", "user", row.name, [way]) as connection:
+        now_it_is = people.user(connection, row.name)
+        if now_it_is is None or _proof_of(now_it_is) != _proof_of(row):
             raise SignedOutError
-        people.add_session(connection, key, row["id"], address, agent[:200], now(SESSION_TTL))
+        people.add_session(connection, key, row.id, address, agent[:200], now(SESSION_TTL))
     return key
+
+
+def _proof_of(user: people.StoredUser) -> tuple[int, str | None, bool]:
+    return user.id, user.password_hash, user.is_disabled
 
 
 @requires("account")
@@ -206,15 +201,13 @@ def sign_out(space: Workspace, key: str) -> None:
 @open_to_all
 def note_use(space: Workspace, identity: Identity) -> None:
     """Note that a session or token is in use: at most every five minutes, or every minute."""
-    row = identity.row
-    kind = identity.kind
-    if row is None or kind == "user":
+    holder, kind = identity.row, identity.kind
+    if holder is None or holder.id is None or kind == "user":
         return
-    last, minutes = (row["seen_at"], 5) if kind == "session" else (row["used_at"] or "", 1)
-    if last >= now(-timedelta(minutes=minutes)):
+    if (holder.used_at or "") >= now(-timedelta(minutes=5 if kind == "session" else 1)):
         return
     with space.database.writing(in_turn=False) as connection:
-        people.note_use(connection, kind, row["id"])
+        people.note_use(connection, kind, holder.id)
 
 
 @open_to_all
@@ -226,17 +219,17 @@ def choose_password(space: Workspace, code: str, password: str) -> str:
     """
     with space.database.reading() as connection:
         row = _user_of(connection, people.code(connection, code))
-    hashed = password_hash(password, row["name"])
-    acting = replace(space, identify=lambda: Actor(row["id"], row["name"]))
-    with acting.changing("set password", "user", row["name"], ["by link"]) as connection:
+    hashed = password_hash(password, row.name)
+    acting = replace(space, identify=lambda: Actor(row.id, row.name))
+    with acting.changing("set password", "user", row.name, ["by link"]) as connection:
         _user_of(connection, people.take_code(connection, code))
-        definitions.change(connection, "user", row["id"], row["version"], {"password_hash": hashed})
-        people.end_sessions(connection, row["id"])
-    return row["name"]
+        definitions.change(connection, "user", row.id, row.version, {"password_hash": hashed})
+        people.end_sessions(connection, row.id)
+    return row.name
 
 
-def _user_of(connection: Connection, content: Mapping[str, object] | None) -> Row:
-    rows = definitions.listed(connection, "user") if content and content["kind"] == "password" else []
+def _user_of(connection: Connection, content: Mapping[str, object] | None) -> people.StoredUser:
+    rows = people.every_user(connection) if content and content["kind"] == "password" else []
     found = next((row for row in rows if content and account_state(row) == content["account"]), None)
     if found is None:
         raise UserError(Problem("this link is not valid any more", "link", "ask the owner of the server for another"))
@@ -277,7 +270,7 @@ class Token:
 @requires("account")
 def own_account(space: Workspace) -> Account:
     """The account of the person who acts. Raises NotFoundError if they have none."""
-    row = space.read(definitions.named, "user", space.identify().name)
+    row = space.read(people.user, space.identify().name)
     if row is None:
         raise _no_account()
     return as_user(row)
@@ -295,21 +288,21 @@ def change_password(space: Workspace, old: str, new: str) -> None:
 
     _expect_no_token(space)
     with space.database.writing() as connection:
-        row = definitions.named(connection, "user", space.identify().name)
+        row = people.user(connection, space.identify().name)
         tries = f"change {space.identify().name}"
-        counted = people.failures(connection, [tries]).get(tries, {"failures": 0, "last_at": 0.0})
-        if 0 <= time.time() - counted["last_at"] < (wait_s := _delay("pair", counted)):
+        counted = people.failures(connection, [tries]).get(tries, people.SignInFailures())
+        if 0 <= time.time() - counted.last_at < (wait_s := _delay("pair", counted)):
             raise UserError(Problem("too many wrong passwords", "old", f"wait {wait_s:g} s, and try again"))
         # Counted before it is checked, so that many requests at once get no more tries, and no more memory.
-        people.note_failure(connection, {tries: counted["failures"] + 1}, time.time())
-    if row is None or not row["password_hash"] or not PasswordHash.recommended().verify(old, row["password_hash"]):
+        people.note_failure(connection, {tries: counted.failures + 1}, time.time())
+    if row is None or not row.password_hash or not PasswordHash.recommended().verify(old, row.password_hash):
         weak = weak_password(new, space.identify().name)
         raise UserError([Problem("this is not your password", "old"), *([weak] if weak else [])])
-    hashed = password_hash(new, row["name"])
-    with space.changing("set password", "user", row["name"]) as connection:
+    hashed = password_hash(new, row.name)
+    with space.changing("set password", "user", row.name) as connection:
         people.forget_failures(connection, [tries], time.time() - FORGET_S)
-        definitions.change(connection, "user", row["id"], row["version"], {"password_hash": hashed})
-        people.end_sessions(connection, row["id"], but=_own_session(space))
+        definitions.change(connection, "user", row.id, row.version, {"password_hash": hashed})
+        people.end_sessions(connection, row.id, but=_own_session(space))
 
 
 @requires("account")

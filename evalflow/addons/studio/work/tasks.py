@@ -179,9 +179,7 @@ def people_of(space: Workspace) -> list[str]:
             return [space.identify().name]
         members = projects.project_members(connection, space.project_id)
         own = [row["name"] for row in members if row["role"] in ("editor", "admin") and not row["is_disabled"]]
-        owners = [
-            row["name"] for row in definitions.listed(connection, "user") if row["is_owner"] and not row["is_disabled"]
-        ]
+        owners = [user.name for user in people.every_user(connection) if user.is_owner and not user.is_disabled]
     return sorted({*own, *owners})
 
 
