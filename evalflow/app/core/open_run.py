@@ -1,4 +1,4 @@
-"""One run from its first check to its last file: whoever opens it scores it inside the `with`."""
+"""One run from its first check to its last file: who opens it scores it inside the `with`."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _BEGUN = ".begun"
 
 
 class OutgoingCopy:
-    """The copy of a run or a sweep that goes on, below the address that its configuration names."""
+    """The copy of a run or a sweep that continues, below the address that its configuration names."""
 
     def __init__(self, folder: Path, to: str) -> None:
         sweep = [folder.parent.name] if RunFolder(folder.parent).manifest.is_file() else []

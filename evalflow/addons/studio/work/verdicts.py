@@ -1,6 +1,6 @@
 """Verdicts on scores: agree, or say another value; and results that are taken out of a run's figures.
 
-Whoever gives a verdict has seen the score, so verdicts are labels that never enter a corrected mean.
+A person who gives a verdict has seen the score, so verdicts are labels that never enter a corrected mean.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ async def _change(
     fields: Mapping[str, forms.Field] | None = None,
     by: ui.button | None = None,
 ) -> None:
-    """Change the people as they are now, whoever else may have changed them since the page was opened."""
+    """Change the people as they are now, even if somebody else changed them since the page was opened."""
 
     def work() -> Review:
         now = reviews.get_review(workspace, review.name)
