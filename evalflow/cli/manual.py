@@ -102,8 +102,8 @@ MANUALS: dict[str, Manual] = {
         overview="  check [OVERRIDES]                 everything short of the first request, with an estimate",
     ),
     "resume": Manual(
-        "Finish a run; nothing that is finished is asked again. budget.usd=5 raises its budget, and engine=ray continues "
-        "in a cluster.",
+        "Finish a run; nothing that is finished is asked again. budget.usd=5 raises its budget, and engine=ray "
+        "continues it in a cluster.",
         "Reads run.json and the journals of the folder, asks what is missing, and writes all files again.\n\n"
         + RUN_CODES,
         (
