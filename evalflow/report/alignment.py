@@ -66,7 +66,8 @@ def _details(found: Alignment) -> Iterator[str]:
         )
     left = found.held_out - found.scored
     unscored = f" {left:,} of them were not scored both times, and are left out." if left else ""
-    yield f"Measured on {counted(found.held_out, 'labelled answer')} from which no example is.{unscored}"
+    held_out = counted(found.held_out, "held-out answer")
+    yield f"Measured on {held_out} with labels; no example comes from them.{unscored}"
 
 
 def _to_decide(found: Alignment) -> str:

@@ -88,8 +88,9 @@ def labelled(
     **more: Any,
 ) -> Labelled:
     styles = list(STYLES)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"id": f"c{i}", "question": f"When is it, {i}?", "answer": f"Said {styles[i * 7 % 3]}: at {i}, thank you."}
+        | {"vars": {"channel": "by letter"}}
         | ({"group": group(i)} if group else {})
         for i in range(n)
     ]
@@ -230,7 +231,7 @@ OWN = """\
 kind: judge
 version: 3   # counted
 description: Whether the answer is polite.
-needs: [question, answer]
+needs: [question, answer, vars.channel]
 steps:
   - id: manner
     prompt: polite/manner.jinja
@@ -241,6 +242,7 @@ threshold: 0.75
 PROMPT = """\
 Is it polite?
 {{ question | fenced("question") }}
+{{ vars.channel }}
 {{ answer | fenced("answer") }}
 """
 WORDS = {"kindly": "kind", "plainly": "flat", "rudely": "rude"}
@@ -273,6 +275,7 @@ def test_a_chain_of_ones_own_is_taught_again_from_its_newest_version(program: Pr
         assert again.returncode == 3, again.stdout + again.stderr
         assert "No number of labels would decide" in again.stdout
         assert len(examples_in(endpoint.requests[-1].text)) == 2
+        assert endpoint.requests[-1].text.count("by letter") == 3
 
 
 def test_labels_of_one_review_can_be_chosen(program: Program) -> None:
@@ -286,6 +289,6 @@ def test_labels_of_one_review_can_be_chosen(program: Program) -> None:
         assert program("calibrate", "--labels", "labels.jsonl").returncode == 0
         kept = program("align", "coherence", "--review", "august")
         assert kept.returncode == 0, kept.stdout + kept.stderr
-        assert "Measured on 30 labelled answers" in kept.stdout
+        assert "Measured on 30 held-out answers" in kept.stdout
         other = made.align("--review", "may")
         assert "their reviews are august, july" in other.stderr

@@ -16,6 +16,7 @@ from evalflow.app.core.saved import SavedRun, answered_rows, composed_of
 from evalflow.config.schema import MetricConfig
 from evalflow.datasets import case_to_row
 from evalflow.errors import Problem, UserError, command
+from evalflow.jsonvalues import look_up
 from evalflow.lazy import pl
 from evalflow.metrics.kinds.judge import FIELD, STEP, JudgeMetricConfig, RubricMetricConfig
 from evalflow.metrics.returns import StrType
@@ -103,7 +104,7 @@ def _why_not(metric: str, config: MetricConfig, *, asks: bool) -> str:
         )
     if getattr(config, "criteria", None) and not isinstance(getattr(config, "criteria", None), str):
         return f"people's labels grade the answer, and the judge of {metric} grades each criterion: no label says how"
-    return f"people's labels are no examples for the kind {config.kind} of {metric}"
+    return f"align supports metrics of the kinds rubric and judge, and {metric} is of the kind {config.kind}"
 
 
 _INSTEAD = (
@@ -247,7 +248,8 @@ def _answers(
         key = row.case.id, row.target_repeat
         if key in keys and row.target == target and row.answer is not None:
             fields = fields_of(row.case, row.answer)
-            yield key, as_answered(row.case, row.answer), {name: fields.get(name) for name in lesson.fields}
+            shown = {name: fields[name] if name in fields else look_up(name, fields) for name in lesson.fields}
+            yield key, as_answered(row.case, row.answer), shown
 
 
 @dataclass(frozen=True, slots=True)
