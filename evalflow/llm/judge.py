@@ -80,8 +80,11 @@ class OpenAIJudge:
             raw += self._known(self._request_for_all(ask), ask, self._replies)
         request, times = self._request(ask), 1 if self._weighs(ask) else ask.samples
         for number in range(len(raw), times):
-            raw += self._known(request, ask, lambda *given: [self._remembered(*given)], number)
+            raw += self._known(request, ask, self._remembered_alone, number)
         return raw
+
+    def _remembered_alone(self, ask: Ask, key: bytes, entry: Entry, free: bool) -> Sequence[Reply]:
+        return [self._remembered(ask, key, entry, free)]
 
     def _known(
         self, request: HttpRequest, ask: Ask, read: Callable[[Ask, bytes, Entry, bool], Sequence[Reply]], *number: int
@@ -138,7 +141,9 @@ class OpenAIJudge:
         if ask.logprobs and not self._config.logprobs:
             self._note_unweighed(ask.samples)
         ask = replace(ask, logprobs=False)
-        together = await self._drawn_together(ask) if self._client.gives_several else []
+        together: Sequence[Reply | CallError] = ()
+        if self._client.gives_several:
+            together = await self._drawn_together(ask)
         singly = await _draw(range(len(together), ask.samples), partial(self._ask_once, ask))
         return _combined(ask.samples, [*together, *singly], listed=ask.items is not None)
 

@@ -70,7 +70,8 @@ def listed_so_far(role: str, raw: str) -> tuple[str, str]:
         found = as_map(from_json(raw[max(raw.find("{"), 0) :], allow_partial=True))
     except ValueError:
         return "", ""
-    name, items = next(((name, as_list(value)) for name, value in found.items() if isinstance(value, list)), ("", []))
+    name = next((name for name, value in found.items() if isinstance(value, list)), "")
+    items = as_list(found.get(name))
     if not items:
         return "", ""
     different = len({to_json(item) for item in items})
