@@ -26,6 +26,8 @@ settings.load_profile("evalflow")
 
 # Who has one of these runs the program, a worker, a browser or a server of databases.
 _SLOW = {"program", "evaluated", "browser", "finished", "postgres"}
+_LONG = {"test_hints.py", "test_pytest_plugin.py", "test_ray.py", "test_readme.py"}
+"""The files without a browser that take a worker longest: they begin before all others."""
 BROWSER_FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync")
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 
@@ -59,9 +61,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         on_postgres = parameters.get("database_url") == "postgresql"
         if on_postgres or not _SLOW.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("slow")
-    # Files with a browser first, then slow ones: a long file that begins last would leave the other workers idle.
-    begins = {mark: {item.path for item in items if item.get_closest_marker(mark)} for mark in ("browser", "slow")}
-    items.sort(key=lambda item: [item.path not in paths for paths in begins.values()])
+    # Long files first, those with a browser, then slow ones: one that begins last would leave the other workers idle.
+    marked = [{item.path for item in items if item.get_closest_marker(mark)} for mark in ("browser", "slow")]
+    items.sort(key=lambda item: [item.path.name not in _LONG, *(item.path not in paths for paths in marked)])
     if re.search(r"\blive\b", config.option.markexpr):
         return
     live = [item for item in items if item.get_closest_marker("live")]

@@ -15,6 +15,8 @@ from evalflow.errors import UserError
 from evalflow.prompts import Prompts, render
 from evalflow.records import Context
 
+pytestmark = pytest.mark.slow
+
 LISTS = "".join(
     f"{{% set {name} = namespace(x=['x']) %}}{{% for i in range(60) %}}{{% set {name}.x = [{name}.x, {name}.x] %}}"
     "{% endfor %}"
@@ -165,7 +167,6 @@ def isolated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prompts]:
         yield Prompts([folder], isolated=True)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_template_of_a_stranger_ends_within_its_limits(name: str, isolated: Prompts) -> None:
     try:

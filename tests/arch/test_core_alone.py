@@ -5,6 +5,10 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 TESTS = Path(__file__).parents[1]
 OF_THE_WHOLE = {"addons", "arch", "docs", "packaging"}
 """What tests an addon, or the repository with its addons."""

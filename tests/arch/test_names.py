@@ -6,7 +6,11 @@ import ast
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 import evalflow
+
+pytestmark = pytest.mark.slow
 
 PACKAGE = Path(evalflow.__file__).parent
 

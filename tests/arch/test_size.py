@@ -5,7 +5,11 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import pytest
+
 import evalflow
+
+pytestmark = pytest.mark.slow
 
 PACKAGE = Path(evalflow.__file__).parent
 FILE_LINES = 500

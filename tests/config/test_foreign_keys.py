@@ -14,6 +14,8 @@ from evalflow.errors import UserError
 from evalflow.testing import Endpoint
 from tests.cli.conftest import Program
 
+pytestmark = pytest.mark.slow
+
 DESK = """# @package _global_
 defaults:
   - override /dataset: rag

@@ -10,6 +10,8 @@ import pytest
 from evalflow.config.load import compose
 from evalflow.errors import Problem, UserError
 
+pytestmark = pytest.mark.slow
+
 Refused = Callable[..., Problem]
 FILES = {
     "metric/price.yaml": "# @package metric.price\nkind: g_eval\nneeds: [answer]\ncriteria: good\n",

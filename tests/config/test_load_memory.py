@@ -11,6 +11,8 @@ from evalflow.config.load import compose
 from evalflow.config.validate import Composed
 from evalflow.errors import UserError
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def threshold(tmp_path: Path) -> Path:

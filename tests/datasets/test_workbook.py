@@ -17,6 +17,8 @@ from evalflow.errors import Problem, UserError
 from evalflow.records import Case
 from tests.datasets import workbooks as written
 
+pytestmark = pytest.mark.slow
+
 FILE = Path("mine.xlsx")
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from evalflow.engine.plan import Draw, case_digest
 from evalflow.records import Case
+
+pytestmark = pytest.mark.slow
 
 KEYS = st.lists(st.tuples(st.sampled_from(["a", "b"]), st.text(max_size=4)), unique=True, max_size=30)
 SIZES = st.integers(min_value=1, max_value=8)

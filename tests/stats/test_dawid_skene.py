@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from evalflow.stats.dawid_skene import MISSING, dawid_skene, shared_errors
 
+pytestmark = pytest.mark.slow
+
 VOTES = np.array(
     [
         [1, 1, 1],

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from evalflow.stats.agreement import auroc
 from evalflow.stats.figures import reliability_figures
 
+pytestmark = pytest.mark.slow
+
 
 def frame(said: Sequence[tuple[float | None, bool]], per_cluster: int = 1) -> pl.DataFrame:
     return pl.DataFrame(

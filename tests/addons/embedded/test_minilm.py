@@ -19,6 +19,8 @@ from evalflow.errors import InfrastructureError
 from evalflow.llm.panel import EmbeddingJudge
 from evalflow.metrics.base import cosines
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def model() -> MiniLM:

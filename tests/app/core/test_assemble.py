@@ -11,6 +11,8 @@ from evalflow.config.load import compose
 from evalflow.errors import UserError
 from evalflow.paths import share_dir
 
+pytestmark = pytest.mark.slow
+
 HTTP = ("generate=true", "target=http", "target.url=http://127.0.0.1:9/ask")
 CHOSEN = ("dataset=rag", "metric=coherence", "judge=vllm", "judge.model=m")
 

@@ -15,6 +15,8 @@ from evalflow.addons.interop.importers.platforms import PLATFORMS
 from evalflow.errors import UserError
 from tests.addons.interop.importers.conftest import counts
 
+pytestmark = pytest.mark.slow
+
 
 def read(path: Path, tool: str = "braintrust") -> ImportedConfig:
     scratch = path.parent / f"scratch_{path.name}"

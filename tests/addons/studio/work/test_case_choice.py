@@ -17,6 +17,8 @@ from evalflow.addons.studio.work.space import Workspace
 from evalflow.app.core.assemble import composed_settings
 from evalflow.errors import UserError
 
+pytestmark = pytest.mark.slow
+
 EXACT: dict[str, Any] = {"kind": "check", "needs": ["answer"], "checks": [{"op": "contains", "value": "x"}]}
 
 
@@ -34,7 +36,6 @@ def request_(space: Workspace) -> RunRequest:
     return RunRequest("desk", ["fees"], ["exact"])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("chosen", "options", "taken", "drafts"),
     [

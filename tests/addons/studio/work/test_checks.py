@@ -24,6 +24,8 @@ from tests.app.test_schema import assert_explained
 from tests.cli.conftest import Program
 from tests.finishing import finish
 
+pytestmark = pytest.mark.slow
+
 QUESTION = "Hello, which language is your open-source library written in?"
 EVEREST = (
     "Sir Edmund Hillary, a New Zealand mountaineer, became famous for being one of the first people to reach the "
@@ -167,7 +169,6 @@ def test_a_check_is_tried_on_each_of_its_examples(space: Workspace) -> None:
     assert try_examples(space, "string_matching", {"keyword": "a"}, []) == []
 
 
-@pytest.mark.slow
 def test_a_check_is_defined_once_and_enabled_on_many_conversations(space: Workspace) -> None:
     datasets.create_dataset(space, "fees")
     rows = [{"id": f"c{n}", "question": f"{n}?", "answer": "Hi.", "tags": ["Loans"] if n else []} for n in range(3)]
@@ -231,7 +232,6 @@ def test_groups_that_contain_each_other_are_refused_wherever_they_come_from(spac
         create_metric(space, "desk", MetricDraft("asked", definition))
 
 
-@pytest.mark.slow
 def test_drafts_stay_out_of_runs_and_are_counted(space: Workspace) -> None:
     datasets.create_dataset(space, "fees")
     ready = cases.add_case(space, "fees", {"id": "a", "question": QUESTION, "answer": "Hello", "checks": [HELLO]})

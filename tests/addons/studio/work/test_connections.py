@@ -29,6 +29,8 @@ from evalflow.errors import EvalflowError, InfrastructureError, UserError
 from evalflow.testing import Endpoint, Request
 from tests.finishing import PATIENCE_S, finish
 
+pytestmark = pytest.mark.slow
+
 GRADE: dict[str, Any] = {
     "kind": "rubric",
     "needs": ["question", "answer"],
@@ -112,7 +114,6 @@ async def test_what_belongs_to_the_connection_is_called_with_its_key(
         assert (await try_metric(space, "fees", MetricDraft("price", own), {"question": "q?"})).scores[0].score
 
 
-@pytest.mark.slow
 def test_what_belongs_to_no_connection_is_not_saved(space: Workspace, port: int, tmp_path: Path) -> None:
     space = allowing(space, f"http://127.0.0.1:{port}/v1", "127.0.0.1/32", key="OWN_KEY")
     there = f"http://127.0.0.1:{port}/v1"
@@ -182,7 +183,6 @@ def test_no_text_of_a_run_reads_the_environment(space: Workspace, port: int, mon
     assert "sk-never-seen" not in written
 
 
-@pytest.mark.slow
 def test_a_run_asks_its_connections(space: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OWN_KEY", "sk-of-the-connection")
     with Endpoint(reply, api_key="sk-of-the-connection") as endpoint:
@@ -193,7 +193,6 @@ def test_a_run_asks_its_connections(space: Workspace, monkeypatch: pytest.Monkey
     assert {request.body["model"] for request in endpoint.requests} == {"m", "n"}
 
 
-@pytest.mark.slow
 def test_the_process_of_a_run_reaches_nothing_else(
     space: Workspace, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

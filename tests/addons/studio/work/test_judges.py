@@ -20,6 +20,8 @@ from evalflow.config.load import compose
 from evalflow.errors import Subject, UserError
 from evalflow.testing import Endpoint, Request
 
+pytestmark = pytest.mark.slow
+
 CONFIG: dict[str, Any] = {"kind": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1", "api_key_env": "STRICT"}
 GRADED = {"kind": "g_eval", "criteria": "Is it right?", "needs": ["question", "answer"], "judge": "strict"}
 
@@ -107,7 +109,6 @@ def panel_of(*members: str, **values: Any) -> dict[str, Any]:
     return {"kind": "panel", "members": list(members), **values}
 
 
-@pytest.mark.slow
 def test_a_panel_has_named_members_as_they_are_when_a_run_starts(
     space: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,7 +161,6 @@ def graded(request: Request) -> dict[str, Any]:
     return {"reason": "It hangs together.", "score": 5}
 
 
-@pytest.mark.slow
 def test_a_judge_that_is_not_saved_grades_an_answer_by_a_metric(
     space: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,8 @@ from omegaconf import OmegaConf
 from evalflow.addons.studio.work.metric_yaml import metric_yaml, read_metric_yaml
 from evalflow.errors import UserError
 
+pytestmark = pytest.mark.slow
+
 TEXT = st.text(st.characters(exclude_categories=["C", "Z"]) | st.sampled_from(" \n"))
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
