@@ -41,7 +41,7 @@ from jinja2 import (
 )
 
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.fences import NO_KEY, Key, fenced, laid_out, one_line, part_mark
+from evalflow.fences import NO_KEY, Key, examples_text, fenced, laid_out, one_line, part_mark
 from evalflow.limited import Work
 from evalflow.limited.process import forbid_files
 from evalflow.records import Message
@@ -152,6 +152,7 @@ class Prompts:
         self._folders, self._unsaved = folders, unsaved
         self._isolated = isolated
         self._trees: dict[str, nodes.Template] = {}
+        self._kept: dict[str, str] = {}
 
     def get(self, name: str) -> PromptTemplate:
         """The compiled template of that name, such as `faithfulness/claims.jinja`; UserError if it cannot be used."""
@@ -192,9 +193,31 @@ class Prompts:
             raise UserError(Problem(_too_deep(error), where)) from None
 
     def source(self, name: str) -> str:
+        if self._is_plain(name):
+            return self.text(name)
         self._compiled(name, name)
         assert self._environment.loader
         return self._environment.loader.get_source(self._environment, name)[0]
+
+    def keep(self, name: str, text: str) -> None:
+        """Have a text that is no template, by name, as part of the prompts; such as the examples of a step."""
+        self._kept[name] = text
+
+    def text(self, name: str) -> str:
+        """A text that is not a template: one that was kept, or a file of the folders; UserError if there is none."""
+        if name in self._kept:
+            return self._kept[name]
+        try:
+            assert self._environment.loader
+            return self._environment.loader.get_source(self._environment, name)[0]
+        except TemplateNotFound:
+            places = ", ".join(str(folder) for folder in self._folders)
+            raise UserError(Problem(f"the file {name!r} is in none of: {places}", name)) from None
+        except (UnicodeDecodeError, OSError):
+            raise UserError(Problem("the file cannot be read as UTF-8", name)) from None
+
+    def _is_plain(self, name: str) -> bool:
+        return name in self._kept or name.endswith((".yaml", ".yml"))
 
     def variables(self, name: str) -> set[str]:
         """The variables that a template and its includes expect; UserError if it has no text."""
@@ -211,7 +234,7 @@ class Prompts:
 
     def unfenced(self, name: str) -> list[str]:
         """Judged variables that are output without `fenced`. Values that go through a macro are not followed."""
-        trees = [self._tree(part) for part in self.parts(name)]
+        trees = [self._tree(part) for part in self.parts(name) if not self._is_plain(part)]
         return [field for field in JUDGED if any(_puts_out(tree, field) for tree in trees)]
 
     def digest(self, names: Sequence[str]) -> str:
@@ -234,6 +257,8 @@ class Prompts:
             if part in names:
                 continue
             names.append(part)
+            if self._is_plain(part):
+                continue
             self._compiled(part, name)
             queue += [ref for ref in meta.find_referenced_templates(self._tree(part)) if ref is not None]
         return names
@@ -268,21 +293,21 @@ def render(template: PromptTemplate, variables: Mapping[str, Any], where: str) -
 
 
 def messages(
-    template: PromptTemplate, variables: Mapping[str, Any], where: str, examples: str = ""
+    template: PromptTemplate, variables: Mapping[str, Any], where: str, examples: Sequence[Mapping[str, object]] = ()
 ) -> tuple[Message, ...]:
-    """The messages of a prompt, with the text of few-shot examples after its rules.
+    """The messages of a prompt, with few-shot examples after its rules.
 
     UserError if it cannot be rendered, or takes more text or time than any prompt can need.
     """
-    mark = secrets.token_hex(16)
+    mark, shown = secrets.token_hex(16), examples_text(examples, template.key()) if examples else ""
     try:
         if template.sources is None:
-            return laid_out(_text_of(template.compiled, variables, mark), mark, examples)
+            return laid_out(_text_of(template.compiled, variables, mark), mark, shown)
         # Pickled, since templates use the attributes of records; nothing of it comes back.
         values = base64.b64encode(pickle.dumps(dict(variables))).decode()
         task = {"name": template.name, "sources": template.sources, "variables": values}
         text = _RENDERING.call({**task, "key": template.key().hex(), "mark": mark}, SECONDS + 1, "it")
-        return laid_out(text, mark, examples)
+        return laid_out(text, mark, shown)
     except ValueError as error:
         raise UserError(Problem(f"the prompt cannot be rendered: {error}", where or template.name)) from None
 

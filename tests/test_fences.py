@@ -21,6 +21,14 @@ PARTS = """{% extends "_shared/prompt.jinja" %}
 {% block task %}The task.{% endblock %}"""
 
 
+EXAMPLES = [{"answer": "Yes.", "items": ["a\n2. b", "c"], "reply": {"passed": True}}]
+
+
+def shown_examples(key: bytes) -> str:
+    fields = "\n".join([fenced("Yes.", "answer", key), fenced("1. a 2. b\n2. c", "items", key)])
+    return f'Example 1:\n{fields}\nReply: {{"passed": true}}'
+
+
 def test_an_id_is_of_the_key_the_name_and_the_text() -> None:
     one = fenced("a", "answer", b"key")
     assert one == fenced("a", "answer", b"key")
@@ -64,21 +72,21 @@ def test_rules_come_before_short_material_and_after_long(isolated: bool, tmp_pat
     data = prompts.source("_shared/data.jinja").strip()
     assert prompts.variables("p.jinja") == {"answer"}
     for answer in ("short", "x" * LONG_BYTES, "語" * (LONG_BYTES // 3)):
-        system, user = messages(prompts.get("p.jinja"), {"answer": answer}, "p.jinja", "Examples.")
-        shown = fenced(answer, "answer", b"key")
+        system, user = messages(prompts.get("p.jinja"), {"answer": answer}, "p.jinja", EXAMPLES)
+        shown, examples = fenced(answer, "answer", b"key"), shown_examples(b"key")
         if answer == "short":
-            assert system == Message("system", f"{data}\n\nThe rules.\n\nExamples.")
+            assert system == Message("system", f"{data}\n\nThe rules.\n\n{examples}")
             assert user == Message("user", f"{shown}\n\nThe task.")
         else:
             assert system == Message("system", data)
-            assert user == Message("user", f"{shown}\n\nThe rules.\n\nExamples.\n\nThe task.")
+            assert user == Message("user", f"{shown}\n\nThe rules.\n\n{examples}\n\nThe task.")
 
 
 def test_a_template_without_parts_is_one_message() -> None:
     template = Prompts([]).inline("Judge {{ answer }}", "here")
     assert messages(template, {"answer": "a"}, "here") == (Message("user", "Judge a"),)
-    with_examples = messages(template, {"answer": "a"}, "here", "Examples.")
-    assert with_examples == (Message("system", "Examples."), Message("user", "Judge a"))
+    with_examples = messages(template, {"answer": "a"}, "here", EXAMPLES)
+    assert with_examples == (Message("system", shown_examples(b"")), Message("user", "Judge a"))
 
 
 def test_what_blocks_import_and_set_is_no_variable(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ class Scope:
             metric=self.metric,
             step=config.id,
             task=config.task,
-            messages=messages(step.template, variables, where),
+            messages=messages(step.template, variables, where, step.examples),
             reply_model=step.reply_model,
             variables=variables,
             items=items,
@@ -137,7 +137,7 @@ class AskingMetric(BaseMetric[C], Generic[C]):
     def __init__(self, name: str, config: C, steps: Sequence[PreparedStep]) -> None:
         super().__init__(name, config)
         self.tasks = {step.config.id: step.config.task for step in steps}
-        self.prompts = tuple(dict.fromkeys(step.config.prompt for step in steps))
+        self.prompts = tuple(dict.fromkeys(text for step in steps for text in step.texts))
         self._steps = tuple(steps)
         self._fixed = self._constants()
         self._needed = tuple(dict.fromkeys(map(root, config.shown)))

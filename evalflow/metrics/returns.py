@@ -311,6 +311,8 @@ class StepInputs(Strict):
             judge is not asked: {contexts: {reason: Nothing was retrieved., verdict: unsupported}}. For a step with
             `one_per` it is the reply to each item, or [] for no items. `ask`: ask anyway. Without this key an empty
             field leaves the score undefined.
+        examples: Few-shot examples for the prompt, each with fields of a case and the `reply`; or a YAML file of them
+            in the folders of prompts, such as mine/examples.yaml.
     """
 
     task: Word | None = None
@@ -318,6 +320,7 @@ class StepInputs(Strict):
     source: Word | None = None
     against: Word | None = None
     if_empty: dict[Word, Given] | None = Field(default=None, min_length=1)
+    examples: Annotated[list[dict[str, Any]], Field(min_length=1)] | Word | None = None
 
 
 class StepConfig(StepInputs):

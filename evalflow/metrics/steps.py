@@ -14,6 +14,7 @@ from evalflow.config.schema import FIELDS
 from evalflow.contexts import contexts as read_contexts
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.jsonvalues import is_mapping, is_sequence, kind, look_up, written
+from evalflow.metrics.examples import example_problems, examples_of
 from evalflow.metrics.returns import (
     BoolType,
     LabelType,
@@ -262,6 +263,13 @@ class PreparedStep:
     config: StepConfig
     template: PromptTemplate
     reply_model: type[BaseModel]
+    examples: Sequence[Mapping[str, object]] = ()
+    examples_name: str = ""
+
+    @property
+    def texts(self) -> Sequence[str]:
+        """The names of the texts that make its prompt, in the run's prompts."""
+        return [self.config.prompt, *([self.examples_name] if self.examples_name else [])]
 
 
 def build_steps(
@@ -296,7 +304,9 @@ def build_steps(
 
 def prepared_step(step: StepConfig, prompts: Prompts) -> PreparedStep:
     """A checked step, ready to be asked."""
-    return PreparedStep(step, prompts.get(step.prompt), reply_model(step.id, step.returns, bool(step.one_per)))
+    model = reply_model(step.id, step.returns, bool(step.one_per))
+    name, examples = examples_of(step, model, prompts)
+    return PreparedStep(step, prompts.get(step.prompt), model, examples, name)
 
 
 def step_problems(
@@ -319,6 +329,9 @@ def step_problems(
     own = {"source": step.source_field, "against": step.against_field, "items": step.one_per}
     known = {*map(root, needs), *earlier, *extras, *(name for name, value in own.items() if value is not None)}
     yield from _prompt_problems(step.prompt, known, prompts, prompt_key or f"{key}.prompt", uncertain)
+    if step.examples is not None:
+        model = reply_model(step.id, step.returns, bool(step.one_per))
+        yield from example_problems(step, model, known, prompts, f"{key}.examples")
 
 
 def _reference_problems(

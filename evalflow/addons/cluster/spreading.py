@@ -63,7 +63,7 @@ def run_spec(job: EngineJob, width: int, shared: Collection[str]) -> RunSpec:
 def _files(run: RunConfig, prompts: Mapping[int, Path]) -> Iterator[tuple[str, bytes]]:
     """The files that prompts and metrics are read from, by the path that they have in an actor's own folder."""
     for number, folder in prompts.items():
-        for file in sorted(folder.rglob("*.jinja")):
+        for file in sorted(file for kind in ("*.jinja", "*.yaml", "*.yml") for file in folder.rglob(kind)):
             yield f"prompts-{number}/{file.relative_to(folder).as_posix()}", file.read_bytes()
     scripts = {file for metric in run.metric.values() for file in metric.files}
     for name in sorted(scripts):

@@ -1,0 +1,72 @@
+"""Few-shot examples of a step: checked, shown to the judge, and part of the prompt's identity."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from evalflow.errors import UserError
+from evalflow.prompts import Prompts
+from tests.metrics.conftest import ROOT, shipped_values
+
+EXAMPLE = {
+    "question": "When does it open?",
+    "items": ["It opens at 9."],
+    "reply": [{"reason": "It says so.", "verdict": "relevant"}],
+}
+
+
+def values(examples: object) -> dict[str, Any]:
+    shipped = shipped_values("relevance")
+    first, second = shipped["steps"]
+    return {**shipped, "steps": [first, {**second, "examples": examples}]}
+
+
+def asked(bench: Any, examples: object, prompts: Prompts) -> tuple[Any, str]:
+    metric = bench.build("relevance", values(examples), prompts)
+    return metric, metric.preview(bench.case(), bench.answer())[1].messages[0].content
+
+
+def fresh(*folders: Path) -> Prompts:
+    return Prompts([*folders, ROOT / "prompts"])
+
+
+def test_examples_follow_the_rules_and_count_into_the_digest(bench: Any) -> None:
+    prompts = fresh()
+    metric, system = asked(bench, [EXAMPLE], prompts)
+    assert system.endswith('Reply: {"results": [{"number": 1, "reason": "It says so.", "verdict": "relevant"}]}')
+    assert "Example 1:\n<question id=" in system
+    plain = bench.build("relevance", shipped_values("relevance"), prompts)
+    other, _ = asked(bench, [{**EXAMPLE, "question": "When?"}], prompts)
+    assert len({prompts.digest(one.prompts) for one in (metric, plain, other)}) == 3
+    (name,) = set(metric.prompts) - set(plain.prompts)
+    assert yaml.safe_load(prompts.texts([name])[name]) == [EXAMPLE]
+
+
+def test_examples_may_be_a_file(bench: Any, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump([EXAMPLE]))
+    prompts = fresh(tmp_path)
+    metric, system = asked(bench, "mine.yaml", prompts)
+    assert "Example 1:\n<items id=" in system
+    assert "mine.yaml" in metric.prompts
+    before = prompts.digest(metric.prompts)
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump([EXAMPLE, EXAMPLE]))
+    assert fresh(tmp_path).digest(metric.prompts) != before
+
+
+@pytest.mark.parametrize(
+    ("examples", "told"),
+    [
+        ([{"question": "q"}], r"examples\[0\]: an example is fields of a case and the `reply`"),
+        ([{**EXAMPLE, "qestion": "q"}], r"examples\[0\]: the prompt is not given 'qestion'"),
+        ([{**EXAMPLE, "reply": [{"reason": "r", "verdict": "right"}]}], r"examples\[0\]\.reply: the reply is not what"),
+        ([{**EXAMPLE, "reply": {"reason": "r", "verdict": "relevant"}}], "a list of replies, one for each item"),
+        ("none.yaml", r"the file 'none\.yaml' is in none of"),
+    ],
+)
+def test_what_is_wrong_with_examples_is_said_before_the_run(bench: Any, examples: object, told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        bench.build("relevance", values(examples), fresh())
