@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +123,13 @@ def _calibrate_sweep(folder: Path, jobs: Sequence[Path], options: argparse.Names
     page = folder / "report.html"
     if options.json:
         listed = [{"run": name, **row} for name, own in rows.items() for row in own]
-        document = {"choice": boards, "split": split, "rows": listed, "notes": notes, "page": str(page)}
+        document = {
+            "choice": [asdict(board) for board in boards],
+            "split": split,
+            "rows": listed,
+            "notes": notes,
+            "page": str(page),
+        }
         print_json(console, document)
     else:
         for name, found in calibrations.items():

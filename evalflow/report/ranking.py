@@ -89,7 +89,8 @@ def method_line(ranking: Ranking) -> str:
     name, _, why = ranking.method.partition(": ")
     held = f"no ranks can be told apart: {why}" if name == "none" else "ranks hold together with 95 % confidence"
     how = "" if name == "none" else method(ranking.method)
-    return "; ".join(part for part in (cases, held, how, labels_of_ranking(ranking.document())) if part)
+    labels = labels_of_ranking(ranking.labelled, ranking.uncorrected, ranking.judge)
+    return "; ".join(part for part in (cases, held, how, labels) if part)
 
 
 def print_rankings(console: Console, found: RankingPage) -> None:
@@ -121,11 +122,11 @@ def _print_items(console: Console, table: ItemTable) -> None:
     if suspects:
         lines = [
             [
-                folded(row["case_id"], _NAME),
-                number(row["mean"]),
-                signed(row["discrimination"]),
-                interval(row["ci_low"], row["ci_high"], signed),
-                p_value(row["p_adjusted"]),
+                folded(row.case_id, _NAME),
+                number(row.mean),
+                signed(row.discrimination),
+                interval(row.ci_low, row.ci_high, signed),
+                p_value(row.p_adjusted),
             ]
             for row in suspects
         ]
@@ -133,8 +134,8 @@ def _print_items(console: Console, table: ItemTable) -> None:
         numbers: dict[str, ColumnKind] = dict.fromkeys(names, "number")
         console.print(table_of({"look at first": "name", **numbers}, lines))
     for row in table.contradicted[:_SUSPECTS]:
-        said = f"{row['contradicted']} of {counted(row['labelled'], 'labelled answer')} scored against the label"
-        console.print(literal(f"  {row['case_id']}: {said}"), soft_wrap=True)
+        said = f"{row.contradicted} of {counted(row.labelled or 0, 'labelled answer')} scored against the label"
+        console.print(literal(f"  {row.case_id}: {said}"), soft_wrap=True)
 
 
 def write_ranking(folder: Path, found: RankingPage) -> list[Path]:
@@ -206,13 +207,13 @@ def _items_tables(table: ItemTable) -> Iterator[PageTable]:
     for caption, items in parts.items():
         rows = [
             (
-                row["case_id"],
-                number(row["mean"]),
-                number(row["spread"]),
-                number(row["discrimination"]),
-                interval(row["ci_low"], row["ci_high"]),
-                p_value(row["p_adjusted"]),
-                f"{row['contradicted']} of {row['labelled']}" if row["labelled"] else "–",
+                row.case_id,
+                number(row.mean),
+                number(row.spread),
+                number(row.discrimination),
+                interval(row.ci_low, row.ci_high),
+                p_value(row.p_adjusted),
+                f"{row.contradicted} of {row.labelled}" if row.labelled else "–",
             )
             for row in items[:_CASES]
         ]

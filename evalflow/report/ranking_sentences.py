@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from evalflow.records import CASES
 from evalflow.report.sentences import Named
 from evalflow.report.wording import bracketed, counted, number, who_scored
 from evalflow.stats.items import FEWEST_SYSTEMS, FEWEST_TO_MEASURE
 from evalflow.summary.items import ItemTable, ShortSet
-from evalflow.summary.ranking import PositionEffect, Ranking
-from evalflow.summary.rows import Board
+from evalflow.summary.ranking import Leaderboard, PositionEffect, Ranking
 from evalflow.summary.verdicts import ItemKind, Standing
 
 _SENTENCES = 3
@@ -49,26 +48,26 @@ def of_choice(verdict: Standing) -> str:
     return _CHOICES[verdict]
 
 
-def of_board(board: Board, named: Named = str) -> str:
+def of_board(board: Leaderboard, named: Named = str) -> str:
     """Which run of a sweep leads by a leaderboard, and how many may be as good; empty if none can be compared."""
-    rows: Sequence[Board] = [row for row in board["leaderboard"] if row["verdict"] != "not_comparable"]
+    rows = [row for row in board.leaderboard if row.verdict != "not_comparable"]
     if len(rows) < 2:
         return ""
     first, others = rows[0], rows[1:]
-    unclear, left = [row["verdict"] for row in others].count("cannot_tell"), len(others)
-    by = f"by {_called(board, named)} on {board['dataset']}"
-    value = f"{number(first['value'], 2)}{bracketed(first['ci_low'], first['ci_high'], lambda end: number(end, 2))}"
-    if first["verdict"] != "best":
-        return f"No run is clearly the best {by}: {first['run']} has {value}, {_runs(unclear)} may be as good"
-    better = f"{first['run']} is better than {_runs(left - unclear, of=left)} {by}: {value}"
+    unclear, left = [row.verdict for row in others].count("cannot_tell"), len(others)
+    by = f"by {_called(board, named)} on {board.dataset}"
+    value = f"{number(first.value, 2)}{bracketed(first.ci_low, first.ci_high, lambda end: number(end, 2))}"
+    if first.verdict != "best":
+        return f"No run is clearly the best {by}: {first.run} has {value}, {_runs(unclear)} may be as good"
+    better = f"{first.run} is better than {_runs(left - unclear, of=left)} {by}: {value}"
     return f"{better}; {_runs(unclear)} may be as good" if unclear else better
 
 
-def _called(board: Board, named: Named) -> str:
-    if board["metric"] == CASES:
+def _called(board: Leaderboard, named: Named) -> str:
+    if board.metric == CASES:
         return "cases that pass everything"
-    statistic = "" if board["statistic"] == "mean" else f" {board['statistic'].replace('_', ' ')}"
-    return f"{named(board['metric'])}{statistic}"
+    statistic = "" if board.statistic == "mean" else f" {board.statistic.replace('_', ' ')}"
+    return f"{named(board.metric)}{statistic}"
 
 
 def _runs(n: int, of: int | None = None) -> str:
@@ -79,12 +78,12 @@ def _runs(n: int, of: int | None = None) -> str:
     return f"{n:,} other{'' if n == 1 else 's'}"
 
 
-def labels_of_ranking(about: Board) -> str:
-    """Whether people's labels correct a ranking or leaderboard, as JSON; empty without labels."""
-    labels = f"people's labels of {counted(about['n_labels'], 'case')}"
-    if about["uncorrected"]:
-        return f"by the {who_scored(about['judge'])} alone: {labels} correct nothing ({about['uncorrected']})"
-    return f"corrected by {labels} of each run" if about["n_labels"] else ""
+def labels_of_ranking(n: int, uncorrected: str, judge: str | None) -> str:
+    """Whether people's labels of `n` cases correct a ranking or leaderboard; empty without labels."""
+    labels = f"people's labels of {counted(n, 'case')}"
+    if uncorrected:
+        return f"by the {who_scored(judge)} alone: {labels} correct nothing ({uncorrected})"
+    return f"corrected by {labels} of each run" if n else ""
 
 
 def of_ranking(ranking: Ranking) -> Iterator[str]:

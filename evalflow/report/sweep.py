@@ -49,7 +49,9 @@ from evalflow.report.wording import (
     varying,
     who_scored,
 )
-from evalflow.summary.rows import Board, SummaryRow, rows_of
+from evalflow.summary.judge_choice import JudgeBoard, RankedJudge
+from evalflow.summary.ranking import BoardPlace, Leaderboard
+from evalflow.summary.rows import SummaryRow, rows_of
 
 _COST_WIDTH, _COST_HEIGHT = 300, 200
 _SHARED = ("Dataset", "Target", "Metrics", "Versions")
@@ -102,18 +104,18 @@ def cost_chart(
     return drawing
 
 
-_CHOICE_MEASURES = {"kappa": "Cohen's kappa", "spearman": "Spearman's correlation"}
+_CHOICE_MEASURES = {None: "agreement", "kappa": "Cohen's kappa", "spearman": "Spearman's correlation"}
 
 
-def choice_tables(boards: Sequence[Board]) -> list[tuple[str, PageTable]]:
+def choice_tables(boards: Sequence[JudgeBoard]) -> list[tuple[str, PageTable]]:
     """A heading, and the judges with their verdicts, for each dataset, metric and target."""
     return [(_title(board), _choice_table(board)) for board in boards]
 
 
-def _choice_table(board: Board) -> PageTable:
+def _choice_table(board: JudgeBoard) -> PageTable:
     heads = [
         PageColumn("Judge"),
-        PageColumn(_CHOICE_MEASURES[board["measure"]], "num value"),
+        PageColumn(_CHOICE_MEASURES[board.measure], "num value"),
         INTERVAL,
         PageColumn("Verdict"),
         PageColumn("Cost", "num"),
@@ -121,16 +123,16 @@ def _choice_table(board: Board) -> PageTable:
         INTERVAL,
     ]
     rows: list[Sequence[Cell]] = []
-    for place, row in enumerate(board["ranking"], 1):
-        c: Mapping[str, Any] = row["corrected"] or {"estimate": None, "ci_low": None, "ci_high": None, "n_labels": 0}
-        p = "" if row["p_adjusted"] is None else f", p {p_value(row['p_adjusted'])} ({ADJUSTMENTS['holm']})"
+    for place, row in enumerate(board.ranking, 1):
+        c: Mapping[str, Any] = row.corrected or {"estimate": None, "ci_low": None, "ci_high": None, "n_labels": 0}
+        p = "" if row.p_adjusted is None else f", p {p_value(row.p_adjusted)} ({ADJUSTMENTS['holm']})"
         rows.append(
             (
-                (f"{place}. {row['judge']}", row["run"]),
-                number(row["value"]),
-                interval(row["ci_low"], row["ci_high"]),
-                f"{of_choice(row['verdict'])}{p}",
-                cost(row["cost_usd"]),
+                (f"{place}. {row.judge}", row.run),
+                number(row.value),
+                interval(row.ci_low, row.ci_high),
+                f"{of_choice(row.verdict)}{p}",
+                cost(row.cost_usd),
                 number(c["estimate"]),
                 (interval(c["ci_low"], c["ci_high"]), f"by {c['n_labels']} labels"),
             )
@@ -161,11 +163,11 @@ def _agreement_table(agreement: Sequence[JudgePair]) -> PageTable:
     return PageTable([PageColumn("Metric"), PageColumn("Judges"), *numbers], rows)
 
 
-def print_choice(console: Console, boards: Sequence[Board], *, split: bool) -> None:
+def print_choice(console: Console, boards: Sequence[JudgeBoard], *, split: bool) -> None:
     """Print the rankings."""
     for board in boards:
         console.print(literal(f"agreement with human labels: {_title(board)}", style="bold"))
-        _print_ranking(console, map(_choice_line, board["ranking"]))
+        _print_ranking(console, map(_choice_line, board.ranking))
     if boards:
         console.print(literal(split_sentence(split=split), style="dim"))
 
@@ -175,40 +177,40 @@ def _print_ranking(console: Console, lines: Iterable[str]) -> None:
         print_indented(console, f"{place}. {line}", style="")
 
 
-def choice_pictures(boards: Sequence[Board]) -> list[Picture]:
+def choice_pictures(boards: Sequence[JudgeBoard]) -> list[Picture]:
     """Agreement by cost, for each board with at least two known costs."""
     found: list[Picture] = []
     for board in boards:
-        priced = [row for row in board["ranking"] if row["cost_usd"] and row["value"] is not None]
-        if len(priced) < 2:
-            continue
         points = [
-            (row["cost_usd"], svg.IntervalPoint(row["run"], row["value"], row["ci_low"], row["ci_high"]))
-            for row in priced
+            (row.cost_usd, svg.IntervalPoint(row.run, row.value, row.ci_low, row.ci_high))
+            for row in board.ranking
+            if row.cost_usd and row.value is not None
         ]
+        if len(points) < 2:
+            continue
         sentence = (
             "Each dot is a judge: the cost of its run in dollars without a cache, and its agreement with people on "
-            f"{board['n']:,} labelled answers, with the 95 % interval. Better and cheaper is up and to the left."
+            f"{board.n:,} labelled answers, with the 95 % interval. Better and cheaper is up and to the left."
         )
-        drawing = cost_chart(points, _CHOICE_MEASURES[board["measure"]])
-        found.append(draw(f"Cost against agreement: {board['metric']}", sentence, drawing))
+        drawing = cost_chart(points, _CHOICE_MEASURES[board.measure])
+        found.append(draw(f"Cost against agreement: {board.metric}", sentence, drawing))
     return found
 
 
-def _title(board: Board) -> str:
-    on = f"{_CHOICE_MEASURES[board['measure']]} on {board['n']:,} labelled answers"
-    return f"{joined(board['metric'], board['dataset'], board['target'])} ({on})"
+def _title(board: JudgeBoard) -> str:
+    on = f"{_CHOICE_MEASURES[board.measure]} on {board.n:,} labelled answers"
+    return f"{joined(board.metric, board.dataset, board.target)} ({on})"
 
 
-def _ranked(row: Board, name: str, verdict: str) -> str:
-    p = "" if row["p_adjusted"] is None else f", p {p_value(row['p_adjusted'])} ({ADJUSTMENTS['holm']})"
-    return f"{number(row['value'])}{bracketed(row['ci_low'], row['ci_high'])} {name}: {verdict}{p}"
+def _ranked(row: BoardPlace | RankedJudge, name: str, verdict: str) -> str:
+    p = "" if row.p_adjusted is None else f", p {p_value(row.p_adjusted)} ({ADJUSTMENTS['holm']})"
+    return f"{number(row.value)}{bracketed(row.ci_low, row.ci_high)} {name}: {verdict}{p}"
 
 
-def _choice_line(row: Board) -> str:
-    text = _ranked(row, f"{row['run']} ({row['judge']})", of_choice(row["verdict"]))
-    text += f"; cost {cost(row['cost_usd'])}"
-    c = row["corrected"]
+def _choice_line(row: RankedJudge) -> str:
+    text = _ranked(row, f"{row.run} ({row.judge})", of_choice(row.verdict))
+    text += f"; cost {cost(row.cost_usd)}"
+    c = row.corrected
     if c is None or c["estimate"] is None:
         return f"{text}; no corrected mean, {c['n_labels'] if c else 0} labels left for it"
     corrected = number(c["estimate"]) + bracketed(c["ci_low"], c["ci_high"])
@@ -260,60 +262,59 @@ def _matrix_chart(metric: str, measure: str, pairs: Sequence[JudgePair], rows: S
 _SHOWN = ("mean", "pass_rate")
 
 
-def board_lines(boards: Sequence[Board]) -> list[tuple[str, list[str]]]:
+def board_lines(boards: Sequence[Leaderboard]) -> list[tuple[str, list[str]]]:
     """A heading and a line per run, the leader first, for each of the sweep's leaderboards."""
     return [
         (
             joined(
-                board["metric"],
+                board.metric,
                 _statistic(board),
-                board["dataset"],
-                board["judge"],
+                board.dataset,
+                board.judge,
                 _cases(board),
-                labels_of_ranking(board),
+                labels_of_ranking(board.n_labels, board.uncorrected, board.judge),
             ),
-            [_line(row, board) for row in board["leaderboard"]],
+            [_line(row, board) for row in board.leaderboard],
         )
         for board in boards
     ]
 
 
-def print_boards(console: Console, boards: Sequence[Board]) -> None:
+def print_boards(console: Console, boards: Sequence[Leaderboard]) -> None:
     """Print the first lines of the leaderboards of means and pass rates; the page has the rest."""
-    shown = [board for board in boards if board["statistic"] in _SHOWN]
+    shown = [board for board in boards if board.statistic in _SHOWN]
     for title, lines in board_lines(shown):
         console.print(literal(f"leaderboard: {title}", style="bold"))
         _print_ranking(console, lines[:FEW])
         if len(lines) > FEW:
             console.print(literal(f"  {len(lines) - FEW} more in report.html", style="dim"))
-    rest = dict.fromkeys(board["statistic"] for board in boards if board not in shown)
+    rest = dict.fromkeys(board.statistic for board in boards if board not in shown)
     if rest:
         console.print(literal(f"report.html has the leaderboards by {', '.join(rest)}", style="dim"))
 
 
-def _statistic(board: Board) -> str:
+def _statistic(board: Leaderboard) -> str:
     """The statistic's usual name; empty for a plain mean."""
-    if board["statistic"] == "mean":
-        return "accuracy" if "accuracy" in board["also"] else ""
-    return board["statistic"].replace("_", " ")
+    if board.statistic == "mean":
+        return "accuracy" if "accuracy" in board.also else ""
+    return board.statistic.replace("_", " ")
 
 
-def _cases(board: Board) -> str:
+def _cases(board: Leaderboard) -> str:
     """The cases that the values are based on, if the runs did not score the same ones."""
-    cases, left = board["cases"], board["cases_left_out"]
+    cases, left = board.cases, board.cases_left_out
     if not cases:
         return "no case that all runs scored" if left else ""
     return f"on the {cases:,} of {cases + left:,} cases that all runs scored" if left else ""
 
 
-def _line(row: Board, board: Board) -> str:
-    verdict = of_standing(row["verdict"], is_first=row is board["leaderboard"][0])
-    left = row["n"] - row["n_scored"]
-    ranks = "" if row["rank_low"] is None else f"; rank {rank_range(row['rank_low'], row['rank_high'])}"
-    alone = (
-        "" if row["raw_value"] is None else f"; by the {who_scored(board['judge'])} alone {number(row['raw_value'])}"
-    )
-    return _ranked(row, row["run"], verdict) + ranks + alone + (f", {left:,} not scored" if left else "")
+def _line(row: BoardPlace, board: Leaderboard) -> str:
+    verdict = of_standing(row.verdict, is_first=row is board.leaderboard[0])
+    left = row.n - row.n_scored
+    ends = (row.rank_low, row.rank_high)
+    ranks = "" if ends[0] is None or ends[1] is None else f"; rank {rank_range(ends[0], ends[1])}"
+    alone = "" if row.raw_value is None else f"; by the {who_scored(board.judge)} alone {number(row.raw_value)}"
+    return _ranked(row, row.run, verdict) + ranks + alone + (f", {left:,} not scored" if left else "")
 
 
 def write_sweep_report(
@@ -322,34 +323,34 @@ def write_sweep_report(
     manifest: SweepManifest,
     runs: Sequence[Run],
     agreement: Sequence[JudgePair],
-    boards: Sequence[Board],
-    choice: Board | None = None,
+    boards: Sequence[Leaderboard],
+    choice: Mapping[str, Any] | None = None,
 ) -> None:
     """Write one self-contained page over all runs of a sweep. It links to `<run>/report.html` in the same folder.
 
-    `agreement` is from the function of that name, `boards` are `details` of the sweep's summary.json, and `choice` is
-    its calibration.json; None if not requested.
+    `agreement` is from the function of that name, and `choice` the sweep's calibration.json; None if not requested.
     """
     rows = [replace(row, run=name) for name, _, summary in runs for row in rows_of(summary) if row.tag is None]
     manifests = {name: about for name, about, _ in runs}
     tables = metric_tables(rows, manifests)
     costs = {name: about.full_cost for name, about, _ in runs}
     judges = list(dict.fromkeys(line for _, about, _ in runs for line in judge_lines(about)))
-    first = {board["metric"]: board for board in reversed(boards) if board["statistic"] in _SHOWN}
-    ordered = sorted(first.values(), key=lambda board: (board["metric"] != CASES, boards.index(board)))
+    first = {board.metric: board for board in reversed(boards) if board.statistic in _SHOWN}
+    ordered = sorted(first.values(), key=lambda board: (board.metric != CASES, boards.index(board)))
     lines = [line for board in ordered if (line := of_board(board))][:_SAID]
     said = [(line, ". ".join(lines[1:])) for line in lines[:1]]
     head = PageHead("Sweep", _title_of(manifests), "", judges, facts=_facts(manifest, runs), said=said)
+    chosen = [JudgeBoard.of(board) for board in choice["choice"]] if choice else []
     context = {
         "side": side_by_side(tables),
         "tables": [(one.title, page_table(one, manifests)) for one in tables if one.is_headline],
         "more": [(one.title, page_table(one, manifests)) for one in tables if not one.is_headline],
         "pictures": [*interval_pictures(_numbered(rows)), *cost_pictures(rows, costs)],
         "boards": board_lines(boards),
-        "choice": choice_tables(choice["choice"]) if choice else [],
+        "choice": choice_tables(chosen),
         "choice_notes": choice["notes"] if choice else [],
         "split": split_sentence(split=choice["split"]) if choice else "",
-        "choice_pictures": choice_pictures(choice["choice"]) if choice else [],
+        "choice_pictures": choice_pictures(chosen),
         "agreement": _agreement_table(agreement),
         "matrices": judge_matrices(agreement, rows),
         "runs": [_cost(name, about) for name, about, _ in runs],
@@ -438,7 +439,7 @@ def print_sweep(
     summary: pl.DataFrame,
     manifests: Mapping[str, Manifest],
     agreement: Sequence[JudgePair],
-    boards: Sequence[Board],
+    boards: Sequence[Leaderboard],
 ) -> None:
     """Print a table of all runs for each metric, agreement between judges, and the leaderboards."""
     print_tables(console, rows_of(summary), manifests)

@@ -11,10 +11,25 @@ from evalflow.stats.arrays import Floats
 from evalflow.stats.items import FEWEST_TO_MEASURE, Loss, choose, items, measured_loss
 from evalflow.summary.agreement import labelled_scores
 from evalflow.summary.ranking import CommonCases
-from evalflow.summary.rows import Detail
 from evalflow.summary.verdicts import ItemKind, of_items, reversed_by_chance, side_of
 
 _HALF = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class RankedItem:
+    """A case of several runs; see `ItemTable`."""
+
+    case_id: str
+    kind: ItemKind
+    mean: float
+    spread: float
+    discrimination: float | None
+    ci_low: float | None
+    ci_high: float | None
+    p_adjusted: float | None
+    labelled: int | None
+    contradicted: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +61,18 @@ class ItemTable:
         """The number of cases of each kind."""
         return {row[0]: row[1] for row in self.rows["kind"].value_counts(sort=True).iter_rows()}
 
-    def of(self, *kinds: ItemKind) -> list[Detail]:
+    def of(self, *kinds: ItemKind) -> list[RankedItem]:
         """The cases of some kinds, those that better runs fail first."""
         found = self.rows.filter(pl.col("kind").is_in(list(kinds)))
-        return [*found.sort("discrimination", nulls_last=True, maintain_order=True).to_dicts()]
+        ordered = found.sort("discrimination", nulls_last=True, maintain_order=True)
+        return [RankedItem(*row) for row in ordered.iter_rows()]
 
     @property
-    def contradicted(self) -> list[Detail]:
+    def contradicted(self) -> list[RankedItem]:
         """The cases with answers whose score contradicts people's label, those with the most first."""
         found = self.rows.filter(pl.col("contradicted").fill_null(0) > 0)
-        return [*found.sort("contradicted", descending=True, maintain_order=True).to_dicts()]
+        ordered = found.sort("contradicted", descending=True, maintain_order=True)
+        return [RankedItem(*row) for row in ordered.iter_rows()]
 
     @property
     def by_chance(self) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from evalflow.lazy import np, pl
 from evalflow.stats.arrays import Array, Floats
@@ -24,13 +25,52 @@ class JudgeInRun:
     higher_is_better: bool
 
 
+@dataclass(frozen=True, slots=True)
+class RankedJudge:
+    """A judge's agreement with people, and the verdict on it.
+
+    `cost_usd` is that of its run, and `corrected` the mean of the run by people's labels: estimate, ci_low, ci_high,
+    method, n_labels.
+    """
+
+    run: str
+    judge: str
+    value: float | None
+    ci_low: float | None
+    ci_high: float | None
+    p_adjusted: float | None
+    verdict: Standing
+    cost_usd: float | None = None
+    corrected: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeBoard:
+    """The judges of a dataset, metric and target, ranked on `n` labelled answers; empty without a `measure`."""
+
+    dataset: str
+    metric: str
+    target: str
+    measure: Measure | None
+    n: int
+    ranking: Sequence[RankedJudge]
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> JudgeBoard:
+        """The board of an entry of `choice` in a sweep's calibration.json."""
+        about = {name: value for name, value in document.items() if name != "ranking"}
+        return cls(**about, ranking=[RankedJudge(**row) for row in document["ranking"]])
+
+
 def chooses(key: str, seed: int) -> bool:
     """Whether a label chooses the judge: a fixed half of the keys (a hash, or the group of related answers)."""
     return hashlib.sha256(f"{seed} {key}".encode()).digest()[0] % 2 == 0
 
 
-def choose(candidates: Sequence[JudgeInRun], seed: int, *, fewest: int = 1) -> dict[str, object]:
-    """Rank judges by their agreement with people, on the answers that all of them scored and people labelled.
+def choose(of: tuple[str, str, str], candidates: Sequence[JudgeInRun], seed: int, *, fewest: int = 1) -> JudgeBoard:
+    """Rank the judges `of` a dataset, metric and target by their agreement with people.
+
+    It is measured on the answers that all of them scored and people labelled.
 
     Agreement is Cohen's kappa where judges and people use the same few classes, else Spearman's correlation. Each judge
     is compared with the best; since the data chose that one, p-values are adjusted by Holm as if all pairs were tested.
@@ -38,7 +78,7 @@ def choose(candidates: Sequence[JudgeInRun], seed: int, *, fewest: int = 1) -> d
     """
     sides = _common([one.labelled for one in candidates])
     if sides[0].height < fewest:
-        return {"measure": None, "n": sides[0].height, "ranking": []}
+        return JudgeBoard(*of, None, sides[0].height, [])
     measure, human, judges, clusters, weights = _as_measured(sides, [one.higher_is_better for one in candidates])
     found = replace(agreements(human, judges, measure, clusters, weights, seed=seed), n=sides[0].height)
     ranked = [place for place in range(len(candidates)) if found.values[place] == found.values[place]]
@@ -47,7 +87,7 @@ def choose(candidates: Sequence[JudgeInRun], seed: int, *, fewest: int = 1) -> d
     ranking = [_entry(candidates[place], found, place, *verdicts[place]) for place in ranked]
     rest = [place for place in range(len(candidates)) if place not in ranked]
     ranking += [_entry(candidates[place], found, place, None, "undefined") for place in rest]
-    return {"measure": measure, "n": found.n, "ranking": ranking}
+    return JudgeBoard(*of, measure, found.n, ranking)
 
 
 def _common(sides: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
@@ -86,15 +126,6 @@ def _verdicts(found: Agreements, ranked: Sequence[int]) -> Mapping[int, tuple[fl
     return {best: (None, first), **{place: (known.get(place), verdicts[place]) for place in others}}
 
 
-def _entry(one: JudgeInRun, found: Agreements, place: int, p: float | None, verdict: Standing) -> dict[str, object]:
-    value = float(found.values[place])
-    span = found.interval(place)
-    return {
-        "run": one.run,
-        "judge": one.judge,
-        "value": value if value == value else None,
-        "ci_low": span.low,
-        "ci_high": span.high,
-        "p_adjusted": p,
-        "verdict": verdict,
-    }
+def _entry(one: JudgeInRun, found: Agreements, place: int, p: float | None, verdict: Standing) -> RankedJudge:
+    value, span = float(found.values[place]), found.interval(place)
+    return RankedJudge(one.run, one.judge, value if value == value else None, span.low, span.high, p, verdict)

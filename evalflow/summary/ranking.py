@@ -14,7 +14,7 @@ from evalflow.stats.intervals import interval, mean_error, t_interval
 from evalflow.stats.ranks import Ranks, mean_covariance, rank_intervals, unsure_pairs
 from evalflow.summary.pairing import Traits, by_case
 from evalflow.summary.slices import cluster_name
-from evalflow.summary.verdicts import Leaders, of_ranks
+from evalflow.summary.verdicts import Leaders, Standing, of_ranks
 
 if TYPE_CHECKING:
     from evalflow.stats.corrected_differences import CorrectedMeans
@@ -111,6 +111,46 @@ def common_cases(
             {name: own[place] - first.height for name, place in zip(names, places, strict=True)},
             part["case_id"].n_unique() - first.height,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class BoardPlace:
+    """A run's place on a leaderboard: its value, with the judge's beside it if labels correct all, and its verdict."""
+
+    run: str
+    target: str
+    value: float
+    ci_low: float | None
+    ci_high: float | None
+    raw_value: float | None
+    raw_low: float | None
+    raw_high: float | None
+    n: int
+    n_scored: int
+    p_adjusted: float | None = None
+    verdict: Standing = "not_comparable"
+    rank_low: int | None = None
+    rank_high: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Leaderboard:
+    """The runs of a sweep by one statistic, and the others that are equal to it (`also`); the leader first.
+
+    `cases` are those that all ranked runs have scored. `n_labels` cases of each run correct the values, unless
+    `uncorrected` says why they do not.
+    """
+
+    dataset: str
+    metric: str
+    judge: str | None
+    statistic: str
+    also: Sequence[str]
+    cases: int
+    cases_left_out: int
+    n_labels: int
+    uncorrected: str
+    leaderboard: Sequence[BoardPlace]
 
 
 @dataclass(frozen=True, slots=True)

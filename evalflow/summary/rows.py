@@ -12,8 +12,6 @@ from evalflow.lazy import pl
 
 Detail: TypeAlias = Mapping[str, Any]
 """An entry of `details` in summary.json, or of a list in one: a result that is not one number."""
-Board: TypeAlias = Mapping[str, Any]
-"""A leaderboard, which is a detail of a sweep's summary; the rows of its key `leaderboard` have a place each."""
 GateOutcome: TypeAlias = Mapping[str, Any]
 """An entry of gates.json: a gate's name, `passed`, message and what it is about."""
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from evalflow.report.ranking_sentences import of_board, of_standing
+from evalflow.summary.ranking import BoardPlace, Leaderboard
 
 
-def board(*rows: tuple[str, float, str]) -> dict[str, Any]:
-    ranked = [{"run": run, "value": value, "ci_low": None, "ci_high": None, "verdict": how} for run, value, how in rows]
-    return {"metric": "tone", "dataset": "d", "statistic": "mean", "leaderboard": ranked}
+def board(*rows: tuple[str, float, Any]) -> Leaderboard:
+    none = dict.fromkeys(("ci_low", "ci_high", "raw_value", "raw_low", "raw_high"))
+    places = [BoardPlace(run, "t", value, **none, n=9, n_scored=9, verdict=verdict) for run, value, verdict in rows]
+    return Leaderboard("d", "tone", "j", "mean", (), 9, 0, 0, "", places)
 
 
 def test_a_leaderboard_says_who_leads_only_if_somebody_is_worse() -> None:

@@ -31,7 +31,7 @@ from evalflow.stats.prediction import MIN_LABELS
 from evalflow.summary.agreement import SERIES, label_frame, labelled_scores
 from evalflow.summary.calibration import CalibrationRow, calibrate_scores, disagreements
 from evalflow.summary.details import consistency, replies
-from evalflow.summary.judge_choice import JudgeInRun, choose, chooses
+from evalflow.summary.judge_choice import JudgeBoard, JudgeInRun, RankedJudge, choose, chooses
 from evalflow.summary.members import cascade_advice, member_scores, panel_advice
 from evalflow.summary.pairing import lower_is_better
 
@@ -222,7 +222,7 @@ class JudgeRanking:
     be ranked, and `halves` by run whether the labels of an answer choose the judge; it is empty if all labels do.
     """
 
-    boards: Sequence[Mapping[str, Any]]
+    boards: Sequence[JudgeBoard]
     notes: Sequence[str]
     halves: Mapping[str, pl.DataFrame]
 
@@ -235,18 +235,19 @@ def rank_judges(runs: Mapping[str, SavedRun], labels: Mapping[str, pl.DataFrame]
         return JudgeRanking([], [why], {})
     seed = next(iter(runs.values())).manifest.config["seed"]
     halves = {name: _split(run, labels[name], seed) for name, run in runs.items()} if split else {}
-    boards: list[Mapping[str, Any]] = []
+    boards: list[JudgeBoard] = []
     notes: list[str] = []
-    for (dataset, metric, target), own in judges.items():
+    for key, own in judges.items():
+        dataset, metric, target = key
         if halves:
             own = [replace(one, labelled=half_of(one.labelled, halves[one.run], choosing=True)) for one in own]
-        board = choose(own, seed, fewest=MIN_LABELS)
-        if board["ranking"]:
-            boards.append({"dataset": dataset, "metric": metric, "target": target, **board})
+        board = choose(key, own, seed, fewest=MIN_LABELS)
+        if board.ranking:
+            boards.append(board)
             continue
         half = " of the half of the labels that chooses" if halves else ""
         notes.append(
-            f"the judges of {metric} ({dataset}, {target}) are not ranked: {board['n']} labelled answers{half} were "
+            f"the judges of {metric} ({dataset}, {target}) are not ranked: {board.n} labelled answers{half} were "
             f"scored by all of them, and it takes {MIN_LABELS}; label more: calibrate RUN --sample 100"
         )
     return JudgeRanking(boards, notes, halves)
@@ -293,23 +294,23 @@ def save_ranking(
     runs: Mapping[str, SavedRun],
     rows: Mapping[str, Sequence[Mapping[str, Any]]],
     **document: Any,
-) -> list[dict[str, Any]]:
+) -> list[JudgeBoard]:
     """Write the sweep's calibration.json: the boards, and `split`, `notes` and `labels` of `document`.
 
-    Returns the boards, with `cost_usd` and `corrected` (estimate, ci_low, ci_high, n_labels, method) of each judge.
+    Returns the boards, with `cost_usd` and `corrected` of each judge.
     """
 
-    def with_mean(place: Mapping[str, Any], board: Mapping[str, Any]) -> dict[str, Any]:
-        about = {"judge": place["judge"], **{key: board[key] for key in ("dataset", "metric", "target")}}
-        own = (row for row in rows.get(place["run"], ()) if all(row[key] == value for key, value in about.items()))
+    def with_mean(place: RankedJudge, board: JudgeBoard) -> RankedJudge:
+        about = {"judge": place.judge, "dataset": board.dataset, "metric": board.metric, "target": board.target}
+        own = (row for row in rows.get(place.run, ()) if all(row[key] == value for key, value in about.items()))
         corrected = None
         if row := next(own, None):
             means = {name: row["corrected"][name] for name in ("estimate", "ci_low", "ci_high", "method")}
             corrected = {**means, "n_labels": row["n_labels"]}
-        return {**place, "cost_usd": runs[place["run"]].manifest.full_cost, "corrected": corrected}
+        return replace(place, cost_usd=runs[place.run].manifest.full_cost, corrected=corrected)
 
-    boards = [{**board, "ranking": [with_mean(place, board) for place in board["ranking"]]} for board in ranking.boards]
-    _write(folder / "calibration.json", {"choice": boards, **document})
+    boards = [replace(board, ranking=[with_mean(place, board) for place in board.ranking]) for board in ranking.boards]
+    _write(folder / "calibration.json", {"choice": [asdict(board) for board in boards], **document})
     return boards
 
 

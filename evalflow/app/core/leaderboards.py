@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -19,7 +19,7 @@ from evalflow.records import CASES
 from evalflow.summary.compare import ComparisonRow
 from evalflow.summary.pairing import Traits
 from evalflow.summary.passing_cases import passing_cases, passing_metrics
-from evalflow.summary.ranking import CommonCases, RankedRun, Ranking, common_cases, rank_by_mean
+from evalflow.summary.ranking import BoardPlace, CommonCases, Leaderboard, Ranking, common_cases, rank_by_mean
 from evalflow.summary.summarise import summarise_metrics
 from evalflow.summary.verdicts import Standing, of_first, reversed_verdict
 
@@ -38,7 +38,7 @@ _RATE = {
 }
 
 
-def leaderboards(runs: Sequence[SavedRun], summary: pl.DataFrame) -> list[dict[str, Any]]:
+def leaderboards(runs: Sequence[SavedRun], summary: pl.DataFrame) -> list[Leaderboard]:
     """A board for each dataset, metric, judge and statistic that several runs have, as details of the sweep's summary.
 
     The statistics are the mean, the pass rate and the figures over all classes; equal statistics share one board. The
@@ -49,7 +49,7 @@ def leaderboards(runs: Sequence[SavedRun], summary: pl.DataFrame) -> list[dict[s
     """
     labels = _labels(runs)
     differences = [row for row in _differences(runs, labels) if row.attribution == "answers"]
-    found: list[dict[str, Any]] = []
+    found: list[Leaderboard] = []
     for key, rows in summary.filter(pl.col("tag").is_null()).group_by(_BOARD, maintain_order=True):
         about: dict[str, Any] = dict(zip(_BOARD, key, strict=True))
         if rows["run"].n_unique() > 1:
@@ -81,14 +81,14 @@ def _boards(
     own: Sequence[ComparisonRow],
     runs: Mapping[str, SavedRun],
     labels: ComparedLabels,
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Leaderboard]:
     """The boards of one dataset, metric and judge; `own` are its differences."""
     names: list[str] = rows["run"].unique(maintain_order=True).to_list()
     ranked = _comparable(names, {row.pair for row in own})
     traits = runs[names[0]].traits.get(about["metric"], Traits())
     scores = {name: _scores(runs[name], about) for name in ranked}
     common = _common(scores, {name: runs[name] for name in ranked}, labels, about["metric"])
-    cases = {"cases": common.cases.height if common else 0, "cases_left_out": common.all_left_out if common else 0}
+    cases = (common.cases.height, common.all_left_out) if common else (0, 0)
     rankings: dict[str, Ranking] = {}
     if common is not None and common.cases.height:
         unusable = labels.unusable_in(*(runs[name] for name in ranked)).get((about["dataset"], about["metric"]), "")
@@ -110,8 +110,8 @@ def _boards(
         board = _Board(statistic, compared, ranked, ranking)
         labelled = ranking.labelled if ranking else max((row.labelled for row in compared), default=0)
         why = ranking.uncorrected if ranking else next((row.uncorrected for row in compared if row.uncorrected), "")
-        counts = {**cases, "n_labels": labelled, "uncorrected": why}
-        yield {**about, "statistic": statistic, "also": also, **counts, "leaderboard": board.rows(standing, values)}
+        of = (about["dataset"], about["metric"], about["judge"])
+        yield Leaderboard(*of, statistic, also, *cases, labelled, why, board.places(standing, values))
 
 
 def _common(
@@ -180,36 +180,35 @@ class _Board:
     ranked: Sequence[str]
     ranking: Ranking | None
 
-    def rows(self, standing: pl.DataFrame, values: pl.DataFrame | None) -> list[dict[str, Any]]:
-        """The rows with p_adjusted and verdict: the ranked ones, the best first, then those that are not comparable.
+    def places(self, standing: pl.DataFrame, values: pl.DataFrame | None) -> list[BoardPlace]:
+        """The places with p_adjusted and verdict: the ranked ones, the best first, then those that are not comparable.
 
         The verdict of each but the first is that of its comparison with the first, on the cases that the two share.
         """
-        rows = {row["run"]: row for row in standing.to_dicts()}
-        known = {row["run"]: self._value(row) for row in values.to_dicts()} if values is not None else {}
-        places = {row.run: row for row in self.ranking.rows} if self.ranking else {}
+        rows = {row.run: row for row in _places(standing)}
+        known = {row.run: self._value(row) for row in _places(values)} if values is not None else {}
+        ranks = {row.run: row for row in self.ranking.rows} if self.ranking else {}
         higher = not self.compared or self.compared[0].higher_is_better
         own = [name for name in rows if name in known and name in self.ranked]
         order = sorted(own, key=lambda name: known[name]["value"], reverse=higher) if len(own) > 1 else []
         told = {name: self._against(order[0], name) for name in order[1:]}
         told |= {name: (None, of_first([verdict for _, verdict in told.values()])) for name in order[:1]}
-        board: list[dict[str, Any]] = []
+        board: list[BoardPlace] = []
         for name in order:
-            p, verdict = told[name]
-            board.append({**rows[name], **known[name], "p_adjusted": p, "verdict": verdict, **_place(places.get(name))})
-        rest = [row for name, row in rows.items() if name not in order]
-        none = {"p_adjusted": None, "verdict": "not_comparable", **_place(None)}
-        return [*board, *(row | none for row in rest)]
+            (p, verdict), rank = told[name], ranks.get(name)
+            ends = {"rank_low": rank.rank_low, "rank_high": rank.rank_high} if rank else {}
+            board.append(replace(rows[name], **known[name], p_adjusted=p, verdict=verdict, **ends))
+        return [*board, *(row for name, row in rows.items() if name not in order)]
 
-    def _value(self, row: Mapping[str, Any]) -> dict[str, Any]:
+    def _value(self, row: BoardPlace) -> dict[str, Any]:
         """A run's value, with the judge's beside it if labels correct all runs; else the judge's alone."""
-        places = {one.run: one for one in self.ranking.rows} if self.ranking else {}
-        own = places.get(row["run"])
+        ranks = {one.run: one for one in self.ranking.rows} if self.ranking else {}
+        own = ranks.get(row.run)
         if own is not None and own.raw is not None:
             return dict(zip((*_VALUE, *_RAW), (own.value, own.low, own.high, *own.raw), strict=True))
-        alone = row["raw_value"] is not None
-        held: dict[str, Any] = {name: row[raw if alone else name] for name, raw in zip(_VALUE, _RAW, strict=True)}
-        return held | dict.fromkeys(_RAW)
+        alone = row.value if row.raw_value is None else row.raw_value
+        ends = (row.ci_low, row.ci_high) if row.raw_value is None else (row.raw_low, row.raw_high)
+        return dict(zip((*_VALUE, *_RAW), (alone, *ends, None, None, None), strict=True))
 
     def _against(self, first: str, other: str) -> tuple[float | None, Standing]:
         pairs = {row.pair: row for row in self.compared}
@@ -220,5 +219,5 @@ class _Board:
         return (None, "not_comparable") if row is None else (row.p_adjusted, reversed_verdict(row.verdict))
 
 
-def _place(row: RankedRun | None) -> dict[str, int | None]:
-    return {"rank_low": row and row.rank_low, "rank_high": row and row.rank_high}
+def _places(rows: pl.DataFrame) -> list[BoardPlace]:
+    return [BoardPlace(*row) for row in rows.iter_rows()]

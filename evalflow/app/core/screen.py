@@ -13,6 +13,7 @@ from rich.text import Text
 from evalflow.engine.bookkeeping import Tally
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import EvalflowError, Problem, UserError, WaitingError, command
+from evalflow.lazy import pl
 from evalflow.paths import shown, write_atomically
 from evalflow.records import ScoreRecord
 from evalflow.records.manifest import ExportFacts, Manifest
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from evalflow.app.core.result_rules import ResultRules
     from evalflow.engine.deadline import Interrupter
     from evalflow.report.sweep import JudgePair
-    from evalflow.summary.summarise import Summary
+    from evalflow.summary.ranking import Leaderboard
 
 _MEANING = {
     1: "a gate failed (exit code 1)",
@@ -152,13 +153,20 @@ class TerminalScreen:
         """Print one line per run from now on; the table over all runs follows."""
         self._sweeping = True
 
-    def swept(self, folder: Path, found: Summary, agreement: Sequence[JudgePair], failed: Mapping[str, str]) -> None:
+    def swept(
+        self,
+        folder: Path,
+        summary: pl.DataFrame,
+        agreement: Sequence[JudgePair],
+        boards: Sequence[Leaderboard],
+        failed: Mapping[str, str],
+    ) -> None:
         from evalflow.report.sweep import print_sweep
 
         self._out.print()
-        names: list[str] = found.frame["run"].unique(maintain_order=True).to_list()
+        names: list[str] = summary["run"].unique(maintain_order=True).to_list()
         manifests = {name: RunFolder(folder / name).read_manifest() for name in names}
-        print_sweep(self._out, found.frame, manifests, agreement, found.details)
+        print_sweep(self._out, summary, manifests, agreement, boards)
         for name, why in failed.items():
             self._out.print(literal(f"{name} failed: {why}", style="red"), soft_wrap=True)
         self._line("report", shown(folder / "report.html"))

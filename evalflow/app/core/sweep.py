@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from evalflow.lazy import pl
 from evalflow.paths import private_folder
 from evalflow.records.manifest import SCHEMA, Manifest, SweepManifest
 from evalflow.report.sweep import JudgePair, agreement, write_sweep_report
+from evalflow.summary.ranking import Leaderboard
 from evalflow.summary.summarise import Summary, write_summary
 
 
@@ -28,18 +30,17 @@ def open_sweep(folder: Path, run_id: str, overrides: Sequence[str]) -> None:
 
 def write_sweep(
     folder: Path, jobs: Sequence[Path], failures: Mapping[str, str] | None = None
-) -> tuple[Summary, list[JudgePair]]:
+) -> tuple[pl.DataFrame, list[JudgePair], list[Leaderboard]]:
     """Write the sweep's tables and report from the files of its runs; `failures` are why runs ended early, by folder.
 
-    Returns the runs' summaries, with the folder's name in the first column, `run`, and the leaderboards as details; and
-    the agreement of the judges, per metric and pair of judges.
+    Returns the runs' summaries, with the folder's name in the first column, `run`; the agreement of the judges, per
+    metric and pair of judges; and the leaderboards, which are the details of the sweep's summary.
     """
     runs = [(job.name, RunFolder(job).read_manifest(), pl.read_parquet(job / "summary.parquet")) for job in jobs]
     summary = pl.concat([frame.select(pl.lit(name).alias("run"), pl.all()) for name, _, frame in runs])
     agreed = agreement([pl.scan_parquet(RunFolder(job).scores) for job in jobs])
     boards = leaderboards([SavedRun(RunFolder(folder / name), about, name) for name, about, _ in runs], summary)
-    found = Summary(summary, boards)
-    write_summary(found, folder)
+    write_summary(Summary(summary, [asdict(board) for board in boards]), folder)
     opened = RunFolder(folder).read_sweep()
     assert opened is not None
     failed = opened.failed if failures is None else failures
@@ -51,7 +52,7 @@ def write_sweep(
         folder / "report.html", manifest=manifest, runs=runs, agreement=agreed, boards=boards, choice=choice
     )
     RunFolder(folder).write_manifest(manifest)
-    return found, agreed
+    return summary, agreed, boards
 
 
 def _totals(runs: Sequence[tuple[str, Manifest, pl.DataFrame]]) -> dict[str, Any]:

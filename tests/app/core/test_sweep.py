@@ -21,6 +21,7 @@ from evalflow.config.schema import MetricConfig
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import UserError
 from evalflow.summary.journal import scores_schema
+from evalflow.summary.ranking import Leaderboard
 from evalflow.summary.summarise import Threshold, summarise, with_passed
 from tests.manifests import manifest_of
 
@@ -28,7 +29,7 @@ Scores = Sequence[float | None]
 """One score per case; None for an undefined one."""
 
 
-def sweep(folder: Path, runs: Mapping[str, Scores], direction: Any = "higher_is_better") -> list[dict[str, Any]]:
+def sweep(folder: Path, runs: Mapping[str, Scores], direction: Any = "higher_is_better") -> list[Leaderboard]:
     """The boards of some runs, after a check that none says other than `compare` of the sweep and of its pairs."""
     opened = [_run(folder / name, scores, direction) for name, scores in runs.items()]
     described = {"m": RunMetric(MetricConfig(kind="judge", direction=direction), bounded=True, figures=None)}
@@ -40,19 +41,19 @@ def sweep(folder: Path, runs: Mapping[str, Scores], direction: Any = "higher_is_
     return boards
 
 
-def _agrees(boards: Sequence[Mapping[str, Any]], runs: Sequence[SavedRun]) -> None:
+def _agrees(boards: Sequence[Leaderboard], runs: Sequence[SavedRun]) -> None:
     of_sweep = {} if not boards else _verdicts(list(combinations(runs, 2)))
     by_name = {run.name: run for run in runs}
     for board in boards:
-        ranked = [row for row in board["leaderboard"] if row["verdict"] != "not_comparable"]
+        ranked = [row for row in board.leaderboard if row.verdict != "not_comparable"]
         for row in ranked[1:]:
-            pair = (ranked[0]["run"], row["run"])
-            assert of_sweep[*pair, board["statistic"]] == (row["verdict"], row["p_adjusted"])
-            if row["verdict"] != "cannot_tell":
+            pair = (ranked[0].run, row.run)
+            assert of_sweep[*pair, board.statistic] == (row.verdict, row.p_adjusted)
+            if row.verdict != "cannot_tell":
                 alone = _verdicts([(by_name[pair[0]], by_name[pair[1]])])
-                assert alone[*pair, board["statistic"]][0] == row["verdict"]
-        if ranked and ranked[0]["verdict"] == "best":
-            assert {row["verdict"] for row in ranked[1:]} <= {"worse", "cannot_tell"}
+                assert alone[*pair, board.statistic][0] == row.verdict
+        if ranked and ranked[0].verdict == "best":
+            assert {row.verdict for row in ranked[1:]} <= {"worse", "cannot_tell"}
 
 
 def _verdicts(pairs: Sequence[tuple[SavedRun, SavedRun]]) -> dict[tuple[str, str, str], tuple[str, float | None]]:
@@ -108,15 +109,15 @@ def test_a_run_that_skipped_the_hard_cases_does_not_lead(tmp_path: Path) -> None
     """B has scored the 20 easy cases alone: its mean is higher, and on the cases that both have scored A is better."""
     easy, hard = [0.9 + 0.001 * i for i in range(20)], [0.1] * 40
     boards = sweep(tmp_path, {"a": [*easy, *hard], "b": [*(score - 0.1 for score in easy), *[None] * 40]})
-    [board] = [board for board in boards if board["statistic"] == "mean"]
-    assert [(row["run"], row["verdict"]) for row in board["leaderboard"]] == [("a", "best"), ("b", "worse")]
-    assert (board["cases"], board["cases_left_out"]) == (20, 40)
-    assert abs(board["leaderboard"][0]["value"] - sum(easy) / 20) < 1e-9
+    [board] = [board for board in boards if board.statistic == "mean"]
+    assert [(row.run, row.verdict) for row in board.leaderboard] == [("a", "best"), ("b", "worse")]
+    assert (board.cases, board.cases_left_out) == (20, 40)
+    assert abs(board.leaderboard[0].value - sum(easy) / 20) < 1e-9
 
 
 def test_runs_without_a_common_case_are_not_ranked(tmp_path: Path) -> None:
     boards = sweep(tmp_path, {"a": [0.9, None], "b": [None, 0.2]})
-    assert {row["verdict"] for board in boards for row in board["leaderboard"]} == {"not_comparable"}
+    assert {row.verdict for board in boards for row in board.leaderboard} == {"not_comparable"}
 
 
 def test_a_first_that_another_beats_on_the_cases_of_these_two_does_not_lead(tmp_path: Path) -> None:
@@ -129,8 +130,8 @@ def test_a_first_that_another_beats_on_the_cases_of_these_two_does_not_lead(tmp_
             "c": [*[0.5] * 5, *[None] * 55],
         },
     )
-    [board] = [board for board in boards if board["statistic"] == "mean"]
-    assert [(row["run"], row["verdict"]) for row in board["leaderboard"]][:2] == [("a", "cannot_tell"), ("b", "better")]
+    [board] = [board for board in boards if board.statistic == "mean"]
+    assert [(row.run, row.verdict) for row in board.leaderboard][:2] == [("a", "cannot_tell"), ("b", "better")]
 
 
 SCORE = st.one_of(st.none(), st.sampled_from([0.0, 0.25, 0.5, 1.0]))
