@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from evalflow.records import NUMBER
+from evalflow.jsonvalues import is_list, is_object
+from evalflow.records import NUMBER, numbered_results
 
 if TYPE_CHECKING:
     import asyncio
@@ -246,7 +247,8 @@ def reply(
     """A chat completion: text unchanged, anything else as JSON; each content is one choice.
 
     The content goes where the request asks for it: into a tool call, or into the message. If the schema is only in the
-    prompt, it is fenced as in Markdown.
+    prompt, it is fenced as in Markdown. Results of which none has the number of its item get theirs in this order; text
+    is sent as it is.
 
     Args:
         contents: The replies.
@@ -337,9 +339,21 @@ def vector(text: str, dimensions: int = 16) -> list[float]:
 def _written(content: object, request: Request) -> str:
     if isinstance(content, str):
         return content
-    text = json.dumps(content, ensure_ascii=False)
+    text = json.dumps(_numbered(content, request.schema), ensure_ascii=False)
     asked_in_prose = request.mode == "text" and request.schema is not None
     return f"```json\n{text}\n```" if asked_in_prose else text
+
+
+def _numbered(content: object, schema: Schema | None) -> object:
+    """The content with the numbers of its results, if the schema asks for them and no result has one."""
+    listed = (schema or {}).get("properties", {}).get("results", {}).get("items")
+    results = content.get("results") if is_object(content) else None
+    if schema is None or listed is None or not _are_numbered(listed, schema) or not is_list(results):
+        return content
+    items = [item for item in results if is_object(item)]
+    if len(items) < len(results) or any(NUMBER in item for item in items):
+        return content
+    return numbered_results(items)
 
 
 def as_step(value: object) -> Step:

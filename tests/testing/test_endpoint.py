@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -154,6 +155,32 @@ async def test_a_reply_stands_where_the_request_wants_it(http: aiohttp.ClientSes
     assert content(as_object) == wanted
     assert content(fenced) == f"```json\n{wanted}\n```"
     assert endpoint.requests[2].schema == VERDICTS
+
+
+NUMBERED = {
+    "type": "object",
+    "properties": {"results": {"type": "array", "items": {"$ref": "#/$defs/Item"}}},
+    "$defs": {"Item": {"type": "object", "properties": {"number": {"type": "integer"}, "met": {"type": "boolean"}}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("results", "sent"),
+    [
+        ([{"met": True}, {"met": False}], [{"number": 1, "met": True}, {"number": 2, "met": False}]),
+        ([{"number": 2, "met": True}, {"met": False}], [{"number": 2, "met": True}, {"met": False}]),
+        ([{"met": True}, "no result"], [{"met": True}, "no result"]),
+    ],
+)
+async def test_results_without_any_number_are_numbered_in_their_order(
+    http: aiohttp.ClientSession, results: list[object], sent: list[object]
+) -> None:
+    schema = {"type": "json_schema", "json_schema": {"name": "Numbered", "schema": NUMBERED}}
+    async with Endpoint([{"results": results}, json.dumps({"results": results})]) as endpoint:
+        got = content(await chat(http, endpoint, response_format=schema))
+        unchanged = content(await chat(http, endpoint, response_format=schema))
+    assert json.loads(got) == {"results": sent}
+    assert json.loads(unchanged) == {"results": results}
 
 
 async def test_a_weak_model_ignores_the_tools(http: aiohttp.ClientSession) -> None:
