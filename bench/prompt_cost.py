@@ -17,7 +17,7 @@ from statistics import mean
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from evalflow.records import Ask, Context
+from evalflow.records import Ask, Case, Context
 from evalflow.targets.recorded import recorded_answer
 from tests.metrics.test_fixtures import bench, fixture, script, shipped
 
@@ -28,7 +28,7 @@ MAIN = [
     "context_precision",
     "context_recall",
     "context_relevancy",
-    "context_statement_relevancy",
+    "context_relevance",
     "factual_correctness",
     "absence_of_factual_contradictions",
     "hallucination",
@@ -87,7 +87,7 @@ def asked(name: str) -> list[list[Ask]]:
     return found
 
 
-def _asked(metric: str, of: str, case: object) -> Sequence[Ask]:
+def _asked(metric: str, of: str, case: Case) -> Sequence[Ask]:
     own = of if script(of) else metric
     replies = script(own).get(case.id, {}) if own in (of, metric) else {}
     said = {

@@ -105,10 +105,13 @@ def _part(environment: Sandbox, name: str) -> str:
 
 
 def _environment(loader: BaseLoader, key: Key) -> Sandbox:
+    def fence(text: object, name: str) -> str:
+        return fenced(text, name, key())
+
     # A template is read once, even if every prompt includes it: a run uses the text that it started with.
     return Sandbox(
         {
-            "fenced": lambda text, name: fenced(text, name, key()),
+            "fenced": fence,
             "json": as_json,
             "one_line": one_line,
             "part": _part,
