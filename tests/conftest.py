@@ -19,7 +19,7 @@ from evalflow.__main__ import COLLECT_AFTER
 pytest_plugins = ["tests.postgres"]
 
 # No test fails for being slow on a busy machine. A test that suppresses another health check has to name this one too.
-# The examples are the same in each session: what fails here fails everywhere. 40 of them find the faults that 100 find.
+# The examples are the same in each session: what fails here fails everywhere. Raise their number to search for faults.
 _SAME = {"derandomize": True, "database": None, "max_examples": 40}
 settings.register_profile("evalflow", deadline=None, suppress_health_check=[HealthCheck.too_slow], **_SAME)
 settings.load_profile("evalflow")
