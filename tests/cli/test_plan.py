@@ -87,14 +87,14 @@ def test_labels_of_both_runs_that_a_difference_needs(program: Program) -> None:
 
 def test_an_assurance_asks_for_more_cases_than_the_estimate(program: Program) -> None:
     assert program("dataset=rag", "metric=[exact_match,relevance]").returncode == 0
-    words = ("--width", "0.1", "--detect", "0.05", "--metric", "relevance")
+    words = ("--width", "0.1", "--detect", "0.05")
     plain, sure = planned(program, *words), planned(program, *words, "--assurance", "0.8")
     assert (plain["assurance"], sure["assurance"]) == (None, 0.8)
     for before, row in zip(plain["rows"], sure["rows"], strict=True):
         assert row["cases_by_estimate"] == before["cases"] == before["cases_by_estimate"] < row["cases"]
     surer = planned(program, *words, "--assurance", "0.95")
     assert all(more["cases"] > row["cases"] for more, row in zip(surer["rows"], sure["rows"], strict=True))
-    shown = program("plan", "--width", "0.1", "--assurance", "0.8")
+    shown = program("plan", *words, "--assurance", "0.8")
     assert "by estimate" in shown.stdout
     assert "a chance of 0.8" in shown.stdout
     assert max(map(len, shown.stdout.splitlines())) <= 80
@@ -118,10 +118,10 @@ def test_the_latest_run_is_the_pilot_and_its_cost_is_unknown(program: Program) -
     document = planned(program, "--detect", "0.05", "--metric", "relevance")
     [name] = document["assumptions"]
     assert name == "relevance"
-    done = program("plan", "--detect", "0.2", "--width", "0.1")
+    done = program("plan", "--detect", "0.05", "--width", "0.1")
     assert done.returncode == 0, done.stderr
     assert max(map(len, done.stdout.splitlines())) <= 80
-    assert "faithfulness: to detect a difference of 0.2" in done.stdout
+    assert "faithfulness: to detect a difference of 0.05" in done.stdout
     assert "relevance: to have a 95 % interval 0.1 wide" in done.stdout
     nothing = program("plan", "--detect", "0.05", "--metric", "nope")
     assert nothing.returncode == 2
