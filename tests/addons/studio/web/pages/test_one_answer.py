@@ -141,7 +141,7 @@ def test_the_page_of_two_runs_compared(visit: Visit, pages: Server, opened: Open
     said = _whole(page)
     assert _text(page.locator("h2.verdict-in-words")) == found["sentence"]
     for note in found["notes"]:
-        assert note.replace("desk, cases,", "desk, Cases that pass everything,") in said
+        assert note.replace("desk, cases", "desk, Cases that pass everything") in said
     lines = page.locator("table.stacked").first.locator("tbody tr").all()
     margins = page.locator(".margins li").all()
     worse = {True: "not worse", False: "worse", None: "cannot tell whether worse"}
