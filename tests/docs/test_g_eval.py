@@ -45,7 +45,7 @@ def test_the_page_runs(tmp_path: Path) -> None:
     assert 'steps:\n  - "Read the context."' in done[2].stderr
     assert len(written) == 1
     assert len(scored) == 4
-    assert all("The audience:" in request.text and "2. Compare." in request.text for request in scored)
+    assert all("<vars.audience" in request.text and "2. Compare." in request.text for request in scored)
     scores = pl.read_parquet(tmp_path / "outputs" / "latest" / "scores.parquet")
     assert scores["judge"].unique().to_list() == ["vllm:my-judge"]
     expected = (9 * 0.7 + 8 * 0.25) / 0.95
