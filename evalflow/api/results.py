@@ -14,10 +14,10 @@ from evalflow.app.core.rederive import facts_of_run
 from evalflow.app.core.saved import SavedRun, expect_scores, find_run
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import EvalflowError
-from evalflow.jsonvalues import is_list, is_mapping, objects_at
 from evalflow.lazy import pl
 from evalflow.report.results_csv import AnsweredCase, by_column, columns_of_scores, json_or_text, rows, score_cells
 from evalflow.summary.verdicts import Verdict
+from evalflow.values.jsonvalues import is_list, is_mapping, objects_at
 
 if TYPE_CHECKING:
     import polars

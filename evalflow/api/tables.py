@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import is_list, is_mapping, is_object
-from evalflow.pythonvalues import NotPlain, json_text, plain
+from evalflow.values.jsonvalues import is_list, is_mapping, is_object
+from evalflow.values.pythonvalues import NotPlain, json_text, plain
 
 Row = Mapping[str, Any]
 _MOST = 20

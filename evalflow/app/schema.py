@@ -10,9 +10,9 @@ from rich.console import Console
 
 from evalflow.app.core.json_schema import SCHEMAS, group_schema, write_schemas
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import is_object
 from evalflow.paths import GROUPS, write_atomically
 from evalflow.report.wording import literal, print_json
+from evalflow.values.jsonvalues import is_object
 
 _SETTINGS = Path(".vscode") / "settings.json"
 

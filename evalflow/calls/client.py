@@ -22,10 +22,10 @@ from evalflow.calls.refusals import RefusedSettings
 from evalflow.calls.single_flight import SingleFlight
 from evalflow.calls.waits import LONGEST_WAIT_S, Waits, asked_wait_s, in_words, moment
 from evalflow.errors import CallError, InfrastructureError
-from evalflow.fences import NO_KEY, Key
-from evalflow.jsonvalues import mended
+from evalflow.prompts.fences import NO_KEY, Key
 from evalflow.records import Spend, Usage
 from evalflow.redaction import Redactor
+from evalflow.values.jsonvalues import mended
 
 PROBE_PATH = "/models"
 

@@ -13,9 +13,9 @@ from urllib.parse import unquote
 
 from evalflow.calls.networks import Networks
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.jsonvalues import as_list, as_map, is_mapping
 from evalflow.paths import private_file
 from evalflow.redaction import public_address
+from evalflow.values.jsonvalues import as_list, as_map, is_mapping
 
 VARIABLE = "EVALFLOW_CONNECTIONS"
 """The environment variable that names the file with the connections of a process; unset: it may call any address."""

@@ -13,7 +13,7 @@ from typing import Literal
 from evalflow.calls.http import Response, TransportError
 from evalflow.calls.waits import asked_wait_s
 from evalflow.errors import Refusal
-from evalflow.jsonvalues import as_list, as_map
+from evalflow.values.jsonvalues import as_list, as_map
 
 Decision = Literal["retry", "give_up", "stop"]
 

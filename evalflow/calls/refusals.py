@@ -11,7 +11,7 @@ from types import MappingProxyType
 from evalflow.calls.faults import CONTEXT
 from evalflow.config.parameters import LIMIT
 from evalflow.errors import Refusal
-from evalflow.jsonvalues import as_list, as_map, is_object
+from evalflow.values.jsonvalues import as_list, as_map, is_object
 
 _LENGTHS = ("max_tokens", LIMIT)
 STATUSES = frozenset({400, 403, 404, 422})

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 from evalflow.calls.http import Response
 from evalflow.calls.limiter import rest_s, retry_after_s
-from evalflow.jsonvalues import as_list, as_map
+from evalflow.values.jsonvalues import as_list, as_map
 
 LONGEST_WAIT_S = 120.0
 """The longest wait in seconds that an endpoint may ask for; for more, the run ends and can be resumed then."""

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, GetJsonSchemaHandle
 from pydantic_core import CoreSchema
 
 from evalflow.config.strict import Strict, Word
-from evalflow.jsonvalues import is_mapping, json_path
+from evalflow.values.jsonvalues import is_mapping, json_path
 
 _EXPRESSION = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 

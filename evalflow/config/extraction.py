@@ -10,8 +10,8 @@ from pydantic import Field, field_validator, model_validator
 
 from evalflow.config.exchanges import JsonPath
 from evalflow.config.strict import Strict, Word
-from evalflow.jsonvalues import Path, json_path
-from evalflow.patterns import Pattern, compiled, declared
+from evalflow.values.jsonvalues import Path, json_path
+from evalflow.values.patterns import Pattern, compiled, declared
 
 
 class Extraction(Strict):

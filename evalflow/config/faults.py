@@ -18,7 +18,7 @@ from evalflow.config.explain import COMMAND_LINE, unknown_key
 from evalflow.config.interpolations import interpolation_problem
 from evalflow.config.validate import Composed
 from evalflow.errors import InfrastructureError, Problem, UserError, command, did_you_mean, nearest
-from evalflow.jsonvalues import as_map, is_list
+from evalflow.values.jsonvalues import as_map, is_list
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from evalflow.jsonvalues import as_map
+from evalflow.values.jsonvalues import as_map
 
 MULTI_SELECT = ("dataset", "metric")
 SINGLE_SELECT = ("judge", "target", "embedder", "simulator", "engine")

@@ -32,7 +32,7 @@ from evalflow.config.faults import invalid_yaml
 from evalflow.config.foreign_keys import MULTI_SELECT, ROOT_GROUPS, SINGLE_SELECT, Untaken, untaken, without
 from evalflow.config.yaml_text import expect_bounded
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import as_list, as_map
+from evalflow.values.jsonvalues import as_list, as_map
 
 USER_FOLDERS: ContextVar[tuple[Path, ...]] = ContextVar("USER_FOLDERS", default=())
 """The folders to search before the packaged one, in the current composition."""

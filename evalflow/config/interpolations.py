@@ -18,8 +18,8 @@ from omegaconf.errors import (
 from evalflow.config.explain import COMMAND_LINE
 from evalflow.config.yaml_text import safe_yaml
 from evalflow.errors import Problem
-from evalflow.jsonvalues import is_list, is_mapping
 from evalflow.paths import shown
+from evalflow.values.jsonvalues import is_list, is_mapping
 
 LITERAL = r"write \${ for a literal ${ (\\${ in double quotes of YAML)"
 _OPENING = re.compile(r"(?<!\\)(?:\\\\)*\$\{")

@@ -31,8 +31,8 @@ from evalflow.config.unsaved import NOTHING_UNSAVED, Unsaved, laid_over
 from evalflow.config.validate import Composed
 from evalflow.config.yaml_text import MISSING, expect_bounded
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import as_map
 from evalflow.paths import conf_dirs, prompt_dirs, share_dir, sweep_slug
+from evalflow.values.jsonvalues import as_map
 
 _COMPOSING = threading.Lock()  # held while composing: Hydra keeps its state in singletons
 _LAUNCHING = threading.Lock()  # held by a command line from its first composition to the end of its last job

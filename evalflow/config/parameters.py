@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-from evalflow.jsonvalues import as_list, as_map, is_finite, is_too_deep
 from evalflow.redaction import SECRET_NAME
+from evalflow.values.jsonvalues import as_list, as_map, is_finite, is_too_deep
 
 LIMIT = "max_completion_tokens"
 """The newer name of max_tokens, which replaces it."""

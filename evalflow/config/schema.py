@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
-from evalflow.cells import CELL_TYPES, CellType
 from evalflow.config.extraction import Extraction
 from evalflow.config.strict import Strict, Word, matching, unquoted_word
 from evalflow.config.surroundings import (
@@ -21,8 +20,9 @@ from evalflow.config.surroundings import (
     ObserverConfig,
     OtelConfig,
 )
-from evalflow.jsonvalues import is_object
 from evalflow.records import Direction
+from evalflow.values.cells import CELL_TYPES, CellType
+from evalflow.values.jsonvalues import is_object
 
 IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*\Z")
 MANY = 10**15  # an upper limit for counts: above any real number of cases, below the largest machine integer

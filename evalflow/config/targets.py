@@ -23,9 +23,9 @@ from evalflow.config.exchanges import (
 )
 from evalflow.config.judges import Concurrency, EndpointConfig
 from evalflow.config.schema import Strict, TargetConfig, Word
-from evalflow.jsonvalues import is_mapping
 from evalflow.records import Spend
 from evalflow.redaction import parts_of_header, public_address, secrets_in
+from evalflow.values.jsonvalues import is_mapping
 
 PLAIN_HEADER = re.compile(r"accept(-.*)?|content-.*|user-agent|connection|cache-control", re.IGNORECASE)
 """Headers whose values are never secret; values of all other headers are redacted."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from evalflow.jsonvalues import as_map, is_mapping, is_object
+from evalflow.values.jsonvalues import as_map, is_mapping, is_object
 
 _ABSENT = object()
 

@@ -24,8 +24,8 @@ from evalflow.config.schema import (
 from evalflow.config.unsaved import NOTHING_UNSAVED, Unsaved
 from evalflow.config.yaml_text import safe_yaml
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.jsonvalues import as_map
 from evalflow.records import CASES
+from evalflow.values.jsonvalues import as_map
 
 ModelOf = Callable[[str], type[BaseModel]]  # looks up the model of a `kind`; raises UserError for an unknown kind
 

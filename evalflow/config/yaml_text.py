@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 import yaml
 
-from evalflow.jsonvalues import is_mapping, is_sequence
+from evalflow.values.jsonvalues import is_mapping, is_sequence
 
 LARGEST = 100_000
 """Maximum number of keys and values in a file, aliases expanded; a long text counts one per thousand characters."""

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from evalflow.config.schema import DatasetConfig
-from evalflow.contexts import contexts, html_text
 from evalflow.datasets.case_rows import ReadRow, case_to_row, content_id
 from evalflow.datasets.conversations import irregular, order_problems, with_question
 from evalflow.datasets.csv_file import open_csv, raw_records
@@ -48,9 +47,10 @@ from evalflow.datasets.sources import (
 from evalflow.datasets.turns import Answers, each_turn, whole_conversation
 from evalflow.datasets.workbook import open_workbook, sheet_records, sheets
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import as_list, as_map
 from evalflow.paths import shown
 from evalflow.records import Case
+from evalflow.values.contexts import contexts, html_text
+from evalflow.values.jsonvalues import as_list, as_map
 
 __all__ = (
     "FIELDS",

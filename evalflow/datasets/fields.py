@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from evalflow.cells import CellType, NoLiteral, list_in, literal, object_in, opened, read_as, split, text_of
 from evalflow.config.schema import DatasetConfig, FieldSource, FieldValue
-from evalflow.contexts import contexts
 from evalflow.datasets.messages import read_message, read_messages
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.jsonvalues import Path, as_map, is_list, is_object, json_path, kind
 from evalflow.records import Message
+from evalflow.values.cells import CellType, NoLiteral, list_in, literal, object_in, opened, read_as, split, text_of
+from evalflow.values.contexts import contexts
+from evalflow.values.jsonvalues import Path, as_map, is_list, is_object, json_path, kind
 
 _BETWEEN = " > "
 

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import IO
 
-from evalflow.jsonvalues import mended
+from evalflow.values.jsonvalues import mended
 
 _HALF = re.compile("[\ud800-\udfff]")
 _RAW = re.compile(rb"\xed[\xa0-\xaf][\x80-\xbf]\xed[\xb0-\xbf][\x80-\xbf]|\xed[\xa0-\xbf][\x80-\xbf]")

@@ -18,8 +18,8 @@ from evalflow.datasets.nan_literals import NanFilter, without_nan
 from evalflow.datasets.proposal import USUAL
 from evalflow.datasets.sources import MAX_RECORD, SourceRow, Table, Unreadable, parse_json, record, too_large, too_long
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import as_list, as_map, is_list, is_object, kind
 from evalflow.paths import shown
+from evalflow.values.jsonvalues import as_list, as_map, is_list, is_object, kind
 
 BOM = b"\xef\xbb\xbf"
 _LIST = "a file that is one JSON list is read with `format: json`"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from evalflow.cells import NoLiteral, literal
 from evalflow.datasets.parts import Content, ToolOutput, read_content, result_content, tool_call
-from evalflow.jsonvalues import as_list, as_map, is_list, is_object, kind
 from evalflow.records import ApiKeys, Message, SentCall
+from evalflow.values.cells import NoLiteral, literal
+from evalflow.values.jsonvalues import as_list, as_map, is_list, is_object, kind
 
 FORMS = (
     "{role, content}, {type: human, content}, {from: human, value}, [user, assistant], {inputs, outputs} "

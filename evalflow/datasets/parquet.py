@@ -10,11 +10,11 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from evalflow.cells import Base64
 from evalflow.datasets.sources import MAX_RECORD, SourceRow, Table, Unreadable, too_long
 from evalflow.errors import Problem
-from evalflow.jsonvalues import is_list, is_object
 from evalflow.paths import shown
+from evalflow.values.cells import Base64
+from evalflow.values.jsonvalues import is_list, is_object
 
 if TYPE_CHECKING:
     import polars as pl

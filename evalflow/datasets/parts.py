@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from evalflow.jsonvalues import as_list, as_map, is_list, is_object, kind, written
 from evalflow.records import SentCall
+from evalflow.values.jsonvalues import as_list, as_map, is_list, is_object, kind, written
 
 _TEXT = ("text", "input_text", "output_text", "refusal", "summary_text", "reasoning_text")
 _THOUGHTS = ("thinking", "reasoning", "thought")

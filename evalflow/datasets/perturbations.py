@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from evalflow.config.schema import FAULTS
 from evalflow.records import Case
-from evalflow.segments import sentences
+from evalflow.values.segments import sentences
 
 CHANGES: tuple[str, ...] = (*FAULTS, "noise", "paraphrase", "reorder", "padding", "contexts")
 ABOUT: Mapping[str, str] = {

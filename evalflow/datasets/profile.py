@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from evalflow.cells import boolean_of, list_in, number_of
 from evalflow.datasets.fields import FIELDS, FieldMap
 from evalflow.records import Case, Context, Message
+from evalflow.values.cells import boolean_of, list_in, number_of
 
 _SHOWN = 2  # first values of a column
 _LENGTH = 40  # characters of one of them

@@ -14,12 +14,12 @@ from pydantic import Field, SkipValidation
 from pydantic_core import from_json
 
 from evalflow import paths
+from evalflow.calls.objects import fetch_files, is_address
 from evalflow.config.schema import DatasetConfig
 from evalflow.datasets.halves import Halves
 from evalflow.errors import Problem, UserError, did_you_mean, nearest
-from evalflow.jsonvalues import is_object, kind, overflows
-from evalflow.objects import fetch_files, is_address
 from evalflow.paths import shown
+from evalflow.values.jsonvalues import is_object, kind, overflows
 
 _INVISIBLE = "\ufeff\u200b\u200c\u200d\u2060"
 MAX_RECORD = 32 * 1024**2  # maximum size of one record: characters in CSV and Excel, bytes in others

@@ -10,8 +10,8 @@ from typing import Literal
 from evalflow.datasets.case_rows import ReadRow, content_id, json_value
 from evalflow.datasets.conversations import HEAD
 from evalflow.errors import Problem
-from evalflow.jsonvalues import written
 from evalflow.records import Case, Message
+from evalflow.values.jsonvalues import written
 
 Answers = Literal["recorded", "demo", "none"]
 """What an earlier turn of the assistant is: the row's answer, its example answer, or left to the target."""

@@ -13,9 +13,9 @@ from typing import Any
 from evalflow.datasets.halves import Halves
 from evalflow.datasets.sources import MAX_RECORD, SourceRow, Table, Unreadable, named, without_nameless
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import is_object, text_at
 from evalflow.limited import LimitExceeded, Work
 from evalflow.paths import shown
+from evalflow.values.jsonvalues import is_object, text_at
 
 UNPACKED = 512 * 1024**2
 """Maximum size of a workbook's parts together, unpacked, in bytes."""

@@ -18,9 +18,9 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from evalflow.errors import EvalflowError, InfrastructureError, Problem, UserError, command
-from evalflow.jsonvalues import is_object, kind
 from evalflow.paths import write_atomically
 from evalflow.records.manifest import SCHEMA, Header, Manifest, SweepManifest
+from evalflow.values.jsonvalues import is_object, kind
 
 log = logging.getLogger("evalflow")
 H = TypeVar("H", bound=Header)

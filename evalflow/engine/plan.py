@@ -14,10 +14,10 @@ from tempfile import TemporaryFile
 
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import JsonObject, as_map, as_number, is_object
 from evalflow.lazy import np
 from evalflow.paths import write_atomically
 from evalflow.records import Case
+from evalflow.values.jsonvalues import JsonObject, as_map, as_number, is_object
 
 KEPT_CASES = 10_000  # at most this many cases are kept in memory: even an empty case takes a kilobyte
 Place = tuple[int, int]

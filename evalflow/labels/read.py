@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evalflow.errors import Problem, did_you_mean
-from evalflow.jsonvalues import is_list, is_object
 from evalflow.labels.columns import LABEL_COLUMNS, REQUIRED_COLUMNS
 from evalflow.records import Answer, Case, Label
+from evalflow.values.jsonvalues import is_list, is_object
 
 UNNAMED = "unnamed"  # the name of an unknown labeller
 _DIGITS = 16

@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping
 
 from evalflow.config.parameters import LIMIT
-from evalflow.jsonvalues import as_map, count_at, is_list, is_object, object_at, objects_at, text_at
 from evalflow.llm.finish_reasons import finish_reason
+from evalflow.values.jsonvalues import as_map, count_at, is_list, is_object, object_at, objects_at, text_at
 
 _TRANSLATED = frozenset(
     {

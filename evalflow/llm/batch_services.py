@@ -20,9 +20,9 @@ from evalflow.calls.client import Gateway, MalformedReply
 from evalflow.calls.http import HttpRequest, Response
 from evalflow.config.judges import BatchFormat, EndpointConfig
 from evalflow.errors import CallError, EvalflowError, InfrastructureError
-from evalflow.jsonvalues import JsonObject, as_map, count_at, is_object, object_at, objects_at, text_at
 from evalflow.llm import anthropic, gemini
 from evalflow.records import Usage
+from evalflow.values.jsonvalues import JsonObject, as_map, count_at, is_object, object_at, objects_at, text_at
 
 _MEGABYTE = 1_000_000
 _LONGEST = 1024**3  # bytes of a file with replies

@@ -22,7 +22,6 @@ from evalflow.calls.single_flight import UnreadableEntry
 from evalflow.config.judges import EndpointConfig, Price, RemoteModelConfig
 from evalflow.config.parameters import LIMIT
 from evalflow.errors import CallError, InfrastructureError
-from evalflow.jsonvalues import count_at
 from evalflow.llm.adapting import AdaptedRequests
 from evalflow.llm.endpoint import by_batch, connect
 from evalflow.llm.finish_reasons import BROKEN_OFF, finish_reason
@@ -30,6 +29,7 @@ from evalflow.llm.sdk import OPENAI_URL
 from evalflow.llm.thoughts import own_thoughts, split_parts
 from evalflow.records import CallCosts, Spend, Usage
 from evalflow.redaction import without_user
+from evalflow.values.jsonvalues import count_at
 
 # No reply takes a billion tokens.
 _Count = Annotated[int, Field(ge=0, le=1_000_000_000)]

@@ -20,10 +20,10 @@ from evalflow.calls.http import HttpRequest, Response, Transport
 from evalflow.calls.single_flight import UnreadableEntry
 from evalflow.config.judges import OpenAIEmbedderConfig
 from evalflow.errors import CallError, first_of
-from evalflow.jsonvalues import as_map, is_list
 from evalflow.llm.chat import canonical, cost, identity
 from evalflow.llm.endpoint import connect
 from evalflow.records import NOTHING, Embedded, JudgeInfo, Spend, Usage
+from evalflow.values.jsonvalues import as_map, is_list
 
 GATHER_S = 0.005  # seconds that the first text of a batch waits for others
 REFUSED = frozenset({"bad_request", "context_length", "refused"})

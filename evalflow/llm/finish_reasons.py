@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from evalflow.jsonvalues import as_map
 from evalflow.records import CUT_OFF, FILTERED
+from evalflow.values.jsonvalues import as_map
 
 _WORDS: Mapping[str, str] = MappingProxyType(
     {

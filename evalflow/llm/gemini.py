@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from evalflow.jsonvalues import as_map, count_at, is_list, object_at, objects_at, text_at
 from evalflow.llm.anthropic import INSTRUCTIONS, arguments_of, data_address, forced_function, instructions
+from evalflow.values.jsonvalues import as_map, count_at, is_list, object_at, objects_at, text_at
 
 _SETTINGS = {
     "temperature": "temperature",

@@ -24,8 +24,8 @@ from annotated_types import Ge, Le
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from evalflow.jsonvalues import as_list, as_map, as_number
 from evalflow.records import Distribution
+from evalflow.values.jsonvalues import as_list, as_map, as_number
 
 K = TypeVar("K")
 WIDEST = 101  # maximum number of values of a bounded whole number for it to count as a choice: a percentage has 101

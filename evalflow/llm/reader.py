@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from evalflow.jsonvalues import as_list, as_map, mended
 from evalflow.llm.thoughts import split_thoughts
+from evalflow.values.jsonvalues import as_list, as_map, mended
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo

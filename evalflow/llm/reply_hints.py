@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from pydantic_core import from_json, to_json
 
-from evalflow.jsonvalues import as_list, as_map
 from evalflow.llm.contract import ReplyMode
+from evalflow.values.jsonvalues import as_list, as_map
 
 if TYPE_CHECKING:
     from evalflow.llm.chat import Completion

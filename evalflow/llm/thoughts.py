@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from evalflow.jsonvalues import as_list, as_map
+from evalflow.values.jsonvalues import as_list, as_map
 
 _NAMES = r"(?:think|thinking|thoughts?|reasoning|reflection|seed:think)"
 _BLOCKS = (

@@ -13,12 +13,12 @@ from pydantic import BaseModel, Field
 
 from evalflow.config.schema import MetricConfig
 from evalflow.errors import JudgeError, Problem, UserError
-from evalflow.jsonvalues import look_up
 from evalflow.metrics.references import which
 from evalflow.metrics.steps import blocked_outcome, fields_of, root
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge, Prepared
 from evalflow.records import EMBED, Answer, Ask, Case, FigureSpec, Outcome
+from evalflow.values.jsonvalues import look_up
 
 C = TypeVar("C", bound=MetricConfig)
 T = TypeVar("T")

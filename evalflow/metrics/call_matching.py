@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 from pydantic import Field
 
 from evalflow.config.schema import Strict, Word
-from evalflow.jsonvalues import is_object
 from evalflow.lazy import np
 from evalflow.limited import deadline
 from evalflow.records import ToolCall
+from evalflow.values.jsonvalues import is_object
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,7 +12,6 @@ from pydantic import AliasChoices, BaseModel, Field, RootModel, TypeAdapter, mod
 
 from evalflow.config.schema import FIELDS, MetricConfig, Strict, Word, with_examples
 from evalflow.errors import did_you_mean
-from evalflow.jsonvalues import as_list, as_map, is_list, is_mapping, look_up, written
 from evalflow.metrics.base import BaseMetric, CosineMetric, FieldMetric, scored
 from evalflow.metrics.chain import ChainConfig, ChainMetric
 from evalflow.metrics.operations import NormalForm, spelled_number
@@ -25,6 +24,7 @@ from evalflow.metrics.topology import reached
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Ask, Case, Outcome, passes, texts_of
+from evalflow.values.jsonvalues import as_list, as_map, is_list, is_mapping, look_up, written
 
 _PLACEHOLDER = re.compile(
     r"\{%-?\s*raw\s*-?%\}(?P<raw>.*?)\{%-?\s*endraw\s*-?%\}"

@@ -10,7 +10,6 @@ from pydantic import field_validator
 
 from evalflow.config.schema import FIELDS
 from evalflow.errors import JudgeError, UserError, did_you_mean
-from evalflow.jsonvalues import as_list, as_map, look_up
 from evalflow.metrics.base import BaseMetric, UnitMetricConfig, failed
 from evalflow.metrics.lists import checked_lists
 from evalflow.metrics.references import any_right, best_outcome
@@ -31,6 +30,7 @@ from evalflow.metrics.steps import (
 from evalflow.prompts import messages
 from evalflow.protocols import Judge
 from evalflow.records import NUMBER, Answer, Ask, Case, Outcome, Path, Reply, texts_of
+from evalflow.values.jsonvalues import as_list, as_map, look_up
 
 
 class ChainConfig(UnitMetricConfig):

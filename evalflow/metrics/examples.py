@@ -12,8 +12,8 @@ from pydantic import BaseModel, ValidationError
 
 from evalflow.config.yaml_text import safe_yaml
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.jsonvalues import as_map, is_mapping, is_sequence
 from evalflow.records import numbered_results
+from evalflow.values.jsonvalues import as_map, is_mapping, is_sequence
 
 if TYPE_CHECKING:
     from evalflow.metrics.returns import StepConfig

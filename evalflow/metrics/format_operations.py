@@ -10,10 +10,10 @@ from pydantic import Field, model_validator
 
 from evalflow.config.schema import Word, with_examples
 from evalflow.extras import install_command
-from evalflow.jsonvalues import written
 from evalflow.limited import LimitExceeded, Work
 from evalflow.metrics.operations import BaseOperation, QuickOperation, RuleFinding
 from evalflow.metrics.reasons import one_line
+from evalflow.values.jsonvalues import written
 
 _PATIENCE_S = 2.0
 _ELEMENTS = Work("evalflow.limited.html:elements")

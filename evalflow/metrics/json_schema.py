@@ -10,9 +10,9 @@ from typing import Literal, cast
 from pydantic import Field, model_validator
 
 from evalflow.config.schema import with_examples
-from evalflow.jsonvalues import Unusable, is_finite, json_text, mended
 from evalflow.limited import Work, deadline
 from evalflow.metrics.operations import BaseOperation, RuleFinding
+from evalflow.values.jsonvalues import Unusable, is_finite, json_text, mended
 
 Fault = Callable[[object], str | None]
 _LIBRARIES = ("jsonschema", "referencing.jsonschema", "referencing.exceptions")

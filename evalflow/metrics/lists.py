@@ -11,10 +11,10 @@ import re
 from collections.abc import Mapping, Sequence
 
 from evalflow.errors import JudgeError
-from evalflow.jsonvalues import as_list, as_map, written
 from evalflow.metrics.returns import ItemKind, ListType, RecordType, StepConfig, StrType
 from evalflow.records import Ask
-from evalflow.segments import words
+from evalflow.values.jsonvalues import as_list, as_map, written
+from evalflow.values.segments import words
 
 _ENDS = re.compile(r"[,;:.!?\n]|[^\x00-\x7f\w\s]")
 _SPARE = 5

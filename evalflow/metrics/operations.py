@@ -16,14 +16,14 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from evalflow.cells import list_in, number_of
 from evalflow.config.schema import FIELDS, Strict, Word, with_examples
-from evalflow.jsonvalues import kind, look_up, written
 from evalflow.metrics.reasons import one_line
 from evalflow.metrics.references import references_at
-from evalflow.patterns import TEMPLATE, Pattern, declared
-from evalflow.segments import word_count
-from evalflow.trajectories import listed
+from evalflow.values.cells import list_in, number_of
+from evalflow.values.jsonvalues import kind, look_up, written
+from evalflow.values.patterns import TEMPLATE, Pattern, declared
+from evalflow.values.segments import word_count
+from evalflow.values.trajectories import listed
 
 NormalForm = Literal["NFC", "NFKC", "NFD", "NFKD"]
 LetterCase = Literal["lower", "upper"]

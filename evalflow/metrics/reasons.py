@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evalflow.jsonvalues import is_mapping
 from evalflow.metrics.returns import Observed, Rows, StrType
+from evalflow.values.jsonvalues import is_mapping
 
 LISTED = 5
 QUOTE = 100

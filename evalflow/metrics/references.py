@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from evalflow.jsonvalues import is_sequence, look_up
 from evalflow.metrics.reasons import QUOTE, one_line
 from evalflow.records import Direction, Outcome, numbered, texts_of
+from evalflow.values.jsonvalues import is_sequence, look_up
 
 ANY_IS_RIGHT = "Each of these answers is right; one of them is enough:"
 

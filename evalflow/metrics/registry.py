@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from evalflow.config.kinds import Kinds
-from evalflow.jsonvalues import as_list, as_map, count_at, is_list, is_object
 from evalflow.metrics.topology import END, best_way, ordered
+from evalflow.values.jsonvalues import as_list, as_map, count_at, is_list, is_object
 
 if TYPE_CHECKING:
     from evalflow.config.schema import MetricConfig

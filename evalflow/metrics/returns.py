@@ -25,8 +25,8 @@ from pydantic import (
 
 from evalflow.config.schema import FIELDS, IDENTIFIER, Strict, Word, with_examples
 from evalflow.errors import Problem, did_you_mean
-from evalflow.jsonvalues import as_list, as_map, count_at, is_list, is_mapping
 from evalflow.records import NUMBER, Distribution
+from evalflow.values.jsonvalues import as_list, as_map, count_at, is_list, is_mapping
 
 TYPES = ("str", "bool", "int", "float", "label", "list")
 RESERVED = ("source", "against", "items", "turns", "user_turns")  # set by a step's own keys, so no step ids

@@ -10,7 +10,6 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from evalflow.config.schema import Word, with_examples
-from evalflow.jsonvalues import Path, json_path, written
 from evalflow.limited import LimitExceeded, in_thread
 from evalflow.metrics.format_operations import HtmlOperation, SqlOperation, XmlOperation
 from evalflow.metrics.json_schema import JsonSchemaOperation, NoJson, json_equal, json_of
@@ -27,8 +26,9 @@ from evalflow.metrics.operations import (
     ToleranceOperation,
     quoted,
 )
-from evalflow.patterns import Pattern, declared
 from evalflow.records import Outcome
+from evalflow.values.jsonvalues import Path, json_path, written
+from evalflow.values.patterns import Pattern, declared
 
 Combine = Literal["all", "any", "mean"]
 _WANTED = ("contains", "equals", "matches", "missing", "rule")

@@ -9,12 +9,12 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from evalflow.cells import boolean_of, number_of
 from evalflow.config.schema import MetricConfig, Strict, Word
-from evalflow.label_names import label_name
 from evalflow.metrics.returns import BoolType, LabelType, NumberType, StepConfig
 from evalflow.metrics.rule_results import unit_values
 from evalflow.metrics.rules import MapRule, ValueRule
+from evalflow.values.cells import boolean_of, number_of
+from evalflow.values.label_names import label_name
 
 
 class BooleanScale(Strict):

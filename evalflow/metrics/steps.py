@@ -9,11 +9,8 @@ from typing import TYPE_CHECKING, TypeGuard, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from evalflow.cells import list_in
 from evalflow.config.schema import FIELDS
-from evalflow.contexts import contexts as read_contexts
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.jsonvalues import is_mapping, is_sequence, kind, look_up, written
 from evalflow.metrics.examples import example_problems, examples_of
 from evalflow.metrics.returns import (
     BoolType,
@@ -26,7 +23,10 @@ from evalflow.metrics.returns import (
     reply_model,
 )
 from evalflow.records import Answer, Case, Context, Message, Outcome
-from evalflow.trajectories import call_lines
+from evalflow.values.cells import list_in
+from evalflow.values.contexts import contexts as read_contexts
+from evalflow.values.jsonvalues import is_mapping, is_sequence, kind, look_up, written
+from evalflow.values.trajectories import call_lines
 
 if TYPE_CHECKING:
     from evalflow.metrics.rules import PartsRule, Rule

@@ -17,7 +17,6 @@ from rich.padding import Padding
 from rich.text import Text
 
 from evalflow.config.schema import MetricConfig
-from evalflow.jsonvalues import is_list, is_mapping, is_object
 from evalflow.lazy import pl
 from evalflow.records import CUT_OFF, FILTERED, Case, Context, Message, ScoreRecord, numbered, texts_of
 from evalflow.report.page import ending_words
@@ -25,7 +24,8 @@ from evalflow.report.results_csv import AnsweredCase, Score
 from evalflow.report.wording import literal, number, plain, plain_line
 from evalflow.summary.journal import json_line
 from evalflow.targets.conversation import SIMULATION, ending_of
-from evalflow.trajectories import trajectory_text
+from evalflow.values.jsonvalues import is_list, is_mapping, is_object
+from evalflow.values.trajectories import trajectory_text
 
 MAX_CASES = 20_000  # more would make the page slow, and few readers would use them
 

@@ -9,7 +9,6 @@ from itertools import groupby
 from typing import Any, TypeVar
 
 from evalflow.config.schema import MetricConfig
-from evalflow.jsonvalues import as_map
 from evalflow.lazy import pl
 from evalflow.report import svg
 from evalflow.report.wording import (
@@ -27,6 +26,7 @@ from evalflow.report.wording import (
 from evalflow.summary.journal import SLICE
 from evalflow.summary.rows import Detail, DetailSeries, SummaryRow, rows_of
 from evalflow.summary.verdicts import side_of
+from evalflow.values.jsonvalues import as_map
 
 T = TypeVar("T")
 _MOST_TAGS = 30

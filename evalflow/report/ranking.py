@@ -10,7 +10,6 @@ from typing import Any
 
 from rich.console import Console
 
-from evalflow.jsonvalues import objects_at
 from evalflow.paths import replacing, safe_text
 from evalflow.records.manifest import Manifest
 from evalflow.report.charts import Picture, draw
@@ -36,6 +35,7 @@ from evalflow.report.wording import (
 from evalflow.summary.items import ItemTable, ShortSet
 from evalflow.summary.ranking import Ranking
 from evalflow.summary.verdicts import SUSPECT
+from evalflow.values.jsonvalues import objects_at
 
 _BY = {
     "mean": "mean",

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from evalflow.label_names import label_name
 from evalflow.lazy import pl
 from evalflow.protocols import Measured
 from evalflow.records import FigureSpec
@@ -14,6 +13,7 @@ from evalflow.stats.figures import PREFERENCE_FIGURES, Figure
 from evalflow.summary.journal import json_text
 from evalflow.summary.rows import Detail
 from evalflow.summary.slices import Units
+from evalflow.values.label_names import label_name
 
 _SIDES = ("truth", "prediction")
 _OF_PAIR = ("lean", "longer")

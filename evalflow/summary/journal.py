@@ -15,9 +15,9 @@ from typing import Any, get_args, get_type_hints
 
 from pydantic_core import PydanticSerializationError, to_json
 
-from evalflow.jsonvalues import is_mapping, is_sequence
 from evalflow.lazy import pl
 from evalflow.records import NOTHING, ScoreRecord, Spend, Usage
+from evalflow.values.jsonvalues import is_mapping, is_sequence
 
 _CANONICAL = json.JSONEncoder(ensure_ascii=False, sort_keys=True, allow_nan=False, separators=(",", ":"))
 _NAMES = tuple(field.name for field in fields(ScoreRecord))

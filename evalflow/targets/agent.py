@@ -20,7 +20,7 @@ from evalflow.targets.recorded import blank, failed
 from evalflow.targets.reply import Form
 from evalflow.targets.service import digest
 from evalflow.targets.tools import Toolbox, ToolResult
-from evalflow.trajectories import tool_call
+from evalflow.values.trajectories import tool_call
 
 LIMIT = "limit"
 """The `error_type` of an answer that needed more than its limits."""

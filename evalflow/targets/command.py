@@ -16,12 +16,12 @@ from evalflow.calls.client import CallSession
 from evalflow.calls.program import NO_SHELL, NOT_STARTED, ProgramFault, run_program, stderr_in_words
 from evalflow.config.targets import CommandTargetConfig
 from evalflow.errors import Problem, TargetError, UserError
-from evalflow.jsonvalues import as_map, written
 from evalflow.llm.chat import canonical
 from evalflow.prompts import Prompts
 from evalflow.records import Case
 from evalflow.targets.request_body import Body, variables_of
 from evalflow.targets.service import UNPRICED, Connector, LimitedCalls, RawReply, digest, payload, version_of
+from evalflow.values.jsonvalues import as_map, written
 
 
 class CommandConnector(Connector):

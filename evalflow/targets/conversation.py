@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
-from evalflow.jsonvalues import as_list, as_map
 from evalflow.protocols import Target
 from evalflow.records import CUT_OFF, NOTHING, Answer, Case, Message
+from evalflow.values.jsonvalues import as_list, as_map
 
 SIMULATION = "simulation"
 """The key of an answer's metadata with how its conversation ended: ended, reason, turns, simulator."""

@@ -8,7 +8,16 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from evalflow.config.extraction import Extraction
-from evalflow.jsonvalues import Path, WrittenFloat, is_list, is_object, is_too_deep, mended, refuse_constant, written
+from evalflow.values.jsonvalues import (
+    Path,
+    WrittenFloat,
+    is_list,
+    is_object,
+    is_too_deep,
+    mended,
+    refuse_constant,
+    written,
+)
 
 if TYPE_CHECKING:
     from regex import Match

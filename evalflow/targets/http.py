@@ -17,7 +17,6 @@ from evalflow.calls.http import HttpRequest, HttpTransport, Response
 from evalflow.config.exchanges import Conditions, Method, OpenConfig, split_address
 from evalflow.config.targets import HttpTargetConfig
 from evalflow.errors import CallError, Problem, TargetError, UserError
-from evalflow.jsonvalues import Path, json_path, parsed
 from evalflow.llm.chat import canonical
 from evalflow.prompts import Prompts, not_given, render
 from evalflow.records import Case
@@ -25,6 +24,7 @@ from evalflow.redaction import SECRET_NAME, public_address, without_user
 from evalflow.targets.request_body import VARIABLES, Body, variables_of
 from evalflow.targets.service import UNPRICED, Connector, RawReply, account, digest
 from evalflow.targets.streams import StreamReader
+from evalflow.values.jsonvalues import Path, json_path, parsed
 
 _EXPRESSION = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _OPENED = (*VARIABLES, "opened")

@@ -13,14 +13,14 @@ from evalflow.calls.faults import excerpt
 from evalflow.calls.http import HttpRequest
 from evalflow.config.targets import OpenAITargetConfig
 from evalflow.errors import CallError, TargetError, UserError
-from evalflow.jsonvalues import is_object, parsed
-from evalflow.label_names import label_name
 from evalflow.llm.chat import ChatClient, Completion, entry_of, identity
 from evalflow.prompts import Prompts, is_file_name, not_given, render
 from evalflow.records import CUT_OFF, FILTERED, Answer, Case, Message
 from evalflow.targets.answer_step import EXTRACT, Said, step_of
 from evalflow.targets.recorded import blank, failed
 from evalflow.targets.reply import Form
+from evalflow.values.jsonvalues import is_object, parsed
+from evalflow.values.label_names import label_name
 
 VARIABLES = ("question", "history", "messages", "contexts", "metadata", "vars")
 """The variables of its templates: a case's fields except reference, expected outcome and answer."""

@@ -17,9 +17,9 @@ from evalflow.calls.client import CallSession
 from evalflow.calls.faults import of_exception
 from evalflow.config.targets import PythonTargetConfig
 from evalflow.errors import CallError, InfrastructureError, Problem, TargetError, UserError
-from evalflow.pythonvalues import json_text, plain
 from evalflow.targets.code import digests
 from evalflow.targets.service import UNPRICED, Connector, LimitedCalls, RawReply, digest, version_of
+from evalflow.values.pythonvalues import json_text, plain
 
 HINT = "name a callable that Python finds from the working directory: target.call=package.module:callable"
 

@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Literal, Self
 from evalflow.calls.faults import excerpt
 from evalflow.config.schema import DatasetConfig, FieldSource
 from evalflow.config.targets import ContextsExtract, Extract, ReplyConfig, value_name
-from evalflow.contexts import contexts
 from evalflow.errors import TargetError
-from evalflow.jsonvalues import (
+from evalflow.limited import LimitExceeded
+from evalflow.llm.finish_reasons import finish_reason
+from evalflow.llm.thoughts import own_thoughts, split_parts
+from evalflow.records import Context, Usage
+from evalflow.values.contexts import contexts
+from evalflow.values.jsonvalues import (
     Path,
     Unusable,
     WrittenFloat,
@@ -26,10 +30,6 @@ from evalflow.jsonvalues import (
     kind,
     parsed,
 )
-from evalflow.limited import LimitExceeded
-from evalflow.llm.finish_reasons import finish_reason
-from evalflow.llm.thoughts import own_thoughts, split_parts
-from evalflow.records import Context, Usage
 
 if TYPE_CHECKING:
     from evalflow.traces.reading import TraceReading

@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import is_list, is_object
 from evalflow.prompts import Prompts, not_given, render
 from evalflow.records import Case, Message
 from evalflow.targets.service import payload
+from evalflow.values.jsonvalues import is_list, is_object
 
 VARIABLES = ("id", "question", "history", "messages", "contexts", "metadata", "vars")
 """The variables of its templates: the payload, and `history`, the messages before the last user message."""

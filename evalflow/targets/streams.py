@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from evalflow.calls.faults import excerpt
 from evalflow.config.exchanges import StreamConfig
 from evalflow.errors import TargetError
-from evalflow.jsonvalues import as_map, is_object, json_path, parsed
+from evalflow.values.jsonvalues import as_map, is_object, json_path, parsed
 
 _LINE_END = re.compile(r"\r\n|\n|\r")  # not those of Unicode, which may stand in texts
 _ENDS = frozenset({"", "[DONE]"})  # the data of events that only say that the stream is over

@@ -17,13 +17,13 @@ from evalflow.calls.client import CallSession
 from evalflow.calls.program import NO_SHELL, run_program, stderr_in_words
 from evalflow.config.targets import AgentTargetConfig, ToolConfig
 from evalflow.errors import CallError, Problem, UserError, did_you_mean
-from evalflow.jsonvalues import as_map
 from evalflow.llm.chat import canonical
 from evalflow.records import Case, Spend, ToolCall
 from evalflow.targets.command import contents
 from evalflow.targets.python import Threads, called, imported, seen
 from evalflow.targets.service import digest, payload, version_of
-from evalflow.trajectories import shortened
+from evalflow.values.jsonvalues import as_map
+from evalflow.values.trajectories import shortened
 
 _WHERE = "target.module"
 _HINT = "name a module that Python finds from the working directory: target.module=tools; or give the tool `argv`"

@@ -14,10 +14,10 @@ from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Self, cast
 
-from evalflow.jsonvalues import is_list
 from evalflow.testing.batches import Batches
 from evalflow.testing.faults import status
 from evalflow.testing.replies import Computed, Exchange, Request, Step, as_step, embeddings
+from evalflow.values.jsonvalues import is_list
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from evalflow.jsonvalues import is_list, is_object
 from evalflow.records import NUMBER, numbered_results
+from evalflow.values.jsonvalues import is_list, is_object
 
 if TYPE_CHECKING:
     import asyncio

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import chain
 
-from evalflow.jsonvalues import as_list, as_map, is_list, is_object, kind, parsed
 from evalflow.traces.spans import Span, declared_spans, span_of
 from evalflow.traces.tree import MANY_SPANS, TraceTree
+from evalflow.values.jsonvalues import as_list, as_map, is_list, is_object, kind, parsed
 
 _SPANS = "resourceSpans"
 

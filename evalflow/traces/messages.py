@@ -9,9 +9,9 @@ from typing import NotRequired
 
 from typing_extensions import TypedDict
 
-from evalflow import jsonvalues
-from evalflow.jsonvalues import as_list, as_map, is_list, is_object, is_too_deep, written
 from evalflow.traces.spans import Span
+from evalflow.values import jsonvalues
+from evalflow.values.jsonvalues import as_list, as_map, is_list, is_object, is_too_deep, written
 
 _ROLES: Mapping[str, str] = {
     "human": "user",

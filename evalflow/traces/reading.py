@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from evalflow.jsonvalues import as_list, as_map
 from evalflow.traces.messages import SpanMessage, indexed, messages_of, parsed
 from evalflow.traces.spans import Span
 from evalflow.traces.steps import COST, INPUT_TOKENS, OUTPUT_TOKENS, model_of, name_of_tool, number_of, steps_of
 from evalflow.traces.tree import TraceTree
+from evalflow.values.jsonvalues import as_list, as_map
 
 _OTHER_PARTS = ("image", "image_url", "audio", "file", "blob", "uri", "reasoning", "thinking")
 

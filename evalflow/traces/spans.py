@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from evalflow.jsonvalues import as_list, as_map, as_number, is_list, kind
+from evalflow.values.jsonvalues import as_list, as_map, as_number, is_list, kind
 
 _KEPT = (
     "gen_ai.",

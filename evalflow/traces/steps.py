@@ -8,10 +8,10 @@ from copy import copy
 from dataclasses import dataclass, field
 from math import isfinite
 
-from evalflow.jsonvalues import as_number, written
 from evalflow.traces.messages import TracedCall, messages_of, tool_call
 from evalflow.traces.spans import Span
 from evalflow.traces.tree import TraceTree
+from evalflow.values.jsonvalues import as_number, written
 
 INPUT_TOKENS = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt")
 OUTPUT_TOKENS = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion")

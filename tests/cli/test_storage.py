@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from evalflow import objects
 from evalflow.app.core import stored_runs
+from evalflow.calls import objects
+from evalflow.calls.objects import SCHEMES, StoredFolder
 from evalflow.errors import InfrastructureError, UserError
-from evalflow.objects import SCHEMES, StoredFolder
 from tests.cli.conftest import Program
 from tests.loopback import LoopbackServer
 from tests.object_storage import BUCKET, serving_s3

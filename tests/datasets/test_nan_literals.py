@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from evalflow.datasets.json_files import open_json, streamed_items
 from evalflow.datasets.nan_literals import NanFilter, without_nan
 from evalflow.datasets.sources import SourceRow
-from evalflow.jsonvalues import as_map
+from evalflow.values.jsonvalues import as_map
 
 
 def test_literals_become_null_and_texts_stay() -> None:

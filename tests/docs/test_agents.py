@@ -13,7 +13,7 @@ import yaml
 from evalflow.metrics.registry import METRIC_KINDS, build_metric
 from evalflow.prompts import Prompts
 from evalflow.testing import Endpoint, Request, calls, reply
-from evalflow.trajectories import trajectory
+from evalflow.values.trajectories import trajectory
 from tests.docs.test_readme import ADDRESS, ROOT, blocks, run
 
 PAGE = (ROOT / "docs" / "agents.md").read_text(encoding="utf-8")

@@ -15,7 +15,7 @@ from anyio.from_thread import start_blocking_portal
 
 from evalflow.testing import Endpoint, Request
 from evalflow.testing.replies import Answering
-from evalflow.trajectories import trajectory
+from evalflow.values.trajectories import trajectory
 from tests.docs.test_readme import ROOT, blocks, run
 from tests.targets.opengpts import OpenGPTs
 from tests.traces.otlp import request as traced

@@ -8,9 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from evalflow import patterns
 from evalflow.errors import UserError
 from evalflow.metrics.operations import PatternOperation
+from evalflow.values import patterns
 
 
 def metric(bench, *checks, **more):

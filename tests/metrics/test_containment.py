@@ -18,8 +18,8 @@ from pydantic import BaseModel
 
 from evalflow.config.schema import FIELDS
 from evalflow.config.yaml_text import safe_yaml
-from evalflow.fences import fenced
 from evalflow.metrics.steps import COSTS
+from evalflow.prompts.fences import fenced
 from evalflow.records import Answer, Case, Context, JudgeInfo, Message, Reply
 from tests.metrics.injections import MARK, TEXTS
 

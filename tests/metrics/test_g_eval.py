@@ -71,7 +71,9 @@ def test_a_grade_without_any_probabilities_says_so(bench, reasks, path):
 def test_samples_are_drawn_only_where_they_are_asked_for(bench, changes, samples):
     (ask,) = polite(bench, **changes).preview(bench.case(), bench.answer())
     assert ask.samples == samples
-    assert calls_of({**POLITE, **changes}).high == samples
+    calls = calls_of({**POLITE, **changes})
+    assert calls is not None
+    assert calls.high == samples
 
 
 @pytest.mark.parametrize(("said", "score"), [(True, 1.0), (False, 0.0)])

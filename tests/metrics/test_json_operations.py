@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from evalflow import jsonvalues
-from evalflow.jsonvalues import Unusable
 from evalflow.limited import LimitExceeded
 from evalflow.metrics import json_schema
 from evalflow.metrics.rulebook import ComparisonOperation, JsonPathOperation, JsonSchemaOperation
+from evalflow.values import jsonvalues
+from evalflow.values.jsonvalues import Unusable
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evalflow.jsonvalues import as_map
+from evalflow.values.jsonvalues import as_map
 from tests.metrics.conftest import Bench, ScriptedJudge
 
 MISSED: dict[str, Any] = {"answer": "I believe it is noon, as she said.", "extracted": False}

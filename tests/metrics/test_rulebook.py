@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from evalflow import patterns
 from evalflow.errors import UserError
 from evalflow.limited import LimitExceeded
 from evalflow.metrics import json_schema
 from evalflow.metrics.rulebook import BaseOperation, Operation, Rulebook
+from evalflow.values import patterns
 
 ADAPTER: TypeAdapter[Any] = TypeAdapter(Operation)
 LETTERS = st.text("ab", max_size=3)

@@ -18,13 +18,13 @@ from evalflow.calls.client import CallSession, RetryPolicy
 from evalflow.calls.single_flight import SingleFlight
 from evalflow.config.targets import AgentTargetConfig
 from evalflow.errors import UserError
-from evalflow.jsonvalues import as_list
 from evalflow.llm.chat import ChatClient
 from evalflow.prompts import Prompts
 from evalflow.records import Answer, Case, Message, Usage
 from evalflow.targets.agent import AgentTarget
 from evalflow.targets.reply import Form
 from evalflow.testing import Endpoint, calls, reply, status
+from evalflow.values.jsonvalues import as_list
 
 pytestmark = pytest.mark.anyio
 QUICK = RetryPolicy(attempts=2, base_s=0.01, cap_s=0.02)

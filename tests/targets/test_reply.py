@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from evalflow import patterns
 from evalflow.config.schema import DatasetConfig
 from evalflow.config.targets import ReplyConfig
 from evalflow.errors import TargetError
 from evalflow.records import Context, Usage
 from evalflow.targets.reply import Form, ParsedReply, ReplyReader
+from evalflow.values import patterns
 
 CHUNK = {
     "exact_path": "/a#b",

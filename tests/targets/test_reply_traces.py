@@ -11,9 +11,9 @@ import pytest
 
 from evalflow.config.targets import ReplyConfig
 from evalflow.errors import TargetError
-from evalflow.jsonvalues import as_list
 from evalflow.records import Context, Usage
 from evalflow.targets.reply import Form, ParsedReply, ReplyReader
+from evalflow.values.jsonvalues import as_list
 from tests.traces.otlp import chat, request, span
 
 TOKENS = {"gen_ai.usage.input_tokens": 7, "gen_ai.usage.output_tokens": 2}

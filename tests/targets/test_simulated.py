@@ -10,12 +10,12 @@ import pytest
 
 from evalflow.config.simulators import ConversationLimits, ScriptedSimulatorConfig
 from evalflow.errors import CallError, UserError
-from evalflow.jsonvalues import as_map
 from evalflow.records import Answer, Case, Message, Spend, Usage
 from evalflow.targets.conversation import ConversationTarget, ending_of
 from evalflow.targets.recorded import blank
 from evalflow.targets.simulated import SimulatedConversations
 from evalflow.targets.simulator import SPOKE_AS_BOT, ScriptedSimulator, Spoken
+from evalflow.values.jsonvalues import as_map
 from tests.targets.test_conversation import Parrot, said
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,7 @@ from typing import Any
 from evalflow.traces.spans import span_of
 from evalflow.traces.steps import steps_of
 from evalflow.traces.tree import TraceTree
-from evalflow.trajectories import trajectory, trajectory_text
+from evalflow.values.trajectories import trajectory, trajectory_text
 from tests.traces.otlp import chat, span, told
 
 TOOL = {"gen_ai.operation.name": "execute_tool"}

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from evalflow import segments
-from evalflow.segments import listed, sentences
+from evalflow.values import segments
+from evalflow.values.segments import listed, sentences
 
 WINDOW = 3
 Similarities = Callable[[Sequence[tuple[str, Sequence[str]]]], Sequence[float]]

@@ -20,7 +20,7 @@ from evalflow.addons.embedded.facts import FactCheck
 from evalflow.errors import JudgeError
 from evalflow.llm.reader import item_type
 from evalflow.records import EVIDENCE_TASKS, NUMBER, JudgeInfo, Reply, Usage, numbered_results
-from evalflow.segments import sentences
+from evalflow.values.segments import sentences
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo

@@ -30,10 +30,10 @@ from evalflow.config.schema import IDENTIFIER
 from evalflow.doors import Door
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError, command
-from evalflow.jsonvalues import as_list, as_map
 from evalflow.paths import private_folder, shown, write_atomically
 from evalflow.records.manifest import Manifest
 from evalflow.report.wording import ColumnKind, literal, print_lines, table_of
+from evalflow.values.jsonvalues import as_list, as_map
 
 Importer = Callable[[ImportSource], ImportedConfig]
 _READERS = {

@@ -16,7 +16,6 @@ from evalflow.app.core.saved import SavedRun, answered_rows, composed_of
 from evalflow.config.schema import MetricConfig
 from evalflow.datasets import case_to_row
 from evalflow.errors import Problem, UserError, command
-from evalflow.jsonvalues import look_up
 from evalflow.lazy import pl
 from evalflow.metrics.kinds.judge import FIELD, STEP, JudgeMetricConfig, RubricMetricConfig
 from evalflow.metrics.returns import StrType
@@ -30,6 +29,7 @@ from evalflow.report.wording import counted
 from evalflow.stats.bootstrap import FEW_CASES
 from evalflow.summary.agreement import labelled_scores
 from evalflow.summary.pairing import lower_is_better
+from evalflow.values.jsonvalues import look_up
 
 _KEY = ("case_id", "target_repeat")
 _GRADES = LabelScale | BooleanScale | LikertScale | PercentageScale

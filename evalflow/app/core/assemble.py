@@ -18,6 +18,7 @@ from evalflow.calls.client import CallSession
 from evalflow.calls.connections import Connections
 from evalflow.calls.fence_key import FenceKey
 from evalflow.calls.limiter import Limiters
+from evalflow.calls.objects import StoredFolder, is_address
 from evalflow.calls.shared_cache import SharedCache
 from evalflow.calls.single_flight import SingleFlight
 from evalflow.config.engines import ENGINE_KINDS, OBSERVER_KINDS
@@ -31,19 +32,18 @@ from evalflow.config.validate import Composed, Settings, validate
 from evalflow.datasets.fields import field_map
 from evalflow.engine.scoring import Pair
 from evalflow.errors import Problem, UserError
-from evalflow.fences import NO_KEY
-from evalflow.jsonvalues import as_map
 from evalflow.llm.panel import single, with_embedder
 from evalflow.llm.prices import price_facts, priced
 from evalflow.llm.registry import EMBEDDER_KINDS, JUDGE_KINDS, build_embedder, build_judge
 from evalflow.metrics.registry import METRIC_KINDS, build_metric
-from evalflow.objects import StoredFolder, is_address
 from evalflow.paths import from_home
 from evalflow.prompts import Prompts
+from evalflow.prompts.fences import NO_KEY
 from evalflow.protocols import Judge, Metric, Target
 from evalflow.redaction import SECRET_NAME, environment_values, secrets_in
 from evalflow.targets.registry import SIMULATOR_KINDS, TARGET_KINDS, build_simulator, build_target
 from evalflow.targets.reply import Form
+from evalflow.values.jsonvalues import as_map
 
 KINDS: Mapping[str, Kinds[Any, Any]] = {
     "metric": METRIC_KINDS,

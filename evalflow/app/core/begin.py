@@ -24,6 +24,7 @@ from evalflow.app.core.notices import self_judges
 from evalflow.app.core.result_rules import RunMetric
 from evalflow.calls.budget import Amount
 from evalflow.calls.cache_store import Entry
+from evalflow.calls.objects import is_address
 from evalflow.config.load import compose
 from evalflow.config.schema import DatasetConfig
 from evalflow.config.validate import Composed
@@ -38,15 +39,14 @@ from evalflow.engine.scoring import MeteredJudge, Pair
 from evalflow.errors import Problem, UserError, command
 from evalflow.llm.panel import Panel
 from evalflow.notes import NOTE
-from evalflow.objects import is_address
 from evalflow.paths import OWN_FOLDER, new_run_id, private_folder, write_atomically
 from evalflow.prompts import is_file_name
 from evalflow.protocols import Judge, Metric, Target
-from evalflow.pythonvalues import json_text
 from evalflow.records import NOTHING, Case, Outcome, Spend, Usage
 from evalflow.records.manifest import CaseOrder, DatasetFacts, JudgeFacts, Manifest, MetricFacts, TargetFacts
 from evalflow.redaction import Redactor
 from evalflow.summary.journal import bill_row
+from evalflow.values.pythonvalues import json_text
 
 _SECRET_VARIABLE = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 

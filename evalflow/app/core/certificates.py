@@ -21,10 +21,10 @@ from rich.console import Console
 from evalflow.app.core.saved import SavedRun, declared_meaning, prepared_steps
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import as_map
 from evalflow.paths import private_folder, write_atomically
 from evalflow.records.manifest import Manifest, MetricFacts
 from evalflow.report.wording import literal, print_json
+from evalflow.values.jsonvalues import as_map
 
 if TYPE_CHECKING:
     from evalflow.summary.proof import Proof

@@ -11,12 +11,12 @@ from evalflow.app.core.assemble import settings_of
 from evalflow.app.core.cases import answers_of
 from evalflow.app.core.saved import SavedRun, composed_of, declared_meaning, prepared_steps
 from evalflow.errors import UserError
-from evalflow.jsonvalues import as_map, is_list, is_mapping
 from evalflow.lazy import pl
 from evalflow.prompts import NOT_KEPT
 from evalflow.records import Answer
 from evalflow.records.manifest import Manifest
 from evalflow.summary.changed import ChangedPart, ChangedValue, WhatChanged
+from evalflow.values.jsonvalues import as_map, is_list, is_mapping
 
 Kind = Literal["metric", "prompt", "judge", "cases"]
 KINDS: tuple[Kind, ...] = ("metric", "prompt", "judge", "cases")

@@ -17,11 +17,11 @@ from evalflow.config.targets import HttpTargetConfig
 from evalflow.config.validate import Settings
 from evalflow.config.yaml_text import interpolations, safe_yaml
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import as_list, as_map
 from evalflow.llm.registry import EMBEDDER_KINDS, JUDGE_KINDS
 from evalflow.llm.sdk import OPENAI_URL
 from evalflow.metrics.registry import METRIC_KINDS
 from evalflow.targets.registry import SIMULATOR_KINDS, TARGET_KINDS
+from evalflow.values.jsonvalues import as_list, as_map
 
 PARTS = frozenset({"dataset", "target", "metric", "judge", "embedder"})
 """Root keys that are checked part by part, and chosen by name."""

@@ -9,7 +9,7 @@ from evalflow.app.core.assemble import Parts
 from evalflow.errors import UserError
 from evalflow.llm.panel import single
 from evalflow.records import Case
-from evalflow.segments import script_of
+from evalflow.values.segments import script_of
 
 _EXCERPT = 500  # characters of each text of a case by which its script is found
 

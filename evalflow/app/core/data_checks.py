@@ -23,13 +23,13 @@ from evalflow.config.validate import Settings
 from evalflow.datasets.fields import OF_A_SCENARIO, is_plain, named_columns
 from evalflow.engine.plan import case_digest
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.jsonvalues import as_list, look_up
 from evalflow.labels.read import GRADE_HINT, parse_case
 from evalflow.metrics.scale import label_scale, read_judgement
 from evalflow.metrics.steps import COSTS, fields_of, is_recorded, root
 from evalflow.protocols import Metric
 from evalflow.records import Case, Label
 from evalflow.report.wording import counted
+from evalflow.values.jsonvalues import as_list, look_up
 
 SHOWN = 20  # maximum problems listed of one kind, and cases whose columns are remembered
 _REMEMBERS = re.compile(r"\b(messages|history|id)\b")

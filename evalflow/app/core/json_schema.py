@@ -13,8 +13,8 @@ from evalflow.config.explain import meanings_of
 from evalflow.config.key_notes import EXAMPLES, MEANINGS
 from evalflow.config.schema import DatasetConfig, RunConfig
 from evalflow.config.yaml_text import safe_yaml
-from evalflow.jsonvalues import is_list, is_object
 from evalflow.paths import GROUPS, OWN_FOLDER, private_folder, share_dir, write_atomically
+from evalflow.values.jsonvalues import is_list, is_object
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

@@ -17,10 +17,10 @@ from evalflow.config.explain import problems_of
 from evalflow.config.schema import DERIVED, IDENTIFIER, DatasetConfig
 from evalflow.config.yaml_text import safe_yaml
 from evalflow.errors import Problem, UserError, command, did_you_mean
-from evalflow.jsonvalues import as_list, as_map, is_object, look_up
 from evalflow.metrics.registry import METRIC_KINDS, calls_of
 from evalflow.paths import GROUPS, conf_dirs
 from evalflow.records import EMBED, EVIDENCE_TASKS, Case
+from evalflow.values.jsonvalues import as_list, as_map, is_object, look_up
 
 
 @dataclass(frozen=True)

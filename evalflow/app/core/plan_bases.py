@@ -13,7 +13,6 @@ from evalflow.app.core.comparison import test_orders
 from evalflow.app.core.saved import SavedRun, find_scored
 from evalflow.engine.journal import read_answers
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import as_map, count_at
 from evalflow.lazy import pl
 from evalflow.records import NOTHING, Answer
 from evalflow.report.plan import Conversations, PilotCosts
@@ -30,6 +29,7 @@ from evalflow.summary.pairing import pair_scores
 from evalflow.summary.plan import Basis, difference_variance
 from evalflow.summary.slices import case_clusters, find_units, own_cells, repeats_of, values_of
 from evalflow.targets.conversation import SIMULATION
+from evalflow.values.jsonvalues import as_map, count_at
 
 _WIDEST = 0.25  # variance of scores in 0..1
 

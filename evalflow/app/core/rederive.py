@@ -28,7 +28,6 @@ from evalflow.config.yaml_text import safe_yaml
 from evalflow.engine.folder import RunFolder, refuse_links, telling_full_disks
 from evalflow.engine.plan import PreparedFile
 from evalflow.errors import Problem, UserError, command, did_you_mean
-from evalflow.jsonvalues import is_object, text_at
 from evalflow.lazy import pl
 from evalflow.records.manifest import Manifest
 from evalflow.report.calibration import Calibration, write_calibration
@@ -38,6 +37,7 @@ from evalflow.summary.exclusions import ExcludedResult
 from evalflow.summary.gates import Looks
 from evalflow.summary.journal import json_line
 from evalflow.summary.summarise import Summary
+from evalflow.values.jsonvalues import is_object, text_at
 
 Calibrated = tuple[Calibration, list[CertificateResult], list[str]]
 

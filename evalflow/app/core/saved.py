@@ -20,14 +20,13 @@ from evalflow import datasets
 from evalflow.app.core.assemble import settings_of
 from evalflow.app.core.cases import answers_of, select
 from evalflow.app.core.result_rules import ResultRules, RunMetric, unusable_parts
+from evalflow.calls.objects import StoredFolder, is_address
 from evalflow.config.schema import DatasetConfig
 from evalflow.config.validate import Composed
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError, command
-from evalflow.jsonvalues import as_list, as_map
 from evalflow.labels.sheet import CELL
 from evalflow.lazy import pl
-from evalflow.objects import StoredFolder, is_address
 from evalflow.paths import private_file, private_folder, shown, write_atomically
 from evalflow.records import Case
 from evalflow.records.manifest import Manifest, MetricFacts, SweepManifest
@@ -37,6 +36,7 @@ from evalflow.summary.exclusions import ExcludedResult
 from evalflow.summary.gate_config import parse_gates
 from evalflow.summary.journal import json_line, json_text
 from evalflow.targets.registry import TARGET_KINDS
+from evalflow.values.jsonvalues import as_list, as_map
 
 if TYPE_CHECKING:
     from evalflow.summary.pairing import Traits

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 
 from evalflow.app.core.saved import jobs_of
+from evalflow.calls.objects import StoredFolder
 from evalflow.engine import bookkeeping
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import EvalflowError, Problem, UserError
-from evalflow.objects import StoredFolder
 from evalflow.records.manifest import ExportFacts
 
 log = logging.getLogger("evalflow")

@@ -17,15 +17,15 @@ from evalflow.app.core.inspect import Inspection
 from evalflow.app.core.options import option_values
 from evalflow.app.core.saved import SavedRun, declared_meaning
 from evalflow.config.yaml_text import with_values
-from evalflow.contexts import Context
 from evalflow.datasets.case_rows import json_value
 from evalflow.errors import InfrastructureError, JudgeError, Problem, UserError, command
-from evalflow.jsonvalues import is_sequence, json_text
 from evalflow.llm.panel import single
 from evalflow.metrics.returns import StrType, reply_model
 from evalflow.paths import OWN_FOLDER, share_dir, shown, write_atomically
 from evalflow.prompts import Prompts, render
 from evalflow.records import Ask, Message
+from evalflow.values.contexts import Context
+from evalflow.values.jsonvalues import is_sequence, json_text
 
 _REASONS = "align/reasons.jinja"
 _OPEN, _CLOSE = "{# examples that people graded #}", "{# end of the examples #}"

@@ -17,7 +17,6 @@ from evalflow.calls.program import NO_SHELL
 from evalflow.config.explain import problems_of
 from evalflow.config.schema import MetricConfig, Strict, Word
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.jsonvalues import as_map
 from evalflow.metrics.base import BaseMetric, FieldMetric, UnitMetricConfig
 from evalflow.metrics.case_checks import (
     JUDGED,
@@ -46,6 +45,7 @@ from evalflow.metrics.rulebook import Combine, Operation, Rulebook
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge, Metric
 from evalflow.records import CASES, Answer, Case, Outcome
+from evalflow.values.jsonvalues import as_map
 
 
 class CheckMetricConfig(UnitMetricConfig):

@@ -27,7 +27,6 @@ from pydantic import (
 
 from evalflow.config.schema import Word
 from evalflow.errors import JudgeError, Problem, UserError
-from evalflow.jsonvalues import as_map, count_at, is_object, number_at, object_at, objects_at
 from evalflow.metrics.chain import ChainConfig, ChainMetric, Scope
 from evalflow.metrics.registry import g_eval_samples
 from evalflow.metrics.returns import FieldType, ListType, StepConfig, StrType
@@ -37,6 +36,7 @@ from evalflow.metrics.steps import PreparedStep, build_steps
 from evalflow.prompts import Prompts, messages
 from evalflow.protocols import Judge, Prepared
 from evalflow.records import Answer, Ask, Case, Outcome
+from evalflow.values.jsonvalues import as_map, count_at, is_object, number_at, object_at, objects_at
 
 FILE = "prepared.json"
 

@@ -9,7 +9,6 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from evalflow.config.schema import Strict, Word
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import as_map, number_at, written
 from evalflow.metrics.chain import ChainConfig, ChainMetric
 from evalflow.metrics.reasons import LISTED, REMARK, one_line
 from evalflow.metrics.returns import FieldName, FieldType, StepConfig, StrType
@@ -18,6 +17,7 @@ from evalflow.metrics.scale import Scale, grade_rule, reply_type
 from evalflow.metrics.steps import build_steps
 from evalflow.prompts import Prompts
 from evalflow.records import Direction
+from evalflow.values.jsonvalues import as_map, number_at, written
 
 Combine = Literal["mean", "min", "max"]
 _REASON = "_reason"

@@ -8,13 +8,13 @@ from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from evalflow.cells import boolean_of, list_in, number_of, object_in
 from evalflow.config.schema import Word
-from evalflow.jsonvalues import is_list, is_mapping, is_object, kind, look_up
-from evalflow.label_names import is_number, label_name, plain_number, read_like
 from evalflow.metrics.base import FieldMetric, UnitMetricConfig, scored
 from evalflow.metrics.steps import is_null_prediction, root
 from evalflow.records import Answer, FigureSpec, Outcome
+from evalflow.values.cells import boolean_of, list_in, number_of, object_in
+from evalflow.values.jsonvalues import is_list, is_mapping, is_object, kind, look_up
+from evalflow.values.label_names import is_number, label_name, plain_number, read_like
 
 
 class ClassificationMetricConfig(UnitMetricConfig):

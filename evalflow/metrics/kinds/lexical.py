@@ -26,12 +26,12 @@ from pydantic import model_validator
 from evalflow.config.schema import Word
 from evalflow.errors import Problem, UserError
 from evalflow.extras import install_command
-from evalflow.jsonvalues import look_up, written
 from evalflow.metrics.base import FieldMetric, UnitMetricConfig, scored
 from evalflow.metrics.references import references_at, which
 from evalflow.prompts import Prompts
 from evalflow.records import Outcome
-from evalflow.segments import WITHOUT_SPACES, characters, spaced, without_ends, words
+from evalflow.values.jsonvalues import look_up, written
+from evalflow.values.segments import WITHOUT_SPACES, characters, spaced, without_ends, words
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric as CorpusMetric

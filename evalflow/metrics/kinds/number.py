@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from evalflow.config.schema import MetricConfig, Word
-from evalflow.jsonvalues import kind, look_up, written
 from evalflow.metrics.base import FieldMetric, scored
 from evalflow.metrics.operations import counted, spelled_number
 from evalflow.records import Outcome
-from evalflow.segments import WITHOUT_SPACES, is_plain, script_of, sentences, words
+from evalflow.values.jsonvalues import kind, look_up, written
+from evalflow.values.segments import WITHOUT_SPACES, is_plain, script_of, sentences, words
 
 _WORD = re.compile(r"\w+(?:['’.-]\w+)*")
 _LONG = 6  # letters of a word that lix does not yet call long

@@ -13,7 +13,6 @@ from typing import Literal, Self
 from pydantic import field_validator
 
 from evalflow.config.schema import Word
-from evalflow.jsonvalues import as_map, look_up, text_at, written
 from evalflow.metrics.base import expect_declared
 from evalflow.metrics.chain import ChainConfig, ChainMetric, Scope
 from evalflow.metrics.reasons import REMARK, one_line
@@ -23,6 +22,7 @@ from evalflow.metrics.steps import blocked_outcome, build_steps, fields_of, refe
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Ask, Case, FigureSpec, Message, Outcome, texts_of
+from evalflow.values.jsonvalues import as_map, look_up, text_at, written
 
 ANSWER_FIRST, ANSWER_SECOND = "answer_first", "answer_second"
 FIELD = "better"

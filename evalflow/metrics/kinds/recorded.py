@@ -6,10 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Literal, Self
 
-from evalflow.cells import opened
 from evalflow.config.schema import MetricConfig, Word
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import json_path, look_up
 from evalflow.limited import LimitExceeded, in_thread
 from evalflow.metrics.base import BaseMetric, scored
 from evalflow.metrics.scale import NumberScale, RecordedScale, read
@@ -17,6 +15,8 @@ from evalflow.metrics.steps import fields_of, is_recorded
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Case, Outcome
+from evalflow.values.cells import opened
+from evalflow.values.jsonvalues import json_path, look_up
 
 _ENTERED = re.compile(r"(?:\$\.)?([A-Za-z_]\w*)[.\[]")
 

@@ -22,15 +22,15 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
-from evalflow.cells import list_in, opened, split
 from evalflow.config.schema import Word
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.jsonvalues import is_list, is_mapping, is_object, kind
-from evalflow.label_names import is_number, label_name
 from evalflow.metrics.base import FieldMetric, UnitMetricConfig, read_field, scored
 from evalflow.prompts import Prompts
 from evalflow.records import FigureSpec, Outcome
-from evalflow.trajectories import listed
+from evalflow.values.cells import list_in, opened, split
+from evalflow.values.jsonvalues import is_list, is_mapping, is_object, kind
+from evalflow.values.label_names import is_number, label_name
+from evalflow.values.trajectories import listed
 
 _WHOLE = ("precision", "recall", "f1", "f2", "mrr", "ndcg", "hit")
 _CUT = ("precision", "recall", "hit", "ndcg")

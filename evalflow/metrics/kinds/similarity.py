@@ -15,7 +15,6 @@ from pydantic import Field, model_validator
 
 from evalflow.config.schema import Word
 from evalflow.errors import JudgeError
-from evalflow.jsonvalues import as_map, look_up, objects_at, text_at, written
 from evalflow.metrics.base import CosineMetric, UnitMetricConfig, cosines, embedding_ask, failed, scored
 from evalflow.metrics.chain import ChainConfig, ChainMetric
 from evalflow.metrics.reasons import QUOTE, one_line
@@ -26,6 +25,7 @@ from evalflow.metrics.steps import PreparedStep, build_steps, fields_of
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge
 from evalflow.records import EMBED, Answer, Ask, Case, Outcome
+from evalflow.values.jsonvalues import as_map, look_up, objects_at, text_at, written
 
 WRITING = "writing"
 EXTRAS = ("count",)

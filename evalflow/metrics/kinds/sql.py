@@ -18,11 +18,9 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from evalflow.cells import list_in
 from evalflow.config.schema import Word
 from evalflow.errors import Problem, UserError
 from evalflow.extras import install_command
-from evalflow.jsonvalues import as_list, is_list, kind, look_up, objects_at, text_at, texts_at, written
 from evalflow.limited import LimitExceeded, Work, in_thread
 from evalflow.metrics.base import FieldMetric, UnitMetricConfig, expect_declared, read_field, scored
 from evalflow.metrics.reasons import one_line
@@ -30,6 +28,8 @@ from evalflow.metrics.references import best_outcome, references_at
 from evalflow.metrics.result_sets import ResultSet, difference
 from evalflow.prompts import Prompts
 from evalflow.records import Outcome
+from evalflow.values.cells import list_in
+from evalflow.values.jsonvalues import as_list, is_list, kind, look_up, objects_at, text_at, texts_at, written
 
 MEMORY = 256 * 1024**2
 """Memory of a database, in bytes."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal, Self
 from pydantic import Field, model_validator
 
 from evalflow.config.schema import MANY, Strict, Word
-from evalflow.jsonvalues import as_number
 from evalflow.lazy import np
 from evalflow.limited import in_thread
 from evalflow.metrics.base import FieldMetric, UnitMetricConfig, read_field, scored
@@ -22,7 +21,8 @@ from evalflow.metrics.call_matching import (
     matched_in_order,
 )
 from evalflow.records import Outcome, ToolCall
-from evalflow.trajectories import Trajectory, call_text, listed, shortened, trajectory
+from evalflow.values.jsonvalues import as_number
+from evalflow.values.trajectories import Trajectory, call_text, listed, shortened, trajectory
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,12 +14,12 @@ from evalflow.config.surroundings import TextToSend
 from evalflow.engine.bookkeeping import now
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError, command
-from evalflow.jsonvalues import as_map
 from evalflow.lazy import pl
 from evalflow.records import CASES
 from evalflow.records.manifest import ExportFacts, Manifest
 from evalflow.redaction import public_address
 from evalflow.report.results_csv import AnsweredCase
+from evalflow.values.jsonvalues import as_map
 
 _BOUNDS = {"value": "", "ci_low": "/ci_low", "ci_high": "/ci_high"}
 _PASS_RATE = {"pass_rate": "/pass_rate", "pass_rate_low": "/pass_rate/ci_low", "pass_rate_high": "/pass_rate/ci_high"}

@@ -30,7 +30,7 @@ from evalflow.addons.interop.importers.scores import score_name, score_number
 from evalflow.addons.interop.importers.sources import begins_with, leave_document_keys, read_objects, read_rows
 from evalflow.datasets.json_files import document_keys
 from evalflow.datasets.sources import SourceRow
-from evalflow.jsonvalues import as_list, as_map, as_number
+from evalflow.values.jsonvalues import as_list, as_map, as_number
 
 _ASKED = ("query", "question", "chat_input", "user_input", "input", "prompt", "text")
 _SAID = ("response", "answer", "chat_output", "output", "completion", "result")

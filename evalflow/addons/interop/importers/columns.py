@@ -9,7 +9,7 @@ from math import isfinite
 
 from evalflow.addons.interop.importers.ledger import Ledger
 from evalflow.addons.interop.importers.readers import objects_in, text_of
-from evalflow.jsonvalues import as_list, as_map
+from evalflow.values.jsonvalues import as_list, as_map
 
 _UNKNOWN = "evalflow has no place for it"
 

@@ -9,8 +9,8 @@ from evalflow.addons.interop.importers.columns import is_missing, joined, leaves
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
 from evalflow.datasets import irregular
 from evalflow.datasets.messages import read_messages
-from evalflow.jsonvalues import as_list, as_map
 from evalflow.records.answers import Message
+from evalflow.values.jsonvalues import as_list, as_map
 
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "human", "ai", "model", "bot", "function"})
 _NAMES = ("name", "function", "tool_name")

@@ -28,9 +28,9 @@ from evalflow.addons.interop.importers.sources import begins_with, leave_documen
 from evalflow.datasets.json_files import document_keys
 from evalflow.datasets.sources import SourceRow
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import as_list, as_map, as_number
 from evalflow.paths import shown
 from evalflow.records.answers import Message
+from evalflow.values.jsonvalues import as_list, as_map, as_number
 
 _LISTS = ("testCases", "conversationalTestCases", "goldens", "conversationalGoldens")
 _LIKE: Mapping[str, str] = {

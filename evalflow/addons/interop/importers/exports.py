@@ -23,9 +23,9 @@ from evalflow.addons.interop.importers.sources import READABLE, begins_with, rea
 from evalflow.datasets.messages import read_messages
 from evalflow.datasets.sources import SourceRow
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import as_list, as_map
 from evalflow.paths import shown
 from evalflow.records.answers import Message
+from evalflow.values.jsonvalues import as_list, as_map
 
 Scores = Iterator[tuple[object, object]]
 _TEXTS = ("answer", "output", "response", "content", "text", "result", "generation", "completion", "expected")

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from evalflow.addons.interop.importers.ledger import Ledger
 from evalflow.config.yaml_text import escaped, option_text
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import as_list, as_map
+from evalflow.values.jsonvalues import as_list, as_map
 
 Model = TypeVar("Model", bound=BaseModel)
 

@@ -19,8 +19,8 @@ from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
 from evalflow.addons.interop.importers.readers import text_of, texts_in
 from evalflow.addons.interop.importers.recorded import PARTS, RecordedCases, recorded_cases
 from evalflow.addons.interop.importers.sources import read_rows
-from evalflow.jsonvalues import as_list, as_map, as_number
 from evalflow.metrics.case_checks import PARAMS, asks_judge
+from evalflow.values.jsonvalues import as_list, as_map, as_number
 
 _HINT = "export the scenarios of a dataset from Giskard Hub as JSON, JSON lines or CSV"
 _DRAFT = "set its status to active to have it"

@@ -26,7 +26,7 @@ from evalflow.addons.interop.importers.sources import read_rows
 from evalflow.config.schema import DatasetConfig
 from evalflow.config.yaml_text import safe_yaml
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.jsonvalues import as_map
+from evalflow.values.jsonvalues import as_map
 
 _TASKS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "rag_answers": ("rag", ()),

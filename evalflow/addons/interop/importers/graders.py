@@ -15,7 +15,7 @@ from evalflow.addons.interop.importers.files import metric_option
 from evalflow.addons.interop.importers.ledger import COMMAND, Untranslatable
 from evalflow.addons.interop.importers.nunjucks import as_text
 from evalflow.addons.interop.importers.readers import texts_of
-from evalflow.jsonvalues import as_list, as_map, as_number
+from evalflow.values.jsonvalues import as_list, as_map, as_number
 
 _TAG = re.compile(r"\{\{-?\s*([^{}]*?)\s*-?\}\}")
 _COLUMN = re.compile(r"item((?:\.\w+|\[\d+\]|\[['\"][^'\"]+['\"]\])+)")

@@ -22,8 +22,8 @@ from evalflow.datasets.json_files import document_keys
 from evalflow.datasets.nan_literals import without_nan
 from evalflow.datasets.sources import SourceRow, parse_json, record
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import as_list, as_map
 from evalflow.paths import shown
+from evalflow.values.jsonvalues import as_list, as_map
 
 _ZSTD = 93
 _VERSION = 2

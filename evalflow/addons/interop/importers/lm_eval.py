@@ -15,8 +15,8 @@ from evalflow.addons.interop.importers.recorded import PARTS, RecordedCases, rec
 from evalflow.addons.interop.importers.scores import score_number
 from evalflow.addons.interop.importers.sources import read_document, read_rows
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import as_list, as_map
 from evalflow.paths import shown
+from evalflow.values.jsonvalues import as_list, as_map
 
 _DATE = r"\d{4}-\d\d-\d\dT[\d:.-]+"
 _SAMPLES = re.compile(rf"samples_(?P<task>.+)_(?P<date>{_DATE})\.jsonl")

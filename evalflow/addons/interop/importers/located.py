@@ -15,7 +15,7 @@ import yaml
 from evalflow.config.yaml_text import DEEPEST, LARGEST, expanded_size, expect_shallow
 from evalflow.datasets.sources import parse_json
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import as_list, as_map
+from evalflow.values.jsonvalues import as_list, as_map
 
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 _PLAIN: Sequence[tuple[re.Pattern[str], Callable[[str], object]]] = (

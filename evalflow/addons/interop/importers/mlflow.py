@@ -13,8 +13,8 @@ from evalflow.addons.interop.importers.sources import begins_with, read_document
 from evalflow.datasets.json_files import document_keys
 from evalflow.datasets.sources import SourceRow
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import as_list, as_map, kind
 from evalflow.paths import shown
+from evalflow.values.jsonvalues import as_list, as_map, kind
 
 _REFERENCES = ("expected_response", "expected_answer", "expected_output", "ground_truth", "answer", "target")
 _YES = {"yes": 1.0, "no": 0.0}

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from jinja2 import ChainableUndefined, TemplateError, UndefinedError, meta
 
 from evalflow.addons.interop.importers.ledger import Untranslatable
-from evalflow.jsonvalues import as_list, as_map
-from evalflow.sandbox import Sandbox, Unrenderable
+from evalflow.prompts.sandbox import Sandbox, Unrenderable
+from evalflow.values.jsonvalues import as_list, as_map
 
 _TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")

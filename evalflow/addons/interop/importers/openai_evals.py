@@ -48,8 +48,8 @@ from evalflow.addons.interop.importers.verdicts import Verdicts
 from evalflow.datasets.json_files import document_keys
 from evalflow.datasets.sources import SourceRow
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import as_list, as_map, kind
 from evalflow.paths import shown
+from evalflow.values.jsonvalues import as_list, as_map, kind
 
 PARTS = ("graders", "cases", "checks", "scores")
 _NEXT = "put it into a folder with its items, and import the folder"

@@ -19,7 +19,7 @@ from evalflow.addons.interop.importers.conversation import (
 from evalflow.addons.interop.importers.files import question_of
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
 from evalflow.addons.interop.importers.scores import score_name, score_number
-from evalflow.jsonvalues import as_list, as_map, kind
+from evalflow.values.jsonvalues import as_list, as_map, kind
 
 _ITEMS = ("item", "datasource_item")
 _UUID = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")

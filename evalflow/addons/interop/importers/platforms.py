@@ -11,7 +11,7 @@ from evalflow.addons.interop.importers.columns import Columns, number_of, parsed
 from evalflow.addons.interop.importers.exports import Platform, Scores
 from evalflow.addons.interop.importers.mlflow import MLFLOW
 from evalflow.addons.interop.importers.scores import PersonsScore, score_name, score_number
-from evalflow.jsonvalues import as_list, as_map
+from evalflow.values.jsonvalues import as_list, as_map
 
 # Lists in Langfuse's rows that are not scores; scores are columns with lists of values.
 _LANGFUSE_LISTS = frozenset(

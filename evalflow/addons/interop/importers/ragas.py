@@ -29,8 +29,8 @@ from evalflow.addons.interop.importers.scores import NO_NUMBER, score_number
 from evalflow.addons.interop.importers.sources import LARGEST_FILE, begins_with, read_document, read_rows
 from evalflow.datasets.sources import SourceRow
 from evalflow.errors import Problem
-from evalflow.jsonvalues import as_list, as_map
 from evalflow.paths import shown
+from evalflow.values.jsonvalues import as_list, as_map
 
 _ASKED = ("user_input", "question", "query")
 _SAID = ("response", "answer")

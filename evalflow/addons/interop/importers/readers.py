@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from evalflow.addons.interop.importers.ledger import Untranslatable
-from evalflow.jsonvalues import as_list, as_map, kind
+from evalflow.values.jsonvalues import as_list, as_map, kind
 
 WRITE_TEXT = "write it as text"
 

@@ -36,10 +36,10 @@ from evalflow.config.yaml_text import safe_yaml
 from evalflow.datasets import irregular
 from evalflow.datasets.messages import read_messages
 from evalflow.errors import Problem
-from evalflow.jsonvalues import as_list, as_map, kind
 from evalflow.metrics.registry import Calls, calls_of
 from evalflow.paths import shown
 from evalflow.records.scores import Direction
+from evalflow.values.jsonvalues import as_list, as_map, kind
 
 PARTS = ("cases", "scores")
 _FILLED = frozenset({"messages", "history", "answer"})

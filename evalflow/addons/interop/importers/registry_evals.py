@@ -21,8 +21,8 @@ from evalflow.addons.interop.importers.scores import RecordedScores
 from evalflow.addons.interop.importers.sources import SourceFolder, read_document, read_rows
 from evalflow.datasets.messages import read_messages
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import as_list, as_map, kind
 from evalflow.paths import shown
+from evalflow.values.jsonvalues import as_list, as_map, kind
 
 PARTS = ("evals", "cases")
 _Check = Callable[[list[object]], dict[str, object]]

@@ -9,7 +9,7 @@ from math import isfinite, isinf
 from evalflow.addons.interop.importers.columns import is_missing
 from evalflow.addons.interop.importers.files import key_for
 from evalflow.addons.interop.importers.ledger import Ledger
-from evalflow.jsonvalues import as_list
+from evalflow.values.jsonvalues import as_list
 
 NO_NUMBER = frozenset({"", "nan", "none", "null", "n/a"})
 """Texts in cells of tables that stand for a missing number."""

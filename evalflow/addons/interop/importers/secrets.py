@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 
 from evalflow.addons.interop.importers.ledger import Ledger
-from evalflow.jsonvalues import as_list, as_map
 from evalflow.redaction import MARK
+from evalflow.values.jsonvalues import as_list, as_map
 
 _NAME = re.compile(
     r"(?:.*[-_.])?(?:authori[sz]ation|api[-_]?key|passw(?:or)?d|secret(?:[-_]?key)?|cookie|credentials?"

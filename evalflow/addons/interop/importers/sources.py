@@ -16,8 +16,8 @@ from evalflow.datasets.parquet import open_parquet
 from evalflow.datasets.rows import filled_rows
 from evalflow.datasets.sources import MAX_RECORD, SourceRow, Table, Unreadable
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import as_map
 from evalflow.paths import shown
+from evalflow.values.jsonvalues import as_map
 
 LARGEST_FILE = 64 * 2**20  # bytes of a file that is read whole
 _PUT = "put it there, and import again"

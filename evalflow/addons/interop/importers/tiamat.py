@@ -23,7 +23,7 @@ from evalflow.addons.interop.importers.ledger import Ledger
 from evalflow.config.schema import DatasetConfig
 from evalflow.datasets.sources import parse_json
 from evalflow.errors import Problem, UserError, nearest
-from evalflow.jsonvalues import as_map
+from evalflow.values.jsonvalues import as_map
 
 _ANSWER = "actual_output"  # the column of recorded answers; rows with it need no target
 _WHOLE = " (as one conversation)"

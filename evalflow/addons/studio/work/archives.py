@@ -25,7 +25,7 @@ from evalflow.app.core.json_schema import SCHEMAS, schema_text, with_schema_line
 from evalflow.config.load import read_yaml
 from evalflow.config.yaml_text import yaml_of
 from evalflow.errors import Problem, UserError, command
-from evalflow.jsonvalues import is_list, is_object
+from evalflow.values.jsonvalues import is_list, is_object
 
 RECORDS: Mapping[str, str] = {
     "run.json": "What the run was made of: configuration, versions, digests of data and prompts",

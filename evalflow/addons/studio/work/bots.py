@@ -35,7 +35,6 @@ from evalflow.calls.connections import Connections
 from evalflow.config.schema import TargetConfig
 from evalflow.config.targets import OpenAITargetConfig
 from evalflow.errors import CallError, InfrastructureError, Problem, UserError
-from evalflow.jsonvalues import is_list, is_object
 from evalflow.llm.chat import listed_models
 from evalflow.paths import prompt_dirs
 from evalflow.prompts import Prompts
@@ -44,6 +43,7 @@ from evalflow.records import Answer, Case, Message
 from evalflow.redaction import Redactor, environment_values
 from evalflow.targets.registry import TARGET_KINDS, build_target
 from evalflow.targets.reply import Form
+from evalflow.values.jsonvalues import is_list, is_object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

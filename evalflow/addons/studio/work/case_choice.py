@@ -17,7 +17,7 @@ from evalflow.addons.studio.work.run_request import RunRequest
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.app.core.cases import has_tags
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.jsonvalues import is_sequence
+from evalflow.values.jsonvalues import is_sequence
 
 KEYS = ("tags", "every_tag", "ids")
 """The keys of a dataset that choose its cases."""

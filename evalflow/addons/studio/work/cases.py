@@ -42,9 +42,9 @@ from evalflow.addons.studio.work.trash import keep_cases
 from evalflow.addons.studio.work.validate import NO_PROGRAMS
 from evalflow.config.schema import DatasetConfig, FieldValue
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import DEEPEST, is_too_deep
 from evalflow.metrics.case_checks import starts_program
 from evalflow.records import Case
+from evalflow.values.jsonvalues import DEEPEST, is_too_deep
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -15,7 +15,6 @@ from evalflow.addons.studio.work.definitions import DefinitionStore
 from evalflow.addons.studio.work.space import TakenError, Workspace
 from evalflow.addons.studio.work.validate import NO_PROGRAMS, check_name, one_line
 from evalflow.errors import Problem, Subject, UserError, did_you_mean
-from evalflow.jsonvalues import DEEPEST, is_too_deep
 from evalflow.metrics.case_checks import (
     JUDGED,
     PARAMS,
@@ -29,6 +28,7 @@ from evalflow.metrics.case_checks import (
     starts_program,
 )
 from evalflow.metrics.kinds.checks import param_problems
+from evalflow.values.jsonvalues import DEEPEST, is_too_deep
 
 
 @dataclass(frozen=True, slots=True)

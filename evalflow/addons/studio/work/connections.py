@@ -15,8 +15,8 @@ from evalflow.addons.studio.work.space import TakenError, Workspace
 from evalflow.addons.studio.work.validate import check_name, one_line
 from evalflow.calls.connections import Connection, Connections, Place
 from evalflow.errors import Problem, Subject, UserError, check_all
-from evalflow.jsonvalues import is_list, is_object
 from evalflow.llm.sdk import OPENAI_URL
+from evalflow.values.jsonvalues import is_list, is_object
 
 
 @dataclass(frozen=True, slots=True)

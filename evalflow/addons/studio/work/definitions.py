@@ -21,8 +21,8 @@ from evalflow.app.core.options import Option, option_values, options
 from evalflow.config.load import compose
 from evalflow.config.yaml_text import MISSING, unescaped, unescaped_but_environment
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import as_list, as_map
 from evalflow.paths import conf_dirs
+from evalflow.values.jsonvalues import as_list, as_map
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

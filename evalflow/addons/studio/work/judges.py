@@ -33,7 +33,7 @@ from evalflow.addons.studio.work.validate import check_judge
 from evalflow.app.core.options import Option
 from evalflow.config.yaml_text import MISSING
 from evalflow.errors import Problem, Subject, UserError
-from evalflow.jsonvalues import as_list, as_map, is_list, is_mapping
+from evalflow.values.jsonvalues import as_list, as_map, is_list, is_mapping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

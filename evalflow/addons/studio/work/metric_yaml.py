@@ -12,7 +12,7 @@ import yaml
 from evalflow.config.load import read_yaml
 from evalflow.config.yaml_text import escaped, unescaped, yaml_of
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import as_list, as_map
+from evalflow.values.jsonvalues import as_list, as_map
 
 KEY = "yaml"
 """The key of a problem with the YAML text itself."""

@@ -20,13 +20,13 @@ from evalflow.addons.studio.work.runs import Run, get_run, run_row
 from evalflow.addons.studio.work.space import TakenError, Workspace, refuse_elsewhere, run_folder, within
 from evalflow.app.core.saved import agree, expect_agreed, find_run
 from evalflow.app.core.stored_runs import LAST
+from evalflow.calls.objects import StoredFolder, is_address
 from evalflow.config.load import compose
 from evalflow.engine.folder import refuse_links
 from evalflow.errors import Problem, UserError, command
-from evalflow.jsonvalues import is_mapping
-from evalflow.objects import StoredFolder, is_address
 from evalflow.paths import shown
 from evalflow.records.manifest import Manifest
+from evalflow.values.jsonvalues import is_mapping
 
 
 @requires("own")

@@ -28,7 +28,7 @@ from evalflow.config.schema import RunConfig
 from evalflow.config.unsaved import Unsaved
 from evalflow.config.yaml_text import escaped, escaped_but_environment
 from evalflow.errors import Problem, Subject, UserError, check_all, did_you_mean
-from evalflow.jsonvalues import as_map, is_mapping
+from evalflow.values.jsonvalues import as_map, is_mapping
 
 BASES = MappingProxyType({"openai": ["_openai", "_self_"], "http": ["_service", "_self_"]})
 """The files in conf/ that a bot of each kind inherits from, so that it has every key with its default value."""

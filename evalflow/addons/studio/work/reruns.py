@@ -16,7 +16,7 @@ from evalflow.addons.studio.work.scores import failed_cases
 from evalflow.addons.studio.work.space import NotFoundError, TakenError, Workspace
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import EvalflowError, Problem, UserError
-from evalflow.jsonvalues import as_list
+from evalflow.values.jsonvalues import as_list
 
 
 @dataclass(frozen=True, slots=True)

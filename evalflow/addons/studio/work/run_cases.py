@@ -24,13 +24,13 @@ from evalflow.engine.folder import RunFolder
 from evalflow.engine.plan import PreparedFile
 from evalflow.engine.scoring import Pair
 from evalflow.errors import JudgeError, Problem, UserError
-from evalflow.jsonvalues import as_list, as_map
 from evalflow.llm.judge import OpenAIJudge
 from evalflow.llm.panel import Panel
 from evalflow.metrics.kinds.composite import CompositeMetricConfig
 from evalflow.paths import from_home
 from evalflow.records import Answer, Ask, Case, Reply, numbered_results
 from evalflow.report.results_csv import as_answered
+from evalflow.values.jsonvalues import as_list, as_map
 
 if TYPE_CHECKING:
     from evalflow.protocols import Judge

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, ConfigDict, Field
 
-from evalflow.jsonvalues import DEEPEST, is_mapping, is_too_deep
 from evalflow.targets.registry import SIMULATOR_KINDS
+from evalflow.values.jsonvalues import DEEPEST, is_mapping, is_too_deep
 
 
 def _shallow(values: Mapping[str, object]) -> Mapping[str, object]:

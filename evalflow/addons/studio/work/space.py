@@ -27,8 +27,8 @@ from evalflow.calls.connections import Connection as CallConnection
 from evalflow.calls.connections import Connections
 from evalflow.engine.folder import RunFolder, refuse_links
 from evalflow.errors import ConflictError, Problem, UserError, did_you_mean
-from evalflow.jsonvalues import is_mapping, is_object
 from evalflow.paths import from_home
+from evalflow.values.jsonvalues import is_mapping, is_object
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -17,7 +17,7 @@ from evalflow.addons.studio.work.cases import case_columns
 from evalflow.addons.studio.work.metrics import METRICS
 from evalflow.addons.studio.work.space import TakenError, Workspace, not_found
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import as_list, as_map
+from evalflow.values.jsonvalues import as_list, as_map
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -27,7 +27,7 @@ from evalflow.config.load import read_yaml
 from evalflow.config.schema import DatasetConfig
 from evalflow.config.yaml_text import unescaped, unescaped_but_environment
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import as_map
+from evalflow.values.jsonvalues import as_map
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,6 @@ from evalflow.config.schema import IDENTIFIER, JudgeConfig, MetricConfig, Target
 from evalflow.config.validate import ModelOf
 from evalflow.config.yaml_text import MISSING
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import DEEPEST, as_map, is_list, is_object, is_too_deep
 from evalflow.llm.registry import JUDGE_KINDS
 from evalflow.metrics.registry import METRIC_KINDS, build_metric
 from evalflow.paths import prompt_dirs
@@ -28,6 +27,7 @@ from evalflow.protocols import Metric
 from evalflow.records import CASES, Case, Context, Message
 from evalflow.targets.recorded import recorded_answer
 from evalflow.targets.registry import TARGET_KINDS, build_target
+from evalflow.values.jsonvalues import DEEPEST, as_map, is_list, is_object, is_too_deep
 
 ConfigT = TypeVar("ConfigT", bound=BaseModel)
 NO_PROGRAMS = "checks that start a program run on the command line only, never in the application"

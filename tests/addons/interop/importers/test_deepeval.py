@@ -13,7 +13,7 @@ import pytest
 from evalflow.addons.interop.importers.deepeval import read_deepeval
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource
 from evalflow.errors import UserError
-from evalflow.jsonvalues import as_map
+from evalflow.values.jsonvalues import as_map
 from tests.addons.interop.importers.conftest import counts
 
 GOLDEN: dict[str, Any] = {

@@ -15,7 +15,7 @@ from evalflow.app.core.assemble import assemble, settings_of
 from evalflow.app.core.inspect import inspect
 from evalflow.config.load import compose
 from evalflow.errors import UserError
-from evalflow.jsonvalues import as_map
+from evalflow.values.jsonvalues import as_map
 from tests.config.test_load import BOMB
 
 ROW = {

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evalflow.addons.interop.importers.located import Broken, located_json, located_yaml
-from evalflow.jsonvalues import as_map
+from evalflow.values.jsonvalues import as_map
 
 BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]\n" for level in range(1, 10)

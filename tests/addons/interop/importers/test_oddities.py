@@ -17,7 +17,7 @@ from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource
 from evalflow.config.schema import DatasetConfig
 from evalflow.datasets import read
 from evalflow.errors import UserError
-from evalflow.jsonvalues import kind
+from evalflow.values.jsonvalues import kind
 
 USER: dict[str, Any] = {"role": "user", "content": "When do you open?"}
 CHAT: list[Any] = [USER, {"role": "assistant", "content": "At nine."}, {"role": "user", "content": "And on Sunday?"}]

@@ -11,7 +11,7 @@ import pytest
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource
 from evalflow.addons.interop.importers.openai_evals import read_openai_evals
 from evalflow.errors import UserError
-from evalflow.jsonvalues import as_map
+from evalflow.values.jsonvalues import as_map
 from tests.addons.interop.importers.conftest import counts
 
 BASIC = "evals.elsuite.basic"

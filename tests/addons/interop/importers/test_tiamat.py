@@ -11,7 +11,7 @@ import pytest
 from evalflow.addons.interop.importers.tiamat import read_test
 from evalflow.addons.interop.importing import tiamat_results
 from evalflow.errors import UserError
-from evalflow.jsonvalues import as_list, as_map
+from evalflow.values.jsonvalues import as_list, as_map
 
 DATASET: dict[str, Any] = {
     "name": "Example Dataset",

@@ -13,7 +13,7 @@ import pytest
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource
 from evalflow.addons.interop.importers.traces import read_traces
 from evalflow.errors import UserError
-from evalflow.trajectories import trajectory
+from evalflow.values.trajectories import trajectory
 from tests.traces.otlp import chat, request, span, told
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from evalflow.addons.studio.work.opened_runs import open_run
 from evalflow.addons.studio.work.space import open_workspace
+from evalflow.calls.objects import StoredFolder
 from evalflow.errors import UserError
-from evalflow.objects import StoredFolder
 from tests.cli.conftest import Program
 from tests.cli.conftest import program as program
 from tests.cli.test_storage import RUN

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from evalflow.addons.interop.importers.ledger import Untranslatable
-from evalflow.jsonvalues import as_list, as_map
+from evalflow.values.jsonvalues import as_list, as_map
 
 Rule = dict[str, object]
 Formula = Rule | bool

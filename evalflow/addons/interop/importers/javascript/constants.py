@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from evalflow.addons.interop.importers.javascript.methods import pattern_of
 from evalflow.addons.interop.importers.javascript.values import Constant, Fields, JsItems, Regex, Text, Value, Words
 from evalflow.addons.interop.importers.ledger import Untranslatable
-from evalflow.jsonvalues import as_list, as_map
 from evalflow.metrics.operations import BLANKS
-from evalflow.patterns import compiled
+from evalflow.values.jsonvalues import as_list, as_map
+from evalflow.values.patterns import compiled
 
 
 def constant_of(value: object) -> Value:

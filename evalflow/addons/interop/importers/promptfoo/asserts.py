@@ -17,8 +17,8 @@ from evalflow.addons.interop.importers.nunjucks import as_text, is_template, ren
 from evalflow.addons.interop.importers.promptfoo.scripts import Rule, rule_of
 from evalflow.addons.interop.importers.readers import text_in, text_of, texts_in, texts_of
 from evalflow.addons.interop.importers.sources import SourceFolder, read_document, text_of_file
-from evalflow.jsonvalues import as_list, as_map, is_object
 from evalflow.metrics.case_checks import PARAMS
+from evalflow.values.jsonvalues import as_list, as_map, is_object
 
 _Maker = Callable[[object, Mapping[str, object]], Rule]
 """Makes the parameters of a check from the value of an assertion and all its keys."""

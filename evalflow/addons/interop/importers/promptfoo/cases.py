@@ -15,8 +15,8 @@ from evalflow.addons.interop.importers.promptfoo.csv_tests import PROGRAM_FILE, 
 from evalflow.addons.interop.importers.readers import object_in, objects_in, text_in, text_of
 from evalflow.addons.interop.importers.sources import MissingFile, SourceFolder, read_document, read_rows, text_of_file
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import as_list, as_map, as_number
 from evalflow.paths import shown
+from evalflow.values.jsonvalues import as_list, as_map, as_number
 
 _KNOWN = frozenset(
     {

@@ -11,8 +11,8 @@ from evalflow.addons.interop.importers.located import LocatedList, LocatedMap, p
 from evalflow.addons.interop.importers.nunjucks import render
 from evalflow.addons.interop.importers.promptfoo.asserts import NOTES, AssertionReader, Translated, name_of
 from evalflow.addons.interop.importers.readers import object_in, text_in, text_of
-from evalflow.jsonvalues import as_list, as_map, as_number
 from evalflow.metrics.case_checks import JUDGED
+from evalflow.values.jsonvalues import as_list, as_map, as_number
 
 
 @dataclass(slots=True)

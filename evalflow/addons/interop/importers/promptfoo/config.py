@@ -42,8 +42,8 @@ from evalflow.addons.interop.importers.promptfoo.rows import PromptColumn, allow
 from evalflow.addons.interop.importers.readers import text_in
 from evalflow.addons.interop.importers.sources import MissingFile, SourceFolder, read_document
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import as_list, as_map
 from evalflow.paths import shown
+from evalflow.values.jsonvalues import as_list, as_map
 
 PARTS = ("prompts", "providers", "tests", "cases", "asserts", "groups")
 _KNOWN = frozenset({"description", "prompts", "providers", "targets", "tests", "scenarios", "defaultTest", "$schema"})

@@ -15,7 +15,7 @@ from evalflow.addons.interop.importers.located import Broken, LocatedList, Locat
 from evalflow.addons.interop.importers.nunjucks import jinja_of
 from evalflow.addons.interop.importers.readers import objects_in, text_in, texts_in
 from evalflow.addons.interop.importers.sources import SourceFolder, text_of_file
-from evalflow.jsonvalues import as_list, as_map
+from evalflow.values.jsonvalues import as_list, as_map
 
 _ENDINGS = (".txt", ".md", ".j2", ".jinja", ".json", ".jsonl", ".yaml", ".yml", ".csv", ".prompt", ".prompty")
 _PROGRAMS = re.compile(r"\.(py|js|ts|mjs|cjs|mts|cts|sh|bat|exe|go|rb)(:[\w.]+)?\Z")

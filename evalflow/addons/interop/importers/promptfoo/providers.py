@@ -16,8 +16,8 @@ from evalflow.addons.interop.importers.readers import text_in, text_of, texts_of
 from evalflow.addons.interop.importers.secrets import names_secret
 from evalflow.config.parameters import KNOWN, checked, secrets_among
 from evalflow.config.targets import PLAIN_HEADER
-from evalflow.jsonvalues import as_list, as_map
 from evalflow.redaction import secrets_in
+from evalflow.values.jsonvalues import as_list, as_map
 
 _BUILT_IN: Mapping[str, tuple[str, str | None, str | None]] = {
     "openai": ("openai", None, "OPENAI_API_KEY"),

@@ -44,8 +44,8 @@ from evalflow.addons.interop.importers.sources import (
 from evalflow.datasets.json_files import document_keys
 from evalflow.datasets.sources import SourceRow
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import as_list, as_map, as_number
 from evalflow.paths import shown
+from evalflow.values.jsonvalues import as_list, as_map, as_number
 
 PARTS = ("answers", "asserts", "groups", "scores")
 _VERSIONS = (2, 3, 4)

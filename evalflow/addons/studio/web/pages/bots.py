@@ -40,8 +40,8 @@ from evalflow.addons.studio.work.runs import latest_datasets
 from evalflow.addons.studio.work.space import Workspace, within
 from evalflow.addons.studio.work.transfer import export_files, import_files
 from evalflow.errors import command
-from evalflow.jsonvalues import written
 from evalflow.report.wording import joined
+from evalflow.values.jsonvalues import written
 
 KINDS = {"openai": "OpenAI-compatible", "http": "HTTP service", "recorded": "Recorded answers"}
 _LABELS = {

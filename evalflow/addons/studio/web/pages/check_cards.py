@@ -27,8 +27,8 @@ from evalflow.addons.studio.work.check_trial import CheckTrial, judge_check, try
 from evalflow.addons.studio.work.checks import Check
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.errors import EvalflowError
-from evalflow.jsonvalues import as_map
 from evalflow.metrics.case_checks import PARAMS, asks_judge
+from evalflow.values.jsonvalues import as_map
 
 WAIT_S = 0.35
 """Seconds without a key before the checks are tried."""

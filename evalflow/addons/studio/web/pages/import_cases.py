@@ -24,10 +24,10 @@ from evalflow.addons.studio.work import uploads
 from evalflow.addons.studio.work.cases import Fields
 from evalflow.addons.studio.work.datasets import own_row
 from evalflow.addons.studio.work.space import Workspace
-from evalflow.cells import CellType
 from evalflow.config.schema import FieldSource, FieldValue
 from evalflow.errors import Problem, UserError
 from evalflow.report.wording import counted
+from evalflow.values.cells import CellType
 
 LARGEST_PASTE = 1_000_000
 """Maximum number of characters; the page's websocket accepts messages of at most twice as many bytes."""

@@ -12,8 +12,8 @@ from pydantic import TypeAdapter
 from evalflow.addons.interop.importers.files import ImportSource, secrets_in
 from evalflow.addons.interop.importers.promptfoo.read import read_promptfoo
 from evalflow.errors import UserError
-from evalflow.jsonvalues import as_map
 from evalflow.metrics.case_checks import RuleParams
+from evalflow.values.jsonvalues import as_map
 from tests.addons.interop.importers.promptfoo.conftest import BASE, Read, left, rows
 
 

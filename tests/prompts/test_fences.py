@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from evalflow.calls.fence_key import FenceKey
-from evalflow.fences import LONG_BYTES, fenced
 from evalflow.prompts import Prompts, messages, render
+from evalflow.prompts.fences import LONG_BYTES, fenced
 from evalflow.records import Context, Message
 
-SHIPPED = Path(__file__).parents[1] / "prompts"
+SHIPPED = Path(__file__).parents[2] / "prompts"
 PARTS = """{% extends "_shared/prompt.jinja" %}
 {% block rules %}The rules.{% endblock %}
 {% block material %}{{ answer | fenced("answer") }}{% endblock %}

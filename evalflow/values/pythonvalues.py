@@ -18,7 +18,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any, cast
 
-from evalflow.jsonvalues import DEEPEST, is_mapping, is_object
+from evalflow.values.jsonvalues import DEEPEST, is_mapping, is_object
 
 _PLAIN = (str, bool, int, type(None))
 _MISSING = ("NAType", "NaTType")

@@ -9,9 +9,9 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from evalflow.cells import NoLiteral, list_in, literal, text_of
-from evalflow.jsonvalues import as_map, is_list, is_mapping, kind
 from evalflow.records import Context
+from evalflow.values.cells import NoLiteral, list_in, literal, text_of
+from evalflow.values.jsonvalues import as_map, is_list, is_mapping, kind
 
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>|<!--")
 _ENTITY = re.compile(r"&(#\d+|#[xX][0-9a-fA-F]+|[a-zA-Z][a-zA-Z0-9]*);")

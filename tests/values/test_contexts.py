@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalflow.contexts import contexts, html_text
 from evalflow.records import Context
+from evalflow.values.contexts import contexts, html_text
 
 
 @pytest.mark.parametrize(

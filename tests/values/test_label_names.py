@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalflow.label_names import label_name, plain_number, read_like
+from evalflow.values.label_names import label_name, plain_number, read_like
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Literal, get_args
 
-from evalflow.jsonvalues import DEEPEST, Unusable, is_list, is_object, kind, mended, parsed
+from evalflow.values.jsonvalues import DEEPEST, Unusable, is_list, is_object, kind, mended, parsed
 
 CellType = Literal["text", "number", "boolean", "list", "json"]
 """What a column can be declared to hold."""

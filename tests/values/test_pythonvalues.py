@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from evalflow.pythonvalues import NotPlain, json_text, plain
+from evalflow.values.pythonvalues import NotPlain, json_text, plain
 
 
 class Tone(enum.StrEnum):

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from evalflow.jsonvalues import count_at, json_path, object_at, objects_at, text_at, written
 from evalflow.records import Context, Message
+from evalflow.values.jsonvalues import count_at, json_path, object_at, objects_at, text_at, written
 
 
 def test_values_are_written_as_json_and_records_as_objects() -> None:

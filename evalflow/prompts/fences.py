@@ -18,8 +18,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 
-from evalflow.jsonvalues import is_mapping, is_sequence, written
 from evalflow.records import Message
+from evalflow.values.jsonvalues import is_mapping, is_sequence, written
 
 Key = Callable[[], bytes]
 """The secret that the ids of fences are made with; see `calls.fence_key`."""

@@ -7,7 +7,7 @@ import math
 import re
 from typing import TypeGuard
 
-from evalflow.jsonvalues import written
+from evalflow.values.jsonvalues import written
 
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _BOOLEANS = {"true": True, "false": False}

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from jinja2.sandbox import SandboxedEnvironment
 
-from evalflow import prompts, sandbox
+from evalflow import prompts
 from evalflow.errors import UserError
-from evalflow.prompts import Prompts, render
+from evalflow.prompts import Prompts, render, sandbox
 from evalflow.records import Context
 
 pytestmark = pytest.mark.slow

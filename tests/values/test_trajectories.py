@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evalflow.trajectories import call_lines, trajectory_text
+from evalflow.values.trajectories import call_lines, trajectory_text
 
 
 def test_ids_that_begin_anew_name_the_last_call_before_a_result() -> None:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 
-from evalflow.cells import NoLiteral, literal
-from evalflow.jsonvalues import as_list, is_list, is_object, is_sequence, kind, parsed, written
 from evalflow.records import ToolCall
+from evalflow.values.cells import NoLiteral, literal
+from evalflow.values.jsonvalues import as_list, is_list, is_object, is_sequence, kind, parsed, written
 
 _FORM = "a name is wanted, or {name, arguments}"
 _SHOWN = 160

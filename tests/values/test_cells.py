@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalflow.cells import Base64, boolean_of, list_in, literal, number_of, object_in, read_as, split, text_of
+from evalflow.values.cells import Base64, boolean_of, list_in, literal, number_of, object_in, read_as, split, text_of
 
 
 @pytest.mark.parametrize(

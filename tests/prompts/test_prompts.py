@@ -90,7 +90,7 @@ def test_what_is_put_out_without_delimiters_is_seen(source: str, found: list[str
 
 
 def test_shipped_prompts_fence_what_they_show() -> None:
-    folder = Path(__file__).parents[1] / "prompts"
+    folder = Path(__file__).parents[2] / "prompts"
     names = [path.relative_to(folder).as_posix() for path in folder.rglob("*.jinja")]
     assert len(names) > 10
     assert {name: shown for name in names if (shown := Prompts([folder]).unfenced(name))} == {}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalflow.segments import (
+from evalflow.values.segments import (
     characters,
     is_plain,
     is_unspaced,

@@ -41,12 +41,12 @@ from jinja2 import (
 )
 
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.fences import NO_KEY, Key, examples_text, fenced, laid_out, one_line, part_mark
 from evalflow.limited import Work
 from evalflow.limited.process import forbid_files
+from evalflow.prompts.fences import NO_KEY, Key, examples_text, fenced, laid_out, one_line, part_mark
+from evalflow.prompts.sandbox import SECONDS, Sandbox, Unrenderable
 from evalflow.records import Message
-from evalflow.sandbox import SECONDS, Sandbox, Unrenderable
-from evalflow.trajectories import trajectory_text
+from evalflow.values.trajectories import trajectory_text
 
 JUDGED = (
     "question",
