@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -24,7 +25,8 @@ TOTALS = ("requests", "cached", "reasks", "input_tokens", "output_tokens", "cost
 
 
 def grade(request: Request) -> Any:
-    return {"reason": "so it seems", "score": 1 + sum(map(ord, request.text)) % 5}
+    said = re.sub(r" id=[0-9a-f]+>", ">", request.text)  # another process may mark the same texts by another key
+    return {"reason": "so it seems", "score": 1 + sum(map(ord, said)) % 5}
 
 
 def arguments(program: Program, url: str) -> list[str]:
