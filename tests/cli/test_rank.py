@@ -122,8 +122,8 @@ def test_verdicts_of_a_metric_that_compares_with_a_reference(program: Program) -
     """A wins 6 of 20 pairs, B 13; the judge says `first` of three equal ones of each."""
 
     def script(request: Request) -> Any:
-        text = request.text.partition("The first answer:")[2]
-        first, second = (int(part.partition("quality ")[2][:1]) for part in text.split("The second answer:"))
+        text = request.text.partition("<first id=")[2]
+        first, second = (int(part.partition("quality ")[2][:1]) for part in text.split("<second id="))
         return {"reason": "so", "better": "first" if first >= second else "second"}
 
     runs = []

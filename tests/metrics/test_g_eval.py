@@ -233,8 +233,10 @@ def test_it_sees_what_is_needed_and_what_is_optional_where_the_case_has_it(bench
     assert "secret" not in full
     assert "Anna wrote it in 1999." in full
     assert '{"category": "loans"}' in full
-    assert "The contexts:" not in bare
-    assert "The metadata:" not in bare
+    assert "<metadata id=" in full
+    assert "<metadata" not in bare
+    assert "<context" in full
+    assert "<context" not in bare
 
 
 def test_a_case_without_what_is_needed_is_skipped_and_a_blank_answer_undefined(bench):
