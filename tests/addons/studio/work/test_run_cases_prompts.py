@@ -63,7 +63,7 @@ def test_they_are_what_was_sent_and_the_replies_what_came(space: Workspace) -> N
         assert all(list(call.prompt.messages) in before for call in calls)
     _, [grade] = found["plain?", "warm"]
     assert (grade.prompt.step, grade.prompt.times, len(grade.replies)) == ("score", 1, 2)
-    assert "Read." in grade.prompt.messages[-1][1]
+    assert "Read." in grade.prompt.messages[0][1]
     assert json.loads(grade.replies[0]) == {"reason": "because", "score": 7}
     _, steps = found["plain?", "faithfulness"]
     assert [call.prompt.step for call in steps] == ["claims", "verdicts"]
