@@ -49,7 +49,7 @@ def test_a_fixture_is_a_dataset_whose_undefined_labels_are_no_numbers(program: P
     assert done.returncode == 0, done.stderr
     found = json.loads(program("calibrate", "--json").stdout)
     [row] = found["rows"]
-    assert (row["n_labels"], row["undefined"]) == (9, {"answers": 11, "both": 1, "people_alone": 1, "judge_alone": 0})
+    assert (row["n_labels"], row["undefined"]) == (11, {"answers": 13, "both": 1, "people_alone": 1, "judge_alone": 0})
     odd = [{"id": "c", "question": "Q?", "answer": "A.", "contexts": ["A."], "labels": {"faithfulness": "nothing"}}]
     refused = program(
         "dataset=grounded", "metric=faithfulness", f"dataset.grounded.path={program.write('odd.jsonl', *odd)}"

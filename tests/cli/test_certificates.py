@@ -55,7 +55,7 @@ def test_a_run_that_matches_shows_it(program: Program, certificate: Certificate)
 
 def test_it_is_stale_once_the_metric_means_something_else(program: Program, certificate: Certificate) -> None:
     save_certificate(certificate, program.folder / CERTIFICATES)
-    done = program(*RUN, "metric.faithfulness.version=2")
+    done = program(*RUN, "metric.faithfulness.version=9")
     assert "uncalibrated for faithfulness (changed since it was labelled: the metric)" in done.stdout
     (program.folder / "prompts" / "faithfulness").mkdir(parents=True)
     packaged = Path(__file__).parents[2] / "prompts" / "faithfulness" / "claims.jinja"

@@ -203,7 +203,7 @@ def test_a_composite_is_proved_by_its_parts_and_known_in_later_runs(tmp_path: Pa
         later = run(
             f"python -m evalflow dataset=rag metric=[coherence,semantic_similarity,both] {judge} limit=2", tmp_path
         )
-        words = f"{judge} ++metric.coherence.version=2"
+        words = f"{judge} ++metric.coherence.version=9"
         changed = run(
             f"python -m evalflow dataset=rag metric=[coherence,semantic_similarity,both] {words} limit=2", tmp_path
         )
