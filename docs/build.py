@@ -71,6 +71,7 @@ NAVIGATION: Mapping[str, Mapping[str, str]] = {
         "Statistics": "statistics.md",
         "Looks, labels, groups": "looks-labels-groups.md",
         "Calibration": "calibration.md",
+        "Teach the judge": "align.md",
         "What a metric sees": "prove.md",
         "Labels": "labels.md",
         "Ranking": "ranking.md",

@@ -57,7 +57,8 @@ def test_without_a_key_nothing_is_asked_and_it_is_said() -> None:
 
 @pytest.mark.parametrize("lies", [False, True])
 def test_a_fixture_is_scored_and_what_is_not_as_people_say_is_named(lies: bool) -> None:
-    rows = map(json.loads, (ROOT / "data/fixtures/grounded.jsonl").read_text(encoding="utf-8").splitlines())
+    lines = (ROOT / "data/fixtures/grounded.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = [row for row in map(json.loads, lines) if "contradiction" in row["labels"] and row["contexts"]]
     answers = {row["answer"]: row["id"] for row in rows if row["answer"]}
     script = yaml.safe_load((ROOT / "tests/metrics/fixtures/contradiction.yaml").read_text(encoding="utf-8"))
 

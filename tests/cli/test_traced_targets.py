@@ -60,7 +60,7 @@ def test_metrics_score_from_the_trace_of_a_service(program: Program, cases: str)
         done = program(*words)
         assert done.returncode == 3, done.stderr  # the answer with a broken trace
         answers = {row["case_id"]: row for row in rows(program, "answers.jsonl")}
-        assert answers["1"]["usage"] == {"input_tokens": 7, "output_tokens": 2}
+        assert answers["1"]["usage"].items() >= {"input_tokens": 7, "output_tokens": 2}.items()
         assert (answers["1"]["answer"], answers["1"]["cost_usd"]) == ("At 9.", 0.25)
         assert "trace: expected OTLP JSON with resourceSpans, got an object with spans" in answers["3"]["error"]
         wanted = {

@@ -38,7 +38,7 @@ def test_the_page_runs(tmp_path: Path) -> None:
         done(panel, "first", "second")
         assert endpoint.count == 8
         done(cascade, "large", "small")
-        assert endpoint.count == 8 + 4 * 5
+        assert endpoint.count == 8 + 4  # five samples in one request
     scores = pl.read_parquet(tmp_path / "outputs" / "latest" / "scores.parquet")
     assert scores["judge"].unique(maintain_order=True).to_list() == ["my_cascade", "small:my-other-model"]
     assert "small:my-other-model decides, sure enough (p 1.00)" in scores["reason"][0]
