@@ -152,7 +152,7 @@ async def test_what_may_pass_is_tried_again(build: Build) -> None:
 
 async def test_a_late_reply_is_an_error_record(build: Build) -> None:
     async with Endpoint([said(answer="A"), silence(), silence()]) as endpoint:
-        target = build(endpoint.url, timeout_s=0.1)
+        target = build(endpoint.url, timeout_s=1)
         await target.answer(case(), 0)
         late = await target.answer(case(), 1)
     assert (late.status, late.error_type) == ("error", "timeout")
