@@ -169,7 +169,7 @@ class ShareRule(HitRule):
 
     Attributes:
         missed: A list in a reply with what should be there and is not, such as steps that a plan lacks: each counts as
-            an item that is no hit.
+            an item that is not a hit.
     """
 
     model_config = with_examples(

@@ -16,14 +16,15 @@ from evalflow.records import Ask
 from evalflow.values.jsonvalues import as_list, as_map, written
 from evalflow.values.segments import words
 
-_ENDS = re.compile(r"[,;:.!?\n]|[^\x00-\x7f\w\s]")
+_ENDS = re.compile(r"[^\w '\"]")
 _SPARE = 5
 
 
 def most_items(text: str) -> int:
-    """How many items a list about a text may have: a third of its words, one for each sign that ends a part, and 5.
+    """How many items a list about a text may have: a third of its words, one for each sign between parts, and 5.
 
-    Signs are commas, full stops and the like, line ends, and any that are not ASCII, so that a list of names passes.
+    Signs are all but letters, digits, spaces and quotation marks, so that a list of names passes, whatever separates
+    them: commas, bars, tabs, line ends of any script.
 
     Example:
         >>> most_items("The pool opens at 9 and costs 4 euros.")

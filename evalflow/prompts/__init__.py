@@ -203,7 +203,7 @@ class Prompts:
         return self._environment.loader.get_source(self._environment, name)[0]
 
     def keep(self, name: str, text: str) -> None:
-        """Have a text that is no template, by name, as part of the prompts; such as the examples of a step."""
+        """Keep a text among the prompts under a name, such as the examples of a step; it is not a template."""
         self._kept[name] = text
 
     def text(self, name: str) -> str:

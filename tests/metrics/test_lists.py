@@ -46,7 +46,7 @@ def test_records_are_folded_if_all_of_them_is_equal(bench):
     [
         ("", 0),
         (NAMES, 60),
-        ("\n".join(NAMES.split(", ")), 60),
+        *((sign.join(NAMES.split(", ")), 60) for sign in ("\n", "\r", "\u2028", "\t", " | ", "/", " - ", " • ")),
         ("木村、佐藤、鈴木、高橋、田中、渡辺。", 6),
         ("word " * 30, 15),
     ],

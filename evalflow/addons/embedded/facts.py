@@ -65,7 +65,7 @@ _ASIDE = re.compile(
     |\bnon\ seulement\b|\bno\ (?:sólo|solo)\b""",
     re.IGNORECASE | re.VERBOSE,
 )
-# What excludes without a negation: "only with a ticket" bears out "not without a ticket".
+# What excludes without a negation: "only with a ticket" supports "not without a ticket".
 _EXCLUDING = listed(
     """
     only except unless free forbidden prohibited excluded exclude refuse refused fail failed unable impossible instead
