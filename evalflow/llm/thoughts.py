@@ -17,7 +17,7 @@ _BLOCKS = (
     (r"(?:<\|start\|>assistant)?<\|channel\|>(?:analysis|commentary)[^<>]*<\|message\|>", r"<\|end\|>"),  # gpt-oss
 )
 _COMPILED = [tuple(re.compile(text, re.IGNORECASE) for text in block) for block in _BLOCKS]
-_HINT = re.compile(r"think|thought|reasoning|reflection|<\|channel", re.IGNORECASE)  # is in all of them
+_HINTS = ("think", "thought", "reasoning", "reflection", "<|channel")  # one of them is in each
 _BEFORE_REPLY = re.compile(
     r"\s*(?:(?:<\|start\|>assistant)?<\|channel\|>final[^<>]*<\|message\|>|<\|start_response\|>)", re.IGNORECASE
 )
@@ -63,7 +63,8 @@ def split_thoughts(text: str) -> tuple[str | None, str]:
     A block that is not closed is all thoughts, and the rest is empty. A closing tag alone ends thoughts too, since some
     chat templates write the opening tag into the prompt; not where it is quoted, or part of a sentence.
     """
-    if not _HINT.search(text):
+    lower = text.lower()
+    if not any(hint in lower for hint in _HINTS):
         return None, text
     thoughts: list[str] = []
     rest = text

@@ -35,6 +35,8 @@ def which(place: int, references: Sequence[str]) -> str:
 
 def best_outcome(outcomes: Sequence[Outcome], references: Sequence[str], direction: Direction) -> Outcome:
     """The best score by one of the references; an error by any of them leaves the best unknown."""
+    if len(outcomes) == 1:
+        return outcomes[0]
     for status in ("error", "scored"):
         places = [place for place, one in enumerate(outcomes) if one.status == status]
         if places:

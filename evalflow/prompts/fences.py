@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 
@@ -78,12 +77,12 @@ def part_mark(name: str, mark: str) -> str:
 
 def laid_out(text: str, mark: str, examples: str = "") -> tuple[Message, ...]:
     """The messages of a rendered prompt. A template without parts is one user message, after any examples."""
-    head, *pieces = re.split(f"{mark}:([a-z]+);", text)
-    found = dict(zip(pieces[::2], pieces[1::2], strict=True))
-    if not found:
+    head, *pieces = text.split(f"{mark}:")
+    if not pieces:
         return _messages([examples], [text])
-    data, material, task = (found.get(name, "") for name in ("data", "material", "task"))
-    rules = [head, found.get("rules", ""), examples]
+    parts = {name: part for name, _, part in (piece.partition(";") for piece in pieces)}
+    data, material, task = (parts.get(name, "") for name in ("data", "material", "task"))
+    rules = [head, parts.get("rules", ""), examples]
     if len(material.strip().encode()) < LONG_BYTES:
         return _messages([data, *rules], [material, task])
     return _messages([data], [material, *rules, task])
