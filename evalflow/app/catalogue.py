@@ -244,8 +244,8 @@ def print_option(name: str, config_dir: Path | None, console: Console, *, as_jso
     from evalflow.report.graphs import drawing_of
 
     templates = Prompts(prompt_dirs(config_dir))
-    files = [step["examples"] for step in option.steps if isinstance(step.get("examples"), str)]
-    names = dict.fromkeys(part for prompt in [*option.prompts, *files] for part in templates.parts(prompt))
+    named = [*option.prompts, *option.example_files]
+    names = dict.fromkeys(part for prompt in named for part in templates.parts(prompt))
     prompts = {name: templates.source(name) for name in names}
     catalogue = Catalogue(everything, config_dir)
     suggested = catalogue.suggest(option)

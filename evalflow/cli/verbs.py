@@ -188,6 +188,8 @@ def _prove(parser: VerbParser) -> Work:
     parser.add_argument("--run", metavar="DIR", help="a run that `prove` made, such as one that was resumed")
     base = "the good answers: people's references (the default), or the recorded answers; none: the fixture alone"
     parser.add_argument("--base", choices=("reference", "answer", "none"), default="reference", help=base)
+    wording = "also have the judge reword the criterion of a rubric, by its mistakes in the half to learn from"
+    parser.add_flag("--wording", wording)
     parser.add_argument("--calls", type=int, default=300, metavar="N", help="calls of the judge at most (300)")
     parser.add_argument("--by", type=float, default=0.1, metavar="X", help="how far a score must move to count (0.1)")
     parser.add_json()
@@ -242,6 +244,8 @@ def _align(parser: VerbParser) -> Work:
     parser.add_argument("--labels", metavar="FILE", help=labels)
     parser.add_argument("--review", metavar="NAME", help="only the labels of this review")
     parser.add_argument("--examples", type=int, default=4, metavar="N", help="how many examples the judge is shown (4)")
+    wording = "also have the judge reword the criterion of a rubric, by its mistakes in the half to learn from"
+    parser.add_flag("--wording", wording)
     parser.add_argument("--calls", type=int, default=300, metavar="N", help="calls of the judge at most (300)")
     parser.add_argument("--seed", type=int, default=0, help="of the split of the labels (0)")
     parser.add_flag("--dry-run", "show the examples and the calls, and ask nothing")

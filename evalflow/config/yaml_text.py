@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 import yaml
 
-from evalflow.values.jsonvalues import is_mapping, is_sequence
+from evalflow.values.jsonvalues import is_mapping, is_sequence, json_text
 
 LARGEST = 100_000
 """Maximum number of keys and values in a file, aliases expanded; a long text counts one per thousand characters."""
@@ -18,6 +18,8 @@ DEEPEST = 100
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _OPENING = re.compile(r"(\\*)\$\{")
 _ENVIRONMENT = re.compile(r"\$\{oc\.env:[A-Za-z_][A-Za-z0-9_]*\}")
+# What JSON may contain and YAML may not, or reads as a line end.
+_UNPRINTABLE = re.compile("[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 MISSING = "???"  # OmegaConf's marker for a mandatory value, so it cannot be a value itself
 T = TypeVar("T")
 
@@ -145,11 +147,11 @@ def option_text(group: str, key: str, values: Mapping[str, object]) -> str:
     return f"# @package {package}\n{text}"
 
 
-def with_values(text: str, values: Mapping[tuple[str | int, ...], str]) -> str:
-    """A YAML text in which the values at these paths are others, written in YAML; all else stays as it is written.
+def with_values(text: str, values: Mapping[tuple[str | int, ...], object]) -> str:
+    """A YAML text in which the values at these paths are others; all else stays as it is written.
 
-    A key that is not there yet is put before the others of its map. KeyError if there is no such map, or if a value
-    that is there is a map or a list.
+    `${` in them is escaped. A key that is not there yet is put after the others of its map. KeyError if there is no
+    such map.
     """
     for path, value in values.items():
         # Marks of libyaml's loader count bytes.
@@ -158,16 +160,52 @@ def with_values(text: str, values: Mapping[tuple[str | int, ...], str]) -> str:
             node = _below(node, part)
         if not isinstance(node, yaml.MappingNode) or not node.value:
             raise KeyError(path)
-        old = _below(node, path[-1])
-        if old is None:
-            first = node.value[0][0].start_mark
-            gap = ", " if node.flow_style else "\n" + " " * first.column
-            text = f"{text[: first.index]}{path[-1]}: {value}{gap}{text[first.index :]}"
-        elif isinstance(old, yaml.ScalarNode):
-            text = text[: old.start_mark.index] + value + text[old.end_mark.index :]
-        else:
-            raise KeyError(path)
+        flow = bool(node.flow_style)
+        column = node.value[0][0].start_mark.column
+        own = f": {_flow(value)}" if flow else f":{_block(value, column)}"
+        key = next((key for key, _ in node.value if key.value == path[-1]), None)
+        if key is not None:
+            end = _end(cast("yaml.Node", _below(node, path[-1])), text)
+            text = f"{text[: key.end_mark.index]}{own}{text[end:]}"
+            continue
+        end = _end(node.value[-1][1], text)
+        if not flow:
+            end = text.find("\n", end) if "\n" in text[end:] else len(text)
+        text = f"{text[:end]}{', ' if flow else chr(10) + ' ' * column}{path[-1]}{own}{text[end:]}"
     return text
+
+
+def _flow(value: object) -> str:
+    """A value on one line, as JSON that is YAML too."""
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", json_text(escaped(value)))
+
+
+def _block(value: object, column: int) -> str:
+    """What follows a key's colon: a list of maps on lines of its own, with a line for each key; others on the same."""
+    if not is_sequence(value) or not value or not all(is_mapping(one) and one for one in value):
+        return f" {_line(value)}"
+    gap = "\n" + " " * column
+    return "".join(
+        f"{gap}  {'  ' if at else '- '}{_line(key)}: {_line(one)}"
+        for row in value
+        for at, (key, one) in enumerate(cast("Mapping[str, object]", row).items())
+    )
+
+
+def _line(value: object) -> str:
+    return yaml_value(value) if isinstance(value, str) and value.isprintable() else _flow(value)
+
+
+def _end(node: yaml.Node, text: str) -> int:
+    """Where a value ends; the mark of a map or list that is written on lines of its own is at what follows it."""
+    while isinstance(node, yaml.CollectionNode) and not node.flow_style:
+        last: Any = node.value[-1]
+        node = last[1] if isinstance(node, yaml.MappingNode) else last
+    return (
+        len(text[: node.end_mark.index].rstrip())
+        if node.end_mark.index > node.start_mark.index
+        else node.end_mark.index
+    )
 
 
 def _below(node: yaml.Node | None, part: str | int) -> yaml.Node | None:

@@ -13,7 +13,7 @@ from evalflow.errors import JudgeError, UserError, did_you_mean
 from evalflow.metrics.base import BaseMetric, UnitMetricConfig, failed
 from evalflow.metrics.lists import checked_lists
 from evalflow.metrics.references import any_right, best_outcome
-from evalflow.metrics.returns import Observed, StepConfig, rows_at
+from evalflow.metrics.returns import Examples, Observed, StepConfig, rows_at
 from evalflow.metrics.rules import PartsRule, Rule
 from evalflow.metrics.steps import (
     PreparedStep,
@@ -58,6 +58,17 @@ class ChainConfig(UnitMetricConfig):
         if unknown:
             raise ValueError(f"unknown case field {unknown!r}; {did_you_mean(unknown, FIELDS)}")
         return optional
+
+
+class QuestionConfig(ChainConfig):
+    """A metric whose score is the reply to one question.
+
+    Attributes:
+        examples: Few-shot examples for the prompt, each with fields of a case, named as in the prompt, and the `reply`;
+            or a YAML file of them in the folders of prompts, such as mine/examples.yaml.
+    """
+
+    examples: Examples = None
 
 
 @dataclass(slots=True)

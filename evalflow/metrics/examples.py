@@ -37,12 +37,13 @@ def examples_of(step: StepConfig, model: type[BaseModel], prompts: Prompts) -> t
 def example_problems(
     step: StepConfig, model: type[BaseModel], known: Collection[str], prompts: Prompts, key: str
 ) -> Iterator[Problem]:
-    """What is wrong with a step's examples; `known` are the variables of its prompt."""
+    """What is wrong with a step's examples; `known` are the variables of its prompt, whose tags may be named too."""
     try:
         given = step.examples if isinstance(step.examples, list) else _listed(step.examples or "", prompts)
     except UserError as error:
         yield from error.problems
         return
+    known = {*known, *prompts.tags(step.prompt)}
     for number, one in enumerate(given):
         where = f"{key}[{number}]"
         if not is_mapping(one) or REPLY not in one:

@@ -297,6 +297,9 @@ Given = Annotated[dict[str, object] | list[object] | Literal["ask"], BeforeValid
 """What stands for a reply without asking: the reply (of a `one_per` step: to each item), or no items; or `ask`."""
 
 
+Examples = Annotated[list[dict[str, Any]], Field(min_length=1)] | Word | None
+
+
 class StepInputs(Strict):
     """What a question to the judge is about.
 
@@ -311,8 +314,8 @@ class StepInputs(Strict):
             judge is not asked: {contexts: {reason: Nothing was retrieved., verdict: unsupported}}. For a step with
             `one_per` it is the reply to each item, or [] for no items. `ask`: ask anyway. Without this key an empty
             field leaves the score undefined.
-        examples: Few-shot examples for the prompt, each with fields of a case and the `reply`; or a YAML file of them
-            in the folders of prompts, such as mine/examples.yaml.
+        examples: Few-shot examples for the prompt, each with fields of a case, named as in the prompt, and the `reply`;
+            or a YAML file of them in the folders of prompts, such as mine/examples.yaml.
     """
 
     task: Word | None = None
@@ -320,7 +323,7 @@ class StepInputs(Strict):
     source: Word | None = None
     against: Word | None = None
     if_empty: dict[Word, Given] | None = Field(default=None, min_length=1)
-    examples: Annotated[list[dict[str, Any]], Field(min_length=1)] | Word | None = None
+    examples: Examples = None
 
 
 class StepConfig(StepInputs):

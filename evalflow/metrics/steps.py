@@ -298,7 +298,7 @@ def build_steps(
     problems += unsaid_problems({f"{where}.steps[{at}]": step for at, step in enumerate(steps)}, prompts)
     problems += rule.problems(earlier, f"{where}.score")
     if problems:
-        raise UserError(problems)
+        raise UserError([*dict.fromkeys(problems)])  # two steps may share a prompt
     return tuple(prepared_step(step, prompts) for step in steps)
 
 
@@ -331,7 +331,8 @@ def step_problems(
     yield from _prompt_problems(step.prompt, known, prompts, prompt_key or f"{key}.prompt", uncertain)
     if step.examples is not None:
         model = reply_model(step.id, step.returns, bool(step.one_per))
-        yield from example_problems(step, model, known, prompts, f"{key}.examples")
+        place = prompt_key.rpartition(".")[0] if prompt_key else key
+        yield from example_problems(step, model, {*known, *needs}, prompts, f"{place}.examples")
 
 
 def _reference_problems(

@@ -240,6 +240,18 @@ class Prompts:
         trees = [self._tree(part) for part in self.parts(name) if not self._is_plain(part)]
         return [field for field in JUDGED if any(_puts_out(tree, field) for tree in trees)]
 
+    def tags(self, name: str) -> set[str]:
+        """The names that a template itself gives to judged texts, such as `first` in `{{ source | fenced("first") }}`.
+
+        Empty if it cannot be read.
+        """
+        try:
+            filters = self._tree(name).find_all(nodes.Filter)
+        except UserError:  # reported where the prompt is checked
+            return set()
+        fences = [arg for one in filters if one.name == "fenced" for arg in one.args]
+        return {arg.value for arg in fences if isinstance(arg, nodes.Const) and isinstance(arg.value, str)}
+
     def digest(self, names: Sequence[str]) -> str:
         """A hash of the text of these templates and everything they include."""
         parts = sorted({part for name in names for part in self.parts(name)})

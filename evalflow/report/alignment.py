@@ -15,10 +15,10 @@ from evalflow.summary.alignment import Alignment
 from evalflow.summary.judge_change import AgreementChange
 
 _TOLD = {
-    True: "With these examples the judge agrees better with people",
-    False: "With these examples the judge agrees less with people",
+    True: "Taught so, the judge agrees better with people",
+    False: "Taught so, the judge agrees less with people",
 }
-_UNCLEAR = "It is not clear whether the judge agrees better with people with these examples"
+_UNCLEAR = "It is not clear whether the judge, taught so, agrees better with people"
 
 
 def print_alignment(
@@ -29,7 +29,7 @@ def print_alignment(
     console.print(literal(sentence(found), style="bold"), soft_wrap=True)
     print_lines(console, _details(found))
     if inconclusive:
-        console.print(literal("Too many held-out answers could not be scored with the examples."), soft_wrap=True)
+        console.print(literal("Too many held-out answers could not be scored."), soft_wrap=True)
     if files:
         console.print(literal(f"Wrote version {version} of {found.metric}:"))
         print_lines(console, (f"  {shown(path)}" for path in files))

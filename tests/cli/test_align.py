@@ -18,7 +18,7 @@ from tests.cli.conftest import Program, judge_arguments
 STYLES = {"kindly": 5, "plainly": 3, "rudely": 1}
 """What people grade answers by."""
 _ANSWER = re.compile(r"<answer id=\w+>\n(.*?)\n</answer", re.DOTALL)
-_EXAMPLE = re.compile(r"Example \d+\n.*?The reply: (\{.*?\})(?:\n|$)", re.DOTALL)
+_EXAMPLE = re.compile(r"^Example \d+:\n.*?^Reply: (\{.*?\})$", re.DOTALL | re.MULTILINE)
 
 
 def style(text: str) -> str:
@@ -34,7 +34,20 @@ def ignoring(request: Request) -> dict[str, Any]:
     if request.schema_name == "Reasons":
         numbers = map(int, re.findall(r"^Item (\d+)$", request.text, re.MULTILINE))
         return {"results": [{"number": number, "reason": "That is how it sounds."} for number in numbers]}
+    if request.schema_name == "CriterionWording":
+        return {"cause": "People hear the tone.", "criterion": NEW}
     return {"reason": "So it is.", "score": untaught(_ANSWER.findall(_EXAMPLE.sub("", request.text))[0])}
+
+
+NEW = "How kind the answer is: kindly 5, plainly 3, rudely 1."
+
+
+def obeying(request: Request) -> dict[str, Any]:
+    """A judge that grades by the criterion, if it says how."""
+    found = ignoring(request)
+    if "score" in found and NEW in request.text:
+        found["score"] = STYLES[style(_ANSWER.findall(_EXAMPLE.sub("", request.text))[0])]
+    return found
 
 
 def following(request: Request) -> dict[str, Any]:
@@ -264,9 +277,13 @@ def test_a_chain_of_ones_own_is_taught_again_from_its_newest_version(program: Pr
         made = labelled(program, endpoint, metric="polite", value=WORDS.__getitem__, comment="So it sounds.")
         done = made.align("--examples", "3")
         assert done.returncode == 0, done.stdout + done.stderr
-        assert (program.folder / "conf/metric/polite.yaml").read_text(encoding="utf-8") == OWN.replace(
-            "version: 3 ", "version: 4 "
-        ).replace("polite/manner.jinja", "polite/manner_v4.jinja")
+        text = (program.folder / "conf/metric/polite.yaml").read_text(encoding="utf-8")
+        before, after = (part.splitlines() for part in (OWN.replace("version: 3 ", "version: 4 "), text))
+        assert [line for line in after if line in before] == before
+        examples = yaml.safe_load(text)["steps"][0]["examples"]
+        assert [list(one) for one in examples] == [["question", "answer", "vars.channel", "reply"]] * 3
+        assert {one["reply"]["manner"] for one in examples} == {*WORDS.values()}
+        assert not list(program.folder.glob("prompts/polite/*_v4*"))
         refused = made.align()
         assert refused.returncode == 2
         assert "steps of polite has changed since the run" in refused.stderr
@@ -292,3 +309,83 @@ def test_labels_of_one_review_can_be_chosen(program: Program) -> None:
         assert "Measured on 30 held-out answers" in kept.stdout
         other = made.align("--review", "may")
         assert "their reviews are august, july" in other.stderr
+
+
+RUBRIC = """\
+# @package metric.kindness
+kind: rubric
+description: How friendly it is.  # of the answer
+needs: [question, answer]
+scale: {type: likert, min: 1, max: 5}
+"""
+
+
+def of_own(program: Program, endpoint: Endpoint, name: str, text: str, **more: Any) -> Labelled:
+    (program.folder / "conf/metric").mkdir(parents=True)
+    (program.folder / f"conf/metric/{name}.yaml").write_text(text, encoding="utf-8")
+    return labelled(program, endpoint, metric=name, **more)
+
+
+def test_a_criterion_that_the_judge_rewords_is_measured_and_written(program: Program) -> None:
+    with Endpoint(obeying) as endpoint:
+        made = of_own(program, endpoint, "kindness", RUBRIC)
+        asked = endpoint.count
+        planned = made.align("--wording", "--examples", "0", "--dry-run")
+        assert "calls: 1 to reword the criterion by 12 mistakes, and 45 to score" in planned.stdout, planned.stderr
+        refused = made.align("--wording", "--examples", "0", "--calls", "45")
+        assert "this takes 46 calls, and 45 are allowed" in refused.stderr
+        assert endpoint.count == asked
+        done = made.align("--wording", "--examples", "0")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert endpoint.count == asked + 46
+        question = next(one.text for one in endpoint.requests if one.schema_name == "CriterionWording")
+        assert "How friendly it is." in question
+        assert question.count("The grade of the people: ") == 12
+        assert f"its criterion: {NEW}" in done.stdout
+        text = (program.folder / "conf/metric/kindness.yaml").read_text(encoding="utf-8")
+        assert yaml.safe_load(text) == yaml.safe_load(RUBRIC) | {"description": NEW, "version": 2}
+        assert "# of the answer" in text
+
+
+def test_a_wording_that_does_not_help_changes_nothing(program: Program) -> None:
+    with Endpoint(ignoring) as endpoint:
+        made = of_own(program, endpoint, "kindness", RUBRIC, comment="So it sounds.")
+        asked = endpoint.count
+        done = made.align("--wording")
+        assert done.returncode == 3, done.stdout + done.stderr
+        assert endpoint.count == asked + 46
+        assert len(examples_in(endpoint.requests[-1].text)) == 4
+        assert (program.folder / "conf/metric/kindness.yaml").read_text(encoding="utf-8") == RUBRIC
+
+
+def test_a_criterion_in_the_words_of_a_prompt_is_not_reworded(program: Program) -> None:
+    with Endpoint(ignoring) as endpoint:
+        done = labelled(program, endpoint, n=60).align("--wording")
+        assert done.returncode == 2
+        assert "the prompt coherence/grade.jinja has the criterion in its own words" in done.stderr
+
+
+G_EVAL = """\
+# @package metric.warmth
+kind: g_eval
+description: Warmth.
+criteria: How warm "${it}" sounds.
+needs: [question, answer]
+scale: {type: likert, min: 1, max: 5}
+"""
+
+
+def test_g_eval_is_taught_with_the_steps_that_the_run_was_graded_by(program: Program) -> None:
+    def judge(request: Request) -> dict[str, Any]:
+        steps = ["Listen to the tone.", 'Say "warm" or not.']
+        return {"steps": steps} if request.schema_name == "Steps" else following(request)
+
+    with Endpoint(judge) as endpoint:
+        text = G_EVAL.replace("${it}", "it")
+        done = of_own(program, endpoint, "warmth", text, comment="${HOME} {{ x }}").align("--examples", "3")
+        assert done.returncode == 0, done.stdout + done.stderr
+        written = (program.folder / "conf/metric/warmth.yaml").read_text(encoding="utf-8")
+        assert 'Say \\"warm\\" or not.' in written
+        again = program("check", "dataset=rag", "metric=warmth", *judge_arguments(endpoint.url))
+        assert again.returncode == 0, again.stderr
+        assert json.loads(examples_in(endpoint.requests[-1].text)[0][1])["reason"] == "${HOME} {{ x }}"

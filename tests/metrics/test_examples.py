@@ -70,3 +70,44 @@ def test_examples_may_be_a_file(bench: Any, tmp_path: Path) -> None:
 def test_what_is_wrong_with_examples_is_said_before_the_run(bench: Any, examples: object, told: str) -> None:
     with pytest.raises(UserError, match=told):
         bench.build("relevance", values(examples), fresh())
+
+
+RUBRIC = {"kind": "rubric", "needs": ["question", "answer"], "description": "How polite."}
+LIKERT = {"scale": {"type": "likert", "min": 1, "max": 5}}
+NAMED = {"prompt": "rubric/criteria.jinja", "criteria": {"right": "It is right.", "kind": "It is friendly."}}
+GRADES = {"right_reason": "It is.", "right": 5, "kind_reason": "It greets.", "kind": 4}
+PAIR = {"kind": "pairwise", "needs": ["question", "answer", "reference"], "criteria": "More polite."}
+WRITTEN = {"questions": [{"question": "When?", "reason": "It says when.", "noncommittal": False}]}
+
+
+@pytest.mark.parametrize(
+    ("values", "example"),
+    [
+        (RUBRIC | LIKERT, {"answer": "Hello.", "reply": {"reason": "It greets.", "score": 5}}),
+        (RUBRIC | LIKERT | NAMED, {"answer": "Hello.", "reply": GRADES}),
+        (
+            {"kind": "g_eval", "needs": ["answer"], "criteria": "Polite.", "steps": ["Read."]},
+            {"answer": "Hello.", "reply": {"reason": "It greets.", "score": 10}},
+        ),
+        (PAIR, {"first": "Hello.", "second": "What?", "reply": {"reason": "It greets.", "better": "first"}}),
+        (
+            {"kind": "generated_questions", "needs": ["question", "answer"], "questions": 1},
+            {"answer": "At 9.", "reply": WRITTEN},
+        ),
+    ],
+)
+def test_every_kind_with_one_question_takes_examples(bench: Any, values: Any, example: dict[str, Any]) -> None:
+    prompts = fresh()
+    metric = bench.build("m", {**values, "examples": [example]}, prompts)
+    asks = metric.preview(bench.case(reference="Good day."), bench.answer())
+    shown = [ask for ask in asks if not ask.embeds]
+    assert shown
+    for ask in shown:
+        (field, *_) = example
+        assert f"Example 1:\n<{field} id=" in ask.messages[0].content
+    plain = bench.build("m", values, prompts)
+    assert prompts.digest(metric.prompts) != prompts.digest(plain.prompts)
+    wrong = {**example, "reply": {"verdict": 1}}
+    with pytest.raises(UserError, match=r"metric\.m\.examples\[0\]\.reply: the reply is not what") as refused:
+        bench.build("m", {**values, "examples": [wrong]}, fresh())
+    assert len(refused.value.problems) == 1

@@ -6,7 +6,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,8 @@ from evalflow.config.schema import MetricConfig
 from evalflow.datasets import case_to_row
 from evalflow.errors import Problem, UserError, command
 from evalflow.lazy import pl
-from evalflow.metrics.kinds.judge import FIELD, STEP, JudgeMetricConfig, RubricMetricConfig
+from evalflow.metrics.kinds.g_eval import GEvalMetricConfig
+from evalflow.metrics.kinds.judge import FIELD, JudgeMetricConfig, RubricMetricConfig
 from evalflow.metrics.returns import StrType
 from evalflow.metrics.rules import MapRule, ValueRule
 from evalflow.metrics.scale import BooleanScale, LabelScale, LikertScale, PercentageScale, label_scale
@@ -47,7 +48,6 @@ class Lesson:
 
     metric: str
     config: MetricConfig
-    step: str
     place: tuple[str | int, ...]
     grade: str
     reasons: Sequence[str]
@@ -61,15 +61,15 @@ class Lesson:
         config, place = found.config, f"metric.{found.declared}"
         scale = label_scale(config, bounded=found.bounded)
         if isinstance(scale, _GRADES):
-            if isinstance(config, RubricMetricConfig) and config.criteria is None:
-                return cls(metric, config, STEP, (), FIELD, ["reason"], found.config.needs, scale)
+            if isinstance(config, GEvalMetricConfig) or (
+                isinstance(config, RubricMetricConfig) and config.criteria is None
+            ):
+                return cls(metric, config, (), FIELD, ["reason"], config.shown, scale)
             if isinstance(config, JudgeMetricConfig) and len(config.steps) == 1 and not config.steps[0].one_per:
                 step, rule = config.steps[0], config.score
                 others = {name: kind for name, kind in step.returns.items() if name != getattr(rule, "field", None)}
                 if isinstance(rule, MapRule | ValueRule) and all(isinstance(kind, StrType) for kind in others.values()):
-                    return cls(
-                        metric, config, step.id, ("steps", 0), rule.field, list(others), found.config.needs, scale
-                    )
+                    return cls(metric, config, ("steps", 0), rule.field, list(others), config.shown, scale)
         raise UserError(Problem(_why_not(metric, config, asks=found.asks), place, _INSTEAD))
 
     def reply(self, human: float, said: Sequence[str], reasons: Mapping[str, str]) -> dict[str, object]:
@@ -104,7 +104,7 @@ def _why_not(metric: str, config: MetricConfig, *, asks: bool) -> str:
         )
     if getattr(config, "criteria", None) and not isinstance(getattr(config, "criteria", None), str):
         return f"people's labels grade the answer, and the judge of {metric} grades each criterion: no label says how"
-    return f"align supports metrics of the kinds rubric and judge, and {metric} is of the kind {config.kind}"
+    return f"align supports metrics of the kinds rubric, g_eval and judge, and {metric} is of the kind {config.kind}"
 
 
 _INSTEAD = (
@@ -252,47 +252,45 @@ def _answers(
             yield key, as_answered(row.case, row.answer), shown
 
 
-@dataclass(frozen=True, slots=True)
-class Rescoring:
-    """A run of a changed metric over recorded answers; `places` has the key of each by the id of its case there."""
-
-    order: RunOrder
-    places: Mapping[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
-
-    def scores(self, run: SavedRun) -> pl.LazyFrame:
-        """The scores of that run, by the keys of the answers in the first one."""
-        rows = [(name, *key) for name, key in self.places.items()]
-        schema = {"own": pl.String, "case_id": pl.String, "target_repeat": pl.Int64}
-        known = pl.LazyFrame(rows, schema, orient="row")
-        found = run.scores().filter(pl.col("member_of").is_null()).drop("target_repeat").rename({"case_id": "own"})
-        return found.join(known, on="own", how="inner", maintain_order="left").drop("own")
-
-
 def rescoring(
-    run: SavedRun, lesson: Lesson, answers: pl.DataFrame, config: Mapping[str, Any], prompts: Path, requests: int
-) -> Rescoring:
+    run: SavedRun, lesson: Lesson, answers: pl.DataFrame, config: Mapping[str, Any], requests: int | None
+) -> RunOrder:
     """The run that scores these answers again with a metric's new configuration, and with all else as in the run.
 
-    `prompts` is a folder that is searched first; `requests` is the budget.
+    `requests` is the budget.
     """
     manifest, dataset = run.manifest, str(answers["dataset"][0])
-    places: dict[str, tuple[str, int]] = {}
-    rows: list[Mapping[str, object]] = []
-    for key, case, _ in _answers(run, lesson, answers):
-        name = key[0] if run.manifest.config["repeats"]["target"] == 1 else f"{key[0]} ({key[1] + 1})"
-        places[name] = key
-        rows.append(case_to_row(replace(case, id=name, labels=None, group=case.group or key[0])))
+    names = _names(run, answers)
+    rows = [
+        case_to_row(replace(case, id=names[key], labels=None, group=case.group or key[0]))
+        for key, case, _ in _answers(run, lesson, answers)
+    ]
     storable = deepcopy(manifest.config)
     nothing = ("limit", "sample", "stop", "baseline", "gate", "copy_to")
     storable |= {"generate": False, **dict.fromkeys(nothing)}
     storable["repeats"]["target"] = 1
-    storable["budget"]["requests"] = min(requests, storable["budget"]["requests"] or requests)
+    if requests is not None:
+        storable["budget"]["requests"] = min(requests, storable["budget"]["requests"] or requests)
     path = str(keep_cases(rows))
     storable["dataset"] = {dataset: {"path": path, "allow_irregular": True}}
     storable["metric"] = {manifest.metrics[lesson.metric].key: {**config, "gate": None}}
-    folders = {**manifest.search_folders, "prompts": [str(prompts), *manifest.search_folders["prompts"]]}
-    composed = composed_of(manifest.model_copy(update={"config": storable, "search_folders": folders}))
+    composed = composed_of(manifest.model_copy(update={"config": storable}))
     words = [f"dataset={dataset}", f"metric={lesson.metric}"]
     run_id = new_run_id(words)
     folder = Path("outputs", "runs", run_id).absolute()
-    return Rescoring(RunOrder(replace(composed, overrides=()), folder, run_id, None), places)
+    return RunOrder(replace(composed, overrides=()), folder, run_id, None)
+
+
+def rescored(run: SavedRun, answers: pl.DataFrame, after: SavedRun) -> pl.LazyFrame:
+    """The scores of a run by `rescoring`, by the keys of the answers in the first one."""
+    rows = [(name, *key) for key, name in _names(run, answers).items()]
+    schema = {"own": pl.String, "case_id": pl.String, "target_repeat": pl.Int64}
+    known = pl.LazyFrame(rows, schema, orient="row")
+    found = after.scores().filter(pl.col("member_of").is_null()).drop("target_repeat").rename({"case_id": "own"})
+    return found.join(known, on="own", how="inner", maintain_order="left").drop("own")
+
+
+def _names(run: SavedRun, answers: pl.DataFrame) -> dict[tuple[str, int], str]:
+    """The id that each answer has as a case of its own."""
+    single = run.manifest.config["repeats"]["target"] == 1
+    return {key: key[0] if single else f"{key[0]} ({key[1] + 1})" for key in answers.select(_KEY).iter_rows()}

@@ -96,6 +96,12 @@ class Option:
         named = [part.get(key) for part in parts for key in ("steps_prompt", "prompt")]
         return list(dict.fromkeys(name for name in named if isinstance(name, str) and name.endswith(".jinja")))
 
+    @property
+    def example_files(self) -> list[str]:
+        """The files with few-shot examples that it names."""
+        named = [part.get("examples") for part in (self.values, *self.steps)]
+        return [name for name in named if isinstance(name, str)] if self.group == "metric" else []
+
 
 def options(config_dir: Path | None, group: str | None = None) -> list[Option]:
     """All options by group and name; of several files with one name, the one that Hydra would use."""

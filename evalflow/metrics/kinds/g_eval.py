@@ -27,7 +27,7 @@ from pydantic import (
 
 from evalflow.config.schema import Word
 from evalflow.errors import JudgeError, Problem, UserError
-from evalflow.metrics.chain import ChainConfig, ChainMetric, Scope
+from evalflow.metrics.chain import ChainMetric, QuestionConfig, Scope
 from evalflow.metrics.registry import g_eval_samples
 from evalflow.metrics.returns import FieldType, ListType, StepConfig, StrType
 from evalflow.metrics.rules import PartsRule, Rule
@@ -106,7 +106,7 @@ EXTRAS = ("criteria", "scale", "rubric", "strict", "given", "inputs")
 UNWRITTEN = ("…",) * 4  # placeholder for steps not yet written, to render the prompt
 
 
-class GEvalMetricConfig(ChainConfig):
+class GEvalMetricConfig(QuestionConfig):
     """Criteria and the way to grade by them.
 
     Attributes:
@@ -208,7 +208,7 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
         returns: dict[str, FieldType] = {"reason": StrType(type="str"), FIELD: reply_type(scale)}
         asked = [
             StepConfig(id=WRITING, prompt=config.steps_prompt, returns={"steps": texts}),
-            StepConfig(id=SCORING, prompt=config.prompt, returns=returns),
+            StepConfig(id=SCORING, prompt=config.prompt, returns=returns, examples=config.examples),
         ]
         rule = grade_rule(scale, SCORING, FIELD)
         keys = {WRITING: f"metric.{name}.steps_prompt", SCORING: f"metric.{name}.prompt"}

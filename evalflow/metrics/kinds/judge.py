@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from evalflow.config.schema import Strict, Word
 from evalflow.errors import Problem, UserError
-from evalflow.metrics.chain import ChainConfig, ChainMetric
+from evalflow.metrics.chain import ChainConfig, ChainMetric, QuestionConfig
 from evalflow.metrics.reasons import LISTED, REMARK, one_line
 from evalflow.metrics.returns import FieldName, FieldType, StepConfig, StrType
 from evalflow.metrics.rules import MapRule, PartsRule, Replies, Rule, ValueRule
@@ -122,7 +122,7 @@ class CriteriaRule(PartsRule):
         return "; ".join([*told, *([f"and {len(worst) - LISTED} more"] if len(worst) > LISTED else [])])
 
 
-class RubricMetricConfig(ChainConfig):
+class RubricMetricConfig(QuestionConfig):
     """One prompt and a scale.
 
     Attributes:
@@ -167,7 +167,7 @@ class RubricMetric(ChainMetric[RubricMetricConfig]):
                 raise UserError(Problem(what, f"metric.{name}.prompt", "prompt: rubric/criteria.jinja"))
             returns = graded_fields(config.criteria, config.scale)
             rule = CriteriaRule.of(config.criteria, config.scale, config.combine, STEP)
-        step = StepConfig(id=STEP, prompt=config.prompt, returns=returns)
+        step = StepConfig(id=STEP, prompt=config.prompt, returns=returns, examples=config.examples)
         keys = {STEP: f"metric.{name}.prompt"}
         steps = build_steps(name, [step], rule, config.shown, prompts, extras=EXTRAS, prompt_keys=keys)
         return cls(name, config, steps, rule)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import field_validator
 
 from evalflow.config.schema import Word
 from evalflow.metrics.base import expect_declared
-from evalflow.metrics.chain import ChainConfig, ChainMetric, Scope
+from evalflow.metrics.chain import ChainMetric, QuestionConfig, Scope
 from evalflow.metrics.reasons import REMARK, one_line
 from evalflow.metrics.returns import FieldType, LabelType, StepConfig, StrType, reply_model
 from evalflow.metrics.rules import MapRule
@@ -35,7 +35,7 @@ _SCORES: Mapping[str, float] = {"win": 1.0, "tie": 0.5, "loss": 0.0}
 _LEAN: Mapping[str, int] = {"first": 1, "tie": 0, "second": -1}
 
 
-class PairwiseMetricConfig(ChainConfig):
+class PairwiseMetricConfig(QuestionConfig):
     """The other answer, and the criteria of the comparison.
 
     Attributes:
@@ -90,10 +90,10 @@ class PairwiseMetric(ChainMetric[PairwiseMetricConfig]):
             "reason": StrType(type="str"),
             FIELD: LabelType(type="label", labels=["first", "second", "tie"]),
         }
+        question: dict[str, Any] = {"prompt": config.prompt, "returns": returns, "examples": config.examples}
         orders = {ANSWER_FIRST: ("answer", config.against), ANSWER_SECOND: (config.against, "answer")}
         asked = [
-            StepConfig(id=order, prompt=config.prompt, returns=returns, source=first, against=second)
-            for order, (first, second) in orders.items()
+            StepConfig(id=order, source=first, against=second, **question) for order, (first, second) in orders.items()
         ]
         rule = MapRule(op="map", of=ANSWER_FIRST, field=FIELD, values={"first": 1.0, "tie": 0.5, "second": 0.0})
         keys = dict.fromkeys(orders, f"metric.{name}.prompt")

@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 from evalflow.config.schema import Word
 from evalflow.errors import JudgeError
 from evalflow.metrics.base import CosineMetric, UnitMetricConfig, cosines, embedding_ask, failed, scored
-from evalflow.metrics.chain import ChainConfig, ChainMetric
+from evalflow.metrics.chain import ChainMetric, QuestionConfig
 from evalflow.metrics.reasons import QUOTE, one_line
 from evalflow.metrics.references import references_at
 from evalflow.metrics.returns import BoolType, FieldType, ListType, RecordType, StepConfig, StrType
@@ -60,7 +60,7 @@ class SimilarityMetric(CosineMetric[SimilarityMetricConfig]):
         return scored(max(0.0, cosine), cosine, f"{reason}; {among}" if among else reason)
 
 
-class GeneratedQuestionsMetricConfig(ChainConfig):
+class GeneratedQuestionsMetricConfig(QuestionConfig):
     """How questions are generated from the answer.
 
     Attributes:
@@ -103,7 +103,8 @@ class GeneratedQuestionsMetric(ChainMetric[GeneratedQuestionsMetricConfig]):
             "noncommittal": BoolType(type="bool"),
         }
         questions = ListType(type="list", items=RecordType(type="record", fields=fields))
-        step = StepConfig(id=WRITING, prompt=config.prompt, returns={"questions": questions})
+        returns: dict[str, FieldType] = {"questions": questions}
+        step = StepConfig(id=WRITING, prompt=config.prompt, returns=returns, examples=config.examples)
         rule = ShareRule(op="share", of=f"{WRITING}.questions", field="noncommittal", equals=True)
         keys = {WRITING: f"metric.{name}.prompt"}
         steps = build_steps(name, [step], rule, config.shown, prompts, extras=EXTRAS, prompt_keys=keys)
