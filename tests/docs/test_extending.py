@@ -47,6 +47,16 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
         sys.modules.pop(name, None)
 
 
+def test_the_package_on_the_page_has_all_its_modules() -> None:
+    [project] = blocks("toml", PAGE)
+    said = tomllib.loads(project)
+    modules = re.findall(r"^# (\w+)\.py$", PAGE, re.MULTILINE)
+    named = {
+        place.partition(":")[0] for points in said["project"]["entry-points"].values() for place in points.values()
+    }
+    assert set(said["tool"]["setuptools"]["py-modules"]) == set(modules) == named
+
+
 @pytest.mark.slow
 def test_the_page_runs(installed: Path, tmp_path: Path) -> None:
     for name, text in named_files(PAGE):
