@@ -19,8 +19,13 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1 \t\2/' | expand -t 22
 
-demo: $(VENV)/.ready ## Evaluate the sample answers: no key, no network
+demo: $(VENV)/.ready ## Evaluate two versions of a sample bot, and compare them: no key, no network
 	@$(BIN)/python -m evalflow dataset=rag metric=faithfulness $(ARGS)
+	@first=outputs/runs/$$(basename "$$(readlink outputs/latest)"); \
+	printf '\n== The same questions, after a change of the bot: python -m evalflow experiment=rag_v2\n' && \
+	$(BIN)/python -m evalflow experiment=rag_v2 $(ARGS) && \
+	printf '\n== Is it better?  python -m evalflow compare %s\n\n' "$$first" && \
+	$(BIN)/python -m evalflow compare "$$first"
 
 serve: $(VENV)/.ready-web ## The application on this machine; ARGS="--port 8001"
 	@$(BIN)/python -m evalflow serve $(ARGS)

@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from evalflow.lazy import pl
 from evalflow.records.manifest import Manifest
 from evalflow.report.calibration_findings import calibration_pictures, in_words, measured, shown_measures, warnings_of
 from evalflow.report.members import MemberAdvice
@@ -46,7 +47,7 @@ from evalflow.report.wording import (
 )
 from evalflow.stats.arrays import Estimated
 from evalflow.stats.prediction import CorrectedMean
-from evalflow.summary.agreement import Raters
+from evalflow.summary.agreement import Raters, people_of
 from evalflow.summary.calibration import CalibrationRow, MissingLabels
 from evalflow.summary.rows import Detail
 
@@ -79,6 +80,11 @@ class Calibration:
     def advice_on(self, row: CalibrationRow) -> MemberAdvice | None:
         """The advice on the members of a row's judge; None if it has none."""
         return self.advice.get((row.dataset, row.metric, row.target, row.judge))
+
+    @property
+    def people(self) -> pl.DataFrame:
+        """What people said of each labelled case: dataset, metric, case_id, human, accepted."""
+        return people_of(pl.concat([row.answers for row in self.rows]))
 
     @property
     def who(self) -> str:
@@ -442,7 +448,7 @@ def _sentence(row: CalibrationRow, name: str, where: str) -> Iterator[str]:
     yield f"{name}: the {row.who} says {number(c.judge_mean)},"
     if not c.n_unlabelled:
         span = "" if c.low is None else f" ({number(c.low)} to {number(c.high)} for answers like these)"
-        yield f"and people, who labelled all {c.n:,} {row.named}{where}, say {number(c.estimate)}{span}."
+        yield f"and the labels of all {c.n:,} {row.named}{where} say {number(c.estimate)}{span}."
         return
     like = "" if c.finite_low is None else " for answers like these"
     yield f"and people would say about {number(c.estimate)}"

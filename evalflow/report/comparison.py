@@ -274,7 +274,7 @@ def _print_flips(console: Console, found: Comparison) -> None:
         console.print(literal(head, style="bold"), soft_wrap=True)
         for one in worst:
             others = also_changed(one)
-            name = f"  {signed(one.change)}  {plain_line(one.case_id)}  {one.metric}"
+            name = f"  {signed(one.change)}  {plain_line(one.case_id)}  {one.metric}{by_labels_in_words(one)}"
             print_cut(console, f"{name} (also {others})" if others else name, one.reason or "no reason given")
 
 
@@ -288,6 +288,11 @@ def flipped_in_words(changed: CaseChanges) -> str:
     flips = f"{changed.worsened:,} from pass to fail, {changed.improved:,} from fail to pass"
     rescored = f", {changed.rescored:,} only in metrics without pass or fail" if changed.rescored else ""
     return f"{cases} changed: {flips}{rescored}"
+
+
+def by_labels_in_words(change: MetricChange) -> str:
+    """That a change is that of people's labels, and what the judge says; empty if it is the judge's."""
+    return "" if change.judged is None else f" by labels (judge {signed(change.judged)})"
 
 
 def also_changed(one: CaseChange) -> str:

@@ -11,6 +11,7 @@ from evalflow.report.charts import Picture, draw
 from evalflow.report.comparison import (
     Comparison,
     also_changed,
+    by_labels_in_words,
     flipped_in_words,
     judges_of,
 )
@@ -205,7 +206,7 @@ def _flips_table(changed: CaseChanges, found: Comparison) -> PageTable:
     cells = [
         (
             (one.case_id, cut(found.questions.get((one.dataset, one.case_id)), 160)),
-            (one.metric, also_changed(one)),
+            (f"{one.metric}{by_labels_in_words(one)}", also_changed(one)),
             (number(one.score_a), passes[one.passed_a]),
             (number(one.score_b), passes[one.passed_b]),
             signed(one.change),

@@ -6,6 +6,7 @@ import asyncio
 import importlib.util
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -15,7 +16,6 @@ from evalflow.lazy import pl
 from evalflow.records.manifest import Manifest
 from evalflow.report.gate_sentences import OUTCOMES, gates_once
 from evalflow.report.page import judge_lines, sample_lines
-from evalflow.report.results_csv import Score
 from evalflow.report.sentences import label_lines, of_run
 from evalflow.report.wording import (
     caveat_lines,
@@ -36,12 +36,14 @@ from evalflow.report.wording import (
     table_of,
     varying,
 )
+from evalflow.summary.pairing import KEY
 from evalflow.summary.rows import GateOutcome, SummaryRow
 
 if TYPE_CHECKING:
     from evalflow.engine.bookkeeping import Tally
 
 _WORST = 3
+_HALF = 0.5
 _NAME_WIDTH = 20
 _NUMBERS = 61
 _TICK = 0.1
@@ -68,32 +70,61 @@ def print_summary(
         console.print(literal(line, style="dim"))
 
 
-def print_worst(console: Console, worst: Sequence[Score]) -> None:
+def print_worst(console: Console, worst: Sequence[WorstCase]) -> None:
     """Print the worst cases, each with a one-line reason."""
     if not worst:
         return
     console.print(literal(f"worst {len(worst)}" if len(worst) > 1 else "worst", style="bold"))
-    for row in worst:
-        mark = "error" if row["status"] == "error" else number(row["score"], 2)
-        head = f"  {mark:>5}  {plain_line(row['case_id'])}  {row['metric']}"
-        print_cut(console, head, row["reason"] or row["error"] or "no reason given")
+    for case in worst:
+        head = f"  {number(case.score, 2):>5}  {plain_line(case.case_id)}  {case.metric}{case.by_labels}"
+        print_cut(console, head, case.reason or "no reason given")
 
 
-def worst_rows(scores: pl.LazyFrame, directions: Mapping[str, str], count: int = _WORST) -> list[Score]:
+@dataclass(frozen=True, slots=True)
+class WorstCase:
+    """One of a run's worst cases, by its worst metric; where people labelled the answer, `score` is theirs."""
+
+    dataset: str
+    case_id: str
+    metric: str
+    score: float
+    reason: str | None
+    judged: float | None  # what the judge gave, where the score is people's
+
+    @property
+    def by_labels(self) -> str:
+        """That people gave the score, and what the judge says; empty if it is the judge's."""
+        return "" if self.judged is None else f" by labels (judge {number(self.judged, 2)})"
+
+
+def worst_cases(
+    scores: pl.LazyFrame, directions: Mapping[str, str], people: pl.DataFrame | None = None, count: int = _WORST
+) -> list[WorstCase]:
     """The worst scored cells, one per case, ties in input order; a perfect score is never among them.
 
-    What fails comes first, then what is worst among the scores of its metric.
+    What fails comes first, then what is worst among the scores of its metric. `people` are those of a `Calibration`:
+    their label of an answer counts, not the judge's score.
     """
     lower = [metric for metric, direction in directions.items() if direction == "lower_is_better"]
-    badness = pl.when(pl.col("metric").is_in(lower)).then(pl.col("score")).otherwise(-pl.col("score"))
-    perfect = pl.when(pl.col("metric").is_in(lower)).then(pl.col("score") <= 0).otherwise(pl.col("score") >= 1)
-    bad = scores.filter((pl.col("status") == "scored") & pl.col("member_of").is_null() & ~perfect)
-    columns = ("dataset", "case_id", "metric", "status", "score", "reason", "error")
+    cells = scores.filter((pl.col("status") == "scored") & pl.col("member_of").is_null())
+    if people is None:
+        cells = cells.with_columns(judged=pl.lit(None, pl.Float64))
+    else:
+        accepted = pl.when(pl.col("passed").is_not_null()).then(pl.col("accepted") >= _HALF)
+        cells = cells.join(people.lazy(), on=KEY, how="left", maintain_order="left").with_columns(
+            judged=pl.when(pl.col("human").is_not_null()).then("score"),
+            score=pl.coalesce("human", "score"),
+            passed=pl.coalesce(accepted, "passed"),
+        )
+    is_lower = pl.col("metric").is_in(lower)
+    badness = pl.when(is_lower).then(pl.col("score")).otherwise(-pl.col("score"))
+    perfect = pl.when(is_lower).then(pl.col("score") <= 0).otherwise(pl.col("score") >= 1)
     place = badness.rank("average").over("metric") / pl.len().over("metric")
-    fails = pl.col("passed").eq_missing(False)
-    named = bad.select(*columns, fails.alias("fails"), place.alias("place"), badness.alias("badness"))
-    ordered = named.sort("fails", "place", "badness", descending=True, maintain_order=True)
-    return ordered.unique(["dataset", "case_id"], keep="first", maintain_order=True).head(count).collect().to_dicts()
+    order = {"fails": pl.col("passed").eq_missing(False), "place": place, "badness": badness}
+    shown = [one.name for one in fields(WorstCase)]
+    ordered = cells.filter(~perfect).select(*shown, **order).sort(*order, descending=True, maintain_order=True)
+    worst = ordered.unique(["dataset", "case_id"], keep="first", maintain_order=True).head(count)
+    return [WorstCase(**row) for row in worst.select(shown).collect().iter_rows(named=True)]
 
 
 def print_totals(console: Console, manifest: Manifest) -> None:

@@ -13,7 +13,7 @@ from evalflow.paths import replacing
 from evalflow.report.cases import BLOCK, ExplorerWriter, most_informative, script_json
 from evalflow.report.charts import bins_of, charts, matrix_of
 from evalflow.report.ci import write_junit
-from evalflow.report.console import worst_rows
+from evalflow.report.console import WorstCase, worst_cases
 from evalflow.report.findings import exclusion_findings, noise_findings, panel_findings, preference_findings
 from evalflow.report.gate_sentences import OUTCOMES, gates_once, of_gates
 from evalflow.report.markdown import write_markdown
@@ -32,7 +32,7 @@ from evalflow.report.page import (
 )
 from evalflow.report.proof import proof_tables
 from evalflow.report.reported import Reported, with_title, with_titles
-from evalflow.report.results_csv import CasesWriter, MiscategorisedWriter, ResultsWriter, Score, json_or_text, rows
+from evalflow.report.results_csv import CasesWriter, MiscategorisedWriter, ResultsWriter, json_or_text, rows
 from evalflow.report.sentences import of_run, reasons_once
 from evalflow.report.wording import PARTS, cut, joined, number, series_name, varying, without_means_of_figures
 from evalflow.summary.rows import Detail, DetailSeries, rows_of
@@ -59,7 +59,7 @@ def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
     lower = {name: config.direction for name, config in run.metrics.items()}
     gated = {gate["of_metric"] for gate in run.gates}
     heads = of_run(rows, gated)
-    worst = worst_rows(run.scores, lower, _PRINTED)
+    worst = worst_cases(run.scores, lower, run.calibration.people if run.calibration else None, _PRINTED)
     head = PageHead(
         "Evaluation run",
         of_what(manifest),
@@ -98,9 +98,8 @@ def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
     write_page(path, "report.html.jinja", head, context | _data(run, explorer), styles=_STYLES, scripts=_SCRIPTS)
 
 
-def _worst_cells(row: Score) -> list[str]:
-    score = "error" if row["status"] == "error" else number(row["score"], 2)
-    return [row["case_id"], row["metric"], score, cut(row["reason"] or row["error"], _LONGEST)]
+def _worst_cells(case: WorstCase) -> list[str]:
+    return [case.case_id, case.metric, f"{number(case.score, 2)}{case.by_labels}", cut(case.reason, _LONGEST)]
 
 
 def _data(run: Reported, explorer: ExplorerWriter) -> dict[str, Any]:

@@ -125,7 +125,7 @@ def _compared(found: Comparison) -> Iterator[str]:
 
 
 def _flipped(changed: CaseChanges, found: Comparison) -> Iterator[str]:
-    from evalflow.report.comparison import also_changed, became, flipped_in_words
+    from evalflow.report.comparison import also_changed, became, by_labels_in_words, flipped_in_words
 
     listed = changed.cases[:_FLIPS]
     left = changed.listed - len(listed)
@@ -135,7 +135,8 @@ def _flipped(changed: CaseChanges, found: Comparison) -> Iterator[str]:
         yield "|---|---|---|---|---|--:|--:|---|"
     for one in listed:
         asked = cut(found.questions.get((one.dataset, one.case_id)), _LONGEST)
-        texts = (became(one), one.case_id, one.metric, also_changed(one), asked)
+        metric = f"{one.metric}{by_labels_in_words(one)}"
+        texts = (became(one), one.case_id, metric, also_changed(one), asked)
         scores = (number(one.score_a, 2), number(one.score_b, 2))
         yield f"| {' | '.join((*map(_text, texts), *scores, _text(cut(one.reason, _LONGEST))))} |"
     if left > 0:

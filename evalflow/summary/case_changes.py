@@ -17,14 +17,17 @@ MOST_LISTED = 200
 """Number of cases that documents list."""
 _KEY = ("dataset", "case_id", "metric")
 _CASE = ["dataset", "case_id"]
-_SHOWN = ("metric", "score_a", "score_b", "passed_a", "passed_b", "change")
+_SHOWN = ("metric", "score_a", "score_b", "passed_a", "passed_b", "change", "judged")
 _HALF = 0.5
 _LEAST = 1e-9  # sort value of a score that only one run has: after cases that changed, before unchanged ones
 
 
 @dataclass(frozen=True, slots=True)
 class MetricChange:
-    """How the scores of a case differ in one metric. Scores are means over repeats; None if the run has none."""
+    """How the scores of a case differ in one metric. Scores are means over repeats; None if the run has none.
+
+    Where people labelled both answers, the scores, passes and the change are those of their labels.
+    """
 
     metric: str
     score_a: float | None
@@ -33,6 +36,7 @@ class MetricChange:
     passed_a: bool | None
     passed_b: bool | None
     change: float | None  # B minus A, or A minus B if lower is better: below 0 is worse. None if a score is missing.
+    judged: float | None  # the change of the judge's scores, where `change` is that of people's labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,18 +137,24 @@ def changed_cells(
     pairing: Pairing,
     metrics: Mapping[str, Traits],
     cases: Sequence[tuple[str, str, str, bool]] = (),
+    *,
+    by_labels: bool = True,
 ) -> pl.DataFrame:
     """A row for each case and metric in both runs.
 
-    The cases that pass everything are a metric too. `cases` has dataset, id and question of the cases in both, and
-    whether the answers differ. The columns are those of `MetricChange`, a Boolean for each of `SORTS`, `listed`,
-    `differs` (in the score, or in whether it exists), `place` in A's order, and `weight`: the change, for a metric that
-    exceeds 1 divided by the largest, so that other units do not dominate. Metrics are in the order of the run.
+    Where people labelled both answers, their labels count, not the scores, unless `by_labels` is false: they would show
+    no change between two judges of the same answers. The cases that pass everything are a metric too. `cases` has
+    dataset, id and question of the cases in both, and whether the answers differ. The columns are those of
+    `MetricChange`, a Boolean for each of `SORTS`, `listed`, `differs` (in the score, or in whether it exists), `place`
+    in A's order, and `weight`: the change, for a metric that exceeds 1 divided by the largest, so that other units do
+    not dominate. Metrics are in the order of the run.
     """
     schema = {"dataset": pl.String, "case_id": pl.String, "question": pl.String, "answer": pl.Boolean}
     known = pl.LazyFrame(cases, schema=schema, orient="row")
     rise = pl.col("score_b") - pl.col("score_a")
+    change = pl.when(pl.col("metric").is_in(lower_is_better(metrics))).then(-rise).otherwise(rise)
     passed = {f"passed_{side}": pl.col(f"passed_{side}") >= _HALF for side in "ab"}
+    labelled = pl.all_horizontal(pl.lit(by_labels), pl.col("human_a", "human_b").is_not_null())
     unjudged = pl.col("passed_a").is_null() | pl.col("passed_b").is_null()
     greatest = pl.max_horizontal(pl.col("change").abs().max().over("metric"), 1.0)
     lost = pl.when(pl.col("score_b").is_null()).then(-_LEAST).otherwise(_LEAST)
@@ -157,8 +167,10 @@ def changed_cells(
         cells.lazy()
         .join(known, on=_CASE, how="left")
         .with_columns(pl.col("answer").fill_null(value=False), pl.col("question").fill_null(""), **passed)
+        .with_columns(judged=pl.when(labelled).then(change))
+        .with_columns(**_by_people(labelled))
         .with_columns(
-            change=pl.when(pl.col("metric").is_in(lower_is_better(metrics))).then(-rise).otherwise(rise),
+            change=change,
             flipped=(pl.col("passed_a") != pl.col("passed_b")).fill_null(value=False),
             lost=pl.col("score_a").is_null() != pl.col("score_b").is_null(),
         )
@@ -179,3 +191,12 @@ def changed_cells(
         )
         .collect(engine="streaming")
     )
+
+
+def _by_people(labelled: pl.Expr) -> dict[str, pl.Expr]:
+    """The scores and passes of both runs: people's where these are known, a pass only where the judge decides one."""
+    scores = {f"score_{side}": pl.when(labelled).then(f"human_{side}").otherwise(f"score_{side}") for side in "ab"}
+    judged = [pl.col(f"{name}_{side}").is_not_null() for name in ("passed", "accepted") for side in "ab"]
+    both = pl.all_horizontal(labelled, *judged)
+    accepted = {side: pl.col(f"accepted_{side}") >= _HALF for side in "ab"}
+    return scores | {f"passed_{side}": pl.when(both).then(accepted[side]).otherwise(f"passed_{side}") for side in "ab"}

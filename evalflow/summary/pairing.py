@@ -29,7 +29,8 @@ class Pairing:
     # Per dataset and metric: common, only_a, only_b, unscored (cases of both that one did not score).
     counts: pl.DataFrame
     sides: tuple[pl.LazyFrame, pl.LazyFrame]  # the two runs' scores, as given
-    shared: pl.DataFrame  # also the cases of both that one did not score: key, place (A's), score_*, passed_*
+    # Also the cases of both that one did not score: key, place (A's), score_*, passed_*, human_*, accepted_*.
+    shared: pl.DataFrame
     whole: Pairing | None = None  # that of the cases that pass everything (`whole_cases`)
 
 
@@ -78,10 +79,10 @@ def pair_scores(
         "passed_a",
         "passed_b",
     )
-    for side, given in zip("ab", people, strict=True):
-        cases = with_people(cases, given, f"_{side}")
     own = ("score_a", "score_b", "passed_a", "passed_b")
     shared = table.filter(both).select(*KEY, *own, place="place_a")
+    for side, given in zip("ab", people, strict=True):
+        cases, shared = (with_people(one, given, f"_{side}") for one in (cases, shared))
     whole = None if metrics is None else whole_cases((a, b), metrics)
     return Pairing(cases, counts, (a, b), shared, whole and pair_scores(*whole))
 

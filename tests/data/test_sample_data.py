@@ -11,6 +11,7 @@ import pytest
 DATA = Path(__file__).parents[2] / "data"
 FILES = {
     "rag": 60,
+    "rag_v2": 60,
     "jailbreak_guardrails": 60,
     "output_guardrails": 24,
     "question_router": 26,
@@ -114,8 +115,9 @@ def fault_tag(fault: str) -> str:
     return f"Fault > {degree}{fault.replace('_', ' ').capitalize()}"
 
 
-def test_rag_fault_and_tag_agree():
-    for case in load("rag"):
+@pytest.mark.parametrize("version", ["rag", "rag_v2"])
+def test_rag_fault_and_tag_agree(version: str):
+    for case in load(version):
         expected = [fault_tag(case["fault"])] if case["fault"] else []
         assert [tag for tag in case["tags"] if tag.startswith("Fault > ")] == expected, case["id"]
 
@@ -132,9 +134,10 @@ def test_readme_counts_and_names_the_faults():
     assert all(f"`{kind}`" in text for kind in FINE | COARSE)
 
 
+@pytest.mark.parametrize("version", ["rag", "rag_v2"])
 @pytest.mark.parametrize("reader", ["reader-1", "reader-2"])
-def test_each_reader_labels_every_answer_as_its_fault_demands(reader: str):
-    for case in load("rag"):
+def test_each_reader_labels_every_answer_as_its_fault_demands(version: str, reader: str):
+    for case in load(version):
         [faithful] = [label["value"] for label in case["labels"]["faithfulness"] if label["by"] == reader]
         [correct] = [label["value"] for label in case["labels"]["factual_correctness"] if label["by"] == reader]
         assert 0 <= faithful <= 1, case["id"]
@@ -152,6 +155,26 @@ def test_readme_says_how_often_the_readers_agree():
         differ = [name for name, (first, second) in pairs.items() if first != second]
         assert f"| {row} | {len(pairs) - len(differ)} of {len(pairs)} |" in text
         assert all(f"`{name}`" in text for name in differ)
+
+
+def test_the_second_version_answers_the_same_questions_and_readme_counts_what_changed():
+    first, second = ({case["id"]: case for case in load(name)} for name in ("rag", "rag_v2"))
+    assert list(first) == list(second)
+    for name, case in second.items():
+        assert all(
+            case[key] == first[name][key] for key in ("question", "ideal_answer", "structured_contexts", "group")
+        )
+    changed = [name for name in first if first[name]["llm_answer"] != second[name]["llm_answer"]]
+    assert all(first[name] == second[name] for name in first if name not in changed)
+    better = [name for name in changed if first[name]["fault"] and not second[name]["fault"]]
+    worse = [name for name in changed if not first[name]["fault"] and second[name]["fault"]]
+    text = " ".join((DATA / "README.md").read_text("utf-8").split())
+    alike = len(changed) - len(better) - len(worse)
+    told = f"changed {len(changed)} of the 60 answers: {len(worse)} sound ones got a fault, {len(better)} faults went"
+    assert told in text
+    assert f"and {alike} say the same in other words" in text
+    pairs = [[label["value"] for label in second[name]["labels"]["faithfulness"]] for name in changed]
+    assert f"the same faithfulness for {sum(a == b for a, b in pairs)} of the {len(changed)} new answers" in text
 
 
 def test_guardrail_outcomes():

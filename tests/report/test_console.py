@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from evalflow.report.cases import print_case
-from evalflow.report.console import print_gates, print_summary, print_worst
+from evalflow.report.console import WorstCase, print_gates, print_summary, print_worst, worst_cases
 from evalflow.report.wording import plain, plain_line
 from evalflow.summary.rows import frame_of
 from tests.manifests import manifest_of
@@ -54,18 +54,38 @@ def test_a_summary_shows_every_label_as_it_is_spelt():
 @pytest.mark.parametrize("text", [EVIL, "[/x] [bold]"])
 def test_worst_cases_and_gates(text):
     on = console()
-    score = {
-        "status": "scored",
-        "score": 0.1,
-        "case_id": text,
-        "metric": "m",
-        "reason": f"{text}\n\t{text}",
-        "error": None,
-    }
-    print_worst(on, [score])
+    print_worst(on, [WorstCase("d", text, "m", 0.1, f"{text}\n\t{text}", judged=None)])
     print_gates(on, [{"passed": False, "message": text}])
     seen = plain(text)
     assert printed(on) == f"worst\n   0.10  {seen}  m  {seen} {seen}\ngate FAILED  {seen}\n"
+
+
+def test_a_label_decides_what_is_worst_and_passes() -> None:
+    row = {"dataset": "d", "metric": "m", "status": "scored", "member_of": None, "reason": None}
+    cells = [("fine", 0.1, False), ("bad", 0.9, True), ("unlabelled", 0.4, False), ("perfect", 0.2, False)]
+    scores = pl.LazyFrame(
+        [row | {"case_id": case, "score": score, "passed": passed} for case, score, passed in cells],
+        schema_overrides={"member_of": pl.String, "reason": pl.String},
+    )
+    people = pl.DataFrame(
+        {
+            "dataset": "d",
+            "metric": "m",
+            "case_id": ["fine", "bad", "perfect"],
+            "human": [0.8, 0.0, 1.0],
+            "accepted": [1.0, 0.0, 1.0],
+        }
+    )
+    found = worst_cases(scores, {"m": "higher_is_better"}, people, 9)
+    assert [(one.case_id, one.score, one.judged) for one in found] == [
+        ("bad", 0.0, 0.9),
+        ("unlabelled", 0.4, None),
+        ("fine", 0.8, 0.1),
+    ]
+    assert [one.case_id for one in worst_cases(scores, {}, None, 2)] == ["fine", "perfect"]
+    on = console()
+    print_worst(on, found[:1])
+    assert printed(on) == "worst\n   0.00  bad  m by labels (judge 0.90)  no reason given\n"
 
 
 def test_a_case():

@@ -117,6 +117,29 @@ def test_documents_list_flips_and_other_scores_of_metrics_without_pass_or_fail()
     assert [one["metric"] for one in document["others"]] == ["good"]
 
 
+def test_labels_of_both_answers_count_and_the_judge_is_told_beside_them() -> None:
+    known = {"dataset": "d", "metric": "good"}
+    a = pl.DataFrame(
+        [
+            known | {"case_id": "flips", "human": 0.2, "accepted": 0.0},
+            known | {"case_id": "said", "human": 1.0, "accepted": 1.0},
+        ]
+    )
+    b = pl.DataFrame([known | {"case_id": "flips", "human": 0.8, "accepted": 1.0}])
+    pairing = pair_scores(scored(A), scored(B), TRAITS, (a, b))
+    for by_labels in (True, False):
+        cells = changed_cells(pairing, TRAITS, by_labels=by_labels).filter(metric="good")
+        own = {row["case_id"]: row for row in cells.iter_rows(named=True)}
+        flips, rises = own["flips"], own["rises"]
+        if by_labels:
+            assert (flips["score_a"], flips["score_b"], flips["passed_a"], flips["passed_b"]) == (0.2, 0.8, False, True)
+            assert (flips["change"], flips["judged"]) == (pytest.approx(0.6), pytest.approx(-0.5))
+        else:
+            assert (flips["score_a"], flips["passed_a"], flips["judged"]) == (0.6, True, None)
+        assert (rises["score_a"], rises["judged"]) == (0.2, None)  # nobody labelled it
+        assert own["said"]["score_a"] == 0.9  # B's answer has no label
+
+
 @given(st.lists(st.tuples(*[st.sampled_from([None, 0.0, 0.4, 0.5, 1.0])] * 6), min_size=1, max_size=12))
 def test_every_listed_case_counts_once(scores: list[tuple[float | None, ...]]) -> None:
     """For any scores of three metrics in two runs, of which one has no pass or fail."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from evalflow.app.core.assemble import settings_of
@@ -12,6 +13,7 @@ from evalflow.app.core.cases import answers_of
 from evalflow.app.core.saved import SavedRun, composed_of, declared_meaning, prepared_steps
 from evalflow.errors import UserError
 from evalflow.lazy import pl
+from evalflow.paths import shown
 from evalflow.prompts import NOT_KEPT
 from evalflow.records import Answer
 from evalflow.records.manifest import Manifest
@@ -137,7 +139,10 @@ def _other_target(a: Manifest, b: Manifest) -> Iterator[ChangedPart]:
     shared = [name for name in a.datasets if name in b.datasets]
     other = [name for name in shared if a.datasets[name].sha256 != b.datasets[name].sha256]
     if other:
-        files = [ChangedValue(name, *(", ".join(run.datasets[name].files) for run in (a, b))) for name in other]
+        files = [
+            ChangedValue(name, *(", ".join(shown(Path(file)) for file in run.datasets[name].files) for run in (a, b)))
+            for name in other
+        ]
         values = [one for one in files if one.before != one.after]
         yield ChangedPart("target", f"the files of {', '.join(other)} are not the same", values=values)
     ours, theirs = ({name: as_map(run.config["dataset"]).get(name) for name in shared} for run in (a, b))

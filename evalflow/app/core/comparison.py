@@ -130,7 +130,8 @@ def compare_pairs(
         if _is_sample(b, of=a) and not any(o.kind == "cases" for o in found):
             adjusted_by_a += adjusted_means(pairing, (a.name, b.name), b.traits, seed=b.manifest.config["seed"])
         if how.lists_cases:
-            listed.append(CaseChanges((a.name, b.name), changed_cells(pairing, a.traits | b.traits), b.scores()))
+            cells = changed_cells(pairing, a.traits | b.traits, by_labels=not changed.only_judged)
+            listed.append(CaseChanges((a.name, b.name), cells, b.scores()))
     if not rows:
         raise UserError(refused or [_nothing_in_common(pairs[0], how, apart=apart)])
     runs = {run.name: run for pair in pairs for run in pair}

@@ -18,7 +18,7 @@ from evalflow.paths import shown, write_atomically
 from evalflow.records import ScoreRecord
 from evalflow.records.manifest import ExportFacts, Manifest
 from evalflow.report.cases import print_eval_steps, print_score
-from evalflow.report.console import follow, print_gates, print_summary, print_totals, print_worst, worst_rows
+from evalflow.report.console import follow, print_gates, print_summary, print_totals, print_worst, worst_cases
 from evalflow.report.findings import print_details
 from evalflow.report.wording import counted, literal, plain
 
@@ -103,7 +103,8 @@ class TerminalScreen:
 
             print_corrected(self._out, derived.calibration)
         print_details(self._out, derived.summary.details, manifest)
-        worst = worst_rows(derived.scores, directions)
+        people = derived.calibration.people if derived.calibration else None
+        worst = worst_cases(derived.scores, directions, people)
         print_worst(self._out, worst)
         print_gates(self._out, derived.gates)
         print_totals(self._out, manifest)
@@ -121,7 +122,7 @@ class TerminalScreen:
         if errors or (derived.summary.frame["pass_rate"] < 1).any():
             words.append("--failed")
         elif worst:
-            words += ["--id", worst[0]["case_id"]]
+            words += ["--id", worst[0].case_id]
         self._line("more", command("cases", *words))
         if errors:
             self._line("retry", command("resume", *([] if is_latest else [shown(folder.path)]), "--retry-errors"))

@@ -27,6 +27,7 @@ from evalflow.app.core.changed import (
     what_changed,
 )
 from evalflow.app.core.comparison import ComparisonOptions, compare_labelled
+from evalflow.app.core.labels import labels_to_compare
 from evalflow.app.core.ranking import rank_runs, ranked_items
 from evalflow.app.core.saved import SavedRun, find_scored
 from evalflow.engine.folder import RunFolder
@@ -125,8 +126,14 @@ def changed_cases(space: Workspace, a: str, b: str) -> CaseChanges:
     pair = _pair(space, a, b)
     known = space.read(common_cases, run_row(space, a).id, run_row(space, b).id)
     one, other = pair
-    traits = one.traits | other.traits
-    return CaseChanges((a, b), changed_cells(pair_scores(one.scores(), other.scores(), traits), traits, known))
+    traits, people = one.traits | other.traits, labels_to_compare(pair, None).people_in(one, other)
+    cells = changed_cells(
+        pair_scores(one.scores(), other.scores(), traits, people),
+        traits,
+        known,
+        by_labels=not what_changed(one, other).only_judged,
+    )
+    return CaseChanges((a, b), cells)
 
 
 @requires("read")

@@ -32,7 +32,7 @@ from evalflow.addons.studio.work.runs import Run
 from evalflow.addons.studio.work.scores import Score, case_scores
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.errors import EvalflowError
-from evalflow.report.comparison import became
+from evalflow.report.comparison import became, by_labels_in_words
 from evalflow.report.word_changes import Stretch, word_changes
 from evalflow.report.wording import number
 from evalflow.summary.case_changes import SORTS, CaseChange, CaseChanges, MetricChange, Sort
@@ -278,7 +278,7 @@ def _instead(changes: CaseChanges) -> str:
 
 def _became(change: MetricChange) -> tuple[str, Tone, str]:
     """The change in one or two words, its colour, and both scores."""
-    scores = f"{number(change.score_a, 2)} → {number(change.score_b, 2)}"
+    scores = f"{number(change.score_a, 2)} → {number(change.score_b, 2)}{by_labels_in_words(change)}"
     if change.change is None and change.score_a is change.score_b:
         return "answer changed", "", "not scored"
     if change.change is None:
