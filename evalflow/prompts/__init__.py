@@ -314,12 +314,14 @@ def messages(
 
     UserError if it cannot be rendered, or takes more text or time than any prompt can need.
     """
-    mark, shown = secrets.token_hex(16), examples_text(examples, template.key()) if examples else ""
+    environment, shown = template.compiled.environment, examples_text(examples, template.key()) if examples else ""
+    assert isinstance(environment, Sandbox)
     try:
         if template.sources is None:
-            return laid_out(_text_of(template.compiled, variables, mark), mark, shown)
+            return laid_out(environment.text_of(template.compiled, variables), environment.part_mark, shown)
         # Pickled, since templates use the attributes of records; nothing of it comes back.
         values = base64.b64encode(pickle.dumps(dict(variables))).decode()
+        mark = secrets.token_hex(16)  # another one each time: the templates of strangers can read it
         task = {"name": template.name, "sources": template.sources, "variables": values}
         text = _RENDERING.call({**task, "key": template.key().hex(), "mark": mark}, SECONDS + 1, "it")
         return laid_out(text, mark, shown)
@@ -331,9 +333,10 @@ def rendered(name: str, sources: Mapping[str, str], variables: str, key: str, ma
     """Render a template in a limited process; ValueError says why it cannot be rendered."""
     values = pickle.loads(base64.b64decode(variables))  # noqa: S301 - of the caller, who is trusted
     environment = _isolated(tuple(sources.items()), bytes.fromhex(key))
+    environment.part_mark = mark
     forbid_files()  # Python's modules have been read by now
     try:
-        return _text_of(environment.get_template(name), values, mark)
+        return environment.text_of(environment.get_template(name), values)
     except Unrenderable as error:
         if isinstance(error.__cause__, OSError):  # a codec that nobody has used, such as of "x".encode("cp1253")
             what = f"it opens {error.__cause__.filename}, and such a template may open no file"
@@ -347,12 +350,6 @@ def _isolated(sources: tuple[tuple[str, str], ...], key: bytes) -> Sandbox:
     for name, _ in sources:
         environment.get_template(name)
     return environment
-
-
-def _text_of(template: Template, variables: Mapping[str, Any], mark: str) -> str:
-    assert isinstance(template.environment, Sandbox)
-    template.environment.part_mark = mark
-    return template.environment.text_of(template, variables)
 
 
 def _named_outside_blocks(tree: nodes.Template) -> set[str]:

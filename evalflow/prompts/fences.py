@@ -12,7 +12,6 @@ The length of the material alone decides, so that a case has the same prompt in 
 from __future__ import annotations
 
 import hashlib
-import hmac
 import json
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
@@ -34,15 +33,13 @@ def fenced(text: object, name: str, key: bytes = b"") -> str:
     Their id is a keyed digest of the text, so that nobody without the key can write a block with a right id.
     """
     body = str(text)
-    mark = _mark(body, hmac.digest(key, f"{name}\n{body}".encode(), "sha256"))
+    lower, content = body.lower(), f"{name}\n{body}".encode()
+    # Longer and longer ones for a text that contains them all.
+    digests = (
+        hashlib.blake2b(content, key=key, salt=at.to_bytes(8)).hexdigest()[: _DIGITS + at // 8] for at in count()
+    )
+    mark = next(digest for digest in digests if digest not in lower)
     return f"<{name} id={mark}>\n{body}\n</{name} id={mark}>"
-
-
-def _mark(body: str, digest: bytes) -> str:
-    """The first id that a text does not contain by chance; longer ones for a text that tries them all."""
-    lower = body.lower()
-    marks = (hashlib.sha256(digest + bytes([at % 256])).hexdigest()[: _DIGITS + at // 8] for at in count())
-    return next(mark for mark in marks if mark not in lower)
 
 
 def one_line(text: object) -> str:

@@ -7,6 +7,7 @@ one text, is not limited: templates of strangers are rendered in a limited proce
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
@@ -52,7 +53,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         super().__init__(optimized=False, finalize=_in_time, **options)
         cast("dict[str, object]", self.filters).update(filters)  # pyright: ignore[reportUnknownMemberType]
         self.check_time = _UNLIMITED
-        self.part_mark = ""  # what begins a part of the prompt that is being rendered
+        self.part_mark = secrets.token_hex(16)  # begins a part of a prompt; it is never shown, so no text contains it
         self._reader = self.overlay()
         self._reader.filters = dict.fromkeys(cast("Any", self).filters, _not_evaluated)
         self._reader.tests = dict.fromkeys(cast("Any", self).tests, _not_evaluated)
