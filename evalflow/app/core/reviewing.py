@@ -6,7 +6,7 @@ import json
 import secrets
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from evalflow.app.core.saved import SavedRun, answered_rows, without_unanswered
 from evalflow.errors import Problem, UserError
@@ -22,6 +22,17 @@ FEWEST_DOUBLED = 30
 
 
 @dataclass(frozen=True, slots=True)
+class FrozenAnswer:
+    """What people read of an answer, and the metrics on which they label it."""
+
+    messages: Sequence[Mapping[str, str]]
+    answer: str
+    contexts: Sequence[Mapping[str, str]]
+    reference: str | None
+    metrics: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
 class DrawnItem:
     """A drawn answer. `stratum` and `pi`, its chance to be drawn, are those of the draw; `group` is that of its case.
 
@@ -34,7 +45,7 @@ class DrawnItem:
     stratum: str
     pi: float
     wanted: int
-    content: Mapping[str, Any]
+    content: FrozenAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,24 +122,24 @@ def doubled(size: int, overlap: float) -> int:
     return min(size, max(round(size * overlap), FEWEST_DOUBLED)) if overlap > 0 else 0
 
 
-def _read(run: SavedRun, metrics: Collection[str], keys: Collection[Key]) -> Iterator[tuple[Key, str, dict[str, Any]]]:
+def _read(run: SavedRun, metrics: Collection[str], keys: Collection[Key]) -> Iterator[tuple[Key, str, FrozenAnswer]]:
     wanted = set(keys)
     for row in answered_rows(run, own_scores(run, metrics), {key[:2] for key in wanted}):
         key = (row.case.dataset, row.case.id, row.target, row.target_repeat)
         if key in wanted and row.answer is not None:
             asked = {score["metric"] for score in row.scores if score["status"] in ("scored", "error")}
-            content = _content(as_answered(row.case, row.answer))
-            yield key, answer_hash(row.answer), content | {"metrics": [name for name in metrics if name in asked]}
+            shown = [name for name in metrics if name in asked]
+            yield key, answer_hash(row.answer), _frozen(as_answered(row.case, row.answer), shown)
 
 
-def _content(case: Case) -> dict[str, Any]:
-    """What people read of an answered case."""
+def _frozen(case: Case, metrics: Sequence[str]) -> FrozenAnswer:
     said = case.answer
     if said is None and case.actual is not None:
         said = json.dumps(case.actual, ensure_ascii=False, indent=1, default=str)
-    return {
-        "messages": [{"role": turn.role, "content": turn.text} for turn in case.messages],
-        "answer": said or "",
-        "contexts": [{"title": one.title or "", "text": one.text} for one in case.contexts or ()],
-        "reference": case.reference_text,
-    }
+    return FrozenAnswer(
+        [{"role": turn.role, "content": turn.text} for turn in case.messages],
+        said or "",
+        [{"title": context.title or "", "text": context.text} for context in case.contexts or ()],
+        case.reference_text,
+        metrics,
+    )

@@ -23,8 +23,9 @@ from sqlalchemy import (
     update,
 )
 
-from evalflow.addons.studio.store.rows import Row, chunks, every_as, now, one, upsert
+from evalflow.addons.studio.store.rows import Row, chunks, every_as, from_row, now, one_as, upsert
 from evalflow.addons.studio.store.tables import answers, assignments, labels, review_items, run_views
+from evalflow.app.core.reviewing import FrozenAnswer
 
 _AT_ONCE = 500
 _CANDIDATES = 20
@@ -134,6 +135,22 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
+class BegunItem:
+    """An item and a person's part in it.
+
+    `number`: its place among those that they have opened, from 1. `untaken`: fewer others than are wanted have
+    submitted or lease it, so that this person may label it.
+    """
+
+    answer: ReviewedAnswer
+    content: FrozenAnswer
+    part: Assignment
+    draft: Mapping[str, Any]
+    number: int
+    untaken: bool
+
+
+@dataclass(frozen=True, slots=True)
 class GivenLabel:
     """A label or a resolution of a review; a value of None has its reason in `missing`."""
 
@@ -205,15 +222,15 @@ def left_for(connection: Connection, review: int, by: str, moment: float) -> int
     return connection.scalar(_LEFT, {"review": review, "person": by, "moment": moment}) or 0
 
 
-def begun_item(connection: Connection, review: int, item: int, by: str, moment: float) -> Row | None:
-    """An item and a person's part in it.
-
-    `number`: its place among those that they have opened, from 1. `untaken`: fewer others than are wanted have
-    submitted or lease it, so that this person may label it.
-    """
+def begun_item(connection: Connection, review: int, item: int, by: str, moment: float) -> BegunItem | None:
+    """An item that a person has begun; None if they have not."""
     asked = {"review": review, "person": by, "moment": moment, "wanted_item": item}
-    found = connection.execute(_BEGUN_ITEM, asked).mappings().first()
-    return None if found is None else dict(found)
+    begun = connection.execute(_BEGUN_ITEM, asked).mappings().first()
+    if begun is None:
+        return None
+    row = dict(begun)
+    answer, part = from_row(ReviewedAnswer, row), from_row(Assignment, row)
+    return BegunItem(answer, FrozenAnswer(**row["content"]), part, row["draft"], row["number"], row["untaken"])
 
 
 def opened_items(connection: Connection, review: int, by: str) -> list[tuple[int, Any, bool]]:
@@ -236,9 +253,9 @@ def review_assignments(connection: Connection, review: int, by: str | None = Non
     return every_as(Assignment, connection, query.order_by(assignments.c.opened_at, assignments.c.item))
 
 
-def item_row(connection: Connection, review: int, item: int) -> Row | None:
-    """One item with its content."""
-    return one(connection, select(review_items).where(_at(review, item, review_items)))
+def reviewed_answer(connection: Connection, review: int, item: int) -> ReviewedAnswer | None:
+    """One item without its content."""
+    return one_as(ReviewedAnswer, connection, select(*_ITEM).where(_at(review, item, review_items)))
 
 
 def all_rows(connection: Connection, review: int) -> tuple[list[ReviewedAnswer], list[Assignment], list[GivenLabel]]:
@@ -248,13 +265,13 @@ def all_rows(connection: Connection, review: int) -> tuple[list[ReviewedAnswer],
     return served, review_assignments(connection, review), label_rows(connection, review)
 
 
-def contents(connection: Connection, review: int, items: Sequence[int]) -> dict[int, Mapping[str, Any]]:
+def contents(connection: Connection, review: int, items: Sequence[int]) -> dict[int, FrozenAnswer]:
     """The contents of these items."""
-    found: dict[int, Mapping[str, Any]] = {}
+    found: dict[int, FrozenAnswer] = {}
     for some in chunks(items, _AT_ONCE):
         query = select(review_items.c.item, review_items.c.content)
         rows = connection.execute(query.where(_of(review, review_items), review_items.c.item.in_(some)))
-        found.update((row.item, row.content) for row in rows)
+        found.update((row.item, FrozenAnswer(**row.content)) for row in rows)
     return found
 
 

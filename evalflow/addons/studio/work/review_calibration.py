@@ -20,7 +20,8 @@ from evalflow.addons.studio.work.review_results import (
     review_labels,
     shown_label,
 )
-from evalflow.addons.studio.work.reviews import REVIEWS, scored_run
+from evalflow.addons.studio.work.review_rows import found_review
+from evalflow.addons.studio.work.reviews import scored_run
 from evalflow.addons.studio.work.run_files import change_files
 from evalflow.addons.studio.work.runs import get_run
 from evalflow.addons.studio.work.space import TakenError, Workspace
@@ -107,21 +108,21 @@ def review_result(space: Workspace, name: str) -> ReviewResult:
 
     UserError if there is no label yet, or the run was deleted.
     """
-    review = REVIEWS.get(space, name)
-    run = scored_run(space, review["run_id"])
+    review = found_review(space, name)
+    run = scored_run(space, review.run_id)
     people = bound_labels(run, list(review_labels(space, name)))
     found = calibration_of(run, people)
-    rows, held, labels = space.read(stored.all_rows, review["id"])
+    rows, held, labels = space.read(stored.all_rows, review.id)
     items, flags = {item_key(row): row for row in rows}, flags_of(held)
     given: dict[tuple[int, str], list[ShownLabel]] = defaultdict(list)
-    for row in current_labels(review, labels):
+    for row in current_labels(review.rubrics, labels):
         if row.is_given:
             given[row.item, row.metric].append(shown_label(row, flags))
     cases = [one for series in found.rows for one in _judged(series, items, given)] if found else []
     cases.sort(key=lambda one: (-abs(one.difference), one.dataset, one.case_id))
     is_saved = found is not None and _is_saved(run, people)
     return ReviewResult(
-        review["state"] == "open" or any(one.is_reserved for one in held),
+        review.state == "open" or any(one.is_reserved for one in held),
         found,
         cases,
         is_saved,
@@ -136,13 +137,13 @@ def save_calibration(space: Workspace, name: str) -> SavedCalibration:
     It issues the judge's certificates, and gates and reports of the run count people's labels from then on; so do those
     of earlier runs that gave equal answers. TakenError while the review is open, or something else works on the run.
     """
-    review = REVIEWS.get(space, name)
-    if review["state"] == "open":
+    review = found_review(space, name)
+    if review.state == "open":
         what = "people are still labelling, so the result is provisional"
         raise TakenError(Problem(what, "review", "close the review first"))
     rows = list(review_labels(space, name))
-    found, _, changes = _apply_labels(space, review["run_id"], lambda run: bound_labels(run, rows))
-    if others := _follow_equal_answers(space, review["run_id"]):
+    found, _, changes = _apply_labels(space, review.run_id, lambda run: bound_labels(run, rows))
+    if others := _follow_equal_answers(space, review.run_id):
         changes = [*changes, f"the labels also count in {counted(len(others), 'other run')}, which gave equal answers"]
     return SavedCalibration(_certificates(found, saved_certificates()), changes)
 

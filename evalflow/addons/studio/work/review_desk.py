@@ -14,10 +14,12 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from evalflow.addons.studio.store import reviews as stored
-from evalflow.addons.studio.store.rows import Row, from_row, storable
+from evalflow.addons.studio.store.reviews import BegunItem, ReviewedAnswer
+from evalflow.addons.studio.store.rows import Row, storable
 from evalflow.addons.studio.store.scores import CELL
 from evalflow.addons.studio.work.access import requires
-from evalflow.addons.studio.work.reviews import ReviewMetric, as_metric, named_review, newest_rubrics, scale_of
+from evalflow.addons.studio.work.review_rows import StoredReview, named_review
+from evalflow.addons.studio.work.reviews import ReviewMetric, as_metric
 from evalflow.addons.studio.work.space import TakenError, Workspace, not_found
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.metrics.scale import read_label
@@ -107,13 +109,13 @@ def next_item(space: Workspace, name: str) -> DeskItem | None:
         moment = time.time()
         with space.database.reading() as connection:
             review = named_review(space, name, connection)
-            if review["state"] != "open":
+            if review.state != "open":
                 return _begun_before_closing(connection, review, me)
-            found = stored.candidates(connection, review["id"], me, moment)
+            found = stored.candidates(connection, review.id, me, moment)
         if not found:
             return None
         with space.database.writing() as connection:
-            item = stored.take(connection, review["id"], found, me, moment, LEASE_S)
+            item = stored.take(connection, review.id, found, me, moment, LEASE_S)
             if item is not None:
                 return _read_item(connection, review, item, me)
     raise TakenError(Problem("others were given every answer that was free", "review", "ask again"))
@@ -126,7 +128,7 @@ def open_item(space: Workspace, name: str, item: int) -> DeskItem:
     with space.database.writing() as connection:
         review = named_review(space, name, connection)
         _expect_mine(connection, review, item, me)
-        _extend(connection, review["id"], item, me, {})
+        _extend(connection, review.id, item, me, {})
         return _read_item(connection, review, item, me)
 
 
@@ -143,9 +145,9 @@ def save_draft(
         raise UserError(Problem(f"a draft has at most {LONGEST_DRAFT:,} characters", "draft"))
     with space.database.writing() as connection:
         review = named_review(space, name, connection)
-        if _expect_mine(connection, review, item, me)["state"] == "open":
+        if _expect_mine(connection, review, item, me).part.state == "open":
             kept = {"draft": _storable(dict(draft)), "seconds": _seconds(seconds), "is_flagged": flagged}
-            _extend(connection, review["id"], item, me, kept)
+            _extend(connection, review.id, item, me, kept)
 
 
 @requires("label")
@@ -169,16 +171,18 @@ def submit_item(
         raise UserError(Problem(f"a comment has at most {LONGEST_COMMENT:,} characters", "comment"))
     with space.changing("label", "review", name) as connection:
         review = named_review(space, name, connection)
-        if any((rubrics or {}).get(one["name"], one["rubric"]) != one["rubric"] for one in review["metrics"]):
+        if any((rubrics or {}).get(metric, rubric) != rubric for metric, rubric in review.rubrics.items()):
             what = "the guidelines were changed while you had this answer open"
             raise TakenError(Problem(what, "guidelines", "read them again, and submit"))
-        found = _expect_mine(connection, review, item, me)
-        read = _read_values(review, found["content"]["metrics"], values)
+        begun = _expect_mine(connection, review, item, me)
+        read = _read_values(review, begun.content.metrics, values)
         told = {metric: value for metric, value in read.items() if value is not None}
         draft = {"values": told, "cannot_tell": [one for one in read if one not in told], "comment": comment}
         state = {"state": "submitted", "draft": draft, "is_flagged": flagged, "seconds": _seconds(seconds)}
-        stored.change_assignment(connection, review["id"], item, me, state)
-        _put_labels(connection, review, found, me, read, {"comment": comment or None, "seconds": _seconds(seconds)})
+        stored.change_assignment(connection, review.id, item, me, state)
+        _put_labels(
+            connection, review, begun.answer, me, read, {"comment": comment or None, "seconds": _seconds(seconds)}
+        )
 
 
 @requires("label")
@@ -187,11 +191,11 @@ def decline_item(space: Workspace, name: str, item: int, reason: str = "") -> No
     me = space.identify().name
     with space.changing("decline", "review", name) as connection:
         review = named_review(space, name, connection)
-        found = _expect_mine(connection, review, item, me)
-        stored.change_assignment(connection, review["id"], item, me, {"state": "declined", "expires_at": 0.0})
-        about = {"comment": storable(reason.strip())[:LONGEST_COMMENT] or None, "seconds": found["seconds"]}
-        nothing = dict.fromkeys(found["content"]["metrics"])
-        _put_labels(connection, review, found, me, nothing, {**about, "missing": "declined"})
+        begun = _expect_mine(connection, review, item, me)
+        stored.change_assignment(connection, review.id, item, me, {"state": "declined", "expires_at": 0.0})
+        about = {"comment": storable(reason.strip())[:LONGEST_COMMENT] or None, "seconds": begun.part.seconds}
+        nothing = dict.fromkeys(begun.content.metrics)
+        _put_labels(connection, review, begun.answer, me, nothing, {**about, "missing": "declined"})
 
 
 @requires("label")
@@ -200,66 +204,65 @@ def own_progress(space: Workspace, name: str) -> OwnProgress:
     me = space.identify().name
     with space.database.reading() as connection:
         review = named_review(space, name, connection)
-        opened = stored.opened_items(connection, review["id"], me)
-        if review["state"] == "open":
-            left = stored.left_for(connection, review["id"], me, time.time())
+        opened = stored.opened_items(connection, review.id, me)
+        if review.state == "open":
+            left = stored.left_for(connection, review.id, me, time.time())
         else:
-            left = sum(one.is_reserved for one in stored.review_assignments(connection, review["id"], me))
+            left = sum(one.is_reserved for one in stored.review_assignments(connection, review.id, me))
     states = [state for _, state, _ in opened]
     items = [OwnItem(item, i, state, is_flagged) for i, (item, state, is_flagged) in enumerate(opened, 1)]
-    return OwnProgress(states.count("submitted"), states.count("declined"), left, items, review["state"])
+    return OwnProgress(states.count("submitted"), states.count("declined"), left, items, review.state)
 
 
-def _begun_before_closing(connection: Connection, review: Row, me: str) -> DeskItem | None:
-    rows = stored.review_assignments(connection, review["id"], me)
+def _begun_before_closing(connection: Connection, review: StoredReview, me: str) -> DeskItem | None:
+    rows = stored.review_assignments(connection, review.id, me)
     begun = next((row.item for row in rows if row.is_reserved), None)
     return None if begun is None else _read_item(connection, review, begun, me)
 
 
-def _expect_mine(connection: Connection, review: Row, item: int, me: str) -> Row:
+def _expect_mine(connection: Connection, review: StoredReview, item: int, me: str) -> BegunItem:
     """The item and the person's part in it; refuses one that is not theirs to label."""
-    found = stored.begun_item(connection, review["id"], item, me, time.time())
-    if found is None or found["state"] == "declined":
+    begun = stored.begun_item(connection, review.id, item, me, time.time())
+    if begun is None or begun.part.state == "declined":
         raise not_found("answer", str(item), [])
-    if review["state"] != "open" and not from_row(stored.Assignment, found).is_reserved:
-        what = f"the review {review['name']!r} is closed"
+    if review.state != "open" and not begun.part.is_reserved:
+        what = f"the review {review.name!r} is closed"
         raise TakenError(Problem(what, "review", "ask the person who created it to open it again"))
-    if found["state"] == "open" and not found["untaken"]:
+    if begun.part.state == "open" and not begun.untaken:
         what = "this answer was given to somebody else, because it was reserved for you no longer"
         raise TakenError(Problem(what, "item", "go on with the next one"))
-    return found
+    return begun
 
 
 def _extend(connection: Connection, review: int, item: int, me: str, values: Mapping[str, object]) -> None:
     stored.change_assignment(connection, review, item, me, {**values, "expires_at": time.time() + LEASE_S})
 
 
-def _read_item(connection: Connection, review: Row, item: int, me: str) -> DeskItem:
-    found = stored.begun_item(connection, review["id"], item, me, time.time())
-    if found is None:  # the review was deleted meanwhile
+def _read_item(connection: Connection, review: StoredReview, item: int, me: str) -> DeskItem:
+    begun = stored.begun_item(connection, review.id, item, me, time.time())
+    if begun is None:  # the review was deleted meanwhile
         raise not_found("answer", str(item), [])
-    content: Row = found["content"]
-    rows = [one for one in review["metrics"] if one["name"] in content["metrics"]]
+    content, part, shown = begun.content, begun.part, review.shown
     return DeskItem(
-        review=review["name"],
+        review=review.name,
         item=item,
-        number=found["number"],
-        state=found["state"],
-        messages=content["messages"],
-        answer=content["answer"],
-        contexts=content["contexts"] if review["shown"]["contexts"] else None,
-        reference=content["reference"] if review["shown"]["reference"] else None,
-        metrics=[as_metric(one, review["guidelines"][one["name"]]) for one in rows],
-        draft=found["draft"],
-        is_flagged=found["is_flagged"],
-        seconds=found["seconds"],
-        lease_expires_at=found["expires_at"],
+        number=begun.number,
+        state="open" if part.state == "open" else "submitted",
+        messages=content.messages,
+        answer=content.answer,
+        contexts=content.contexts if shown.contexts else None,
+        reference=content.reference if shown.reference else None,
+        metrics=[as_metric(one, review.guidelines[one.name]) for one in review.metrics if one.name in content.metrics],
+        draft=begun.draft,
+        is_flagged=part.is_flagged,
+        seconds=part.seconds,
+        lease_expires_at=part.expires_at,
     )
 
 
-def _read_values(review: Row, metrics: Sequence[str], values: Mapping[str, object]) -> dict[str, object]:
+def _read_values(review: StoredReview, metrics: Sequence[str], values: Mapping[str, object]) -> dict[str, object]:
     """The values on the metrics' own scales, None for CANNOT_TELL; a UserError names every problem."""
-    scales = {one["name"]: scale_of(one) for one in review["metrics"] if one["name"] in metrics}
+    scales = {metric.name: metric.scale for metric in review.metrics if metric.name in metrics}
     problems: list[Problem] = []
     for name in values:
         if name not in scales:
@@ -281,25 +284,25 @@ def _read_values(review: Row, metrics: Sequence[str], values: Mapping[str, objec
 
 def _put_labels(
     connection: Connection,
-    review: Row,
-    item: Row,
+    review: StoredReview,
+    answer: ReviewedAnswer,
     me: str,
     read: Mapping[str, object],
     about: Mapping[str, object],
 ) -> None:
-    seen = stored.has_viewed(connection, review["run"], me)
-    rubrics = newest_rubrics(review)
+    seen = stored.has_viewed(connection, review.run, me)
+    rubrics = review.rubrics
     rows = [
-        label_row(review, item, me, metric, value, blind=True, seen_before=seen, rubric=rubrics[metric])
+        label_row(review, answer, me, metric, value, blind=True, seen_before=seen, rubric=rubrics[metric])
         | {"missing": "cannot_tell" if value is None else None, **about}
         for metric, value in read.items()
     ]
-    stored.replace_labels(connection, review["id"], item["item"], rows, kind="label", by=me)
+    stored.replace_labels(connection, review.id, answer.item, rows, kind="label", by=me)
 
 
 def label_row(
-    review: Row,
-    item: Row,
+    review: StoredReview,
+    answer: ReviewedAnswer,
     by: str,
     metric: str,
     value: object,
@@ -309,11 +312,11 @@ def label_row(
     rubric: int,
 ) -> Row:
     """A row of the labels of a review, with the weight of a single answer."""
-    about = {name: item[name] for name in (*CELL, "answer_hash")}
+    about = {name: getattr(answer, name) for name in (*CELL, "answer_hash")}
     return {
         **about,
-        "project_id": review["project_id"],
-        "run": review["run"],
+        "project_id": review.project_id,
+        "run": review.run,
         "metric": metric,
         "value": value,
         "by": by,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from evalflow.addons.studio.store import reviews as stored
 from evalflow.addons.studio.store.reviews import Assignment, GivenLabel
 from evalflow.addons.studio.work.access import requires
-from evalflow.addons.studio.work.reviews import REVIEWS, Review, change_review, guideline_text
+from evalflow.addons.studio.work.review_rows import found_review, metrics_column
+from evalflow.addons.studio.work.reviews import Review, change_review, guideline_text
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.errors import Problem, UserError, did_you_mean
 
@@ -15,19 +17,19 @@ from evalflow.errors import Problem, UserError, did_you_mean
 @requires("edit")
 def revise_guidelines(space: Workspace, name: str, expected: int, guidelines: Mapping[str, str]) -> Review:
     """Change the guidelines of metrics. Labels that follow the older ones then count no more."""
-    row = REVIEWS.get(space, name)
-    unknown = [metric for metric in guidelines if metric not in row["guidelines"]]
+    review = found_review(space, name)
+    unknown = [metric for metric in guidelines if metric not in review.guidelines]
     if unknown:
         what = f"the review has no metric {unknown[0]!r}"
-        raise UserError(Problem(what, "guidelines", did_you_mean(unknown[0], row["guidelines"])))
-    new = {**row["guidelines"], **{metric: guideline_text(text) for metric, text in guidelines.items()}}
+        raise UserError(Problem(what, "guidelines", did_you_mean(unknown[0], review.guidelines)))
+    new = {**review.guidelines, **{metric: guideline_text(text) for metric, text in guidelines.items()}}
     metrics = [
-        one
-        if (before := row["guidelines"][one["name"]]) == new[one["name"]]
-        else {**one, "rubric": one["rubric"] + 1, "older": [*one.get("older", ()), before]}
-        for one in row["metrics"]
+        metric
+        if (before := review.guidelines[metric.name]) == new[metric.name]
+        else replace(metric, rubric=metric.rubric + 1, older=[*metric.older, before])
+        for metric in review.metrics
     ]
-    return change_review(space, name, expected, {"guidelines": new, "metrics": metrics})
+    return change_review(space, name, expected, {"guidelines": new, "metrics": metrics_column(metrics)})
 
 
 @requires("edit")

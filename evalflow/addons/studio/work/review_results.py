@@ -15,13 +15,14 @@ import numpy as np
 
 from evalflow.addons.studio.store import reviews as stored
 from evalflow.addons.studio.store.reviews import Assignment, GivenLabel, ReviewedAnswer
-from evalflow.addons.studio.store.rows import Row, storable
+from evalflow.addons.studio.store.rows import storable
 from evalflow.addons.studio.store.scores import CELL
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.review_desk import label_row
 from evalflow.addons.studio.work.review_guidelines import submitted_by_older
-from evalflow.addons.studio.work.reviews import REVIEWS, newest_rubrics, scale_of
+from evalflow.addons.studio.work.review_rows import LabelledMetric, StoredReview, found_review
 from evalflow.addons.studio.work.space import Workspace, not_found
+from evalflow.app.core.reviewing import FrozenAnswer
 from evalflow.errors import Problem, UserError
 from evalflow.labels.columns import LABEL_COLUMNS
 from evalflow.metrics.scale import LabelScale, read_label
@@ -102,7 +103,7 @@ class Disagreement:
     item: int
     position: int | None
     metric: str
-    content: Mapping[str, Any]
+    content: FrozenAnswer
     labels: Sequence[ShownLabel]
     is_tied: bool
     is_resolved: bool
@@ -113,30 +114,30 @@ class Disagreement:
 @requires("edit")
 def progress(space: Workspace, name: str) -> ReviewProgress:
     """How far each person is, and how well they agree."""
-    review = REVIEWS.get(space, name)
-    items, held, labels = space.read(stored.all_rows, review["id"])
-    names = dict.fromkeys([*review["people"], *(row.by for row in held)])
-    people = [_person(one, [row for row in held if row.by == one], review["people"]) for one in names]
-    agreement = [_agreement(one, labels) for one in review["metrics"]]
-    rubrics: dict[str, Counter[int]] = {one["name"]: Counter() for one in review["metrics"]}
+    review = found_review(space, name)
+    items, held, labels = space.read(stored.all_rows, review.id)
+    names = dict.fromkeys([*review.people, *(row.by for row in held)])
+    people = [_person(one, [row for row in held if row.by == one], review.people) for one in names]
+    agreement = [_agreement(one, labels) for one in review.metrics]
+    rubrics: dict[str, Counter[int]] = {metric: Counter() for metric in review.rubrics}
     for row in labels:
         if row.is_given:
             rubrics[row.metric][row.rubric] += 1
     wanted = sum(row.wanted for row in items)
-    older = submitted_by_older(held, labels, newest_rubrics(review))
+    older = submitted_by_older(held, labels, review.rubrics)
     outdated = len({item for item, _ in older})
-    ties = len(ties_of(review, labels))
+    ties = len(ties_of(review.rubrics, labels))
     return ReviewProgress(sum(one.done for one in people), wanted, people, agreement, rubrics, outdated, ties)
 
 
 @requires("edit")
 def disagreements(space: Workspace, name: str) -> list[Disagreement]:
     """The answers with labels that differ, without names: those that nobody has resolved first, ties before others."""
-    review = REVIEWS.get(space, name)
+    review = found_review(space, name)
     with space.database.reading() as connection:
-        rows, held, labels = stored.all_rows(connection, review["id"])
-        found = {key: own for key, own in _by_answer(review, labels).items() if _differ(own)}
-        contents = stored.contents(connection, review["id"], [item for item, _ in found])
+        rows, held, labels = stored.all_rows(connection, review.id)
+        found = {key: own for key, own in _by_answer(review.rubrics, labels).items() if _differ(own)}
+        contents = stored.contents(connection, review.id, [item for item, _ in found])
     items, flags = {row.item: row for row in rows}, flags_of(held)
     shown = [
         _disagreement(review, items[item], metric, contents[item], rows, flags)
@@ -148,25 +149,25 @@ def disagreements(space: Workspace, name: str) -> list[Disagreement]:
 @requires("edit")
 def resolve(space: Workspace, name: str, item: int, metric: str, value: object, reason: str) -> None:
     """Decide what is true of an answer on a metric. It replaces the labels there; people's agreement stays."""
-    review = REVIEWS.get(space, name)
-    own = next((one for one in review["metrics"] if one["name"] == metric), None)
+    review = found_review(space, name)
+    own = next((one for one in review.metrics if one.name == metric), None)
     if own is None:
-        raise not_found("metric", metric, [one["name"] for one in review["metrics"]])
+        raise not_found("metric", metric, list(review.rubrics))
     reason = storable(reason.strip())
     if not 0 < len(reason) <= LONGEST_REASON:
         raise UserError(Problem("a resolution needs a reason", "reason", "say in a sentence why this value is right"))
     try:
-        read = read_label(scale_of(own), value)[1]
+        read = read_label(own.scale, value)[1]
     except ValueError as error:
         raise UserError(Problem(f"{metric}: {error}", "value", "choose a value of the scale")) from None
     me = space.identify().name
-    with space.changing("resolve", "review", review["name"], [metric]) as connection:
-        found = stored.item_row(connection, review["id"], item)
-        if found is None or metric not in found["content"]["metrics"]:
+    with space.changing("resolve", "review", review.name, [metric]) as connection:
+        answer = stored.reviewed_answer(connection, review.id, item)
+        if answer is None or metric not in stored.contents(connection, review.id, [item])[item].metrics:
             raise not_found("answer", str(item), [])
-        seen = stored.has_viewed(connection, review["run"], me)
-        row = label_row(review, found, me, metric, read, blind=True, seen_before=seen, rubric=own["rubric"])
-        stored.replace_labels(connection, review["id"], item, [{**row, "comment": reason}], kind="resolution")
+        seen = stored.has_viewed(connection, review.run, me)
+        row = label_row(review, answer, me, metric, read, blind=True, seen_before=seen, rubric=own.rubric)
+        stored.replace_labels(connection, review.id, item, [{**row, "comment": reason}], kind="resolution")
 
 
 @requires("edit")
@@ -176,11 +177,11 @@ def review_labels(space: Workspace, name: str) -> Iterator[dict[str, object]]:
     The answers that were served are a random sample, wherever labelling stopped: the weight of an answer of a stratum
     is the stratum's size by the number served of it, and a group of which answers are still to be labelled is left out.
     """
-    review = REVIEWS.get(space, name)
+    review = found_review(space, name)
     with space.database.reading() as connection:
-        items, held, labels = stored.all_rows(connection, review["id"])
-        contents = stored.contents(connection, review["id"], sorted({row.item for row in held}))
-    return _rows(review, items, held, labels, {item: content["metrics"] for item, content in contents.items()})
+        items, held, labels = stored.all_rows(connection, review.id)
+        contents = stored.contents(connection, review.id, sorted({row.item for row in held}))
+    return _rows(review, items, held, labels, {item: content.metrics for item, content in contents.items()})
 
 
 @requires("edit")
@@ -201,9 +202,9 @@ def _person(name: str, rows: Sequence[Assignment], invited: Sequence[str]) -> Pe
     return PersonProgress(name, states["submitted"], states["declined"], flagged, middle, name in invited)
 
 
-def _agreement(metric: Row, labels: Sequence[GivenLabel]) -> HumanAgreement:
-    scale = scale_of(metric)
-    rows = [row for row in labels if row.metric == metric["name"] and row.rubric == metric["rubric"]]
+def _agreement(metric: LabelledMetric, labels: Sequence[GivenLabel]) -> HumanAgreement:
+    scale = metric.scale
+    rows = [row for row in labels if row.metric == metric.name and row.rubric == metric.rubric]
     given = [row for row in rows if row.is_given and row.value is not None]
     people = {name: i for i, name in enumerate(sorted({row.by for row in given}))}
     items = {item: i for i, item in enumerate(sorted({row.item for row in given}))}
@@ -223,26 +224,25 @@ def _agreement(metric: Row, labels: Sequence[GivenLabel]) -> HumanAgreement:
             names = sorted({*sides[0], *sides[1]})
             coded = [[names.index(one) for one in side] for side in sides]
             kappa = cohen_kappa(coded[0], coded[1])
-    return HumanAgreement(metric["name"], len(pairs), krippendorff_alpha(table, "interval"), kappa)
+    return HumanAgreement(metric.name, len(pairs), krippendorff_alpha(table, "interval"), kappa)
 
 
-def current_labels(review: Row, labels: Sequence[GivenLabel]) -> list[GivenLabel]:
-    """The labels by the newest guidelines."""
-    newest = newest_rubrics(review)
-    return [row for row in labels if row.rubric == newest[row.metric]]
+def current_labels(rubrics: Mapping[str, int], labels: Sequence[GivenLabel]) -> list[GivenLabel]:
+    """The labels by the newest guidelines; `rubrics` has their versions, by metric."""
+    return [row for row in labels if row.rubric == rubrics[row.metric]]
 
 
-def _by_answer(review: Row, labels: Sequence[GivenLabel]) -> dict[tuple[int, str], list[GivenLabel]]:
+def _by_answer(rubrics: Mapping[str, int], labels: Sequence[GivenLabel]) -> dict[tuple[int, str], list[GivenLabel]]:
     """The labels by the newest guidelines, by answer and metric."""
     grouped: dict[tuple[int, str], list[GivenLabel]] = defaultdict(list)
-    for row in current_labels(review, labels):
+    for row in current_labels(rubrics, labels):
         grouped[row.item, row.metric].append(row)
     return grouped
 
 
-def ties_of(review: Row, labels: Sequence[GivenLabel]) -> list[tuple[int, str]]:
+def ties_of(rubrics: Mapping[str, int], labels: Sequence[GivenLabel]) -> list[tuple[int, str]]:
     """The answers and metrics on which people are tied."""
-    return [key for key, own in _by_answer(review, labels).items() if _is_tied(own)]
+    return [key for key, own in _by_answer(rubrics, labels).items() if _is_tied(own)]
 
 
 def _is_tied(labels: Sequence[GivenLabel]) -> bool:
@@ -273,15 +273,15 @@ def shown_label(row: GivenLabel, flags: Mapping[tuple[int, str], bool]) -> Shown
 
 
 def _disagreement(
-    review: Row,
+    review: StoredReview,
     item: ReviewedAnswer,
     metric: str,
-    content: Mapping[str, object],
+    content: FrozenAnswer,
     rows: Sequence[GivenLabel],
     flags: Mapping[tuple[int, str], bool],
 ) -> Disagreement:
     labels = [shown_label(row, flags) for row in rows if row.is_given]
-    random.Random(f"{review['id']} {item.item} {metric}").shuffle(labels)  # noqa: S311 - hides who was first
+    random.Random(f"{review.id} {item.item} {metric}").shuffle(labels)  # noqa: S311 - hides who was first
     decided = next((row for row in rows if row.kind == "resolution"), None)
     value, reason = (decided.value, decided.comment or "") if decided else (None, "")
     state = _is_tied(rows), decided is not None
@@ -294,41 +294,41 @@ def item_key(row: ReviewedAnswer) -> tuple[str, str, str, int]:
 
 
 def _rows(
-    review: Row,
+    review: StoredReview,
     items: Sequence[ReviewedAnswer],
     held: Sequence[Assignment],
     labels: Sequence[GivenLabel],
     metrics: Mapping[int, Sequence[str]],
 ) -> Iterator[dict[str, object]]:
-    draw: Mapping[str, Any] = review["draw"]
+    draw = review.draw
     of_item: dict[int, list[GivenLabel]] = defaultdict(list)
     for row in labels:
         of_item[row.item].append(row)
-    newest = newest_rubrics(review)
+    newest = review.rubrics
     served = _served(review, items, held, of_item)
     drawn = Counter(row.stratum for row in served)
     finished = len({(row.dataset, row.group) for row in served})
-    outdated = [row for row in items if row.item in of_item and row not in served and draw["method"] != "groups"]
+    outdated = [row for row in items if row.item in of_item and row not in served and draw.method != "groups"]
     known: set[str] = set()  # metrics of which a row names the newest guidelines, so that older labels do not count
     for item in [*served, *outdated]:
         stratum = item.stratum
         of, among = (
-            (finished, draw["groups"][1])
-            if draw["method"] == "groups"
+            (finished, draw.groups[1])
+            if draw.method == "groups"
             else (
                 drawn[stratum] or 1,
-                draw["strata"][stratum][1],
+                draw.strata[stratum][1],
             )
         )
         about = {
             **{name: getattr(item, name) for name in (*CELL, "answer_hash")},
-            "weight": among / of if draw["method"] == "strata" else 1.0,
-            "group": item.group if draw["method"] == "groups" else None,
-            "review": review["name"],
+            "weight": among / of if draw.method == "strata" else 1.0,
+            "group": item.group if draw.method == "groups" else None,
+            "review": review.name,
             "position": item.item,
-            "draw": draw["method"],
-            "seed": draw["seed"],
-            "population": draw["population"],
+            "draw": draw.method,
+            "seed": draw.seed,
+            "population": draw.population,
             "pi": min(1.0, of / among),
         }
         own = of_item[item.item]
@@ -354,13 +354,13 @@ def _rows(
 
 
 def _served(
-    review: Row,
+    review: StoredReview,
     items: Sequence[ReviewedAnswer],
     held: Sequence[Assignment],
     of_item: Mapping[int, Sequence[GivenLabel]],
 ) -> list[ReviewedAnswer]:
     """The answers that were served under the newest guidelines; of groups, those of which every answer is settled."""
-    newest = newest_rubrics(review)
+    newest = review.rubrics
     states: dict[int, list[str]] = defaultdict(list)
     for row in held:
         states[row.item].append(row.state)
@@ -375,9 +375,9 @@ def _served(
             or any(one.rubric == newest[one.metric] for one in own)
         )
     ]
-    if review["draw"]["method"] != "groups":
+    if review.draw.method != "groups":
         return known
-    people = len(review["people"])
+    people = len(review.people)
     settled = {row.item for row in known if _is_settled(states[row.item], people)}
     open_groups = {(row.dataset, row.group) for row in items if row.item not in settled}
     return [row for row in known if (row.dataset, row.group) not in open_groups]

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import TypeAdapter
-
-from evalflow.addons.studio.store import definitions, projects
 from evalflow.addons.studio.store import people as accounts
+from evalflow.addons.studio.store import projects
 from evalflow.addons.studio.store import reviews as stored
-from evalflow.addons.studio.store.rows import Row, from_row, storable
+from evalflow.addons.studio.store.rows import from_row, storable
 from evalflow.addons.studio.store.scores import CELL
 from evalflow.addons.studio.work.access import ROLES, Role, may, requires
-from evalflow.addons.studio.work.definitions import DefinitionStore
+from evalflow.addons.studio.work.review_rows import (
+    REVIEWS,
+    LabelledMetric,
+    ReviewDraw,
+    Shown,
+    StoredReview,
+    found_review,
+    metrics_column,
+    read_review,
+)
 from evalflow.addons.studio.work.runs import run_row
-from evalflow.addons.studio.work.space import TakenError, Workspace, not_found
+from evalflow.addons.studio.work.space import Workspace
 from evalflow.app.core.reviewing import (
     Method,
     StratifiedBy,
@@ -28,17 +35,15 @@ from evalflow.app.core.reviewing import (
 from evalflow.app.core.saved import SavedRun, open_scored
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError, check_all, did_you_mean
-from evalflow.metrics.scale import LabelScale, LikertScale, RecordedScale, label_bounds, label_scale, scale_text
+from evalflow.metrics.scale import LabelScale, LikertScale, label_bounds, label_scale, scale_text
 from evalflow.stats.prediction import Spread
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    pass
 
-REVIEWS = DefinitionStore("review")
 MOST_ITEMS = 10_000
 LONGEST_NAME, LONGEST_GUIDELINES = 100, 20_000
 DEFAULT_OVERLAP = 0.2
-_SCALES: TypeAdapter[RecordedScale] = TypeAdapter(RecordedScale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +81,6 @@ class ReviewMetric:
     guidelines: str
     older: Sequence[str] = ()
     title: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """What people see besides conversation and answer."""
-
-    contexts: bool = True
-    reference: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +149,7 @@ class ReviewRequest:
     by: StratifiedBy | None = None
     seed: int | None = None
     guidelines: Mapping[str, str] | None = None
-    shown: Shown = Shown()
+    shown: Shown = field(default_factory=Shown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +192,7 @@ def candidates(space: Workspace, run_id: str, metrics: Sequence[str] = ()) -> Ca
     _expect_metrics(run, metrics)
     found = answers_to_label(labellable_scores(run, metrics or judged or list(run.rules.metrics)))
     return Candidates(
-        [as_metric(one, _guidelines(one)) for one in _metric_rows(run, list(run.rules.metrics))],
+        [as_metric(metric, _guidelines(metric)) for metric in _metrics(run, list(run.rules.metrics))],
         judged,
         len(found),
         len({(one.key[0], one.group) for one in found}),
@@ -234,34 +231,43 @@ def create_review(space: Workspace, request: ReviewRequest) -> Review:
     )
     people = _expect_people(space, request.people)
     given = request.guidelines or {}
-    metrics = _metric_rows(run, request.metrics)
+    metrics = _metrics(run, request.metrics)
     overlap = request.overlap if len(people) > 1 else 0.0
     drawn = draw_review(
         run, request.metrics, request.size, method=request.method, by=request.by, seed=request.seed, overlap=overlap
     )
     by = (request.by or "score") if request.method == "strata" else None
-    draw = {"method": request.method, "by": by, "population": drawn.population, "seed": drawn.seed}
-    draw |= {"overlap": overlap, "strata": dict(drawn.strata), "groups": list(drawn.groups), "title": row.title}
-    draw |= {"size": len(drawn.items), "doubled": sum(one.wanted == 2 for one in drawn.items)}
+    draw = ReviewDraw(
+        request.method,
+        by,
+        drawn.population,
+        drawn.seed,
+        overlap,
+        drawn.strata,
+        drawn.groups,
+        row.title,
+        size=len(drawn.items),
+        doubled=sum(item.wanted == 2 for item in drawn.items),
+    )
     values: dict[str, Any] = {
         "name": request.name.strip(),
         "run": row.id,
         "run_id": request.run_id,
         "state": "open",
-        "metrics": metrics,
-        "draw": draw,
+        "metrics": metrics_column(metrics),
+        "draw": asdict(draw),
         "people": people,
         "shown": asdict(request.shown),
         "created_by": space.identify().name,
-        "guidelines": {one["name"]: guideline_text(given.get(one["name"], _guidelines(one))) for one in metrics},
+        "guidelines": {metric.name: guideline_text(given.get(metric.name, _guidelines(metric))) for metric in metrics},
     }
     with space.changing("create", "review", values["name"]) as connection:
         review = REVIEWS.add(connection, space.project_id, values)
         positions = stored.answer_positions(connection, row.id)
-        own = ("group", "stratum", "pi", "wanted", "content")
+        own = ("group", "stratum", "pi", "wanted")
         items = [
             dict(zip(CELL, one.key, strict=True))
-            | {"position": positions.get(one.key), "answer_hash": one.digest}
+            | {"position": positions.get(one.key), "answer_hash": one.digest, "content": asdict(one.content)}
             | {name: getattr(one, name) for name in own}
             for one in drawn.items
         ]
@@ -272,16 +278,17 @@ def create_review(space: Workspace, request: ReviewRequest) -> Review:
 @requires("label")
 def list_reviews(space: Workspace) -> list[ReviewEntry]:
     """The reviews, the newest first: all for editors, and for others those that name them."""
-    rows, me, sees_all = REVIEWS.rows(space), space.identify().name, may(space, "edit")
-    rows = sorted((row for row in rows if sees_all or me in row["people"]), key=lambda row: -row["id"])
-    whole = {one.name: one for one in _as_reviews(space, rows)} if sees_all else {}
-    return [ReviewEntry(row["name"], row["state"], me in row["people"], whole.get(row["name"])) for row in rows]
+    me, sees_all = space.identify().name, may(space, "edit")
+    reviews = [own for own in map(read_review, REVIEWS.rows(space)) if sees_all or me in own.people]
+    reviews.sort(key=lambda own: -own.id)
+    whole = {review.name: review for review in _as_reviews(space, reviews)} if sees_all else {}
+    return [ReviewEntry(own.name, own.state, me in own.people, whole.get(own.name)) for own in reviews]
 
 
 @requires("edit")
 def get_review(space: Workspace, name: str) -> Review:
     """One review."""
-    return _as_reviews(space, [REVIEWS.get(space, name)])[0]
+    return _as_reviews(space, [found_review(space, name)])[0]
 
 
 @requires("edit")
@@ -293,13 +300,13 @@ def reopen_review(space: Workspace, name: str, expected: int) -> Review:
 @requires("edit")
 def change_people(space: Workspace, name: str, expected: int, people: Sequence[str]) -> Review:
     """Change who labels. The labels of those who leave stay; what they had begun goes to others at once."""
-    row = REVIEWS.get(space, name)
-    chosen = _expect_people(space, people, row["people"])
+    review = found_review(space, name)
+    chosen = _expect_people(space, people, review.people)
     changed = change_review(space, name, expected, {"people": chosen})
     with space.database.writing() as connection:
-        for held in stored.review_assignments(connection, row["id"]):
+        for held in stored.review_assignments(connection, review.id):
             if held.by not in chosen and held.state == "open":
-                stored.change_assignment(connection, row["id"], held.item, held.by, {"expires_at": 0.0})
+                stored.change_assignment(connection, review.id, held.item, held.by, {"expires_at": 0.0})
     return changed
 
 
@@ -333,40 +340,28 @@ def scored_run(space: Workspace, run_id: str) -> SavedRun:
         raise UserError(Problem(f"{folder}: {error.strerror}", "run", hint)) from None
 
 
-def as_metric(row: Row, guidelines: str) -> ReviewMetric:
-    """A metric of a review from the stored form."""
-    scale = scale_of(row)
+def as_metric(metric: LabelledMetric, guidelines: str) -> ReviewMetric:
+    """A metric of a review as people see it."""
+    scale = metric.scale
     low, high = label_bounds(scale)
     anchors = scale.anchors or {} if isinstance(scale, LikertScale) else {}
     labels = list(scale.values) if isinstance(scale, LabelScale) else []
     own = ReviewScale(
         "number" if scale.type == "fraction" else scale.type, low, high, labels, anchors, scale_text(scale)
     )
-    title = row.get("title") or row["name"]
-    return ReviewMetric(row["name"], own, row["description"], row["rubric"], guidelines, title=title)
+    return ReviewMetric(metric.name, own, metric.description, metric.rubric, guidelines, title=metric.title)
 
 
-def newest_rubrics(review: Row) -> dict[str, int]:
-    """The versions of the guidelines that a review has now, by metric."""
-    return {one["name"]: one["rubric"] for one in review["metrics"]}
+def _as_reviews(space: Workspace, reviews: Sequence[StoredReview]) -> list[Review]:
+    counted = space.read(stored.counts, [review.id for review in reviews])
+    return [_as_review(review, *counted.get(review.id, (0, 0))) for review in reviews]
 
 
-def scale_of(row: Row) -> RecordedScale:
-    """The scale of a metric of a review from the stored form."""
-    return _SCALES.validate_python(row["scale"])
-
-
-def _as_reviews(space: Workspace, rows: Sequence[Row]) -> list[Review]:
-    counted = space.read(stored.counts, [row["id"] for row in rows])
-    return [_as_review(row, *counted.get(row["id"], (0, 0))) for row in rows]
-
-
-def _as_review(row: Row, done: int, items: int) -> Review:
-    draw: Mapping[str, object] = row["draw"]
-    texts: Mapping[str, str] = row["guidelines"]
-    metrics = [replace(as_metric(one, texts[one["name"]]), older=one.get("older", ())) for one in row["metrics"]]
-    others: dict[str, object] = {"metrics": metrics, "shown": Shown(**row["shown"]), "run_title": draw["title"]}
-    return from_row(Review, {**draw, **row}, items=items, items_done=done, **others)
+def _as_review(review: StoredReview, done: int, items: int) -> Review:
+    texts = review.guidelines
+    metrics = [replace(as_metric(metric, texts[metric.name]), older=metric.older) for metric in review.metrics]
+    fields = {**vars(review.draw), **vars(review)}
+    return from_row(Review, fields, items=items, items_done=done, metrics=metrics, run_title=review.draw.title)
 
 
 @requires("edit")
@@ -376,26 +371,24 @@ def change_review(space: Workspace, name: str, expected: int, values: Mapping[st
     return get_review(space, name)
 
 
-def _metric_rows(run: SavedRun, names: Sequence[str]) -> list[dict[str, Any]]:
-    known = run.rules.metrics
-    scales = {name: label_scale(known[name].config, bounded=known[name].bounded) for name in names}
+def _metrics(run: SavedRun, names: Sequence[str]) -> list[LabelledMetric]:
+    known, titles = run.rules.metrics, run.manifest.titles
     return [
-        {
-            "name": name,
-            "title": run.manifest.titles.get(name, name),
-            "scale": scale.model_dump(mode="json"),
-            "description": known[name].config.description or "",
-            "rubric": 1,
-        }
-        for name, scale in scales.items()
+        LabelledMetric(
+            name,
+            titles.get(name, name),
+            label_scale(known[name].config, bounded=known[name].bounded),
+            known[name].config.description or "",
+        )
+        for name in names
     ]
 
 
-def _guidelines(row: Row) -> str:
+def _guidelines(metric: LabelledMetric) -> str:
     """What a metric's guidelines begin with: its description, and the anchors of its scale."""
-    scale = scale_of(row)
+    scale = metric.scale
     anchors = sorted((scale.anchors or {}).items()) if isinstance(scale, LikertScale) else []
-    return "\n".join([row["description"], *(f"{grade}: {text}" for grade, text in anchors)]).strip()
+    return "\n".join([metric.description, *(f"{grade}: {text}" for grade, text in anchors)]).strip()
 
 
 def _expect_metrics(run: SavedRun, metrics: Sequence[str]) -> None:
@@ -446,15 +439,3 @@ def guideline_text(text: str) -> str:
     if len(text) > LONGEST_GUIDELINES:
         raise UserError(Problem(f"guidelines have at most {LONGEST_GUIDELINES:,} characters", "guidelines"))
     return storable(text.strip())
-
-
-@requires("label")
-def named_review(space: Workspace, name: str, connection: Connection) -> Row:
-    """The row of a review that names the person who asks; they are told of no other, unless they may edit."""
-    row = definitions.named(connection, "review", name, space.project_id)
-    if row is None or space.identify().name not in row["people"]:
-        if row is not None and may(space, "edit"):
-            what = f"you are not among the people of the review {name!r}"
-            raise TakenError(Problem(what, "people", "add yourself to them to label"))
-        raise not_found("review", name, [])
-    return row

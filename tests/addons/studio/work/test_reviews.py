@@ -51,7 +51,7 @@ def person(space: Workspace, name: str, role: Role = "annotator") -> Workspace:
 
 def bare_review(space: Workspace, wanted: list[int], people: tuple[str, ...] = PEOPLE) -> int:
     """A review whose items have no more than serving needs; returns its id."""
-    metric = {"name": "m", "scale": {"type": "boolean"}, "description": "", "rubric": 1}
+    metric = {"name": "m", "title": "m", "scale": {"type": "boolean"}, "description": "", "rubric": 1}
     draw = {"method": "random", "by": None, "population": 100, "seed": 0, "overlap": 0.2, "title": ""}
     values: dict[str, Any] = {
         "name": "r",
@@ -60,7 +60,13 @@ def bare_review(space: Workspace, wanted: list[int], people: tuple[str, ...] = P
         "state": "open",
         "metrics": [metric],
         "people": list(people),
-        "draw": {**draw, "size": len(wanted), "doubled": wanted.count(2), "strata": {"all": [len(wanted), 100]}},
+        "draw": {
+            **draw,
+            "size": len(wanted),
+            "doubled": wanted.count(2),
+            "strata": {"all": [len(wanted), 100]},
+            "groups": [0, 0],
+        },
         "shown": {"contexts": True, "reference": True},
         "guidelines": {"m": ""},
         "created_by": "eve",

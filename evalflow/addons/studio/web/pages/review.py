@@ -184,9 +184,9 @@ def _disagreement(workspace: Workspace, review: Review, metric: ReviewMetric, on
                 badge("decided", "pass")
             else:
                 badge("tie, to be decided" if one.is_tied else "to be decided", "warn")
-        for turn in one.content.get("messages", ()):
+        for turn in one.content.messages:
             text(f"{turn['role']}: {turn['content']}", "p", "text small muted")
-        text(str(one.content.get("answer") or ""), "p", "text")
+        text(one.content.answer, "p", "text")
         with ui.element("ul"):
             for label in one.labels:
                 words = joined(named(metric.scale, label.value), label.comment, "flagged" if label.is_flagged else "")

@@ -17,7 +17,8 @@ from evalflow.addons.studio.web.ui.frame import frame, guarded_page
 from evalflow.addons.studio.web.ui.parts import Latest, address, badge, button, empty, link_button, text
 from evalflow.addons.studio.web.ui.visitor import may
 from evalflow.addons.studio.work import review_desk, reviews
-from evalflow.addons.studio.work.reviews import Candidates, Review, ReviewEntry, ReviewRequest, Shown
+from evalflow.addons.studio.work.review_rows import Shown
+from evalflow.addons.studio.work.reviews import Candidates, Review, ReviewEntry, ReviewRequest
 from evalflow.addons.studio.work.runs import list_runs
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.report.wording import counted, joined
