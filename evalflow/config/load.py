@@ -6,7 +6,7 @@ import codecs
 import os
 import sys
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +32,7 @@ from evalflow.config.validate import Composed
 from evalflow.config.yaml_text import MISSING, expect_bounded
 from evalflow.errors import Problem, UserError
 from evalflow.paths import conf_dirs, prompt_dirs, share_dir, sweep_slug
-from evalflow.values.jsonvalues import as_map
+from evalflow.values.jsonvalues import as_list, as_map
 
 _COMPOSING = threading.Lock()  # held while composing: Hydra keeps its state in singletons
 _LAUNCHING = threading.Lock()  # held by a command line from its first composition to the end of its last job
@@ -211,14 +211,16 @@ def _plain(
 ) -> Composed:
     folders = tuple(conf_dirs(config_dir))
     sources, root_files, untaken = _files_of(folders, overrides, unsaved)
-    ours = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+    OmegaConf.set_struct(config, value=False)
+    config.pop("hydra", None)
+    ours = config
     if unsaved.changes:
-        written = _contents(ours, resolve=False)
-        ours = OmegaConf.create(laid_over(written, unsaved.changes))
+        ours = OmegaConf.create(laid_over(_contents(config, resolve=False), unsaved.changes))
     for key in _hidden_by_null(ours, sources):
         OmegaConf.update(ours, key, MISSING)
-    if complete and (absent := OmegaConf.missing_keys(ours)):
-        raise UserError([no_value(key) for key in sorted(absent)])
+    unresolved = _contents(ours, resolve=False)
+    if complete and (absent := sorted(_missing_keys(unresolved))):
+        raise UserError([no_value(key) for key in absent])
     values = _contents(ours, resolve=True, complete=complete)
     packaged = folders[-1]
     shadowed = [
@@ -234,11 +236,21 @@ def _plain(
         conf_folders=folders,
         prompt_folders=tuple(prompt_dirs(config_dir)),
         shadowed=tuple(shadowed),
-        unresolved=_contents(ours, resolve=False),
+        unresolved=unresolved,
         root_files=root_files,
         untaken=untaken,
         unsaved=unsaved,
     )
+
+
+def _missing_keys(value: object, path: str = "") -> Iterator[str]:
+    """The keys of unresolved values that still need one, as OmegaConf writes them."""
+    if value == MISSING:
+        yield path
+    for key, one in as_map(value).items():
+        yield from _missing_keys(one, f"{path}.{key}" if path else str(key))
+    for index, one in enumerate(as_list(value)):
+        yield from _missing_keys(one, f"{path}[{index}]")
 
 
 def _hidden_by_null(config: DictConfig, sources: Mapping[str, Path]) -> list[str]:
@@ -247,7 +259,7 @@ def _hidden_by_null(config: DictConfig, sources: Mapping[str, Path]) -> list[str
     for key, file in sources.items():
         text = "" if "." in key or not file.is_file() else file.read_text(encoding="utf-8")
         if MISSING in text:
-            named = (f"{key}.{name}" for name in OmegaConf.missing_keys(OmegaConf.create(text)))
+            named = _missing_keys(_contents(OmegaConf.create(text), resolve=False), key)
             found += [name for name in named if OmegaConf.select(config, name) is None]
     return found
 
