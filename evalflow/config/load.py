@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -113,8 +114,23 @@ def launch(
 
 def resolved(storable: Mapping[str, object]) -> dict[str, Any]:
     """The values of `Composed.storable`, with environment variables as they are now; UserError if one is not set."""
+    if not _refers(storable):
+        return deepcopy(dict(storable))
     with as_user_errors(()):
         return _contents(OmegaConf.create(dict(storable)), resolve=True)
+
+
+def _refers(value: object) -> bool:
+    """Whether there is a reference, such as to a variable, or what could be one, in a text of these values."""
+    match value:
+        case str():
+            return "${" in value
+        case Mapping():
+            return any(map(_refers, as_map(value).values()))
+        case list():
+            return any(map(_refers, as_list(value)))
+        case _:
+            return False
 
 
 def read_yaml(text: str) -> dict[str, object]:

@@ -19,7 +19,7 @@ import pickle
 import secrets
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -44,7 +44,7 @@ from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.limited import Work
 from evalflow.limited.process import forbid_files
 from evalflow.prompts.fences import NO_KEY, Key, examples_text, fenced, laid_out, one_line, part_mark
-from evalflow.prompts.sandbox import SECONDS, Sandbox, Unrenderable
+from evalflow.prompts.sandbox import SECONDS, Codes, Sandbox, Unrenderable
 from evalflow.records import Message
 from evalflow.values.trajectories import trajectory_text
 
@@ -124,7 +124,13 @@ def _environment(loader: BaseLoader, key: Key) -> Sandbox:
         lstrip_blocks=True,
         autoescape=False,
         auto_reload=False,
+        bytecode_cache=_codes(),
     )
+
+
+@cache
+def _codes() -> Codes:
+    return Codes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +160,6 @@ class Prompts:
         self._key = key
         self._folders, self._unsaved = folders, unsaved
         self._isolated = isolated
-        self._trees: dict[str, nodes.Template] = {}
         self._kept: dict[str, str] = {}
 
     def get(self, name: str) -> PromptTemplate:
@@ -187,8 +192,7 @@ class Prompts:
             compiled = self._environment.from_string(source)
             if not self._isolated:
                 return PromptTemplate(_INLINE, compiled, None, self._key)
-            included = meta.find_referenced_templates(self._environment.parse(source))
-            sources = {**self._sources([*filter(None, included)]), _INLINE: source}
+            sources = {**self._sources(_read(source).includes), _INLINE: source}
             return PromptTemplate(_INLINE, compiled, sources, self._key)
         except TemplateSyntaxError as error:
             raise UserError(Problem(error.message or "syntax error", where)) from None
@@ -225,11 +229,10 @@ class Prompts:
     def variables(self, name: str) -> set[str]:
         """The variables that a template and its includes expect; UserError if it has no text."""
         found: set[str] = set()
-        if not self._tree(name).body:
+        if _read(self.source(name)).is_empty:
             raise UserError(Problem("the prompt is empty", name, "write what the judge is asked"))
         for part in self.parts(name):
-            tree = self._tree(part)
-            found |= meta.find_undeclared_variables(tree) - _named_outside_blocks(tree)
+            found |= _read(self.source(part)).variables
         return found
 
     def inline_variables(self, source: str) -> set[str]:
@@ -237,7 +240,8 @@ class Prompts:
 
     def unfenced(self, name: str) -> list[str]:
         """Judged variables that are output without `fenced`. Values that go through a macro are not followed."""
-        trees = [self._tree(part) for part in self.parts(name) if not self._is_plain(part)]
+        sources = [self.source(part) for part in self.parts(name) if not self._is_plain(part)]
+        trees = [self._environment.parse(source) for source in sources]
         return [field for field in JUDGED if any(_puts_out(tree, field) for tree in trees)]
 
     def tags(self, name: str) -> set[str]:
@@ -246,7 +250,7 @@ class Prompts:
         Empty if it cannot be read.
         """
         try:
-            filters = self._tree(name).find_all(nodes.Filter)
+            filters = self._environment.parse(self.source(name)).find_all(nodes.Filter)
         except UserError:  # reported where the prompt is checked
             return set()
         fences = [arg for one in filters if one.name == "fenced" for arg in one.args]
@@ -275,13 +279,8 @@ class Prompts:
             if self._is_plain(part):
                 continue
             self._compiled(part, name)
-            queue += [ref for ref in meta.find_referenced_templates(self._tree(part)) if ref is not None]
+            queue += _read(self.source(part)).includes
         return names
-
-    def _tree(self, name: str) -> nodes.Template:
-        if name not in self._trees:
-            self._trees[name] = self._environment.parse(self.source(name))
-        return self._trees[name]
 
     def _not_found(self, asked: str, missing: str) -> Problem:
         files = [(folder, path) for folder in self._folders for path in folder.rglob("*.jinja") if path.is_file()]
@@ -350,6 +349,24 @@ def _isolated(sources: tuple[tuple[str, str], ...], key: bytes) -> Sandbox:
     for name, _ in sources:
         environment.get_template(name)
     return environment
+
+
+@dataclass(frozen=True, slots=True)
+class _TemplateFacts:
+    """What can be read in the text of a template that parses."""
+
+    is_empty: bool
+    includes: tuple[str, ...]
+    variables: frozenset[str]
+
+
+@lru_cache(maxsize=512)
+def _read(source: str) -> _TemplateFacts:
+    tree = _environment(DictLoader({}), NO_KEY).parse(source)
+    includes = tuple(name for name in meta.find_referenced_templates(tree) if name is not None)
+    return _TemplateFacts(
+        not tree.body, includes, frozenset(meta.find_undeclared_variables(tree) - _named_outside_blocks(tree))
+    )
 
 
 def _named_outside_blocks(tree: nodes.Template) -> set[str]:

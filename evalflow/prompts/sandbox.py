@@ -8,10 +8,20 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from types import CodeType
 from typing import Any, cast
 
-from jinja2 import Template, TemplateError, TemplateSyntaxError, nodes, pass_context  # noqa: TID251 - its type; Prompts makes them
+from jinja2 import (
+    BytecodeCache,
+    Template,  # noqa: TID251 - its type; Prompts makes them
+    TemplateError,
+    TemplateSyntaxError,
+    nodes,
+    pass_context,
+)
+from jinja2.bccache import Bucket
 from jinja2.exceptions import SecurityError
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -40,6 +50,27 @@ def _in_time(context: Context, value: object) -> object:
 @pass_context
 def _not_evaluated(_: Context, *__: object, **___: object) -> None:
     """Stands for a filter or a test in a template that is read only: what needs the context is not a constant."""
+
+
+class Codes(BytecodeCache):
+    """The code of the latest templates by name, file and text: an environment compiles what no other one has.
+
+    These environments have to be alike: the code depends on their options and on which filters want the context.
+    """
+
+    def __init__(self, most: int = 512) -> None:
+        self._most = most
+        self._codes: OrderedDict[tuple[str, str], CodeType] = OrderedDict()
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        bucket.code = self._codes.get((bucket.key, bucket.checksum))
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        if bucket.code is None:
+            return
+        if len(self._codes) >= self._most:
+            self._codes.popitem(last=False)
+        self._codes[bucket.key, bucket.checksum] = bucket.code
 
 
 class Sandbox(ImmutableSandboxedEnvironment):

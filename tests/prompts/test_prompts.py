@@ -94,3 +94,12 @@ def test_shipped_prompts_fence_what_they_show() -> None:
     names = [path.relative_to(folder).as_posix() for path in folder.rglob("*.jinja")]
     assert len(names) > 10
     assert {name: shown for name in names if (shown := Prompts([folder]).unfenced(name))} == {}
+
+
+def test_a_template_is_read_anew_by_other_prompts(tmp_path: Path) -> None:
+    file = tmp_path / "p.jinja"
+    for source, text, used in (("{{ a }}!", "1!", {"a"}), ("{{ b }}?", "2?", {"b"}), ("{{ a }}!", "1!", {"a"})):
+        file.write_text(source, encoding="utf-8")
+        prompts = Prompts([tmp_path])
+        assert render(prompts.get("p.jinja"), {"a": 1, "b": 2}, "here") == text
+        assert prompts.variables("p.jinja") == used

@@ -176,6 +176,8 @@ def original_thresholds(run: SavedRun) -> dict[str, float]:
     for name, metric in config["metric"].items():
         metric["threshold"] = made["metric"][name].get("threshold")
     config["judge"]["thresholds"] = made["judge"].get("thresholds")
+    if config == run.manifest.config:
+        return current_thresholds(run)
     return current_thresholds(replace(run, manifest=run.manifest.model_copy(update={"config": config})))
 
 
