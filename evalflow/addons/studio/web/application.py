@@ -133,10 +133,10 @@ def rest_api() -> FastAPI:
     return app
 
 
-_SCRIPTS = ("nonce", "theme", "unsaved", "keys", "desk")
+_SCRIPTS = ("nonce", "theme", "unsaved", "keys", "desk", "case_view")
 _STYLES = (
     *("theme", "parts", "forms", "metrics", "cases", "runs", "results", "compare", "history", "home", "projects"),
-    *("tasks", "desk", "checks"),
+    *("tasks", "desk", "checks", "case_view"),
 )
 
 

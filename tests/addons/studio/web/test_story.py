@@ -133,10 +133,10 @@ class Story:
         self.page.get_by_role("heading", name=re.compile("is better")).wait_for()
         seen(self.page, f"{CASES - 1} cases flipped to pass, 1 to fail.")
         self.page.locator(".flip").first.click()
-        halves = self.page.locator(".half")
-        halves.nth(1).get_by_text("I do not know.").wait_for()
-        assert "It costs 0 pounds." in halves.nth(0).inner_text()
-        assert "It names no fee." in halves.nth(3).inner_text()  # after both answers, why each scored as it did
+        answers = self.page.locator(".pane.answered")
+        answers.nth(1).get_by_text("I do not know.").wait_for()
+        assert "It costs 0 pounds." in answers.nth(0).inner_text()
+        assert "It names no fee." in self.page.locator(".both .half").nth(1).inner_text()
 
     def look_back(self) -> None:
         self.go("/history")

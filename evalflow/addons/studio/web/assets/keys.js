@@ -5,7 +5,9 @@ document.addEventListener("keydown", (event) => {
   const typing = event.target.closest("input, textarea, select, [contenteditable], [role=combobox], [role=listbox], .q-dialog");
   if (event.key === "Escape" ? document.querySelector(".q-menu, .q-dialog, .menu[open]") : typing) return;
   const shown = (element) => element.offsetParent !== null || getComputedStyle(element).position === "fixed";
-  const found = [...document.querySelectorAll(`[data-key="${CSS.escape(event.key)}"]`)].find(shown);
+  const all = [...document.querySelectorAll(`[data-key="${CSS.escape(event.key)}"]`)].filter(shown);
+  const here = document.activeElement?.closest(".score-line"); // a key is for the line with the focus, or else the first
+  const found = all.find((element) => here?.contains(element)) ?? all[0];
   if (!found) return;
   event.preventDefault();
   if (found.matches("input, textarea")) found.focus();

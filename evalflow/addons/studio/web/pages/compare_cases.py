@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
 
 from anyio import to_thread
 from nicegui import ui
@@ -24,16 +23,15 @@ from evalflow.addons.studio.web.ui.parts import (
     section,
     text,
 )
-from evalflow.addons.studio.web.ui.score import why
+from evalflow.addons.studio.web.ui.reading import Reading, Said, show_reading
+from evalflow.addons.studio.web.ui.score_lines import show_both
 from evalflow.addons.studio.web.ui.visitor import title_of
-from evalflow.addons.studio.web.ui.word_changes import marked
 from evalflow.addons.studio.work import comparing
 from evalflow.addons.studio.work.runs import Run
 from evalflow.addons.studio.work.scores import Score, case_scores
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.errors import EvalflowError
 from evalflow.report.comparison import became, by_labels_in_words
-from evalflow.report.word_changes import Stretch, word_changes
 from evalflow.report.wording import number
 from evalflow.summary.case_changes import SORTS, CaseChange, CaseChanges, MetricChange, Sort
 
@@ -246,23 +244,9 @@ class ChangeList:
             ui.run_javascript(f"{find}; row.focus({{preventScroll: true}}); row.scrollIntoView({{block: 'start'}})")
 
 
-Marked = Mapping[int, Sequence[Stretch]]
-"""The stretches of a side's answers, by their position."""
-
-
-def _sides_of(
-    workspace: Workspace, change: CaseChange, runs: tuple[Run, Run]
-) -> Sequence[tuple[Sequence[Score], Marked]]:
-    """The scores of both runs, with what differs between the answers of the same repeat."""
-    a, b = (case_scores(workspace, run.run_id, change.dataset, change.case_id) for run in runs)
-    left, right = ({score.target_repeat: score for score in scores if score.answer} for scores in (a, b))
-    found: tuple[dict[int, Sequence[Stretch]], dict[int, Sequence[Stretch]]] = ({}, {})
-    for repeat in left.keys() & right.keys():
-        one, other = left[repeat], right[repeat]
-        if one.answer != other.answer:
-            changes = word_changes(one.answer or "", other.answer or "")
-            found[0][one.position], found[1][other.position] = changes
-    return [(a, found[0]), (b, found[1])]
+def _sides_of(workspace: Workspace, change: CaseChange, runs: tuple[Run, Run]) -> Sequence[Sequence[Score]]:
+    """The scores of both runs."""
+    return [case_scores(workspace, run.run_id, change.dataset, change.case_id) for run in runs]
 
 
 def _instead(changes: CaseChanges) -> str:
@@ -290,67 +274,32 @@ def _became(change: MetricChange) -> tuple[str, Tone, str]:
     return became(change), "fail" if change.change < 0 else "pass", scores
 
 
-def _side_by_side(change: CaseChange, runs: tuple[Run, Run], sides: Sequence[tuple[Sequence[Score], Marked]]) -> None:
-    found = [scores for scores, _ in sides]
-    first = next((score for scores in found for score in scores), None)
+def _side_by_side(change: CaseChange, runs: tuple[Run, Run], sides: Sequence[Sequence[Score]]) -> None:
+    first = next((score for scores in sides for score in scores), None)
     if first is None:
         message("The scores of this case are not in the database.", "The runs may be only partly imported.")
         return
-    text(f"Case {change.case_id} of {title_of('dataset', change.dataset)}", "p", "small muted")
-    text(first.question, "p", "text asked")
-    if not change.is_answered_otherwise:
-        message("Both runs have the same answer; only the scores differ.")
-    with ui.element("div").classes("split"):
-        for side, tag, run, (scores, stretches) in zip("AB", ("del", "ins"), runs, sides, strict=True):
-            with ui.element("div").classes("half"):
-                with ui.element("div").classes("side"):
+    with ui.element("div").classes("case-view"):
+        with ui.element("div").classes("case-facts"):
+            text(f"Case {change.case_id} of {title_of('dataset', change.dataset)}", "span", "small muted")
+            for side, run, scores in zip("AB", runs, sides, strict=True):
+                with ui.element("span").classes("side"):
                     badge(side, "accent")
-                    ui.link(name_of(run), f"/runs/{run.run_id}" + (f"/cases/{scores[0].position}" if scores else ""))
-                for position, own in groupby(scores, lambda score: score.position):
-                    _answer(next(own), stretches.get(position), tag, side)
-    if first.reference:
-        text("Expected", "h3")
-        text(first.reference, "p", "text muted")
-    for metric in _metrics(found):
-        with ui.element("div").classes("metric-in-both"):
-            text(title_of("metric", metric, runs[1].bot), "h3")
-            with ui.element("div").classes("split"):
-                for side, scores in zip("AB", found, strict=True):
-                    with ui.element("div").classes("half"):
-                        for score in (one for one in scores if one.metric == metric):
-                            _score(side, score)
+                    case = f"/cases/{scores[0].position}" if scores else ""
+                    ui.link(name_of(run), f"/runs/{run.run_id}{case}").classes("small")
+        if not change.is_answered_otherwise:
+            message("Both runs have the same answer; only the scores differ.")
+        for repeat in sorted({score.target_repeat for scores in sides for score in scores}):
+            answers = [_said(side, repeat, scores) for side, scores in zip("AB", sides, strict=True)]
+            turns = [("user", first.question)]
+            show_reading(Reading(turns=turns, answers=answers, reference=first.reference, heading=""))
+        show_both(*sides)
 
 
-def _metrics(found: Sequence[Sequence[Score]]) -> list[str]:
-    """The metrics, those with different scores first, then in the order of the run."""
-    by_metric: list[dict[str, list[object]]] = []
-    for scores in found:
-        by_metric.append({})
-        for score in scores:
-            by_metric[-1].setdefault(score.metric, []).append((score.status, score.score))
-    a, b = by_metric
-    return sorted({**a, **b}, key=lambda name: a.get(name) == b.get(name))
-
-
-def _label(score: Score, side: str) -> str:
-    again = f" {score.target_repeat + 1}" if score.target_repeat else ""
-    return f"Answer{again} of {side}"
-
-
-def _answer(score: Score, stretches: Sequence[Stretch] | None, tag: str, side: str) -> None:
-    if score.answer_error:
-        message("The bot gave no answer", score.answer_error, "fail")
-    else:
-        marked(stretches or [Stretch(score.answer or "(nothing)", is_changed=False)], tag, _label(score, side), "said")
-
-
-def _score(side: str, score: Score) -> None:
-    with ui.element("div"):
-        with ui.element("div").classes("actions"):
-            text(side, "span", "small muted which")
-            text(number(score.score, 2) if score.status == "scored" else score.status, "span", "num reading")
-            if score.passed is not None:
-                badge("pass" if score.passed else "fail", "pass" if score.passed else "fail")
-            if score.repeat:
-                text(f"repeat {score.repeat + 1}", "span", "small muted")
-        text(why(score) or "no reason given", "p", "text small muted")
+def _said(side: str, repeat: int, scores: Sequence[Score]) -> Said:
+    """What a run answered the `repeat`-th time."""
+    title = f"Answer{f' {repeat + 1}' if repeat else ''} of {side}"
+    score = next((one for one in scores if one.target_repeat == repeat), None)
+    if score is None:
+        return Said(title=title)
+    return Said(title=title, text=score.answer, error=score.answer_error or "")

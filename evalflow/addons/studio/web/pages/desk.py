@@ -17,7 +17,8 @@ from evalflow.addons.studio.web.ui.dialogs import dialog, question
 from evalflow.addons.studio.web.ui.faults import tell_fault
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
 from evalflow.addons.studio.web.ui.grading import Grading
-from evalflow.addons.studio.web.ui.parts import button, capitalised, empty, fold, link_button, text
+from evalflow.addons.studio.web.ui.parts import button, capitalised, empty, link_button, text
+from evalflow.addons.studio.web.ui.reading import Reading, Said, show_reading
 from evalflow.addons.studio.work import review_desk
 from evalflow.addons.studio.work.review_desk import DeskItem, OwnProgress
 from evalflow.addons.studio.work.space import NotFoundError, TakenError, Workspace
@@ -30,6 +31,7 @@ _KEYS = (
     ("1 to 9", "choose the value with this number"),
     ("Arrow keys", "go to the next or the previous question"),
     ("U", "cannot tell"),
+    ("E", "show the expected answer, and X the contexts"),
     ("F", "flag the answer"),
     ("Ctrl + Enter", "submit, and open the next answer"),
     ("?", "show these keys"),
@@ -279,33 +281,22 @@ def _before(item: DeskItem | None, progress: OwnProgress) -> int | None:
 
 
 def _reading(item: DeskItem) -> None:
-    """The conversation, and the answer that is judged."""
-    with ui.element("section").classes("chat").props('aria-label="Conversation"'):
-        for turn in item.messages:
-            bubble(str(turn["role"]), str(turn["content"]))
-    with ui.element("section").classes("judged"):
-        text("Judge this answer", "h2")
-        text(item.answer, classes="text").props("dir=auto tabindex=-1")
-    if item.reference:
-        with fold("Expected answer").classes("aside-of-answer"):
-            text(item.reference, classes="text")
+    """The conversation, and the answer that is judged beside what the guidelines say that it is compared with."""
+    contexts = None
     if item.contexts is not None:
-        found = counted(len(item.contexts), "passage") if item.contexts else "no passages"
-        with fold(f"What the bot was given: {found}").classes("aside-of-answer"), ui.element("div").classes("stack"):
-            for number, context in enumerate(item.contexts, 1):
-                with ui.element("div"):
-                    text(str(context.get("title") or f"Passage {number}"), "h3")
-                    text(str(context["text"]), classes="text")
-
-
-_WHO = {"user": "User", "assistant": "Bot", "system": "Instruction"}
-
-
-def bubble(role: str, content: str) -> None:
-    """One turn of a conversation."""
-    with ui.element("div").classes(f"utterance {role if role in _WHO else 'other'}"):
-        text(_WHO.get(role, role.capitalize()), classes="small muted")
-        text(content, classes="text")
+        contexts = [(str(one.get("title") or ""), str(one["text"])) for one in item.contexts]
+    with ui.element("section").classes("judged").props('aria-label="Answer to judge"'):
+        text("Judge this answer", "h2", "unseen")
+        show_reading(
+            Reading(
+                turns=[(str(turn["role"]), str(turn["content"])) for turn in item.messages],
+                answers=[Said(text=item.answer)],
+                reference=item.reference,
+                contexts=contexts,
+                without="",
+                is_unfolded=True,
+            )
+        )
 
 
 def _keys_dialog() -> ui.dialog:

@@ -10,14 +10,14 @@ from typing import Any, cast
 
 from nicegui import ui
 
-from evalflow.addons.studio.web.pages.metric_trial import CaseFields, show_score
+from evalflow.addons.studio.web.pages.metric_trial import CaseFields, show_trial
 from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.dialogs import Edited, Saving
 from evalflow.addons.studio.web.ui.endpoint import ADDRESS, CALLED, KEY, MODEL, PARAMETERS, by_problem, endpoint_fields
 from evalflow.addons.studio.web.ui.faults import reveal
 from evalflow.addons.studio.web.ui.naming import TitleField
 from evalflow.addons.studio.web.ui.parts import button, link_button, text
-from evalflow.addons.studio.web.ui.visitor import may, title_of
+from evalflow.addons.studio.web.ui.visitor import may
 from evalflow.addons.studio.work import judges
 from evalflow.addons.studio.work.judges import StoredJudge
 from evalflow.addons.studio.work.metric_trial import TriedJudge, try_judge
@@ -261,8 +261,7 @@ def trial_card(
                 judge, row, name = tried(), case.read(), str(metric.value or "")
                 found = await workspace.ask(lambda: try_judge(workspace, judge, name, row))
                 with place:
-                    for score in found.scores:
-                        show_score(score, title_of("metric", score.metric))
+                    show_trial(found.scores)
                 reveal(place)
 
         with ui.element("div").classes("actions"):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -13,11 +14,11 @@ from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.endpoint import show_answer
 from evalflow.addons.studio.web.ui.faults import reveal
 from evalflow.addons.studio.web.ui.parts import badge, button, facts, message, text
-from evalflow.addons.studio.web.ui.visitor import title_of
+from evalflow.addons.studio.web.ui.score_lines import show_scores
 from evalflow.addons.studio.work.cases import example_rows
-from evalflow.addons.studio.work.leases import amount_in_words
 from evalflow.addons.studio.work.metric_trial import PromptPreview, SentPrompt, preview_metric, try_metric
 from evalflow.addons.studio.work.metrics import MetricDraft
+from evalflow.addons.studio.work.scores import Score
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.records import ScoreRecord, numbered, texts_of
 
@@ -125,6 +126,7 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
+_OF_RECORD = {one.name for one in fields(Score)} & {one.name for one in fields(ScoreRecord)}
 LONGEST_SHOWN = 100_000
 """Maximum number of characters of a prompt on the page."""
 
@@ -166,9 +168,7 @@ class TrialCard:
                 is_asked = not self._case.fields["answer"].value and found.answer.answer
                 if is_asked or found.answer.status == "error":
                     show_answer(found.answer)
-                for score in found.scores:
-                    is_own = score.metric == draft.name
-                    show_score(score, (draft.title if is_own else "") or title_of("metric", score.metric, self._bot))
+                show_trial(found.scores, {draft.name: draft.title} if draft.title else {})
             reveal(self._result)
 
 
@@ -199,35 +199,16 @@ def _show_prompt(prompt: SentPrompt) -> None:
             text(json.dumps(prompt.request, indent=2, ensure_ascii=False), "pre")
 
 
-def show_score(score: ScoreRecord, metric: str) -> None:
-    """A score with its reason, what it took and cost, and what the judge replied; `metric`: what people call it."""
-    with ui.element("div").classes("scored"):
-        with ui.element("div").classes("actions"):
-            text(f"{score.score:.2f}" if score.score is not None else "no score", "div", "figure")
-            badge(score.status, "fail" if score.status == "error" else "accent")
-            text(metric, "span", "muted small")
-        if score.error:
-            message(score.error, "", "fail")
-        if score.reason:
-            text(score.reason, classes="text")
-        value = f"{score.value:g}" if isinstance(score.value, float) else _as_text(score.value)
-        tokens = f"{score.input_tokens} in, {score.output_tokens} out"
-        facts(
-            [
-                ("On the metric's scale", "" if score.value is None else value),
-                ("Judge", title_of("judge", score.judge or "")),
-                ("Time", f"{score.latency_s:.2f} s" if score.latency_s is not None else ""),
-                ("Tokens", "" if score.input_tokens is None else tokens),
-                ("Cost", "" if score.cost_usd is None else amount_in_words("usd", score.cost_usd)),
-            ]
-        )
-        if score.steps:
-            with ui.expansion("What the judge replied, step by step"):
-                for step in score.steps:
-                    text(str(step.get("id")), "h3")
-                    found = {name: value for name, value in step.items() if name != "id"}
-                    reply = found.get("reply") or found.get("raw") if "reply" in found else found
-                    text(_shortened(json.dumps(reply, indent=2, ensure_ascii=False)), "pre")
+def show_trial(scores: Sequence[ScoreRecord], titles: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Scores of a trial, each unfolded; `titles`: what metrics are called that are not saved yet."""
+    show_scores([_tried(score) for score in scores], titles=titles, is_open=True)
+
+
+def _tried(score: ScoreRecord) -> Score:
+    """A score that is in no run; whether it passes is not known before its metric is saved."""
+    own: Mapping[str, Any] = {name: getattr(score, name) for name in _OF_RECORD}
+    nowhere: Mapping[str, Any] = {"position": 0, "id": "0-0", "question": "", "threshold": None, "passed": None}
+    return Score(**own, **nowhere, answer=None, reference=None, answer_error=None)
 
 
 def _shortened(content: str) -> str:

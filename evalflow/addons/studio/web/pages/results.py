@@ -7,6 +7,7 @@ import json
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from urllib.parse import parse_qsl
 
 from anyio import to_thread
 from markupsafe import Markup
@@ -92,7 +93,9 @@ class ResultTable:
             with ui.element("nav").classes("actions page-nav").props('aria-label="Pages of results"'):
                 self._before = button("Previous", lambda: self._turn(-1))
                 self._after = button("Next", lambda: self._turn(1))
-        self._panel = ResultPanel(workspace, run.run_id, self._step, self._close)
+        self._panel = ResultPanel(workspace, run.run_id, self._step, self._leave)
+        self._is_back_to_close = False  # whether the browser's Back leads to the list without the panel
+        ui.on("address", lambda event: self._go_to(str(event.args)))
 
     @property
     def positions(self) -> Sequence[int]:
@@ -127,18 +130,34 @@ class ResultTable:
             await self._show_case(self._open)
 
     async def _filtered(self) -> None:
-        self._page = 1
-        self._note()
+        self._page, self._is_back_to_close = 1, False
+        self._note(is_new=True)
         await self.load()
+
+    async def _go_to(self, address: str) -> None:
+        """Show what an earlier address of this page says: the browser's Back closes the panel, then the filter."""
+        query = ResultQuery.of(dict(parse_qsl(address.removeprefix("?"))))
+        listed = self.bar.query
+        is_listed = (query.narrowed(), query.sort, query.page_number) == (listed.narrowed(), listed.sort, self._page)
+        self._is_back_to_close, self._page = False, query.page_number
+        if not is_listed:
+            self.bar.show(query)
+            await self.load()
+        if query.position is None:
+            self._close()
+        elif query.position != self._open:
+            await self._show_case(query.position)
 
     async def _turn(self, by: int) -> None:
         self._page += by
         self._note()
         await self._show_page()
 
-    def _note(self) -> None:
-        """Write what is shown into the address."""
-        ui.navigate.history.replace(f"/runs/{self._run.run_id}{self._query()}")
+    def _note(self, *, is_new: bool = False) -> None:
+        """Write what is shown into the address; if `is_new`, the browser's Back leads to what was shown before."""
+        history = ui.navigate.history
+        write = history.push if is_new else history.replace
+        write(f"/runs/{self._run.run_id}{self._query()}")
 
     def _query(self, case: int | None = None) -> ResultQuery:
         opened = self._open if case is None else case
@@ -252,12 +271,14 @@ class ResultTable:
 
     async def _choose(self, position: int) -> None:
         if position in self._order:
+            is_new, self._open = self._open is None, position
+            self._is_back_to_close = is_new or self._is_back_to_close
+            self._note(is_new=is_new)
             await self._show_case(position)
 
     async def _show_case(self, position: int) -> None:
         is_latest = self._latest_case.begin()
         self._open = position
-        self._note()
         self._mark()
         read = partial(get_run_case, self._workspace, self._run.run_id, position, dict(self._thresholds()))
         try:
@@ -279,14 +300,23 @@ class ResultTable:
         if page != self._page:
             self._page = page
             await self._show_page()
-        await self._show_case(self._order[place])
+        self._open = self._order[place]
+        self._note()
+        await self._show_case(self._open)
+
+    def _leave(self) -> None:
+        """Close the panel as the browser's Back does, so that no address is left that shows the same."""
+        if self._is_back_to_close:
+            ui.navigate.back()
+        else:
+            self._close()
+            self._note()
 
     def _close(self) -> None:
         self._open = None
         self._mark()
         self._place.classes(remove="is-beside")
         self._panel.hide()
-        self._note()
 
 
 _OPENS = """(event) => {
@@ -303,7 +333,9 @@ _MARKS = """([ticked, isWhole, opened]) => {
         box.checked = box.value === "page" ? isWhole : ticked.includes(Number(box.value));
     }
     for (const row of document.querySelectorAll(".result-rows tbody tr")) {
-        row.setAttribute("aria-selected", Number(row.dataset.position) === opened);
+        const isOpened = opened !== null && Number(row.dataset.position) === opened;
+        row.setAttribute("aria-selected", isOpened);
+        if (isOpened) row.scrollIntoView({block: "nearest"});
     }
 }"""
 
@@ -361,7 +393,7 @@ class ResultPanel:
         self._whole.props["href"] = path
         self._content.clear()
         with self._content:
-            text(case_heading(case), "h2")
+            text(heading := case_heading(case), "h2", "" if heading == case.question else "unseen")
             case_content(self._workspace, self._run, case)
         self._panel.set_visibility(True)
         self._content.run_method("scrollTo", 0, 0)

@@ -112,6 +112,12 @@ class FilterBar:
             self._fields[name].set_value(value)
         await self._changed()
 
+    def show(self, query: ResultQuery) -> None:
+        """Show a query, which is then no change."""
+        for name, field in self._fields.items():
+            field.set_value(getattr(query, name))
+        self.query = self._read()
+
     async def clear(self) -> None:
         """Empty all fields."""
         await self.set(**dict.fromkeys(self._fields, ""))

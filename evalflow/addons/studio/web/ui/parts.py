@@ -80,7 +80,11 @@ class AddressQuery:
     @classmethod
     def of_address(cls) -> Self:
         """The query of the page that is being built."""
-        given = ui.context.client.request.query_params
+        return cls.of(ui.context.client.request.query_params)
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> Self:
+        """The query with these values; others are left out."""
         return cls(**{field.name: given.get(field.name, "") for field in fields(cls)})
 
     def __str__(self) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from markupsafe import Markup
 from nicegui import ui
 
-from evalflow.addons.studio.web.ui.parts import Tone, badge, copyable, fill, fold, lazy_fold, markup, text
+from evalflow.addons.studio.web.ui.markdown import Prose, first_sentence
+from evalflow.addons.studio.web.ui.parts import Tone, badge, capitalised, copyable, fill, fold, lazy_fold, markup, text
 from evalflow.addons.studio.web.ui.visitor import title_of
 from evalflow.addons.studio.work.run_cases import JudgeCall, score_prompts
 from evalflow.addons.studio.work.scores import Score
@@ -22,36 +23,70 @@ _RENDERED = (
 )
 
 
-def score_markup(score: Score) -> list[Markup]:
-    """A score as HTML: its metric, number, reason, facts and the judge's steps."""
-    shown = [
-        markup(
-            "div",
-            markup("h4", title_of("metric", score.metric, score.target), dir="auto"),
-            _outcome(score),
-            cls="actions",
-        )
+_SIGNS = {True: ("✓", "passed", "pass"), False: ("✗", "failed", "fail"), None: ("•", "scored", "")}
+
+
+def score_summary(score: Score, title: str = "") -> list[Markup]:
+    """A score in one line as HTML: whether it passed, its metric, number, and the first sentence of its reason."""
+    title = title or title_of("metric", score.metric, score.target)
+    sign, *number_and_word = _reading(score)
+    return [
+        sign,
+        markup("h4", title, dir="auto", title=title),
+        *number_and_word,
+        markup("span", first_sentence(why(score)), cls="first-sentence", dir="auto"),
     ]
+
+
+def pair_summary(a: Score | None, b: Score | None) -> list[Markup]:
+    """A metric's scores of two answers in one line as HTML; None: it has none for that answer."""
+    title = next((title_of("metric", one.metric, one.target) for one in (b, a) if one is not None), "")
+    sides = [
+        markup("span", markup("span", name, cls="small muted"), *(_reading(one) if one else ("–",)), cls="side-of-pair")
+        for name, one in (("A", a), ("B", b))
+    ]
+    return [markup("h4", title, dir="auto", title=title), *sides]
+
+
+def _reading(score: Score) -> list[Markup]:
+    """The sign and the number of a score, and its verdict in a word for those who hear the page."""
+    if score.status == "scored":
+        sign, word, tone = _SIGNS[score.passed]
+        shown = number(score.score, 2)
+    else:
+        sign, word, tone, shown = "!" if score.status == "error" else "–", "", _tone(score.status), score.status
+    return [
+        markup("span", sign, cls=f"sign {tone}", **{"aria-hidden": "true"}),
+        markup("span", shown, cls=f"number {tone}"),
+        markup("span", word, cls="unseen"),
+    ]
+
+
+def score_details(score: Score) -> list[Markup]:
+    """What a score is made of as HTML: the whole reason, and folded the facts and the judge's steps."""
+    shown: list[Markup] = []
     if reason := why(score):
-        shown.append(_text(reason))
+        shown.append(markup("div", Prose(reason).drawn(), cls="prose"))
     entries = [markup("div", markup("dt", name), markup("dd", value, dir="auto")) for name, value in _facts(score)]
-    shown.append(markup("dl", *entries, cls="facts"))
-    if score.steps:
-        steps = (_step(step) for step in score.steps)
-        shown.append(markup("details", markup("summary", "The judge's steps"), *steps))
+    inside = [markup("dl", *entries, cls="facts")] if entries else []
+    inside += [_step(step) for step in score.steps or ()]
+    if inside:
+        shown.append(markup("details", markup("summary", "How it was scored"), *inside))
     return shown
 
 
-def _outcome(score: Score) -> Markup:
-    """The number and whether it passed, or the state of a case without a score."""
-    if score.status != "scored":
-        shown = [markup("span", score.status, cls=f"badge {_tone(score.status)}")]
-    else:
-        shown = [markup("div", number(score.score, 2), cls="reading")]
-        if score.passed is not None:
-            word, tone = ("passed", "pass") if score.passed else ("failed", "fail")
-            shown.append(markup("span", word, cls=f"badge {tone}"))
-    return markup("div", *shown, cls="outcome")
+def quotes_of(score: Score) -> list[str]:
+    """All texts in the judge's steps: what it was given piece by piece, and what it replied."""
+    return list(_texts([dict(step) for step in score.steps or ()]))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list):
+        inner = cast("Mapping[str, Any]", value).values() if isinstance(value, Mapping) else cast("list[Any]", value)
+        for one in inner:
+            yield from _texts(one)
 
 
 def _tone(status: str) -> Tone:
@@ -98,7 +133,7 @@ def _step(step: Mapping[str, Any]) -> Markup:
     reply: Any = step["reply"] if "reply" in step else {key: value for key, value in step.items() if key != "id"}
     replies = cast("list[Any]", reply) if isinstance(reply, list) else [reply]
     items: Sequence[Any] = step.get("items") or []
-    shown = [markup("h4", str(step.get("id", "step")))]
+    shown = [markup("h5", capitalised(str(step.get("id", "step")).replace("_", " ")))]
     for place, one in enumerate(replies):
         if place < len(items):
             shown.append(_text(readable(items[place]), "text item"))
@@ -146,7 +181,7 @@ def prompts_fold(workspace: Workspace, run: str, score: Score) -> None:
         await fill(place, "Rendering …", read, _calls, "The prompts cannot be shown.")
 
     with lazy_fold("prompts", show):
-        text("The prompts as sent, and the raw replies", "span")
+        text("Prompts and raw replies", "span")
 
 
 def _calls(calls: Sequence[JudgeCall]) -> None:

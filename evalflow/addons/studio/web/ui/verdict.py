@@ -1,6 +1,6 @@
 """What people say to a score or a task: agree, disagree, comment, exclude it, open a task.
 
-Buttons have the attribute `data-key` with the key that presses them in a panel: a, d, c.
+Buttons have the attribute `data-key` with the key that presses them: a, d, c.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from anyio import to_thread
 from nicegui import ui
 
 from evalflow.addons.studio.web.ui import forms
-from evalflow.addons.studio.web.ui.parts import address, button, icon_button, message, text
-from evalflow.addons.studio.web.ui.score import prompts_fold
+from evalflow.addons.studio.web.ui.parts import address, button, icon_button, message, plain_button, text
+from evalflow.addons.studio.web.ui.score_lines import ScoreLine
 from evalflow.addons.studio.web.ui.visitor import local_time, may, name_here, title_of
 from evalflow.addons.studio.work import verdicts
 from evalflow.addons.studio.work.comments import Comment, CommentedOn, add_comment, delete_comment, list_comments
@@ -65,33 +65,38 @@ class _Said:
     comments: Sequence[Comment]
 
 
-def verdict_bar(workspace: Workspace, run_id: str, score: Score, said: AnswerSaid) -> None:
-    """Show the prompts of a score, what people say to it, and, for those who may, the buttons to say it.
+def judging(workspace: Workspace, run_id: str, position: int) -> Callable[[Score, ScoreLine], None]:
+    """What gives the line of a score its thumbs and menu, and shows what people say to it.
 
-    It is built when it is first scrolled into view, since a case may have scores of a hundred metrics.
+    They are built when a line is first scrolled into view, since a case may have scores of a hundred metrics.
     """
-    bar: _VerdictBar | None = None
+    said = AnswerSaid(workspace, run_id, position)
 
-    async def seen() -> None:
-        nonlocal bar
-        if bar is None:
-            with place:
-                if score.judge:
-                    prompts_fold(workspace, run_id, score)
-                bar = _VerdictBar(workspace, run_id, score, said)
+    def add(score: Score, line: ScoreLine) -> None:
+        bar: _VerdictBar | None = None
+
+        async def seen() -> None:
+            nonlocal bar
+            if bar is None:
+                bar = _VerdictBar(workspace, run_id, score, said, line)
             await bar.load()
 
-    place = ui.element("q-intersection").props("once").classes("verdict-place").on("visibility", seen, args=[])
+        with line.tools:
+            ui.element("q-intersection").props("once").on("visibility", seen, args=[])
+
+    return add
 
 
 class _VerdictBar:
-    def __init__(self, workspace: Workspace, run_id: str, score: Score, said: AnswerSaid) -> None:
+    def __init__(self, workspace: Workspace, run_id: str, score: Score, said: AnswerSaid, line: ScoreLine) -> None:
         self._workspace, self._run, self._score, self._all_said = workspace, run_id, score, said
         self._place = (run_id, score.position, score.metric)
         on = CommentedOn(run=run_id, position=score.position, metric=score.metric)
-        with ui.element("div").classes("verdicts stack") as self._all:
-            self._buttons = ui.element("div").classes("actions").props("role=group")
-            self._buttons.props["aria-label"] = title_of("metric", score.metric, score.target)
+        title = title_of("metric", score.metric, score.target)
+        with line.tools:
+            self._buttons = ui.element("div").classes("line-buttons").props("role=group")
+            self._buttons.props["aria-label"] = title
+        with line.below, ui.element("div").classes("verdicts stack") as self._all:
             self._choice = ui.element("div").classes("stack")
             self._said = ui.element("div").classes("stack small").props("aria-live=polite")
             self._comments = CommentList(workspace, on, is_open=False)
@@ -123,20 +128,21 @@ class _VerdictBar:
 
     def _show_buttons(self, found: ScoreVerdicts, mine: Verdict | None) -> None:
         if found.scale is not None:
-            self._button("Agree", "thumb_up", "a", self._agree, is_on=mine is not None and mine.agrees)
+            self._thumb("Agree", "thumb_up", "a", self._agree, is_on=mine is not None and mine.agrees)
             disagree = partial(self._disagree, found.scale, mine)
-            self._button("Disagree", "thumb_down", "d", disagree, is_on=mine is not None and not mine.agrees)
-        self._button("Comment", "chat_bubble_outline", "c", self._comments.open)
-        if found.exclusion is None:
-            self._button("Exclude", "block", "", self._ask_reason)
-        self._button("Open a task", "task_alt", "", self._ask_cause)
+            self._thumb("Disagree", "thumb_down", "d", disagree, is_on=mine is not None and not mine.agrees)
+        with icon_button("more_horiz", "More", lambda: None).classes("slim"), ui.menu().props("auto-close"):
+            ui.menu_item("Comment (c)", self._comments.open).props("role=menuitem")
+            if found.exclusion is None:
+                ui.menu_item("Exclude", self._ask_reason).props("role=menuitem")
+            ui.menu_item("Open a task", self._ask_cause).props("role=menuitem")
+        comment = plain_button("Comment", self._comments.open, "unseen")
+        comment.props("data-key=c tabindex=-1 aria-hidden=true")
 
-    def _button(self, label: str, icon: str, key: str, work: Callable[[], Any], *, is_on: bool | None = None) -> None:
-        made = button(label, work, icon=icon).classes("slim")
-        if key:
-            made.props(f'data-key={key} aria-keyshortcuts={key} title="{label} ({key})"')
-        if is_on is not None:
-            made.props(f"aria-pressed={'true' if is_on else 'false'}")
+    def _thumb(self, label: str, icon: str, key: str, work: Callable[[], Any], *, is_on: bool) -> None:
+        made = icon_button(icon, label, work).classes("slim thumb")
+        pressed = "true" if is_on else "false"
+        made.props(f'data-key={key} aria-keyshortcuts={key} title="{label} ({key})" aria-pressed={pressed}')
 
     def _show_said(self, found: ScoreVerdicts, mine: Verdict | None) -> None:
         if found.exclusion is not None:

@@ -31,7 +31,7 @@ def test_a_metric_is_defined_tried_seen_as_yaml_deleted_and_brought_back(
         page.get_by_role("link", name="careful").click()
         field(page, "API key").fill("")
         press(page, "Grade it")
-        page.locator(".scored .figure").wait_for()
+        page.locator(".score-line .number").wait_for()
         press(page, "Save")
         page.wait_for_url(re.compile("/judges$"))
         page.wait_for_function("window.did_handshake === true")

@@ -58,7 +58,7 @@ def _label(browser: Any, url: str) -> None:
         page = at[name]
         if page.get_by_role("heading", name=re.compile("All done|Nothing free")).count():
             continue
-        asked = int(re.sub(r"\D", "", page.locator(".utterance.user .text").inner_text()))
+        asked = int(re.sub(r"\D", "", page.locator(".question-in-full").inner_text()))
         is_right = (asked % 3 == 0) or (asked % 10 == 4)  # the judge misses each tenth
         says = is_right != (asked % 9 in (2, 5) and name == "ben")
         if name == "cem":

@@ -72,15 +72,14 @@ def test_what_people_say_to_a_score_is_read_when_it_comes_into_view(
     visit: Callable[..., Any], made: tuple[Server, str, str]
 ) -> None:
     page = visit(f"/runs/{made[1]}/cases/0")
-    page.set_viewport_size({"width": 1280, "height": 150})
+    page.set_viewport_size({"width": 1280, "height": 60})
     page.reload()
-    scores = page.locator("article.score")
-    scores.nth(0).get_by_role("heading").scroll_into_view_if_needed()
-    first, last = (scores.nth(i).get_by_role("button", name="Comment") for i in (0, 2))
-    scores.nth(0).locator(".verdict-place").scroll_into_view_if_needed()
+    scores = page.locator(".score-line")
+    first, last = (scores.nth(i).get_by_role("button", name="More", exact=True) for i in (0, 2))
+    scores.nth(0).locator(".line-tools").scroll_into_view_if_needed()
     first.wait_for()
     assert last.count() == 0
-    scores.nth(2).locator(".verdict-place").scroll_into_view_if_needed()
+    scores.nth(2).locator(".line-tools").scroll_into_view_if_needed()
     last.wait_for()
 
 
@@ -88,10 +87,40 @@ def test_repeats_of_a_judge_are_folded_below_the_score_that_people_judge(
     visit: Callable[..., Any], made: tuple[Server, str, str]
 ) -> None:
     page = visit(f"/runs/{made[2]}/cases/0")
-    score = page.locator("article.score")
+    score = page.locator(".score-line")
     score.get_by_role("button", name="Disagree").wait_for()
     assert (score.count(), score.get_by_role("heading", name="relevance").count()) == (1, 1)
+    score.locator(":scope > details").evaluate("it => it.open || it.firstElementChild.click()")
     score.get_by_text("3 more repeats of the judge").click()
     score.get_by_role("heading", name="relevance").nth(3).wait_for()
     assert [score.get_by_text(f"Repeat of the judge{n}").count() for n in (2, 3, 4)] == [1, 1, 1]
     assert score.get_by_role("button", name="Disagree").count() == 1
+
+
+def test_back_closes_the_case_then_restores_the_filter(
+    visit: Callable[..., Any], made: tuple[Server, str, str]
+) -> None:
+    page = visit(f"/runs/{made[1]}")
+    rows, panel = page.locator(".result-rows tbody tr"), page.locator(".side-panel")
+    rows.nth(11).wait_for()
+    page.get_by_label("Search").fill("q1")
+    rows.nth(3).wait_for(state="detached")
+    page.get_by_role("link", name="q10?").click()
+    panel.get_by_role("heading", name="q10?").wait_for()
+    page.keyboard.press("j")
+    panel.get_by_role("heading", name="q11?").wait_for()
+    page.go_back()
+    panel.wait_for(state="hidden")
+    assert "search=q1" in page.url
+    assert rows.count() == 3
+    page.go_back()
+    rows.nth(11).wait_for()
+    assert page.get_by_label("Search").input_value() == ""
+    page.go_forward()
+    rows.nth(3).wait_for(state="detached")
+    page.get_by_role("link", name="q10?").click()
+    panel.get_by_role("heading", name="q10?").wait_for()
+    page.keyboard.press("Escape")
+    panel.wait_for(state="hidden")
+    page.go_back()
+    rows.nth(11).wait_for()

@@ -134,19 +134,20 @@ def read_a_case(page: Any, bot: Bot) -> None:
     page.get_by_role("link", name="Open as a page").click()
     page.wait_for_url(re.compile(r"/cases/1(\?|$)"))
     read = page.url
+    page.get_by_role("tab", name="Contexts 1").click()
     seen(page, "Fact 1.")
-    seen(page, "The bot's answer")
-    page.get_by_text("The judge's steps").click()
+    page.locator(".score-line > details").evaluate("it => it.open || it.firstElementChild.click()")
+    page.get_by_text("How it was scored").click()
     seen(page, f"reason: {MARKUP}")
     asked = len(bot.endpoint.requests)
-    page.get_by_text("The prompts as sent, and the raw replies").click()
+    page.get_by_text("Prompts and raw replies").click()
     seen(page, "Nothing was sent for this.")
     page.get_by_text("Raw reply").wait_for()
     assert len(bot.endpoint.requests) == asked
     assert page.locator("img[src=x]").count() == 0
     page = page.context.new_page()
     page.goto(read.replace("cases/1", "cases/3"))
-    seen(page, "HTTP 400")
+    page.locator(".line-body").get_by_text("HTTP 400").wait_for()
 
 
 def finished(visit: Visit, pages: Server, **more: Any) -> Any:
@@ -216,7 +217,7 @@ def test_scores_come_while_a_run_goes_on_and_become_its_results(visit: Visit, bo
     page.get_by_label("Search").fill("puzzle")
     page.wait_for_url("**?search=puzzle")
     case = visit(page.locator("ul.latest a").first.get_attribute("href"))
-    seen(case, MARKUP)
+    case.locator(".line-body").get_by_text(MARKUP).wait_for()
     bot.turns.release(2)
     wait(page, "4 scored")
     seen(page, "4 results")

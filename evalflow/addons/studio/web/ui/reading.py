@@ -1,0 +1,219 @@
+"""What a person reads of a case: the question, and the answer beside what was expected and what the bot was given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from anyio import to_thread
+from markupsafe import Markup
+from nicegui import ui
+
+from evalflow.addons.studio.web.ui.markdown import Compared, Mark, Prose, compared
+from evalflow.addons.studio.web.ui.parts import markup
+from evalflow.report.wording import counted
+
+_UNLIKE = 0.5
+"""The share of two texts from which they differ altogether; what differs is then only marked on request."""
+_QUICK = 8_000
+"""Characters up to which texts are compared at once."""
+_NUMBERS = count()
+_ROLES = {"user": "User", "assistant": "Bot", "system": "Instruction"}
+NO_EXPECTED = "This case has no expected answer."
+NO_ANSWER = "No answer."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """One answer: its text, or why there is none.
+
+    Attributes:
+        title: What it is called where two are compared.
+        error: Why there is no answer.
+        flaws: What is wrong with it as a whole, in a word or two each.
+        asides: Further texts of the bot, such as its thoughts, with their titles.
+    """
+
+    title: str = "Answer"
+    text: str | None = None
+    error: str = ""
+    flaws: Sequence[str] = ()
+    asides: Sequence[tuple[str, str]] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """A case as it is read.
+
+    Attributes:
+        turns: Roles and texts of the conversation, up to the question.
+        heading: What the page says of the question already; the question is shown if it is longer.
+        answers: One, or the two that are compared.
+        contexts: Titles and texts of what the bot was given; None if that is not known.
+        quotes: What metrics quote of the contexts, by their titles.
+        more: Further facts about the case, with their titles.
+        without: What is said if there is no expected answer; empty if it is only not to be shown.
+        is_unfolded: Whether the earlier turns are shown at once.
+    """
+
+    turns: Sequence[tuple[str, str]]
+    answers: Sequence[Said]
+    heading: str = ""
+    reference: str | None = None
+    contexts: Sequence[tuple[str, str]] | None = None
+    quotes: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    more: Sequence[tuple[str, str]] = ()
+    without: str = NO_EXPECTED
+    is_unfolded: bool = False
+
+
+def show_reading(shown: Reading) -> None:
+    """Show it; the scripts of case_view.js move between its tabs, and mark what differs.
+
+    Long texts are read and compared in a thread, and shown once that is done.
+    """
+    place = ui.element("div").classes("case-reading")
+
+    def fill(drawn: _Drawn) -> None:
+        place.classes(drawn.classes)
+        place.props["innerHTML"] = str(drawn.html)
+
+    async def fill_later() -> None:
+        drawn = await to_thread.run_sync(_draw, shown)
+        if not place.is_deleted:
+            fill(drawn)
+
+    texts = [*(one.text for one in shown.answers), shown.reference, *(text for _, text in shown.contexts or ())]
+    if sum(len(one or "") for one in texts) <= _QUICK:
+        fill(_draw(shown))
+    else:
+        ui.timer(0, fill_later, once=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    html: Markup
+    classes: str
+
+
+def _draw(shown: Reading) -> _Drawn:
+    answers = [Prose(one.text or "") for one in shown.answers]
+    reference = Prose(shown.reference) if shown.reference else None
+    other = answers[1] if len(answers) > 1 else reference
+    differ = compared(answers[0], other) if other is not None and answers[0].plain and other.plain else None
+    is_marked = differ is not None and differ.share <= _UNLIKE
+    panes = [_answer(shown, 0, answers[0], differ.before if differ else (), _tools(differ, is_on=is_marked))]
+    if len(answers) > 1:
+        panes.append(_answer(shown, 1, answers[1], differ.after if differ else ()))
+    panes += _compared_with(shown, reference, differ.after if differ and len(answers) == 1 else ())
+    html = Markup("").join([*_asked(shown), markup("div", *panes, cls="panes")])
+    return _Drawn(html, f"{'differs' if is_marked else ''} {'two' if len(answers) > 1 else ''}")
+
+
+def _asked(shown: Reading) -> Iterator[Markup]:
+    """The question, and the turns before it folded."""
+    *earlier, (role, question) = shown.turns or [("user", "")]
+    if earlier:
+        title = f"Earlier in the conversation: {counted(len(earlier), 'turn')}"
+        turns = (_turn(who, content) for who, content in earlier)
+        opened = {"open": "open"} if shown.is_unfolded else {}
+        content = markup("summary", title), markup("div", *turns, cls="case-turns")
+        yield markup("details", *content, cls="earlier", **opened)
+    if " ".join(question.split()) != shown.heading:
+        named = _label("Question" if role == "user" else "Last turn")
+        yield markup("div", _prose(Prose(question)), cls="question-in-full", tabindex="0", role="group", **named)
+
+
+def _turn(role: str, content: str) -> Markup:
+    who = markup("p", _ROLES.get(role, role.capitalize()), cls="turn-by")
+    return markup("div", who, _prose(Prose(content)), cls=f"case-turn {role if role in _ROLES else 'other'}")
+
+
+def _prose(prose: Prose, marks: Sequence[Mark] = ()) -> Markup:
+    return markup("div", prose.drawn(marks), cls="prose")
+
+
+def _label(name: str) -> Mapping[str, str]:
+    return {"aria-label": name}
+
+
+def _tools(differ: Compared | None, *, is_on: bool) -> Sequence[Markup]:
+    """The switches of what is read."""
+    tools: list[Markup] = []
+    if differ is not None and differ.share:
+        pressed = {"aria-pressed": "true" if is_on else "false", "data-toggles": "differs"}
+        tools.append(markup("button", "Differences", cls="switch-on", type="button", **pressed))
+    pressed = {"aria-pressed": "false", "data-toggles": "tall"}
+    return [*tools, markup("button", "Expand", cls="switch-on", type="button", **pressed)]
+
+
+def _answer(shown: Reading, number: int, prose: Prose, marks: Sequence[Mark], tools: Sequence[Markup] = ()) -> Markup:
+    said = shown.answers[number]
+    flaws = (markup("span", flaw, cls="badge warn") for flaw in said.flaws)
+    head = markup("div", markup("h3", said.title), *flaws, markup("span", *tools, cls="tools"), cls="pane-head")
+    if said.error:
+        why = markup("p", "The bot gave no answer."), markup("p", said.error, cls="hint", dir="auto")
+        content = markup("div", *why, cls="message fail")
+    elif said.text is None:
+        content = markup("p", NO_ANSWER, cls="muted")
+    else:
+        content = _prose(prose, marks)
+    asides = (_folded(title, text) for title, text in said.asides)
+    body = markup("div", content, *asides, cls="pane-body", tabindex="0", role="group", **_label(said.title))
+    return markup("div", head, body, cls="pane answered")
+
+
+def _folded(title: str, content: str) -> Markup:
+    return markup("details", markup("summary", title), _prose(Prose(content)))
+
+
+def _compared_with(shown: Reading, reference: Prose | None, marks: Sequence[Mark]) -> list[Markup]:
+    """The expected answer, the contexts and the rest, each behind a tab; nothing if none of it is to be shown."""
+    tabs: list[tuple[str, str, Markup]] = []
+    if reference or shown.without:
+        expected = _prose(reference, marks) if reference else markup("p", shown.without, cls="muted")
+        tabs.append(("Expected answer", "e", expected))
+    if shown.contexts is not None:
+        tabs.append((f"Contexts {len(shown.contexts):,}", "x", _contexts(shown.contexts, shown.quotes)))
+    if shown.more:
+        entries = (markup("div", markup("dt", name), markup("dd", value, dir="auto")) for name, value in shown.more)
+        tabs.append(("More", "", markup("dl", *entries, cls="facts")))
+    if not tabs:
+        return []
+    start = 1 if shown.without and reference is None and shown.contexts else 0
+    base = f"reading-{next(_NUMBERS)}"
+    heads: list[Markup] = []
+    bodies: list[Markup] = []
+    for place, (title, key, content) in enumerate(tabs):
+        is_on, tab, body = place == start, f"{base}-tab-{place}", f"{base}-{place}"
+        state = {
+            "aria-selected": "true" if is_on else "false",
+            "aria-controls": body,
+            "tabindex": "0" if is_on else "-1",
+        }
+        keys = {"data-key": key, "title": key and f"{title} ({key})"}
+        heads.append(markup("button", title, type="button", role="tab", id=tab, **state, **keys))
+        hidden = {} if is_on else {"hidden": "hidden"}
+        labelled = {"aria-labelledby": tab, "tabindex": "0", **hidden}
+        bodies.append(markup("div", content, cls="pane-body", role="tabpanel", id=body, **labelled))
+    head = markup("div", *heads, cls="pane-head", role="tablist", **_label("What the answer is compared with"))
+    return [markup("div", head, *bodies, cls="pane")]
+
+
+def _contexts(contexts: Sequence[tuple[str, str]], quotes: Mapping[str, Sequence[str]]) -> Markup:
+    """The passages, with what metrics quote of them marked."""
+    if not contexts:
+        return markup("p", "The bot was given no passages.", cls="muted")
+    everything = [quote for of_metric in quotes.values() for quote in of_metric]
+    found: list[Markup] = []
+    is_marked = False
+    for place, (title, content) in enumerate(contexts, 1):
+        prose = Prose(content)
+        marks = prose.quoted(everything)
+        is_marked = is_marked or bool(marks)
+        found.append(markup("h4", title or f"Context {place}", dir="auto"))
+        found.append(_prose(prose, marks))
+    if is_marked:
+        found.insert(0, markup("p", f"Marked: what is quoted by {', '.join(quotes)}.", cls="small muted"))
+    return markup("div", *found, cls="passages")
