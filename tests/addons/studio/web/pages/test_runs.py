@@ -217,7 +217,7 @@ def test_scores_come_while_a_run_goes_on_and_become_its_results(visit: Visit, bo
     page.get_by_label("Search").fill("puzzle")
     page.wait_for_url("**?search=puzzle")
     case = visit(page.locator("ul.latest a").first.get_attribute("href"))
-    case.locator(".line-body").get_by_text(MARKUP).wait_for()
+    case.locator(".score-line").get_by_text(MARKUP).filter(visible=True).first.wait_for()
     bot.turns.release(2)
     wait(page, "4 scored")
     seen(page, "4 results")
