@@ -23,7 +23,7 @@ from evalflow.addons.studio.web.ui.parts import (
     section,
     text,
 )
-from evalflow.addons.studio.web.ui.reading import Reading, Said, show_reading
+from evalflow.addons.studio.web.ui.reading import AnswerShown, Reading, show_reading
 from evalflow.addons.studio.web.ui.score_lines import show_both
 from evalflow.addons.studio.web.ui.visitor import title_of
 from evalflow.addons.studio.work import comparing
@@ -296,10 +296,10 @@ def _side_by_side(change: CaseChange, runs: tuple[Run, Run], sides: Sequence[Seq
         show_both(*sides)
 
 
-def _said(side: str, repeat: int, scores: Sequence[Score]) -> Said:
+def _said(side: str, repeat: int, scores: Sequence[Score]) -> AnswerShown:
     """What a run answered the `repeat`-th time."""
     title = f"Answer{f' {repeat + 1}' if repeat else ''} of {side}"
     score = next((one for one in scores if one.target_repeat == repeat), None)
     if score is None:
-        return Said(title=title)
-    return Said(title=title, text=score.answer, error=score.answer_error or "")
+        return AnswerShown(title=title)
+    return AnswerShown(title=title, text=score.answer, error=score.answer_error or "")

@@ -18,7 +18,7 @@ from evalflow.addons.studio.web.ui.faults import tell_fault
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
 from evalflow.addons.studio.web.ui.grading import Grading
 from evalflow.addons.studio.web.ui.parts import button, capitalised, empty, link_button, text
-from evalflow.addons.studio.web.ui.reading import Reading, Said, show_reading
+from evalflow.addons.studio.web.ui.reading import AnswerShown, Reading, show_reading
 from evalflow.addons.studio.work import review_desk
 from evalflow.addons.studio.work.review_desk import DeskItem, OwnProgress
 from evalflow.addons.studio.work.space import NotFoundError, TakenError, Workspace
@@ -290,7 +290,7 @@ def _reading(item: DeskItem) -> None:
         show_reading(
             Reading(
                 turns=[(str(turn["role"]), str(turn["content"])) for turn in item.messages],
-                answers=[Said(text=item.answer)],
+                answers=[AnswerShown(text=item.answer)],
                 reference=item.reference,
                 contexts=contexts,
                 without="",

@@ -15,7 +15,7 @@ from evalflow.addons.studio.web.pages.results_filter import ResultQuery
 from evalflow.addons.studio.web.pages.runs import name_of
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
 from evalflow.addons.studio.web.ui.parts import address, badge, link_button, message, text
-from evalflow.addons.studio.web.ui.reading import Reading, Said, show_reading
+from evalflow.addons.studio.web.ui.reading import AnswerShown, Reading, show_reading
 from evalflow.addons.studio.web.ui.score import prompts_fold, quotes_of
 from evalflow.addons.studio.web.ui.score_lines import show_scores
 from evalflow.addons.studio.web.ui.verdict import judging
@@ -95,14 +95,14 @@ def _reading(case: RunCase) -> Reading:
     )
 
 
-def _said(case: RunCase) -> Said:
+def _said(case: RunCase) -> AnswerShown:
     known = case.known
     asides = (
         [("The whole answer", known.full_answer), ("Its thoughts, which are not scored", known.thoughts)]
         if known
         else []
     )
-    return Said(
+    return AnswerShown(
         text=case.answer,
         error=case.answer_error or "",
         flaws=list(_flaws(known)) if known else (),

@@ -25,7 +25,7 @@ NO_ANSWER = "No answer."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class AnswerShown:
     """One answer: its text, or why there is none.
 
     Attributes:
@@ -58,7 +58,7 @@ class Reading:
     """
 
     turns: Sequence[tuple[str, str]]
-    answers: Sequence[Said]
+    answers: Sequence[AnswerShown]
     heading: str = ""
     reference: str | None = None
     contexts: Sequence[tuple[str, str]] | None = None
