@@ -210,6 +210,10 @@ class Prompts:
         """Keep a text among the prompts under a name, such as the examples of a step; it is not a template."""
         self._kept[name] = text
 
+    def is_kept(self, name: str) -> bool:
+        """Whether a text was kept, so that it is in no file."""
+        return name in self._kept
+
     def text(self, name: str) -> str:
         """A text that is not a template: one that was kept, or a file of the folders; UserError if there is none."""
         if name in self._kept:

@@ -27,16 +27,14 @@ def print_alignment(
     """Print whether the judge agrees better, by what, and what was written or would decide it."""
     console.print()
     console.print(literal(sentence(found), style="bold"), soft_wrap=True)
-    print_lines(console, _details(found))
+    print_lines(console, details(found))
     if inconclusive:
         console.print(literal("Too many held-out answers could not be scored."), soft_wrap=True)
     if files:
         console.print(literal(f"Wrote version {version} of {found.metric}:"))
         print_lines(console, (f"  {shown(path)}" for path in files))
     else:
-        console.print(
-            literal(f"Nothing was written: {found.metric} stays as it is.{_to_decide(found)}"), soft_wrap=True
-        )
+        console.print(literal(f"Nothing was written: {found.metric} stays as it is.{to_decide(found)}"), soft_wrap=True)
     console.print(literal(f"run    {shown(run)}"), soft_wrap=True)
 
 
@@ -56,7 +54,8 @@ def _change(change: AgreementChange) -> str:
     return f"{measure_in_words(change)} {before} before, {after} now, difference {by}"
 
 
-def _details(found: Alignment) -> Iterator[str]:
+def details(found: Alignment) -> Iterator[str]:
+    """The other measures, the width of people's corrected mean, and what it was measured on."""
     yield from (f"{_change(change)}." for change in found.changes if change is not found.deciding)
     if (width := found.width) is not None and width.difference is not None:
         yield (
@@ -70,7 +69,8 @@ def _details(found: Alignment) -> Iterator[str]:
     yield f"Measured on {held_out} with labels; no example comes from them.{unscored}"
 
 
-def _to_decide(found: Alignment) -> str:
+def to_decide(found: Alignment) -> str:
+    """How many labels would decide it, after a space; empty if these do."""
     if found.helps is not None:
         return ""
     needed, have = found.labels_needed, found.learned + found.held_out

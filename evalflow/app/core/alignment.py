@@ -253,11 +253,16 @@ def _answers(
 
 
 def rescoring(
-    run: SavedRun, lesson: Lesson, answers: pl.DataFrame, config: Mapping[str, Any], requests: int | None
+    run: SavedRun,
+    lesson: Lesson,
+    answers: pl.DataFrame,
+    config: Mapping[str, Any],
+    requests: int | None = None,
+    folder: Path | None = None,
 ) -> RunOrder:
     """The run that scores these answers again with a metric's new configuration, and with all else as in the run.
 
-    `requests` is the budget.
+    `requests` is the budget, `folder` the run's, which then has its cases too.
     """
     manifest, dataset = run.manifest, str(answers["dataset"][0])
     names = _names(run, answers)
@@ -271,13 +276,12 @@ def rescoring(
     storable["repeats"]["target"] = 1
     if requests is not None:
         storable["budget"]["requests"] = min(requests, storable["budget"]["requests"] or requests)
-    path = str(keep_cases(rows))
+    path = str(keep_cases(rows, folder / "cases") if folder else keep_cases(rows))
     storable["dataset"] = {dataset: {"path": path, "allow_irregular": True}}
     storable["metric"] = {manifest.metrics[lesson.metric].key: {**config, "gate": None}}
     composed = composed_of(manifest.model_copy(update={"config": storable}))
-    words = [f"dataset={dataset}", f"metric={lesson.metric}"]
-    run_id = new_run_id(words)
-    folder = Path("outputs", "runs", run_id).absolute()
+    run_id = folder.name if folder else new_run_id([f"dataset={dataset}", f"metric={lesson.metric}"])
+    folder = folder or Path("outputs", "runs", run_id).absolute()
     return RunOrder(replace(composed, overrides=()), folder, run_id, None)
 
 

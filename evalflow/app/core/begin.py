@@ -75,10 +75,10 @@ def order_of(words: Sequence[str], config_dir: Path | None, folder: Path | None 
     return RunOrder(compose(words, config_dir, run_id, check=settings_of), path, run_id, None if folder else path)
 
 
-def keep_cases(rows: Iterable[Mapping[str, Any]]) -> Path:
+def keep_cases(rows: Iterable[Mapping[str, Any]], folder: Path = Path(OWN_FOLDER, "cases")) -> Path:
     """Write plain rows of a dataset into a file named by their content, so that a run over them can be resumed."""
     content = "".join(json_text(row) + "\n" for row in rows).encode()
-    file = Path(OWN_FOLDER, "cases", f"{hashlib.sha256(content).hexdigest()[:16]}.jsonl")
+    file = folder / f"{hashlib.sha256(content).hexdigest()[:16]}.jsonl"
     private_folder(file.parent)
     write_atomically(file, content.decode())
     return file

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from evalflow.app.core.alignment import (
     Example,
@@ -110,9 +111,9 @@ class Teaching:
         criterion = written.wording.criterion if written and written.wording else None
         return new_version(self.run, self.lesson, self.examples, written.reasons if written else {}, criterion)
 
-    def order(self, version: NewVersion, requests: int | None = None) -> RunOrder:
-        """The run that scores the held-out answers again, within a budget of requests."""
-        return rescoring(self.run, self.lesson, self.halves.held_out, version.config, requests)
+    def order(self, version: NewVersion, requests: int | None = None, folder: Path | None = None) -> RunOrder:
+        """The run that scores the held-out answers again, within a budget of requests, in a folder."""
+        return rescoring(self.run, self.lesson, self.halves.held_out, version.config, requests, folder)
 
     def ask(self, found: Inspection) -> Written:
         """Have the judge write what `questions` counts; InfrastructureError if it does not."""

@@ -143,7 +143,7 @@ _STYLES = (
 _PAGES = (
     *("bots", "bot_home", "metrics", "metric", "judges", "datasets", "import_cases", "case", "checks", "tags"),
     *("projects", "people", "connections", "audit", "runs", "new_run", "run_case", "run", "compare", "history"),
-    *("reviews", "review", "desk", "tasks"),
+    *("reviews", "review", "teaching", "desk", "tasks"),
 )
 """The modules of pages; an address such as /runs/new comes before /runs/{run}."""
 

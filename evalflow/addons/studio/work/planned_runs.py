@@ -99,7 +99,7 @@ class PlannedRun:
             named += [text for text in texts if isinstance(text, str) and is_file_name(text)]
         for name, metric in self.settings.run.metric.items():
             named += build_metric(name, metric, prompts).prompts
-        parts = dict.fromkeys(part for one in named for part in prompts.parts(one))
+        parts = dict.fromkeys(part for one in named for part in prompts.parts(one) if not prompts.is_kept(part))
         return {**composed.unsaved.prompts, **{part: prompts.source(part) for part in parts}}
 
 

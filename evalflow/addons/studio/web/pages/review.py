@@ -12,6 +12,7 @@ from nicegui import ui
 
 from evalflow.addons.studio.web.pages.review_setup import guidelines_section, people_section
 from evalflow.addons.studio.web.pages.reviews import desk_address
+from evalflow.addons.studio.web.pages.teaching import teaching_address
 from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.dialogs import Deleting, Edited, open_once, question
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
@@ -246,6 +247,7 @@ def show_result(workspace: Workspace, review: Review, found: ReviewResult) -> No
         text(f"{capitalised(note)}.", "p", "small muted text")
     if rows:
         _saving(workspace, review, found, titles)
+        link_button("Teach the judge", teaching_address(review.name))
     for metric in review.metrics:
         _against(review, metric, [one for one in found.cases if one.metric == metric.name])
 

@@ -1,0 +1,158 @@
+"""Teaching the judge by the labels of a review: what it takes, and whether held-out labels say that it helps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from urllib.parse import quote
+
+from anyio import to_thread
+from nicegui import ui
+
+from evalflow.addons.studio.web.pages.runs import ACTIVE
+from evalflow.addons.studio.web.ui import forms
+from evalflow.addons.studio.web.ui.frame import frame, guarded_page
+from evalflow.addons.studio.web.ui.parts import (
+    badge,
+    button,
+    copyable,
+    facts,
+    fold,
+    later,
+    message,
+    polled,
+    tell,
+    text,
+)
+from evalflow.addons.studio.work import reviews, teaching
+from evalflow.addons.studio.work.reviews import Review
+from evalflow.addons.studio.work.runs import get_run
+from evalflow.addons.studio.work.space import Workspace
+from evalflow.addons.studio.work.teaching import JudgeTeaching
+from evalflow.errors import command
+from evalflow.report.alignment import details, sentence, to_decide
+from evalflow.report.wording import cost, counted, joined
+
+_ABOUT = (
+    "The judge is shown answers with the grades that people gave. Whether that helps is measured on other labels, and "
+    "only then is it saved."
+)
+_POLL_S = 1.0
+
+
+def teaching_address(review: str) -> str:
+    """The page of a review's judges."""
+    return f"/reviews/{quote(review, safe='')}/teach"
+
+
+def add() -> None:
+    """Register the page."""
+
+    @guarded_page("/reviews/{review}/teach", "edit")
+    async def teach(workspace: Workspace, review: str) -> None:
+        found = await to_thread.run_sync(reviews.get_review, workspace, review)
+        trail = [("Reviews", "/reviews"), (review, f"/reviews/{quote(review, safe='')}")]
+        with frame("Teach the judge", place="Reviews", about=_ABOUT, trail=trail):
+            build = partial(_cards, workspace, found)
+            read = partial(teaching.teachings, workspace, review)
+            later(ui.element("div").classes("stack"), "Reading the labels …", read, build, "The labels: not there yet.")
+
+
+def _cards(workspace: Workspace, review: Review, found: Sequence[JudgeTeaching]) -> None:
+    titles = {metric.name: metric.title or metric.name for metric in review.metrics}
+    for one in found:
+        with ui.element("section").classes("card stack").props(f'aria-label="{titles[one.metric]}"'):
+            text(titles[one.metric], "h2")
+            if one.why_not:
+                message("This judge cannot be taught by these labels.", f"{one.why_not}.")
+                continue
+            _plan(one)
+            if one.found is not None:
+                _result(workspace, review, one)
+            elif one.run is not None:
+                _measuring(workspace, one)
+            else:
+                _offer(workspace, review, one)
+
+
+def _plan(one: JudgeTeaching) -> None:
+    facts([("To learn from", counted(one.learning, "label")), ("Held out", counted(one.held_out, "label"))])
+    with fold(f"What the judge is shown: {counted(len(one.examples), 'answer')}"):
+        for example in one.examples:
+            with ui.element("article").classes("stack"):
+                text(f"People: {example.people}. The judge: {example.judge}.", "h3")
+                _texts(example.texts)
+
+
+def _texts(texts: Mapping[str, str]) -> None:
+    for name, content in texts.items():
+        text(f"{name}: {content}", "p", "text small muted")
+
+
+def _offer(workspace: Workspace, review: Review, one: JudgeTeaching) -> None:
+    price = "" if one.cost_usd is None else f"at most {cost(one.cost_usd)}"
+    text(f"It takes {joined(counted(one.calls, 'call'), price)}. No new answers are generated.", "p", "text")
+    if one.questions:
+        text("The first call asks the judge for the reasons that people did not give.", "p", "small muted")
+
+    async def measure() -> None:
+        if await forms.attempt(partial(teaching.teach, workspace, review.name, one.metric), by=measuring):
+            ui.navigate.reload()
+
+    with ui.element("div").classes("actions"):
+        measuring = button("Measure whether it helps", measure, kind="primary")
+
+
+def _measuring(workspace: Workspace, one: JudgeTeaching) -> None:
+    run = one.run
+    assert run is not None
+    if run.state not in ACTIVE:
+        message(
+            run.message or f"The measurement was {run.state}.", "Resume its run, or delete it to begin again.", "warn"
+        )
+        ui.link("To its run", f"/runs/{quote(run.run_id, safe='')}")
+        return
+    with ui.element("p").props("role=status"):
+        text("The judge grades the held-out answers again. ", "span")
+        ui.link("See its run", f"/runs/{quote(run.run_id, safe='')}")
+
+    async def look() -> None:
+        now = await to_thread.run_sync(get_run, workspace, run.run_id)
+        if now.state not in ACTIVE:
+            timer.deactivate()
+            ui.navigate.reload()
+
+    timer = polled(_POLL_S, look)
+
+
+def _result(workspace: Workspace, review: Review, one: JudgeTeaching) -> None:
+    found, run = one.found, one.run
+    assert found is not None
+    assert run is not None
+    text(sentence(found), "p", "text strong")
+    for line in details(found):
+        text(line, "p", "text small muted")
+    ui.link("To the run that measured it", f"/runs/{quote(run.run_id, safe='')}").classes("small")
+    if not found.helps:
+        text(f"Nothing is saved: the metric stays as it is.{to_decide(found)}", "p", "text")
+    elif one.is_saved:
+        badge(f"version {one.version} is saved", "pass")
+    elif one.not_saved:
+        message("It cannot be saved here.", one.not_saved, "warn")
+        text("On the command line, with the labels of the review downloaded as labels.csv:", "p", "small muted")
+        copyable(command("align", one.metric, workspace.runs / review.run_id, "--labels", "labels.csv"))
+    else:
+        _saving(workspace, review, one)
+
+
+def _saving(workspace: Workspace, review: Review, one: JudgeTeaching) -> None:
+    about = "The examples are texts of your cases, and are sent with every question to the judge."
+    text(about, "p", "small muted")
+
+    async def save() -> None:
+        if await forms.attempt(partial(teaching.save_taught, workspace, review.name, one.metric), by=saving):
+            tell(f"Saved version {one.version}")
+            ui.navigate.reload()
+
+    with ui.element("div").classes("actions"):
+        saving = button(f"Save version {one.version} of the metric", save, kind="primary")

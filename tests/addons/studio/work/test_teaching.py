@@ -1,0 +1,126 @@
+"""A judge is taught by the labels of a review; a worker measures it, and only what helps can be saved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from evalflow.addons.studio.work import (
+    bots,
+    cases,
+    connections,
+    datasets,
+    judges,
+    metrics,
+    review_closing,
+    reviews,
+    teaching,
+)
+from evalflow.addons.studio.work.access import Role
+from evalflow.addons.studio.work.connections import ConnectionDraft
+from evalflow.addons.studio.work.metrics import MetricDraft, get_metric
+from evalflow.addons.studio.work.review_desk import next_item, submit_item
+from evalflow.addons.studio.work.reviews import ReviewRequest
+from evalflow.addons.studio.work.run_request import RunRequest
+from evalflow.addons.studio.work.space import TakenError, Workspace
+from evalflow.testing import Endpoint
+from tests.addons.studio.work.test_reviews import add_people, person
+from tests.cli.test_align import STYLES, examples_in, following, ignoring, style
+from tests.finishing import carry_out, finish
+
+pytestmark = pytest.mark.slow
+
+BOT, METRIC = "letters", "kindness"
+RUBRIC: dict[str, Any] = {
+    "kind": "rubric",
+    "version": 1,
+    "description": "How friendly it is.",
+    "needs": ["question", "answer"],
+    "scale": {"type": "likert", "min": 1, "max": 5},
+    "judge": "scripted",
+}
+
+
+def answers(count: int) -> list[dict[str, Any]]:
+    styles = list(STYLES)
+    return [
+        {"id": f"c{i}", "question": f"When is it, {i}?", "answer": f"Said {styles[i * 7 % 3]}: at {i}."}
+        for i in range(count)
+    ]
+
+
+def labelled(space: Workspace, url: str, count: int, people: dict[str, Role]) -> None:
+    """Define bot, judge, metric and cases, run them, and have one person label all answers of a review."""
+    judges.create_judge(space, "scripted", {"kind": "openai", "model": "m", "base_url": url, "api_key_env": None})
+    bots.create_bot(space, BOT, {"kind": "recorded"}, "")
+    metrics.create_metric(space, BOT, MetricDraft(METRIC, RUBRIC))
+    datasets.create_dataset(space, "cases", "")
+    cases.add_cases(space, "cases", answers(count))
+    run = finish(space, RunRequest(BOT, ["cases"], [METRIC]))
+    if people:
+        add_people(space, people)
+    name = "ann" if people else "local"
+    me = person(space, name) if people else space
+    made = ReviewRequest(name="r", run_id=run.run_id, metrics=[METRIC], size=count, people=[name], overlap=0)
+    reviews.create_review(space, made)
+    while (found := next_item(me, "r")) is not None:
+        submit_item(me, "r", found.item, {METRIC: STYLES[style(str(found.answer))]})
+
+
+def reviewed(space: Workspace, url: str, count: int = 66) -> Workspace:
+    """The workspace of an editor, with a closed review of all answers."""
+    connections.create_connection(space, "here", ConnectionDraft(url, networks=["127.0.0.0/8"]))
+    labelled(space, url, count, {"ann": "annotator", "eve": "editor"})
+    eve = person(space, "eve", "editor")
+    [waiting] = teaching.teachings(eve, "r")
+    assert "still labelling" in waiting.why_not
+    with pytest.raises(TakenError, match="still labelling"):
+        teaching.teach(eve, "r", METRIC)
+    review_closing.close_review(eve, "r", 1)
+    return eve
+
+
+def test_a_judge_that_learns_is_measured_by_a_worker_and_saved(space: Workspace) -> None:
+    with Endpoint(following) as endpoint:
+        eve, asked = reviewed(space, endpoint.url), endpoint.count
+        [plan] = teaching.teachings(eve, "r")
+        assert (plan.why_not, plan.learning, plan.held_out) == ("", 33, 33)
+        assert (plan.questions, plan.calls, plan.version) == (1, 34, 2)
+        assert {one.people for one in plan.examples} <= {"1", "3", "5"}
+        assert endpoint.count == asked
+        run = teaching.teach(eve, "r", METRIC)
+        assert teaching.teach(eve, "r", METRIC).run_id == run.run_id
+        [under_way] = teaching.teachings(eve, "r")
+        assert under_way.run is not None
+        assert (under_way.run.run_id, under_way.found) == (run.run_id, None)
+        carry_out(space, run.run_id)
+        assert endpoint.count == asked + 34
+        [done] = teaching.teachings(eve, "r")
+        assert done.found is not None
+        assert (done.found.helps, done.found.scored, done.is_saved, done.not_saved) == (True, 33, False, "")
+        other = {**RUBRIC, "scale": {"type": "likert", "min": 1, "max": 5, "anchors": {1: "rude"}}}
+        metrics.update_metric(eve, BOT, MetricDraft(METRIC, other), 1)
+        with pytest.raises(TakenError, match="scale of kindness has changed since the run"):
+            teaching.save_taught(eve, "r", METRIC)
+        metrics.update_metric(eve, BOT, MetricDraft(METRIC, RUBRIC), 2)
+        teaching.save_taught(eve, "r", METRIC)
+        saved = get_metric(eve, BOT, METRIC).definition
+        assert (saved["version"], len(saved["examples"])) == (2, 4)
+        [after] = teaching.teachings(eve, "r")
+        assert after.is_saved
+        again = finish(space, RunRequest(BOT, ["cases"], [METRIC]))
+        assert len(examples_in(endpoint.requests[-1].text)) == 4
+        assert again.state == "done"
+
+
+def test_a_judge_that_does_not_get_better_is_not_saved(space: Workspace) -> None:
+    with Endpoint(ignoring) as endpoint:
+        eve = reviewed(space, endpoint.url)
+        carry_out(space, teaching.teach(eve, "r", METRIC).run_id)
+        [done] = teaching.teachings(eve, "r")
+        assert done.found is not None
+        assert done.found.helps is None
+        with pytest.raises(TakenError, match="do not say that the taught judge"):
+            teaching.save_taught(eve, "r", METRIC)
+        assert get_metric(eve, BOT, METRIC).definition["version"] == 1
