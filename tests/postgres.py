@@ -24,6 +24,9 @@ def programs() -> Path | None:
     return Path(there).parent if there else None
 
 
+ON_SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+"""For tests that take long and send PostgreSQL no statement that it does not get from the others of the store and of
+work: they run on SQLite alone. What depends on transactions, locks, orders or concurrency runs on both."""
 MUCH = 4 * 1024**3  # bytes; all tests on PostgreSQL together leave less than one
 
 

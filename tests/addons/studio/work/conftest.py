@@ -21,7 +21,7 @@ def _cheap_passwords() -> Generator[None]:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of a database with all tables, once of each kind."""
+    """The URL of a database with all tables, once of each kind; for tests that are ON_SQLITE of that kind alone."""
     if request.param == "postgresql":
         return request.getfixturevalue("postgres_copy")
     file = shutil.copy(request.getfixturevalue("sqlite_template"), tmp_path / "evalflow.db")

@@ -22,6 +22,7 @@ from evalflow.errors import UserError
 from evalflow.testing import Endpoint, Request
 from tests.cli.conftest import Program
 from tests.finishing import finish
+from tests.postgres import ON_SQLITE
 
 KEY = "sesame-0123456789-open"
 OTHER_KEY = "simsalabim-9876543210-dreimal"
@@ -74,6 +75,7 @@ def expect_schemas(folder: Path) -> None:
         assert json.loads((file.parent / named).read_text(encoding="utf-8"))["allOf"]
 
 
+@ON_SQLITE
 @pytest.mark.slow
 def test_a_run_is_reported_compared_and_repeated_elsewhere(space: Workspace, desk: str, tmp_path: Path) -> None:
     run = finish(space, RunRequest("desk", ["fees"], ["graded", "checks"], title="Before the change"))
@@ -98,6 +100,7 @@ def test_a_run_is_reported_compared_and_repeated_elsewhere(space: Workspace, des
     assert first.count("8") == second.count("8") > 0
 
 
+@ON_SQLITE
 @pytest.mark.slow
 def test_a_bot_is_handed_over_and_runs_at_once(space: Workspace, desk: str, tmp_path: Path) -> None:
     away = tmp_path / "away"
@@ -113,6 +116,7 @@ def test_a_bot_is_handed_over_and_runs_at_once(space: Workspace, desk: str, tmp_
     assert len(scores) == 6
 
 
+@ON_SQLITE
 def test_what_cannot_be_handed_over_is_told(space: Workspace, desk: str) -> None:
     for archive in (lambda: bot_archive(space, "none"), lambda: bot_archive(space, "desk", ["none"])):
         with pytest.raises(NotFoundError):
@@ -140,6 +144,7 @@ def test_files_are_sent_in_small_blocks_and_end_where_they_ended(tmp_path: Path)
         assert archive.getinfo("large.parquet").file_size == 20 << 20
 
 
+@ON_SQLITE
 def test_a_link_in_a_run_is_not_followed(space: Workspace, tmp_path: Path) -> None:
     datasets.create_dataset(space, "fees")
     cases.add_cases(space, "fees", [{"question": "?", "answer": "a", "reference": "a"}])

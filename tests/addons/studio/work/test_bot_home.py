@@ -29,6 +29,7 @@ from evalflow.app.core.changed import Obstacle
 from evalflow.report.sentences import judge_beside
 from tests.addons.studio.web.finished import finish_runs
 from tests.finishing import finish
+from tests.postgres import ON_SQLITE
 from tests.summary_rows import summary_row
 
 
@@ -38,6 +39,7 @@ def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("evalflow.addons.studio.web.ui.visitor.visitor", Visitor)
 
 
+@ON_SQLITE
 @pytest.mark.slow
 def test_a_home_says_how_good_the_latest_run_is_and_what_changed(space: Workspace) -> None:
     found = finish_runs(space)
@@ -70,6 +72,7 @@ def test_a_home_says_how_good_the_latest_run_is_and_what_changed(space: Workspac
     ]
 
 
+@ON_SQLITE
 @pytest.mark.slow
 def test_a_run_of_picked_cases_says_nothing_of_the_bot(space: Workspace) -> None:
     found = finish_runs(space)
@@ -91,6 +94,7 @@ def test_a_run_of_picked_cases_says_nothing_of_the_bot(space: Workspace) -> None
     assert before.run.run_id == found.other
 
 
+@ON_SQLITE
 @pytest.mark.slow
 def test_only_runs_of_all_cases_and_random_samples_make_a_trend(space: Workspace) -> None:
     bots.create_bot(space, "fees", {"kind": "recorded"})
@@ -216,6 +220,7 @@ TWO_CHECKS: list[dict[str, Any]] = [
 ]
 
 
+@ON_SQLITE
 @pytest.mark.slow
 def test_the_home_of_a_bot_with_checks_follows_the_cases_that_pass_all(space: Workspace) -> None:
     bots.create_bot(space, "desk", {"kind": "recorded"})

@@ -16,8 +16,9 @@ from evalflow.addons.studio.work.run_request import RunRequest
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.app.core.assemble import composed_settings
 from evalflow.errors import UserError
+from tests.postgres import ON_SQLITE
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, ON_SQLITE]
 
 EXACT: dict[str, Any] = {"kind": "check", "needs": ["answer"], "checks": [{"op": "contains", "value": "x"}]}
 

@@ -23,6 +23,7 @@ from evalflow.testing import Endpoint, Request
 from tests.app.test_schema import assert_explained
 from tests.cli.conftest import Program
 from tests.finishing import finish
+from tests.postgres import ON_SQLITE
 
 pytestmark = pytest.mark.slow
 
@@ -111,6 +112,7 @@ def tried(space: Workspace, check: dict[str, Any], answer: str, metadata: Any = 
     return found
 
 
+@ON_SQLITE
 @pytest.mark.parametrize(("check", "given", "expected"), FREE)
 def test_rules_are_tried_on_the_answer_example_with_the_reason_in_words(
     space: Workspace, check: dict[str, Any], given: Any, expected: CheckTrial
@@ -120,6 +122,7 @@ def test_rules_are_tried_on_the_answer_example_with_the_reason_in_words(
     assert expected.reason in found.reason
 
 
+@ON_SQLITE
 @pytest.mark.parametrize(("check", "answer", "reason"), JUDGED)
 @pytest.mark.anyio
 async def test_checks_of_a_judge_are_tried_when_asked(
@@ -137,6 +140,7 @@ async def test_checks_of_a_judge_are_tried_when_asked(
     assert endpoint.count == 1
 
 
+@ON_SQLITE
 def test_a_judge_is_never_asked_while_one_types_and_what_is_wrong_is_said(space: Workspace) -> None:
     wrong = {"identifier": "string_matching", "params": {"keyword": ""}}
     off = {**HELLO, "enabled": False}
@@ -150,6 +154,7 @@ def test_a_judge_is_never_asked_while_one_types_and_what_is_wrong_is_said(space:
     assert SOUTH != NORTH
 
 
+@ON_SQLITE
 def test_a_check_is_tried_on_each_of_its_examples(space: Workspace) -> None:
     examples = [
         CheckExample("Hello!", passes=True),
@@ -169,6 +174,7 @@ def test_a_check_is_tried_on_each_of_its_examples(space: Workspace) -> None:
     assert try_examples(space, "string_matching", {"keyword": "a"}, []) == []
 
 
+@ON_SQLITE
 def test_a_check_is_defined_once_and_enabled_on_many_conversations(space: Workspace) -> None:
     datasets.create_dataset(space, "fees")
     rows = [{"id": f"c{n}", "question": f"{n}?", "answer": "Hi.", "tags": ["Loans"] if n else []} for n in range(3)]
@@ -199,6 +205,7 @@ def test_a_check_is_defined_once_and_enabled_on_many_conversations(space: Worksp
         checks.get_check(space, "greets")
 
 
+@ON_SQLITE
 @pytest.mark.parametrize(
     ("draft", "what"),
     [
@@ -217,6 +224,7 @@ def test_a_wrong_check_is_refused(space: Workspace, draft: CheckDraft, what: str
         checks.create_check(space, draft)
 
 
+@ON_SQLITE
 def test_groups_that_contain_each_other_are_refused_wherever_they_come_from(space: Workspace) -> None:
     rule = {"identifier": "rule", "params": {"op": "contains", "value": "a"}}
     checks.create_check(space, CheckDraft("one", "group", {"checks": [rule]}))
@@ -254,6 +262,7 @@ IN_A_GROUP = {"identifier": "group", "params": {"checks": [HELLO, COMMAND]}}
 REFUSED = "checks that start a program run on the command line only, never in the application"
 
 
+@ON_SQLITE
 @pytest.mark.parametrize("check", [COMMAND, IN_A_GROUP])
 def test_the_application_starts_no_program_for_a_check(space: Workspace, check: dict[str, Any]) -> None:
     datasets.create_dataset(space, "fees")
@@ -272,6 +281,7 @@ def test_the_application_starts_no_program_for_a_check(space: Workspace, check: 
         create_metric(space, "desk", MetricDraft("asked", definition))
 
 
+@ON_SQLITE
 def test_a_metric_of_a_file_that_starts_programs_runs_on_the_command_line_only(space: Workspace) -> None:
     folder = space.root / "conf" / "metric"
     folder.mkdir(parents=True)
@@ -284,6 +294,7 @@ def test_a_metric_of_a_file_that_starts_programs_runs_on_the_command_line_only(s
         estimate_run(space, RunRequest("desk", ["fees"], ["own"]))
 
 
+@ON_SQLITE
 def test_rules_and_groups_are_tried_and_saved_like_other_checks(space: Workspace) -> None:
     greets = {"identifier": "rule", "params": {"op": "starts_with", "value": "Hello"}}
     late = {"identifier": "rule", "params": {"op": "less_than", "field": "latency_s", "value": 2}}
@@ -307,6 +318,7 @@ def test_the_list_of_types_says_what_each_demands() -> None:
     assert "starts_with" in str(types["rule"].params)
 
 
+@ON_SQLITE
 def test_the_keys_of_checks_have_a_meaning_and_each_an_example(space: Workspace) -> None:
     types = checks.list_check_types(space)
     assert len(types) > 5

@@ -14,8 +14,9 @@ from evalflow.addons.studio.work.metrics import MetricDraft
 from evalflow.addons.studio.work.run_request import RunRequest
 from evalflow.addons.studio.work.space import Workspace
 from tests.finishing import finish
+from tests.postgres import ON_SQLITE
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, ON_SQLITE]
 
 GRADED: dict[str, Any] = {
     "kind": "recorded",

@@ -11,6 +11,9 @@ from evalflow.addons.studio.work.first_case import FirstCase, save_first_case
 from evalflow.addons.studio.work.metrics import list_metrics
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.errors import UserError
+from tests.postgres import ON_SQLITE
+
+pytestmark = ON_SQLITE
 
 CONFIG = {"kind": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1", "api_key_env": None}
 

@@ -28,8 +28,9 @@ from evalflow.addons.studio.work.space import Workspace
 from evalflow.testing import Endpoint, Request
 from tests.addons.studio.web.judged import PROMPT
 from tests.finishing import finish
+from tests.postgres import ON_SQLITE
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, ON_SQLITE]
 CASES = 36
 RIGHT: dict[str, Any] = {
     "kind": "rubric",

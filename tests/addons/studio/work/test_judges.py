@@ -19,6 +19,7 @@ from evalflow.config.judges import CascadeConfig, OpenAIJudgeConfig, PanelConfig
 from evalflow.config.load import compose
 from evalflow.errors import Subject, UserError
 from evalflow.testing import Endpoint, Request
+from tests.postgres import ON_SQLITE
 
 pytestmark = pytest.mark.slow
 
@@ -32,6 +33,7 @@ def defined(space: Workspace) -> None:
     metrics.create_metric(space, "fees", MetricDraft("graded", GRADED))
 
 
+@ON_SQLITE
 def test_a_judge_says_who_uses_it_and_what_it_lacks(space: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     defined(space)
     monkeypatch.delenv("STRICT", raising=False)
@@ -49,6 +51,7 @@ def test_a_judge_says_who_uses_it_and_what_it_lacks(space: Workspace, monkeypatc
     judges.delete_judge(space, "strict", 1)
 
 
+@ON_SQLITE
 def test_a_metric_and_a_run_choose_it_by_name(space: Workspace, tmp_path: Path) -> None:
     defined(space)
     judges.create_judge(space, "other", {**CONFIG, "model": "n", "price": None, "temperature": 0.5})
@@ -65,6 +68,7 @@ def test_a_metric_and_a_run_choose_it_by_name(space: Workspace, tmp_path: Path) 
         runs.create_run(space, RunRequest("fees", ["mine"], ["graded"], judge="lenient"))
 
 
+@ON_SQLITE
 def test_the_yaml_of_a_metric_is_a_file_of_conf_beside_that_of_its_judge(space: Workspace, tmp_path: Path) -> None:
     defined(space)
     text = metric_yaml(GRADED)
@@ -81,6 +85,7 @@ def test_the_yaml_of_a_metric_is_a_file_of_conf_beside_that_of_its_judge(space: 
 JUDGE = "defaults: [_openai, _self_]\nmodel: m\nname: strict\n"
 
 
+@ON_SQLITE
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
@@ -99,6 +104,7 @@ def test_what_is_wrong_with_a_judge_is_said(space: Workspace, changes: dict[str,
     assert judges.JUDGES.rows(space) == []
 
 
+@ON_SQLITE
 def test_a_metric_names_no_judge_that_is_not_there(space: Workspace) -> None:
     bots.create_bot(space, "fees", {"kind": "recorded"})
     with pytest.raises(UserError, match="no judge 'strict'"):
@@ -143,6 +149,7 @@ def test_a_panel_has_named_members_as_they_are_when_a_run_starts(
     assert refused.value.problems[0].see == see
 
 
+@ON_SQLITE
 @pytest.mark.parametrize(
     ("members", "what"),
     [(["strict"], "two members"), (["strict", "none"], "no judge 'none'"), (["strict", "panel"], "made of members")],
@@ -161,6 +168,7 @@ def graded(request: Request) -> dict[str, Any]:
     return {"reason": "It hangs together.", "score": 5}
 
 
+@ON_SQLITE
 def test_a_judge_that_is_not_saved_grades_an_answer_by_a_metric(
     space: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,6 +21,7 @@ from evalflow.engine.folder import RunFolder
 from evalflow.errors import UserError
 from tests.cli.conftest import Program
 from tests.finishing import carry_out
+from tests.postgres import ON_SQLITE
 
 pytestmark = pytest.mark.slow
 
@@ -56,6 +57,7 @@ def test_a_run_of_the_command_line_is_run_again_as_it_was(space: Workspace, fold
     assert make_repeatable(space, opened.run_id) == opened.request
 
 
+@ON_SQLITE
 @pytest.mark.parametrize("words", [["metric.exact_match.threshold=0.5"], []], ids=["report", "calibrate"])
 def test_a_run_shows_what_the_command_line_made_of_it(space: Workspace, folder: Path, words: list[str]) -> None:
     opened = carry_out(space, open_run(space, folder).run_id)
@@ -81,6 +83,7 @@ def test_scores_that_the_command_line_added_are_read_by_a_worker(space: Workspac
     assert get_run(space, opened.run_id).state == "done"
 
 
+@ON_SQLITE
 def test_a_run_whose_files_are_gone_or_damaged_is_shown_as_it_was(space: Workspace, folder: Path) -> None:
     opened = carry_out(space, open_run(space, folder).run_id)
     (folder / "run.json").write_text("{", encoding="utf-8")
@@ -110,6 +113,7 @@ def unknown(run: dict[str, Any]) -> None:
     run["config"]["metric"]["of_theirs"] = {"kind": "check"}
 
 
+@ON_SQLITE
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -137,6 +141,7 @@ def test_what_cannot_be_said_here_is_named(
     assert make_repeatable(space, opened.run_id) == get_run(space, opened.run_id).request
 
 
+@ON_SQLITE
 def test_a_dataset_of_the_same_name_is_another_one(space: Workspace, folder: Path) -> None:
     opened = open_run(space, folder)
     file = space.root / "conf" / "dataset" / "mine.yaml"

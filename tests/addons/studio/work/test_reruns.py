@@ -14,11 +14,13 @@ from evalflow.addons.studio.work.scores import answered_cases, failed_cases
 from evalflow.addons.studio.work.space import TakenError, Workspace
 from evalflow.errors import UserError
 from tests.finishing import finish
+from tests.postgres import ON_SQLITE
 
 pytestmark = pytest.mark.slow
 MODEL = {"kind": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1", "api_key_env": None}
 
 
+@ON_SQLITE
 def test_a_new_prompt_is_kept_by_the_bot_and_asks_the_same_cases(space: Workspace) -> None:
     bots.create_bot(space, "desk", {**MODEL, "system_prompt": "Be kind."})
     datasets.create_dataset(space, "mine")

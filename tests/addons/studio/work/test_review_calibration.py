@@ -22,8 +22,9 @@ from tests.addons.studio.web.judged import BOT, DATASET, JUDGE, finish_judged
 from tests.addons.studio.work.test_reviews import add_people, person
 from tests.cli.conftest import Program
 from tests.finishing import finish
+from tests.postgres import ON_SQLITE
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, ON_SQLITE]
 
 
 def label_all(space: Workspace, name: str, *people: str) -> None:

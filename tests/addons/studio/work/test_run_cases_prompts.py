@@ -17,8 +17,9 @@ from evalflow.addons.studio.work.space import NotFoundError, Workspace
 from evalflow.errors import UserError
 from evalflow.testing import Endpoint, Request, numbered_results, status
 from tests.finishing import finish
+from tests.postgres import ON_SQLITE
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, ON_SQLITE]
 
 WARM: dict[str, Any] = {"kind": "g_eval", "criteria": "Warm?", "needs": ["question", "answer"], "samples": 2}
 

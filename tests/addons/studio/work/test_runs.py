@@ -24,6 +24,7 @@ from evalflow.errors import Problem, Subject, UserError
 from evalflow.testing import Endpoint, Request, reply
 from tests.cli.conftest import Program
 from tests.finishing import finish
+from tests.postgres import ON_SQLITE
 
 pytestmark = pytest.mark.slow
 
@@ -55,6 +56,7 @@ def test_a_queued_run_is_frozen(space: Workspace, request_: RunRequest) -> None:
         runs.create_run(space, runs.changed_request(run, thresholds={}), "key")
 
 
+@ON_SQLITE
 def test_a_run_is_composed_once_from_its_request_to_its_end(space: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     bots.create_bot(space, "told", {"kind": "recorded"})
     exact = {"kind": "check", "needs": ["answer"], "checks": [{"op": "contains", "value": "x"}]}
@@ -73,6 +75,7 @@ def test_a_run_is_composed_once_from_its_request_to_its_end(space: Workspace, mo
     assert (run.state, len(made)) == ("done", 1), made
 
 
+@ON_SQLITE
 def test_a_planned_run_starts_where_its_folder_was_restored(
     space: Workspace, request_: RunRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,6 +118,7 @@ def test_an_estimate_writes_nothing_and_tells_of_self_preference(
     assert written(space) == before
 
 
+@ON_SQLITE
 def test_a_run_means_what_its_folder_says_on_the_command_line(space: Workspace, request_: RunRequest) -> None:
     judges.create_judge(space, "strict", {"kind": "openai", "model": "n", "api_key_env": None})
     judged = {**POLITE, "judge": "strict", "criteria": "Is ${this} text?"}
@@ -129,6 +133,7 @@ def test_a_run_means_what_its_folder_says_on_the_command_line(space: Workspace, 
     assert frozen.run.metric["named"].model_dump()["criteria"] == "Is ${this} text?"
 
 
+@ON_SQLITE
 def test_a_panel_of_conf_may_judge(space: Workspace, request_: RunRequest) -> None:
     (folder := Path("conf/judge")).mkdir(parents=True)
     members = "defaults: [ollama@members.first, vllm@members.second]\nkind: panel\n"
@@ -144,6 +149,7 @@ def test_a_panel_of_conf_may_judge(space: Workspace, request_: RunRequest) -> No
     assert "duo" not in definitions.endpoint_judges()
 
 
+@ON_SQLITE
 def test_simulated_users_are_frozen_and_talk_with_the_bot(space: Workspace) -> None:
     def both(request: Request) -> Any:
         if request.schema_name == "UserTurn":
@@ -170,6 +176,7 @@ def test_simulated_users_are_frozen_and_talk_with_the_bot(space: Workspace) -> N
     assert answer["metadata"]["simulation"]["simulator"] == "openai:user"
 
 
+@ON_SQLITE
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -193,6 +200,7 @@ def test_a_wrong_request_is_refused_and_leaves_nothing(
     assert runs.list_runs(space).items == []
 
 
+@ON_SQLITE
 def test_what_is_not_there_is_not_found(space: Workspace, request_: RunRequest) -> None:
     for changes in ({"bot": "x"}, {"datasets": ["x"]}, {"metrics": ["x"]}, {"judge": "x"}):
         fields = {name: getattr(request_, name) for name in request_.__dataclass_fields__}
@@ -226,6 +234,7 @@ def test_runs_are_listed_the_newest_first_and_cancelled_while_they_wait(space: W
     assert runs.resume_run(space, made[0]).state == "queued"
 
 
+@ON_SQLITE
 def test_problems_of_a_run_say_what_they_are_about(space: Workspace, request_: RunRequest) -> None:
     def problems(request: RunRequest) -> list[Problem]:
         with pytest.raises(UserError) as refused:

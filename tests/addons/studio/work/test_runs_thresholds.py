@@ -33,6 +33,7 @@ from evalflow.errors import UserError
 from evalflow.summary.exclusions import ExcludedResult
 from tests.cli.conftest import Program
 from tests.finishing import finish
+from tests.postgres import ON_SQLITE
 
 pytestmark = pytest.mark.slow
 
@@ -65,6 +66,7 @@ def found(run: Run) -> tuple[Any, ...]:
     return metric["threshold"], metric["declared"], gate["passed"], run.exit_code, run.facts["kept"]
 
 
+@ON_SQLITE
 def test_composites_of_what_passes_follow_a_threshold(space: Workspace, run: Run) -> None:
     whole = {"kind": "composite", "description": "All pass.", "of": {"graded": 1}, "op": "all"}
     metrics.create_metric(space, "desk", MetricDraft("whole", whole))
@@ -102,6 +104,7 @@ def test_it_is_kept_with_all_that_follows_and_given_back(space: Workspace, run: 
     assert back.facts["summary"] == run.facts["summary"]
 
 
+@ON_SQLITE
 def test_the_bot_takes_it_along(space: Workspace, run: Run) -> None:
     changed = run_files.carry_threshold(space, run.run_id, "graded", 0.7)
     assert changed.definition == {**GRADED, "threshold": 0.7}
@@ -110,6 +113,7 @@ def test_the_bot_takes_it_along(space: Workspace, run: Run) -> None:
     assert "threshold: 0.7" in (following.folder / "snapshot/conf/metric/graded.yaml").read_text()
 
 
+@ON_SQLITE
 def test_what_cannot_be_kept_or_carried_says_why_and_changes_nothing(space: Workspace, run: Run) -> None:
     before = {name: (run.folder / name).read_bytes() for name in ("run.json", "report.html", "scores.parquet")}
     for change in (run_files.keep_threshold, run_files.carry_threshold):
@@ -127,6 +131,7 @@ def test_what_cannot_be_kept_or_carried_says_why_and_changes_nothing(space: Work
     assert runs.get_run(space, run.run_id) == run
 
 
+@ON_SQLITE
 def test_a_judge_that_is_not_calibrated_has_a_threshold_of_its_own(space: Workspace, run: Run) -> None:
     request = RunRequest("desk", ["mine"], ["relevance"], judge="embedded")
     unjudged = finish(space, request)
@@ -151,6 +156,7 @@ def test_bars_say_what_passes_in_each_of_them(space: Workspace, run: Run) -> Non
     assert unjudged.passed is None
 
 
+@ON_SQLITE
 def test_excluded_results_stand_beside_every_figure_and_change_none(space: Workspace, run: Run) -> None:
     """By hand: c0 to c9 have 0 to 0.9, so the mean is 0.45; without c0 and c1 it is 4.4 / 8 = 0.55."""
     key: dict[str, Any] = {"dataset": "mine", "target": run.facts["target"], "target_repeat": 0, "metric": "graded"}

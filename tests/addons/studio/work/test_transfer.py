@@ -21,6 +21,7 @@ from evalflow.config.yaml_text import escaped, escaped_but_environment, unescape
 from evalflow.errors import UserError
 from tests.cli.conftest import Program
 from tests.config.test_load import BOMB
+from tests.postgres import ON_SQLITE
 
 # What YAML, OmegaConf or Hydra could take for something else, and any other text.
 URL = "http://127.0.0.1:9/v1"
@@ -98,6 +99,7 @@ def test_the_round_trip_loses_nothing(
         after.close()
 
 
+@ON_SQLITE
 @pytest.mark.slow
 def test_an_export_runs_on_the_command_line(space: Workspace, tmp_path: Path) -> None:
     bots.create_bot(space, "helper", {"kind": "recorded"})
@@ -150,6 +152,7 @@ def test_a_fault_in_the_middle_of_an_import_leaves_nothing(
     assert metrics.get_metric(space, "helper", "m").prompts == {"m/mine.jinja": "A {{ question }}\r\n\n"}
 
 
+@ON_SQLITE
 def test_all_that_is_wrong_with_a_folder_is_said_at_once(space: Workspace, tmp_path: Path) -> None:
     for group, text in (("target", "kind: recorded\n"), ("metric", "# @package metric.import\nkind: exact_match\n")):
         folder = tmp_path / "in" / "conf" / group
@@ -182,6 +185,7 @@ def _content(space: Workspace) -> list[Any]:
     ]
 
 
+@ON_SQLITE
 def test_files_whose_aliases_grow_beyond_measure_are_refused(space: Workspace, tmp_path: Path) -> None:
     for group in ("target", "metric"):
         (folder := tmp_path / "from" / "conf" / group).mkdir(parents=True)

@@ -21,6 +21,7 @@ from evalflow.config.schema import FieldSource
 from evalflow.errors import UserError
 from tests.datasets import test_odd_values as odd
 from tests.datasets.workbooks import workbook
+from tests.postgres import ON_SQLITE
 
 MIXED = {
     "csv": 'id,question,tags\na,One?,x\nb,Two?,x,more\n\nc,"Three\n?",{\na,Four?,\n',
@@ -29,6 +30,7 @@ MIXED = {
 }
 
 
+@ON_SQLITE
 def test_only_so_many_workbooks_are_read_at_once(
     space: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -50,6 +52,7 @@ def _mine(space: Workspace) -> None:
     datasets.create_dataset(space, "mine")
 
 
+@ON_SQLITE
 @pytest.mark.parametrize(
     ("ending", "places", "left"),
     [
@@ -77,6 +80,7 @@ def test_good_rows_are_taken_and_the_others_given_back(
         upload_cases(space, "mine", CaseFile(path), skip_faulty=True)
 
 
+@ON_SQLITE
 def test_a_workbook_gives_its_bad_rows_back_as_csv(space: Workspace, tmp_path: Path) -> None:
     rows = [["id", "question"], ["a", "One?"], ["a", "Über?\nTwo?"], ["b", "Three?"]]
     workbook(tmp_path / "two.xlsx", {"Notes": [["note"], ["?"]], "Cases": rows})
@@ -90,6 +94,7 @@ def test_a_workbook_gives_its_bad_rows_back_as_csv(space: Workspace, tmp_path: P
         examine_upload(space, "mine", source, {"question": "Frage"})
 
 
+@ON_SQLITE
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -107,6 +112,7 @@ def test_what_cannot_be_read_on_is_refused_with_its_line(
         examine_upload(space, "mine", CaseFile(path))
 
 
+@ON_SQLITE
 def test_many_cases_are_tagged_grouped_and_deleted(space: Workspace) -> None:
     cases.add_cases(space, "mine", ({"id": f"c{i}", "question": f"q {i}", "tags": ["A>B"]} for i in range(1200)))
     every = cases.case_ids(space, "mine")
@@ -123,6 +129,7 @@ def test_many_cases_are_tagged_grouped_and_deleted(space: Workspace) -> None:
     assert cases_at(space, "mine", 0).total == 1089
 
 
+@ON_SQLITE
 def test_one_case_is_added_and_its_faults_stand_at_its_fields(space: Workspace) -> None:
     made = cases.add_case(space, "mine", {"question": "q", "tags": "a; b"})
     assert (made.body["tags"], made.version) == (["a", "b"], 1)
@@ -153,6 +160,7 @@ def test_texts_that_look_like_something_else_are_kept(
         assert (case.body["reference"], case.body["expected"], case.body["vars"]) == (one, one, {"note": one})
 
 
+@ON_SQLITE
 def test_columns_are_read_as_the_types_that_are_chosen(space: Workspace, tmp_path: Path) -> None:
     path = tmp_path / "typed.csv"
     path.write_text("question,stars,ids\nq,4.50,a|b\nr,,\nq,4.50,a|b\ns,many,\n", encoding="utf-8")
@@ -173,6 +181,7 @@ def test_columns_are_read_as_the_types_that_are_chosen(space: Workspace, tmp_pat
         examine_upload(space, "mine", CaseFile(path), {"score": FieldSource(column="star", type="number")})
 
 
+@ON_SQLITE
 @pytest.mark.parametrize("mark", ["", "\ufeff"], ids=["plain", "with a byte order mark"])
 @pytest.mark.parametrize("between", [",", ";", "\t"])
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
