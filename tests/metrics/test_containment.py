@@ -202,12 +202,16 @@ def test_every_metric_that_has_prompts_is_tried(bench: Any) -> None:
     assert [name for name in FILES if bench.shipped(name).prompts] == JUDGED
 
 
+OTHERS = {"simulator/turn.jinja", "align/reasons.jinja", "align/wording.jinja"}
+"""Prompts that no metric asks."""
+
+
 def test_every_shipped_prompt_belongs_to_a_metric_that_is_tried(bench: Any) -> None:
     folder = ROOT / "prompts"
     metrics = [metric_of(bench, name) for name in (*JUDGED, OWN)]
     used = {part for metric in metrics for prompt in metric.prompts for part in bench.prompts.parts(prompt)}
     shipped = {path.relative_to(folder).as_posix() for path in folder.rglob("*.jinja")}
-    assert used == shipped - {"simulator/turn.jinja", "align/reasons.jinja"}  # which are put to others
+    assert used == shipped - OTHERS
 
 
 @pytest.mark.parametrize("name", [*JUDGED, OWN])
