@@ -6,6 +6,7 @@ Every run and comparison needs them. scipy.special has them, but importing it ta
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from statistics import NormalDist
 
 from evalflow.lazy import np
@@ -36,6 +37,7 @@ def student_quantile(df: ArrayLike, p: float) -> Floats:
     return found[place].reshape(np.shape(df))
 
 
+@lru_cache(maxsize=4096)  # a comparison asks for the same ones as the next, and a simulation for them 400 times
 def _quantile(df: float, p: float) -> float:
     guess = _series(df, normal_quantile(p))
     if df >= _SERIES_FROM or p == 0.5:

@@ -9,8 +9,15 @@ from typing import Any
 import pytest
 import scipy.stats
 
+from evalflow.stats import simulation
 from evalflow.testing import Endpoint, Request, reply
 from tests.cli.conftest import Program
+
+
+@pytest.fixture
+def few_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quarter of the simulated runs, for tests that read no exact number."""
+    monkeypatch.setattr(simulation, "RUNS", 100)
 
 
 def planned(program: Program, *words: str) -> Any:
@@ -85,16 +92,17 @@ def test_labels_of_both_runs_that_a_difference_needs(program: Program) -> None:
     assert "cases labelled in both runs, to detect a difference of 0.05" in done.stdout
 
 
-def test_an_assurance_asks_for_more_cases_than_the_estimate(program: Program) -> None:
+def test_an_assurance_asks_for_more_cases_than_the_estimate(program: Program, few_runs: None) -> None:
     assert program("dataset=rag", "metric=[exact_match,relevance]").returncode == 0
     words = ("--width", "0.1", "--detect", "0.05")
     plain, sure = planned(program, *words), planned(program, *words, "--assurance", "0.8")
     assert (plain["assurance"], sure["assurance"]) == (None, 0.8)
     for before, row in zip(plain["rows"], sure["rows"], strict=True):
         assert row["cases_by_estimate"] == before["cases"] == before["cases_by_estimate"] < row["cases"]
-    surer = planned(program, *words, "--assurance", "0.95")
-    assert all(more["cases"] > row["cases"] for more, row in zip(surer["rows"], sure["rows"], strict=True))
-    shown = program("plan", *words, "--assurance", "0.8")
+    surer = planned(program, *words, "--assurance", "0.95", "--metric", "relevance")
+    rows = [row for row in sure["rows"] if row["name"] == "relevance"]
+    assert all(more["cases"] > row["cases"] for more, row in zip(surer["rows"], rows, strict=True))
+    shown = program("plan", *words, "--assurance", "0.8", "--metric", "relevance")
     assert "by estimate" in shown.stdout
     assert "a chance of 0.8" in shown.stdout
     assert max(map(len, shown.stdout.splitlines())) <= 80
@@ -113,7 +121,7 @@ def test_what_makes_no_sense_is_said_all_at_once(program: Program) -> None:
     assert "no pass rate is 0.95 away" in program("plan", "--detect", "0.95", "--rate", "0.5").stderr
 
 
-def test_the_latest_run_is_the_pilot_and_its_cost_is_unknown(program: Program) -> None:
+def test_the_latest_run_is_the_pilot_and_its_cost_is_unknown(program: Program, few_runs: None) -> None:
     assert program("dataset=rag", "metric=[faithfulness,relevance]").returncode == 0
     document = planned(program, "--detect", "0.05", "--metric", "relevance")
     [name] = document["assumptions"]

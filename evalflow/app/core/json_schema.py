@@ -171,6 +171,7 @@ def write_schemas(folder: Path) -> None:
         write_atomically(folder / f"{group}.json", schema_text(group))
 
 
+@cache
 def schema_text(group: str) -> str:
     """The schema of a group as a file."""
     return json.dumps(group_schema(group), indent=2, ensure_ascii=False) + "\n"

@@ -150,8 +150,8 @@ def test_the_text_of_an_output(value: Any, text: str) -> None:
 
 def test_a_large_file_needs_no_memory(tmp_path: Path) -> None:
     path = tmp_path / "many.jsonl"
-    row = {"output": "A", "scores": {"s": 0.5}, "context": "y" * 6_800}
-    path.write_text("".join(json.dumps({"input": f"Q{number}", **row}) + "\n" for number in range(500)))
+    row = {"output": "A", "scores": {"s": 0.5}, "context": "y" * 34_000}
+    path.write_text("".join(json.dumps({"input": f"Q{number}", **row}) + "\n" for number in range(101)))
     tracemalloc.start()
     try:
         read(path)
