@@ -52,6 +52,7 @@ class Door(Generic[T]):
         self.role = role
         self.own = own
         self._where = where or f"{role}.kind"
+        self._read: tuple[EntryPoints, dict[str, EntryPoint]] | None = None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())
@@ -93,9 +94,15 @@ class Door(Generic[T]):
         return f"{self.role} kind" if self._where == f"{self.role}.kind" else self.role
 
     def _added(self) -> dict[str, EntryPoint]:
+        points = installed_points()
+        if self._read is None or self._read[0] is not points:  # to select of all of them takes a millisecond
+            self._read = points, self._claimed(points)
+        return self._read[1]
+
+    def _claimed(self, points: EntryPoints) -> dict[str, EntryPoint]:
         added: dict[str, EntryPoint] = {}
         problems: list[Problem] = []
-        for point in installed_points().select(group=f"evalflow.{self.role}s"):
+        for point in points.select(group=f"evalflow.{self.role}s"):
             other = "evalflow" if point.name in self.own else None
             other = _package(added[point.name]) if point.name in added else other
             if other:

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from evalflow.addons.studio.work.bots import list_models, try_bot
@@ -9,14 +7,10 @@ from evalflow.addons.studio.work.space import Workspace
 from evalflow.errors import InfrastructureError, UserError
 from evalflow.testing import Endpoint, status
 from tests.off_loop import keep_off_loops
+from tests.postgres import ON_SQLITE
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, ON_SQLITE]
 MODEL = {"kind": "openai", "model": "m", "api_key_env": None, "attempts": 1}
-
-
-@pytest.fixture
-def database_url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'evalflow.db'}"
 
 
 async def test_a_bot_answers(space: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,8 +28,9 @@ from evalflow.calls.connections import Connection
 from evalflow.errors import EvalflowError, InfrastructureError, UserError
 from evalflow.testing import Endpoint, Request
 from tests.finishing import PATIENCE_S, finish
+from tests.postgres import ON_SQLITE
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, ON_SQLITE]
 
 GRADE: dict[str, Any] = {
     "kind": "rubric",
@@ -37,11 +38,6 @@ GRADE: dict[str, Any] = {
     "scale": {"type": "likert", "min": 1, "max": 5},
 }
 BOT = {"kind": "openai", "model": "m", "connection": "own"}
-
-
-@pytest.fixture
-def database_url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'evalflow.db'}"
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,17 +16,12 @@ from evalflow.addons.studio.work.space import Workspace
 from evalflow.errors import InfrastructureError, UserError
 from evalflow.testing import Endpoint, Request, status
 from tests.off_loop import keep_off_loops
+from tests.postgres import ON_SQLITE
 
-pytestmark = [pytest.mark.slow, pytest.mark.anyio]
+pytestmark = [ON_SQLITE, pytest.mark.slow, pytest.mark.anyio]
 CASE = {"question": "What does it cost?", "answer": "Forty pounds.", "reference": "40 pounds"}
 CRITERIA = {"kind": "g_eval", "criteria": "The answer names the price.", "needs": ["question", "answer"], "samples": 2}
 STEPS = ["Look for a price.", "Grade by it."]
-
-
-@pytest.fixture
-def database_url(tmp_path: Path) -> str:
-    """On SQLite alone: what is tried or refused here is hardly stored, and `test_metrics.py` stores on both."""
-    return f"sqlite:///{tmp_path / 'evalflow.db'}"
 
 
 def judge(request: Request) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from heapq import heapreplace
+
 import numpy as np
 import pytest
 
@@ -28,12 +30,12 @@ def review(rng: np.random.Generator, *, strata: bool) -> tuple[np.ndarray, np.nd
 def finished(rng: np.random.Generator, labels: np.ndarray, slower: float, labellers: int) -> np.ndarray:
     """Which of the served answers are labelled when the last one is served; those that fail take so much longer."""
     took = rng.exponential(np.where(labels == 1, 1.0, slower))
-    free, ends, now = np.zeros(labellers), np.zeros(labels.size), 0.0
-    for ticket, seconds in enumerate(took):
-        person = free.argmin()
-        now = free[person]
-        free[person] = ends[ticket] = now + seconds
-    return ends <= now
+    free, ends, now = [0.0] * labellers, list[float](), 0.0  # when each person is free, as a heap
+    for seconds in took.tolist():
+        now = free[0]
+        ends.append(now + seconds)
+        heapreplace(free, ends[-1])
+    return np.array(ends) <= now
 
 
 def coverage(*, strata: bool, slower: float, labellers: int = 3, weighted: bool = True) -> float:
