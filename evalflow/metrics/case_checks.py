@@ -67,7 +67,8 @@ class Groundedness(Strict):
     """All of the answer is in the context, or in the earlier turns if there is no context, without contradiction.
 
     Attributes:
-        context: All that the answer may say; null: the earlier turns.
+        context: All that the answer may say; null: the earlier turns. Blank: nothing was retrieved, so that no fact is
+            supported.
     """
 
     model_config = with_examples({"context": "A late book costs 20 cents a day."})
@@ -359,7 +360,7 @@ class JudgedCheck(ChainMetric[ChainConfig]):
         return self._ungrounded(case, answer) or await super().score(case, answer, judge, repeat)
 
     def _ungrounded(self, case: Case, answer: Answer) -> Outcome | None:
-        if "context" not in self._params or self._params["context"] or fields_of(case, answer)["history"]:
+        if self._params.get("context", "") is not None or fields_of(case, answer)["history"]:
             return None
         return Outcome(status="skipped", reason="the check has no context, and the case no earlier turns")
 

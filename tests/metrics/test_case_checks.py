@@ -387,3 +387,11 @@ def test_braces_can_stand_for_themselves(bench: Bench, rule: str, text: str) -> 
 def test_a_rule_that_cannot_be_filled_names_the_escape(bench: Bench) -> None:
     ((what, _),) = refused(bench, {"identifier": "conformity", "params": {"rules": ["Show {{price}}."]}})
     assert "nothing to fill {{price}} with (if the braces are meant: {% raw %}{{price}}{% endraw %})" in what
+
+
+def test_a_blank_context_means_that_nothing_was_retrieved(bench: Any) -> None:
+    judge = bench.judge({"verdict": {"reason": "Nothing supports it.", "passed": False}})
+    outcome = score(bench, {"identifier": "groundedness", "params": {"context": " "}}, judge=judge)
+    assert (outcome.status, outcome.score) == ("scored", 0.0)
+    assert "Nothing was retrieved.\n" in judge.asked[0].text
+    assert score(bench, {"identifier": "groundedness", "params": {}}, judge=judge).status == "skipped"

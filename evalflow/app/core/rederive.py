@@ -33,6 +33,7 @@ from evalflow.records.manifest import Manifest
 from evalflow.report.calibration import Calibration, write_calibration
 from evalflow.report.gate_sentences import of_outcome
 from evalflow.report.page import judge_lines, sample_lines
+from evalflow.report.wording import provider_savings
 from evalflow.summary.exclusions import ExcludedResult
 from evalflow.summary.gates import Looks
 from evalflow.summary.journal import json_line
@@ -227,6 +228,7 @@ def facts_of_run(folder: RunFolder) -> dict[str, Any]:
         "judges": {name: judge.model_dump(exclude_unset=True) for name, judge in run.manifest.judges.items()},
         "kept": list(dict.fromkeys(override_of(run, name, now.get(name)) for name in changed)),
         "seed": run.rules.settings.run.seed,
+        "provider_savings": provider_savings(run.manifest),
         "searched": searched_text(run.rules.settings.run),
         "wrote_steps": sorted(
             {text_at(entry, "metric") for entry in PreparedFile(folder).entries() if entry.get("steps")}

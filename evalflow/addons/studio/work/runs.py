@@ -95,7 +95,7 @@ class Run:
             people's labels), `summary` (rows of all cases together, as in summary.json), `excluded` (the details of
             results that people took out), `gates`, `followed` (other runs whose labels are of equal
             answers: dataset, metric, run), `datasets`, `taken` (see `TakenCases`), `target`, `kept` (the overrides
-            that changed declared thresholds), `seed`.
+            that changed declared thresholds), `seed`, `provider_savings` (in words what providers' own caches saved).
     """
 
     run_id: str

@@ -23,7 +23,8 @@ from evalflow.addons.studio.work.metrics import (
     update_metric,
 )
 from evalflow.addons.studio.work.review_results import review_labels
-from evalflow.addons.studio.work.reviews import REVIEWS, scored_run
+from evalflow.addons.studio.work.review_rows import found_review
+from evalflow.addons.studio.work.reviews import scored_run
 from evalflow.addons.studio.work.runs import Run, get_run
 from evalflow.addons.studio.work.space import NotFoundError, TakenError, Workspace
 from evalflow.app.core.assemble import assemble, settings_of
@@ -92,16 +93,16 @@ class JudgeTeaching:
 @requires("edit")
 def teachings(space: Workspace, review: str) -> list[JudgeTeaching]:
     """Of each metric of a review; nothing is sent. UserError if there is no label yet, or the run was deleted."""
-    row = REVIEWS.get(space, review)
-    run = scored_run(space, row["run_id"])
-    if row["state"] == "open":
-        return [JudgeTeaching(metric["name"], _OPEN) for metric in row["metrics"]]
+    row = found_review(space, review)
+    run = scored_run(space, row.run_id)
+    if row.state == "open":
+        return [JudgeTeaching(metric.name, _OPEN) for metric in row.metrics]
     found: list[JudgeTeaching] = []
-    for metric in row["metrics"]:
+    for metric in row.metrics:
         try:
-            found.append(_teaching(space, _planned(space, review, run, metric["name"])))
+            found.append(_teaching(space, _planned(space, review, run, metric.name)))
         except UserError as error:
-            found.append(JudgeTeaching(metric["name"], "; ".join(problem.what for problem in error.problems)))
+            found.append(JudgeTeaching(metric.name, "; ".join(problem.what for problem in error.problems)))
     return found
 
 
@@ -111,10 +112,10 @@ def teach(space: Workspace, review: str, metric: str) -> Run:
 
     If people gave no reasons for some examples, the judge is asked for them first, in one call.
     """
-    row = REVIEWS.get(space, review)
-    if row["state"] == "open":
+    row = found_review(space, review)
+    if row.state == "open":
         raise TakenError(Problem(_OPEN, "review"))
-    plan = _planned(space, review, scored_run(space, row["run_id"]), metric)
+    plan = _planned(space, review, scored_run(space, row.run_id), metric)
     key = _key(space, plan)
     if known := _measurement(space, key):
         return known
@@ -159,7 +160,7 @@ def teach(space: Workspace, review: str, metric: str) -> Run:
 @requires("edit")
 def save_taught(space: Workspace, review: str, metric: str) -> MetricDefinition:
     """Save the metric's new version for the bot; TakenError unless the held-out labels say that it is better."""
-    plan = _planned(space, review, scored_run(space, REVIEWS.get(space, review)["run_id"]), metric)
+    plan = _planned(space, review, scored_run(space, found_review(space, review).run_id), metric)
     done = _teaching(space, plan)
     if done.found is None or not done.found.helps:
         what = f"the held-out labels do not say that the taught judge of {metric} is better"

@@ -156,8 +156,9 @@ def _about(run: runs.Run, left_out: Mapping[str, LeftOutCases]) -> TextElement:
         if run.origin != "workspace":
             badge(run.origin)
         took, price = duration(run), "" if run.cost_usd is None else cost(run.cost_usd)
+        saved = run.facts.get("provider_savings") or ""
         text(
-            joined(title_of("bot", run.bot), when(run.created_at), took and f"took {took}", price),
+            joined(title_of("bot", run.bot), when(run.created_at), took and f"took {took}", price, saved),
             "span",
             "muted small",
         )
