@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Literal, cast
+from typing import Literal
 
 from pydantic import Field, model_validator
 
 from evalflow.config.schema import with_examples
 from evalflow.limited import Work, deadline
 from evalflow.metrics.operations import BaseOperation, RuleFinding
-from evalflow.values.jsonvalues import Unusable, is_finite, json_text, mended
+from evalflow.values.jsonvalues import Unusable, is_finite, is_list, is_mapping, json_text, mended
 
 Fault = Callable[[object], str | None]
 _LIBRARIES = ("jsonschema", "referencing.jsonschema", "referencing.exceptions")
@@ -119,10 +119,8 @@ def _no_constant(name: str) -> None:
 
 def json_equal(value: object, other: object) -> bool:
     """Equality in JSON: 1 equals 1.0, but true does not equal 1."""
-    if isinstance(value, Mapping) and isinstance(other, Mapping):
-        ours, theirs = cast("Mapping[str, object]", value), cast("Mapping[str, object]", other)
-        return ours.keys() == theirs.keys() and all(json_equal(ours[key], theirs[key]) for key in ours)
-    if isinstance(value, list) and isinstance(other, list):
-        mine, yours = cast("list[object]", value), cast("list[object]", other)
-        return len(mine) == len(yours) and all(map(json_equal, mine, yours))
+    if is_mapping(value) and is_mapping(other):
+        return value.keys() == other.keys() and all(json_equal(value[key], other[key]) for key in value)
+    if is_list(value) and is_list(other):
+        return len(value) == len(other) and all(map(json_equal, value, other))
     return value == other and isinstance(value, bool) == isinstance(other, bool)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ConfigDict
 
@@ -30,6 +30,7 @@ from evalflow.app.core.options import Option
 from evalflow.errors import Problem, UserError
 from evalflow.paths import prompt_dirs
 from evalflow.prompts import Prompts
+from evalflow.values.jsonvalues import is_list, is_mapping
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -223,21 +224,21 @@ def own_prompts(name: str, definition: Mapping[str, Any]) -> tuple[dict[str, Any
     found: dict[str, str] = {}
 
     def moved(part: Any) -> Any:
-        if not isinstance(part, dict):
+        if not is_mapping(part):
             return part
-        changed = cast("dict[str, Any]", dict(part))  # pyright: ignore[reportUnknownArgumentType]
+        changed = dict(part)
         for key in ("prompt", "steps_prompt"):
             old = changed.get(key)
             if isinstance(old, str) and old.endswith(".jinja"):
-                changed[key] = f"{name}/{Path(old).name}"
-                found[changed[key]] = prompts.source(old)
+                changed[key] = own = f"{name}/{Path(old).name}"
+                found[own] = prompts.source(old)
         return changed
 
     changed = moved(dict(definition))
-    if isinstance(steps := definition.get("steps"), list):
-        changed["steps"] = [moved(step) for step in cast("list[object]", steps)]
-    if isinstance(nodes := definition.get("nodes"), dict):
-        changed["nodes"] = {node: moved(one) for node, one in cast("dict[str, object]", nodes).items()}
+    if is_list(steps := definition.get("steps")):
+        changed["steps"] = [moved(step) for step in steps]
+    if is_mapping(nodes := definition.get("nodes")):
+        changed["nodes"] = {node: moved(part) for node, part in nodes.items()}
     return changed, found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Any, cast
@@ -29,6 +29,7 @@ from evalflow.addons.studio.web.ui.rows import RowList
 from evalflow.addons.studio.work.checks import Check
 from evalflow.metrics.case_checks import COMPARISONS, PARAMS, meaning_of, starts_program
 from evalflow.metrics.json_schema import json_equal
+from evalflow.values.jsonvalues import as_list, as_map, is_list, is_mapping
 
 KINDS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
     {
@@ -85,7 +86,7 @@ def _reference_field(about: forms.About, given: Any) -> forms.Field:
 def _reference_of(field: forms.Field) -> Any:
     written = forms.written(field)
     value: Any = forms.as_value(written) if written else None
-    return cast("list[Any]", value) if isinstance(value, list) else written
+    return value if is_list(value) else written
 
 
 _REFERENCE = Param(_IDEAL, _reference_field, _reference_of)
@@ -141,7 +142,7 @@ def in_words(kind: str, params: Mapping[str, Any]) -> str:
         case "correctness":
             return f"All of {quoted('reference')} is in the answer."
         case "conformity" if params.get("rules"):
-            rules = [str(rule) for rule in cast("Sequence[Any]", params["rules"])]
+            rules = [str(rule) for rule in as_list(params["rules"])]
             return " ".join(clipped(rule, _CLIPPED) for rule in rules[:3]) + (
                 f" And {len(rules) - 3} more." if rules[3:] else ""
             )
@@ -159,8 +160,8 @@ def in_words(kind: str, params: Mapping[str, Any]) -> str:
         case "rule":
             return rule_in_words(params) or about_kind(kind)[1]
         case "group" if isinstance(params.get("checks"), list):
-            members = [cast("Mapping[str, Any]", one) for one in params["checks"] if isinstance(one, Mapping)]
-            return f"Several checks together: {', '.join(str(one.get('identifier')) for one in members)}."
+            members = [member for member in params["checks"] if is_mapping(member)]
+            return f"Several checks together: {', '.join(str(member.get('identifier')) for member in members)}."
         case _ if kind in COMPARISONS:
             _, about, _ = about_kind(kind)
             field = str(params.get("field", "answer"))
@@ -172,7 +173,7 @@ def in_words(kind: str, params: Mapping[str, Any]) -> str:
 
 
 def _paths_in_words(params: Mapping[str, Any]) -> list[str]:
-    rules = cast("Sequence[Mapping[str, Any]]", params.get("json_path_rules") or ())
+    rules = map(as_map, as_list(params.get("json_path_rules")))
     verbs = {"string": "contains", "boolean": "is", "number": "equals"}
     return [
         f"{one.get('json_path')} {verbs.get(str(one.get('expected_value_type')), 'is')} "
@@ -231,7 +232,7 @@ class ParamFields:
             case "conformity":
                 text(self._rule_tips, classes="help")
                 self._rows = RowList(self._rule_row, "", "rule", self._on_change, place="stack rules")
-                self._rows.show([str(rule) for rule in cast("Sequence[Any]", self._params.get("rules") or [""])])
+                self._rows.show([str(rule) for rule in as_list(self._params.get("rules")) or [""]])
             case "metadata":
                 self._rows = RowList(
                     self._path_row, {}, "value", self._on_change, classes="path-row", place="stack rules"
@@ -319,8 +320,7 @@ class GroupFields:
         given = params.get("threshold")
         self._threshold = forms.number_field(_PASSES_FROM, given if isinstance(given, int | float) else None)
         self._threshold.props("step=0.05").on_value_change(lambda _: on_change())
-        given = params.get("checks")
-        self._members.show(cast("Sequence[Any]", given) if isinstance(given, list) else ())
+        self._members.show(as_list(params.get("checks")))
 
     @property
     def fields(self) -> dict[str, forms.Field]:
@@ -341,7 +341,7 @@ class GroupFields:
         return {**kept, "checks": self._members.read(), **limited}
 
     def _build(self, _: int, one: Any) -> _Member:
-        check = cast("Mapping[str, Any]", one) if isinstance(one, Mapping) else {"identifier": one}
+        check = one if is_mapping(one) else {"identifier": one}
         return _Member(check, self._reusable, self._on_change)
 
     def _foot(self, number: int) -> None:
@@ -369,7 +369,7 @@ class _Member:
             self._weight = forms.number_field(_WEIGHT, weight if isinstance(weight, int | float) else None)
             self._name = forms.line(_CALLED, check.get("name"))
         self._on = forms.tick(forms.About("On"), check.get("enabled", True) is not False)
-        self._show(cast("Mapping[str, Any]", check.get("params") or {}))
+        self._show(as_map(check.get("params")))
         self._kind.on_value_change(self._retyped)
         for field in (self._weight, self._name, self._on):
             field.on_value_change(lambda _: on_change())

@@ -16,6 +16,7 @@ from evalflow.addons.studio.work.bots import Bot
 from evalflow.addons.studio.work.judges import StoredJudge
 from evalflow.addons.studio.work.metric_trial import WrittenSteps
 from evalflow.errors import Problem, UserError
+from evalflow.values.jsonvalues import as_map
 
 
 class JudgeFields:
@@ -37,7 +38,7 @@ class JudgeFields:
         ui.link("New judge", "/judges/new").classes("small")
         self._notes = ui.element("div").classes("form")
         help = "G-Eval then weights the grades; otherwise it takes one grade, or the mean of samples."
-        weighs = isinstance(judge, dict) and bool(cast("dict[str, Any]", judge).get("logprobs"))
+        weighs = bool(as_map(judge).get("logprobs"))
         self._logprobs = forms.tick(forms.About("Use token probabilities", help), weighs)
         self._fill()
 
@@ -110,7 +111,7 @@ class ScaleFields:
                 _TYPES,
                 self._type,
             )
-            made.on_value_change(lambda event: self._choose(cast("str", event.value)))
+            made.on_value_change(lambda event: self._choose(str(event.value)))
             fields["scale.type"] = made
         self._place = ui.element("div").classes("form")
         self._fill()
@@ -184,7 +185,7 @@ class ScaleFields:
     def _grade_lines(self) -> list[str]:
         bands = [(*band["score_range"], band["expected_outcome"]) for band in self._bands]
         lines = [f"{low}-{high}: {meaning}" if low != high else f"{low}: {meaning}" for low, high, meaning in bands]
-        anchors = cast("Mapping[Any, str]", self._scale.get("anchors") or {})
+        anchors = as_map(self._scale.get("anchors"))
         return [_in_one_line(line) for line in [*lines, *(f"{grade}: {meaning}" for grade, meaning in anchors.items())]]
 
 
@@ -195,7 +196,7 @@ def _in_one_line(content: str) -> str:
 def _scale_of(scale: Any, highest: int) -> dict[str, Any]:
     if isinstance(scale, str):
         return {"type": scale}
-    return dict(cast("Mapping[str, Any]", scale)) if scale else {"type": "likert", "min": 1, "max": highest}
+    return dict(as_map(scale)) if scale else {"type": "likert", "min": 1, "max": highest}
 
 
 def _meanings(field: forms.Field) -> list[tuple[int, int, str]]:

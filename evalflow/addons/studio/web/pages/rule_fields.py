@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any
 
 import yaml
 from nicegui import ui
@@ -16,6 +16,7 @@ from evalflow.addons.studio.web.ui.parts import capitalised
 from evalflow.addons.studio.web.ui.rows import RowList
 from evalflow.config.yaml_text import safe_yaml
 from evalflow.metrics.json_schema import json_equal
+from evalflow.values.jsonvalues import as_list, as_map, is_list, is_mapping
 
 OPERATIONS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -136,7 +137,7 @@ def json_param(about: forms.About) -> Param:
 
 def _lines_param(about: forms.About, default: list[str] | None = None) -> Param:
     def make(about: forms.About, given: Any) -> forms.Field:
-        return forms.area(about, "\n".join(map(str, cast("Sequence[Any]", given if isinstance(given, list) else ()))))
+        return forms.area(about, "\n".join(map(str, as_list(given))))
 
     return Param(about, make, forms.lines_of, default)
 
@@ -224,10 +225,10 @@ class RuleFields:
             value = _PARAMS[key].read(self._fields[key])
             return {key: value} if value != _PARAMS[key].default or key in self._params else {}
         match key:
-            case "rule":
-                return {key: cast("RuleFields", self._inner).read()}
-            case "rules":
-                return {key: cast("RowList[RuleFields]", self._rules).read()}
+            case "rule" if self._inner:
+                return {key: self._inner.read()}
+            case "rules" if self._rules:
+                return {key: self._rules.read()}
             case "wanted":
                 return self._expected()
             case _ if "against" in self._fields:
@@ -241,8 +242,8 @@ class RuleFields:
         match how:
             case "exists" | "absent":
                 return {"missing": how == "absent"}
-            case "rule":
-                return {"rule": cast("RuleFields", self._inner).read()}
+            case "rule" if self._inner:
+                return {"rule": self._inner.read()}
             case "equals":
                 return {how: forms.as_value(str(self._fields[how].value or ""))}
             case _:
@@ -284,7 +285,7 @@ class RuleFields:
             self._inner = self._nested(given)
         elif key == "rules":
             self._rules = RowList(lambda _, rule: self._nested(rule), {}, "rule", self._on_change)
-            self._rules.show(cast("Sequence[Any]", given) if isinstance(given, list) else ({},))
+            self._rules.show(given if is_list(given) else ({},))
         elif key == "wanted":
             self._build_expected()
         else:
@@ -334,9 +335,10 @@ class RuleFields:
         choice.on_value_change(chosen)
 
     def _nested(self, params: Any, *, has_field: bool | None = None) -> RuleFields:
-        given: Mapping[str, Any] = cast("Mapping[str, Any]", params) if isinstance(params, Mapping) else {}
         with ui.element("div").classes("nested stack"):
-            return RuleFields(given, self._on_change, has_field=self._has_field if has_field is None else has_field)
+            return RuleFields(
+                as_map(params), self._on_change, has_field=self._has_field if has_field is None else has_field
+            )
 
 
 def yaml_text(values: Mapping[str, Any]) -> str:
@@ -352,9 +354,9 @@ def yaml_map(field: forms.Field, key: str) -> dict[str, Any]:
         json.dumps(found, allow_nan=False)
     except (yaml.YAMLError, ValueError, TypeError, RecursionError):
         return {key: written}
-    if not isinstance(found, dict):
+    if not is_mapping(found):
         return {} if found is None else {key: found}
-    return {str(name): value for name, value in cast("dict[Any, Any]", found).items()}
+    return {str(name): value for name, value in found.items()}
 
 
 def rule_in_words(params: Mapping[str, Any]) -> str:
@@ -367,7 +369,7 @@ def rule_in_words(params: Mapping[str, Any]) -> str:
     match op:
         case "not" | "any" | "all":
             given: Any = [params.get("rule")] if op == "not" else params.get("rules")
-            inner = [_clause(one) for one in cast("list[Any]", given if isinstance(given, list) else [None])]
+            inner = [_clause(rule) for rule in (given if is_list(given) else [None])]
             said = (" and " if op == "all" else " or ").join(inner)
             return capitalised(f"{'not: ' if op == 'not' else ''}{said}.") if all(inner) else ""
         case "jsonpath":
@@ -386,14 +388,13 @@ def rule_in_words(params: Mapping[str, Any]) -> str:
             given = next((params[key] for key in ("value", "values", "pattern") if params.get(key) is not None), None)
             if given is None:
                 return ""
-            shown = [f"“{one}”" for one in (cast("list[Any]", given) if isinstance(given, list) else [given])]
+            shown = [f"“{value}”" for value in (given if is_list(given) else [given])]
             return f"{subject} {OPERATIONS[op][0]} {', '.join(shown)}."
 
 
 def _clause(params: Any) -> str:
     """An operation within a sentence; empty if it is incomplete."""
-    said = rule_in_words(cast("Mapping[str, Any]", params)) if isinstance(params, Mapping) else ""
-    return said.removesuffix(".").replace("The answer", "the answer", 1)
+    return rule_in_words(as_map(params)).removesuffix(".").replace("The answer", "the answer", 1)
 
 
 def _path_in_words(subject: str, params: Mapping[str, Any]) -> str:

@@ -16,6 +16,7 @@ from evalflow.addons.studio.work.run_cases import JudgeCall, score_prompts
 from evalflow.addons.studio.work.scores import Score
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.report.wording import cost, number
+from evalflow.values.jsonvalues import is_list, is_mapping
 
 _RENDERED = (
     "The run stores the judge's replies, not the prompts. These prompts are rendered again from the templates, the "
@@ -131,7 +132,7 @@ def score_source(score: Score) -> str:
 
 def _step(step: Mapping[str, Any]) -> Markup:
     reply: Any = step["reply"] if "reply" in step else {key: value for key, value in step.items() if key != "id"}
-    replies = cast("list[Any]", reply) if isinstance(reply, list) else [reply]
+    replies = reply if is_list(reply) else [reply]
     items: Sequence[Any] = step.get("items") or []
     shown = [markup("h5", capitalised(str(step.get("id", "step")).replace("_", " ")))]
     for place, one in enumerate(replies):
@@ -163,11 +164,10 @@ def readable(value: Any) -> str:
     """A JSON value as readable text: one line for each field or item."""
     if value is None:
         return "no reply"
-    if isinstance(value, Mapping):
-        fields = cast("Mapping[str, Any]", value)
-        return "\n".join(f"{key}: {readable(one)}" for key, one in fields.items())
-    if isinstance(value, list):
-        return "\n".join(f"- {readable(one)}" for one in cast("list[Any]", value))
+    if is_mapping(value):
+        return "\n".join(f"{key}: {readable(field)}" for key, field in value.items())
+    if is_list(value):
+        return "\n".join(f"- {readable(item)}" for item in value)
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
