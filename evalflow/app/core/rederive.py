@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import yaml
@@ -29,6 +29,7 @@ from evalflow.engine.folder import RunFolder, refuse_links, telling_full_disks
 from evalflow.engine.plan import PreparedFile
 from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.lazy import pl
+from evalflow.records import Direction
 from evalflow.records.manifest import Manifest
 from evalflow.report.calibration import Calibration, write_calibration
 from evalflow.report.gate_sentences import of_outcome
@@ -251,8 +252,37 @@ def searched_text(run: RunConfig) -> str:
     return "\n".join(dict.fromkeys(str(name) for name in (*names, *models) if name))
 
 
+@dataclass(frozen=True, slots=True)
+class MetricInRun:
+    """A metric of a run as it is shown.
+
+    Attributes:
+        threshold: That counts now; `declared`: that it was made with.
+        judged: The judge in words, and its agreement with people's labels.
+    """
+
+    name: str
+    title: str
+    judge: str | None
+    threshold: float | None
+    declared: float | None
+    direction: Direction
+    bounded: bool
+    description: str | None
+    judged: str
+
+    @property
+    def higher_is_better(self) -> bool:
+        return self.direction == "higher_is_better"
+
+
+def metrics_in(facts: Mapping[str, Any]) -> dict[str, MetricInRun]:
+    """The metrics in what `facts_of_run` gives, by name."""
+    return {metric["name"]: MetricInRun(**metric) for metric in facts.get("metrics", ())}
+
+
 def facts_of_metrics(run: SavedRun) -> list[dict[str, Any]]:
-    """The facts of each metric of a run, which may still be active."""
+    """The fields of `MetricInRun` for each metric of a run, which may still be active."""
     limits, original, judges = current_thresholds(run), original_thresholds(run), run.manifest.judges
 
     def judged(name: str, judge: str | None) -> str:

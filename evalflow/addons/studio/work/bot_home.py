@@ -134,7 +134,7 @@ def headlines(space: Workspace) -> dict[str, Headline]:
 
 def headline_of(run: Run) -> Headline | None:
     """The headline of a run with results: what heads its reports, on the dataset with the most answers."""
-    metrics = {one["name"] for one in run.facts["metrics"]}
+    metrics = run.metrics
     rows = [row for row in without_means_of_figures(run.summary) if row.metric in {*metrics, CASES}]
     if not rows:
         return None
@@ -162,10 +162,10 @@ def _judged(run: Run, row: SummaryRow) -> list[str]:
     """The judge of a number, and its agreement with people; for whole cases those of the metrics, each once."""
     if row.metric == CASES:
         passing = {one.metric for one in run.summary if one.pass_rate is not None}
-        own = [one for one in run.facts["metrics"] if one["name"] in passing and one["judge"]]
+        own = [metric for name, metric in run.metrics.items() if name in passing and metric.judge]
     else:
-        own = [one for one in run.facts["metrics"] if one["name"] == row.metric and row.judge]
-    lines = list(dict.fromkeys(one["judged"] for one in own))
+        own = [run.metrics[row.metric]] if row.judge else []
+    lines = list(dict.fromkeys(metric.judged for metric in own))
     return lines if len(lines) <= _JUDGES else [*lines[:_JUDGES], f"{len(lines) - _JUDGES} more"]
 
 
@@ -186,9 +186,8 @@ def change_since(space: Workspace, headline: Headline) -> HeadlineChange:
 @requires("read")
 def weak_tags(space: Workspace, headline: Headline) -> list[WeakTag]:
     """The tags with the worst numbers, worst first, of those that are worse than all cases together."""
-    directions = {one["name"]: one["direction"] for one in headline.run.facts["metrics"]}
-    lower = directions.get(headline.metric) == "lower_is_better"
-    is_lower_better = lower and headline.statistic != "pass_rate"
+    metric = headline.run.metrics.get(headline.metric)
+    is_lower_better = metric is not None and not metric.higher_is_better and headline.statistic != "pass_rate"
     found = [tag for row in summary(space, headline.run.run_id) for tag in _tagged(row, headline)]
     found.sort(key=lambda one: -one.value if is_lower_better else one.value)
     if headline.value is None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from evalflow.addons.studio.store.scores import common_cases
 from evalflow.addons.studio.work.access import requires
@@ -29,6 +29,7 @@ from evalflow.app.core.changed import (
 from evalflow.app.core.comparison import ComparisonOptions, compare_labelled
 from evalflow.app.core.labels import labels_to_compare
 from evalflow.app.core.ranking import rank_runs, ranked_items
+from evalflow.app.core.rederive import MetricInRun
 from evalflow.app.core.saved import SavedRun, find_scored
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import EvalflowError, Problem, UserError
@@ -57,7 +58,7 @@ class ComparableRun:
 @requires("read")
 def scored_runs(space: Workspace) -> list[Run]:
     """The latest runs with results, newest first."""
-    return [run for run in list_runs(space, limit=MAX_PAGE).items if run.facts.get("metrics")]
+    return [run for run in list_runs(space, limit=MAX_PAGE).items if run.metrics]
 
 
 @requires("read")
@@ -150,7 +151,7 @@ def _pair(space: Workspace, a: str, b: str) -> tuple[SavedRun, SavedRun]:
 
 def scored_of(run: Run) -> SavedRun:
     """The manifest and scores of a run."""
-    if not run.facts.get("metrics"):
+    if not run.metrics:
         raise TakenError(
             Problem(f"run {run.run_id} has no results yet", "run", "wait until it has ended, or resume it")
         )
@@ -158,7 +159,7 @@ def scored_of(run: Run) -> SavedRun:
 
 
 def _names(run: Run, what: Literal["metrics", "datasets"]) -> set[str]:
-    return set(run.facts["datasets"]) if what == "datasets" else {metric["name"] for metric in run.facts["metrics"]}
+    return set(run.facts["datasets"]) if what == "datasets" else set(run.metrics)
 
 
 _LOOKED_AT = 10
@@ -199,7 +200,7 @@ def _bot(space: Workspace, run: Run) -> str:
 
 
 def _before(space: Workspace, run: Run) -> ComparableRun | None:
-    if not run.facts.get("metrics"):
+    if not run.metrics:
         return None
     earlier = (
         other for other in whole_runs(space, run.bot) if other.created_at < run.created_at and share_scores(run, other)
@@ -335,34 +336,30 @@ def _history(
     runs: Sequence[Run], dataset: str, metric: str, statistic: str, manifest: Callable[[Path], Manifest | None]
 ) -> History:
     points: list[HistoryPoint] = []
-    traits: Mapping[str, object] = {}
+    own: MetricInRun | None = None
     before: Manifest | None = None
     for run in reversed(runs):
         row = _row(run, dataset, metric, statistic)
         if row is None:
             continue
         now = manifest(run.folder)
-        traits = _traits(run, metric)
+        own = run.metrics.get(metric)
         point = _point(run, row, statistic, [] if not points else _breaks(metric, before, now), before, now)
         if statistic == "pass_rate" and points and point.threshold != points[-1].threshold:
             point = replace(point, changed=[*point.changed, "the threshold"])
         points.append(point)
         before = now
-    higher = traits.get("direction") != "lower_is_better" or statistic == "pass_rate"
-    return History(points, higher, bool(traits.get("bounded")) or statistic == "pass_rate")
+    higher = own is None or own.higher_is_better or statistic == "pass_rate"
+    return History(points, higher, (own is not None and own.bounded) or statistic == "pass_rate")
 
 
 def _row(run: Run, dataset: str, metric: str, statistic: str) -> SummaryRow | None:
-    wanted = (row_statistic(metric, statistic), dataset, metric, _traits(run, metric).get("judge"))
+    own = run.metrics.get(metric)
+    wanted = (row_statistic(metric, statistic), dataset, metric, own and own.judge)
     for row in run.summary:
         if (row.statistic, row.dataset, row.metric, row.judge) == wanted:
             return row
     return None
-
-
-def _traits(run: Run, metric: str) -> Mapping[str, Any]:
-    metrics: Sequence[Mapping[str, Any]] = run.facts["metrics"]
-    return next((one for one in metrics if one["name"] == metric), dict[str, Any]())
 
 
 def _point(
@@ -374,6 +371,7 @@ def _point(
     now: Manifest | None,
 ) -> HistoryPoint:
     value, low, high = interval_of(row, statistic)
+    own = run.metrics.get(row.metric)
     return HistoryPoint(
         run_id=run.run_id,
         title=run.title,
@@ -383,7 +381,7 @@ def _point(
         high=high,
         n=row.n,
         n_scored=row.n_scored,
-        threshold=_traits(run, row.metric).get("threshold"),
+        threshold=own and own.threshold,
         gates=list(_gates(run, row.dataset, row.metric, statistic)),
         breaks=breaks,
         changed=list(_changed(row.dataset, before, now)) if before and now else [],

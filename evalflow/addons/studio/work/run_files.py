@@ -30,6 +30,7 @@ from evalflow.addons.studio.work.space import (
 )
 from evalflow.app.core.rederive import (
     exclude_results,
+    metrics_in,
     original_thresholds,
     override_of,
     rewrite,
@@ -136,7 +137,7 @@ def passing(space: Workspace, run_id: str, metric: str, thresholds: Sequence[flo
     from evalflow.summary.summarise import passing_rates
 
     row = run_row(space, run_id)
-    known = {one["name"]: one for one in row.facts.get("metrics", [])}
+    known = metrics_in(row.facts)
     if metric not in known:
         raise not_found("metric", metric, list(known))
     folder = run_folder(space, row)
@@ -145,9 +146,9 @@ def passing(space: Workspace, run_id: str, metric: str, thresholds: Sequence[flo
     return passing_rates(
         pl.scan_parquet(folder.scores),
         metric,
-        known[metric]["judge"],
+        known[metric].judge,
         thresholds,
-        higher_is_better=known[metric]["direction"] == "higher_is_better",
+        higher_is_better=known[metric].higher_is_better,
     )
 
 

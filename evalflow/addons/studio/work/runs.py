@@ -35,7 +35,7 @@ from evalflow.addons.studio.work.validate import NO_PROGRAMS
 from evalflow.app.core.assemble import assemble
 from evalflow.app.core.inspect import Inspection, inspect
 from evalflow.app.core.planned import write_plan
-from evalflow.app.core.rederive import changed_at, searched_text
+from evalflow.app.core.rederive import MetricInRun, changed_at, metrics_in, searched_text
 from evalflow.app.core.saved import expect_agreed, programs_of_metrics
 from evalflow.app.core.selection import TakenCases, chosen_cases
 from evalflow.calls.budget import Lease
@@ -90,12 +90,11 @@ class Run:
         repeat: The command line that repeats it; empty until available.
         exit_code: Of its process; None until it has ended, or if no worker saw it end.
         message: Why it failed, in words.
-        facts: What its scores mean, once it has ended: `metrics` (name, judge, threshold, direction, bounded,
-            description; declared: the threshold that it was made with; judged: the judge, and its agreement with
-            people's labels), `summary` (rows of all cases together, as in summary.json), `excluded` (the details of
-            results that people took out), `gates`, `followed` (other runs whose labels are of equal
-            answers: dataset, metric, run), `datasets`, `taken` (see `TakenCases`), `target`, `kept` (the overrides
-            that changed declared thresholds), `seed`, `provider_savings` (in words what providers' own caches saved).
+        facts: What its scores mean, once it has ended: `metrics` (see `MetricInRun`), `summary` (rows of all cases
+            together, as in summary.json), `excluded` (the details of results that people took out), `gates`,
+            `followed` (other runs whose labels are of equal answers: dataset, metric, run), `datasets`, `taken` (see
+            `TakenCases`), `target`, `kept` (the overrides that changed declared thresholds), `seed`, `provider_savings`
+            (in words what providers' own caches saved).
     """
 
     run_id: str
@@ -121,6 +120,11 @@ class Run:
     def summary(self) -> list[SummaryRow]:
         """The rows of its summary over all tags; empty until it has ended."""
         return [SummaryRow(**row) for row in self.facts.get("summary", ())]
+
+    @property
+    def metrics(self) -> dict[str, MetricInRun]:
+        """Its metrics by name; empty until they are known."""
+        return metrics_in(self.facts)
 
     @property
     def taken(self) -> TakenCases:

@@ -14,6 +14,7 @@ from evalflow.addons.studio.store.scores import Limit, RunScores, Score, ScoreFi
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.runs import ENDED, run_row
 from evalflow.addons.studio.work.space import Page, Workspace, not_found
+from evalflow.app.core.rederive import metrics_in
 from evalflow.errors import Problem, UserError
 from evalflow.lazy import pl
 from evalflow.summary.rows import SummaryRow, rows_of
@@ -141,11 +142,7 @@ def order_results(
     if by not in ("worst", "input") and not (by in ("low", "high") and metric):
         raise UserError(Problem(f"{sort!r} is not an order", "sort", "worst, input, low:METRIC or high:METRIC"))
     row = run_row(space, run_id)
-    scales = {
-        one["name"]: one["direction"] == "higher_is_better"
-        for one in row.facts.get("metrics", [])
-        if one.get("bounded")
-    }
+    scales = {name: own.higher_is_better for name, own in metrics_in(row.facts).items() if own.bounded}
     with space.database.reading() as connection:
         scores = RunScores(connection, row.id, limits_of(row.facts, thresholds))
 
@@ -234,16 +231,15 @@ def distribution(space: Workspace, run_id: str, metric: str, threshold: float | 
     With a threshold, it counts how many scores of each bin pass. None if nothing was scored.
     """
     row = run_row(space, run_id)
-    metrics: list[Mapping[str, Any]] = row.facts.get("metrics", [])
-    about = {str(one["name"]): one for one in metrics}.get(metric)
+    own = metrics_in(row.facts).get(metric)
     with space.database.reading() as connection:
         scores = RunScores(connection, row.id)
         span = scores.span(metric)
         if span is None:
             return None
-        low, high = (0.0, 1.0) if about and about["bounded"] else span
+        low, high = (0.0, 1.0) if own and own.bounded else span
         edges = [low, high] if low == high else [low + (high - low) * i / BINS for i in range(BINS)] + [high]
-        higher = about is None or about["direction"] == "higher_is_better"
+        higher = own is None or own.higher_is_better
         found = scores.histogram(metric, edges, threshold, higher=higher)
     counts, passed = ([pair[i] for pair in found] for i in (0, 1))
     return Distribution(metric, edges, counts, None if threshold is None else passed)
@@ -259,10 +255,10 @@ def _scores_of(space: Workspace, run_id: str, thresholds: Mapping[str, float] | 
 def limits_of(facts: Mapping[str, Any], thresholds: Mapping[str, float] | None = None) -> list[Limit]:
     """The thresholds of a run's metrics, or those that replace them."""
     found: list[Limit] = []
-    for metric in facts.get("metrics", []):
-        value = (thresholds or {}).get(metric["name"], metric["threshold"])
+    for name, metric in metrics_in(facts).items():
+        value = (thresholds or {}).get(name, metric.threshold)
         if value is not None:
-            found.append(Limit(metric["name"], metric["judge"], value, metric["direction"] == "higher_is_better"))
+            found.append(Limit(name, metric.judge, value, metric.higher_is_better))
     return found
 
 

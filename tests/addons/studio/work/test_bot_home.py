@@ -174,7 +174,8 @@ def _row(metric: str, *, value: float | None = 0.5, passing: float | None = None
 
 def _metric(name: str) -> dict[str, Any]:
     judged = f"judge: model, uncalibrated for {name}"
-    return {"name": name, "bounded": True, "direction": "higher_is_better", "judge": None, "judged": judged}
+    fixed = {"title": name, "judge": None, "threshold": None, "declared": None, "description": None}
+    return {**fixed, "name": name, "bounded": True, "direction": "higher_is_better", "judged": judged}
 
 
 @pytest.mark.parametrize(

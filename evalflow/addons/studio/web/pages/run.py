@@ -353,8 +353,8 @@ class Results:
     def _build(self, run: runs.Run, tags: Tags) -> None:
         about = "Each metric over all cases, with its 95 % interval. Trying a threshold is free; nothing is re-run."
         with section("Overall", about), ui.element("div").classes("metrics"):
-            metrics: Sequence[Mapping[str, Any]] = run.facts.get("metrics", [])
-            self._cards = [MetricCard(self._workspace, run, one, self._moved, self._pick) for one in metrics]
+            metrics = run.metrics.values()
+            self._cards = [MetricCard(self._workspace, run, metric, self._moved, self._pick) for metric in metrics]
         if run.facts.get("gates"):
             _gates(run.bot, run.facts["gates"])
         if tags:

@@ -25,6 +25,7 @@ from evalflow.addons.studio.web.ui.visitor import root_path, title_of
 from evalflow.addons.studio.work.runs import Run
 from evalflow.addons.studio.work.scores import Distribution, distribution, summary
 from evalflow.addons.studio.work.space import Workspace
+from evalflow.app.core.rederive import MetricInRun
 from evalflow.records import CASES
 from evalflow.report.sentences import labelled_in, of_labels
 from evalflow.report.wording import (
@@ -42,7 +43,6 @@ from evalflow.summary.verdicts import overall
 
 FEWEST = 2
 """Smallest number of figures for an overview; below it, the cards are enough."""
-_OF_CASES: Mapping[str, Any] = {"direction": "higher_is_better", "bounded": True}
 _MIDDLE = 11
 """Distance in pixels from the top to the line of an interval."""
 _ABOUT = "A dot is a metric's value from 0 to 1; its line is the 95 % interval. Click a name for details."
@@ -50,30 +50,28 @@ _ABOUT = "A dot is a metric's value from 0 to 1; its line is the 95 % interval. 
 
 def overview(run: Run) -> None:
     """All numbers on one scale, those of whole cases first; nothing if there are few."""
-    metrics: Mapping[str, Mapping[str, Any]] = {one["name"]: one for one in run.facts.get("metrics", [])}
+    metrics = run.metrics
     rows = [row for row in without_means_of_figures(run.summary) if row.metric in {*metrics, CASES}]
     rows.sort(key=lambda row: row.metric != CASES)
     if len(rows) < FEWEST:
         return
     apart = varying(rows)
     gates = run.facts.get("gates", [])
-    lines = [
-        _overview_row(run.bot, row, metrics.get(row.metric, _OF_CASES), series_name(row, apart), gates) for row in rows
-    ]
+    lines = [_overview_row(run.bot, row, metrics.get(row.metric), series_name(row, apart), gates) for row in rows]
     with section("At a glance", _ABOUT):
         filled("ul", *lines, classes="card glance")
 
 
 def _overview_row(
-    bot: str, row: SummaryRow, metric: Mapping[str, Any], series: str, gates: Sequence[Mapping[str, Any]]
+    bot: str, row: SummaryRow, metric: MetricInRun | None, series: str, gates: Sequence[Mapping[str, Any]]
 ) -> Markup:
     name = markup("a", title_of("metric", row.metric, bot), href=f"#{anchor(row.metric)}", dir="auto")
     if row.metric == CASES:
         name = markup("strong", "Cases that pass everything")
-    direction = "" if metric["direction"] == "higher_is_better" else "lower is better"
+    direction = "" if metric is None or metric.higher_is_better else "lower is better"
     about = markup("span", joined(series, _statistic(row), direction), cls="small muted", dir="auto")
     shown = markup("span", _interval(row), cls="small muted unlike")
-    if metric["bounded"] and row.value is not None:
+    if (metric is None or metric.bounded) and row.value is not None:  # cases pass or fail
         shown = _line(row, row.value)
     notes: list[Markup] = []
     if row.pass_rate is not None and row.statistic == "mean":
@@ -135,22 +133,22 @@ _STATES = ("scored", "undefined", "error", "skipped")
 class MetricCard:
     """A metric's figures, its distribution of scores, and its threshold.
 
-    `metric` is its entry in the run's facts. `on_threshold` gets its name and the new threshold, None to reset it;
-    `on_pick` gets metric and status, to list those scores.
+    `on_threshold` gets its name and the new threshold, None to reset it; `on_pick` gets metric and status, to list
+    those scores.
     """
 
     def __init__(
         self,
         workspace: Workspace,
         run: Run,
-        metric: Mapping[str, Any],
+        metric: MetricInRun,
         on_threshold: Callable[[str, float | None], Awaitable[None]],
         on_pick: Callable[..., Awaitable[None]],
     ) -> None:
         self._workspace, self._run, self._metric = workspace, run, metric
-        self._name: str = metric["name"]
+        self._name = metric.name
         self._on_threshold, self._on_pick = on_threshold, on_pick
-        self._at: float | None = metric["threshold"]
+        self._at = metric.threshold
         rows = [row for row in without_means_of_figures(run.summary) if row.metric == self._name]
         with ui.element("div").classes("card metric") as card:
             card.props["id"] = anchor(self._name)
@@ -165,9 +163,9 @@ class MetricCard:
         link = {"href": f"{root_path()}{history_path(self._run, self._name)}", "aria-label": f"{name} from run to run"}
         over_time = markup("a", "Over time", cls="nicegui-link small", **link)
         shown = [markup("div", markup("h3", name, dir="auto"), over_time, cls="actions named")]
-        if about := str(metric.get("description") or ""):
+        if about := metric.description:
             shown.append(markup("p", about, cls="muted small clamp", title=about, dir="auto"))
-        shown.append(markup("p", metric["judged"], cls="muted small said-by", dir="auto"))
+        shown.append(markup("p", metric.judged, cls="muted small said-by", dir="auto"))
         apart = varying(rows)
         return [*shown, *(self._figure(row, series_name(row, apart)) for row in rows)]
 
@@ -187,13 +185,13 @@ class MetricCard:
             shown.append(markup("div", said, cls="small muted"))
         if where := labelled_in(self._run.facts.get("followed", ()), row.dataset, self._name):
             shown.append(markup("div", f"Labelled {where}.", cls="small muted"))
-        if self._metric["bounded"] and row.value is not None:
+        if self._metric.bounded and row.value is not None:
             shown.append(_mark(row, row.value))
         return markup("div", *shown, cls="overall-of")
 
     async def load(self) -> None:
         """Draw the distribution, and set up the threshold."""
-        scores = await self._distribution(self._metric["threshold"])
+        scores = await self._distribution(self._metric.threshold)
         if scores is None:
             with self._bars:
                 text("Nothing was scored.", "p", "muted small")
@@ -230,7 +228,7 @@ class MetricCard:
         if scores is not None and value == self._at:  # otherwise the slider has moved again
             self._draw(scores)
         if is_at_rest:
-            await self._on_threshold(self._name, None if value == self._metric["threshold"] else value)
+            await self._on_threshold(self._name, None if value == self._metric.threshold else value)
 
 
 def _mark(row: SummaryRow, value: float) -> Markup:

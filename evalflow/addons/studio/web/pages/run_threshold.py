@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from anyio import to_thread
 from markupsafe import Markup
@@ -18,6 +18,7 @@ from evalflow.addons.studio.work.run_files import carry_threshold, keep_threshol
 from evalflow.addons.studio.work.runs import Run
 from evalflow.addons.studio.work.scores import Distribution, pass_rates
 from evalflow.addons.studio.work.space import Workspace
+from evalflow.app.core.rederive import MetricInRun
 from evalflow.report.wording import method, number, percent
 
 if TYPE_CHECKING:
@@ -118,13 +119,13 @@ class ThresholdBar:
         self,
         workspace: Workspace,
         run: Run,
-        metric: Mapping[str, Any],
+        metric: MetricInRun,
         scores: Distribution,
         on_slide: Callable[[float, bool], Awaitable[None]],
     ) -> None:
         self._workspace, self._run, self._metric, self._on_slide = workspace, run, metric, on_slide
-        self._name: str = metric["name"]
-        self._own: float | None = metric["threshold"]
+        self._name = metric.name
+        self._own = metric.threshold
         self._latest = Latest()
         low, high = scores.edges[0], scores.edges[-1]
         low, high = (low - 0.5, high + 0.5) if low == high else (low, high)
@@ -197,7 +198,7 @@ class ThresholdBar:
     def _offer(self, threshold: float | None) -> None:
         """Offer to save the threshold of the slider, and to go back to the declared one."""
         is_moved = threshold is not None and threshold != self._own
-        is_changed = self._metric["declared"] != self._own
+        is_changed = self._metric.declared != self._own
         if not may("edit") or (is_moved, is_changed) == self._offered:
             return
         self._offered = is_moved, is_changed
@@ -208,7 +209,7 @@ class ThresholdBar:
             if is_moved or (is_changed and threshold is not None):
                 self._carry = button("Use it in the next runs", self._carry_on)
             if is_changed:
-                declared = self._metric["declared"]
+                declared = self._metric.declared
                 label = f"Reset to {'none' if declared is None else number(declared, 2)}"
                 self._reset = button(label, self._reset_run)
 

@@ -48,7 +48,7 @@ def name_of(run: Run) -> str:
 
 def metrics_of(run: Run) -> list[str]:
     """Names of the run's metrics; empty if not known yet."""
-    return list(run.request.metrics) if run.request else [one["name"] for one in run.facts.get("metrics", [])]
+    return list(run.request.metrics) if run.request else list(run.metrics)
 
 
 def metric_titles(run: Run) -> dict[str, str]:
