@@ -78,7 +78,6 @@ _VARYING = _LOWER | {"misuse", "pii leakage", "role violation", "non advice"}
 _OPPOSITE = frozenset({"pii leakage"})
 """Metrics whose number rises where that of evalflow's metric falls."""
 _ABOUT = ("name", "comments", "completion_time", "token_cost")
-_OF_A_USER = ("scenario", "expected_outcome", "user_description")
 _SOURCE = re.compile(r"deepeval_source=(?P<path>.*?),deepeval_context=(?P<text>.*)", re.DOTALL)
 _JOINED = "passages in one cell are told apart by |, which they may have themselves"
 

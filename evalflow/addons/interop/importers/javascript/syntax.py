@@ -153,7 +153,7 @@ class _Reader:
         declarations: list[Node] = []
         while True:
             if self._is("{"):
-                names = self._object_pattern()
+                names = self._names("{", "}")
                 self._expect("=")
                 declarations.append(Node("destructure", "", (self._assigned(),), names))
             else:
@@ -164,16 +164,6 @@ class _Reader:
                 break
         self._end_statement()
         return declarations
-
-    def _object_pattern(self) -> tuple[str, ...]:
-        self._expect("{")
-        names: list[str] = []
-        while not self._is("}"):
-            names.append(self._name())
-            if not self._takes(","):
-                break
-        self._expect("}")
-        return tuple(names)
 
     def _if(self) -> Node:
         self._move()
@@ -223,14 +213,14 @@ class _Reader:
             self._move()
             if self.token.kind == "name":
                 self._move()
-            params = self._params()
+            params = self._names("(", ")")
             return Node("function", "", (Node("block", parts=self._block()),), params)
         if self.token.kind == "name" and self.token.text not in _KEYWORDS and self._follows("=>", self.token.end):
             params = (self._name(),)
         elif self._is("(") and re.compile(r"\(\s*(?:[A-Za-z_$][\w$]*\s*(?:,\s*[A-Za-z_$][\w$]*\s*)*)?\)\s*=>").match(
             self._source, self.token.at
         ):
-            params = self._params()
+            params = self._names("(", ")")
         else:
             return None
         self._expect("=>")
@@ -238,14 +228,14 @@ class _Reader:
             return Node("function", "", (Node("block", parts=self._block()),), params)
         return Node("function", "", (Node("return", parts=(self._assigned(),)),), params)
 
-    def _params(self) -> tuple[str, ...]:
-        self._expect("(")
+    def _names(self, opening: str, closing: str) -> tuple[str, ...]:
+        self._expect(opening)
         names: list[str] = []
-        while not self._is(")"):
+        while not self._is(closing):
             names.append(self._name())
             if not self._takes(","):
                 break
-        self._expect(")")
+        self._expect(closing)
         return tuple(names)
 
     def _conditional(self) -> Node:

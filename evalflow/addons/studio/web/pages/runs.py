@@ -22,7 +22,6 @@ from evalflow.addons.studio.work.runs import Run, list_runs
 from evalflow.addons.studio.work.space import Page, Workspace
 from evalflow.app.core.saved import ProgramError
 from evalflow.errors import EvalflowError
-from evalflow.records import CASES
 from evalflow.report.wording import joined
 from evalflow.summary.verdicts import overall
 
@@ -54,14 +53,6 @@ def metrics_of(run: Run) -> list[str]:
 def metric_titles(run: Run) -> dict[str, str]:
     """The titles of the run's metrics by name."""
     return {name: title_of("metric", name, run.bot) for name in metrics_of(run)}
-
-
-def in_a_sentence(metric: str, run: Run) -> str:
-    """The title of a run's metric, in quotes if it is more than a word; the cases as a whole keep their name."""
-    if metric == CASES:
-        return metric
-    title = title_of("metric", metric, run.bot)
-    return f"“{title}”" if " " in title else title
 
 
 def history_path(run: Run, metric: str) -> str:
