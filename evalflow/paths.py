@@ -15,7 +15,7 @@ from pathlib import Path
 
 GROUPS = ("dataset", "metric", "judge", "target", "embedder", "simulator", "engine", "experiment")
 """The config groups, which are the folders of conf/."""
-_MARKS = ("dataset", "metric", "judge", "target")
+_MARKS = ("dataset", "metric", "judge", "target", "experiment")
 """The groups by which a folder is known as one of evalflow's."""
 OWN_FOLDER = ".evalflow"
 """evalflow's own folder in a working directory: the database, the cache, the token and the like."""
@@ -34,7 +34,7 @@ def share_dir() -> Path:
 def conf_dirs(config_dir: Path | None = None) -> list[Path]:
     """Config folders, first found wins: `--config-dir`, the working directory's conf/, the packaged one.
 
-    The working directory's conf/ counts only if it holds datasets, metrics, judges or targets.
+    The working directory's conf/ counts only if it holds datasets, metrics, judges, targets or experiments.
     """
     folders = [config_dir] if config_dir else []
     local = Path.cwd() / "conf"

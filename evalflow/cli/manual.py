@@ -266,17 +266,19 @@ MANUALS: dict[str, Manual] = {
         overview="  show NAME                         YAML, prompts and an example",
     ),
     "new": Manual(
-        "Write the files of a new metric or dataset into ./conf and ./prompts.",
+        "Write the files of a new metric, dataset or experiment into ./conf and ./prompts.",
         f"Writes into ./conf and ./prompts, and never over a file that is there.\n\n{DONE_CODES}",
         (
             ("new metric politeness", "a rubric to fill in"),
             ("new metric my_faithfulness --from faithfulness", "a copy to change"),
             ("new dataset mine --path 'data/*.jsonl'", "a dataset of these files"),
+            ("new experiment nightly dataset=rag metric=faithfulness limit=20", "this run, as one file"),
         ),
-        "metrics.md",
+        "experiments.md",
         overview=(
             "  new metric NAME [--from METRIC]   a metric of your own: YAML and prompts\n"
-            "  new dataset NAME --path FILE      a dataset of your own"
+            "  new dataset NAME --path FILE      a dataset of your own\n"
+            "  new experiment NAME OVERRIDES     an evaluation as one YAML file"
         ),
     ),
     "schema": Manual(

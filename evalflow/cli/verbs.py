@@ -12,7 +12,7 @@ from evalflow.cli.completion import print_completion
 from evalflow.cli.manual import MANUALS, OVERVIEW, OVERVIEW_END
 from evalflow.cli.parsing import Verb, VerbParser, Work, config_dir_of, console
 from evalflow.doors import Door
-from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.paths import GROUPS
 
 
@@ -69,6 +69,12 @@ _FLAGS = (
 def _expect_flags_of_hydra(words: Sequence[str]) -> None:
     flags = [word.partition("=")[0] for word in words if word.startswith("-")]
     wrong = [flag for flag in flags if flag not in _FLAGS]
+    if verb := next((word for word in words if word in VERBS), None):
+        rest = [word for word in words if word not in (verb, "-m", "--multirun")]
+        raise UserError(Problem(f"{verb} is a verb, which comes first", "command line", command(verb, *rest)))
+    if wrong and all(flag.startswith("--") and flag[2:] in GROUPS for flag in wrong):
+        text = re.sub(rf"--({'|'.join(GROUPS)})[\s=]+", r"\1=", "\n".join(words))
+        raise UserError(Problem(f"{wrong[0][2:]} is chosen without --", "command line", command(*text.split("\n"))))
     if wrong:
         own = ("--config-dir", "--fill-demo", "--replace-demo", "--multirun", "--cfg", "--info")
         raise UserError(Problem(f"run does not take {flag}", "command line", did_you_mean(flag, own)) for flag in wrong)
@@ -315,7 +321,7 @@ def _show(parser: VerbParser) -> Work:
 
 
 def _new(parser: VerbParser) -> Work:
-    kinds = parser.add_subparsers(dest="what", required=True, metavar="metric|dataset")
+    kinds = parser.add_subparsers(dest="what", required=True, metavar="metric|dataset|experiment")
     metric = kinds.add_parser("metric", help="YAML and prompts of a new metric")
     metric.add_argument("name")
     metric.add_argument("--from", dest="source", metavar="METRIC", help="copy this metric instead of a fresh rubric")
@@ -325,11 +331,17 @@ def _new(parser: VerbParser) -> Work:
     dataset.add_argument("--path", required=True, metavar="FILE", help=path)
     dataset.add_argument("--sheet", metavar="NAME", help="the sheet of a workbook; without it, its only one with rows")
 
+    experiment = kinds.add_parser("experiment", help="an evaluation as one YAML file")
+    experiment.add_argument("name")
+    experiment.add_argument("overrides", nargs="+", metavar="KEY=VALUE", help="what it chooses and sets, as for a run")
+
     def work(options: Namespace) -> int:
-        from evalflow.app.new import new_dataset, new_metric
+        from evalflow.app.new import new_dataset, new_experiment, new_metric
 
         if options.what == "metric":
             return new_metric(options.name, options.source, console())
+        if options.what == "experiment":
+            return new_experiment(options.name, options.overrides, console())
         return new_dataset(options.name, options.path, options.sheet, console())
 
     return work

@@ -18,6 +18,7 @@ from evalflow.config.explain import COMMAND_LINE, unknown_key
 from evalflow.config.interpolations import interpolation_problem
 from evalflow.config.validate import Composed
 from evalflow.errors import InfrastructureError, Problem, UserError, command, did_you_mean, nearest
+from evalflow.paths import GROUPS
 from evalflow.values.jsonvalues import as_map, is_list
 
 if TYPE_CHECKING:
@@ -221,11 +222,15 @@ def problems_of_absent(
     base, absent = _without_absent(keys, compose)
     if base is None or not absent:
         return error.problems  # in a sweep: the first job has all keys, but a later one does not
-    misnamed = {line: _misnamed_part(keys[line], base.values) for line in absent}
+    misnamed = {line: _misnamed_part(line, keys[line], base.values) for line in absent}
     problems = [problem for problem in misnamed.values() if problem]
     possible = [line for line, problem in misnamed.items() if problem is None]
+    # What a misspelt group was to choose is not missing, too.
+    respelt = [_respelt(line, keys[line], base.values) for line in absent]
+    meant = [line for line in respelt if line and line.partition("=")[0] in GROUPS]
     try:
-        forced = compose([*(line for line in keys if line not in absent), *(f"++{line}" for line in possible)])
+        present = [line for line in keys if line not in absent]
+        forced = compose([*present, *meant, *(f"++{line}" for line in possible)])
     except UserError as invalid:
         return [*problems, *invalid.problems]
     try:
@@ -273,12 +278,21 @@ def _without_absent(
             absent += more
 
 
-def _misnamed_part(key: str, values: Mapping[str, object]) -> Problem | None:
+def _respelt(line: str, key: str, values: Mapping[str, object]) -> str | None:
+    """An override whose first name is no key, with the nearest one; None if none is near, or its name is a key."""
+    root = key.partition(".")[0]
+    meant = None if root in values else nearest(root, sorted({*values, *GROUPS}))
+    return meant and meant + line[len(root) :]
+
+
+def _misnamed_part(line: str, key: str, values: Mapping[str, object]) -> Problem | None:
     root, *below = key.split(".")
     if root == "hydra":
         return Problem(unknown_key(key), COMMAND_LINE, "`--cfg hydra` shows Hydra's own keys")
     if root not in values:
-        return Problem(unknown_key(root), COMMAND_LINE, did_you_mean(root, [*values, "experiment"]))
+        meant = _respelt(line, key, values)
+        hint = f"did you mean {shlex.quote(meant)}?" if meant else did_you_mean(root, {*values, *GROUPS})
+        return Problem(unknown_key(root), COMMAND_LINE, hint)
     chosen = as_map(values[root])
     if root in ("dataset", "metric") and below and below[0] not in chosen:
         hint = did_you_mean(below[0], chosen) if chosen else f"add {root}={below[0]}"

@@ -9,9 +9,11 @@ import pytest
 import yaml
 from rich.console import Console
 
-from evalflow.app.new import new_dataset, new_metric
+from evalflow.app.core.assemble import composed_settings
+from evalflow.app.new import new_dataset, new_experiment, new_metric
 from evalflow.config.schema import DatasetConfig
 from evalflow.datasets import read
+from evalflow.errors import UserError
 from evalflow.metrics.registry import METRIC_KINDS, build_metric
 from evalflow.prompts import Prompts
 from evalflow.records import Answer, Case, Message
@@ -84,3 +86,44 @@ def test_columns_that_nothing_is_recognised_in_can_be_mapped_as_the_note_says(
     file.write_text(text.replace("fields:\n", f"fields:\n  {line}\n"), encoding="utf-8")
     values = yaml.safe_load(file.read_text(encoding="utf-8"))
     assert [case.question for case in read("mine", DatasetConfig.model_validate(values))] == ["a?"]
+
+
+def test_a_new_experiment_is_the_run_of_its_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = [
+        "dataset=rag",
+        "metric=[faithfulness,relevance]",
+        'gate={faithfulness: {mean: ">= 0.6"}}',
+        "judge.thresholds={faithfulness: 0.6}",
+        "+metric.faithfulness.judge.title=Ours",
+        "limit=20",
+    ]
+    console = Console(file=StringIO(), width=200)
+    assert new_experiment("nightly", words, console) == 0
+    assert "check experiment=nightly" in console.file.getvalue()  # type: ignore[attr-defined]
+    file, typed = composed_settings(["experiment=nightly"], None), composed_settings(words, None)
+    assert file.run == typed.run
+    assert file.metrics == typed.metrics
+    with pytest.raises(UserError, match="there already is a experiment|the file is there already"):
+        new_experiment("nightly", words, console)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["dataset=rag", "metric=faithfulness", "judge=a,b"], "-m experiment=mine judge=a,b"),
+        (["experiment=agent"], "takes nothing from another"),
+        (["~dataset"], "takes nothing from another"),
+        (["dataset=rag"], "no metric is chosen"),
+        (["datset=rag", "metric=faithfulness"], "did you mean dataset=rag?"),
+        (["dataset=rag", "metric=[a"], "there is no metric"),
+    ],
+)
+def test_words_that_are_no_run_write_no_experiment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError) as refused:
+        new_experiment("mine", words, Console(file=StringIO()))
+    assert said in " ".join(map(str, refused.value.problems))
+    assert not Path("conf").exists()

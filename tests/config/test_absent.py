@@ -28,8 +28,8 @@ def problems(*overrides: str) -> list[Problem]:
 @pytest.mark.parametrize(
     ("override", "what", "nearest"),
     [
-        ("sed=1", "unknown key sed", "seed"),
-        ("mertic=bias", "unknown key mertic", "metric"),
+        ("sed=1", "unknown key sed", "seed=1"),
+        ("mertic=bias", "unknown key mertic", "metric=bias"),
         ("repeats.jugde=2", "unknown key repeats.jugde", "judge"),
         ("metric.faithfulness.treshold=0.9", "unknown key metric.faithfulness.treshold", "threshold"),
         ("metric.faithfulness.score.equls=x", "unknown key metric.faithfulness.score.equls", "equals"),
@@ -44,7 +44,8 @@ def problems(*overrides: str) -> list[Problem]:
 )
 def test_a_slip_of_the_pen_is_told_with_the_nearest_right_name(override: str, what: str, nearest: str) -> None:
     [problem] = problems(override)
-    assert (problem.what, problem.where, problem.hint) == (what, "command line", f"did you mean {nearest!r}?")
+    right = nearest if "=" in nearest else repr(nearest)
+    assert (problem.what, problem.where, problem.hint) == (what, "command line", f"did you mean {right}?")
 
 
 def test_a_value_that_is_still_missing_does_not_hide_the_key() -> None:
@@ -102,7 +103,7 @@ def test_runs_and_sweeps_tell_the_same(arguments: list[str], tmp_path, monkeypat
     jobs: list[HydraJob] = []
     with pytest.raises(UserError) as caught:
         launch([*CHOSEN, *arguments], jobs.append, None, "id", settings_of)
-    assert [problem.hint for problem in caught.value.problems] == ["did you mean 'seed'?"]
+    assert [problem.hint for problem in caught.value.problems] == ["did you mean seed=1?"]
     assert jobs == []
 
 
