@@ -6,9 +6,6 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-import yaml
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from omegaconf import OmegaConf
 from rich.console import Console
 
 from evalflow import datasets
@@ -16,9 +13,7 @@ from evalflow.app.core.assemble import composed_settings
 from evalflow.app.core.mapping import print_mapping, profile_of
 from evalflow.app.core.options import Catalogue, check_new_name, find_option, options
 from evalflow.app.core.screen import propose_command, write_new
-from evalflow.config.faults import as_user_errors
-from evalflow.config.foreign_keys import MULTI_SELECT, ROOT_GROUPS, SINGLE_SELECT
-from evalflow.config.overrides import quoted
+from evalflow.config.experiments import experiment_yaml
 from evalflow.config.schema import DatasetConfig
 from evalflow.config.yaml_text import yaml_value
 from evalflow.errors import Problem, UserError, command
@@ -126,27 +121,9 @@ def new_experiment(name: str, overrides: Sequence[str], console: Console) -> int
     UserError if they do not compose, if one is a sweep, or if the file exists already.
     """
     check_new_name("experiment", name)
-    words = quoted(overrides)
-    with as_user_errors(words):
-        parsed = OverridesParser.create().parse_overrides(words)
-    chosen, values = dict[str, object](), OmegaConf.create()
-    for override in parsed:
-        key, place = override.key_or_group, str(override.input_line)
-        if override.is_sweep_override():
-            hint = f"leave it out, and sweep over the experiment: -m experiment={name} {place}"
-            raise UserError(Problem("a sweep is several runs, and an experiment is one", place, hint))
-        if override.is_delete() or key in ROOT_GROUPS:
-            hint = "say what the experiment chooses, such as dataset=rag metric=faithfulness judge.temperature=0"
-            raise UserError(Problem("an experiment chooses and sets, and takes nothing from another", place, hint))
-        if key in (*SINGLE_SELECT, *MULTI_SELECT):
-            chosen[key] = override.value()
-        else:
-            OmegaConf.update(values, key, override.value(), force_add=True)
-    composed_settings(words, None)
-    defaults = [{f"override /{group}": choice} for group, choice in chosen.items()]
-    body = yaml.safe_dump({"defaults": defaults}, sort_keys=False, default_flow_style=None, allow_unicode=True)
-    settings = f"\n{OmegaConf.to_yaml(values)}" if values else ""
-    write_new({Path("conf") / "experiment" / f"{name}.yaml": f"# @package _global_\n{body}{settings}"}, console)
+    text = experiment_yaml(name, overrides)
+    composed_settings(overrides, None)
+    write_new({Path("conf") / "experiment" / f"{name}.yaml": text}, console)
     propose_command(console, command("check", f"experiment={name}"), "then without check")
     return 0
 

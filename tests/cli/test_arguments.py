@@ -190,3 +190,20 @@ def test_a_package_whose_verb_cannot_be_loaded_hides_no_other(
     assert "hint: reinstall or remove that package" in told
     assert run_command(["audit"]) == 2
     assert "the verb 'audit' cannot be loaded" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--dataset", "rag", "--metric", "faithfulness"], "python -m evalflow dataset=rag metric=faithfulness"),
+        (["--dataset=rag", "metric=faithfulness"], "python -m evalflow dataset=rag metric=faithfulness"),
+        (["-m", "tiamat", "tests.json"], "python -m evalflow tiamat tests.json"),
+        (["dataset=rag", "check"], "python -m evalflow check dataset=rag"),
+        (["dataset=rag", "--metrics", "bias"], "run does not take --metrics"),
+    ],
+)
+def test_a_run_typed_in_the_ways_of_other_programs_is_told_as_it_is_typed_here(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(words) == 2
+    assert told in capsys.readouterr().err

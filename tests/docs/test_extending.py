@@ -61,7 +61,7 @@ def test_the_package_on_the_page_has_all_its_modules() -> None:
 def test_the_page_runs(installed: Path, tmp_path: Path) -> None:
     for name, text in named_files(PAGE):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text.partition("\n")[2], encoding="utf-8")
+        (tmp_path / name).write_text(text, encoding="utf-8")
     said = []
     for command in "".join(blocks("bash", PAGE)).splitlines():
         done = run(command, tmp_path)

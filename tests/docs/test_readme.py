@@ -31,7 +31,7 @@ def commands() -> list[str]:
 
 def named_files(text: str = README) -> list[tuple[str, str]]:
     """The YAML blocks of a page that say which file they are."""
-    found = [(re.match(r"# (conf/\S+)\n", block), block) for block in blocks("yaml", text)]
+    found = [(re.match(r"(?:# @package \S+\n)?# (conf/\S+)\n", block), block) for block in blocks("yaml", text)]
     return [(name[1], block) for name, block in found if name]
 
 

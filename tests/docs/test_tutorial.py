@@ -20,7 +20,7 @@ def test_the_page_runs(tmp_path: Path) -> None:
         (tmp_path / name).write_text(cases, encoding="utf-8")
     for name, text in named_files(PAGE):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text.partition("\n")[2], encoding="utf-8")
+        (tmp_path / name).write_text(text, encoding="utf-8")
     said: list[str] = []
     for command in "".join(blocks("bash", PAGE)).splitlines():
         done = run(command, tmp_path)

@@ -119,7 +119,8 @@ def check_new_name(group: str, name: str) -> None:
         hint = "lower-case letters, digits and _, a letter first"
         raise UserError(Problem(f"{name!r} cannot be a name", "command line", hint))
     if any(option.name == name for option in options(None, group)):
-        raise UserError(Problem(f"there already is a {group} {name!r}", "command line", "choose another name"))
+        one = f"{'an' if group[0] in 'aeiou' else 'a'} {group}"
+        raise UserError(Problem(f"there already is {one} {name!r}", "command line", "choose another name"))
 
 
 def find_option(name: str, everything: Sequence[Option]) -> Option:
