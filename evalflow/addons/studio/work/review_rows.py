@@ -101,6 +101,7 @@ def metrics_column(metrics: Sequence[LabelledMetric]) -> Any:
     return _METRICS.dump_python(metrics, mode="json")
 
 
+@requires("edit")
 def found_review(space: Workspace, name: str) -> StoredReview:
     """The review of that name."""
     return read_review(REVIEWS.get(space, name))

@@ -102,13 +102,13 @@ def first_sentence(content: str, most: int = 240) -> str:
 def _apart(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """Sorted spans, with those that touch joined."""
     start = end = -1
-    for low, high in spans:
-        if low <= end:
-            end = max(end, high)
+    for first, last in spans:
+        if first <= end:
+            end = max(end, last)
             continue
         if end > start:
             yield start, end
-        start, end = low, high
+        start, end = first, last
     if end > start:
         yield start, end
 
@@ -141,12 +141,12 @@ class _Ink:
         self.at += len(leaf)
         while self._next < len(self._marks):
             mark = self._marks[self._next]
-            low, high = max(mark.start - start, done), min(mark.end - start, len(leaf))
-            if low >= len(leaf):
+            first, last = max(mark.start - start, done), min(mark.end - start, len(leaf))
+            if first >= len(leaf):
                 break
-            if high > low:
-                parts += [str(escape(leaf[done:low])), f"<{mark.tag}>{escape(leaf[low:high])}</{mark.tag}>"]
-                done = high
+            if last > first:
+                parts += [str(escape(leaf[done:first])), f"<{mark.tag}>{escape(leaf[first:last])}</{mark.tag}>"]
+                done = last
             if mark.end > start + len(leaf):
                 break
             self._next += 1
