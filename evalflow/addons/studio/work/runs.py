@@ -293,10 +293,12 @@ def changed_request(run: Run, **changes: object) -> RunRequest:
 
 
 @requires("read")
-def latest_datasets(space: Workspace, bot: str) -> Sequence[str]:
-    """The datasets of the bot's latest run; empty if it has none."""
-    latest = next((run.request for run in list_runs(space, bot=bot, limit=1).items), None)
-    return latest.datasets if latest else []
+def next_request(space: Workspace, bot: str) -> RunRequest:
+    """A run of the bot like its latest one that is done, but of all cases, and without its thresholds and title."""
+    known = list_runs(space, bot=bot, state="done", limit=20).items
+    latest = next((run.request for run in known if run.request), RunRequest(bot, [], []))
+    options = {key: value for key, value in latest.options.items() if key not in ("limit", "sample")}
+    return replace(latest, dataset_values={}, thresholds={}, options=options, title="")
 
 
 @requires("read")

@@ -103,7 +103,6 @@ class Story:
         self.go(f"/runs/new?source={like}" if like else "/runs/new?bot=fees&dataset=desk")
         field(self.page, "Title").fill(title)
         if like is None:
-            self.choose("Metrics", "Names the fee")
             self.choose("Judge", "vllm")
             field(self.page, "Its model").fill("judge")
             field(self.page, "Its address").fill(self.endpoint.url)

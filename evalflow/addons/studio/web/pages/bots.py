@@ -36,7 +36,7 @@ from evalflow.addons.studio.work.bots import BOTS, Bot, delete_bot, get_bot, lis
 from evalflow.addons.studio.work.connections import connection_names
 from evalflow.addons.studio.work.datasets import Dataset, list_datasets
 from evalflow.addons.studio.work.definitions import given, taken_names
-from evalflow.addons.studio.work.runs import latest_datasets
+from evalflow.addons.studio.work.runs import next_request
 from evalflow.addons.studio.work.space import Workspace, within
 from evalflow.addons.studio.work.transfer import export_files, import_files
 from evalflow.errors import command
@@ -113,7 +113,7 @@ def add() -> None:
     async def settings(workspace: Workspace, bot: str) -> None:
         found = await to_thread.run_sync(get_bot, workspace, bot)
         datasets = await to_thread.run_sync(list_datasets, workspace)
-        used = await to_thread.run_sync(latest_datasets, workspace, bot)
+        used = (await to_thread.run_sync(next_request, workspace, bot)).datasets
         about = "How the bot is reached. Try a question to see that it answers."
         trail = [(found.title, f"/bots/{bot}")]
         with frame(f"Settings of {found.title}", place="Bots", about=about, trail=trail) as actions:

@@ -23,7 +23,15 @@ from evalflow.addons.studio.work.cases import ids_of_rows
 from evalflow.addons.studio.work.leases import ProjectBudget
 from evalflow.addons.studio.work.reruns import KnownCases, fault_of, known_cases
 from evalflow.addons.studio.work.run_request import RunRequest
-from evalflow.addons.studio.work.runs import Run, RunEstimate, changed_request, create_run, estimate_run, get_run
+from evalflow.addons.studio.work.runs import (
+    Run,
+    RunEstimate,
+    changed_request,
+    create_run,
+    estimate_run,
+    get_run,
+    next_request,
+)
 from evalflow.addons.studio.work.scores import answered_cases, failed_cases
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.addons.studio.work.spending import budget_left
@@ -48,8 +56,11 @@ def add() -> None:
         failed_in: str = "",
     ) -> None:
         run = await to_thread.run_sync(get_run, workspace, source or failed_in) if source or failed_in else None
-        given = RunRequest(bot, [dataset] if dataset else [], [])
-        request = changed_request(run) if run else given
+        if run:
+            request = changed_request(run)
+        else:
+            request = await to_thread.run_sync(next_request, workspace, bot) if bot else RunRequest("", [], [])
+            request = replace(request, datasets=[dataset]) if dataset else request
         arrived = await to_thread.run_sync(_arrived, workspace, request.datasets, run, cases, answers, failed_in)
         if arrived:
             request = _of_cases(request, arrived.known)

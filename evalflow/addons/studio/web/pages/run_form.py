@@ -171,7 +171,7 @@ class RunForm:
         own = await to_thread.run_sync(list_metrics, self._workspace, bot) if bot else []
         known = {one.name: f"{one.title} (this bot's)" for one in own}
         known |= {name: title for name, title in self._choice.library.items() if name not in known}
-        chosen = [name for name in self._metrics.value if name in known]
+        chosen = [name for name in self._metrics.value if name in known] or [one.name for one in own]
         self._metrics.set_options(known, value=chosen)  # pyright: ignore[reportUnknownMemberType] - untyped in NiceGUI
 
     def _what(self) -> None:
@@ -187,7 +187,9 @@ class RunForm:
         self._datasets = forms.several(
             about, choice.datasets, [name for name in request.datasets if name in choice.datasets], searched=True
         )
-        about = forms.About("Metrics", "The bot's own metrics come first, then the library.", "Choose", required=True)
+        about = forms.About(
+            "Metrics", "The bot's own, which are chosen at first, then the library.", "Choose", required=True
+        )
         self._metrics = forms.several(
             about,
             {name: title_of("metric", name, request.bot) for name in request.metrics},

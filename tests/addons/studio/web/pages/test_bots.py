@@ -17,8 +17,8 @@ EVIL = "</script><img src=x onerror=\"document.title='owned'\">"
 
 
 def seen(page: Any, text: str) -> Any:
-    """Wait until a text is there."""
-    found = page.get_by_text(text, exact=False).first
+    """Wait until a text is seen."""
+    found = page.get_by_text(text, exact=False).filter(visible=True).first
     found.wait_for()
     return found
 

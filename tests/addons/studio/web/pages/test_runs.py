@@ -106,7 +106,6 @@ def test_a_run_is_started_watched_and_read(visit: Visit, bot: Bot, pages: Server
     field(page, "Bot").click()
     page.get_by_role("option", name="helper").click()
     choose(page, "Test cases", "games")
-    choose(page, "Metrics", "good")
     wait(page, "prefer their own answers (self-preference)")
     assert page.locator(".estimate dd").all_inner_texts()[:3] == ["4", "4", "8"]
     assert not bot.endpoint.requests
@@ -246,8 +245,15 @@ def test_a_run_that_fails_says_why_and_what_next(visit: Visit, bot: Bot, pages: 
     wait(page, "Start again uses the current bot and metrics")
 
 
+def test_a_new_run_is_filled_in_from_the_last_one_of_the_bot(visit: Visit, bot: Bot, pages: Server) -> None:
+    finished(visit, pages)
+    page = visit("/runs/new?bot=helper")
+    page.locator(".estimate dd").nth(2).wait_for()
+    assert page.locator(".estimate dd").all_inner_texts()[:2] == ["4", "4"]
+
+
 def test_what_is_wrong_with_a_new_run_stands_beside_its_field(visit: Visit, bot: Bot) -> None:
-    page = visit("/runs/new?bot=helper&dataset=games")
+    page = visit("/runs/new?bot=recorded&dataset=games")
     page.get_by_role("button", name="Start the run").click()
     seen(page, "No metric is chosen (choose at least one)")
     choose(page, "Metrics", "faithfulness")
@@ -260,6 +266,7 @@ def test_simulated_users_need_a_model_which_the_estimate_counts(visit: Visit, bo
     ask(pages, "POST", "/datasets/people/cases", {"items": [{"id": "p", "scenario": "You need a game."}]})
     page = visit("/runs/new?bot=helper&dataset=people")
     choose(page, "Metrics", "answer_words")
+    choose(page, "Metrics", "good")  # which the bot's last run had
     seen(page, "nobody plays the user")
     field(page, "Model of the user").fill("user")
     field(page, "Address of the user's model").fill(bot.endpoint.url)
