@@ -154,8 +154,8 @@ def resolve(space: Workspace, name: str, item: int, metric: str, value: object, 
     if own is None:
         raise not_found("metric", metric, list(review.rubrics))
     reason = storable(reason.strip())
-    if not 0 < len(reason) <= LONGEST_REASON:
-        raise UserError(Problem("a resolution needs a reason", "reason", "say in a sentence why this value is right"))
+    if len(reason) > LONGEST_REASON:
+        raise UserError(Problem(f"the reason is longer than {LONGEST_REASON:,} characters", "reason", "shorten it"))
     try:
         read = read_label(own.scale, value)[1]
     except ValueError as error:

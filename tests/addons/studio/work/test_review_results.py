@@ -60,7 +60,7 @@ def test_two_people_label_disagree_and_are_resolved(finished: tuple[Workspace, F
     assert (apart.item, Counter(one.value for one in apart.labels)) == (3, Counter([0.0, 1.0]))
     assert "ann" not in json.dumps([one.comment for one in apart.labels])
     with pytest.raises(UserError, match="reason"):
-        review_results.resolve(eve, "r", 3, "exact", 1, " ")
+        review_results.resolve(eve, "r", 3, "exact", 1, "x" * (review_results.LONGEST_REASON + 1))
     with pytest.raises(NotFoundError):
         review_results.resolve(eve, "r", 99, "exact", 1, "No such.")
     review_results.resolve(eve, "r", 3, "exact", 0, "Wrong at first.")

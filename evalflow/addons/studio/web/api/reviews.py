@@ -98,7 +98,7 @@ class Resolution(RequestBody):
 
     metric: str = Field(max_length=500)
     value: bool | float | str
-    reason: str = Field(min_length=1, max_length=review_results.LONGEST_REASON)
+    reason: str = Field(default="", max_length=review_results.LONGEST_REASON)
 
 
 class NextItem(BaseModel):

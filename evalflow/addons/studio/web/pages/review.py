@@ -16,7 +16,7 @@ from evalflow.addons.studio.web.pages.teaching import teaching_address
 from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.dialogs import Deleting, Edited, open_once, question
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
-from evalflow.addons.studio.web.ui.grading import grades_of, named
+from evalflow.addons.studio.web.ui.grading import grades_of, key_of, named
 from evalflow.addons.studio.web.ui.parts import (
     address,
     badge,
@@ -35,6 +35,7 @@ from evalflow.addons.studio.web.ui.parts import (
     tell,
     text,
 )
+from evalflow.addons.studio.web.ui.reading import AnswerShown, Reading, show_reading
 from evalflow.addons.studio.web.ui.verdict import CAUSES
 from evalflow.addons.studio.web.ui.visitor import title_of, visitor
 from evalflow.addons.studio.work import review_calibration, review_closing, review_results, reviews
@@ -46,7 +47,7 @@ from evalflow.errors import command
 from evalflow.report.calibration import Calibration, CorrectedRow
 from evalflow.report.wording import counted, joined, number
 
-_REASON = forms.About("Why", "For those who read it later.", "The fee is on the page that it quotes.", required=True)
+_REASON = forms.About("Why", "For those who read it later.", "The fee is on the page that it quotes.")
 _DISAGREEMENTS = "disagreements"
 """The anchor of the section."""
 _AGREES = (
@@ -173,11 +174,14 @@ def _disagreements(workspace: Workspace, review: Review, found: Sequence[Disagre
         ties = sum(one.is_tied for one in waiting)
         first = f", {ties:,} of them ties" if ties else ""
         text(f"{len(waiting):,} of {len(found):,} are to be decided{first}.", "p", "muted")
+    first = next(iter(waiting), None)
     for one in found:
-        _disagreement(workspace, review, metrics[one.metric], one)
+        _disagreement(workspace, review, metrics[one.metric], one, has_keys=one is first)
 
 
-def _disagreement(workspace: Workspace, review: Review, metric: ReviewMetric, one: Disagreement) -> None:
+def _disagreement(
+    workspace: Workspace, review: Review, metric: ReviewMetric, one: Disagreement, *, has_keys: bool
+) -> None:
     with ui.element("article").classes("card stack"):
         with ui.element("div").classes("actions"):
             text(f"{metric.title} of answer {one.item + 1}", "h3")
@@ -185,40 +189,48 @@ def _disagreement(workspace: Workspace, review: Review, metric: ReviewMetric, on
                 badge("decided", "pass")
             else:
                 badge("tie, to be decided" if one.is_tied else "to be decided", "warn")
-        for turn in one.content.messages:
-            text(f"{turn['role']}: {turn['content']}", "p", "text small muted")
-        text(one.content.answer, "p", "text")
+        turns = [(turn["role"], turn["content"]) for turn in one.content.messages]
+        show_reading(Reading(turns=turns, answers=[AnswerShown(text=one.content.answer)], without=""))
         with ui.element("ul"):
             for label in one.labels:
                 words = joined(named(metric.scale, label.value), label.comment, "flagged" if label.is_flagged else "")
                 text(words, "li")
         if one.is_resolved:
-            text(f"Decided: {named(metric.scale, one.resolved)}. {one.reason}", "p", "text")
-        with fold("Decide again" if one.is_resolved else "Decide"), ui.element("div").classes("form"):
-            _deciding(workspace, review, metric, one)
+            text(" ".join((f"Decided: {named(metric.scale, one.resolved)}.", one.reason)), "p", "text")
+            with fold("Decide again"), ui.element("div").classes("form"):
+                _deciding(workspace, review, metric, one)
+        else:
+            _deciding(workspace, review, metric, one, has_keys=has_keys)
 
 
-def _deciding(workspace: Workspace, review: Review, metric: ReviewMetric, one: Disagreement) -> None:
-    grades = {str(i): (value, name) for i, (value, name) in enumerate(grades_of(metric.scale))}
-    about = forms.About(f"{metric.title} is", metric.guidelines, required=True)
-    names = {key: named(metric.scale, value) for key, (value, _) in grades.items()}
-    field: forms.Field = forms.pick(about, names, None) if grades else forms.number_field(about, None)
+def _deciding(
+    workspace: Workspace, review: Review, metric: ReviewMetric, one: Disagreement, *, has_keys: bool = False
+) -> None:
+    """A button for each grade, which decides at once, or a field for a number; `has_keys`: the buttons have keys."""
     reason = forms.line(_REASON)
 
-    async def decide() -> None:
-        chosen = grades[str(field.value)][0] if grades and field.value is not None else field.value
-        if chosen is None:
-            field.error = "Choose what is true."
-            return
-        why = forms.required(reason)
-        if why is None:
-            return
-        work = partial(review_results.resolve, workspace, review.name, one.item, metric.name, chosen, why)
-        if await forms.succeeds(work, {"value": field, "reason": reason}, deciding):
+    async def decide(value: object, by: ui.button, field: forms.Field | None = None) -> None:
+        why = forms.written(reason) or ""
+        work = partial(review_results.resolve, workspace, review.name, one.item, metric.name, value, why)
+        if await forms.succeeds(work, {"reason": reason, **({"value": field} if field else {})}, by):
             ui.navigate.reload()
 
-    with ui.element("div").classes("actions"):
-        deciding = button("Decide", decide, kind="primary")
+    with ui.element("div").classes("actions").props("role=group") as choices:
+        choices.props["aria-label"] = f"{metric.title} is"
+        for place, (value, _) in enumerate(grades_of(metric.scale), 1):
+            made = button(named(metric.scale, value))
+            made.on_click(partial(decide, value, made))
+            if has_keys and (key := key_of(metric.scale, value, place)):
+                made.props(f'data-key={key} aria-keyshortcuts={key} title="Key {key}"')
+    if not grades_of(metric.scale):
+        field = forms.number_field(forms.About(f"{metric.title} is", metric.guidelines, required=True), None)
+
+        async def decide_number() -> None:
+            if forms.required(field) is not None:
+                await decide(field.value, deciding, field)
+
+        with ui.element("div").classes("actions"):
+            deciding = button("Decide", decide_number, kind="primary")
 
 
 _CLOSING = "Closing it gives out no more answers; what people have begun they may still submit."
