@@ -150,8 +150,15 @@ def test_when_sets_match(bench, match, truth, predicted, score):
     assert topics(bench, match, truth, predicted or ("c",)).score == score
 
 
-def test_nothing_expected_is_undefined_and_no_label_an_error(bench):
-    assert topics(bench, "any", truth=(None, None)).status == "undefined"
+@pytest.mark.parametrize("match", ["in_order", "same", "any"])
+def test_where_no_label_is_expected_none_is_right(bench, match):
+    assert topics(bench, match, truth=(None, None), predicted=(None, "")).score == 1
+    outcome = topics(bench, match, truth=(None,), predicted=("a", None))
+    assert (outcome.score, outcome.reason) == (0, "predicted a, expected nothing")
+    assert topics(bench, match, truth=(), predicted=("a",)).reason == "nothing says what is expected"
+
+
+def test_a_predicted_value_that_is_no_label_is_wrong_and_a_true_one_an_error(bench):
     assert topics(bench, "any", predicted=(3, None)).reason == "predicted 3, expected a and b"
     outcome = topics(bench, "any", truth=({"a": 1}, None))
     assert outcome.error == "expected.primary: expected a label, got an object"

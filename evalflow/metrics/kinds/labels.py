@@ -187,7 +187,10 @@ class SetMatchMetricConfig(UnitMetricConfig):
 
 
 class SetMatchMetric(FieldMetric[SetMatchMetricConfig]):
-    """Scores 1 for a match, else 0, so that the mean is a rate. Needs no judge."""
+    """Scores 1 for a match, else 0, so that the mean is a rate. Needs no judge.
+
+    Where no label is expected, none predicted is right. Without any of the fields in `truth` the score is undefined.
+    """
 
     Config = SetMatchMetricConfig
 
@@ -203,12 +206,12 @@ class SetMatchMetric(FieldMetric[SetMatchMetricConfig]):
             if not _is_label(label) and label is not None:
                 raise ValueError(f"{path}: expected a label, got {kind(label)}")
         truth = [_name_or_none(label) for _, label in true]
-        if not any(truth):
-            return Outcome(status="undefined", reason="nothing is expected")
+        if not any(truth) and not any(_is_given(path, fields) for path in self.config.truth):
+            return Outcome(status="undefined", reason="nothing says what is expected")
         known = [label for _, label in true if label is not None]
         said = [look_up(path, fields) for path in self.config.prediction]
         predicted = [_name_like(known, label) for one in said for label in _listed(_list_or_none, one)]
-        matches = self._matches(truth, predicted)
+        matches = self._matches(truth, predicted) if any(truth) else not any(predicted)
         return scored(float(matches), matches, f"predicted {_in_words(predicted)}, expected {_in_words(truth)}")
 
     def _matches(self, truth: Sequence[str | None], predicted: Sequence[str | None]) -> bool:
@@ -220,6 +223,13 @@ class SetMatchMetric(FieldMetric[SetMatchMetricConfig]):
                 return wanted == found
             case _:
                 return bool(wanted & found)
+
+
+def _is_given(path: str, fields: Mapping[str, object]) -> bool:
+    """Whether a field is there, even if it is null: somebody said that no label fits."""
+    outer, _, name = path.rpartition(".")
+    around = look_up(outer, fields) if outer else fields
+    return is_mapping(around) and name in around
 
 
 def _listed(read: Callable[[str], list[object] | None], value: object) -> list[object]:
