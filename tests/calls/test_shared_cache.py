@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from evalflow.calls import shared_cache
 from evalflow.calls.cache import Cache
 from evalflow.calls.cache_store import Entry
+from evalflow.calls.fence_key import FenceKey
 from evalflow.calls.shared_cache import SharedCache
 from evalflow.calls.single_flight import SingleFlight
 from evalflow.config.schema import CacheConfig
@@ -131,3 +132,30 @@ def test_the_address_is_one_of_postgresql_without_a_password(url: str) -> None:
     with pytest.raises(ValidationError, match="PGPASSWORD"):
         CacheConfig(url=url)
     assert CacheConfig(url="postgresql://me@host/name?sslmode=require").url
+
+
+def fence_key(folder: Path, own: str) -> FenceKey:
+    """The key of a machine that has made one already."""
+    folder.mkdir()
+    (folder / "cache.db.key").write_text(own * 64 + "\n", encoding="ascii")
+    return FenceKey(folder / "cache.db", keeps=True)
+
+
+def test_machines_use_and_keep_the_key_of_the_first(postgres_url: str, tmp_path: Path) -> None:
+    first, second, reader = (fence_key(tmp_path / name, name) for name in "abc")
+    for key, reading in ((first, False), (second, False), (reader, True)):
+        shared = SharedCache(postgres_url, reading=reading, fence_key=key)
+        shared.open()
+        shared.close()
+    assert {key().hex() for key in (first, second, reader)} == {"a" * 64}
+    assert (tmp_path / "b" / "cache.db.key").read_text(encoding="ascii").strip() == "a" * 64
+    assert FenceKey(tmp_path / "b" / "cache.db", keeps=False)() == first()
+
+
+def test_a_machine_that_only_reads_gives_no_key(postgres_url: str, tmp_path: Path) -> None:
+    reader, writer = fence_key(tmp_path / "a", "a"), fence_key(tmp_path / "b", "b")
+    for key, reading in ((reader, True), (writer, False), (reader, True)):
+        shared = SharedCache(postgres_url, reading=reading, fence_key=key)
+        shared.open()
+        shared.close()
+    assert reader().hex() == writer().hex() == "b" * 64
