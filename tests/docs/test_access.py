@@ -172,12 +172,12 @@ def requests_table(space: Workspace) -> list[str]:
     names, everyone = fill(space), everybody(space)
     guards = [Middleware(Known, people=everyone), Middleware(InProject, workspace=replace(space, identify=identify))]
     api = Starlette(routes=[Mount("/", rest_api())], middleware=guards)
-    client = TestClient(api, raise_server_exceptions=False, headers={**STALE, "X-Person": "owner"})
-    return [
-        f"| `{method.upper()} {path}` | {needed(let_in(client, method.upper(), path, names, everyone))} |"
-        for path, operations in client.get("/openapi.json").json()["paths"].items()
-        for method in operations
-    ]
+    with TestClient(api, raise_server_exceptions=False, headers={**STALE, "X-Person": "owner"}) as client:
+        return [
+            f"| `{method.upper()} {path}` | {needed(let_in(client, method.upper(), path, names, everyone))} |"
+            for path, operations in client.get("/openapi.json").json()["paths"].items()
+            for method in operations
+        ]
 
 
 def let_in(client: TestClient, method: str, path: str, names: Mapping[str, str], everyone: Any) -> frozenset[str]:
