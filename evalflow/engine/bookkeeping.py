@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -202,8 +203,13 @@ def closing(
 
 def versions() -> dict[str, str]:
     """Versions of Python, evalflow and the packages that affect results."""
-    packages = {package: version(package) for package in PACKAGES}
-    return {"python": platform.python_version(), "evalflow": __version__, **packages}
+    return {"python": platform.python_version(), "evalflow": __version__, **_packages()}
+
+
+@cache
+def _packages() -> Mapping[str, str]:
+    """Read once: what is installed later is not what this process has loaded."""
+    return {package: version(package) for package in PACKAGES}
 
 
 def git_commit() -> str | None:
