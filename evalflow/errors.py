@@ -223,7 +223,7 @@ _LISTED = 40  # names
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A hint for an unknown word: the nearest known one, else the list of them, cut where it is long.
+    """A hint for an unknown word: the nearest known one, or else the list of known words, shortened if it is long.
 
     Example:
         >>> did_you_mean("fatihfulness", ["faithfulness", "relevancy"])

@@ -17,7 +17,7 @@ class _LazyModule(ModuleType):
 
 
 def load() -> None:
-    """Import both now: in a thread, while calls are waited for."""
+    """Import NumPy and Polars now; called in a thread while the first calls are in progress."""
     importlib.import_module("numpy")
     importlib.import_module("polars")
 

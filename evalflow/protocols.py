@@ -168,7 +168,7 @@ class Metric(Measured, Protocol):
 
     @property
     def stops(self) -> bool:
-        """Whether the metrics that it binds to score a case in sequence, and stop after one that scores 0."""
+        """Whether the metrics of `bind` score a case one after the other, and stop at the first score of 0."""
         ...
 
     @property

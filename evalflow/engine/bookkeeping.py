@@ -158,7 +158,7 @@ def changes(manifest: Manifest, fresh: Manifest) -> list[str]:
 
 
 def take_up(tally: Tally, manifest: Manifest) -> bool:
-    """Set the tally to the totals in a manifest. False if it has none, as that of a killed run."""
+    """Set the tally to the totals in a manifest. False if the manifest has none, because the run was killed."""
     if manifest.requests is None:
         return False
     for name in (*_COUNTS, *_PROVIDER):

@@ -121,9 +121,9 @@ def matched_in_order(fits: Matrix) -> Pairs:
 
 
 def json_key(value: object, numbers: list[float] | None = None, text: Callable[[str], Hashable] = str) -> Hashable:
-    """A key that is equal for equal JSON: 1 and 1.0 are one, true and 1 are two.
+    """A key that is equal for equal JSON: 1 and 1.0 have the same key, true and 1 do not.
 
-    With `numbers` it is the key of the shape alone, and the numbers are added there. `text` makes the key of a text.
+    With `numbers` the key leaves the numbers out, and they are appended to `numbers`. `text` makes the key of a text.
     """
     if isinstance(value, str):
         return text(value)

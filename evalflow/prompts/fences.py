@@ -68,7 +68,7 @@ def _field(value: object) -> str:
 
 
 def part_mark(name: str, mark: str) -> str:
-    """What begins a part in a rendered template; `mark` is random, so that no text contains it."""
+    """The text that begins a part in a rendered template; `mark` is random, so that no other text contains it."""
     return f"{mark}:{name};"
 
 

@@ -147,7 +147,7 @@ class CallCosts:
 
     @property
     def spend(self) -> Spend:
-        """The same as a sum of one."""
+        """The spend of this one call, which can be added to others."""
         return Spend(
             requests=self.requests,
             reasks=0 if self.cached else self.reasks,

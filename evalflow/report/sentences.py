@@ -179,7 +179,7 @@ def judge_beside(row: SummaryRow) -> str:
 
 
 def label_lines(rows: Sequence[SummaryRow], said: Iterable[RunSentence] = ()) -> Iterator[str]:
-    """`of_labels` for each row that has labels, with its metric; a reason once, and none that `said` has."""
+    """The metric and `of_labels` of each row with labels. Each reason is given once, and those in `said` not at all."""
     for row in reasons_once(rows, said):
         if words := of_labels(row):
             yield f"{row.metric}: {words}"

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 class Sample:
     """Labelled and unlabelled answers: labels and the judge's scores of the first, its scores of the others.
 
-    Units are clusters, numbered from 0 over both; each answer its own if none is known. Weights of the labelled sum to
-    1; None if all were equally likely to be drawn. `step` is how far off a judge may be.
+    Units are clusters, numbered from 0 over labelled and unlabelled answers; without clusters, each answer is a unit.
+    Weights of the labelled answers sum to 1; None if all were equally likely to be drawn. `step` is the largest error
+    that a judge can make.
     """
 
     labels: Floats

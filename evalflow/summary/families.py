@@ -33,7 +33,7 @@ def orders_used(rows: Sequence[ComparisonRow], orders: Orders) -> Orders:
 
 
 def tests_in_order(rows: Sequence[ComparisonRow], orders: Orders) -> int:
-    """Number of rows that are tested after another one, and so take over its level."""
+    """Number of rows that are tested after another one, and therefore use its level."""
     return len(rows) - _after(rows, orders).count(None)
 
 

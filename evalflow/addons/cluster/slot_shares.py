@@ -43,9 +43,9 @@ class SlotHolder:
 class SlotShares:
     """Divides the slots of one limit among workers: bounds never add up to more than the maximum.
 
-    A worker reports its use and is answered with its share. A share that was lowered counts in full until the worker's
-    next report, which it sends knowing the lower one; from then on it counts as the share or as the calls still in
-    flight, whichever is more. Only what is free by that is given to others.
+    A worker reports its use, and the answer is its share. If a share is lowered, the old one counts until the worker
+    has got the new one and reports again. From then on the new share counts, or the number of calls still in progress
+    if that is larger. Only slots that are free by this count go to others.
     """
 
     def __init__(self) -> None:

@@ -114,7 +114,7 @@ class WorkerReport:
 
     Attributes:
         begun, done: The numbers of cases that it has begun, and done.
-        dropped: Those that it has not begun and will not.
+        dropped: The numbers of cases that it has not begun and will not begin.
         records: Finished answers and scores, in their order.
         lines: Lines for the run's log, with their levels.
         unpriced: Whether there were calls without a known price, and without a record.

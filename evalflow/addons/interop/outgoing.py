@@ -104,7 +104,7 @@ def send_rest(
 
 
 def facts_of(receiver: Receiver, delivered: DeliveryLog, run: SavedRun, why: str | None) -> ExportFacts:
-    """What a receiver was sent of a run."""
+    """The counts of scores that a receiver was sent, and was not sent, for run.json."""
     unsent = _undelivered(run, delivered).select(pl.len()).collect().item()
     sent = _own_scores(run).select(pl.len()).collect().item() - unsent
     return ExportFacts(

@@ -29,7 +29,7 @@ class OutgoingCopy:
         self._stored = StoredFolder("/".join([to.rstrip("/"), *sweep, folder.name]), "copy_to")
 
     def begin(self) -> None:
-        """Say there that the run has begun; UserError if nothing can be written there."""
+        """Write a mark to the address before the run begins; UserError without write access."""
         self._stored.write(_BEGUN, bookkeeping.now().encode())
 
     def finish(self) -> ExportFacts:

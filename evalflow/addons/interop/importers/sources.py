@@ -136,7 +136,7 @@ class SourceFolder:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file without its byte order mark; UserError if it is missing, empty, too large or no UTF-8."""
+    """The text of a file without its byte order mark; UserError if it is missing, empty, too large or not UTF-8."""
     name = shown(path)
     try:
         size = path.stat().st_size

@@ -1,6 +1,6 @@
-"""Scripts, styles and fonts: the application's own in one file each, and all of them kept in memory, compressed.
+"""Scripts, styles and fonts, kept in memory and compressed; the application's own are one file of each kind.
 
-A browser that opens its first page asks for every one of them before it shows anything.
+A browser needs all of them before it can show its first page.
 """
 
 from __future__ import annotations

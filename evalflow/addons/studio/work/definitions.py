@@ -86,7 +86,7 @@ class DefinitionStore:
         return [*found, *(shipped(option) for name, option in self.offered().items() if name not in taken)]
 
     def one(self, space: Workspace, name: str, own: Callable[[Row], D], shipped: Callable[[Option], D]) -> D:
-        """The definition of that name, of the database or else of conf/."""
+        """The definition of that name, from the database or else from conf/."""
         if (row := self.find(space, name)) is not None:
             return own(row)
         if option := self.offered().get(name):

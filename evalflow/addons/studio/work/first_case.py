@@ -1,4 +1,4 @@
-"""From an own bot's address to its first scored case: the bot, a dataset with one case, a metric, and what to run."""
+"""The first scored case of a new bot, from its address: the bot, a dataset with one case, a metric, and the run."""
 
 from __future__ import annotations
 

@@ -53,8 +53,8 @@ class ProjectBudget:
         renews_on: When the next month begins: 2026-12-01, in UTC.
         limits: Of each month; null: no limit.
         spent: By runs and trials that have ended.
-        leased: What those that are going on may spend in addition.
-        left: What can be leased now; null where there is no limit.
+        leased: What runs and trials in progress may spend in addition.
+        left: What can be leased now; null without a limit.
         version: Of the project.
     """
 

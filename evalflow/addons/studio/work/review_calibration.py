@@ -77,14 +77,14 @@ class IssuedCertificate:
 
 @dataclass(frozen=True, slots=True)
 class ReviewResult:
-    """What the labels of a review say of the run's judges.
+    """How well the run's judges agree with the labels of a review.
 
     Attributes:
         is_provisional: Whether people may still label: the review is open, or they have answers that they began before.
         calibration: None without scored answers.
-        cases: The labelled answers with a score, those where judge and people differ most first.
-        is_saved: Whether the run was calibrated with just these labels.
-        certificates: Of each judge, as saved; without `issued_at` those that saving would issue, or not.
+        cases: The labelled answers with a score; those on which judge and people differ most come first.
+        is_saved: Whether the run was calibrated with exactly these labels.
+        certificates: One for each judge, without `issued_at` until they are saved.
     """
 
     is_provisional: bool

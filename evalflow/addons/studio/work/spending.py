@@ -45,9 +45,10 @@ class RunSpending:
     """What a run spends.
 
     Attributes:
-        spent: What its processes have spent, calls under way included at their maximum.
-        leased: What its process may spend in all; null where the project has no limit; empty while no process works.
-        used: What it has spent of that.
+        spent: What its processes have spent; calls in progress count at their maximum.
+        leased: What its process may spend in total; null without a limit of the project; empty if no process works on
+            the run.
+        used: What the process has spent of that.
         waits: Why a queued run waits for the budget; empty if it does not.
     """
 

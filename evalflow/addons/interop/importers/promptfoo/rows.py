@@ -41,7 +41,7 @@ class PromptColumn:
         return self.target is not None and self.target.echoes
 
     def fault_of(self, case: _Case) -> Untranslatable | None:
-        """Why a case does not belong to this column; its reason is empty if the test is for others."""
+        """Why a case does not belong to this column, with an empty reason if the test is meant for other columns."""
         if not (
             self._is_meant(case.test.prompts, self.prompt.label) and self._is_meant(case.test.providers, *self._names)
         ):

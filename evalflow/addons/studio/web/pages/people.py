@@ -1,4 +1,4 @@
-"""One's own account with its sessions and tokens, and the people of the server for its owner."""
+"""The visitor's account with its sessions and tokens, and, for the owner, the people of the server."""
 
 from __future__ import annotations
 
