@@ -177,7 +177,6 @@ def _names_data(words: Sequence[str]) -> bool:
 
 
 def _key(word: str) -> str:
-    """The key that an override sets."""
     return word.lstrip("+~").partition("=")[0]
 
 

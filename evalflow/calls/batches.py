@@ -290,7 +290,6 @@ def _parts(lines: Mapping[str, bytes], most_requests: int, most_bytes: int) -> I
 
 
 def _waiting(batches: Collection[RecordedBatch], done: int) -> str:
-    """What the run waits for."""
     of = sum(len(batch.ids) for batch in batches)
     services = ", ".join(dict.fromkeys(batch.service for batch in batches))
     ids = ", ".join(str(batch.id) for batch in batches)

@@ -80,7 +80,6 @@ def _write(replies: BinaryIO, value: Any) -> None:
 
 
 def _limit(work: Mapping[str, Any]) -> None:
-    """Set the limits that this system has."""
     with suppress(ImportError):
         import resource
 

@@ -100,7 +100,6 @@ def percent_encoded(value: object) -> str:
 
 @pass_environment
 def _part(environment: Sandbox, name: str) -> str:
-    """The filter that begins a part of a prompt."""
     return part_mark(name, environment.part_mark)
 
 
@@ -392,7 +391,6 @@ def _named_outside_blocks(tree: nodes.Template) -> set[str]:
 
 
 def _names_in(target: nodes.Node) -> set[str]:
-    """The names that a loop or an assignment sets."""
     return {name.name for name in (target, *target.find_all(nodes.Name)) if isinstance(name, nodes.Name)}
 
 

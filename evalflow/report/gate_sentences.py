@@ -180,7 +180,6 @@ def _basis(row: GateRow) -> str:
 
 
 def _states(row: GateRow) -> Mapping[str, int]:
-    """The numbers of scores without a value."""
     states = {"undefined": row.n_undefined, "skipped": row.n_skipped}
     return {**states, "in error": row.n - row.n_scored - sum(states.values())}
 

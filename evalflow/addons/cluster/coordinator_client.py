@@ -108,7 +108,6 @@ class CoordinatorClient:
             self._touch()
 
     def _touch(self) -> None:
-        """There is something to say."""
         self._touched.set()
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())

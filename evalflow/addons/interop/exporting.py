@@ -47,7 +47,6 @@ def export(options: argparse.Namespace, console: Console) -> int:
 
 
 def _to_storage(options: argparse.Namespace, console: Console) -> int:
-    """Copy a run or a sweep, as it is."""
     folder = find_folder(options.run)
     if options.to is None:
         hint = f"say where: {command('export', 'storage', shown(folder), '--to', 's3://BUCKET/FOLDER')}"

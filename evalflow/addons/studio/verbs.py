@@ -90,7 +90,6 @@ _RESTORE = Manual(
 
 
 def _worker(parser: VerbParser) -> Work:
-    """Carry out queued runs."""
     parser.add_database()
     parser.add_argument("--at-once", type=int, default=1, metavar="N", help="runs under way at the same time (1)")
     parser.add_flag("--attached", "end also when standard input does, as `serve` needs it")
@@ -191,7 +190,6 @@ def _connections(parser: VerbParser) -> Work:
 
 
 def _in_workspace(options: Namespace) -> int:
-    """Do what the action of a verb does in the workspace."""
     from evalflow.addons.studio.work.space import open_workspace
 
     with closing(open_workspace(options.database_url)) as space:
@@ -201,7 +199,6 @@ def _in_workspace(options: Namespace) -> int:
 
 
 def _back_up(parser: VerbParser) -> Work:
-    """Write an archive of the workspace."""
     parser.add_argument("file", type=Path, metavar="FILE", help="a new file, such as evalflow.tar.gz; keep it secret")
     parser.add_database()
     parser.add_flag("--no-cache", "without the paid replies")
@@ -217,7 +214,6 @@ def _back_up(parser: VerbParser) -> Work:
 
 
 def _restore(parser: VerbParser) -> Work:
-    """Restore an archive."""
     parser.add_argument("file", type=Path, metavar="FILE", help="what `backup` wrote")
     parser.add_database()
 

@@ -159,7 +159,6 @@ class SqlMetric(FieldMetric[SqlMetricConfig]):
         return scored(1.0, True, f"the same {sum(counts):,} row{'' if sum(counts) == 1 else 's'}{told}{where}")
 
     def _databases(self, fields: Mapping[str, object]) -> Sequence[Sequence[str]]:
-        """The scripts of each database."""
         config = self.config
         own = look_up(config.setup_field, fields) if config.setup_field else None
         setup = [*self._setup, *([_text(config.setup_field, own)] if own is not None else [])]

@@ -49,7 +49,6 @@ def send_to_weave(
 
 @contextmanager
 def _client(address: str | None, project: str) -> Generator[tuple[Any, Any, str]]:
-    """The module, its client, and the address of the project."""
     own = {} if address is None else {"WANDB_BASE_URL": address}
     with environment(_ENVIRONMENT, **own):
         with packages_of("weave", "export weave"):

@@ -138,7 +138,6 @@ def _file(path: Path) -> Path:
 
 
 def _rows(path: Path, ledger: Ledger) -> Iterator[SourceRow]:
-    """Every case, one at a time."""
     if path.suffix.lower() != ".json" or begins_with(path, b"["):
         yield from read_rows(path)
         return

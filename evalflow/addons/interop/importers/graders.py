@@ -147,7 +147,6 @@ def _string_check(name: str, declared: Columns) -> Grader:
 
 
 def _columns(template: object) -> frozenset[str]:
-    """The columns that a template names."""
     matches = re.finditer(r"\bitem(?:\.(\w+)|\[['\"]([^'\"]+))", as_text(template))
     return frozenset(item[1] or item[2] for item in matches)
 

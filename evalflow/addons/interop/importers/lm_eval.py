@@ -202,7 +202,6 @@ def _likelihood(response: object) -> float | None:
 
 
 def _texts(value: object) -> Iterator[str]:
-    """The texts of nested lists."""
     if isinstance(value, str):
         yield value
     for item in as_list(value):

@@ -94,7 +94,6 @@ def bot_archive(space: Workspace, bot: str, datasets: Sequence[str] = ()) -> Ite
 
 
 def _parts(folder: Path) -> list[Entry]:
-    """The files of conf/, prompts/ and data/ below a folder."""
     found = [path for part in PARTS for path in sorted((folder / part).rglob("*")) if path.is_file()]
     named = [(path.relative_to(folder), path) for path in found]
     groups = dict.fromkeys(name.parent.name for name, _ in named if with_schema_line(name, ""))

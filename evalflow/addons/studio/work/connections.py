@@ -149,7 +149,6 @@ def _content(space: Workspace, row: Row) -> object:
 
 
 def _parts(content: object) -> Iterator[Mapping[str, object]]:
-    """The maps within a configuration, itself included."""
     if is_object(content):
         yield content
         content = list(content.values())

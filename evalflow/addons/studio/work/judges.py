@@ -217,7 +217,6 @@ def _users(space: Workspace) -> dict[str, list[str]]:
 
 
 def _subject(user: str) -> Subject:
-    """What `_users` names: a metric of a bot, or a judge."""
     bot, _, name = user.rpartition("/")
     return Subject("metric", name, bot) if bot else Subject("judge", name)
 

@@ -258,7 +258,6 @@ def _given_value(row: GivenLabel) -> object:
 
 
 def _differ(labels: Sequence[GivenLabel]) -> bool:
-    """Whether people gave different values."""
     return len({_given_value(row) for row in labels if row.is_given}) > 1
 
 

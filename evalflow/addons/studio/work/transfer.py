@@ -203,7 +203,6 @@ def _clashes(
 
 
 def _endpoint(option: Option, conf: Path) -> dict[str, object]:
-    """The configuration of a target or a judge."""
     values = read_yaml(option.text)
     base = values.pop("defaults", None)
     if base is not None and base != BASES.get(str(values.get("kind"))):

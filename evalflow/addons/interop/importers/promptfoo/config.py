@@ -126,7 +126,6 @@ def _answered(suite: _Suite, columns: Sequence[PromptColumn]) -> Iterator[Prompt
 
 
 def _options(suite: _Suite) -> Mapping[str, object]:
-    """The options of the default test."""
     return as_map(suite.default.get("options"))
 
 

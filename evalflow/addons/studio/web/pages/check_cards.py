@@ -104,7 +104,6 @@ class CheckCards:
                 icon_button(icon, f"{label} check {number + 1}", work)
 
     def _duplicate(self, number: int) -> None:
-        """Add a copy of a card below it."""
         checks = self.read()
         self._cards.change([*checks[: number + 1], json.loads(json.dumps(checks[number])), *checks[number + 1 :]])
 

@@ -77,7 +77,6 @@ class CheckForm:
             self._params = ParamFields(self._kind, given, self._params_changed, _RULE_TIPS, self._reusable)
 
     def _retyped(self) -> None:
-        """Show the fields of another kind; what was written for the kind before is kept."""
         self._given[self._kind] = self._params.read()
         self._kind = str(self._type.value)
         self._show_params()

@@ -163,7 +163,6 @@ class _OwnBot:
             self._saving = button("Save and run", self._save, kind="primary", icon="play_arrow")
 
     async def _save(self) -> None:
-        """Save the bot with its case and metric, and start the run."""
         with forms.faults_shown(self._fields, self._saving):
             is_judged = self._way.value == "judge"
             wanted = {"target.model": self._model.field, "question": self._question}

@@ -115,13 +115,11 @@ def _table(found: Sequence[StoredJudge]) -> None:
 
 
 def _user(name: str) -> str:
-    """The titles of a metric and its bot, or of a judge."""
     bot, _, metric = name.rpartition("/")
     return f"{title_of('bot', bot)}/{title_of('metric', metric, bot)}" if bot else title_of("judge", metric)
 
 
 def _made_of(config: Mapping[str, Any]) -> str:
-    """The model; of a panel or a cascade its members."""
     members = config.get("members")
     named = ", ".join(title_of("judge", name) for name in members or ())
     return f"{kind_in_words(config)}: {named}" if members else _model(config) or "–"
@@ -143,7 +141,6 @@ def _show(workspace: Workspace, judge: StoredJudge, offered: JudgeChoices) -> No
 
 
 def _facts(config: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What a judge is made of."""
     members: Mapping[str, Mapping[str, Any]] = config.get("members") or {}
     order: Sequence[str] = config.get("order") or list(members)
     named = [_member(name, members[name]) for name in order]

@@ -225,7 +225,6 @@ class MetricForm:
             self._folds[name].set_text(title)
 
     def _offer(self) -> None:
-        """Offer the judge what the criteria speak of."""
         self._offers.clear()
         chosen = [*self._chosen_inputs("needs"), *self._chosen_inputs("optional")]
         for name, (pattern, what) in _SPOKEN_OF.items():

@@ -83,7 +83,6 @@ def add() -> None:
 
 
 def _link(project: projects.Project, label: str) -> ui.element:
-    """A link to a project, from any project."""
     with ui.element("a").props(f'href="/p/{project.name}/"') as anchor:
         text(label, "span")
     return anchor

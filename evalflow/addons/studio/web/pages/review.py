@@ -83,7 +83,6 @@ def add() -> None:
 
 
 def _later(read: Callable[[], object], build: Callable[..., object], title: str, about: str = "") -> None:
-    """A section that is read after the first paint."""
     with section(title, about):
         later(ui.element("div").classes("stack"), "Reading …", read, build, f"{title}: not there yet.")
 

@@ -89,7 +89,6 @@ class _TagList:
                 text(f"The first {_SHOWN} of {len(found):,} tags. Search for the others.", "p", "muted small")
 
     def _show_alike(self) -> None:
-        """Offer to make one tag of those that are spelled in several ways."""
         alike = spellings(self._found) if may("edit") else []
         if not alike:
             return

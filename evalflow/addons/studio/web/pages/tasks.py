@@ -296,7 +296,6 @@ def _subject(task: tasks.Task) -> None:
 
 
 def _place(task: tasks.Task) -> tuple[str | None, str | None]:
-    """The titles of the bot and the metric."""
     bot = title_of("bot", task.bot) if task.bot else None
     return bot, title_of("metric", task.metric, task.bot or "") if task.metric else None
 

@@ -81,7 +81,6 @@ def _opener(client_id: object) -> Identity | None:
 
 
 def _owner(scope: Scope) -> Identity | None:
-    """Who sent a request."""
     workspace: Workspace | None = scope.get("state", {}).get("workspace")
     return workspace.identify if workspace and isinstance(workspace.identify, Identity) else None
 

@@ -175,7 +175,6 @@ def _beside(element: ui.element) -> tuple[ui.element, int]:
 
 
 def _content() -> ui.element:
-    """What is below the heading of the page."""
     client = ui.context.client
     page = next((one for one in client.elements.values() if "page" in one.classes), None)
     return client.content if page is None else page.default_slot.children[-1]

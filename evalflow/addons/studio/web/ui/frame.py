@@ -121,7 +121,6 @@ def _first_page() -> str:
 
 
 def _tabs(place: Place) -> None:
-    """Links to the pages of the same entry of the navigation, if there are several."""
     pages = next((pages for _, _, pages in _PLACES if any(place == name for name, _ in pages)), ())
     if len(pages) > 1:
         with ui.element("nav").classes("tabs").props(f'aria-label="{pages[0][0]}"'):
@@ -134,7 +133,6 @@ def _entry(name: str, path: str, place: Place, label: str = "") -> ui.link:
 
 
 def _project_menu(place: Place) -> None:
-    """The projects that the visitor may open."""
     here, known = visitor().project, visitor().projects
     with _menu("Project", next((project.title for project in known if project.name == here), "none"), "folder"):
         for project in known:

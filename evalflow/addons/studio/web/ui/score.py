@@ -106,7 +106,6 @@ def why(score: Score) -> str:
 
 
 def _facts(score: Score) -> list[tuple[str, str]]:
-    """The judge, time and cost."""
     entries = [
         ("Judge", title_of("judge", score.judge) if score.judge else ""),
         ("On the metric's scale", "" if score.value in (None, score.score) else readable(score.value)),
