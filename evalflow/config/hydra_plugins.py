@@ -185,7 +185,7 @@ class UserSearchPath(SearchPathPlugin):
             search_path.prepend("unsaved", "unsaved://")
 
 
-_known_choices = defaults_list._create_interpolation_map
+_known_choices = defaults_list._create_interpolation_map  # pyright: ignore[reportPrivateUsage]
 
 
 def _choices_if_used(overrides: Any, defaults: list[InputDefault], self_added: bool) -> DictConfig:
@@ -196,7 +196,7 @@ def _choices_if_used(overrides: Any, defaults: list[InputDefault], self_added: b
 
 def register() -> None:
     """Register the plugins with Hydra; repeated calls have no effect."""
-    defaults_list._create_interpolation_map = _choices_if_used
+    defaults_list._create_interpolation_map = _choices_if_used  # pyright: ignore[reportPrivateUsage]
     Plugins.instance().register(UnsavedConfigSource)
     Plugins.instance().register(UserConfigSource)
     Plugins.instance().register(UserSearchPath)
