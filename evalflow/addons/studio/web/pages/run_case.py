@@ -19,7 +19,7 @@ from evalflow.addons.studio.web.ui.reading import AnswerShown, Reading, show_rea
 from evalflow.addons.studio.web.ui.score import prompts_fold, quotes_of
 from evalflow.addons.studio.web.ui.score_lines import show_scores
 from evalflow.addons.studio.web.ui.verdict import judging
-from evalflow.addons.studio.web.ui.visitor import title_of
+from evalflow.addons.studio.web.ui.visitor import may, title_of
 from evalflow.addons.studio.work.run_cases import RunCase, get_run_case
 from evalflow.addons.studio.work.runs import get_run
 from evalflow.addons.studio.work.scores import note_view, order_results
@@ -88,7 +88,7 @@ def _reading(case: RunCase) -> Reading:
         turns=turns,
         answers=[_said(case)],
         heading=case_heading(case),
-        reference=whole.reference_text if whole else case.reference,
+        reference=_reference(case),
         contexts=None if contexts is None else [(one.title or "", one.text) for one in contexts],
         quotes=quotes,
         more=[(name, content) for name, content in _more(case) if content],
@@ -123,6 +123,10 @@ def _case_path(case: RunCase) -> str:
     return address(f"/datasets/{quote(case.dataset, safe='')}", {"text": case.case_id})
 
 
+def _reference(case: RunCase) -> str | None:
+    return case.case.reference_text if case.case else case.reference
+
+
 def _about(case: RunCase) -> None:
     with ui.element("div").classes("case-facts"):
         ui.link(title_of("dataset", case.dataset), _case_path(case)).classes("small")
@@ -131,6 +135,8 @@ def _about(case: RunCase) -> None:
             badge(f"answer {case.target_repeat + 1}")
         for tag in case.tags:
             badge(tag)
+        if not _reference(case) and may("edit"):
+            ui.link("Write an expected answer", _case_path(case)).classes("small")
 
 
 def _flaws(answer: Answer) -> Iterator[str]:

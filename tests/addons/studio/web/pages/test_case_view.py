@@ -140,6 +140,9 @@ def test_a_case_without_an_expected_answer_says_so(visit: Callable[..., Any], ma
     page = visit(f"/runs/{made[1]}/cases/1")
     page.get_by_text("This case has no expected answer.").wait_for()
     assert page.get_by_role("button", name="Differences").count() == 0
+    page.get_by_role("link", name="Write an expected answer").click()
+    page.wait_for_url("**/datasets/mine?text=second")
+    page.get_by_role("link", name="And with a helmet?").wait_for()
 
 
 def test_it_fits(visit: Callable[..., Any], made: tuple[Server, str], fits: Fits) -> None:
