@@ -104,13 +104,13 @@ def test_labels_follow_into_the_runs_of_other_judges_and_prompts(
         followed,
     ]
     assert caplog.text == ""
-    told = {
-        one.run_id: str(next(iter(comparing.compare_runs(space, first.run_id, one.run_id).sentences.values())))
-        for one in (before, after, generous)
+    compared = {
+        one.run_id: comparing.compare_runs(space, first.run_id, one.run_id) for one in (before, after, generous)
     }
+    told = {run_id: str(next(iter(found.sentences.values()))) for run_id, found in compared.items()}
     for one in (before, after):
         assert told[one.run_id].startswith("Same answers, another judge: agreement with people ")
     assert told[generous.run_id].startswith("Same answers, another prompt of the judge: agreement with people ")
     assert not [one for one in told.values() if "better" in one]
-    [changed] = comparing.compare_runs(space, first.run_id, generous.run_id).changed
+    [changed] = compared[generous.run_id].changed
     assert [part.kind for part in changed.parts] == ["prompt"]
