@@ -48,7 +48,10 @@ NAVIGATION: Mapping[str, Mapping[str, str]] = {
         "Coming from OpenAI evals": "from-openai-evals.md",
     },
     "Evaluate": {
+        "Experiments": "experiments.md",
+        "Judges": "judges.md",
         "Metrics": "metrics.md",
+        "A metric of your own": "own-metrics.md",
         "Checks of a case": "checks.md",
         "Rules": "rules.md",
         "Replies": "replies.md",
@@ -68,6 +71,7 @@ NAVIGATION: Mapping[str, Mapping[str, str]] = {
         "How the sample answers are labelled": "rag_guideline.md",
     },
     "Trust the numbers": {
+        "Results": "results.md",
         "Statistics": "statistics.md",
         "Looks, labels, groups": "looks-labels-groups.md",
         "Calibration": "calibration.md",
