@@ -17,17 +17,16 @@ from types import MappingProxyType
 from typing import Any, cast
 
 import yaml
-from hydra._internal import defaults_list
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import ConfigRepository
 from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra.core.config_search_path import ConfigSearchPath
-from hydra.core.default_element import InputDefault, ResultDefault
+from hydra.core.default_element import ResultDefault
 from hydra.core.object_type import ObjectType
 from hydra.core.plugins import Plugins
 from hydra.plugins.config_source import ConfigResult, ConfigSource
 from hydra.plugins.search_path_plugin import SearchPathPlugin
-from omegaconf import DictConfig, OmegaConf, flag_override
+from omegaconf import DictConfig, OmegaConf
 
 from evalflow.config.faults import invalid_yaml
 from evalflow.config.foreign_keys import MULTI_SELECT, ROOT_GROUPS, SINGLE_SELECT, Untaken, untaken, without
@@ -185,18 +184,8 @@ class UserSearchPath(SearchPathPlugin):
             search_path.prepend("unsaved", "unsaved://")
 
 
-_known_choices = defaults_list._create_interpolation_map  # pyright: ignore[reportPrivateUsage]
-
-
-def _choices_if_used(overrides: Any, defaults: list[InputDefault], self_added: bool) -> DictConfig:
-    """The choices that others may refer to. Hydra gathers them for each file, a quarter of the work of composing."""
-    refers = any(one.is_interpolation() for one in defaults)
-    return _known_choices(overrides, defaults, self_added) if refers else DictConfig({})
-
-
 def register() -> None:
     """Register the plugins with Hydra; repeated calls have no effect."""
-    defaults_list._create_interpolation_map = _choices_if_used  # pyright: ignore[reportPrivateUsage]
     Plugins.instance().register(UnsavedConfigSource)
     Plugins.instance().register(UserConfigSource)
     Plugins.instance().register(UserSearchPath)
@@ -274,19 +263,6 @@ class Loader(ConfigLoaderImpl):
         if keys:
             found = copy.copy(found)
             found.config = without(found.config, keys)
-        return found
-
-    @staticmethod
-    def _embed_result_config(ret: ConfigResult, package_override: str | None) -> ConfigResult:
-        """Put a copy of what a file says below its package, as Hydra does. Pickling copies ten times faster."""
-        package = ret.header["package"] if package_override is None else package_override
-        if not package:
-            return ret
-        found = copy.copy(ret)
-        found.config = OmegaConf.create()
-        with flag_override(found.config, "no_deepcopy_set_nodes", True):
-            content = pickle.loads(pickle.dumps(ret.config))  # noqa: S301 - this process pickled it
-            OmegaConf.update(found.config, package, content, merge=False)
         return found
 
 

@@ -25,11 +25,8 @@ ADAPTERS: dict[str, set[str]] = {
         "ray._private.worker.print_to_stdstream",
     },
     "hydra_plugins.py": {
-        "hydra._internal.defaults_list",
-        "hydra._internal.defaults_list._create_interpolation_map",
         "hydra._internal.config_loader_impl.ConfigLoaderImpl",
         "hydra._internal.config_loader_impl.ConfigLoaderImpl._compose_config_from_defaults_list",
-        "hydra._internal.config_loader_impl.ConfigLoaderImpl._embed_result_config",
         "hydra._internal.config_loader_impl.ConfigLoaderImpl._load_configuration_impl",
         "hydra._internal.config_loader_impl.ConfigLoaderImpl._load_single_config",
         "hydra._internal.config_repository.ConfigRepository",

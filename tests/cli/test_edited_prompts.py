@@ -80,3 +80,15 @@ def test_no_run_keeps_megabytes_of_prompts(desk: Program) -> None:
     assert list(kept["prompts"]) == ["desk/fair.jinja"]
     done = desk("compare", *runs)
     assert "desk/rules.jinja (more than 100,000 characters, not kept) →" in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_another_description_is_another_metric_where_the_prompt_shows_it(desk: Program, shown: bool) -> None:
+    if shown:
+        write(desk, "prompts/desk/fair.jinja", STRICT + "\n{{ description }}\n")
+    with Endpoint(grades) as endpoint:
+        first = run(desk, RULES % "strict", endpoint.url)
+        write(desk, "conf/metric/fair.yaml", METRIC.replace("description: ", "description: Above all "))
+        second = run(desk, RULES % "strict", endpoint.url)
+    done = desk("compare", first, second)
+    assert ("metric fair is configured otherwise: description" in done.stdout + done.stderr) == shown

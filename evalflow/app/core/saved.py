@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -63,6 +64,7 @@ _NO_MEANING = (
     "steps_from",
     "version",
 )
+_DESCRIPTION = re.compile(r"\{[{%][^}%]*\bdescription\b")  # within a tag of Jinja
 _AGREED = Path(".evalflow") / "programs"
 
 
@@ -227,8 +229,14 @@ def composed_of(manifest: Manifest) -> Composed:
 
 
 def declared_meaning(manifest: Manifest, name: str) -> dict[str, Any]:
-    """The part of a metric's configuration that decides the meaning of its scores, without its version."""
-    return {key: value for key, value in manifest.metric_config(name).items() if key not in _NO_MEANING}
+    """The part of a metric's configuration that decides the meaning of its scores, without its version.
+
+    Its description is a part where a prompt shows it to the judge, as a rubric's does.
+    """
+    texts = [manifest.prompts.get(prompt, "") for prompt in manifest.metrics[name].prompts]
+    shown_to_judge = any(_DESCRIPTION.search(text) for text in texts)
+    without = [key for key in _NO_MEANING if not (shown_to_judge and key == "description")]
+    return {key: value for key, value in manifest.metric_config(name).items() if key not in without}
 
 
 def prepared_steps(folder: RunFolder, name: str) -> list[Any]:

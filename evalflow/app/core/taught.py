@@ -104,9 +104,7 @@ def file_of(run: SavedRun, lesson: Lesson) -> Path:
     if not found:
         what = f"the run's metric {lesson.metric} has no file in a conf/metric any more"
         raise UserError(Problem(what, where, "put it back, or name a newer run"))
-    meaning = declared_meaning(run.manifest, lesson.metric) | {
-        CRITERION: run.manifest.metric_config(lesson.metric)[CRITERION]
-    }
+    meaning = declared_meaning(run.manifest, lesson.metric)
     values: Mapping[str, Any] = json.loads(json_text(option_values(found[0])))  # as run.json has them
     ignored = {"defaults", *set(run.manifest.metric_config(lesson.metric)) - set(meaning)}
     other = [key for key in {*meaning, *values} - ignored if meaning.get(key) != values.get(key)]
