@@ -19,7 +19,7 @@ from evalflow.app.core.options import Catalogue, Option, find_option, options
 from evalflow.errors import command
 from evalflow.metrics.registry import METRIC_KINDS, Calls, calls_of
 from evalflow.paths import GROUPS
-from evalflow.report.wording import literal, plain, print_json
+from evalflow.report.wording import literal, print_json
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -308,8 +308,10 @@ def _table(group: str, listed: list[Option]) -> Table:
 
 
 def _print_code(console: Console, text: str, language: str) -> None:
-    from rich.syntax import Syntax  # imports Pygments, which `list` does not need
+    shown = literal(f"{text.rstrip()}\n")
+    if console.color_system is not None:
+        from rich.syntax import Syntax  # imports Pygments, which `list` does not need
 
-    shown = plain(text.rstrip())
+        shown = Syntax("", language, background_color="default").highlight(shown.plain)
     # Lines are not wrapped: a comment's second half would be no comment once it is copied.
-    console.print(Syntax("", language, background_color="default").highlight(shown), soft_wrap=True, end="")
+    console.print(shown, soft_wrap=True, end="")
