@@ -70,7 +70,7 @@ def test_few_clicks_lead_from_an_own_bot_to_a_scored_case(visit: Callable[..., A
         page.get_by_text("1 result").first.wait_for(timeout=120_000)
         page.locator(".result-rows tbody tr").first.click()
         panel = page.get_by_role("complementary", name="Case")
-        panel.get_by_text("It names no price.", exact=True).wait_for()
+        panel.get_by_text("It names no price.", exact=True).filter(visible=True).wait_for()
         panel.get_by_text("0.00").first.wait_for()
     assert len(clicks) == 4 <= MOST_CLICKS_OWN
     bot = pages.ask("GET", "/api/v1/bots/fee_bot").json
