@@ -76,8 +76,8 @@ def test_a_metric_is_told_in_words_tried_and_saved_and_runs(visit: Visit, pages:
         seen(page, "1.00")
         assert endpoint.count == 2
         seen(page, EVIL)
-        page.get_by_text("What the judge replied, step by step").click()
-        seen(page, '"reason"')
+        page.get_by_text("How it was scored").click()
+        page.locator(".step .reply", has_text="reason: ").first.wait_for()
         page.get_by_text("Judge: The bot's own model").click()
         seen(page, "self-preference")
         page.get_by_label("Use token probabilities").click()
