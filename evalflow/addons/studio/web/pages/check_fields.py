@@ -147,7 +147,9 @@ def in_words(kind: str, params: Mapping[str, Any]) -> str:
                 f" And {len(rules) - 3} more." if rules[3:] else ""
             )
         case "groundedness":
-            return f"All of the answer is in {quoted('context') if params.get('context') else 'the earlier turns'}."
+            if (context := params.get("context")) is not None and not str(context).strip():
+                return "The answer states nothing, since nothing was retrieved."
+            return f"All of the answer is in {'the earlier turns' if context is None else quoted('context')}."
         case "string_matching":
             cased = "" if params.get("case_sensitive", True) else ", in capital or small letters"
             return f"The answer contains {quoted('keyword')}{cased}."

@@ -31,6 +31,7 @@ from evalflow.metrics.rulebook import Operation
             "Be kind. Be short. Be right. And 1 more.",
         ),
         ("groundedness", {}, "All of the answer is in the earlier turns."),
+        ("groundedness", {"context": " "}, "The answer states nothing, since nothing was retrieved."),
         ("equals", {"expected_value": 40}, "The answer equals “40”."),
         ("less_than", {"expected_value": 3, "field": "metadata.n"}, "metadata.n is a number below “3”."),
         ("rule", {"op": "not_contains", "value": "refund"}, "The answer does not contain “refund”."),
