@@ -132,6 +132,12 @@ def reusable_labels(checks: Iterable[Check]) -> dict[str, str]:
     return {check.name: f"{check.title or check.name} (reusable)" for check in checks}
 
 
+def _grounded(context: object, shown: str) -> str:
+    if context is not None and not str(context).strip():
+        return "The answer states nothing, since nothing was retrieved."
+    return f"All of the answer is in {'the earlier turns' if context is None else shown}."
+
+
 def in_words(kind: str, params: Mapping[str, Any]) -> str:
     """What a check with these parameters demands, as a sentence."""
 
@@ -147,9 +153,7 @@ def in_words(kind: str, params: Mapping[str, Any]) -> str:
                 f" And {len(rules) - 3} more." if rules[3:] else ""
             )
         case "groundedness":
-            if (context := params.get("context")) is not None and not str(context).strip():
-                return "The answer states nothing, since nothing was retrieved."
-            return f"All of the answer is in {'the earlier turns' if context is None else quoted('context')}."
+            return _grounded(params.get("context"), quoted("context"))
         case "string_matching":
             cased = "" if params.get("case_sensitive", True) else ", in capital or small letters"
             return f"The answer contains {quoted('keyword')}{cased}."
