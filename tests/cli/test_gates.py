@@ -47,12 +47,12 @@ def test_a_gate_says_what_it_rests_on_and_too_many_undefined_scores_leave_it_und
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    no_topic: dict[str, None] = {"primary": None, "secondary": None}
+    unknown: dict[str, None] = {}
     rows = [
         {
             "id": f"c{i}",
             "question": "Q?",
-            "expected": {"primary": "x", "secondary": None} if i < 55 else no_topic,
+            "expected": {"primary": "x", "secondary": None} if i < 55 else unknown,
             "actual": {"primary": "x" if i % 9 else "y", "secondary": None},
         }
         for i in range(100)

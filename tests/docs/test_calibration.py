@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.test_readme import README, ROOT, blocks, run
+from tests.docs.test_readme import ROOT, blocks, run
 
+JUDGES = (ROOT / "docs" / "judges.md").read_text(encoding="utf-8")
 PAGE = (ROOT / "docs" / "calibration.md").read_text(encoding="utf-8")
 LABELS = [json.loads(line) for line in (ROOT / "data" / "rag_labels.jsonl").read_text(encoding="utf-8").splitlines()]
 
@@ -37,17 +38,17 @@ def test_the_page_runs_and_its_labels_are_those_that_were_drawn(tmp_path: Path) 
     known = {(case["id"], label["by"]): label["value"] for case in data for label in case["labels"]["faithfulness"]}
     assert all(label["value"] == known[label["case_id"], label["by"]] for label in LABELS)
     mean = sum(known.values()) / len(known)
-    corrected, readme = row["corrected"], " ".join(README.split())
+    corrected, judges = row["corrected"], " ".join(JUDGES.split())
     assert corrected["ci_low"] < corrected["estimate"] < corrected["ci_high"]
     assert corrected["ci_low"] < mean < corrected["ci_high"]
-    assert f"{corrected['estimate']:.2f} ({corrected['ci_low']:.2f} to {corrected['ci_high']:.2f})" in readme
-    assert f"{row['judge_mean']:.2f} ({row['judge_ci_low']:.2f} to {row['judge_ci_high']:.2f})" in readme
+    assert f"{corrected['estimate']:.2f} ({corrected['ci_low']:.2f} to {corrected['ci_high']:.2f})" in judges
+    assert f"{row['judge_mean']:.2f} ({row['judge_ci_low']:.2f} to {row['judge_ci_high']:.2f})" in judges
     assert row["agreement"]["spearman"]["ci_low"] < 0 < row["agreement"]["spearman"]["ci_high"]
-    assert "The labels do not show that this judge agrees with the readers" in readme
+    assert "The labels do not show that this judge agrees with the readers" in judges
     assert corrected["lambda"] == 0
-    assert f"all {len(data)} labelled answers, which are part of the sample data, say {mean:.2f}" in readme
+    assert f"all {len(data)} labelled answers, which are part of the sample data, say {mean:.2f}" in judges
 
 
-def test_the_readme_walks_the_same_way() -> None:
+def test_the_page_on_judges_walks_the_same_way() -> None:
     walk = blocks("bash", PAGE)[0].splitlines()[:3]
-    assert "\n".join(walk) in README
+    assert "\n".join(walk) in JUDGES
