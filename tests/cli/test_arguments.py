@@ -164,8 +164,8 @@ def test_a_bug_of_our_own_says_so_and_blames_no_endpoint(
     assert run_command(["schema"]) == 5
     assert "This is a bug in evalflow, not your mistake." in capsys.readouterr().err
     assert "or a bug in evalflow" in overview()
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    [row] = [line for line in readme.splitlines() if line.startswith("| 5 |")]
+    results = (Path(__file__).parents[2] / "docs" / "results.md").read_text(encoding="utf-8")
+    [row] = [line for line in results.splitlines() if line.startswith("| 5 |")]
     assert "or a bug in evalflow, which then says so" in row
 
 
