@@ -31,7 +31,7 @@ def align(options: argparse.Namespace, console: Console, err: Console) -> int:
     """Propose examples from one half of the labels, measure them on the other, and write the metric if it is better.
 
     Returns 0 if it was written (or shown, with `--dry-run`), 1 if the judge got worse, 3 if the labels do not decide.
-    UserError, with nothing sent, if the metric cannot be taught so, or there are too few labels or calls. Other errors
+    UserError, with nothing sent, if the metric cannot be taught, or there are too few labels or calls. Other errors
     as of a run: what was asked is in the cache, so that the same command continues.
     """
     run = find_scored(options.run, "align", options.metric)

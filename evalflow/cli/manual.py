@@ -215,7 +215,7 @@ MANUALS: dict[str, Manual] = {
         "Show a judge answers that people graded, and keep that only if other labels say that it helps.",
         "Splits the labels of a run's answers, by group: one half gives the examples, those on which judge and people "
         "differ most, and with --wording the mistakes by which the judge rewords the criterion of a rubric; the judge "
-        "then scores the other half again, taught so, as a run of its own. Writes the metric's next version into "
+        "then scores the other half again with these, as a run of its own. Writes the metric's next version into "
         "conf/metric only if agreement with people is higher by more than chance; else it says how many labels would "
         "decide it. Shows the examples and the number of calls before it asks anything.\n\n"
         "exit codes: 0 better, and written; 1 worse; 3 the labels do not decide; 2 a mistake, or too few labels or "

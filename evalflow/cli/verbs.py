@@ -73,7 +73,7 @@ def _expect_flags_of_hydra(words: Sequence[str]) -> None:
         rest = [word for word in words if word not in (verb, "-m", "--multirun")]
         raise UserError(Problem(f"{verb} is a verb, which comes first", "command line", command(verb, *rest)))
     if wrong and all(flag.startswith("--") and flag[2:] in GROUPS for flag in wrong):
-        text = re.sub(rf"--({'|'.join(GROUPS)})[\s=]+", r"\1=", "\n".join(words))
+        text = re.sub(rf"--({'|'.join(GROUPS)})(?:[\s=]+|$)", r"\1=", "\n".join(words))
         raise UserError(Problem(f"{wrong[0][2:]} is chosen without --", "command line", command(*text.split("\n"))))
     if wrong:
         own = ("--config-dir", "--fill-demo", "--replace-demo", "--multirun", "--cfg", "--info")

@@ -18,7 +18,7 @@ _TOLD = {
     True: "Taught so, the judge agrees better with people",
     False: "Taught so, the judge agrees less with people",
 }
-_UNCLEAR = "It is not clear whether the judge, taught so, agrees better with people"
+_UNCLEAR = "It is not clear whether the taught judge agrees better with people"
 
 
 def print_alignment(

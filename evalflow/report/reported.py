@@ -43,7 +43,9 @@ def with_titles(run: Reported) -> Reported:
     if not titles:
         return run
     shown, rows = pl.col("metric").replace(titles), run.calibration.rows if run.calibration else ()
-    labelled = [replace(row, metric=titles.get(row.metric, row.metric)) for row in rows]
+    labelled = [
+        replace(row, metric=titles.get(row.metric, row.metric), answers=row.answers.with_columns(shown)) for row in rows
+    ]
     return replace(
         run,
         scores=run.scores.with_columns(shown),

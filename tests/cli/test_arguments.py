@@ -197,6 +197,7 @@ def test_a_package_whose_verb_cannot_be_loaded_hides_no_other(
     [
         (["--dataset", "rag", "--metric", "faithfulness"], "python -m evalflow dataset=rag metric=faithfulness"),
         (["--dataset=rag", "metric=faithfulness"], "python -m evalflow dataset=rag metric=faithfulness"),
+        (["metric=bias", "--dataset"], "python -m evalflow metric=bias dataset="),
         (["-m", "tiamat", "tests.json"], "python -m evalflow tiamat tests.json"),
         (["dataset=rag", "check"], "python -m evalflow check dataset=rag"),
         (["dataset=rag", "--metrics", "bias"], "run does not take --metrics"),

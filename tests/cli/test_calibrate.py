@@ -23,7 +23,7 @@ from evalflow.cli import run_command
 from evalflow.engine.folder import RunFolder
 from evalflow.labels.columns import LABEL_COLUMNS
 from evalflow.testing import Endpoint, Request
-from tests.cli.conftest import Program
+from tests.cli.conftest import Program, judge_arguments
 from tests.datasets.workbooks import workbook
 
 pytestmark = pytest.mark.slow
@@ -749,3 +749,20 @@ def test_labels_with_the_score_in_view_say_nothing_of_agreement(lab: Lab) -> Non
     said = lab("calibrate", "--labels", "l.jsonl").stdout
     assert "people alone, on 0 answers" in said
     assert "agree on every answer" not in said
+
+
+def test_a_run_whose_labelled_answers_have_no_score_ends_and_says_so(program: Program) -> None:
+    with Endpoint(lambda _: {"nothing": "asked for"}) as endpoint:
+        done = program("dataset=rag", "metric=faithfulness", "limit=3", *judge_arguments(endpoint.url))
+    assert done.returncode == 3, done.stderr
+    assert "Traceback" not in done.stderr
+    assert program.manifest["scores"]["error"] == 3
+
+
+def test_the_worst_cases_of_a_report_go_by_labels_under_a_title_too(program: Program) -> None:
+    for title in ((), ("+metric.faithfulness.title=Says only what its sources say",)):
+        done = program(*JUDGED, *title)
+        assert done.returncode == 0, done.stderr
+        assert "by labels (judge" in done.stdout
+        page = (program.latest / "report.html").read_text(encoding="utf-8")
+        assert "0.00 by labels (judge" in page

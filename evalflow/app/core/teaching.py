@@ -76,7 +76,7 @@ class Teaching:
         wording: bool = False,
         seed: int = 0,
     ) -> Teaching:
-        """Plan it; UserError if the metric cannot be taught so, or there are too few labels. Nothing is sent."""
+        """Plan it; UserError if the metric cannot be taught, or there are too few labels. Nothing is sent."""
         if metric not in run.rules.metrics:
             what = f"the run has no metric {metric!r}"
             raise UserError(Problem(what, shown(run.folder.path), did_you_mean(metric, run.rules.metrics)))

@@ -132,7 +132,7 @@ def changed_cases(space: Workspace, a: str, b: str) -> CaseChanges:
         pair_scores(one.scores(), other.scores(), traits, people),
         traits,
         known,
-        by_labels=not what_changed(one, other).only_judged,
+        by_labels=any(differs for *_, differs in known),
     )
     return CaseChanges((a, b), cells)
 
