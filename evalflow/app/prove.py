@@ -14,14 +14,16 @@ from rich.console import Console
 
 from evalflow.app.core.assemble import settings_of
 from evalflow.app.core.begin import RunOrder, keep_cases, order_of
+from evalflow.app.core.cases import RunCases
 from evalflow.app.core.certificates import save_proof
-from evalflow.app.core.inspect import Inspection
 from evalflow.app.core.open_run import inspected, opened
 from evalflow.app.core.proof_subject import FixtureCase, ProofSubject
 from evalflow.app.core.saved import SavedRun, find_scored, open_run
 from evalflow.app.core.screen import TerminalScreen
+from evalflow.config.validate import Settings
 from evalflow.datasets import case_to_row
 from evalflow.datasets.perturbations import CHANGES, perturbed
+from evalflow.engine.plan import Draw
 from evalflow.errors import Problem, UserError, command
 from evalflow.paths import shown
 from evalflow.records import Case
@@ -136,7 +138,8 @@ def _order(options: argparse.Namespace) -> RunOrder:
         return _within(order_of(others, config_dir), options.calls)
     subject.expect_changeable()
     try:
-        bases = _bases(inspected(order), options.base)
+        bases = _bases(settings, options.base)
+        found = _over_changes(others, bases, config_dir)
     except UserError:
         if is_named or not fixture:
             raise
@@ -144,9 +147,9 @@ def _order(options: argparse.Namespace) -> RunOrder:
         bases = [one.case for one in fixture if one.is_good and (one.case.answer or "").strip()]
         if len(bases) < _FEWEST:
             return _within(order_of(others, config_dir), options.calls)
+        found = _over_changes(others, bases, config_dir)
     while True:
-        order = order_of([*others, *_changed_words(bases)], config_dir)
-        calls = inspected(order).estimate.requests
+        order, calls = found
         if calls <= _PLANNED * options.calls:
             return order
         fewer = min(len(bases) - 1, int(len(bases) * _PLANNED * options.calls / calls))
@@ -154,6 +157,13 @@ def _order(options: argparse.Namespace) -> RunOrder:
             what = f"{counted(len(bases), 'case')}, their changes"
             raise _too_many(what if not fixture else f"{what} and the fixture", calls, options.calls)
         bases = bases[:fewer]
+        found = _over_changes(others, bases, config_dir)
+
+
+def _over_changes(others: Sequence[str], bases: Sequence[Case], config_dir: Path | None) -> tuple[RunOrder, int]:
+    """The run over good answers and their changes, and its calls; UserError if they lack what the metric needs."""
+    order = order_of([*others, *_changed_words(bases)], config_dir)
+    return order, inspected(order).estimate.requests
 
 
 def _with_parts(
@@ -195,10 +205,17 @@ def _too_many(what: str, calls: int, allowed: int) -> UserError:
     return UserError(Problem(text, "--calls", f"allow more: --calls {ceil(calls / _PLANNED)}"))
 
 
-def _bases(found: Inspection, field: str) -> list[Case]:
-    """Cases with a good answer, of all groups in turn: what people wrote as reference, or the recorded answer."""
+def _bases(settings: Settings, field: str) -> list[Case]:
+    """Cases with a good answer, of all groups in turn: what people wrote as reference, or the recorded answer.
+
+    What the metric needs is not checked yet, since the data need no answers of their own.
+    """
+    offered, draw = RunCases(settings.run), Draw(settings.run.sample, settings.run.seed)
+    for case in offered:
+        draw.offer(case)
     texts = (
-        (case, next(iter(case.references), None) if field == "reference" else case.answer) for case in found.selected()
+        (case, next(iter(case.references), None) if field == "reference" else case.answer)
+        for case in draw.pick(offered)
     )
     groups: dict[str, list[Case]] = {}
     for case, text in texts:
@@ -211,7 +228,8 @@ def _bases(found: Inspection, field: str) -> list[Case]:
     if len(bases) < _FEWEST:
         other = "answer" if field == "reference" else "reference"
         what = f"{counted(len(bases), 'case')} with text in `{field}`, and {_FEWEST} are needed"
-        raise UserError(Problem(what, "dataset", f"other cases, or --base {other}"))
+        mapped = " ".join(f"++dataset.{name}.fields.{field}=COLUMN" for name in settings.run.dataset)
+        raise UserError(Problem(what, "dataset", f"other cases, --base {other}, or name the column: {mapped}"))
     return bases
 
 

@@ -68,7 +68,11 @@ def test_the_page_is_right_about_the_default_judge(tmp_path: Path) -> None:
         ("faithfulness metric.faithfulness.fixture=nowhere.jsonl", "write it to data/nowhere.jsonl"),
         ("faithfulness metric.faithfulness.fixture=retrieval.jsonl", "0 of 16 cases have a label of faithfulness"),
         ("faithfulness --base none ++metric.faithfulness.fixture=null", "faithfulness has no fixture"),
-        ("faithfulness dataset=topic_tagger", "faithfulness needs answer"),
+        ("faithfulness dataset=topic_tagger", "++dataset.topic_tagger.fields.reference=COLUMN"),
+        (
+            "faithfulness dataset=topic_tagger ++dataset.topic_tagger.fields.reference=question",
+            "needs contexts, and no",
+        ),
         ("exact_match --base answer dataset=rag limit=1", "1 case with text in `answer`"),
         ("faithfulness judge=openai judge.model=gpt-4.1 judge.api_key_env=null --calls 3", "--calls"),
         ("faithfulness --run outputs/latest", "--run reads a run that is there"),

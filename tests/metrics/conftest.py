@@ -32,6 +32,7 @@ class ScriptedJudge:
     failed: int = 0
     mass: Mapping[str, float] | None = None
     asked: list[Ask] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
     name: str = "scripted"
     nature: str = "a script"
     identity: str = "scripted"
@@ -59,7 +60,7 @@ class ScriptedJudge:
         listed = {"results": said} if ask.embeds else numbered_results(said) if ask.items is not None else said
         parsed = ask.reply_model.model_validate(listed)
         raw = parsed.model_dump_json()
-        return Reply(
+        reply = Reply(
             parsed=parsed,
             raw=raw,
             probabilities=self.chances.get(ask.step),
@@ -70,6 +71,8 @@ class ScriptedJudge:
             usage=Usage(100, 10),
             cost_usd=0.5,
         )
+        self.replies.append(reply)
+        return reply
 
     async def close(self) -> None: ...
 

@@ -17,7 +17,7 @@ from evalflow.app.core.proof_subject import FixtureCase, read_fixture
 from evalflow.config.yaml_text import safe_yaml
 from evalflow.metrics.kinds.composite import CompositeMetric, Part, combine
 from evalflow.protocols import Metric
-from evalflow.records import Outcome
+from evalflow.records import Ask, Outcome, Reply
 from evalflow.targets.recorded import recorded_answer
 from tests.metrics.conftest import SHIPPED, Bench
 
@@ -28,6 +28,9 @@ SCRIPTS = Path(__file__).parent / "fixtures"
 ROUNDED = 0.005
 """People's scores are written with two decimals."""
 NAMES = [path.stem for path in SHIPPED]
+STEPS = {"steps": ["Compare the facts."]}
+"""What a judge of G-Eval writes down before it sees a case."""
+Said = tuple[Ask, Reply]
 
 
 @cache
@@ -56,28 +59,29 @@ def shipped(name: str) -> Metric:
 
 
 @cache
-def outcomes(name: str) -> Mapping[str, tuple[Outcome, set[str]]]:
-    """By case the outcome, and the steps that were asked."""
+def outcomes(name: str) -> Mapping[str, tuple[Outcome, Sequence[Said]]]:
+    """By case the outcome, and what was asked and replied."""
     return {one.case.id: scored(shipped(name), one) for one in fixture(name)}
 
 
-def scored(metric: Metric, one: FixtureCase, of: str | None = None) -> tuple[Outcome, set[str]]:
-    """The outcome, and the steps that were asked; the replies are those `of` a composite, if it has any."""
+def scored(metric: Metric, one: FixtureCase, of: str | None = None) -> tuple[Outcome, Sequence[Said]]:
+    """The outcome, and what was asked and replied; the replies are those `of` a composite, if it has any."""
     if isinstance(metric, CompositeMetric):
         own = metric.name if script(metric.name) else None
         parts = {part: scored(shipped(part), one, own) for part in metric.parts}
         found = {part: Part(status=had.status, score=had.score, reason=had.reason) for part, (had, _) in parts.items()}
-        return combine(metric.config, found), {step for _, asked in parts.values() for step in asked}
+        return combine(metric.config, found), [said for _, asked in parts.values() for said in asked]
     replies = script(of or metric.name).get(one.case.id, {})
     said = {
         step: bench().verdicts(reply) if isinstance(reply, list) and reply and isinstance(reply[0], str) else reply
         for step, reply in replies.items()
     }
-    judge = bench().judge({"steps": {"steps": ["Compare the facts."]}, **said})
+    judge = bench().judge({"steps": STEPS, **said})
     (bound,) = bench().prepare(metric, judge).bind(one.case)
     judge.asked.clear()
+    judge.replies.clear()
     outcome = bench().score(bound, judge, case=one.case, answer=recorded_answer(one.case, "recorded", 0))
-    return outcome, {ask.step for ask in judge.asked}
+    return outcome, list(zip(judge.asked, judge.replies, strict=True))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -110,5 +114,5 @@ def test_every_reply_is_of_a_case_and_asked_for(name: str) -> None:
     if "same_as" not in said:
         found = outcomes(name)
         assert set(said) == set(found)
-        unasked = {case: set(said[case]) - asked for case, (_, asked) in found.items()}
+        unasked = {case: set(said[case]) - {ask.step for ask, _ in asked} for case, (_, asked) in found.items()}
         assert {case: steps for case, steps in unasked.items() if steps} == {}
