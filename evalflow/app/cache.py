@@ -42,7 +42,7 @@ def cache_stats(path: Path, console: Console, *, as_json: bool) -> int:
     """Print statistics of the cache; UserError if the file is none, or is damaged."""
     from evalflow.calls.cache_store import Stats
 
-    stats = Stats(entries=0, private=0, body_bytes=0, file_bytes=0, runs=0, oldest=None, newest=None)
+    stats = Stats(entries=0, private=0, computed=0, body_bytes=0, file_bytes=0, runs=0, oldest=None, newest=None)
     if path.is_file():
         with _opened(path, reading=True) as store:
             stats = store.stats()
@@ -52,8 +52,10 @@ def cache_stats(path: Path, console: Console, *, as_json: bool) -> int:
     rows = [
         ("file", str(path)),
         ("replies", f"{stats.entries:,} of {stats.runs:,} runs{private}"),
-        ("size", f"{_bytes(stats.file_bytes)}, replies alone {_bytes(stats.body_bytes)}"),
+        ("size", f"{_bytes(stats.file_bytes)}, contents {_bytes(stats.body_bytes)}"),
     ]
+    if stats.computed:
+        rows.insert(1, ("computed", f"{stats.computed:,} vectors and verdicts of the embedded model"))
     if stats.oldest is not None and stats.newest is not None:
         rows.append(("stored", f"{_moment(stats.oldest)} to {_moment(stats.newest)}"))
     for label, text in rows:
@@ -76,7 +78,7 @@ def cache_prune(
     with _opened(path, reading=False) as store:
         removed = store.shrink(_size(to_size) if to_size else None, before)
         left = store.stats()
-    console.print(Text(f"{removed:,} removed; {left.entries:,} left in {_bytes(left.file_bytes)}"))
+    console.print(Text(f"{removed:,} removed; {left.entries + left.computed:,} left in {_bytes(left.file_bytes)}"))
     return 0
 
 

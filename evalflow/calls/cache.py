@@ -6,13 +6,14 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
-from evalflow.calls.cache_store import Corrupt, Entry, Foreign, Slot, Store, is_busy, set_aside
+from evalflow.calls.cache_store import COMPUTED, Corrupt, Entry, Foreign, Slot, Store, is_busy, set_aside
 
 log = logging.getLogger("evalflow")
+T = TypeVar("T")
 
 Mode = Literal["on", "off", "read", "refresh"]
 MAX_BYTES = 1024**3
@@ -40,6 +41,7 @@ class Cache:
         self._store: Store | None = None
         self._opened = False
         self._files_seen = 0
+        self._reading = threading.Lock()  # judges in this process look for what they computed from threads
 
     def get(self, key: bytes) -> Entry | None:
         slot = (key, self._scope)
@@ -67,6 +69,37 @@ class Cache:
         self._writer.add((key, self._scope), stored)
         return stored
 
+    def computed(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        """What `keep_computed` stored under some of the keys; from any thread. Nothing in mode off.
+
+        Example:
+            >>> import tempfile
+            >>> cache = Cache(Path(tempfile.mkdtemp()) / "cache.db")
+            >>> cache.keep_computed({b"key": b"vector"})
+            >>> cache.computed([b"key", b"other"])
+            {b'key': b'vector'}
+            >>> cache.close()
+        """
+        if self._mode == "off":
+            return {}
+        found = {key: entry for key in keys if (entry := self._writer.waiting.get((key, COMPUTED))) is not None}
+        missing = [key for key in keys if key not in found]
+        stored = self._stored(lambda store: store.get_many(missing, COMPUTED)) if missing else None
+        for key, (entry, note) in (stored or {}).items():
+            found[key] = entry
+            if note:
+                self._writer.touch((key, COMPUTED))
+        own = self._mode == "refresh"
+        return {key: entry.body for key, entry in found.items() if not own or entry.run_id == self.run_id}
+
+    def keep_computed(self, results: Mapping[bytes, bytes]) -> None:
+        """Store soon what is free to compute again; it is evicted before any reply. Nothing in mode off or read."""
+        if self._mode in {"off", "read"}:
+            return
+        now = time.time()
+        for key, body in results.items():
+            self._writer.add((key, COMPUTED), Entry(body=body, requests=0, run_id=self.run_id, made_at=now))
+
     def close(self) -> None:
         """Write what is not in the file yet and close it; a later call opens it again."""
         self._writer.close()
@@ -75,26 +108,30 @@ class Cache:
         self._opened = False
 
     def _look_up(self, slot: Slot) -> Entry | None:
-        if not self._opened or self._writer.files > self._files_seen:
-            self._open()
-        if self._store is None:
-            return None
-        try:
-            stored = self._store.get(slot)
-        except Corrupt as error:
-            self._drop()
-            self._open(error)
-            return None
-        except sqlite3.OperationalError as error:
-            if not is_busy(error):
-                self._do_without(error)
-            return None
+        stored = self._stored(lambda store: store.get(slot))
         if stored is None:
             return None
         entry, note = stored
         if note:
             self._writer.touch(slot)
         return entry
+
+    def _stored(self, look: Callable[[Store], T]) -> T | None:
+        """What the file has; None if it cannot be read."""
+        with self._reading:
+            if not self._opened or self._writer.files > self._files_seen:
+                self._open()
+            if self._store is None:
+                return None
+            try:
+                return look(self._store)
+            except Corrupt as error:
+                self._drop()
+                self._open(error)
+            except sqlite3.OperationalError as error:
+                if not is_busy(error):
+                    self._do_without(error)
+            return None
 
     def _open(self, corrupt: Corrupt | None = None) -> None:
         """Open the file for reading, a new one if it is corrupt; once, whether or not it succeeds."""

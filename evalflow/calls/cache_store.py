@@ -35,15 +35,25 @@ CREATE TABLE IF NOT EXISTS entries (
 _GET = """
 SELECT used_at, made_at, run_id, requests, input_tokens, output_tokens, latency_s, checksum, body
 FROM entries WHERE key = ? AND scope = ?"""
+_GET_MANY = """
+SELECT key, used_at, made_at, run_id, requests, input_tokens, output_tokens, latency_s, checksum, body
+FROM entries WHERE scope = ? AND key IN ({})"""
 _PUT = """
 INSERT OR REPLACE INTO entries
     (key, scope, made_at, used_at, run_id, requests, input_tokens, output_tokens, latency_s, checksum, body)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 _TOUCH = "UPDATE entries SET used_at = ? WHERE key = ? AND scope = ?"
 _OLDEST = "DELETE FROM entries WHERE rowid IN (SELECT rowid FROM entries ORDER BY used_at LIMIT ?)"
+COMPUTED = "computed"
+"""The scope of what a model in this process computed. It cost nothing, so it is evicted before any reply."""
+_OLDEST_COMPUTED = f"""
+DELETE FROM entries WHERE rowid IN (
+    SELECT rowid FROM entries WHERE scope = '{COMPUTED}' ORDER BY used_at LIMIT ?)"""  # noqa: S608 - a constant
+_MANY = 500  # variables of one statement; SQLite takes 32,766
 _STATS = """
-SELECT COUNT(*), COALESCE(SUM(LENGTH(body)), 0), COUNT(DISTINCT run_id), COALESCE(SUM(scope <> ''), 0),
-       MIN(made_at), MAX(made_at) FROM entries"""
+SELECT COALESCE(SUM(scope <> 'computed'), 0), COALESCE(SUM(LENGTH(body)), 0),
+       COUNT(DISTINCT CASE WHEN scope <> 'computed' THEN run_id END), COALESCE(SUM(scope NOT IN ('', 'computed')), 0),
+       COALESCE(SUM(scope = 'computed'), 0), MIN(made_at), MAX(made_at) FROM entries"""
 
 _FACTS = struct.Struct("<Iqqd")  # requests, input and output tokens or -1, latency_s
 
@@ -155,11 +165,15 @@ def _facts(entry: Entry) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Statistics of a cache: bytes of the replies and of the file, runs that paid, and seconds since the epoch."""
+    """Statistics of a cache: bytes of the replies and of the file, runs that paid, and seconds since the epoch.
+
+    `entries` are replies, `private` those of one run only, and `computed` what models in the process computed.
+    """
 
     entries: int
     private: int
-    body_bytes: int
+    computed: int
+    body_bytes: int  # of both
     file_bytes: int
     runs: int
     oldest: float | None
@@ -210,6 +224,8 @@ class Store:
         _patiently(self._db, "BEGIN IMMEDIATE")
         self._db.execute(_SCHEMA)
         self._db.execute("CREATE INDEX IF NOT EXISTS by_use ON entries (used_at)")
+        of_computed = f"ON entries (used_at) WHERE scope = '{COMPUTED}'"
+        self._db.execute(f"CREATE INDEX IF NOT EXISTS computed_by_use {of_computed}")
         self._db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         self._db.execute(f"PRAGMA user_version = {VERSION}")
         self._db.execute("COMMIT")
@@ -220,8 +236,22 @@ class Store:
             row = self._db.execute(_GET, slot).fetchone()
         except sqlite3.DatabaseError as error:
             raise as_corrupt(error, self.inode) from None
-        if row is None:
-            return None
+        return None if row is None else self._read(row)
+
+    def get_many(self, keys: Sequence[bytes], scope: str) -> dict[bytes, tuple[Entry, bool]]:
+        """The stored ones of some keys, each as in `get`, by few statements."""
+        found: dict[bytes, tuple[Entry, bool]] = {}
+        try:
+            for start in range(0, len(keys), _MANY):
+                some = keys[start : start + _MANY]
+                statement = _GET_MANY.format(", ".join("?" * len(some)))
+                for key, *row in self._db.execute(statement, (scope, *some)):
+                    found[key] = self._read(row)
+        except sqlite3.DatabaseError as error:
+            raise as_corrupt(error, self.inode) from None
+        return found
+
+    def _read(self, row: Sequence[Any]) -> tuple[Entry, bool]:
         used_at, made_at, *values = row
         entry = entry_of(made_at, values)
         if entry is None:
@@ -250,7 +280,7 @@ class Store:
     def shrink(self, max_bytes: int | None, before: float | None) -> int:
         """Remove entries made before a time, and the least recently used beyond a size; free the space."""
         try:
-            count = self.stats().entries
+            count = self._count()
             self._db.execute("BEGIN IMMEDIATE")
             if before is not None:
                 self._db.execute("DELETE FROM entries WHERE made_at < ?", (before,))
@@ -259,14 +289,14 @@ class Store:
             self._db.execute("COMMIT")
             self._db.execute("VACUUM")
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            return count - self.stats().entries
+            return count - self._count()
         except sqlite3.DatabaseError as error:
             raise as_corrupt(error, self.inode) from None
 
     def stats(self) -> Stats:
-        entries, body_bytes, runs, private, oldest, newest = self._db.execute(_STATS).fetchone()
+        entries, body_bytes, runs, private, computed, oldest, newest = self._db.execute(_STATS).fetchone()
         size = sum(file.stat().st_size for file in files_of(self.path)[:2] if file.exists())
-        return Stats(entries, private, body_bytes, size, runs, oldest, newest)
+        return Stats(entries, private, computed, body_bytes, size, runs, oldest, newest)
 
     def is_in_place(self) -> bool:
         """Whether the path still leads to this file."""
@@ -284,12 +314,17 @@ class Store:
         if used + incoming <= max_bytes:
             return
         while used + incoming > max_bytes * room:
-            count = self._db.execute("SELECT COUNT(*) FROM entries").fetchone()[0]
+            count = self._count()
             if not count:
                 return
             excess = (used + incoming - max_bytes * room) / used
-            self._db.execute(_OLDEST, (max(1, min(count, round(count * excess))),))
+            some = (max(1, min(count, round(count * excess))),)
+            if not self._db.execute(_OLDEST_COMPUTED, some).rowcount:
+                self._db.execute(_OLDEST, some)
             used = self._used()
+
+    def _count(self) -> int:
+        return self._db.execute("SELECT COUNT(*) FROM entries").fetchone()[0]
 
     def _used(self) -> int:
         return (self._pragma("page_count") - self._pragma("freelist_count")) * self._pragma("page_size")

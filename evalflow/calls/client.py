@@ -14,6 +14,7 @@ from typing import Protocol, TypeVar
 from evalflow.calls import faults
 from evalflow.calls.batches import BatchQueue
 from evalflow.calls.budget import Account, Amount, Budget
+from evalflow.calls.cache import Cache
 from evalflow.calls.connections import Connections
 from evalflow.calls.faults import CHAT, RETRIED, CallFault, Dialect, excerpt
 from evalflow.calls.http import HttpRequest, Response, Transport, TransportError
@@ -335,6 +336,7 @@ class CallSession:
         refused: What each endpoint does not take of the requests to a model.
         waits: What calls wait for.
         fence_key: The secret by which their prompts mark judged text.
+        computed: Where models in this process keep what they computed; None: nowhere.
     """
 
     limiters: Limiters = field(default_factory=Limiters)
@@ -346,6 +348,7 @@ class CallSession:
     refused: dict[tuple[str, str], RefusedSettings] = field(default_factory=dict[tuple[str, str], RefusedSettings])
     waits: Waits = field(default_factory=Waits)
     fence_key: Key = NO_KEY
+    computed: Cache | None = None
 
     def close(self) -> None:
         self.single_flight.close()

@@ -507,3 +507,65 @@ def test_a_folder_that_cannot_be_made_is_done_without(tmp_path: Path, warnings: 
     cache.close()
     assert sum("cannot be read" in text for text in warnings) == 1
     assert sum("cannot be written" in text for text in warnings) == 1
+
+
+def keep(path: Path, mode: Mode = "on", run_id: str = "first", **results: bytes) -> None:
+    with closing(Cache(path, mode, run_id=run_id)) as cache:
+        cache.keep_computed({name.encode(): body for name, body in results.items()})
+
+
+@pytest.mark.parametrize(
+    ("mode", "reads", "keeps"),
+    [("on", True, True), ("read", True, False), ("refresh", False, True), ("off", False, False)],
+)
+def test_what_was_computed_is_read_and_kept_by_mode(path: Path, mode: Mode, reads: bool, keeps: bool) -> None:
+    keep(path, a=b"of before")
+    with closing(Cache(path, mode, run_id="second")) as cache:
+        assert cache.computed([b"a", b"b"]) == ({b"a": b"of before"} if reads else {})
+        cache.keep_computed({b"b": b"new"})
+        assert cache.computed([b"b"]) == ({b"b": b"new"} if keeps else {})
+    with closing(Cache(path)) as cache:
+        assert set(cache.computed([b"a", b"b"])) == ({b"a", b"b"} if keeps else {b"a"})
+
+
+def test_more_keys_than_fit_a_statement_are_found(path: Path) -> None:
+    keys = [b"%d" % number for number in range(1200)]
+    with closing(Cache(path)) as cache:
+        cache.keep_computed(dict.fromkeys(keys, b"one"))
+    with closing(Cache(path)) as cache:
+        assert set(cache.computed([*keys, b"none"])) == set(keys)
+
+
+def test_what_was_computed_goes_before_any_reply(path: Path) -> None:
+    limit = 4 * MIB
+    with closing(Cache(path, max_bytes=limit)) as cache:
+        cache.put(KEY, ENTRY)
+    for turn in range(8):  # the reply is the least recently used of all
+        with closing(Cache(path, max_bytes=limit)) as cache:
+            cache.keep_computed({b"%d %d" % (turn, number): bytes(10_000) for number in range(100)})
+    with closing(Cache(path, max_bytes=limit)) as cache:
+        assert cache.get(KEY) is not None
+        assert not cache.computed([b"0 0"])
+        assert cache.computed([b"7 99"])
+    assert path.stat().st_size <= 1.2 * limit
+
+
+def test_a_damaged_result_is_computed_again(path: Path, warnings: list[str]) -> None:
+    keep(path, a=b"vector")
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE entries SET body = x'00'")
+    with closing(Cache(path)) as cache:
+        assert not cache.computed([b"a"])
+        cache.keep_computed({b"a": b"vector"})
+    with closing(Cache(path)) as cache:
+        assert cache.computed([b"a"]) == {b"a": b"vector"}
+    assert len(warnings) == 1
+
+
+def test_statistics_tell_replies_and_what_was_computed_apart(path: Path) -> None:
+    keep(path, a=b"vector", b=b"verdict")
+    with closing(Cache(path, run_id="x")) as cache:
+        cache.put(KEY, ENTRY)
+    with closing(Store(path, reading=True)) as store:
+        stats = store.stats()
+    assert (stats.entries, stats.private, stats.computed, stats.runs) == (1, 0, 2, 1)

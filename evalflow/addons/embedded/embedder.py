@@ -14,6 +14,7 @@ from evalflow.addons.embedded import minilm
 from evalflow.records import Embedded, JudgeInfo
 
 if TYPE_CHECKING:
+    from evalflow.calls.client import CallSession
     from evalflow.config.judges import EmbeddedEmbedderConfig
 
 MAX_WORKERS = 4
@@ -22,8 +23,9 @@ MAX_WORKERS = 4
 class EmbeddedEmbedder:
     """Sentence embeddings in this process. English only; only the first 256 tokens of a text are read."""
 
-    def __init__(self, config: EmbeddedEmbedderConfig, *_: object) -> None:
+    def __init__(self, config: EmbeddedEmbedderConfig, _: object = None, session: CallSession | None = None) -> None:
         self._minilm = minilm.shared()
+        self._kept = session.computed if session else None
         self.info = JudgeInfo(
             name=config.name or "minilm",
             nature="sentence embeddings, all-MiniLM-L6-v2",
@@ -37,7 +39,7 @@ class EmbeddedEmbedder:
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
         began = time.perf_counter()
-        vectors = await asyncio.get_running_loop().run_in_executor(self._workers, self._minilm.embed, texts)
+        vectors = await asyncio.get_running_loop().run_in_executor(self._workers, self._minilm.embed, texts, self._kept)
         return Embedded(vectors=vectors.tolist(), latency_s=time.perf_counter() - began)
 
     async def close(self) -> None:

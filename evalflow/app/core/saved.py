@@ -7,8 +7,8 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -72,6 +72,8 @@ _AGREED = Path(".evalflow") / "programs"
 class SavedRun:
     """A run loaded from its folder; `name` is the run's in tables and messages.
 
+    `in_memory` gives the selected cases of a run that ends in this process, which has read them already.
+
     Example:
         >>> run = find_run("outputs/latest")
         >>> sorted(run.manifest.metrics)
@@ -81,6 +83,7 @@ class SavedRun:
     folder: RunFolder
     manifest: Manifest
     name: str = ""
+    in_memory: Callable[[], Iterable[Case]] | None = field(default=None, compare=False)
 
     @cached_property
     def rules(self) -> ResultRules:
@@ -121,7 +124,7 @@ class SavedRun:
     def cases(self, wanted: Collection[tuple[str, str]] | None = None) -> Iterator[Case]:
         """The cases as evaluated, or those `wanted` (dataset, id); from the data if there is no cases.jsonl yet."""
         if not self.folder.cases.is_file():
-            everything = select(self.rules.settings.run)
+            everything = self.in_memory() if self.in_memory else select(self.rules.settings.run)
             yield from (one for one in everything if wanted is None or (one.dataset, one.id) in wanted)
             return
         if wanted is not None:

@@ -4,6 +4,8 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -11,6 +13,8 @@ from pydantic import BaseModel, Field, create_model
 
 from evalflow.addons.embedded.evidence import weigh, windows
 from evalflow.addons.embedded.judge import EmbeddedJudge, weigh_all
+from evalflow.calls.cache import Cache
+from evalflow.calls.client import CallSession
 from evalflow.config.judges import EmbeddedJudgeConfig
 from evalflow.errors import JudgeError
 from evalflow.protocols import Judge
@@ -301,3 +305,24 @@ def test_a_sentence_of_the_passage_is_supported_in_any_script(
     reply = verify(judge, [other], against=(Context(text=passage),))
     assert reply.probabilities
     assert reply.probabilities[0]["verdict"]["supported"] < 0.6
+
+
+def test_a_kept_finding_answers_again_and_for_another_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    claims = ["The museum opened in 1987.", "Entry is free."]
+
+    def replies() -> list[tuple[Any, Any]]:
+        with closing(Cache(tmp_path / "cache.db")) as cache:
+            judge = EmbeddedJudge(EmbeddedJudgeConfig(kind="embedded"), "", CallSession(computed=cache))
+            grades = verify(judge, claims, model=Grades)
+            rated = ask(judge, "rate_relevance", Grade, question="When did it open?", answer="In 1987.")
+            found = [(one.raw, one.probabilities) for one in (verify(judge, claims), grades, rated)]
+            asyncio.run(judge.close())
+        return found
+
+    plain = EmbeddedJudge(EmbeddedJudgeConfig(kind="embedded"))
+    first, alone = replies(), verify(plain, claims)
+    asyncio.run(plain.close())
+    assert first[0] == (alone.raw, alone.probabilities)
+    monkeypatch.setattr("evalflow.addons.embedded.judge.judge_claims", None)
+    monkeypatch.setattr(EmbeddedJudge, "similarities", None)
+    assert replies() == first

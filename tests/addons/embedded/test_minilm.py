@@ -3,7 +3,9 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 from evalflow.addons.embedded import minilm
 from evalflow.addons.embedded.embedder import EmbeddedEmbedder
 from evalflow.addons.embedded.minilm import MiniLM
+from evalflow.calls.cache import Cache
 from evalflow.config.judges import EmbeddedEmbedderConfig
 from evalflow.errors import InfrastructureError
 from evalflow.llm.panel import EmbeddingJudge
@@ -52,6 +55,20 @@ def test_a_vector_does_not_depend_on_its_neighbours(model: MiniLM) -> None:
     together = model.embed(texts)
     for text, among in zip(texts, together, strict=True):
         assert np.array_equal(MiniLM._compute(model, [text])[0], among)
+
+
+def test_a_kept_vector_is_the_same_and_not_computed_again(model: MiniLM, tmp_path: Path) -> None:
+    texts = ["A green stone.", "Cats sleep."]
+    with closing(Cache(tmp_path / "cache.db")) as cache:
+        made = MiniLM()
+        made._loaded = model._loaded
+        vectors = made.embed(texts, cache)
+    with closing(Cache(tmp_path / "cache.db")) as cache:
+        other, computed = MiniLM(), []
+        other.elsewhere = lambda new: computed.extend(new) or model.embed(new)
+        again = other.embed([*texts, "A new one."], cache)
+    assert computed == ["A new one."]
+    assert np.array_equal(again[:2], vectors)
 
 
 @given(st.lists(st.integers(2, minilm.MAX_TOKENS), min_size=1, max_size=60))
