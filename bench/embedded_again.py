@@ -2,10 +2,9 @@
 
     python bench/embedded_again.py [CASES] [ROUNDS]
 
-CASES (1,000) answers are made of the sentences of the sample answers, each to its own passages, and every one differs.
-They are scored for faithfulness, again, then for hallucination, which verifies the same claims, and then as answers of a
-bot that changed a third. CPU milliseconds a case are what they take more than a tenth of the cases, least of
-ROUNDS (2).
+CASES (1,000) answers are made of the sentences of the sample answers, each to its own passages, all different.
+They are scored for faithfulness, again, then for hallucination, which verifies the same claims, and then as answers of
+a bot that changed a third. CPU milliseconds a case are what CASES take more than a tenth of them, least of ROUNDS (2).
 """
 
 from __future__ import annotations

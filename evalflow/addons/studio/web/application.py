@@ -79,7 +79,7 @@ def application(workspace: Workspace, address: Address, worker: Child | None, to
 
 def rest_api() -> FastAPI:
     """The REST API, with its description at /openapi.json."""
-    from fastapi import FastAPI
+    from fastapi import Depends, FastAPI
     from starlette.middleware import Middleware
 
     from evalflow.addons.studio.web.api import (
@@ -100,9 +100,11 @@ def rest_api() -> FastAPI:
         tasks,
         transfer,
     )
+    from evalflow.addons.studio.web.api.declared import DeclaredRoutes
     from evalflow.addons.studio.web.api.problems import describe_problems, handle_faults
     from evalflow.addons.studio.web.security.guards import OutagesTold
 
+    declared = DeclaredRoutes()
     app = FastAPI(
         title="evalflow",
         version=__version__,
@@ -111,6 +113,7 @@ def rest_api() -> FastAPI:
         docs_url=None,  # its page would load scripts from elsewhere
         redoc_url=None,
         middleware=[Middleware(OutagesTold)],
+        dependencies=[Depends(declared.expect_known_parameters)],
     )
     for router in (
         *(bots.router, metrics.bot_router, metrics.router, checks.router, judges.router),
@@ -128,7 +131,7 @@ def rest_api() -> FastAPI:
         *(reviews.router, runs.labels_router),
     ):
         app.include_router(router)
-    handle_faults(app)
+    handle_faults(app, declared)
     describe_problems(app)
     return app
 

@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from evalflow.addons.studio.web.api.declared import DeclaredRoutes
+
 
 MEDIA_TYPE = "application/problem+json"
+_UNKNOWN_FIELD = frozenset({"extra_forbidden", "unexpected_keyword_argument"})  # of a model, of a dataclass
 RETRY = {"Retry-After": "5"}
 """With every 503: the seconds after which the request may be sent again."""
 
@@ -57,12 +60,15 @@ def problem_response(
     return JSONResponse({**document.model_dump(), **more}, status, headers, MEDIA_TYPE)
 
 
-def handle_faults(app: FastAPI) -> None:
+def handle_faults(app: FastAPI, declared: DeclaredRoutes) -> None:
     """Answer every error of the API's routes with a problem document."""
     from fastapi.exceptions import RequestValidationError
     from starlette.exceptions import HTTPException
 
-    app.add_exception_handler(RequestValidationError, _invalid)
+    async def invalid(request: Request, error: Any) -> Response:
+        return _invalid(declared, request, error)
+
+    app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(UserError, _refused)
     app.add_exception_handler(InfrastructureError, _unavailable)
     app.add_exception_handler(HTTPException, _http)
@@ -76,8 +82,14 @@ def fault_of(problem: Problem) -> ProblemError:
     return ProblemError(pointer=pointer, detail=problem.what, hint=problem.hint)
 
 
-async def _invalid(_: Request, error: Any) -> Response:
-    faults = [ProblemError(pointer=_pointer(entry["loc"]), detail=entry["msg"]) for entry in error.errors()]
+def _invalid(declared: DeclaredRoutes, request: Request, error: Any) -> Response:
+    def fault(kind: str, place: tuple[int | str, ...], message: str) -> ProblemError:
+        if kind in _UNKNOWN_FIELD and place[0] == "body":
+            what, hint = f"there is no field {place[-1]!r}", declared.hint_for_field(request, place[1:])
+            return ProblemError(pointer=_pointer(place), detail=what, hint=hint)
+        return ProblemError(pointer=_pointer(place), detail=message)
+
+    faults = [fault(entry["type"], entry["loc"], entry["msg"]) for entry in error.errors()]
     return problem_response(422, "the request is not what this route takes", faults)
 
 
