@@ -46,7 +46,7 @@ async def ask_bot(space: Workspace, bot: str, row: Mapping[str, object]) -> Exam
     answer = await answer_case(space, bot, found.config, case)
     if answer.answer is None:
         raise UserError(Problem(f"{bot} gave no answer: {answer.error or 'its reply has no text'}", "bot"))
-    return _example(answer)
+    return example_of(answer)
 
 
 @requires("read")
@@ -104,12 +104,13 @@ def _examples(space: Workspace, run_id: str, dataset: str, keys: Sequence[str]) 
             for case in saved.cases({(dataset, key) for key in keys}):
                 answer = answers(case, target, 0)
                 if answer and answer.status == "answered" and answer.answer is not None:
-                    found[case.id] = _example(answer)
+                    found[case.id] = example_of(answer)
     except OSError as error:
         raise UserError(Problem(f"{folder.path}: {error.strerror}", "run")) from None
     return found
 
 
-def _example(answer: Answer) -> Example:
+def example_of(answer: Answer) -> Example:
+    """An answer as an example, with its metadata."""
     shown = {"role": "assistant", "content": answer.answer}
     return {**shown, "metadata": dict(answer.metadata)} if answer.metadata else shown

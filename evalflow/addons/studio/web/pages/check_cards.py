@@ -81,6 +81,11 @@ class CheckCards:
         """The checks as they are."""
         return self._cards.read()
 
+    def focus(self) -> None:
+        """Let one type into the first field of the first check."""
+        if self._cards.rows and (field := self._cards.rows[0].first_field):
+            field.run_method("focus")
+
     def _adding(self) -> None:
         options = {**offered_kinds(), **self.reusable}
         with ui.element("div").classes("actions"), button("Add a check", icon="add"), ui.menu().classes("check-menu"):
@@ -178,6 +183,11 @@ class _CheckCard:
                 if self.is_judged and may("edit"):
                     self._trying = button("Try", self._judge, icon="gavel")
                     self._trying.props["title"] = "Asks the judge once, which costs money"
+
+    @property
+    def first_field(self) -> forms.Field | None:
+        """The field of its first parameter."""
+        return next(iter(self._fields.fields.values()), None) if self._fields else None
 
     def read(self) -> dict[str, Any]:
         """The check as it is."""

@@ -42,10 +42,12 @@ def add() -> None:
         own = [dataset for dataset in found if dataset.origin == "workspace"]
         about = "The questions for your bots, with what is expected. A dataset is a set of cases."
         with frame("Test cases", place="Test cases", about=about) as actions:
-            if own:
-                if may("edit"):
-                    with actions:
+            if may("edit"):
+                with actions:
+                    link_button("Paste a bad answer", "/bad-answer")
+                    if own:
                         link_button("New dataset", "/datasets/new", primary=True)
+            if own:
                 _cards(own)
             elif not may("edit"):
                 empty("checklist", "No test cases yet", "Editors of the project collect them.")

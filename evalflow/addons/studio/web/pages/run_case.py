@@ -70,7 +70,7 @@ def case_heading(case: RunCase) -> str:
 def case_content(workspace: Workspace, run: str, case: RunCase) -> None:
     """All of a case: for the panel beside the results, and for its own page."""
     with ui.element("div").classes("case-view"):
-        _about(case)
+        _about(run, case)
         show_reading(_reading(case))
         if case.case is None and case.gone:
             message("Only the scored parts of this case can be shown.", case.gone, "warn")
@@ -127,7 +127,7 @@ def _reference(case: RunCase) -> str | None:
     return case.case.reference_text if case.case else case.reference
 
 
-def _about(case: RunCase) -> None:
+def _about(run: str, case: RunCase) -> None:
     with ui.element("div").classes("case-facts"):
         ui.link(title_of("dataset", case.dataset), _case_path(case)).classes("small")
         text(title_of("bot", case.target), "span", "muted small")
@@ -135,8 +135,11 @@ def _about(case: RunCase) -> None:
             badge(f"answer {case.target_repeat + 1}")
         for tag in case.tags:
             badge(tag)
-        if not _reference(case) and may("edit"):
-            ui.link("Write an expected answer", _case_path(case)).classes("small")
+        if may("edit"):
+            if not _reference(case):
+                ui.link("Write an expected answer", _case_path(case)).classes("small")
+            place = address("/bad-answer", {"run": run, "position": str(case.position)})
+            ui.link("Make a test of it", place).classes("small")
 
 
 def _flaws(answer: Answer) -> Iterator[str]:
