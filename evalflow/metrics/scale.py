@@ -80,6 +80,9 @@ Scale = Annotated[
     BeforeValidator(_expand),
 ]  # The scales for judges. A scale without further keys may be written as its name alone.
 
+PREFERENCE = LabelScale(type="label", values={"win": 1.0, "tie": 0.5, "loss": 0.0})
+"""Whether an answer is better than another one, of metrics that compare two."""
+
 _SCALES = BooleanScale | LikertScale | PercentageScale | LabelScale | FractionScale | NumberScale
 RecordedScale = Annotated[Annotated[_SCALES, Field(discriminator="type")], BeforeValidator(_expand)]
 
@@ -195,9 +198,11 @@ def label_scale(config: MetricConfig, *, bounded: bool) -> RecordedScale:
     """The scale on which people label answers for a metric.
 
     This is the metric's `scale`, or the type of the single field that its score rule reads: boolean, grade or word.
-    Rules that hold or do not are labelled with yes and no. All other scores are shares, labelled as a number from 0 to
-    1, or yes and no.
+    Of two answers people say which wins. Rules that hold or do not are labelled with yes and no. All other scores are
+    shares, labelled as a number from 0 to 1, or yes and no.
     """
+    if config.kind == "pairwise":
+        return PREFERENCE
     declared = getattr(config, "scale", None)
     holds_or_not = config.kind == "check" and getattr(config, "combine", None) in ("all", "any")
     if holds_or_not or getattr(config, "strict", False):

@@ -24,6 +24,7 @@ from evalflow.errors import Problem, UserError
 from evalflow.labels.read import answer_hash
 from evalflow.labels.sheet import CELL, shown_case
 from evalflow.lazy import pl
+from evalflow.metrics.kinds.pairwise import PairwiseMetricConfig, other_answer
 from evalflow.metrics.scale import label_scale
 from evalflow.paths import write_atomically
 from evalflow.report.results_csv import AnsweredCase, as_answered
@@ -144,12 +145,18 @@ def _asked(run: SavedRun, metric: str) -> dict[str, Any]:
 
 
 def _case_hashes(run: SavedRun, row: AnsweredCase, metrics: Iterable[str]) -> dict[str, str]:
-    """Hashes of what people see beside an answer, by metric: question, reference, and contexts if it reads them."""
+    """Hashes of what people see beside an answer, by metric.
+
+    That is question, reference, contexts if it reads them, and the other answer if it compares two.
+    """
     shown = shown_case(as_answered(row.case, row.answer))
     found: dict[str, str] = {}
     for name in metrics:
         has_contexts = any(need.split(".")[0] == "contexts" for need in run.rules.metrics[name].config.needs)
         seen = [shown["question"], shown["reference"], shown["contexts"] if has_contexts else ""]
+        config = run.rules.metrics[name].config
+        if isinstance(config, PairwiseMetricConfig) and row.answer is not None:
+            seen.append(other_answer(config, row.case, row.answer))
         found[name] = hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:16]
     return found
 

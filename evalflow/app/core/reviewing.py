@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, cast
 
 from evalflow.app.core.saved import SavedRun, answered_rows, without_unanswered
 from evalflow.errors import Problem, UserError
 from evalflow.labels.read import answer_hash
 from evalflow.labels.sheet import CELL, Key, UnlabelledAnswer, draw, draw_groups, score_strata, tag_stratum
 from evalflow.lazy import pl
-from evalflow.records import Case
+from evalflow.metrics.kinds.pairwise import PairwiseMetricConfig, other_answer
+from evalflow.records import Answer, Case
 from evalflow.report.results_csv import as_answered
 
 Method = Literal["random", "strata", "groups"]
@@ -23,13 +24,17 @@ FEWEST_DOUBLED = 30
 
 @dataclass(frozen=True, slots=True)
 class FrozenAnswer:
-    """What people read of an answer, and the metrics on which they label it."""
+    """What people read of an answer, and the metrics on which they label it.
+
+    `other` is the text that it is compared with, if they say which of two is better.
+    """
 
     messages: Sequence[Mapping[str, str]]
     answer: str
     contexts: Sequence[Mapping[str, str]]
     reference: str | None
     metrics: Sequence[str]
+    other: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,26 @@ def answers_to_label(scores: pl.LazyFrame) -> list[UnlabelledAnswer]:
     return [UnlabelledAnswer(row[:4], row[4], tuple(row[5] or ()), row[6]) for row in rows]
 
 
+def compared_with(run: SavedRun, metrics: Collection[str]) -> str | None:
+    """What people compare the answers with on these metrics: the field of the other answer; None if they judge one.
+
+    UserError if some metrics are of one answer and others of two, since people then would know which of the two it is.
+    """
+    found = {name: _against(run, name) for name in metrics}
+    if len(set(found.values())) > 1:
+        of_two = ", ".join(f"{name} (with {against})" for name, against in found.items() if against)
+        what = f"people cannot judge one answer and compare two at once, and these compare two: {of_two}"
+        raise UserError(
+            Problem(what, "metrics", "choose those that compare with the same text, or those of one answer")
+        )
+    return next(iter(found.values()), None)
+
+
+def _against(run: SavedRun, metric: str) -> str | None:
+    config = run.rules.metrics[metric].config
+    return config.against if isinstance(config, PairwiseMetricConfig) else None
+
+
 def draw_review(
     run: SavedRun,
     metrics: Sequence[str],
@@ -91,6 +116,7 @@ def draw_review(
 
     UserError if the run has no such answers, or fewer than strata. The seed is drawn if there is none.
     """
+    compared_with(run, metrics)
     candidates = answers_to_label(labellable_scores(run, metrics))
     if not candidates:
         what = f"no answer of the run can be labelled on {', '.join(metrics)}"
@@ -129,7 +155,20 @@ def _read(run: SavedRun, metrics: Collection[str], keys: Collection[Key]) -> Ite
         if key in wanted and row.answer is not None:
             asked = {score["metric"] for score in row.scores if score["status"] in ("scored", "error")}
             shown = [name for name in metrics if name in asked]
-            yield key, answer_hash(row.answer), _frozen(as_answered(row.case, row.answer), shown)
+            frozen = _frozen(as_answered(row.case, row.answer), shown)
+            yield key, answer_hash(row.answer), _compared(run, metrics, row.case, row.answer, frozen)
+
+
+def _compared(
+    run: SavedRun, metrics: Collection[str], case: Case, answer: Answer, frozen: FrozenAnswer
+) -> FrozenAnswer:
+    """The answer beside the text that it is compared with, which then is not shown as the expected one."""
+    against = compared_with(run, metrics)
+    if against is None:
+        return frozen
+    config = run.rules.metrics[next(iter(metrics))].config
+    other = other_answer(cast("PairwiseMetricConfig", config), case, answer)
+    return replace(frozen, other=other, reference=None if against.startswith("reference") else frozen.reference)
 
 
 def _frozen(case: Case, metrics: Sequence[str]) -> FrozenAnswer:

@@ -18,6 +18,7 @@ from evalflow.metrics.chain import ChainMetric, QuestionConfig, Scope
 from evalflow.metrics.reasons import REMARK, one_line
 from evalflow.metrics.returns import FieldType, LabelType, StepConfig, StrType, reply_model
 from evalflow.metrics.rules import MapRule
+from evalflow.metrics.scale import PREFERENCE
 from evalflow.metrics.steps import blocked_outcome, build_steps, fields_of, reference_in, tuple_of
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge
@@ -27,11 +28,12 @@ from evalflow.values.jsonvalues import as_map, look_up, text_at, written
 ANSWER_FIRST, ANSWER_SECOND = "answer_first", "answer_second"
 FIELD = "better"
 EXTRAS = ("criteria", "given")
-_VERDICTS: Sequence[Mapping[str, str]] = (
+VERDICTS: Sequence[Mapping[str, str]] = (
     {"first": "win", "second": "loss", "tie": "tie"},
     {"first": "loss", "second": "win", "tie": "tie"},
-)  # the verdict on the answer that each place word means, for each of the two orders
-_SCORES: Mapping[str, float] = {"win": 1.0, "tie": 0.5, "loss": 0.0}
+)
+"""The verdict on the answer that each place word means, for each of the two orders: the answer first, and second."""
+_IN_PLACE = {place: PREFERENCE.values[verdict] for place, verdict in VERDICTS[0].items()}
 _LEAN: Mapping[str, int] = {"first": 1, "tie": 0, "second": -1}
 
 
@@ -95,7 +97,7 @@ class PairwiseMetric(ChainMetric[PairwiseMetricConfig]):
         asked = [
             StepConfig(id=order, source=first, against=second, **question) for order, (first, second) in orders.items()
         ]
-        rule = MapRule(op="map", of=ANSWER_FIRST, field=FIELD, values={"first": 1.0, "tie": 0.5, "second": 0.0})
+        rule = MapRule(op="map", of=ANSWER_FIRST, field=FIELD, values=_IN_PLACE)
         keys = dict.fromkeys(orders, f"metric.{name}.prompt")
         steps = build_steps(name, asked, rule, config.shown, prompts, extras=EXTRAS, prompt_keys=keys)
         # The model name would reveal which of the two answers is judged.
@@ -118,7 +120,7 @@ class PairwiseMetric(ChainMetric[PairwiseMetricConfig]):
 
     def _concluded(self, asked: Outcome, longer_by: int) -> Outcome:
         places = [text_at(as_map(step["reply"]), FIELD) for step in asked.steps]
-        verdicts = [words[place] for words, place in zip(_VERDICTS, places, strict=True)]
+        verdicts = [words[place] for words, place in zip(VERDICTS, places, strict=True)]
         to_first = sum(_LEAN[place] for place in places)
         lean = (to_first > 0) - (to_first < 0)
         if lean:
@@ -127,7 +129,7 @@ class PairwiseMetric(ChainMetric[PairwiseMetricConfig]):
         longer = (verdict == "win") == (longer_by > 0) if longer_by and verdict != "tie" else None
         value = {"verdict": verdict, "lean": 0, "longer": longer}
         reason = f"{verdict} in both orders: {one_line(text_at(as_map(asked.steps[0]['reply']), 'reason'), 4 * REMARK)}"
-        return replace(asked, score=_SCORES[verdict], value=value, reason=reason)
+        return replace(asked, score=PREFERENCE.values[verdict], value=value, reason=reason)
 
     def _inconsistent(self, asked: Outcome, verdicts: Sequence[str], lean: int) -> Outcome:
         undefined = self.config.inconsistent == "undefined"
@@ -153,6 +155,11 @@ class PairwiseMetric(ChainMetric[PairwiseMetricConfig]):
     def _extras(self, fields: Mapping[str, object]) -> Mapping[str, object]:
         compared = {"answer", self.config.against}
         return {"criteria": self.config.criteria, "given": self._given(fields, without=compared)}
+
+
+def other_answer(config: PairwiseMetricConfig, case: Case, answer: Answer) -> str:
+    """The text that an answer is compared with; empty if the case has none."""
+    return _text(look_up(config.against, fields_of(case, answer)))
 
 
 def _text(value: object) -> str:

@@ -5,11 +5,12 @@ Nothing that these functions return tells of run, target, judge, scores or other
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -19,10 +20,11 @@ from evalflow.addons.studio.store.rows import Row, storable
 from evalflow.addons.studio.store.scores import CELL
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.review_rows import StoredReview, named_review
-from evalflow.addons.studio.work.reviews import ReviewMetric, as_metric
+from evalflow.addons.studio.work.reviews import ReviewMetric, ReviewScale, as_metric
 from evalflow.addons.studio.work.space import TakenError, Workspace, not_found
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.metrics.scale import read_label
+from evalflow.metrics.kinds.pairwise import VERDICTS
+from evalflow.metrics.scale import LabelScale, read_label, scale_text
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -31,6 +33,9 @@ LEASE_S = 15 * 60.0
 """How long an answer is reserved for a person after they last did something."""
 LONGEST_COMMENT, LONGEST_DRAFT = 10_000, 50_000
 _SEARCHES = 10
+_PLACES = LabelScale(type="label", values=dict.fromkeys(VERDICTS[0], 0.0))
+_SIDES = ReviewScale("label", None, None, list(_PLACES.values), {}, scale_text(_PLACES))
+"""How people say which of two answers is better, without knowing whose they are."""
 
 
 class NoValue(Enum):
@@ -52,6 +57,9 @@ class DeskItem:
         number: Its place among those that this person has opened, from 1.
         state: Whether they have submitted it already.
         messages: The conversation, each with role and content.
+        answer: What is judged. With another, they are in an order that tells nothing of whose they are, and the values
+            are first, second and tie.
+        other: The second of two answers that are compared; None: one is judged.
         contexts, reference: None if they are not to be shown.
         draft: As it was saved, or what was submitted: values and comment, and cannot_tell, a list of metrics.
         lease_expires_at: Until when it is reserved, in seconds since 1970.
@@ -63,6 +71,7 @@ class DeskItem:
     state: Literal["open", "submitted"]
     messages: Sequence[Mapping[str, str]]
     answer: str
+    other: str | None
     contexts: Sequence[Mapping[str, str]] | None
     reference: str | None
     metrics: Sequence[ReviewMetric]
@@ -175,8 +184,10 @@ def submit_item(
             what = "the guidelines were changed while you had this answer open"
             raise TakenError(Problem(what, "guidelines", "read them again, and submit"))
         begun = _expect_mine(connection, review, item, me)
-        read = _read_values(review, begun.content.metrics, values)
-        told = {metric: value for metric, value in read.items() if value is not None}
+        places = _places(review, begun, me)
+        read = _read_values(review, begun.content.metrics, values, places)
+        shown = {verdict: place for place, verdict in places.items()}
+        told = {name: shown.get(str(value), value) for name, value in read.items() if value is not None}
         draft = {"values": told, "cannot_tell": [one for one in read if one not in told], "comment": comment}
         state = {"state": "submitted", "draft": draft, "is_flagged": flagged, "seconds": _seconds(seconds)}
         stored.change_assignment(connection, review.id, item, me, state)
@@ -243,16 +254,20 @@ def _read_item(connection: Connection, review: StoredReview, item: int, me: str)
     if begun is None:  # the review was deleted meanwhile
         raise not_found("answer", str(item), [])
     content, part, shown = begun.content, begun.part, review.shown
+    places = _places(review, begun, me)
+    is_turned = places.get("first") == "loss"
+    metrics = [as_metric(one, review.guidelines[one.name]) for one in review.metrics if one.name in content.metrics]
     return DeskItem(
         review=review.name,
         item=item,
         number=begun.number,
         state="open" if part.state == "open" else "submitted",
         messages=content.messages,
-        answer=content.answer,
+        answer=content.answer if not is_turned or content.other is None else content.other,
+        other=content.answer if is_turned else content.other,
         contexts=content.contexts if shown.contexts else None,
         reference=content.reference if shown.reference else None,
-        metrics=[as_metric(one, review.guidelines[one.name]) for one in review.metrics if one.name in content.metrics],
+        metrics=[replace(one, scale=_SIDES) for one in metrics] if places else metrics,
         draft=begun.draft,
         is_flagged=part.is_flagged,
         seconds=part.seconds,
@@ -260,7 +275,20 @@ def _read_item(connection: Connection, review: StoredReview, item: int, me: str)
     )
 
 
-def _read_values(review: StoredReview, metrics: Sequence[str], values: Mapping[str, object]) -> dict[str, object]:
+def _places(review: StoredReview, begun: BegunItem, me: str) -> Mapping[str, str]:
+    """What the words for two places say of the answer in this person's order of the two; empty if one is judged.
+
+    The order is drawn for each person and answer, and stays.
+    """
+    if begun.content.other is None:
+        return {}
+    drawn = hashlib.sha256(json.dumps([review.id, review.draw.seed, begun.answer.item, me]).encode()).digest()[0] % 2
+    return VERDICTS[drawn]
+
+
+def _read_values(
+    review: StoredReview, metrics: Sequence[str], values: Mapping[str, object], places: Mapping[str, str]
+) -> dict[str, object]:
     """The values on the metrics' own scales, None for CANNOT_TELL; a UserError names every problem."""
     scales = {metric.name: metric.scale for metric in review.metrics if metric.name in metrics}
     problems: list[Problem] = []
@@ -274,6 +302,8 @@ def _read_values(review: StoredReview, metrics: Sequence[str], values: Mapping[s
             problems.append(Problem(f"{name} has no value yet", name, "give one, or say that you cannot tell"))
             continue
         try:
+            if value is not CANNOT_TELL and places:
+                value = places[str(read_label(_PLACES, value)[1])]
             read[name] = None if value is CANNOT_TELL else read_label(scale, value)[1]
         except ValueError as error:
             problems.append(Problem(f"{name}: {error}", name, "choose a value of the scale"))

@@ -28,6 +28,7 @@ from evalflow.app.core.reviewing import (
     Method,
     StratifiedBy,
     answers_to_label,
+    compared_with,
     doubled,
     draw_review,
     labellable_scores,
@@ -164,11 +165,13 @@ class Labeller:
 class Candidates:
     """What can be reviewed of a run: its metrics with guidelines to begin with, answers, groups, tags, and people.
 
-    `judged` are the metrics that a judge scores.
+    `judged` are the metrics that a judge scores, `compared` those that compare two answers, which have reviews of
+    their own.
     """
 
     metrics: Sequence[ReviewMetric]
     judged: Sequence[str]
+    compared: Sequence[str]
     answers: int
     groups: int
     tags: Sequence[str]
@@ -194,6 +197,7 @@ def candidates(space: Workspace, run_id: str, metrics: Sequence[str] = ()) -> Ca
     return Candidates(
         [as_metric(metric, _guidelines(metric)) for metric in _metrics(run, list(run.rules.metrics))],
         judged,
+        [name for name in run.rules.metrics if compared_with(run, [name])],
         len(found),
         len({(one.key[0], one.group) for one in found}),
         sorted({tag for one in found for tag in one.tags}),

@@ -33,6 +33,7 @@ from evalflow.metrics.scale import (
     read_label,
 )
 from evalflow.summary.exclusions import ExcludedResult
+from evalflow.values.jsonvalues import as_map
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -290,7 +291,7 @@ def _scale(saved: SavedRun, score: Score) -> VerdictScale:
     if score.status != "scored":
         raise UserError(Problem("there is no score to agree with", "verdict"))
     scale, judged = _label_scale(saved, score.metric), None
-    for value in (score.value, score.score):
+    for value in (as_map(score.value).get("verdict", score.value), score.score):
         if judged is None and isinstance(value, bool | int | float | str):
             try:
                 _, judged = read_label(scale, value)

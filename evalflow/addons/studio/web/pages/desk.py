@@ -285,12 +285,15 @@ def _reading(item: DeskItem) -> None:
     contexts = None
     if item.contexts is not None:
         contexts = [(str(one.get("title") or ""), str(one["text"])) for one in item.contexts]
+    answers = [AnswerShown(text=item.answer)]
+    if item.other is not None:
+        answers = [AnswerShown(title="First", text=item.answer), AnswerShown(title="Second", text=item.other)]
     with ui.element("section").classes("judged").props('aria-label="Answer to judge"'):
-        text("Judge this answer", "h2", "unseen")
+        text("Judge this answer" if item.other is None else "Which of these two is better?", "h2", "unseen")
         show_reading(
             Reading(
                 turns=[(str(turn["role"]), str(turn["content"])) for turn in item.messages],
-                answers=[AnswerShown(text=item.answer)],
+                answers=answers,
                 reference=item.reference,
                 contexts=contexts,
                 without="",

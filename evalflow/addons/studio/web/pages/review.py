@@ -50,6 +50,12 @@ from evalflow.report.wording import counted, joined, number
 _REASON = forms.About("Why", "For those who read it later.", "The fee is on the page that it quotes.")
 _DISAGREEMENTS = "disagreements"
 """The anchor of the section."""
+_DECIDED = 'sessionStorage.setItem("evalflow-decided", ""); location.reload()'
+_NEXT = """if (sessionStorage.getItem("evalflow-decided") !== null) {
+    sessionStorage.removeItem("evalflow-decided");
+    getHtmlElement(CARD).scrollIntoView({block: "center"});
+}"""
+"""After a decision the next one is in view, where its keys decide it."""
 _AGREES = (
     (0.8, "People agree well"),
     (0.667, "People agree enough for tentative conclusions"),
@@ -173,15 +179,32 @@ def _disagreements(workspace: Workspace, review: Review, found: Sequence[Disagre
         ties = sum(one.is_tied for one in waiting)
         first = f", {ties:,} of them ties" if ties else ""
         text(f"{len(waiting):,} of {len(found):,} are to be decided{first}.", "p", "muted")
+    if not waiting and review.state == "open" and review.items_done == review.items:
+        _offer_closing(workspace, review)
     first = next(iter(waiting), None)
     for one in found:
-        _disagreement(workspace, review, metrics[one.metric], one, has_keys=one is first)
+        card = _disagreement(workspace, review, metrics[one.metric], one, has_keys=one is first)
+        if one is first:
+            ui.run_javascript(_NEXT.replace("CARD", str(card.id)))
+
+
+def _offer_closing(workspace: Workspace, review: Review) -> None:
+    """All is labelled and decided, so that nothing is left but to close."""
+
+    async def close() -> None:
+        work = partial(review_closing.close_review, workspace, review.name, review.version)
+        if await forms.succeeds(work, by=closing):
+            ui.navigate.reload()
+
+    with ui.element("div").classes("offer"):
+        text("Every answer is labelled, and nothing is left to decide.", "span")
+        closing = button("Close it", close, kind="primary")
 
 
 def _disagreement(
     workspace: Workspace, review: Review, metric: ReviewMetric, one: Disagreement, *, has_keys: bool
-) -> None:
-    with ui.element("article").classes("card stack"):
+) -> ui.element:
+    with ui.element("article").classes("card stack") as card:
         with ui.element("div").classes("actions"):
             text(f"{metric.title} of answer {one.item + 1}", "h3")
             if one.is_resolved:
@@ -189,7 +212,10 @@ def _disagreement(
             else:
                 badge("tie, to be decided" if one.is_tied else "to be decided", "warn")
         turns = [(turn["role"], turn["content"]) for turn in one.content.messages]
-        show_reading(Reading(turns=turns, answers=[AnswerShown(text=one.content.answer)], without=""))
+        answers = [AnswerShown(text=one.content.answer)]
+        if one.content.other is not None:
+            answers.append(AnswerShown(title="Compared with", text=one.content.other))
+        show_reading(Reading(turns=turns, answers=answers, without=""))
         with ui.element("ul"):
             for label in one.labels:
                 words = joined(named(metric.scale, label.value), label.comment, "flagged" if label.is_flagged else "")
@@ -200,6 +226,7 @@ def _disagreement(
                 _deciding(workspace, review, metric, one)
         else:
             _deciding(workspace, review, metric, one, has_keys=has_keys)
+    return card
 
 
 def _deciding(
@@ -212,7 +239,7 @@ def _deciding(
         why = forms.written(reason) or ""
         work = partial(review_results.resolve, workspace, review.name, one.item, metric.name, value, why)
         if await forms.succeeds(work, {"reason": reason, **({"value": field} if field else {})}, by):
-            ui.navigate.reload()
+            ui.run_javascript(_DECIDED)
 
     with ui.element("div").classes("actions").props("role=group") as choices:
         choices.props["aria-label"] = f"{metric.title} is"

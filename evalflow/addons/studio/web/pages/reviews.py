@@ -45,6 +45,7 @@ _METHODS = (
     ),
 )
 _SIZE_AT_FIRST = 60
+_OF_TWO = "People see two answers in an order that tells nothing, and say which is better"
 
 
 def add() -> None:
@@ -161,8 +162,12 @@ class _ReviewForm:
                 picked = forms.pick(_RUN, runs, run)
                 picked.on_value_change(lambda: ui.navigate.to(address("/reviews/new", {"run": picked.value})))
                 known = {metric.name: metric.title for metric in found.metrics}
-                chosen = list(found.judged or known)
+                chosen = [name for name in found.judged or known if name not in found.compared]
+                chosen = chosen or list(found.compared[:1])
                 self._metrics = forms.several(_METRICS, known, chosen)
+                if found.compared:
+                    titles = ", ".join(known[name] for name in found.compared)
+                    text(f"{_OF_TWO}: {titles}. Choose it alone.", "p", "aside")
                 self._name = forms.line(_NAME)
             with forms.fieldset("How many"):
                 with forms.pair():

@@ -127,6 +127,7 @@ def test_an_editor_resolves_and_reads_the_corrected_mean(
     page.keyboard.press("2")
     page.get_by_text(f"{before - 1} of {told.split()[2]} are to be decided").wait_for()
     page.get_by_text("The fee is on the page.").wait_for()
+    page.wait_for_function("document.querySelector('article [data-key]').checkVisibility() && scrollY > 0")
     page.get_by_text("Provisional: people are still labelling.").wait_for()
     page.get_by_role("button", name="Close the review").click()
     asked = page.get_by_role("dialog")

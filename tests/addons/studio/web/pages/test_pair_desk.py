@@ -1,0 +1,65 @@
+"""Two answers are compared by keys alone, on a desk that does not tell whose they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalflow.addons.studio.work import bots, cases, datasets, metrics, reviews
+from evalflow.addons.studio.work.metrics import MetricDraft
+from evalflow.addons.studio.work.review_results import review_labels
+from evalflow.addons.studio.work.reviews import ReviewRequest
+from evalflow.addons.studio.work.run_request import RunRequest
+from evalflow.testing import Endpoint
+from tests.addons.studio.web.conftest import Fits, Server, working_in
+from tests.addons.studio.web.pages.conftest import paged
+from tests.addons.studio.work.test_pair_reviews import BETTER, prefers_the_new
+from tests.finishing import finish
+
+pytestmark = [pytest.mark.slow, pytest.mark.browser]
+OWN_TABS = True
+
+
+@pytest.fixture(name="folder", scope="module")
+def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pairs")
+    with working_in(folder) as space, Endpoint(prefers_the_new) as endpoint:
+        bots.create_bot(space, "desk", {"kind": "recorded"})
+        metrics.create_metric(space, "desk", MetricDraft("better", BETTER, title="Helps more"))
+        datasets.create_dataset(space, "mine")
+        row = {"id": "a", "question": "The fee?", "answer": "The new one: 4.", "vars": {"old": "The old one: free."}}
+        cases.add_cases(space, "mine", [row, {**row, "id": "b"}])
+        values = {"model": "m", "base_url": endpoint.url, "api_key_env": None}
+        run = finish(space, RunRequest("desk", ["mine"], ["better"], judge="openai", judge_values=values)).run_id
+        request = ReviewRequest(name="Pairs", run_id=run, metrics=["better"], size=2, people=["local"])
+        reviews.create_review(space, request)
+    return folder
+
+
+@pytest.fixture(name="pages", scope="module")
+def _pages(folder: Path) -> Iterator[Server]:
+    with paged(folder) as server:
+        yield server
+
+
+def test_the_better_of_two_is_chosen_by_keys(folder: Path, visit: Any, fits: Fits) -> None:
+    page = visit("/reviews/Pairs/label")
+    page.get_by_role("heading", name="Which of these two is better?").wait_for(state="attached")
+    first, second = (page.locator(".pane.answered").nth(i) for i in (0, 1))
+    assert first.bounding_box()["y"] == second.bounding_box()["y"]
+    fits(page, "two answers")
+    page.keyboard.press("1" if "new" in first.inner_text() else "2")
+    page.keyboard.press("Control+Enter")
+    page.get_by_text("1 of 2 done").wait_for()
+    page.keyboard.press("3")
+    page.keyboard.press("Control+Enter")
+    page.get_by_text("All done, thank you").wait_for()
+    with working_in(folder) as space:
+        assert sorted(str(row["value"]) for row in review_labels(space, "Pairs")) == ["tie", "win"]
+    page.goto(f"{page.url.split('/reviews/')[0]}/reviews/Pairs")
+    page.get_by_text("nothing is left to decide").wait_for()
+    page.get_by_role("button", name="Close it").click()
+    page.get_by_role("button", name="Reopen the review").wait_for()
