@@ -52,7 +52,7 @@ def add() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Around:
+class _ForTests:
     """What a test may use: bots, reusable checks, and the datasets made here by name."""
 
     bots: Mapping[str, Bot]
@@ -60,15 +60,15 @@ class _Around:
     datasets: Mapping[str, str]
 
 
-def _read(workspace: Workspace) -> _Around:
+def _read(workspace: Workspace) -> _ForTests:
     bots = {bot.name: bot for bot in list_bots(workspace)}
     checks = {check.name: check for check in list_checks(workspace)}
     own = {one.name: one.title for one in list_datasets(workspace) if one.origin == "workspace"}
-    return _Around(bots, checks, own)
+    return _ForTests(bots, checks, own)
 
 
 class _TestWriter:
-    def __init__(self, workspace: Workspace, bad: BadAnswer, around: _Around, back: str) -> None:
+    def __init__(self, workspace: Workspace, bad: BadAnswer, around: _ForTests, back: str) -> None:
         self._workspace, self._bad, self._key = workspace, bad, uuid.uuid4().hex
         self._checks: CheckCards | None = None
         own = [name for name, bot in around.bots.items() if bot.origin == "workspace"]
