@@ -14,6 +14,7 @@ EvalflowError                 base class, never raised itself; its exit code is 
 from __future__ import annotations
 
 import difflib
+import errno
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -237,3 +238,31 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     close = nearest(word, names)
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return f"did you mean {close!r}?" if close else f"known: {', '.join(names[:_LISTED])}{more}"
+
+
+_PLACES = {
+    errno.EACCES: "allow it to you (chmod, chown), or work in another folder",
+    errno.EPERM: "allow it to you (chmod, chown), or work in another folder",
+    errno.EISDIR: "a folder lies where a file is expected: move it away",
+    errno.ENOTDIR: "a file lies where a folder is expected: move it away",
+    errno.EROFS: "the file system is read-only: work in another folder",
+    errno.ELOOP: "the link leads to itself: remove it",
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.EMFILE: "raise the number of open files: ulimit -n",
+    errno.ENOSPC: "make room, or work on another disk",
+}
+"""What to do about faults of files and folders, which are not bugs."""
+
+
+def of_place(error: OSError) -> UserError | None:
+    """What to say of a fault of a file or a folder; None if it is none that a user can mend.
+
+    Example:
+        >>> print(of_place(PermissionError(errno.EACCES, "Permission denied", "outputs")))
+        outputs: Permission denied
+          hint: allow it to you (chmod, chown), or work in another folder
+    """
+    full = error.errno == errno.ENOSPC  # which is known without the file's name
+    if error.errno not in _PLACES or (error.filename is None and not full):
+        return None
+    return UserError(Problem(str(error.strerror), str(error.filename or ""), _PLACES[error.errno]))

@@ -1,7 +1,4 @@
-"""A plugin for pytest: a run whose gates are tests.
-
-# conftest.py
-pytest_plugins = ["evalflow.pytest_plugin"]
+"""A plugin for pytest: a run whose gates are tests. pytest finds it by its entry point.
 
 # test_bot.py
 from evalflow.pytest_plugin import evalflow_run
@@ -11,7 +8,6 @@ test_guardrails = evalflow_run("experiment=guardrail_gate")
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import inspect
 import json
@@ -21,33 +17,45 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from evalflow.api.functions import gates_of, load, run
-from evalflow.api.results import RunResult
 from evalflow.errors import EvalflowError, Problem, UserError
-from evalflow.summary.verdicts import overall
 
-Ended = tuple[RunResult, Sequence[Mapping[str, Any]]]
-"""A run, and what its gates say."""
+if TYPE_CHECKING:  # every session of pytest imports this module, those without a run too
+    from evalflow.api.metric import Metrics
+    from evalflow.api.results import GateOutcome, RunResult
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A run at its end: what its gates say, and why each of its cases fails; None if the case passes."""
+
+    result: RunResult
+    gates: Sequence[GateOutcome]
+    cases: Mapping[tuple[str, str], str | None]
+
+
 _CACHED: dict[str, Ended | EvalflowError] = {}
 """The runs of this process, so that all gates of a run are tests of one."""
 _MADE: list[EvalflowRun] = []
 """The runs that modules made so far in this session, each of which must be collected."""
-_PLUGIN = 'pytest_plugins = ["evalflow.pytest_plugin"]'
 _UNSUPPORTED = ("parametrize", "usefixtures")
 _KEPT_S = 24 * 3600  # how long what workers share is kept
 
 
 @dataclass(frozen=True, eq=False)
 class EvalflowRun:
-    """A run that is collected as one test for each of its gates; made by `evalflow_run` in a `file`, at a `line`."""
+    """A run that is collected as one test for each of its gates; made by `evalflow_run` in a `file`, at a `line`.
+
+    With `each_case` its cases are tests, too.
+    """
 
     overrides: tuple[str, ...]
     options: dict[str, Any]
     undecided: Literal["fail", "skip"]
+    each_case: bool
     name: str
     file: str
     line: int
@@ -55,24 +63,29 @@ class EvalflowRun:
     def __str__(self) -> str:
         return f"evalflow_run at {os.path.relpath(self.file)}:{self.line}"
 
-    def gates(self) -> list[str]:
-        return gates_of(*self.overrides, **self.options)
+    def tests(self) -> tuple[dict[str, str], list[tuple[str, str]]]:
+        """The gates that the run would have, by names without limits, and its cases: dataset and id."""
+        from evalflow.api.functions import planned
 
-    def result(self) -> Ended:
-        """The run and its gates. It is started for the first of its tests, and workers of pytest-xdist share it.
+        return planned(*self.overrides, **self.options)
+
+    def ended(self) -> Ended:
+        """The run at its end. It is started for the first of its tests, and workers of pytest-xdist share it.
 
         EvalflowError as by `run`.
         """
         if self.name not in _CACHED:
             session = os.environ.get("PYTEST_XDIST_TESTRUNUID")
-            ended = self._once(_shared_file(session, self.name)) if session else self._started()
-            _CACHED[self.name] = ended if isinstance(ended, EvalflowError) else (ended, ended.gates)
+            result = self._once(_shared_file(session, self.name)) if session else self._started()
+            _CACHED[self.name] = result if isinstance(result, EvalflowError) else _ended(result, self.each_case)
         found = _CACHED[self.name]
         if isinstance(found, EvalflowError):
             raise found
         return found
 
     def _started(self) -> RunResult | EvalflowError:
+        from evalflow.api.functions import run
+
         try:
             return run(*self.overrides, **self.options, progress=False)
         except EvalflowError as error:
@@ -80,30 +93,62 @@ class EvalflowRun:
 
     def _once(self, file: Path) -> RunResult | EvalflowError:
         """Start the run, or read what another worker has made of it."""
-        with file.open("a+", encoding="utf-8") as shared:
-            fcntl.flock(shared, fcntl.LOCK_EX)
-            shared.seek(0)
-            if text := shared.read():
-                known = json.loads(text)
+        from filelock import FileLock
+
+        from evalflow.api.functions import load
+
+        with FileLock(file.with_suffix(".lock")):
+            if file.exists():
+                known = json.loads(file.read_text(encoding="utf-8"))
                 return load(known["folder"]) if "folder" in known else EvalflowError(known["error"])
             found = self._started()
             failed = isinstance(found, EvalflowError)
-            shared.write(json.dumps({"error": str(found)} if failed else {"folder": str(found.folder)}))
+            said = {"error": str(found)} if failed else {"folder": str(found.folder)}
+            file.write_text(json.dumps(said), encoding="utf-8")
             return found
+
+
+def _ended(result: RunResult, each_case: bool) -> Ended:
+    return Ended(result, result.gates, _cases_of(result) if each_case else {})
+
+
+def _cases_of(result: RunResult) -> dict[tuple[str, str], str | None]:
+    """Why each case fails: each of its scores that does not pass, with its reason; None if it passes."""
+    from evalflow.lazy import pl
+    from evalflow.summary.passing_cases import passing_cases, passing_metrics
+
+    scores = result.scores
+    metrics = passing_metrics(scores.lazy())
+    found: dict[tuple[str, str], str | None] = {}
+    for case in passing_cases(scores.lazy(), metrics).iter_rows(named=True):
+        key = case["dataset"], case["case_id"]
+        of_case = (pl.col("dataset") == key[0]) & (pl.col("case_id") == key[1]) & pl.col("metric").is_in([*metrics])
+        rows = scores.filter(of_case & ~pl.col("passed").fill_null(value=False)).iter_rows(named=True)
+        lines = [f"{row['metric']}: {_said(row)}" for row in rows]
+        found[key] = None if case["score"] == 1 else "\n".join(lines) or f"the case is {case['status']}"
+    return found
+
+
+def _said(row: Mapping[str, Any]) -> str:
+    score = "" if row["score"] is None else f" {row['score']:.3g}"
+    return f"{row['status']}{score}: {row['reason'] or row['error']}"
 
 
 def evalflow_run(
     *overrides: str,
-    cases: Any = None,
-    target: Callable[..., Any] | None = None,
+    cases: object = None,
+    target: Callable[..., object] | None = None,
+    metrics: Metrics | None = None,
     config_dir: str | Path | None = None,
     undecided: Literal["fail", "skip"] = "fail",
-) -> Any:
+    each_case: bool = False,
+) -> Callable[..., None]:
     """A run to assign to a name that begins with `test`: it becomes one test for each of its gates.
 
     The run starts with the first of these tests, and a gate that fails shows its sentence. The arguments are those of
-    `evalflow.run`; `undecided` says whether a gate that the scores cannot decide fails or is skipped. It is a function
-    that fails where the plugin does not collect it, so that no gate is lost.
+    `evalflow.run`; `undecided` says whether a gate that the scores cannot decide fails or is skipped. With `each_case`
+    each case is a test, too, which fails if one of its scores does not pass its threshold, and says why. It is a
+    function that fails where the plugin does not collect it, so that no gate is lost.
 
     Raises:
         UserError: It is called within a test, where it would test nothing.
@@ -113,15 +158,18 @@ def evalflow_run(
         hint = "assign it to a name that begins with test, at the top of the module; within a test call evalflow.run()"
         where = os.environ.get("PYTEST_CURRENT_TEST", caller.filename)
         raise UserError(Problem("an evalflow_run within a test tests nothing", where, hint))
-    options = {"cases": cases, "target": target, "config_dir": config_dir}
-    about = repr([overrides, undecided, *(str(one) for one in options.values())])
+    options = {"cases": cases, "target": target, "metrics": metrics, "config_dir": config_dir}
+    # By its place: what a lambda or a frame looks like is another text in each worker.
+    number = sum((one.file, one.line) == (caller.filename, caller.lineno) for one in _MADE)
+    about = repr([overrides, undecided, each_case, caller.filename, caller.lineno, number])
     name = hashlib.sha256(about.encode()).hexdigest()[:16]
-    made = EvalflowRun(overrides, options, undecided, name, caller.filename, caller.lineno)
+    made = EvalflowRun(overrides, options, undecided, each_case, name, caller.filename, caller.lineno)
     _MADE.append(made)
 
     def uncollected(*_: Any) -> None:
         what = "no plugin collects this evalflow_run, so none of its gates is tested"
-        raise UserError(Problem(what, str(made), f"put into the conftest.py of the root folder: {_PLUGIN}"))
+        hint = "run pytest with its plugins: without PYTEST_DISABLE_PLUGIN_AUTOLOAD, or with -p evalflow.pytest_plugin"
+        raise UserError(Problem(what, str(made), hint))
 
     uncollected.made = made  # pyright: ignore[reportFunctionMemberAccess]
     return uncollected
@@ -223,38 +271,30 @@ class GateTests(pytest.Collector):
 
     def collect(self) -> Iterator[pytest.Item]:
         if lost := sorted({mark.name for mark in self.iter_markers() if mark.name in _UNSUPPORTED}):
-            hint = "write one evalflow_run for each, and give it what it needs as arguments"
+            hint = "in a test function of yours they work: run = evalflow.run(...); assert run.passed, run.sentence"
             raise self.CollectError(f"{', '.join(lost)} would change nothing about an evalflow_run\n  hint: {hint}")
         try:
-            gates = self._evaluated.gates()
+            gates, cases = self._evaluated.tests()
         except EvalflowError as error:
             raise self.CollectError(str(error)) from None
-        if not gates:
+        if not gates and not self._evaluated.each_case:
             what = "this run has no gate, so that it could not fail"
             raise self.CollectError(f"{what}\n  hint: add one, such as 'gate={{faithfulness: {{mean: \">= 0.8\"}}}}'")
-        for gate in gates:
-            one = GateTest.from_parent(self, name=gate, evaluated=self._evaluated)  # pyright: ignore[reportUnknownMemberType]
-            yield one
+        for name, gate in gates.items():
+            yield GateTest.from_parent(self, name=name, gate=gate, evaluated=self._evaluated)  # pyright: ignore[reportUnknownMemberType]
+        if self._evaluated.each_case:
+            several = len({dataset for dataset, _ in cases}) > 1
+            for case in cases:
+                name = " · ".join(case) if several else case[1]
+                yield CaseTest.from_parent(self, name=name, case=case, evaluated=self._evaluated)  # pyright: ignore[reportUnknownMemberType]
 
 
-class GateTest(pytest.Item):
-    """One gate."""
+class _TestOfRun(pytest.Item):
+    """A test of a run."""
 
     def __init__(self, *, evaluated: EvalflowRun, **rest: Any) -> None:
         super().__init__(**rest)  # pyright: ignore[reportUnknownMemberType]
         self._evaluated = evaluated
-
-    def runtest(self) -> None:
-        result, gates = self._evaluated.result()
-        rows = [row for row in gates if row["name"] == self.name]
-        said = "\n".join(row["message"] for row in rows)
-        passed = overall(row["passed"] for row in rows)
-        if not rows or passed is False:
-            raise GateError(f"{said or f'{self.name}: the run has no such gate'}\nreport {result.report.path}")
-        if passed is None:
-            if self._evaluated.undecided == "skip":
-                pytest.skip(f"undecided: {said}")
-            raise GateError(f"undecided: {said}\nreport {result.report.path}")
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """The gate's sentence, or the error of the run; a traceback for a bug only."""
@@ -267,12 +307,49 @@ class GateTest(pytest.Item):
         return Path(self._evaluated.file), self._evaluated.line - 1, name
 
 
+class GateTest(_TestOfRun):
+    """One gate."""
+
+    def __init__(self, *, gate: str, **rest: Any) -> None:
+        super().__init__(**rest)
+        self._gate = gate
+
+    def runtest(self) -> None:
+        from evalflow.summary.verdicts import overall
+
+        ended = self._evaluated.ended()
+        rows = [row for row in ended.gates if row["name"] == self._gate]
+        said = "\n".join(row["message"] for row in rows)
+        passed = overall(row["passed"] for row in rows)
+        if not rows or passed is False:
+            raise GateError(f"{said or f'{self._gate}: the run has no such gate'}\nreport {ended.result.report.path}")
+        if passed is None:
+            if self._evaluated.undecided == "skip":
+                pytest.skip(f"undecided: {said}")
+            raise GateError(f"undecided: {said}\nreport {ended.result.report.path}")
+
+
+class CaseTest(_TestOfRun):
+    """One case."""
+
+    def __init__(self, *, case: tuple[str, str], **rest: Any) -> None:
+        super().__init__(**rest)
+        self._case = case
+
+    def runtest(self) -> None:
+        ended = self._evaluated.ended()
+        why = ended.cases.get(self._case, "none of the run's metrics has a threshold, so that it could not fail")
+        if why is not None:
+            raise GateError(f"{why}\nreport {ended.result.report.path}")
+
+
 class GateError(AssertionError):
-    """A gate failed, or is undecided."""
+    """A gate or a case failed, or is undecided."""
 
 
 def _shared_file(session: str, name: str) -> Path:
-    folder = Path(tempfile.gettempdir()) / f"evalflow-pytest-{os.getuid()}"
+    user = os.getuid() if hasattr(os, "getuid") else os.getlogin()
+    folder = Path(tempfile.gettempdir()) / f"evalflow-pytest-{user}"
     folder.mkdir(mode=0o700, exist_ok=True)
     for old in folder.iterdir():
         if time.time() - old.stat().st_mtime > _KEPT_S:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import NamedTuple
@@ -25,7 +27,6 @@ test_neutral = evalflow_run(
 test_wrong = evalflow_run("dataset=rga", "metric=exact_match")
 test_toothless = evalflow_run("dataset=rag", "metric=exact_match")
 """
-CONFTEST = 'pytest_plugins = ["evalflow.pytest_plugin"]\n'
 HEAD = """
 import pytest
 from evalflow.pytest_plugin import evalflow_run
@@ -35,8 +36,11 @@ FAILING = ("dataset=rag", "metric=exact_match", "limit=2", 'gate={exact_match: {
 """
 
 
-LEAN = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "xdist.plugin"}
+LEAN = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "xdist.plugin,evalflow.pytest_plugin"}
 """Without the other plugins that are installed here: each session, and each of its workers, would import them."""
+
+
+WITHOUT = ("-p", "no:evalflow.pytest_plugin")
 
 
 class Session(NamedTuple):
@@ -58,7 +62,6 @@ def pytest_in(folder: Path, *options: str, **env: str) -> Session:
 
 
 def ended(folder: Path, *options: str) -> str:
-    (folder / "conftest.py").write_text(CONFTEST, encoding="utf-8")
     (folder / "test_bot.py").write_text(TESTS, encoding="utf-8")
     said = pytest_in(folder, "-q", "-rA", "--continue-on-collection-errors", *options).stdout
     assert "Traceback" not in said
@@ -70,7 +73,7 @@ def ended(folder: Path, *options: str) -> str:
 def test_each_gate_is_a_test_of_one_run(options: tuple[str, ...], tmp_path: Path) -> None:
     said = ended(tmp_path, *options)
     assert re.search(r"2 failed, 2 passed, 1 skipped, 2 errors in ", said), said
-    for name in ("recall >= 0.65", "precision >= 0.55"):
+    for name in ("recall", "precision"):
         assert f"PASSED test_bot.py::test_guardrails::jailbreak_guardrails {name}" in said
     assert "\nexact_match mean >= 0.8: 0 [0, 0.1252] (rag · recorded); rests on 60 of 60 scores" in said
     assert "\nundecided: exact_match mean >= 0.1: " in said
@@ -81,7 +84,6 @@ def test_each_gate_is_a_test_of_one_run(options: tuple[str, ...], tmp_path: Path
 
 @pytest.mark.slow
 def test_an_error_of_the_run_is_told_without_a_traceback(tmp_path: Path) -> None:
-    (tmp_path / "conftest.py").write_text(CONFTEST, encoding="utf-8")
     words = "'dataset=rag', 'metric=coherence', 'judge=vllm', 'judge.model=m', 'judge.base_url=http://127.0.0.1:9/v1'"
     text = f"""
 from evalflow.pytest_plugin import evalflow_run
@@ -96,8 +98,7 @@ test_it = evalflow_run({words}, 'judge.attempts=1', 'gate={{coherence: {{mean: "
     assert "pytest_plugin.py" not in said.partition("short test summary")[0]
 
 
-def session_of(folder: Path, text: str, *options: str, conftest: str = CONFTEST) -> Session:
-    (folder / "conftest.py").write_text(conftest, encoding="utf-8")
+def session_of(folder: Path, text: str, *options: str) -> Session:
     (folder / "test_it.py").write_text(HEAD + text, encoding="utf-8")
     done = pytest_in(folder, "-q", "-rA", "-p", "no:cacheprovider", *options)
     assert "INTERNALERROR" not in done.stdout
@@ -106,43 +107,37 @@ def session_of(folder: Path, text: str, *options: str, conftest: str = CONFTEST)
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("text", "options", "conftest", "said"),
+    ("text", "options", "said"),
     [
-        ("test_it = evalflow_run(*PASSING)", (), "", "no plugin collects this evalflow_run"),
-        ("test_it = evalflow_run(*PASSING)", ("-p", "no:evalflow.pytest_plugin"), CONFTEST, "no plugin collects this"),
-        ("class TestIt:\n    test_it = evalflow_run(*PASSING)", (), "", "no plugin collects this evalflow_run"),
-        ("guardrails = evalflow_run(*PASSING)", (), CONFTEST, "evalflow_run at test_it.py:7"),
-        ("RUNS = [evalflow_run(*PASSING) for _ in range(2)]", (), CONFTEST, "pytest does not collect this run"),
-        ("class Bot:\n    test_it = evalflow_run(*PASSING)", (), CONFTEST, "pytest does not collect this run"),
-        ("class TestIt:\n    gates = evalflow_run(*PASSING)", (), CONFTEST, "pytest does not collect this run"),
-        ("guardrails = evalflow_run(*PASSING)", ("-n", "2"), CONFTEST, "pytest does not collect this run"),
-        ("guardrails = evalflow_run(*PASSING)", ("-k", "test_other"), CONFTEST, "pytest does not collect this run"),
-        ("def test_it():\n    evalflow_run(*PASSING)", (), CONFTEST, "an evalflow_run within a test tests nothing"),
-        ("def test_it():\n    evalflow_run(*PASSING)", (), "", "an evalflow_run within a test tests nothing"),
+        ("test_it = evalflow_run(*PASSING)", WITHOUT, "no plugin collects this evalflow_run"),
+        ("class TestIt:\n    test_it = evalflow_run(*PASSING)", WITHOUT, "no plugin collects this evalflow_run"),
+        ("guardrails = evalflow_run(*PASSING)", (), "evalflow_run at test_it.py:7"),
+        ("RUNS = [evalflow_run(*PASSING) for _ in range(2)]", (), "pytest does not collect this run"),
+        ("class Bot:\n    test_it = evalflow_run(*PASSING)", (), "pytest does not collect this run"),
+        ("class TestIt:\n    gates = evalflow_run(*PASSING)", (), "pytest does not collect this run"),
+        ("guardrails = evalflow_run(*PASSING)", ("-n", "2"), "pytest does not collect this run"),
+        ("guardrails = evalflow_run(*PASSING)", ("-k", "test_other"), "pytest does not collect this run"),
+        ("def test_it():\n    evalflow_run(*PASSING)", (), "an evalflow_run within a test tests nothing"),
+        ("def test_it():\n    evalflow_run(*PASSING)", WITHOUT, "an evalflow_run within a test tests nothing"),
         (
             "@pytest.fixture\ndef it():\n    return evalflow_run(*PASSING)\n\ndef test_it(it): ...",
             (),
-            CONFTEST,
             "an evalflow_run within a test tests nothing",
         ),
         (
             "test_it = pytest.mark.parametrize('judge', ['a', 'b'])(evalflow_run(*PASSING))",
             (),
-            CONFTEST,
             "parametrize would change nothing about an evalflow_run",
         ),
         (
             "pytestmark = pytest.mark.usefixtures('tmp_path')\ntest_it = evalflow_run(*PASSING)",
             (),
-            CONFTEST,
             "usefixtures would change nothing about an evalflow_run",
         ),
     ],
 )
-def test_a_run_that_is_not_collected_fails(
-    text: str, options: tuple[str, ...], conftest: str, said: str, tmp_path: Path
-) -> None:
-    done = session_of(tmp_path, f"{text}\n\ndef test_other(): ...\n", *options, conftest=conftest)
+def test_a_run_that_is_not_collected_fails(text: str, options: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    done = session_of(tmp_path, f"{text}\n\ndef test_other(): ...\n", *options)
     assert done.code in (1, 2), done.stdout
     assert said in done.stdout
 
@@ -179,3 +174,57 @@ def test_a_module_that_is_skipped_skips_its_gates(tmp_path: Path) -> None:
     for text in (skip + made, made + skip):
         done = session_of(tmp_path, text)
         assert done.stdout.strip().splitlines()[-1].startswith("1 skipped in "), done.stdout
+
+
+@pytest.mark.slow
+def test_each_case_may_be_a_test_that_says_why_it_fails(tmp_path: Path) -> None:
+    text = """
+CASES = [
+    {"id": "loan", "question": "How long?", "answer": "28 days.", "reference": "28 days."},
+    {"id": "late", "question": "How much?", "answer": "Nothing.", "reference": "20 cents."},
+    {"id": "none", "question": "Why?", "answer": "So."},
+]
+test_bot = evalflow_run(
+    "metric=exact_match", 'gate={exact_match: {n: ">= 2"}}', cases=CASES, target=lambda case: "28 days.",
+    metrics={"short": lambda case, answer: len(answer.answer) < 20}, each_case=True,
+)
+test_again = evalflow_run("metric=answer_words", cases=CASES, each_case=True)
+"""
+    said = session_of(tmp_path, text).stdout
+    for passed in ("::exact_match n", "::loan"):
+        assert f"PASSED test_it.py::test_bot{passed}" in said, said
+    assert "exact_match: scored 0: the answer does not equal the reference" in said
+    assert "exact_match: skipped: the case has no reference" in said
+    assert said.count("none of the run's metrics has a threshold, so that it could not fail") == 3
+    one = session_of(tmp_path, text, "test_it.py::test_bot::late").stdout
+    assert "1 failed in" in one
+
+
+@pytest.mark.slow
+def test_parameters_and_fixtures_are_those_of_a_test_of_yours(tmp_path: Path) -> None:
+    text = """
+import evalflow
+
+@pytest.fixture
+def cases():
+    return [{"id": "a", "question": "How long?", "answer": "28 days.", "reference": "28 days."}]
+
+@pytest.mark.parametrize("least", [1, 2])
+def test_it(cases, least):
+    run = evalflow.run("metric=exact_match", f'gate={{exact_match: {{n: ">= {least}"}}}}', cases=cases)
+    assert run.passed, run.sentence
+"""
+    said = session_of(tmp_path, text).stdout
+    assert "1 failed, 1 passed" in said, said
+    assert "AssertionError: gate fails: exact_match n >= 2: 1" in said
+
+
+def test_pytest_finds_the_plugin_by_its_entry_point() -> None:
+    [point] = entry_points(group="pytest11", name="evalflow.pytest_plugin")
+    assert point.load().evalflow_run
+
+
+def test_a_session_without_a_run_loads_little_of_evalflow() -> None:
+    code = "import evalflow.pytest_plugin, sys; print(*(m for m in sys.modules if m.startswith('evalflow')))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert sorted(found) == ["evalflow", "evalflow.errors", "evalflow.pytest_plugin", "evalflow.version"]

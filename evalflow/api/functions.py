@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
-import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
 
+from evalflow.api.metric import Metrics, metric_words
 from evalflow.api.results import Report, RunCalibration, RunComparison, RunResult, scored_run
 from evalflow.api.tables import case_rows, label_rows
 from evalflow.app.core.begin import RunOrder, keep_cases, order_of
@@ -25,10 +27,11 @@ from evalflow.app.core.rederive import calibrate_run
 from evalflow.app.core.saved import expect_two, find_run
 from evalflow.app.core.screen import TerminalScreen
 from evalflow.app.run import run as run_to_end
+from evalflow.calls.given import name_of
 from evalflow.config.env_file import load_env_file
 from evalflow.engine.deadline import Interrupter
 from evalflow.engine.folder import RunFolder
-from evalflow.errors import EvalflowError, Problem, UserError, command
+from evalflow.errors import EvalflowError, Problem, UserError, command, of_place
 from evalflow.paths import shown
 from evalflow.report.comparison_page import write_comparison
 from evalflow.report.markdown import write_comparison_markdown
@@ -48,8 +51,9 @@ _TICK_S = 0.1
 
 def run(
     *overrides: str,
-    cases: Any = None,
-    target: Callable[..., Any] | None = None,
+    cases: object = None,
+    target: Callable[..., object] | None = None,
+    metrics: Metrics | None = None,
     config_dir: str | Path | None = None,
     folder: str | Path | None = None,
     progress: bool | None = None,
@@ -61,10 +65,12 @@ def run(
     Args:
         overrides: Those of the command line, such as "dataset=rag", "metric=faithfulness", "judge.model=gpt-4.1".
         cases: The cases, in place of the file of the dataset that is chosen, or as the dataset `cases` if none is: a
-            Polars or pandas frame, or dictionaries, dataclasses or pydantic models. The columns are those of a file;
-            arrays and tuples are lists, and NaN, NaT and NA are missing values.
-        target: A function that answers a case, or a coroutine function; instead of `target=python target.call=...`,
-            and with `generate=true`. It must be found by its name in its module.
+            Polars or pandas frame, or dictionaries (`CaseRow`), dataclasses or pydantic models. The columns are those
+            of a file; arrays and tuples are lists, and NaN, NaT and NA are missing values.
+        target: A callable that answers a case (a function, lambda, bound method, partial or object), or returns an
+            awaitable; instead of `target=python target.call=...`, and with `generate=true`.
+        metrics: Callables that score an answer, beside the metrics that are named; see `metric`. A dictionary gives
+            them names.
         config_dir: A folder with own configuration, searched first; as `--config-dir`.
         folder: Where to write; by default a new folder in outputs/runs.
         progress: Whether to show progress on standard error; by default on a terminal and in a notebook.
@@ -76,7 +82,8 @@ def run(
             and how to finish it.
     """
     interrupter = Interrupter()
-    work = partial(_run, overrides, cases, target, config_dir, folder, progress, interrupter)
+    given = _Given(overrides, cases, target, metrics, config_dir, folder)
+    work = partial(_run, given, progress, interrupter)
     if not _has_event_loop():
         return work()
     return _outcome(_in_thread(work), interrupter)  # a notebook's thread has an event loop; the run has its own
@@ -84,15 +91,17 @@ def run(
 
 async def arun(
     *overrides: str,
-    cases: Any = None,
-    target: Callable[..., Any] | None = None,
+    cases: object = None,
+    target: Callable[..., object] | None = None,
+    metrics: Metrics | None = None,
     config_dir: str | Path | None = None,
     folder: str | Path | None = None,
     progress: bool | None = None,
 ) -> RunResult:
     """Like `run`, in a thread of its own, while the event loop continues. Cancelled, the run keeps what is finished."""
     interrupter = Interrupter()
-    work = partial(_run, overrides, cases, target, config_dir, folder, progress, interrupter)
+    given = _Given(overrides, cases, target, metrics, config_dir, folder)
+    work = partial(_run, given, progress, interrupter)
     future = asyncio.wrap_future(_in_thread(work))
     try:
         return await asyncio.shield(future)
@@ -103,15 +112,24 @@ async def arun(
         raise
 
 
-def gates_of(
+def planned(
     *overrides: str,
-    cases: Any = None,
-    target: Callable[..., Any] | None = None,
+    cases: object = None,
+    target: Callable[..., object] | None = None,
+    metrics: Metrics | None = None,
     config_dir: str | Path | None = None,
-) -> list[str]:
-    """The names of the gates that a run would have; it is checked, and not started. UserError as for `run`."""
-    inspection = inspected(_order(overrides, cases, target, config_dir, None))
-    return [str(gate) for gate in inspection.gates]
+) -> tuple[dict[str, str], list[tuple[str, str]]]:
+    """What a run would test; it is checked, and not started. UserError as for `run`.
+
+    Returns the names of its gates, by names that stay when a limit changes, and its cases: dataset and id.
+    """
+    inspection = inspected(_Given(overrides, cases, target, metrics, config_dir).order())
+    gates: dict[str, str] = {}
+    for gate in inspection.gates:
+        plain = f"{gate.about} {gate.statistic}{' baseline' if gate.baseline else ''}"
+        with_sign = plain if plain not in gates else f"{plain} {gate.condition.operator}"
+        gates[with_sign if with_sign not in gates else str(gate)] = str(gate)
+    return gates, [(case.dataset, case.id) for case in inspection.draw.pick(inspection.offered)]
 
 
 def load(folder: str | Path | None = None) -> RunResult:
@@ -124,7 +142,7 @@ def compare(
     a: RunResult | str | Path,
     b: RunResult | str | Path,
     *,
-    labels: Any = None,
+    labels: object = None,
     judge_alone: bool = False,
     margin: float | None = None,
     adjust: Adjustment = "holm",
@@ -163,7 +181,7 @@ def compare(
     return RunComparison(found, Report(page))
 
 
-def calibrate(run: RunResult | str | Path, labels: Any = None) -> RunCalibration:
+def calibrate(run: RunResult | str | Path, labels: object = None) -> RunCalibration:
     """Compare a run's judges with people's labels; the run's gates, certificates and reports follow, as by `calibrate`.
 
     Args:
@@ -203,42 +221,53 @@ class _LibraryScreen(TerminalScreen):
         pass
 
 
-def _run(
-    overrides: Sequence[str],
-    cases: Any,
-    target: Callable[..., Any] | None,
-    config_dir: str | Path | None,
-    folder: str | Path | None,
-    progress: bool | None,
-    interrupter: Interrupter,
-) -> RunResult:
-    order = _order(overrides, cases, target, config_dir, folder)
-    path = order.folder
-    screen = _LibraryScreen(progress, interrupter)
-    try:
-        run_to_end(order, screen)
-    except (EvalflowError, KeyboardInterrupt) as error:
-        if RunFolder(path).manifest.is_file() and not isinstance(error, UserError):
-            error.add_note(f"what was finished is in {shown(path)}; finish it: {command('resume', shown(path))}")
-        raise
+@dataclass(frozen=True)
+class _Given:
+    """What a run was given; see `run`."""
+
+    overrides: Sequence[str]
+    cases: object
+    target: Callable[..., object] | None
+    metrics: Metrics | None
+    config_dir: str | Path | None
+    folder: str | Path | None = None
+
+    def order(self) -> RunOrder:
+        load_env_file()
+        own = None if self.config_dir is None else Path(self.config_dir)
+        words = list(_checked(self.overrides))
+        words += [*_target_words(self.target), *metric_words(self.metrics), *_cases_words(self.cases, words)]
+        return order_of(words, own, None if self.folder is None else Path(self.folder))
+
+
+def _run(given: _Given, progress: bool | None, interrupter: Interrupter) -> RunResult:
+    with _places():
+        order = given.order()
+        path = order.folder
+        screen = _LibraryScreen(progress, interrupter)
+        try:
+            run_to_end(order, screen)
+        except (EvalflowError, KeyboardInterrupt) as error:
+            if RunFolder(path).manifest.is_file() and not isinstance(error, UserError):
+                error.add_note(f"what was finished is in {shown(path)}; finish it: {command('resume', shown(path))}")
+            raise
     return RunResult(path, screen.notes)
 
 
-def _order(
-    overrides: Sequence[str],
-    cases: Any,
-    target: Callable[..., Any] | None,
-    config_dir: str | Path | None,
-    folder: str | Path | None,
-) -> RunOrder:
-    load_env_file()
-    own = None if config_dir is None else Path(config_dir)
-    words = [*_checked(overrides), *_target_words(target), *_cases_words(cases, overrides)]
-    return order_of(words, own, None if folder is None else Path(folder))
+@contextlib.contextmanager
+def _places() -> Generator[None]:
+    """Say of files and folders that cannot be read or written what to do, as an EvalflowError."""
+    try:
+        yield
+    except OSError as error:
+        raise of_place(error) or error from error
 
 
-def _checked(overrides: Sequence[str]) -> Iterator[str]:
+def _checked(overrides: Sequence[object]) -> Iterator[str]:
     for word in overrides:
+        if not isinstance(word, str):
+            what = f"an override is text, such as 'dataset=rag', and this is a {type(word).__name__}"
+            raise UserError(Problem(what, "run()", "give each as an argument of its own: run(*overrides)"))
         if word.startswith("-") or ("=" not in word and not word.startswith("~")):
             hint = "for a sweep call run() once for each" if word in ("-m", "--multirun") else "write KEY=VALUE"
             raise UserError(Problem(f"{word!r} is not an override", "run()", hint))
@@ -247,20 +276,16 @@ def _checked(overrides: Sequence[str]) -> Iterator[str]:
         yield word
 
 
-def _target_words(target: Callable[..., Any] | None) -> list[str]:
+def _target_words(target: object) -> list[str]:
     if target is None:
         return []
-    module, name = getattr(target, "__module__", None), getattr(target, "__qualname__", None)
-    found: Any = sys.modules.get(module or "")
-    for part in (name or "").split("."):
-        found = getattr(found, part, None)
-    if found is not target:
-        what = f"{name or target!r} cannot be found by its name in {module}"
-        raise UserError(Problem(what, "target", "define it at the top of a module, or of the notebook, with def"))
-    return ["target=python", f"target.call={module}:{name}", "generate=true"]
+    if not callable(target):
+        what = f"a target is a callable that takes a case, and this is a {type(target).__name__}"
+        raise UserError(Problem(what, "target", "name a target that has a configuration by an override: target=NAME"))
+    return ["target=python", f"target.call={name_of(target)}", "generate=true"]
 
 
-def _cases_words(cases: Any, overrides: Sequence[str]) -> list[str]:
+def _cases_words(cases: object, overrides: Sequence[str]) -> list[str]:
     """The override that reads the cases from a file, named by its content, so that a run can be resumed."""
     if cases is None:
         return []
@@ -274,7 +299,7 @@ def _cases_words(cases: Any, overrides: Sequence[str]) -> list[str]:
     return [f"dataset.{chosen}.path={file}", f"dataset.{chosen}.format=jsonl"]
 
 
-def _labels(given: Any) -> str | list[Mapping[str, Any]] | None:
+def _labels(given: object) -> str | list[Mapping[str, Any]] | None:
     if given is None:
         return None
     return str(given) if isinstance(given, str | Path) else label_rows(given)

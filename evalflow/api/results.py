@@ -15,7 +15,9 @@ from evalflow.app.core.saved import SavedRun, expect_scores, find_run
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import EvalflowError
 from evalflow.lazy import pl
+from evalflow.report.gate_sentences import of_gates, of_outcome
 from evalflow.report.results_csv import AnsweredCase, by_column, columns_of_scores, json_or_text, rows, score_cells
+from evalflow.summary.rows import GateOutcome as GateOutcome
 from evalflow.summary.verdicts import Verdict
 from evalflow.values.jsonvalues import is_list, is_mapping, objects_at
 
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
     from evalflow.report.calibration import Calibration
     from evalflow.report.comparison import Comparison
 
+_SHOWN = (
+    *("dataset", "metric", "target", "judge", "n_labels", "judge_mean", "human_mean"),
+    *("corrected_estimate", "corrected_ci_low", "corrected_ci_high"),
+)  # columns of a calibration in a notebook
 _HEIGHT = 720  # of a page in a notebook, in pixels
 
 
@@ -102,12 +108,19 @@ class RunResult:
         return Report(self.folder / "report.html")
 
     @property
-    def gates(self) -> list[dict[str, Any]]:
+    def gates(self) -> list[GateOutcome]:
         """What the gates say: `name`, `passed` (None: undecided), `value`, `ci_low`, `ci_high`, `message` and more.
 
         A gate on several datasets, targets or judges has a row for each.
         """
         return facts_of_run(scored_run(self).folder)["gates"]
+
+    @property
+    def sentence(self) -> str:
+        """What the gates say together: which fail, which are undecided, and why."""
+        gates = self.gates
+        open_ones = [of_outcome(gate) for gate in gates if gate["passed"] is not True]
+        return "\n".join(open_ones) or of_gates(gates) or "The run has no gate."
 
     @property
     def exit_code(self) -> int:
@@ -117,7 +130,9 @@ class RunResult:
 
     @property
     def passed(self) -> bool | None:
-        """Whether every gate passed, if there are any; False if one failed, None if the scores cannot decide."""
+        """Whether every gate passed; False if one failed, None if the scores cannot decide, or if there is no gate."""
+        if self.exit_code == 0 and not find_run(str(self.folder)).rules.gates:
+            return None
         return {0: True, 1: False}.get(self.exit_code)
 
     @property
@@ -127,6 +142,9 @@ class RunResult:
 
     def __repr__(self) -> str:
         return f"RunResult({str(self.folder)!r})"
+
+    def _repr_markdown_(self) -> str:
+        return (self.folder / "summary.md").read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -175,6 +193,9 @@ class RunComparison:
                 return row.verdict
         raise KeyError(metric)
 
+    def _repr_markdown_(self) -> str:
+        return self.report.path.with_suffix(".md").read_text(encoding="utf-8")
+
     def __repr__(self) -> str:
         verdicts = (f"{row.metric} {row.statistic}: {row.verdict}" for row in self.found.rows if row.tag is None)
         return f"RunComparison({self.sentence!r}, {', '.join(verdicts)})"
@@ -207,6 +228,12 @@ class RunCalibration:
     def __repr__(self) -> str:
         return f"RunCalibration({'; '.join(one.sentence for one in self.found.corrected_means)})"
 
+    def _repr_markdown_(self) -> str:
+        rows = self.rows
+        shown = rows.select(name for name in _SHOWN if name in rows.columns)
+        lines = [shown.columns, ["---"] * shown.width, *(map(_in_table, row) for row in shown.iter_rows())]
+        return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
 
 def scored_run(run: RunResult | str | Path) -> SavedRun:
     """The saved run; UserError if there is none, or it has no scores."""
@@ -228,6 +255,12 @@ def _cells(row: AnsweredCase) -> list[Any]:
         case.reference_text,
         None if contexts is None else [one.text for one in contexts],
     ]
+
+
+def _in_table(value: object) -> str:
+    """A value in a cell of Markdown."""
+    text = "–" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
+    return text.replace("|", r"\|")
 
 
 def _frame(documents: Iterable[Mapping[str, Any]]) -> polars.DataFrame:

@@ -5,14 +5,42 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
+
+from typing_extensions import TypedDict
 
 from evalflow.errors import Problem, UserError
 from evalflow.values.jsonvalues import is_list, is_mapping, is_object
 from evalflow.values.pythonvalues import NotPlain, json_text, plain
 
 Row = Mapping[str, Any]
+
+
+class CaseRow(TypedDict, total=False, extra_items=object):
+    """A case as a dictionary, for type checkers; other keys are columns of your own (`vars`).
+
+    Example:
+        >>> row: CaseRow = {"question": "How long may I keep a book?", "answer": "28 days.", "reference": "28 days."}
+        >>> sorted(row)
+        ['answer', 'question', 'reference']
+    """
+
+    id: str
+    question: str
+    messages: Sequence[Mapping[str, object]]
+    answer: str | None
+    reference: str | Sequence[str] | None
+    contexts: Sequence[str | Mapping[str, object]] | None
+    expected: object
+    actual: object
+    metadata: Mapping[str, object] | None
+    tags: Sequence[str]
+    group: str | None
+    labels: Mapping[str, object] | None
+    checks: Sequence[Mapping[str, object]]
+
+
 _MOST = 20
 """Problems listed."""
 _HINT = "give a frame, or [{'question': ..., 'answer': ...}, ...]"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import sys
 import traceback
@@ -12,22 +11,9 @@ from evalflow.cli.completion import ASK, print_candidates
 from evalflow.cli.verbs import VERBS, overview
 from evalflow.config.env_file import load_env_file
 from evalflow.doors import INSTALL, has_own_points
-from evalflow.errors import EvalflowError, Problem, UserError, did_you_mean
+from evalflow.errors import EvalflowError, Problem, UserError, did_you_mean, of_place
 from evalflow.paths import GROUPS
 from evalflow.version import __version__
-
-_PLACES = {
-    errno.EACCES: "allow it to you (chmod, chown), or work in another folder",
-    errno.EPERM: "allow it to you (chmod, chown), or work in another folder",
-    errno.EISDIR: "a folder lies where a file is expected: move it away",
-    errno.ENOTDIR: "a file lies where a folder is expected: move it away",
-    errno.EROFS: "the file system is read-only: work in another folder",
-    errno.ELOOP: "the link leads to itself: remove it",
-    errno.ENAMETOOLONG: "choose a shorter name",
-    errno.EMFILE: "raise the number of open files: ulimit -n",
-    errno.ENOSPC: "make room, or work on another disk",
-}
-"""What to do about faults of files and folders, which are not bugs."""
 
 
 def run_command(arguments: Sequence[str]) -> int:
@@ -65,9 +51,8 @@ def run_command(arguments: Sequence[str]) -> int:
 
 
 def _tell_unexpected(error: BaseException) -> None:
-    full = isinstance(error, OSError) and error.errno == errno.ENOSPC  # which is known without the file's name
-    if isinstance(error, OSError) and error.errno in _PLACES and (full or error.filename is not None):
-        _complain(UserError(Problem(str(error.strerror), str(error.filename or ""), _PLACES[error.errno])))
+    if isinstance(error, OSError) and (fault := of_place(error)) is not None:
+        _complain(fault)
         return
     traceback.print_exc()
     sys.stderr.write("\nThis is a bug in evalflow, not your mistake. What was finished is kept.\n")

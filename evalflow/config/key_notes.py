@@ -82,6 +82,7 @@ EXAMPLES: Mapping[str, object] = {
     "command": "tone",
     "commands": {"tone": {"argv": ["python", "tone.py"]}},
     "concurrency": {"start": 4, "max": 16},
+    "PythonMetricConfig.concurrency": 4,
     "contains": "paid",
     "JsonPathOperation.contains": "paid",
     "until": {"$.status": ["completed"]},

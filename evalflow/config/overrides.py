@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 
@@ -9,8 +10,12 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Quote, QuotedString
 from hydra.errors import HydraException
 
+from evalflow.values.jsonvalues import is_list, is_mapping
+
 _PLAIN = re.compile(r"[\w.+~@/-]+=[\w./:-]*", re.ASCII)
 """Overrides that Hydra reads for certain, which is most of them."""
+_KEY = re.compile(r"[\w /\-+.$%*@?|()\[\]{}:=,]+", re.ASCII)
+"""Keys of a map that can be written, with a backslash before some of their signs."""
 _RUNS = re.compile(
     r"""(?P<quoted>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')(?=\s*(?:[][{}(),:]|\Z))|(?P<sign>[][{}(),:\s])|[^][{}(),:\s]+""",
     re.DOTALL,
@@ -25,6 +30,32 @@ def quoted(overrides: Sequence[str]) -> list[str]:
     A comma outside of quotes stays the comma of a sweep or a list. What no quotes help is left as it is.
     """
     return [word if _PLAIN.fullmatch(word) or _is_readable(word) else _mended(word) for word in overrides]
+
+
+def assignment(key: str, value: object) -> str:
+    r"""The override that sets a key to a JSON value; ValueError for a key of a map that Hydra cannot read.
+
+    Example:
+        >>> assignment("+metric.tone.values", {"kind": 1, "not kind": 0.0})
+        '+metric.tone.values={kind: 1, not\\ kind: 0.0}'
+    """
+    return f"{key}={_literal(value)}"
+
+
+def _literal(value: object) -> str:
+    if is_mapping(value):
+        return f"{{{', '.join(f'{_key(str(name))}: {_literal(one)}' for name, one in value.items())}}}"
+    if is_list(value):
+        return f"[{', '.join(map(_literal, value))}]"
+    if isinstance(value, str):
+        return _in_quotes(value.replace("${", "\\${"))
+    return json.dumps(value)
+
+
+def _key(name: str) -> str:
+    if not _KEY.fullmatch(name):
+        raise ValueError(f"{name!r} has signs that cannot be written here")
+    return re.sub(r"[ ()\[\]{}:=,]", r"\\\g<0>", name)
 
 
 def _is_readable(word: str) -> bool:

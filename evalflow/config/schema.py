@@ -70,6 +70,16 @@ def _http_address(url: str, info: ValidationInfo) -> str:
 HttpAddress = Annotated[str, AfterValidator(_http_address)]
 
 
+def _callable_name(call: str) -> str:
+    if not re.match(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*\Z", call):
+        raise ValueError(f"{call!r} names no callable: package.module:callable")
+    return call
+
+
+CallableName = Annotated[str, AfterValidator(_callable_name)]
+"""A Python callable, as `package.module:callable`."""
+
+
 class ScorerConfig(Strict):
     """Keys of judges and embedders.
 
@@ -332,8 +342,13 @@ class MetricConfig(Strict):
 
     @property
     def programs(self) -> Sequence[Sequence[str]]:
-        """The programs that it may start on this machine: each with its arguments."""
+        """The programs that it may start on this machine, each with its arguments; of Python code, the callable."""
         return ()
+
+    @property
+    def programs_key(self) -> str:
+        """The key that names them."""
+        return "commands"
 
     @property
     def files(self) -> Sequence[str]:

@@ -22,7 +22,7 @@ from evalflow.config.exchanges import (
     split_address,
 )
 from evalflow.config.judges import Concurrency, EndpointConfig
-from evalflow.config.schema import Strict, TargetConfig, Word
+from evalflow.config.schema import CallableName, Strict, TargetConfig, Word
 from evalflow.records import Spend
 from evalflow.redaction import parts_of_header, public_address, secrets_in
 from evalflow.values.jsonvalues import is_mapping
@@ -369,16 +369,9 @@ class PythonTargetConfig(ReplyConfig):
 
     runs_here = True
     kind: Literal["python"]  # pyright: ignore[reportIncompatibleVariableOverride]
-    call: str
+    call: CallableName
     version: Version = None
 
     @property
     def calls(self) -> str:
         return self.call
-
-    @field_validator("call")
-    @classmethod
-    def _named(cls, call: str) -> str:
-        if not re.match(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*\Z", call):
-            raise ValueError(f"{call!r} names no callable: package.module:callable")
-        return call

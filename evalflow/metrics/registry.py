@@ -86,6 +86,7 @@ _BUILT_IN: Mapping[str, tuple[str, Calls | Callable[[Declared], Calls | None]]] 
     "set_match": ("labels:SetMatchMetric", _NONE),
     "lexical": ("lexical:LexicalMetric", _NONE),
     "number": ("number:NumberMetric", _NONE),
+    "python": ("python:PythonMetric", _NONE),
     "recorded": ("recorded:RecordedMetric", _NONE),
     "sql": ("sql:SqlMetric", _NONE),
 }  # The class of each kind, below `evalflow.metrics.kinds`, and its calls. `list` reads it without loading classes.

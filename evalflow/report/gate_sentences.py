@@ -104,9 +104,12 @@ def gates_once(gates: Iterable[GateOutcome]) -> Iterator[GateOutcome]:
     """The gates of a list, without the reasons why labels correct nothing that an earlier one gives."""
     known: set[str] = set()
     for gate in gates:
-        why = gate.get("in_spite", "")
-        shorter = {name: gate[name].replace(why, "") for name in ("basis", "message")} if why in known else {}
-        yield {**gate, **shorter}
+        why = gate["in_spite"]
+        if why in known:
+            basis, message = (text.replace(why, "") for text in (gate["basis"], gate["message"]))
+            yield {**gate, "basis": basis, "message": message}
+        else:
+            yield gate
         known |= {why} - {""}
 
 
@@ -184,7 +187,7 @@ def _states(row: GateRow) -> Mapping[str, int]:
     return {**states, "in error": row.n - row.n_scored - sum(states.values())}
 
 
-def _excluded(gate: Gate, row: GateRow, details: Sequence[GateOutcome]) -> str:
+def _excluded(gate: Gate, row: GateRow, details: Sequence[Detail]) -> str:
     """The excluded results that a gate's value counts, and the value without them."""
     statistic = "mean" if gate.statistic in COLUMNS else gate.statistic
     key = {"dataset": row.dataset, "metric": row.metric, "judge": row.judge, "tag": gate.tag, "statistic": statistic}

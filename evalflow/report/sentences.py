@@ -49,7 +49,7 @@ class RunSentence:
         return f"{self.first}. {self.more}" if self.more else self.first
 
 
-def of_run(rows: Sequence[SummaryRow], gated: Collection[str] = (), named: Named = str) -> list[RunSentence]:
+def of_run(rows: Sequence[SummaryRow], gated: Collection[str | None] = (), named: Named = str) -> list[RunSentence]:
     """What heads a run: a sentence for each dataset, target and judge that its leading number exists for.
 
     `rows` are those of its summary; the metrics in `gated` have a gate, and `named` gives their titles.
@@ -63,7 +63,7 @@ def of_run(rows: Sequence[SummaryRow], gated: Collection[str] = (), named: Named
     return [of_row(row, own, named, " · ".join(str(getattr(row, part)) for part in apart)) for row in heads]
 
 
-def leading_place(row: SummaryRow, gated: Collection[str]) -> tuple[bool, ...]:
+def leading_place(row: SummaryRow, gated: Collection[str | None]) -> tuple[bool, ...]:
     """The order in which rows of a summary say how good a run is, the lowest first.
 
     The cases that pass everything come first, then a metric with a gate, then one with pass and fail, then one with a

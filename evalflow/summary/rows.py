@@ -8,12 +8,58 @@ from functools import cache
 from operator import attrgetter
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from typing_extensions import TypedDict
+
 from evalflow.lazy import pl
 
 Detail: TypeAlias = Mapping[str, Any]
 """An entry of `details` in summary.json, or of a list in one: a result that is not one number."""
-GateOutcome: TypeAlias = Mapping[str, Any]
-"""An entry of gates.json: a gate's name, `passed`, message and what it is about."""
+
+
+class JudgedGate(TypedDict):
+    """The judge's own result of a gate whose value people's labels correct."""
+
+    value: float | None
+    ci_low: float | None
+    ci_high: float | None
+    passed: bool | None
+
+
+class GateOutcome(TypedDict):
+    """What a gate says of one dataset, target and judge; an entry of gates.json.
+
+    Attributes:
+        metric, statistic, condition, limit, name, looks: The gate: `metric` may be `NAME@TAG`; `name` is all of it.
+        value, ci_low, ci_high: The estimate and its 95 % interval; None if there is none.
+        dataset, of_metric: What the value is of; None where the gate found nothing.
+        passed: None if the scores cannot decide.
+        cases_needed: The number of cases, or of labels, that would decide at the same estimate.
+        method: How the interval was computed.
+        n_labels, judged: The labelled answers that correct the value, and the judge's own result.
+        basis, of, note, message, in_spite: The same in words, as in `report.gate_sentences.GateSentence`.
+    """
+
+    metric: str
+    statistic: str
+    condition: str
+    limit: float
+    name: str
+    looks: str | int | None
+    value: float | None
+    ci_low: float | None
+    ci_high: float | None
+    dataset: str | None
+    passed: bool | None
+    cases_needed: int | None
+    method: str | None
+    n_labels: int | None
+    judged: JudgedGate | None
+    of_metric: str | None
+    basis: str
+    of: str
+    note: str
+    message: str
+    in_spite: str
 
 
 @dataclass(frozen=True, slots=True)

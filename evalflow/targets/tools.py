@@ -13,6 +13,7 @@ from types import ModuleType
 from pydantic_core import PydanticSerializationError, to_json
 
 from evalflow.calls.cache_store import Entry, key_of, short
+from evalflow.calls.callables import Threads, called, imported, seen
 from evalflow.calls.client import CallSession
 from evalflow.calls.program import NO_SHELL, run_program, stderr_in_words
 from evalflow.config.targets import AgentTargetConfig, ToolConfig
@@ -20,7 +21,6 @@ from evalflow.errors import CallError, Problem, UserError, did_you_mean
 from evalflow.llm.chat import canonical
 from evalflow.records import Case, Spend, ToolCall
 from evalflow.targets.command import contents
-from evalflow.targets.python import Threads, called, imported, seen
 from evalflow.targets.service import digest, payload, version_of
 from evalflow.values.jsonvalues import as_map
 from evalflow.values.trajectories import shortened
@@ -116,7 +116,7 @@ class Toolbox:
 
     async def _function(self, name: str, arguments: Mapping[str, object], case: Case) -> str:
         _, function = self._functions[name]
-        output = await called(lambda values: function(**as_map(values)), arguments, self._threads)
+        output = await called(lambda: function(**as_map(arguments)), self._threads)
         try:
             return output if isinstance(output, str) else to_json(output).decode()
         except (PydanticSerializationError, ValueError) as error:

@@ -55,7 +55,7 @@ def test_a_summary_shows_every_label_as_it_is_spelt():
 def test_worst_cases_and_gates(text):
     on = console()
     print_worst(on, [WorstCase("d", text, "m", 0.1, f"{text}\n\t{text}", judged=None)])
-    print_gates(on, [{"passed": False, "message": text}])
+    print_gates(on, [{"passed": False, "message": text, "in_spite": ""}])
     seen = plain(text)
     assert printed(on) == f"worst\n   0.10  {seen}  m  {seen} {seen}\ngate FAILED  {seen}\n"
 

@@ -359,6 +359,7 @@ def test_gates_are_shown_with_what_became_of_them(make_run, make_case, tmp_path)
         "note": "",
         "basis": "",
         "message": "",
+        "in_spite": "",
         "value": 0.9,
         "ci_low": 0.85,
         "ci_high": 0.95,
@@ -401,6 +402,7 @@ def test_the_page_opens_with_its_sentence_and_its_numbers_and_ends_with_an_appen
         "basis": "",
         "note": "",
         "message": "",
+        "in_spite": "",
         "condition": ">= 0.9",
     }
     run = make_run([make_case(i) for i in range(4)], cells, manifest=manifest, gates=[gate])

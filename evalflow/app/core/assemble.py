@@ -144,25 +144,34 @@ def written_secrets(parts: Mapping[str, Any]) -> Iterator[Problem]:
 def _code(run: RunConfig, composed: Composed, *, programs: bool) -> Iterator[Problem]:
     target = run.target
     for name, metric in run.metric.items():
+        where = f"metric.{name}.{metric.programs_key}"
         if metric.programs and not programs:
-            hint = "remove its `commands`; checks that start a program run on the command line only"
-            yield Problem(f"{name} starts a program, which is not allowed here", f"metric.{name}.commands", hint)
+            hint = f"leave `{metric.programs_key}` out; programs are started on the command line only"
+            yield Problem(f"{name} starts a program, which is not allowed here", where, hint)
+        elif metric.programs_key == "call":
+            [[call]] = metric.programs
+            yield from _only_given(where, call, "callable", composed)
     if target.runs_here and not programs:
         hint = "use a target that is reached over HTTP"
         yield Problem(f"a target of kind {target.kind} runs a program, which is not allowed here", "target.kind", hint)
         return
     match target:
         case PythonTargetConfig():
-            key, named, what = "target.call", target.call, "callable"
+            yield from _only_given("target.call", target.call, "callable", composed)
         case AgentTargetConfig():
-            key, named, what = "target.module", target.module, "module"
+            yield from _only_given("target.module", target.module, "module", composed)
         case _:
-            return
+            pass
+
+
+def _only_given(key: str, named: str | None, what: str, composed: Composed) -> Iterator[Problem]:
+    """The problem of a key that names code and has its value from YAML."""
     pairs = (override.lstrip("+").partition("=") for override in composed.overrides)
     given = [value.strip("'\"").replace("\\", "") for name, _, value in pairs if name == key]  # as a sweep escapes it
     if named is not None and named not in given:
-        what = f"YAML carries meaning, never code: a {what} is named on the command line only"
-        yield Problem(what, key, f"add {key}={named}")
+        yield Problem(
+            f"YAML carries meaning, never code: a {what} is named on the command line only", key, f"add {key}={named}"
+        )
 
 
 def secrets_of(settings: Settings) -> set[str]:

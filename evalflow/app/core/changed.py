@@ -90,7 +90,7 @@ def unlike_metrics(name: str, a: Manifest, b: Manifest, called: tuple[str, str] 
         texts = _prompt_values(a, b, (left.prompts, right.prompts))
         yield ChangedPart("prompt", f"the prompts of metric {name} are not the same", name, texts)
     if left.files_sha256 != right.files_sha256:
-        yield ChangedPart("metric", f"the SQL files of metric {name} are not the same", name)
+        yield ChangedPart("metric", f"the files or the code of metric {name} are not the same", name)
     ours, theirs = (declared_meaning(manifest, name) for manifest in (a, b))
     keys = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
     if keys:

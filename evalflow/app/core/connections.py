@@ -66,7 +66,7 @@ def connection_problems(settings: Settings, connections: Connections) -> list[Pr
         problems += _plugin(METRIC_KINDS, metric.kind, key)
         if metric.programs:
             what = f"{name} starts a program, which a public server does not"
-            problems.append(Problem(what, f"{key}.commands", "leave `commands` out"))
+            problems.append(Problem(what, f"{key}.{metric.programs_key}", f"leave `{metric.programs_key}` out"))
         if metric.judge:
             own = written["metric"][settings.keys["metric", name]]["judge"]
             problems += part_problems(connections, JUDGE_KINDS, settings.judges[name], own, f"{key}.judge")

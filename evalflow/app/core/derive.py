@@ -15,10 +15,11 @@ from evalflow.errors import UserError
 from evalflow.lazy import pl
 from evalflow.records import CUT_OFF, FILTERED, Case, passes
 from evalflow.records.manifest import AnswerFault, Manifest
-from evalflow.report.gate_sentences import AboutGates, of_gate, without_value
+from evalflow.report.gate_sentences import AboutGates, GateSentence, of_gate, without_value
 from evalflow.summary.exclusions import with_exclusions
 from evalflow.summary.finding import with_labels
-from evalflow.summary.gates import GateResult, evaluate_gates
+from evalflow.summary.gates import Gate, GateResult, GateRow, evaluate_gates
+from evalflow.summary.rows import GateOutcome
 from evalflow.summary.scan import InputOrder, scan_journal
 from evalflow.summary.slices import STATES
 from evalflow.summary.summarise import Summary, score_table, summarise, write_scores, write_summary
@@ -44,7 +45,7 @@ class Derived:
     error_example: str | None  # the message of one error of the most frequent cause, in one line; None without errors
     calibration: Calibration | None = None  # the comparison of the judges with people; None without labels
     # Rows of `evaluate_run_gates`, and 0, 1 or 3, once `decide` has been called.
-    gates: tuple[Mapping[str, Any], ...] = ()
+    gates: tuple[GateOutcome, ...] = ()
     exit_code: int = 3
 
 
@@ -170,7 +171,7 @@ def evaluate_run_gates(
     *,
     labelled: bool,
     looks: GateLooks | None = None,
-) -> tuple[list[GateResult], list[dict[str, Any]]]:
+) -> tuple[list[GateResult], list[GateOutcome]]:
     """Evaluate a run's gates on the summary's rows, and gates against a baseline on the scores.
 
     Excluded results count, and are named. If people `labelled` answers, calibration.json corrects means and pass
@@ -199,29 +200,36 @@ def evaluate_run_gates(
     return results, [row for result in results for row in _gate_rows(result, why, beside)]
 
 
-def _gate_rows(result: GateResult, why: str, beside: AboutGates) -> Iterator[dict[str, Any]]:
-    gate = result.gate
-    about = {"metric": gate.about, "statistic": gate.statistic, "condition": str(gate.condition)}
-    about |= {"limit": gate.condition.limit, "name": str(gate), "looks": gate.looks}
+def _gate_rows(result: GateResult, why: str, beside: AboutGates) -> Iterator[GateOutcome]:
     if not result.rows:
-        nothing = dict.fromkeys(
-            ("value", "ci_low", "ci_high", "dataset", "passed", "cases_needed", "n_labels", "judged", "method")
-        )
-        yield {**about, **nothing, "of_metric": gate.metric, **without_value(gate, why).document()}
+        yield _gate_row(result.gate, None, without_value(result.gate, why))
     for row in result.rows:
-        judged = row.judged
-        yield {
-            **about,
-            "value": row.value,
-            "ci_low": row.low,
-            "ci_high": row.high,
-            "dataset": row.dataset,
-            "passed": row.passed,
-            "cases_needed": row.cases_needed,
-            "method": row.method or None,
-            "n_labels": row.labelled,
-            "judged": judged
-            and {"value": judged.value, "ci_low": judged.low, "ci_high": judged.high, "passed": judged.passed},
-            "of_metric": row.metric,
-            **of_gate(gate, row, beside).document(),
-        }
+        yield _gate_row(result.gate, row, of_gate(result.gate, row, beside))
+
+
+def _gate_row(gate: Gate, row: GateRow | None, said: GateSentence) -> GateOutcome:
+    judged = row and row.judged
+    return {
+        "metric": gate.about,
+        "statistic": gate.statistic,
+        "condition": str(gate.condition),
+        "limit": gate.condition.limit,
+        "name": str(gate),
+        "looks": gate.looks,
+        "value": row and row.value,
+        "ci_low": row and row.low,
+        "ci_high": row and row.high,
+        "dataset": row and row.dataset,
+        "passed": row and row.passed,
+        "cases_needed": row and row.cases_needed,
+        "method": row and (row.method or None),
+        "n_labels": row and row.labelled,
+        "judged": judged
+        and {"value": judged.value, "ci_low": judged.low, "ci_high": judged.high, "passed": judged.passed},
+        "of_metric": row.metric if row else gate.metric,
+        "basis": said.basis,
+        "of": said.of,
+        "note": said.note,
+        "message": said.message,
+        "in_spite": said.in_spite,
+    }

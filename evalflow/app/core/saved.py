@@ -53,6 +53,7 @@ _MAYBE_NO_TEXT = r"^[\[{0-9-]|^(true|false)$"  # how Polars writes a JSON value 
 # Keys that do not affect the meaning of a metric's scores; versions are compared separately.
 _NO_MEANING = (
     "threshold",
+    "call",  # of Python code; `files_sha256` is of the code itself
     "gate",
     "test_order",
     "faults",

@@ -191,7 +191,8 @@ def check_metric(
         judge = connections.resolve(judge, f"{key}.judge")
     problems += _wrong_judge(judge, f"{key}.judge")
     if isinstance(model, MetricConfig) and model.programs:
-        problems.append(Problem(NO_PROGRAMS, f"{key}.commands", "leave `commands` out", f"{key}.commands"))
+        where = f"{key}.{model.programs_key}"
+        problems.append(Problem(NO_PROGRAMS, where, f"leave `{model.programs_key}` out", where))
     if problems or not isinstance(model, MetricConfig):  # which it is without problems
         raise UserError(problems)
     try:

@@ -1,0 +1,129 @@
+"""Python callables as targets, tools and metrics: found by name, called in threads or in the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import importlib
+import inspect
+import threading
+from collections.abc import Callable
+from types import ModuleType
+
+from evalflow.calls import given
+from evalflow.calls.code import digests
+from evalflow.calls.faults import of_exception
+from evalflow.errors import CallError, InfrastructureError, Problem, UserError
+
+HINT = "name a callable that Python finds from the working directory: target.call=package.module:callable"
+
+
+class Threads:
+    """Runs functions in threads, at most `maximum` at once. A timed-out thread keeps its slot until it really ends.
+
+    `keys` name the time limit and the maximum, for what is said where no thread ends.
+    """
+
+    def __init__(
+        self,
+        call: str,
+        maximum: int,
+        patience_s: float,
+        keys: tuple[str, str] = ("target.timeout_s", "target.concurrency.max"),
+    ) -> None:
+        self._call = call
+        self._keys = keys
+        self._maximum = maximum
+        self._patience_s = patience_s
+        self._running = 0
+        self._end: asyncio.Future[None] | None = None
+
+    async def room(self) -> None:
+        """Wait for a free thread; InfrastructureError if none ends within the time limit."""
+        while self._running >= self._maximum:
+            self._end = self._end or asyncio.get_running_loop().create_future()
+            if not (await asyncio.wait({self._end}, timeout=self._patience_s))[0]:
+                what = (
+                    f"{self._maximum} calls of {self._call} are still running after {self._patience_s:g} s "
+                    f"({self._keys[0]}), and no more may run at once ({self._keys[1]})"
+                )
+                raise InfrastructureError(what, "let the function itself give up in time, then resume the run")
+
+    async def run(self, function: Callable[..., object], *arguments: object) -> object:
+        """Run a function and return or raise its result. Its thread is a daemon, so it cannot block the exit."""
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[tuple[object, BaseException | None]] = loop.create_future()
+        context = contextvars.copy_context()
+
+        def deliver(value: object, error: BaseException | None) -> None:
+            self._running -= 1
+            if self._end is not None:
+                self._end.set_result(None)
+                self._end = None
+            if not ended.done():
+                ended.set_result((value, error))
+
+        def work() -> None:
+            try:
+                outcome: tuple[object, BaseException | None] = context.run(function, *arguments), None
+            except BaseException as error:
+                outcome = None, error
+            with contextlib.suppress(RuntimeError):  # the event loop is already closed
+                loop.call_soon_threadsafe(deliver, *outcome)
+
+        threading.Thread(target=work, name="evalflow.callable", daemon=True).start()
+        self._running += 1
+        value, error = await ended
+        if error is not None:
+            raise CallError("exception", of_exception(error)) from error
+        return value
+
+
+async def called(function: Callable[..., object], threads: Threads, *arguments: object) -> object:
+    """What a callable returns; a plain function runs in a thread. CallError if it fails."""
+    task = asyncio.current_task()
+    cancelled = task.cancelling() if task else 0
+    try:
+        if inspect.iscoroutinefunction(function):
+            return await function(*arguments)
+        reply = await threads.run(function, *arguments)
+        return await reply if inspect.isawaitable(reply) else reply
+    except CallError:
+        raise
+    except (Exception, SystemExit, asyncio.CancelledError) as error:
+        if task and task.cancelling() > cancelled:  # a real cancellation, not one raised by the callable
+            raise
+        raise CallError("exception", of_exception(error)) from error
+
+
+def imported(call: str, where: str = "target.call", hint: str = HINT) -> tuple[ModuleType, Callable[..., object]]:
+    """The module and the callable that `package.module:callable` names; UserError if they do not exist."""
+    name, _, attribute = call.partition(":")
+    if name == given.__name__:
+        return given.found(attribute, where)
+    try:
+        module = importlib.import_module(name)
+    except (Exception, SystemExit) as error:
+        what = f"the module {name!r} cannot be imported: {of_exception(error)}"
+        raise UserError(Problem(what, where, hint)) from error
+    member: object = module
+    for part in attribute.split("."):
+        member = getattr(member, part, None)
+    if not callable(member):
+        what = f"the module {name!r} has no callable {attribute!r}"
+        raise UserError(Problem(what, where, hint))
+    return module, member
+
+
+def seen(module: ModuleType, call: Callable[..., object]) -> list[str]:
+    """What can be seen of a callable's code, for a digest: its files, or in a notebook its own source."""
+    return digests(module) or own_source(call)
+
+
+def own_source(call: Callable[..., object]) -> list[str]:
+    """The source of the function or the class alone; none where Python does not know it."""
+    try:
+        return [inspect.getsource(given.code_of(call))]
+    except (OSError, TypeError):
+        return []

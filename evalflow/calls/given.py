@@ -1,0 +1,79 @@
+"""The callables that were given to `evalflow.run`, and that Python does not find by a name of their own.
+
+A configuration names a callable, as `package.module:callable`. A lambda, a bound method, a partial or a function within
+a function has no such name: it gets one here, which holds in this process alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import sys
+from collections.abc import Callable
+from threading import Lock
+from types import ModuleType
+from typing import Any
+
+from evalflow.errors import Problem, UserError
+
+_KEPT: dict[str, Callable[..., object]] = {}
+_LOCK = Lock()
+
+
+def name_of(call: Callable[..., object]) -> str:
+    """The name by which a configuration finds a callable: its own, or one that is kept until the process ends.
+
+    Example:
+        >>> import json
+        >>> name_of(json.dumps)
+        'json:dumps'
+    """
+    module, name = getattr(call, "__module__", None), getattr(call, "__qualname__", None)
+    member: Any = sys.modules.get(module or "")
+    for part in (name or "").split("."):
+        member = getattr(member, part, None)
+    if member is call and module != __name__:
+        return f"{module}:{name}"
+    plain = re.sub(r"\W+", "_", (called_name(call) or "callable")).strip("_")
+    with _LOCK:
+        taken, number = plain, 1
+        while not _is_same(_KEPT.setdefault(taken, call), call):
+            number += 1
+            taken = f"{plain}_{number}"
+    return f"{__name__}:{taken}"
+
+
+def _is_same(one: Callable[..., object], other: Callable[..., object]) -> bool:
+    """Whether two callables are one; each look at a bound method makes another object of it."""
+    return one is other or (inspect.ismethod(one) and inspect.ismethod(other) and one == other)
+
+
+def called_name(call: Callable[..., object]) -> str | None:
+    """What a callable is called where it is defined, such as `lambda`; of an object, what its class is called."""
+    code = code_of(call)
+    return getattr(code, "__name__", None)
+
+
+def found(name: str, where: str) -> tuple[ModuleType, Callable[..., object]]:
+    """The module that a kept callable was defined in, and the callable; UserError in another process."""
+    call = _KEPT.get(name)
+    if call is None:
+        what = f"the callable {name!r} was given to evalflow.run() in another process"
+        hint = "start the run again in Python; define the callable at the top of a module, and a run can be resumed"
+        raise UserError(Problem(what, where, hint))
+    return inspect.getmodule(code_of(call)) or sys.modules[__name__], call
+
+
+def code_of(call: Callable[..., object]) -> Callable[..., object]:
+    """The function or the class that a callable's code is in.
+
+    Example:
+        >>> code_of(functools.partial(max, 1)) is max
+        True
+    """
+    while isinstance(call, functools.partial):
+        call = call.func
+    if inspect.ismethod(call):
+        call = call.__func__
+    return call if inspect.isroutine(call) or inspect.isclass(call) else type(call)
