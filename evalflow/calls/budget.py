@@ -7,7 +7,7 @@ import json
 import os
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from math import ceil, inf
 from pathlib import Path
 from typing import Literal
@@ -36,6 +36,19 @@ class Amount:
 
     def __sub__(self, other: Amount) -> Amount:
         return Amount(self.requests - other.requests, self.tokens - other.tokens, self.usd - other.usd)
+
+    def least(self, other: Amount) -> Amount:
+        """Of each unit the smaller."""
+        return Amount(min(self.requests, other.requests), min(self.tokens, other.tokens), min(self.usd, other.usd))
+
+    def no_less(self) -> Amount:
+        """The amount, with 0 for what is negative."""
+        return Amount(max(0, self.requests), max(0, self.tokens), max(0.0, self.usd))
+
+    @property
+    def text(self) -> str:
+        """As JSON; json.dumps takes five times as long, and this is written before each call."""
+        return f'{{"requests": {self.requests}, "tokens": {self.tokens}, "usd": {self.usd!r}}}'
 
 
 Unit = Literal["usd", "requests", "tokens"]
@@ -82,6 +95,50 @@ NOTE = "lease.json"
 _LENGTH = 400  # more than a note has, so that a shorter one overwrites all of a longer one
 
 
+@dataclass(frozen=True, slots=True)
+class RunNote:
+    """What a run has spent of its budget, as it notes before each call.
+
+    Attributes:
+        used: Calls under way count as their maximum. What earlier runs of a sweep have spent is not in it.
+        reserved: Of that, the calls under way.
+        unaccounted: Requests that were under way when earlier parts of the run were killed.
+    """
+
+    used: Amount
+    reserved: Amount
+    unaccounted: int
+
+    @classmethod
+    def read(cls, path: Path) -> RunNote | None:
+        """The note in a file; None without one, UserError if it is damaged."""
+        try:
+            text = path.read_bytes()
+            if not text:  # killed as it was made
+                return None
+            note = json.loads(text)
+            return cls(Amount(**note["used"]), Amount(**note["reserved"]), int(note["unaccounted"]))
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError):
+            hint = "remove it: then only calls that have a record count towards the budget"
+            raise UserError(Problem("this is not what a run has spent of its budget", str(path), hint)) from None
+
+
+class NoteFile:
+    """A file that holds one note, which is overwritten; it stays when the process is killed."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = private_file(path, os.O_WRONLY | os.O_CREAT)
+
+    def write(self, note: str) -> None:
+        os.pwrite(self._file, note.ljust(_LENGTH).encode(), 0)
+
+    def close(self) -> None:
+        os.fsync(self._file)
+        os.close(self._file)
+
+
 def read_note(folder: Path, lease: int) -> LeaseNote | None:
     """The note of a lease: nothing used if no process has begun to use it; None if its file cannot be read."""
     try:
@@ -102,6 +159,9 @@ class Budget:
         limits, spent: Those of the run, and what all its parts have spent.
         lease, sent: The limits of this process, if there are any, and what it has spent itself.
         wanted: The last amount that the lease did not cover.
+        before: Of `spent`, what earlier runs of the same sweep have spent.
+        unaccounted: Of `spent`, what no record of earlier parts of the run has: a kill took it.
+        lost_requests: The requests that were under way when earlier parts were killed, at most.
     """
 
     def __init__(self, limits: BudgetConfig, spent: Amount | None = None, lease: Lease | None = None) -> None:
@@ -109,6 +169,11 @@ class Budget:
         self.spent = spent or Amount()
         self.sent = Amount()
         self.wanted: Amount | None = None
+        self.before = Amount()
+        self.unaccounted = Amount()
+        self.lost_requests = 0
+        self._notes: NoteFile | None = None
+        self._lease_notes: NoteFile | None = None
         self._reserved: Amount = Amount()
         self._holders = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -126,6 +191,35 @@ class Budget:
             if limits and limits.usd is not None and not limits.allow_unpriced:
                 raise UserError(Problem(f"{whose}, and {what} is not known", where, f"{hint}{allow}"))
 
+    def take_up(self, before: Amount, own: Amount, note: RunNote | None) -> None:
+        """Count what a run spent before: `own` is what its records have, and `note` what it noted, perhaps more."""
+        self.before = before
+        if note is not None:
+            self.unaccounted = (note.used - own).no_less()
+            self.lost_requests = note.unaccounted + min(note.reserved.requests, self.unaccounted.requests)
+        self.spent = before + own + self.unaccounted
+
+    def keep_note(self, path: Path) -> None:
+        """Note in a file, before each call from now on, what is spent and reserved; so a kill does not lose it."""
+        self._notes = NoteFile(path)
+        self._note_run()
+
+    def claim(self, amount: Amount) -> None:
+        """Count a reply of an earlier part that no record had; what was noted of it is not counted twice."""
+        known = self.unaccounted.least(amount)
+        self.unaccounted -= known
+        self.lost_requests = max(0, self.lost_requests - known.requests)
+        self.spent += amount - known
+        self._note_run()
+
+    def close(self) -> None:
+        """Note what is spent, and close the files."""
+        self._note_run()
+        for notes in (self._notes, self._lease_notes):
+            if notes is not None:
+                notes.close()
+        self._notes = self._lease_notes = None
+
     async def reserve(self, amount: Amount) -> None:
         """Reserve an amount, waiting for calls in flight that cost less than reserved; BudgetError if it cannot fit."""
         while short := self.refusal(amount):
@@ -137,6 +231,7 @@ class Budget:
         self._reserved += amount
         self._holders += 1
         self._note()
+        self._note_run()
 
     def settle(self, reserved: Amount, spent: Amount) -> None:
         self._reserved -= reserved
@@ -181,18 +276,23 @@ class Budget:
         if spent != Amount() or reserved != self._reserved:
             self._reserved = reserved
             self._note()
+            self._note_run()
 
     def _note(self) -> None:
-        """Note what is spent or reserved, before it is sent: so it is known however the process ends."""
+        """Note what is spent or reserved of the lease, before it is sent: so it is known however the process ends."""
         if self.lease is None or self.lease.folder is None:
             return
-        wanted = self.wanted and asdict(self.wanted)
-        note = {"lease": self.lease.id, "used": asdict(self.sent + self._reserved), "wanted": wanted}
-        file = private_file(self.lease.folder / NOTE, os.O_WRONLY | os.O_CREAT)
-        try:
-            os.pwrite(file, json.dumps(note).ljust(_LENGTH).encode(), 0)
-        finally:
-            os.close(file)
+        if self._lease_notes is None:
+            self._lease_notes = NoteFile(self.lease.folder / NOTE)
+        wanted = self.wanted.text if self.wanted else "null"
+        used = (self.sent + self._reserved).text
+        self._lease_notes.write(f'{{"lease": {self.lease.id}, "used": {used}, "wanted": {wanted}}}')
+
+    def _note_run(self) -> None:
+        """The same of the run's budget, but not after calls: an unfinished one counts as its maximum."""
+        if self._notes is not None:
+            used, reserved = (self.spent - self.before + self._reserved).text, self._reserved.text
+            self._notes.write(f'{{"used": {used}, "reserved": {reserved}, "unaccounted": {self.lost_requests}}}')
 
 
 def _short(limits: BudgetConfig, spent: Amount, amount: Amount) -> Iterator[str]:

@@ -352,3 +352,5 @@ class CallSession:
 
     def close(self) -> None:
         self.single_flight.close()
+        if self.budget is not None:
+            self.budget.close()

@@ -42,7 +42,7 @@ class Tally:
     saved_usd: float = 0.0  # what cached replies would have cost; `saved_unpriced` likewise
     saved_unpriced: bool = False
     waits: Waits = field(default_factory=Waits)  # what its calls wait for at the moment
-    unaccounted_requests: int = 0  # requests at most that lost actors of a cluster have made without a record
+    unaccounted_requests: int = 0  # requests at most that were under way at a kill and have no record
 
     @property
     def done(self) -> int:

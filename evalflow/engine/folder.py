@@ -46,6 +46,7 @@ class RunFolder:
     prepared = _File("prepared.json")  # what was made once per run
     answers = _File("answers.jsonl")  # the journal of generated answers
     journal = _File("scores.jsonl")  # the journal of scores
+    spending = _File("budget.json")  # what is spent and reserved of its budget, if it has one
     cases = _File("cases.jsonl")  # as evaluated
     scores = _File("scores.parquet")  # in input order
     results = _File("results.csv")

@@ -178,7 +178,7 @@ class Manifest(Header):
     # What was paid, and what cached replies would have cost.
     cost_usd: float | None = None
     saved_usd: float | None = None
-    unaccounted_requests: int = 0  # at most, of lost actors of a cluster; no score, and no total, has them
+    unaccounted_requests: int = 0  # at most, under way at a kill; no score, and no total, has them
     exports: Sequence[ExportFacts] = ()
 
     @property

@@ -2,17 +2,18 @@ from __future__ import annotations
 
 import asyncio
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalflow.calls.budget import REPLY_TOKENS, Account, Amount, Budget
+from evalflow.calls.budget import REPLY_TOKENS, Account, Amount, Budget, RunNote
 from evalflow.calls.http import HttpRequest
 from evalflow.config.judges import Price
 from evalflow.config.schema import BudgetConfig
-from evalflow.errors import BudgetError
+from evalflow.errors import BudgetError, UserError
 from evalflow.records import Usage
 
 PRICE = Price(input_per_million=1.0, output_per_million=10.0)
@@ -123,3 +124,45 @@ async def test_what_an_earlier_part_of_the_run_has_spent_counts() -> None:
     run.settle(Amount(1), Amount(1))
     with pytest.raises(BudgetError, match="3 is spent"):
         await run.reserve(Amount(1))
+
+
+@pytest.mark.anyio
+async def test_a_note_has_what_is_spent_and_what_is_under_way(tmp_path: Path) -> None:
+    path = tmp_path / "budget.json"
+    run = budget(requests=9, usd=1)
+    run.take_up(Amount(5, 5, 0.5), Amount(), RunNote.read(path))
+    run.keep_note(path)
+    assert RunNote.read(path) == RunNote(Amount(), Amount(), 0)
+    await run.reserve(Amount(1, 60, 0.1))
+    await run.reserve(Amount(1, 60, 0.1))
+    assert RunNote.read(path) == RunNote(Amount(2, 120, 0.2), Amount(2, 120, 0.2), 0)
+    run.settle(Amount(1, 60, 0.1), Amount(1, 20, 0.05))
+    run.settle(Amount(1, 60, 0.1), Amount(1, 20, 0.05))
+    run.close()
+    assert RunNote.read(path) == RunNote(run.spent - Amount(5, 5, 0.5), Amount(), 0)
+
+
+def test_what_no_record_has_counts_once_even_if_its_reply_turns_up(tmp_path: Path) -> None:
+    path = tmp_path / "budget.json"
+    killed = budget(requests=20)
+    killed.keep_note(path)
+    for _ in range(4):
+        asyncio.run(killed.reserve(Amount(1, 60)))
+    run = budget(requests=20)
+    run.take_up(Amount(), Amount(1, 10), RunNote.read(path))
+    assert (run.spent, run.lost_requests) == (Amount(4, 240), 3)
+    run.claim(Amount(2, 300))  # a reply that the cache has, and its re-ask
+    assert (run.spent, run.lost_requests) == (Amount(4, 310), 1)
+    run.keep_note(path)
+    again = budget(requests=20)
+    again.take_up(Amount(), Amount(3, 310), RunNote.read(path))
+    assert (again.spent, again.lost_requests) == (Amount(4, 310), 1)
+
+
+def test_an_empty_note_is_none_and_a_damaged_one_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "budget.json"
+    path.touch()
+    assert RunNote.read(path) is None
+    path.write_text('{"used": 3}', encoding="utf-8")
+    with pytest.raises(UserError, match="not what a run has spent"):
+        RunNote.read(path)

@@ -73,10 +73,6 @@ class BudgetLeases:
         self._waiting.add(worker)
         return LeaseGrant(scarce=scarce)
 
-    def book(self, spent: Amount) -> None:
-        """Count what was spent without a lease."""
-        self.budget.hold(spent, self._total, len(self._leases))
-
     def lost(self, worker: str) -> int:
         """Count the whole lease of a worker as spent; returns the requests in it."""
         self._waiting.discard(worker)
@@ -137,7 +133,7 @@ class LeasedBudget(Budget):
             raise
 
     def settle(self, reserved: Amount, spent: Amount) -> None:
-        self._lease = _no_less(self._lease - spent)
+        self._lease = (self._lease - spent).no_less()
         self._unreported += spent
         super().settle(reserved, spent)
         self._serve()
@@ -151,14 +147,14 @@ class LeasedBudget(Budget):
         waiting = [amount for turn, amount in self._queue if not turn.done()]
         in_use = sum(waiting, self._reserved)
         if waiting or self._scarce:
-            self._lease = _least(self._lease, self._reserved)
+            self._lease = self._lease.least(self._reserved)
         spent, self._unreported = self._unreported, Amount()
         if last:
             return LeaseUse(spent + self._reserved, Amount())
         ahead = Amount(in_use.requests * AHEAD, in_use.tokens * AHEAD, in_use.usd * AHEAD)
         free = self._lease - self._reserved
         self._needed = waiting[0] if waiting else None
-        return LeaseUse(spent, self._lease, self._needed, _no_less(ahead - free))
+        return LeaseUse(spent, self._lease, self._needed, (ahead - free).no_less())
 
     def take(self, grant: LeaseGrant) -> None:
         """Use an answer of the coordinator."""
@@ -167,7 +163,7 @@ class LeasedBudget(Budget):
         self._serve()
         refused = self._needed or _NOTHING
         for turn, amount in self._queue if grant.refused else ():
-            if not turn.done() and _least(amount, refused) == refused:  # it may take as much or more
+            if not turn.done() and amount.least(refused) == refused:  # it may take as much or more
                 turn.set_exception(BudgetError(grant.refused))
 
     def fail(self, error: Exception) -> None:
@@ -182,18 +178,9 @@ class LeasedBudget(Budget):
         while self._queue:
             turn, amount = self._queue[0]
             if not turn.done():
-                if _no_less(self._reserved + amount - self._lease) != Amount():
+                if (self._reserved + amount - self._lease).no_less() != Amount():
                     return
                 self._reserved += amount
                 self._holders += 1
                 turn.set_result(None)
             self._queue.popleft()
-
-
-def _least(first: Amount, second: Amount) -> Amount:
-    return Amount(min(first.requests, second.requests), min(first.tokens, second.tokens), min(first.usd, second.usd))
-
-
-def _no_less(amount: Amount) -> Amount:
-    """The amount, with 0 for what is negative."""
-    return Amount(max(0, amount.requests), max(0, amount.tokens), max(0.0, amount.usd))

@@ -32,7 +32,8 @@ class CoordinatorTotals:
 
     Attributes:
         spent: On the budget; None without one.
-        unaccounted_requests: Requests at most that lost workers have made without a record.
+        unaccounted_requests: Requests at most that lost workers have made without a record, without those of earlier
+            parts of the run whose replies turned up.
         billed: The cost of calls of an earlier part of the run, counted there, that records have billed since.
     """
 
@@ -96,6 +97,7 @@ class Coordinator:
         self._looking: set[asyncio.Task[None]] = set()
         self._joined = 0
         self._unaccounted = 0
+        self._lost_before = budget.lost_requests if budget else 0
         self._billed = NOTHING
 
     def open(self) -> None:
@@ -152,13 +154,18 @@ class Coordinator:
 
     @property
     def totals(self) -> CoordinatorTotals:
-        spent = self._leases.budget.spent if self._leases else None
-        return CoordinatorTotals(spent, self._unaccounted, self._billed)
+        if self._leases is None:
+            return CoordinatorTotals(None, self._unaccounted, self._billed)
+        budget = self._leases.budget
+        turned_up = self._lost_before - budget.lost_requests
+        return CoordinatorTotals(budget.spent, self._unaccounted - turned_up, self._billed)
 
     def close(self) -> None:
         """Store what is left."""
         for task in self._looking:
             task.cancel()
+        if self._leases is not None:
+            self._leases.budget.close()
         self._cache.close()
         if self._shared is not None:
             self._shared.close()
@@ -286,4 +293,5 @@ class Coordinator:
             self._billed += spend
         elif self._leases is not None:
             usage = spend.usage or Usage()
-            self._leases.book(Amount(spend.requests, usage.input_tokens + usage.output_tokens, spend.cost_usd or 0.0))
+            amount = Amount(spend.requests, usage.input_tokens + usage.output_tokens, spend.cost_usd or 0.0)
+            self._leases.budget.claim(amount)

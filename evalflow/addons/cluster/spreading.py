@@ -81,11 +81,17 @@ async def on_cluster(cluster: RayCluster, job: EngineJob) -> AsyncGenerator[Clus
     size = max(1, min(cluster.size, cases))
     session.single_flight.close()  # what was prepared is in the file now, for the coordinator
     budget = session.budget
+    if budget is not None:
+        budget.close()  # from here on the coordinator notes what is spent
     coordinator = CoordinatorSpec(
         run_id=job.opening.run_id,
         cache=run.cache.model_copy(update={"path": str(from_home(run.cache.path).resolve())}),
         budget=budget.limits if budget else None,
         spent=budget.spent if budget else Amount(),
+        before=budget.before if budget else Amount(),
+        unaccounted=budget.unaccounted if budget else Amount(),
+        lost_requests=budget.lost_requests if budget else 0,
+        note=job.folder.spending.resolve() if budget and session.batches is None else None,
         sent=budget.sent if budget else Amount(),
         lease=budget.lease if budget else None,
         settled=session.single_flight.settled or (),

@@ -82,7 +82,9 @@ class CoordinatorSpec:
         cache: Its path is absolute.
         budget: None: no limits.
         spent: On the budget, by earlier parts of the run and by what has prepared this one.
+        before, unaccounted, lost_requests: As in `Budget`.
         sent: The same by this process alone, which counts on its lease.
+        note: The file in which the run notes what it has spent; None: nowhere.
         settled: Digests of the calls whose cost is in the journals of earlier parts.
         counted: Whether `spent` has the cost of all calls of earlier parts.
     """
@@ -91,7 +93,11 @@ class CoordinatorSpec:
     cache: CacheConfig
     budget: BudgetConfig | None
     spent: Amount
+    before: Amount
+    unaccounted: Amount
+    lost_requests: int
     sent: Amount
+    note: Path | None
     lease: Lease | None
     settled: Collection[int]
     counted: bool
@@ -104,7 +110,10 @@ class CoordinatorSpec:
         cache = Cache(Path(config.path), config.mode, run_id=self.run_id, max_bytes=config.max_bytes)
         if self.budget is not None or self.lease is not None:
             budget = Budget(self.budget or BudgetConfig(), self.spent, self.lease)
-            budget.sent = self.sent
+            budget.sent, budget.before = self.sent, self.before
+            budget.unaccounted, budget.lost_requests = self.unaccounted, self.lost_requests
+            if self.note is not None:
+                budget.keep_note(self.note)
         return Coordinator(cache, shared, budget, self.settled, counted=self.counted)
 
 

@@ -22,8 +22,9 @@ from evalflow.app.core.assemble import Parts, settings_of, with_default_judge
 from evalflow.app.core.inspect import Inspection
 from evalflow.app.core.notices import self_judges
 from evalflow.app.core.result_rules import RunMetric
-from evalflow.calls.budget import Amount
+from evalflow.calls.budget import Amount, RunNote
 from evalflow.calls.cache_store import Entry
+from evalflow.calls.client import CallSession
 from evalflow.calls.objects import is_address
 from evalflow.config.load import compose
 from evalflow.config.schema import DatasetConfig
@@ -38,7 +39,7 @@ from evalflow.engine.plan import PreparedFile
 from evalflow.engine.scoring import MeteredJudge, Pair
 from evalflow.errors import Problem, UserError, command
 from evalflow.llm.panel import Panel
-from evalflow.notes import NOTE
+from evalflow.notes import NOTE, note
 from evalflow.paths import OWN_FOLDER, new_run_id, private_folder, write_atomically
 from evalflow.prompts import is_file_name
 from evalflow.protocols import Judge, Metric, Target
@@ -180,6 +181,8 @@ def open_manifest(order: RunOrder, inspection: Inspection) -> Manifest:
     UserError if a run has changed since it was planned or began, or the baseline of its gates cannot be compared.
     """
     fresh = described(inspection, order.run_id, _spent_before(order), races=order.races)
+    if order.resumed:
+        RunNote.read(RunFolder(order.folder).spending)  # a damaged one is refused before anything is written
     before, since = order.resumed or order.planned, "began" if order.resumed else "was planned"
     if before is not None and (changes := bookkeeping.changes(before, fresh)):
         where, hint = str(order.folder), "put it back as it was, or start a new run"
@@ -193,12 +196,12 @@ def finished_before(
     """What earlier parts of this run finished, noted by `looks`; its cost counts towards the tally and the budget."""
     session = parts.session
     before = _spent_before(order)
-    if session.budget:
-        session.budget.spent += before
+    folder = RunFolder(order.folder)
+    if session.budget and order.resumed is None:
+        _take_up(session, folder, before, Amount())
     if order.resumed is None:
         return Finished()
     stops = any(metric.stops for metric in parts.metrics.values())
-    folder = RunFolder(order.folder)
     finished = read_finished(
         folder, tally, bounded, errors_too=not order.retry_errors, failed_too=stops, scores_too=looks is not None
     )
@@ -209,7 +212,12 @@ def finished_before(
     counted = bookkeeping.take_up(tally, order.resumed)
     if session.budget:
         own = Amount(tally.requests, tally.input_tokens + tally.output_tokens, tally.cost_usd)
-        session.budget.spent = before + own
+        _take_up(session, folder, before, own)
+        lost = session.budget.lost_requests
+        tally.unaccounted_requests = max(tally.unaccounted_requests, lost)
+        if lost and not counted:
+            which = "1 request" if lost == 1 else f"up to {lost} requests"
+            note(f"{which} under way when the run was killed may have been paid for, and count towards the budget")
 
     def claimed(entry: Entry, cost_usd: float | None) -> None:
         if counted:
@@ -217,7 +225,9 @@ def finished_before(
             tally.retract(Spend(requests=requests, reasks=requests - 1, usage=usage, cost_usd=cost_usd))
         elif session.budget:
             usage = entry.usage or Usage()
-            session.budget.spent += Amount(entry.requests, usage.input_tokens + usage.output_tokens, cost_usd or 0.0)
+            lost = session.budget.lost_requests
+            session.budget.claim(Amount(entry.requests, usage.input_tokens + usage.output_tokens, cost_usd or 0.0))
+            tally.unaccounted_requests -= lost - session.budget.lost_requests
 
     if session.single_flight:
         session.single_flight.settled, session.single_flight.claimed = finished.paid, claimed
@@ -265,8 +275,22 @@ def _spent_before(order: RunOrder) -> Amount:
     for path in order.siblings:
         ended = RunFolder(path).read_manifest()
         tokens = (ended.input_tokens or 0) + (ended.output_tokens or 0)
-        spent += Amount(ended.requests or 0, tokens, ended.cost_usd or 0)
+        own, noted = Amount(ended.requests or 0, tokens, ended.cost_usd or 0), RunNote.read(RunFolder(path).spending)
+        spent += own + (noted.used - own).no_less() if noted else own
     return spent
+
+
+def _take_up(session: CallSession, folder: RunFolder, before: Amount, own: Amount) -> None:
+    """Count what was spent before on the budget, and note from now on what is spent.
+
+    Calls by batch keep a record of their own, by which a resumed run finds them: to count them twice would end it.
+    """
+    budget = session.budget
+    assert budget is not None
+    notes = session.batches is None
+    budget.take_up(before, own, RunNote.read(folder.spending) if notes else None)
+    if notes:
+        budget.keep_note(folder.spending)
 
 
 async def prepare(

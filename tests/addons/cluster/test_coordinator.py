@@ -17,11 +17,12 @@ from evalflow.addons.cluster.coordinator import Coordinator
 from evalflow.addons.cluster.coordinator_client import CoordinatorClient
 from evalflow.addons.cluster.messages import CoordinatorReply, WorkerMessage
 from evalflow.addons.cluster.slot_shares import SlotShares, SlotUse, divided
-from evalflow.calls.budget import UNITS, Amount, Budget, Lease
+from evalflow.addons.cluster.worker import CoordinatorSpec
+from evalflow.calls.budget import UNITS, Amount, Budget, Lease, RunNote
 from evalflow.calls.cache import Cache
 from evalflow.calls.cache_store import Entry, short
 from evalflow.calls.client import CallSession
-from evalflow.config.schema import BudgetConfig
+from evalflow.config.schema import BudgetConfig, CacheConfig
 from evalflow.errors import BudgetError, InfrastructureError, JudgeError
 from evalflow.records import Spend, Usage
 from tests.addons.cluster.coordinator_workers import MemoryCache, hurry
@@ -123,6 +124,37 @@ async def test_a_worker_waits_for_what_others_hold_and_gets_what_they_return() -
     assert (granted.granted, granted.refused) == (Amount(2), "")
     assert not coordinator.report("a", LeaseUse(Amount(4), Amount()), 2).scarce
     assert coordinator.report("b", LeaseUse(Amount(2), Amount(), Amount(2)), 2).refused.startswith("the budget ran out")
+
+
+def test_what_all_workers_hold_is_noted_for_a_run_that_is_killed(tmp_path: Path) -> None:
+    note = tmp_path / "budget.json"
+    spec = CoordinatorSpec(
+        run_id="r",
+        cache=CacheConfig(path=str(tmp_path / "cache.db")),
+        budget=BudgetConfig(requests=100),
+        spent=Amount(5),
+        before=Amount(2),
+        unaccounted=Amount(1),
+        lost_requests=1,
+        sent=Amount(),
+        lease=None,
+        settled=(),
+        counted=False,
+        note=note,
+    )
+    coordinator = spec.build()
+    assert RunNote.read(note) == RunNote(Amount(3), Amount(), 1)
+    leases = coordinator._leases
+    assert leases is not None
+    use = LeaseUse(Amount(1), Amount(), Amount(2), Amount(8))
+    first = leases.report("a", use, 2).granted
+    held = first + leases.report("b", use, 2).granted
+    assert held.requests >= 4
+    assert RunNote.read(note) == RunNote(Amount(5) + held, held, 1)  # before it is granted
+    leases.lost("a")
+    leases.report("b", LeaseUse(Amount(1), Amount()), 1)
+    coordinator.close()
+    assert RunNote.read(note) == RunNote(Amount(6) + first, Amount(), 1)
 
 
 def test_a_lease_of_a_project_notes_what_all_workers_hold(tmp_path: Path) -> None:
