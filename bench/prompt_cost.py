@@ -52,6 +52,8 @@ MAIN = [
     "user_frustration",
 ]
 CASES = 8
+SHORT = 128
+"""Tokens of a case up to which its material is short: 95 words, in delimiters."""
 SHARING = ["faithfulness", "context_precision", "context_recall", "context_relevancy", "hallucination", "abstention"]
 """Metrics that show the same contexts."""
 _TOKEN = re.compile(r"\d{1,3}|[^\W\d_]{1,8}|[^\s\w]+|_|\n+")
@@ -101,11 +103,21 @@ def _asked(metric: str, of: str, case: Case) -> Sequence[Ask]:
     return [ask for ask in judge.asked if ask.messages]
 
 
-def shared(texts: Sequence[str], count: Callable[[str], int]) -> float:
-    """The share of the texts' tokens that each has in common with those before it, as a prefix."""
+def prefix(texts: Sequence[str]) -> str:
+    """What all the texts begin with."""
     same = next((at for at, letters in enumerate(zip(*texts, strict=False)) if len({*letters}) > 1), len(min(texts)))
-    prefix = count(texts[0][:same])
-    return prefix / mean(map(count, texts))
+    return texts[0][:same]
+
+
+def shared(texts: Sequence[str], count: Callable[[str], int]) -> float:
+    """The share of the texts' tokens that all have in common, as a prefix."""
+    return count(prefix(texts)) / mean(map(count, texts))
+
+
+def shared_if_short(texts: Sequence[str], count: Callable[[str], int]) -> list[float]:
+    """The same share of each text that has at most `SHORT` tokens of its own."""
+    common = count(prefix(texts))
+    return [common / tokens for tokens in map(count, texts) if tokens <= common + SHORT]
 
 
 def long_case() -> list[str]:
@@ -121,6 +133,7 @@ def main() -> None:
     count = counter()
     tokens: dict[str, float] = {}
     shares: dict[str, list[float]] = defaultdict(list)
+    short: dict[str, list[float]] = defaultdict(list)
     for name in MAIN:
         cases = asked(name)
         tokens[name] = mean(sum(count(text_of(ask)) for ask in asks) for asks in cases)
@@ -131,9 +144,12 @@ def main() -> None:
         for texts in steps.values():
             if len(texts) > 1:
                 shares[name].append(shared(texts, count))
+                short[name] += shared_if_short(texts, count)
     every = [share for of in shares.values() for share in of]
+    print(f"{'metric':36} {'tokens':>8} prefix  short (prompts)")
     for name in MAIN:
-        print(f"{name:36} {tokens[name]:8.0f} {mean(shares[name]):6.0%}")
+        of_short = f"{mean(short[name]):6.0%} ({len(short[name])})" if short[name] else "     -"
+        print(f"{name:36} {tokens[name]:8.0f} {mean(shares[name]):6.0%} {of_short}")
     print(f"{'all':36} {sum(tokens.values()):8.0f} {mean(every):6.0%}  least {min(every):.0%}")
     texts = long_case()
     print(f"five contexts of 400 tokens, {len(texts)} prompts of {len(SHARING)} metrics: {shared(texts, count):.0%}")
