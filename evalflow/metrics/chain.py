@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, Literal, TypeVar
 
-from pydantic import field_validator
+from pydantic import Field, field_validator
 
 from evalflow.config.schema import FIELDS
 from evalflow.errors import JudgeError, UserError, did_you_mean
@@ -40,11 +40,13 @@ class ChainConfig(UnitMetricConfig):
         optional: Further fields, for prompts to show if the case has them.
         weighting: `probability`: scores are expectations over the judge's probabilities, if it gives any.
         verbose: Whether to print each score with its steps as it is computed.
+        most_items: The longest list that a reply may have; null: as many items as the text can have.
     """
 
     optional: tuple[str, ...] = ()
     weighting: Literal["probability"] | None = None
     verbose: bool = False
+    most_items: int | None = Field(default=None, ge=1)
 
     @property
     def shown(self) -> tuple[str, ...]:
@@ -224,7 +226,7 @@ class AskingMetric(BaseMetric[C], Generic[C]):
         try:
             ask = scope.ask(step, items)
             reply = await judge.ask(ask)
-            _record(entry, config, ask, reply)
+            _record(entry, config, ask, reply, self.config.most_items)
         except UserError as error:  # a prompt that fails for one case does not stop the run
             entry |= {"raw": None, "error": str(error)}
             return Outcome(status="error", error_type="prompt", error=str(error), steps=tuple(scope.trail))
@@ -305,7 +307,7 @@ def _without(turns: Sequence[object]) -> str:
     return f"without {named} of {len(turns)}, for which nothing was retrieved"
 
 
-def _record(entry: dict[str, object], step: StepConfig, ask: Ask, reply: Reply) -> None:
+def _record(entry: dict[str, object], step: StepConfig, ask: Ask, reply: Reply, most_items: int | None) -> None:
     """Add the reply to a step's entry; JudgeError unless it covers all items and its lists are plausible."""
     content, probabilities = as_map(reply.parsed.model_dump(mode="json")), reply.probabilities
     expected = 1 if ask.items is None else len(ask.items)
@@ -319,7 +321,7 @@ def _record(entry: dict[str, object], step: StepConfig, ask: Ask, reply: Reply) 
         what = f"the judge gave {len(probabilities)} distributions for {expected} items"
         raise JudgeError("schema", what, reply.raw)
     try:
-        replies, left_out = checked_lists(step, ask, rows)
+        replies, left_out = checked_lists(step, ask, rows, most_items)
     except JudgeError as error:
         raise JudgeError(error.error_type, str(error), reply.raw) from None
     entry |= {"reply": replies[0] if ask.items is None else replies, "probabilities": None, "reasks": reply.reasks}

@@ -33,24 +33,27 @@ def most_items(text: str) -> int:
     return len(words(text)) // 3 + len(_ENDS.findall(text)) + _SPARE
 
 
-def checked_lists(step: StepConfig, ask: Ask, rows: Sequence[Mapping[str, object]]) -> tuple[list[object], int]:
+def checked_lists(
+    step: StepConfig, ask: Ask, rows: Sequence[Mapping[str, object]], most: int | None = None
+) -> tuple[list[object], int]:
     """The rows of a reply with equal items of their lists folded into one, and how many were left out.
 
-    JudgeError if a list is still longer than its text allows: the step's `source`, else all that the judge was shown.
+    JudgeError if a list still has more than `most` items; None: more than its text allows, which is the step's
+    `source`, else all that the judge was shown.
     """
     if not any(isinstance(declared, ListType) for declared in step.returns.values()):
         return list(rows), 0
     source = ask.variables.get("source") if step.source_field else None
     text = "\n".join(message.content for message in ask.messages) if source is None else written(source)
-    reader = _ListReader(step.id, text)
+    reader = _ListReader(ask, text, most)
     return [reader.record(step.returns, row) for row in rows], reader.left_out
 
 
 class _ListReader:
-    def __init__(self, step: str, text: str) -> None:
-        self._step = step
+    def __init__(self, ask: Ask, text: str, most: int | None) -> None:
+        self._ask = ask
         self._text = text
-        self._most = most_items(text)
+        self._most = most_items(text) if most is None else most
         self.left_out = 0
 
     def record(self, fields: Mapping[str, object], row: Mapping[str, object]) -> dict[str, object]:
@@ -67,9 +70,10 @@ class _ListReader:
         self.left_out += len(items) - len(kept)
         if len(kept) > self._most:
             noun, count = name.replace("_", " "), len(words(self._text))
-            what = f"the judge listed {len(kept):,} {noun} for a text of {count:,} words (step {self._step})"
-            advice = "it invents or repeats itself; ask another model, or raise judge.temperature"
-            raise JudgeError("schema", f"{what}, which has {self._most:,} at most: {advice}")
+            what = f"the judge listed {len(kept):,} {noun} for a text of {count:,} words (step {self._ask.step})"
+            advice = "if it invents or repeats itself, ask another model, or raise judge.temperature"
+            allowed = f"if the text has so many, allow them: ++metric.{self._ask.metric}.most_items={len(kept)}"
+            raise JudgeError("schema", f"{what}, and {self._most:,} are allowed: {advice}; {allowed}")
         return kept
 
     def _item(self, name: str, kind: ItemKind, item: object) -> object:

@@ -58,6 +58,7 @@ _NO_MEANING = (
     "test_order",
     "faults",
     "fixture",
+    "most_items",
     "title",
     "description",
     "family",
