@@ -18,11 +18,13 @@ from evalflow.addons.interop.importers.exports import read_export
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource, key_for, secrets_in
 from evalflow.addons.interop.importers.ledger import COLUMNS, Ledger, Untranslated
 from evalflow.addons.interop.importers.platforms import PLATFORMS
+from evalflow.addons.interop.importers.same_cases import SameCases
 from evalflow.addons.interop.importers.tiamat import read_test
 from evalflow.app.core.assemble import with_default_judge
 from evalflow.app.core.derive import Derived
-from evalflow.app.core.options import MODEL, SENDS_NOTHING
+from evalflow.app.core.options import MODEL, SENDS_NOTHING, options
 from evalflow.app.core.result_rules import ResultRules
+from evalflow.app.core.saved import LATEST
 from evalflow.app.core.screen import TerminalScreen, propose_command, write_new
 from evalflow.app.report import case_rows
 from evalflow.app.run import execute
@@ -65,9 +67,17 @@ _STAND_INS = {"url": "http://127.0.0.1:8000", "base_url": "http://127.0.0.1:8000
 _NOTHING_SENT = "sends nothing; leave out `check` to run it"
 
 
-def import_files(kind: str, path: str, console: Console, name: str | None = None, root: str | None = None) -> int:
+def import_files(
+    kind: str,
+    path: str,
+    console: Console,
+    name: str | None = None,
+    root: str | None = None,
+    dataset: str | None = None,
+) -> int:
     """Write what the tool's files declare into ./conf, ./data and ./prompts; print what was taken, and how to run it.
 
+    With `dataset`, the file has another system's results of that dataset's cases: they are compared case by case.
     Nothing is written if anything is wrong: rows are kept in a temporary folder until all is read.
     """
     source = Path(path)
@@ -75,10 +85,14 @@ def import_files(kind: str, path: str, console: Console, name: str | None = None
     if not IDENTIFIER.fullmatch(key):
         hint = "lower-case letters, digits and _, a letter first"
         raise UserError(Problem(f"{key!r} cannot be a name", "command line", hint))
+    same = SameCases.of(dataset) if dataset else None
     with _scratch() as scratch:
         imported = IMPORTERS.get(kind)(
-            ImportSource(source, key, scratch, Path(root) if root else None, name is not None)
+            ImportSource(source, key, scratch, Path(root) if root else None, name is not None, same)
         )
+        if same and not same.is_used:
+            what = f"--dataset is for files with the results of one system, and {kind} reads others"
+            raise UserError(Problem(what, "command line", "leave out --dataset"))
         imported.ledger.expect_balanced()
         for table in imported.datasets.values():
             table["path"] = shown(Path(str(table["path"])))
@@ -89,7 +103,25 @@ def import_files(kind: str, path: str, console: Console, name: str | None = None
     print_lines(console, (f"note   {note}" for note in imported.notes))
     for words, remark in _commands(imported):
         propose_command(console, command("check", *words), remark)
+    for words, remark in _to_compare(kind, key, imported, same):
+        propose_command(console, command(*words), remark)
     return 0
+
+
+def _to_compare(
+    kind: str, key: str, imported: ImportedConfig, same: SameCases | None
+) -> Iterator[tuple[list[str], str]]:
+    """How the results are compared with those of another system, if both are results of one system."""
+    if same is None:
+        if imported.has_one_system and set(imported.experiments) == {key}:
+            remark = "another system's results of the same cases, to be compared with these"
+            yield ["import", kind, "FILE", "--dataset", key], remark
+        return
+    names = {str(one.get("name")) for one in imported.metrics.values()}
+    shared = [option.name for option in options(None, "metric") if option.name in names]
+    if shared and any(option.name == same.option for option in options(None, "experiment")):
+        both = ["-m", f"experiment={same.option},{key}", f"metric=[{','.join(shared)}]"]
+        yield both, f"the old scores of both; sends nothing. Then: {command('compare', LATEST)}"
 
 
 @contextmanager

@@ -23,6 +23,7 @@ _IMPORT = Manual(
     (
         ("import tiamat TEST.json", "a Tiamat test as YAML"),
         ("import langfuse traces.csv --name desk", "cases, and old scores beside new ones"),
+        ("import ragas second.csv --dataset first", "another system's results of the cases of an import"),
         ("import traces traces.jsonl --name live", "a case for each trace of OTLP JSON"),
     ),
     "import.md",
@@ -96,7 +97,11 @@ def _import(parser: VerbParser) -> Work:
     parser.add_argument("--name", help="the name of what is written; that of the file without it")
     root = "files that it names are read below this folder only; its own folder without it"
     parser.add_argument("--root", metavar="FOLDER", help=root)
-    return lambda options: import_files(options.format, options.path, console(), options.name, options.root)
+    same = "a dataset whose cases the file has, with another system's answers: both are then compared case by case"
+    parser.add_argument("--dataset", metavar="DATASET", help=same)
+    return lambda options: import_files(
+        options.format, options.path, console(), options.name, options.root, options.dataset
+    )
 
 
 def _export(parser: VerbParser) -> Work:

@@ -59,6 +59,7 @@ _NO_MEANING = (
     "faults",
     "fixture",
     "most_items",
+    "name",
     "title",
     "description",
     "family",

@@ -16,6 +16,7 @@ from typing import TextIO, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from evalflow.addons.interop.importers.ledger import Ledger
+from evalflow.addons.interop.importers.same_cases import SameCases
 from evalflow.config.yaml_text import escaped, option_text
 from evalflow.errors import Problem, UserError
 from evalflow.values.jsonvalues import as_list, as_map
@@ -93,6 +94,7 @@ class ImportedConfig:
         notes: What changed.
         ledger: What was found, taken and left out.
         unjudged: The experiments that need no language model as judge, or name one.
+        has_one_system: Whether it has the recorded results of one system, to be compared with those of others.
     """
 
     datasets: Options = field(default_factory=Options)
@@ -105,6 +107,7 @@ class ImportedConfig:
     notes: list[str] = field(default_factory=list[str])
     ledger: Ledger = field(default_factory=Ledger)
     unjudged: set[str] = field(default_factory=set[str])
+    has_one_system: bool = False
 
     @property
     def has_answers(self) -> bool:
@@ -135,6 +138,7 @@ class ImportSource:
         scratch: A temporary folder on the same disk as data/.
         root: The folder that links may not leave; null: that of the file.
         is_named: Whether the user chose the name; else it is that of the file.
+        same: The dataset whose cases the file has, answered by another system; None: cases of its own.
     """
 
     path: Path
@@ -142,6 +146,7 @@ class ImportSource:
     scratch: Path
     root: Path | None = None
     is_named: bool = False
+    same: SameCases | None = None
 
     def expect_file(self, hint: str = "") -> None:
         """UserError unless the path is that of a file."""

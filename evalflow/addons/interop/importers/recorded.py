@@ -29,17 +29,18 @@ from evalflow.addons.interop.importers.files import (
 )
 from evalflow.addons.interop.importers.ledger import Ledger, Untranslatable
 from evalflow.addons.interop.importers.readers import WRITE_TEXT
+from evalflow.addons.interop.importers.same_cases import SameCases, turns_of
 from evalflow.addons.interop.importers.scores import PersonsScore, RecordedScores
 from evalflow.addons.interop.importers.secrets import without_secrets
 from evalflow.addons.interop.importers.verdicts import Verdicts
 from evalflow.config.yaml_text import safe_yaml
 from evalflow.datasets import irregular
 from evalflow.datasets.messages import read_messages
-from evalflow.errors import Problem
+from evalflow.errors import Problem, UserError
 from evalflow.metrics.registry import Calls, calls_of
 from evalflow.paths import shown
 from evalflow.records.scores import Direction
-from evalflow.values.jsonvalues import as_list, as_map, kind
+from evalflow.values.jsonvalues import as_map, kind
 
 PARTS = ("cases", "scores")
 _FILLED = frozenset({"messages", "history", "answer"})
@@ -87,6 +88,7 @@ class RecordedCases:
         repeated: How many rows had the id of an earlier one.
         irregular: Whether the turns of a conversation do not alternate.
         answered, recorded: How many cases have an answer, and how many an answer or an error.
+        same: The dataset whose cases these are, answered by another system; None: they are cases of their own.
     """
 
     imported: ImportedConfig
@@ -108,6 +110,7 @@ class RecordedCases:
     irregular: bool = False
     recorded: int = 0
     answered: int = 0
+    same: SameCases | None = None
 
     def write(self, case: Mapping[str, object], scores: Iterable[tuple[object, object]], where: str) -> None:
         """Write a case without the secrets in it, and count its scores; those whose name is not text are listed."""
@@ -160,18 +163,27 @@ class RecordedCases:
         self.imported.ledger.leave("cases", "row", problem.where, problem.what, problem.hint)
 
     def _id(self, case: Mapping[str, object]) -> str:
-        """The case's own id, or its number; one that an earlier case has gets a number behind it."""
+        """The case's own id, or its number; one that an earlier case has gets a number behind it.
+
+        A case of another dataset has its id there; no other one has.
+        """
+        same = self.same.id_of(case) if self.same else None
+        if same is not None:
+            self.ids.add(_id_digest(same))
+            return same
         own = case.get("id")
         if not isinstance(own, str | int) or isinstance(own, bool) or own == "":
             self.numbered = True
             own = self.file.count + 1
-            if not self.ids:
+            if self.same:
+                own = f"row-{own}"
+            if not self.ids and not self.same:
                 return str(own)
         for number in count(1):
             case_id = str(own) if number == 1 else f"{own}#{number}"
-            digest = int.from_bytes(hashlib.blake2b(case_id.encode("utf-8", "replace"), digest_size=8).digest())
+            digest = _id_digest(case_id)
             is_number = self.numbered and case_id.isdecimal() and 0 < int(case_id[:20]) <= self.file.count
-            if digest not in self.ids and not is_number:
+            if digest not in self.ids and not is_number and not (self.same and case_id in self.same.ids):
                 self.ids.add(digest)
                 self.repeated += number > 1
                 return case_id
@@ -198,16 +210,21 @@ class RecordedCases:
             imported.notes.append(
                 f"{self.repeated:,} {'rows' if self.repeated > 1 else 'row'} of {file} {what}: ID#2 and so on"
             )
-        imported.datasets[key] = dataset_option(key, f"Cases of {file}.", name=key, **loose)
+        name = self.same.name if self.same else key
+        imported.datasets[key] = dataset_option(key, f"Cases of {file}.", name=name, **loose)
+        if self.same:
+            imported.targets[key] = {"defaults": ["recorded", "_self_"], "name": key}
         like = self._like(file)
         old = [self._declare_score(key, name, score, file) for name, score in self.scores.keys.items()]
         complete = self.recorded == self.file.count and self.answered
         only_scores = old and not self.answered
+        imported.has_one_system = bool(old and complete)
         generate = False if complete or only_scores else "missing" if self.answered else True
         limits = {name: {"threshold": limit} for name, limit in like.items() if limit is not None}
         more: dict[str, object] = {"metric": limits} if limits else {}
         metrics = [*self.asked, *like, *old] or ["relevance"]
-        imported.experiments[key] = ImportedExperiment(key, metrics, generate, more=more)
+        target = key if self.same else ""
+        imported.experiments[key] = ImportedExperiment(key, metrics, generate, target, more=more)
         if not like and not old and not self.asked:
             imported.notes.append("the file has no scores: the experiment has metric=relevance; choose your own")
         elif not self.judged and not any(_shipped(name).asks_judge for name in like):
@@ -241,6 +258,9 @@ class RecordedCases:
         """Add the metric that reads the tool's own score, so that it passes exactly if the tool let it pass."""
         metric = key_for(f"{key} {score}", self.imported.metrics, "metric")
         option = recorded_option(f"{self.column}.{score}", f"{self.tool}'s own score: {name}.")
+        if self.same:
+            taken = [one["name"] for one in self.imported.metrics.values() if isinstance(one.get("name"), str)]
+            option["name"] = key_for(f"{self.same.option} {score}", [str(one) for one in taken], "metric")
         rule = self._rule(name)
         if name in self.verdicts:
             self.verdicts[name].list_unread(name, rule, self.imported.ledger, file)
@@ -307,8 +327,15 @@ def recorded_cases(
     """
     key = key or source.name
     with source.rows(imported, key) as rows, source.rows(imported, f"{key}_labels", "labels") as labels:
-        cases = RecordedCases(imported, rows, labels, tool, column, counterparts, RecordedScores(imported.ledger))
+        scores = RecordedScores(imported.ledger)
+        cases = RecordedCases(imported, rows, labels, tool, column, counterparts, scores, same=source.same)
         yield cases
+    if source.same:
+        if source.same.is_used:
+            what = "it has several datasets, and --dataset names one"
+            raise UserError(Problem(what, shown(path), "leave out --dataset"))
+        source.same.is_used = True
+        imported.notes.append(source.same.note(cases.file.count, shown(path)))
     cases.declare(source, key, shown(path))
     if not labels.count:
         imported.data.pop(f"{key}_labels.jsonl").unlink()
@@ -316,10 +343,7 @@ def recorded_cases(
 
 def is_irregular(case: Mapping[str, object]) -> bool:
     """Whether the turns of a case's conversation do not alternate."""
-    asked = (
-        [{"role": "user", "content": case.get("question")}] if case.get("history") else as_list(case.get("messages"))
-    )
-    return any(irregular(read_messages([*as_list(case.get("history")), *asked])))
+    return any(irregular(read_messages(turns_of(case))))
 
 
 def _fields_in(case: Mapping[str, object]) -> set[str]:
@@ -328,6 +352,10 @@ def _fields_in(case: Mapping[str, object]) -> set[str]:
     if "messages" in fields:
         fields.add("question")
     return fields | {f"vars.{name}" for name in as_map(case.get("vars"))}
+
+
+def _id_digest(case_id: str) -> int:
+    return int.from_bytes(hashlib.blake2b(case_id.encode("utf-8", "replace"), digest_size=8).digest())
 
 
 def writable(row: Mapping[str, object], ledger: Ledger, where: str) -> dict[str, object]:
