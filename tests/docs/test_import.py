@@ -23,7 +23,7 @@ def test_the_example_runs(tmp_path: Path) -> None:
     [config] = blocks("yaml", PAGE)
     (tmp_path / "promptfooconfig.yaml").write_text(config, encoding="utf-8")
     (tmp_path / "check.py").write_text("", encoding="utf-8")
-    imported, checked, traced = "".join(blocks("bash", PAGE)).splitlines()
+    imported, checked, *several, traced = "".join(blocks("bash", PAGE)).splitlines()
     done = run(imported, tmp_path)
     assert done.returncode == 0, done.stderr
     shown = re.search(r"^    not translated\n(.*?)\n\n", PAGE, re.MULTILINE | re.DOTALL)
@@ -36,6 +36,13 @@ def test_the_example_runs(tmp_path: Path) -> None:
     assert run(checked, tmp_path).returncode == 0
     written = "".join(path.read_text(encoding="utf-8") for path in tmp_path.glob("[cdp]*/**/*.*"))
     assert "sk-do-not-copy-me" not in written
+    rows = [f"Question {number}?,It is {number},{number % 2}\n" for number in range(8)]
+    for name in ("first", "second"):
+        (tmp_path / f"{name}.csv").write_text("user_input,response,faithfulness\n" + "".join(rows), encoding="utf-8")
+    for command in several:
+        done = run(command, tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert "8 cases" in done.stdout
     (tmp_path / "traces.jsonl").write_text(json.dumps(TRACE), encoding="utf-8")
     assert run(traced, tmp_path).returncode == 0
     assert json.loads((tmp_path / "data" / "live.jsonl").read_text(encoding="utf-8"))["answer"] == "At 9."
