@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
+from itertools import takewhile
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
@@ -196,17 +197,30 @@ _SETTLED_NS = 2 * 10**9
 _READ: dict[tuple[str, str, str], tuple[object, bytes]] = {}
 """The state and the pickled content of each file read: unpickling takes a twentieth of reading it again."""
 _HYDRAS_OWN = ("hydra", "schema")  # providers of the files in Hydra's package, and of its schemas
+_MERGED: dict[tuple[object, ...], bytes] = {}
+"""What the first files of a composition make together, pickled, by their names, packages and states. Merging them anew
+is a third of a composition."""
+_MOST_MERGED = 64
+_BEGINNING = ResultDefault(config_path="the first files")
+"""Stands for them in a list of defaults."""
 
 
 class _Repository(ConfigRepository):
-    """Remembers in this process what it read, for as long as the file is the same by its status."""
+    """Remembers in this process what it read, for as long as the file is the same by its status.
+
+    `states` are those of the files read last, also by its copies.
+    """
+
+    def __init__(self, config_search_path: ConfigSearchPath) -> None:
+        super().__init__(config_search_path)
+        self.states: dict[str, object] = {}
 
     def __deepcopy__(self, _: object) -> _Repository:
         return copy.copy(self)  # Hydra only gives the copy a list of sources of its own
 
     def load_config(self, config_path: str) -> ConfigResult | None:
         source = self._find_object_source(config_path, ObjectType.CONFIG)
-        state = _state(source, config_path) if source else None
+        state = self.states[config_path] = _state(source, config_path) if source else None
         if source is None or state is None:
             return super().load_config(config_path)
         key = source.scheme(), source.path, config_path
@@ -234,7 +248,7 @@ def _state(source: ConfigSource, config_path: str) -> object:
 
 
 class Loader(ConfigLoaderImpl):
-    """Hydra's loader, but with a memory: of files, and of its last composition's defaults.
+    """Hydra's loader, but with a memory: of files, of what the first of them make together, and of the last defaults.
 
     What a file says of the address and key of its own judge is not taken for another one: `untaken` has it.
     """
@@ -242,6 +256,8 @@ class Loader(ConfigLoaderImpl):
     def __init__(self, config_search_path: ConfigSearchPath) -> None:
         super().__init__(config_search_path)
         self.repository = _Repository(config_search_path)
+        self._states = self.repository.states
+        self._beginning = DictConfig({})
         self.defaults: Sequence[ResultDefault] = ()
         self.untaken: Sequence[Untaken] = ()
         self._given: Sequence[str] = ()
@@ -255,9 +271,23 @@ class Loader(ConfigLoaderImpl):
     def _compose_config_from_defaults_list(self, defaults: list[ResultDefault], repo: Any) -> DictConfig:
         self.defaults = defaults
         self.untaken = untaken_of(defaults, repo, self._given)
-        return super()._compose_config_from_defaults_list(defaults, repo)
+        first = list(takewhile(self._is_known, defaults))
+        key = tuple((one.config_path, one.package, self._states[one.config_path or ""]) for one in first)
+        if key not in _MERGED:
+            if len(_MERGED) >= _MOST_MERGED:
+                _MERGED.clear()
+            _MERGED[key] = pickle.dumps(super()._compose_config_from_defaults_list(first, repo))
+        self._beginning = cast("DictConfig", pickle.loads(_MERGED[key]))  # noqa: S301 - this process pickled it
+        return super()._compose_config_from_defaults_list([_BEGINNING, *defaults[len(first) :]], repo)
+
+    def _is_known(self, default: ResultDefault) -> bool:
+        """Whether a file is the same as long as its state is, and the choice of it comes back often enough."""
+        path = default.config_path or ""
+        return path.partition("/")[0] not in (*ROOT_GROUPS, "metric") and self._states.get(path) is not None
 
     def _load_single_config(self, default: ResultDefault, repo: Any) -> ConfigResult:
+        if default is _BEGINNING:
+            return ConfigResult("evalflow", "", self._beginning, {})
         found = super()._load_single_config(default, repo)
         keys = [key for one in self.untaken if one.file == default.config_path for key in one.keys]
         if keys:

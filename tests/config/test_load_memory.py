@@ -37,6 +37,19 @@ def test_an_edit_of_the_same_length_is_seen(threshold: Path, monkeypatch: pytest
     assert composed(threshold).values["metric"]["mine"]["threshold"] == 0.2
 
 
+def test_an_edit_of_one_of_the_first_files_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hydra_plugins, "_SETTLED_NS", 0)
+    file = tmp_path / "judge" / "mine.yaml"
+    file.parent.mkdir()
+    for model in ("one", "two", "one"):
+        file.write_text(f"kind: openai\nmodel: {model}\nbase_url: http://127.0.0.1:9/v1\n", encoding="utf-8")
+        for _ in range(2):
+            found = compose(["dataset=rag", "metric=coherence", "judge=mine"], tmp_path)
+            assert found.values["judge"]["model"] == model
+    with pytest.raises(UserError, match="mine"):
+        compose(["dataset=rag", "metric=coherence", "judge=mine"])
+
+
 def test_a_file_put_in_the_place_of_another_is_seen(threshold: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hydra_plugins, "_SETTLED_NS", 0)
     write(threshold, "0.1")
