@@ -23,7 +23,7 @@ def test_the_example_runs(tmp_path: Path) -> None:
     [config] = blocks("yaml", PAGE)
     (tmp_path / "promptfooconfig.yaml").write_text(config, encoding="utf-8")
     (tmp_path / "check.py").write_text("", encoding="utf-8")
-    imported, checked, *several, traced = "".join(blocks("bash", PAGE)).splitlines()
+    imported, checked, traced, *several = "".join(blocks("bash", PAGE)).splitlines()
     done = run(imported, tmp_path)
     assert done.returncode == 0, done.stderr
     shown = re.search(r"^    not translated\n(.*?)\n\n", PAGE, re.MULTILINE | re.DOTALL)
