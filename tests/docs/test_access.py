@@ -112,7 +112,6 @@ BODIES: Mapping[str, Any] = {
     "POST /checks/{check}/cases": {"dataset": "questions"},
     "POST /tags/rename": {"old": "none", "new": "other"},
     "POST /comments": {"text": "Why?", "task": 1},
-    "PUT /me/password": {"old": "", "new": ""},
     "POST /tokens": {"name": "nightly", "role": "viewer", "days": 1},
 }
 QUERIES: Mapping[str, str] = {
@@ -143,14 +142,14 @@ def fill(space: Workspace) -> dict[str, str]:
     case = cases.add_case(space, "questions", CASE)
     run = runs.create_run(space, RunRequest("fees", ["questions"], ["exact"]))
     runs.cancel_run(space, run.run_id)
-    user = {"name": "ann", "full_name": "", "email": None, "password_hash": None, "version": 1}
+    user = {"name": "ann", "full_name": "", "email": None, "version": 1}
     user |= {"is_owner": False, "is_disabled": False, "created_at": rows.now(), "updated_at": rows.now()}
     with space.database.writing() as connection:
         rows.add(connection, server_tables.users, user)
     projects.create_project(space, "other")
     connections.create_connection(space, "openai", ConnectionDraft("https://api.openai.com/v1"))
     names = {"bot": "fees", "metric": "exact", "dataset": "questions", "case": str(case.id), "run": run.run_id}
-    names |= {"user": "ann", "connection": "openai", "session": "1", "token": "1"}
+    names |= {"user": "ann", "connection": "openai", "session": "1", "token": "1", "passkey": "1"}
     checks.create_check(space, CheckDraft("kind", "conformity", {"rules": ["Be kind."]}))
     judges.create_judge(space, "strict", JUDGE)
     names |= {"check": "kind", "judge": "strict"}

@@ -40,6 +40,8 @@ def add_public_options(parser: ArgumentParser) -> None:
     oidc.add_argument("--oidc-name", metavar="TEXT", help="the provider's name on the button")
     everybody = "give everybody at the provider an account, without a role"
     oidc.add_argument("--oidc-sign-up", action="store_const", const=True, help=everybody)
+    factor = "everybody needs a second factor at the provider or the proxy: let owners in who come from there"
+    people.add_argument("--second-factor", action="store_const", const=True, help=factor)
     header = parser.add_argument_group("signing in at the reverse proxy, with --proxy")
     header.add_argument("--user-header", metavar="NAME", help="the header that names the account, as Remote-User")
     secret = "the environment variable with what the proxy sends in X-Evalflow-Proxy-Secret"  # noqa: S105 - a help text
@@ -48,7 +50,17 @@ def add_public_options(parser: ArgumentParser) -> None:
 
 def expect_no_public_options(options: Namespace) -> None:
     """Check that nothing was asked for that has a meaning for a public server only."""
-    flags = ["proxy", "metrics_from", "tls_cert", "tls_key", *_OIDC, "oidc_name", "oidc_sign_up", *_HEADER_OPTIONS]
+    flags = [
+        "proxy",
+        "metrics_from",
+        "second_factor",
+        "tls_cert",
+        "tls_key",
+        *_OIDC,
+        "oidc_name",
+        "oidc_sign_up",
+        *_HEADER_OPTIONS,
+    ]
     given = [_flag(name) for name in flags if getattr(options, name)]
     if given:
         raise UserError([Problem("this is for a public server", flag, "add --public https://NAME") for flag in given])
@@ -72,7 +84,8 @@ def public_settings(options: Namespace) -> tuple[Address, OidcSettings | None]:
         raise UserError([*error.problems, *problems]) from None
     if problems or address.public is None:
         raise UserError(problems)
-    return replace(address, public=replace(address.public, user_header=header)), oidc
+    public = replace(address.public, user_header=header, has_second_factor=bool(options.second_factor))
+    return replace(address, public=public), oidc
 
 
 def _oidc_settings(options: Namespace, problems: list[Problem]) -> OidcSettings | None:
@@ -83,7 +96,9 @@ def _oidc_settings(options: Namespace, problems: list[Problem]) -> OidcSettings 
     secret = _secret(options.oidc_client_secret_env, "--oidc-client-secret-env", problems)
     issuer: str = options.oidc_issuer
     name: str = options.oidc_name or urlsplit(issuer).hostname or "your company"
-    return OidcSettings(issuer, options.oidc_client_id, secret, name, bool(options.oidc_sign_up))
+    return OidcSettings(
+        issuer, options.oidc_client_id, secret, name, bool(options.oidc_sign_up), bool(options.second_factor)
+    )
 
 
 def _user_header(options: Namespace, problems: list[Problem]) -> UserHeader | None:

@@ -11,14 +11,12 @@ from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
-from getpass import getpass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evalflow.addons.studio.public import add_public_options, expect_no_public_options, public_settings
 from evalflow.cli.manual import DONE_CODES, Manual
 from evalflow.cli.parsing import Verb, VerbParser, Work, console
-from evalflow.errors import Problem, UserError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -145,12 +143,11 @@ def _users(parser: VerbParser) -> Work:
     actions = parser.add_subparsers(dest="action", required=True, metavar="list|add|link|disable|enable|delete")
     listing = actions.add_parser("list", help="all of them")
     listing.set_defaults(change=_list_users)
-    adding = actions.add_parser("add", help="add one, who then chooses a password by a link")
+    adding = actions.add_parser("add", help="add one, and print a link by which they sign in")
     adding.add_flag("--owner", "they manage the server")
     adding.add_argument("--full-name", default="", metavar="TEXT", help="as shown to others")
     adding.add_argument("--email", metavar="ADDRESS", help="links an identity provider's account")
-    adding.add_flag("--password", "type the password here, in place of a link")
-    linking = actions.add_parser("link", help="a link to choose a new password by")
+    linking = actions.add_parser("link", help="a link to sign in by, once")
     disabling = actions.add_parser("disable", help="end their sessions, and refuse them")
     enabling = actions.add_parser("enable", help="let them in again")
     deleting = actions.add_parser("delete", help="remove the account; what they made stays")
@@ -162,7 +159,7 @@ def _users(parser: VerbParser) -> Work:
         deleting: _delete_user,
     }
     for action, change in changes.items():
-        action.add_argument("name", help="the name that they sign in with")
+        action.add_argument("name", help="what the audit calls them")
         action.add_argument("--public", default="", metavar="https://NAME", help="the server's address, for links")
         action.set_defaults(change=change)
     for action in (listing, *changes):
@@ -255,40 +252,25 @@ def _list_users(space: Workspace, _: Namespace) -> Iterator[str]:
 
     for user in list_users(space):
         marks = [word for word, is_so in (("owner", user.is_owner), ("disabled", user.is_disabled)) if is_so]
-        marks += [] if user.has_password else ["no password"]
+        marks += [] if user.passkeys else ["no passkey"]
         yield f"{user.name}  {user.full_name or user.email or ''}  {', '.join(marks)}".rstrip()
 
 
 def _add_user(space: Workspace, options: Namespace) -> Iterator[str]:
-    from evalflow.addons.studio.work.people import add_user, password_hash, set_password
+    from evalflow.addons.studio.work.people import add_user
 
-    password = _typed_password() if options.password else None
-    if password is not None:
-        password_hash(password, options.name)  # before the account is made
     add_user(space, options.name, full_name=options.full_name, email=options.email, is_owner=options.owner)
     yield f"added  {options.name}"
-    if password is not None:
-        set_password(space, options.name, password)
-    else:
-        yield from _print_link(space, options)
-
-
-def _typed_password() -> str:
-    if not sys.stdin.isatty():
-        return sys.stdin.readline().rstrip("\n")
-    first = getpass("password: ")
-    if first != getpass("again: "):
-        raise UserError(Problem("the two passwords differ", "--password", "type it again"))
-    return first
+    yield from _print_link(space, options)
 
 
 def _print_link(space: Workspace, options: Namespace) -> Iterator[str]:
-    from evalflow.addons.studio.work.people import LINK_TTL, password_link
+    from evalflow.addons.studio.work.people import sign_in_link
 
-    link = f"{options.public.rstrip('/')}/password?code={password_link(space, options.name)}"
+    link = f"{options.public.rstrip('/')}/link?code={sign_in_link(space, options.name)}"
     below = "" if options.public else ", below the server's address"
     yield f"link   {link}"
-    yield f"       valid once, for {LINK_TTL.days} days{below}"
+    yield f"       valid once, for a day{below}"
 
 
 def _set_disabled(space: Workspace, options: Namespace) -> Iterator[str]:

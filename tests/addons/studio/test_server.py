@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 import shlex
 from pathlib import Path
@@ -33,37 +32,24 @@ def test_a_public_server_says_what_it_lacks_and_how_to_give_it(capsys: pytest.Ca
     for words in hinted(said):
         assert run_command(words) == 0
     out = capsys.readouterr().out
-    assert re.search(r"link   /password\?code=\S{43}\n +valid once, for 2 days, below the server's address", out)
+    assert re.search(r"link   /link\?code=\S{43}\n +valid once, for a day, below the server's address", out)
     assert run_command(["connections", "list"]) == 0
     listed = capsys.readouterr().out
     assert listed == "openai  https://api.openai.com/v1  key in OPENAI_API_KEY (not set here)  to public\n"
 
 
-def test_people_are_managed_from_the_command_line(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_people_are_managed_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["users", "add", "ann", "--full-name", "Ann", "--public", "https://e.example/"]) == 0
-    assert "link   https://e.example/password?code=" in capsys.readouterr().out
-    monkeypatch.setattr("sys.stdin", io.StringIO("correct horse battery\n"))
-    assert run_command(["users", "add", "olga", "--owner", "--password"]) == 0
+    assert "link   https://e.example/link?code=" in capsys.readouterr().out
+    assert run_command(["users", "add", "olga", "--owner"]) == 0
     assert run_command(["users", "disable", "ann"]) == 0
     capsys.readouterr()
     assert run_command(["users", "list"]) == 0
-    assert capsys.readouterr().out == "ann  Ann  disabled, no password\nolga    owner\n"
+    assert capsys.readouterr().out == "ann  Ann  disabled, no passkey\nolga    owner, no passkey\n"
     for words in (["users", "enable", "ann"], ["users", "link", "ann"], ["users", "delete", "ann"]):
         assert run_command(words) == 0
     assert run_command(["users", "disable", "olga"]) == 2
     assert "the server would have no owner" in capsys.readouterr().err
-
-
-def test_a_password_that_is_refused_makes_no_account(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("short\n"))
-    assert run_command(["users", "add", "ann", "--password"]) == 2
-    assert "too easy to guess" in capsys.readouterr().err
-    assert run_command(["users", "list"]) == 0
-    assert capsys.readouterr().out == ""
 
 
 def test_connections_are_managed_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,7 +81,7 @@ def test_half_a_certificate_is_refused(capsys: pytest.CaptureFixture[str]) -> No
         ),
         (
             [*PUBLIC[:3], "--user-header", "Remote-User", "--user-header-secret-env", "UNSET"],
-            ["UNSET is empty", "only a proxy can be believed", "unencrypted"],
+            ["UNSET is empty", "only a proxy can be believed", "without encryption"],
         ),
     ],
 )

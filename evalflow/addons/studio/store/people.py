@@ -1,4 +1,4 @@
-"""People: their identities, sessions, tokens, one-time codes, and failed sign-ins. Keys are stored as digests only."""
+"""People: their identities, sessions, tokens, passkeys, one-time codes, failed sign-ins. Keys are stored as digests."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, literal, select, update
 
-from evalflow.addons.studio.store.rows import Row, add, every, every_as, now, one_as, storable, upsert
+from evalflow.addons.studio.store.rows import Row, add, every, every_as, now, one, one_as, storable, upsert
 from evalflow.addons.studio.store.server_tables import (
     failed_sign_ins,
     identities,
     members,
     one_time_codes,
+    passkeys,
     sessions,
     tokens,
     users,
@@ -28,12 +29,13 @@ class User:
     """A person with an account.
 
     Attributes:
-        name: Unique; what they sign in with, and what the audit names.
+        name: Unique; what the audit names.
         full_name: As shown to others; may be empty.
         email: Links an identity provider's account with the same verified address; None if they have none.
         is_owner: Whether they manage the server.
         is_disabled: Whether they can neither sign in nor use tokens.
-        has_password: Whether they can sign in with a password.
+        stays_signed_in: Whether their sessions are long, as long as they only label.
+        passkeys: How many they can sign in with.
         version: Counts changes.
     """
 
@@ -42,7 +44,8 @@ class User:
     email: str | None
     is_owner: bool
     is_disabled: bool
-    has_password: bool
+    stays_signed_in: bool
+    passkeys: int
     version: int
     created_at: str
     updated_at: str
@@ -50,13 +53,13 @@ class User:
 
 @dataclass(frozen=True)
 class StoredUser(User):
-    """A row of the table of users, with what only signing in needs."""
+    """A row of the table of users."""
 
     id: int
-    password_hash: str | None
 
 
-_USERS = select(users, users.c.password_hash.is_not(None).label("has_password"))
+_PASSKEYS = select(func.count()).where(passkeys.c.user_id == users.c.id).scalar_subquery()
+_USERS = select(users, _PASSKEYS.label("passkeys"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +67,20 @@ class KeyHolder:
     """Who may act by a session, a token or a name.
 
     Attributes:
+        stays_signed_in: As of `User`.
         id, used_at: The session or token, and when it was last used.
+        created_at, confirmed_at: When the session was started, and when its person last proved who they are.
         project_id, role: What a token is limited to.
     """
 
     user_id: int
     user_name: str
     is_owner: bool
+    stays_signed_in: bool
     id: int | None = None
     used_at: str | None = None
+    created_at: str = ""
+    confirmed_at: str = ""
     project_id: int | None = None
     role: str | None = None
 
@@ -143,28 +151,29 @@ def roles(connection: Connection, user_ids: Sequence[int]) -> dict[int, dict[int
     return found
 
 
-def add_session(connection: Connection, key: str, user_id: int, address: str, agent: str, expires_at: str) -> None:
-    """Add a session, and delete those that ended long ago."""
+def add_session(
+    connection: Connection, key: str, user_id: int, address: str, agent: str, expires_at: str, confirmed_at: str
+) -> None:
+    """Add a session, and delete those that ended long ago. `confirmed_at`: when its person proved who they are."""
     moment = now()
     values = {"user_id": user_id, "address": address, "agent": agent, "created_at": moment, "seen_at": moment}
-    connection.execute(insert(sessions).values(**values, key_hash=digest(key), expires_at=expires_at))
+    values |= {"confirmed_at": confirmed_at, "expires_at": expires_at}
+    connection.execute(insert(sessions).values(**values, key_hash=digest(key)))
     connection.execute(delete(sessions).where(sessions.c.expires_at < moment))
 
 
-def holders(connection: Connection, kind: Holder, keys: Sequence[str], idle_since: str) -> dict[str, KeyHolder]:
-    """Who may act, by key: sessions and tokens by digest, unless expired, and users by name; none of a disabled user.
-
-    Sessions that were last used before `idle_since` are left out.
-    """
-    columns = [users.c.id, users.c.name, users.c.is_owner]
+def holders(connection: Connection, kind: Holder, keys: Sequence[str]) -> dict[str, KeyHolder]:
+    """Who may act, by key: sessions and tokens by digest, unless expired, and users by name, none disabled."""
+    columns = [users.c.id, users.c.name, users.c.is_owner, users.c.stays_signed_in]
     if kind == "user":
         query = select(users.c.name, *columns).where(users.c.name.in_([storable(key) for key in keys]))
     elif kind == "session":
-        query = select(sessions.c.key_hash, *columns, sessions.c.id, sessions.c.seen_at)
-        query = query.join(users, users.c.id == sessions.c.user_id).where(sessions.c.seen_at > idle_since)
+        of_session = [sessions.c.id, sessions.c.seen_at, sessions.c.created_at, sessions.c.confirmed_at]
+        query = select(sessions.c.key_hash, *columns, *of_session).join(users, users.c.id == sessions.c.user_id)
         query = query.where(sessions.c.key_hash.in_(keys), sessions.c.expires_at > now())
     else:
-        of_token = [tokens.c.id, tokens.c.used_at, tokens.c.project_id, tokens.c.role]
+        no_session = [literal("").label("created_at"), literal("").label("confirmed_at")]
+        of_token = [tokens.c.id, tokens.c.used_at, *no_session, tokens.c.project_id, tokens.c.role]
         query = select(tokens.c.key_hash, *columns, *of_token).join(users, users.c.id == tokens.c.user_id)
         query = query.where(tokens.c.key_hash.in_(keys), tokens.c.expires_at > now())
     return {key: KeyHolder(*values) for key, *values in connection.execute(query.where(~users.c.is_disabled))}
@@ -174,6 +183,39 @@ def note_use(connection: Connection, kind: Literal["session", "token"], row: int
     """Note that a session or a token is in use."""
     table, column = (sessions, "seen_at") if kind == "session" else (tokens, "used_at")
     connection.execute(update(table).where(table.c.id == row).values({column: now()}))
+
+
+def confirm_session(connection: Connection, session_id: int) -> None:
+    """Note that the person of a session has just proved who they are."""
+    connection.execute(update(sessions).where(sessions.c.id == session_id).values(confirmed_at=now()))
+
+
+def add_passkey(connection: Connection, values: Mapping[str, Any]) -> int:
+    """Add a passkey; returns its id."""
+    return add(connection, passkeys, {**values, "created_at": now()})
+
+
+def passkeys_of(connection: Connection, user_id: int) -> list[Row]:
+    """The passkeys of a user, the newest first."""
+    return every(connection, select(passkeys).where(passkeys.c.user_id == user_id).order_by(passkeys.c.id.desc()))
+
+
+def passkey(connection: Connection, credential: str) -> Row | None:
+    """A passkey by its credential id, with its user's name."""
+    query = select(passkeys, users.c.name.label("user_name")).join(users, users.c.id == passkeys.c.user_id)
+    return one(connection, query.where(passkeys.c.credential == storable(credential)))
+
+
+def use_passkey(connection: Connection, passkey_id: int, before: int, sign_count: int) -> bool:
+    """Note a use of a passkey. False if another use has changed its count `before` this one."""
+    found = update(passkeys).where(passkeys.c.id == passkey_id, passkeys.c.sign_count == before)
+    return connection.execute(found.values(sign_count=sign_count, used_at=now())).rowcount == 1
+
+
+def delete_passkey(connection: Connection, user_id: int, passkey_id: int) -> bool:
+    """Delete a passkey of a user; returns whether there was one."""
+    found = delete(passkeys).where(passkeys.c.id == passkey_id, passkeys.c.user_id == user_id)
+    return connection.execute(found).rowcount == 1
 
 
 def sessions_of(connection: Connection, user_id: int) -> list[Row]:
@@ -188,10 +230,9 @@ def end_session(connection: Connection, user_id: int, session_id: int) -> bool:
     return connection.execute(found).rowcount == 1
 
 
-def end_sessions(connection: Connection, user_id: int, *, but: str | None = None) -> None:
-    """End all sessions of a user, except the one with the digest `but`."""
-    found = delete(sessions).where(sessions.c.user_id == user_id)
-    connection.execute(found if but is None else found.where(sessions.c.key_hash != but))
+def end_sessions(connection: Connection, user_id: int) -> None:
+    """End all sessions of a user."""
+    connection.execute(delete(sessions).where(sessions.c.user_id == user_id))
 
 
 def end_session_of_key(connection: Connection, key: str) -> None:

@@ -24,9 +24,9 @@ users = definition_table(
     Column("name", String(NAME), nullable=False, unique=True),
     Column("full_name", Text, nullable=False),
     Column("email", String(320), nullable=True),
-    Column("password_hash", Text, nullable=True),
     Column("is_owner", Boolean, nullable=False),
     Column("is_disabled", Boolean, nullable=False),
+    Column("stays_signed_in", Boolean, nullable=False, default=False),
 )
 
 identities = Table(
@@ -57,7 +57,22 @@ sessions = Table(
     Column("agent", Text, nullable=False),
     moment("created_at"),
     moment("seen_at"),
+    moment("confirmed_at"),
     moment("expires_at"),
+    Index(None, "user_id"),
+)
+
+passkeys = Table(
+    "passkeys",
+    metadata,
+    row_id(),
+    Column("credential", String(1400), nullable=False, unique=True),
+    of_user(),
+    Column("public_key", Text, nullable=False),
+    Column("sign_count", BigInteger, nullable=False),
+    Column("name", Text, nullable=False),
+    moment("created_at"),
+    moment("used_at", nullable=True),
     Index(None, "user_id"),
 )
 

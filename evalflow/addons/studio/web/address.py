@@ -32,6 +32,7 @@ class PublicMode:
         provider: Where people sign in by OpenID Connect; None: nowhere.
         user_header: The header in which the proxies name who is signed in; None: they do not.
         metrics_from: The networks that may read /metrics without signing in.
+        has_second_factor: Whether the proxies name only people who have used a second factor.
     """
 
     url: str
@@ -40,6 +41,7 @@ class PublicMode:
     provider: OidcProvider | None = None
     user_header: UserHeader | None = None
     metrics_from: Sequence[str] = ()
+    has_second_factor: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,7 @@ def public_address(
         )
     if not tls and not proxies:
         hint = "--tls-cert FILE --tls-key FILE, or --proxy NETWORK of the reverse proxy that speaks TLS"
-        problems.append(Problem("passwords would travel unencrypted", "--public", hint))
+        problems.append(Problem("people would sign in without encryption", "--public", hint))
     if tls and proxies:
         problems.append(Problem("a proxy and TLS files exclude each other", "--proxy", "leave out one of them"))
     problems += [found for network in proxies if (found := _wrong_network(network, "--proxy"))]

@@ -62,7 +62,7 @@ def application(workspace: Workspace, address: Address, worker: Child | None, to
     registry, seconds = request_histogram()
     scrapers = public.metrics_from if public else ()
     routes = [*health_routes(workspace, worker), metrics_route(workspace, registry, scrapers)]
-    routes += sign_in_routes(public.provider) if public else []
+    routes += sign_in_routes(public) if public else []
     app = FastAPI(
         openapi_url=None, lifespan=lifespan, middleware=security_middleware(workspace, address, token), routes=routes
     )
@@ -136,7 +136,7 @@ def rest_api() -> FastAPI:
     return app
 
 
-_SCRIPTS = ("nonce", "theme", "unsaved", "keys", "desk", "case_view")
+_SCRIPTS = ("nonce", "theme", "passkey", "unsaved", "keys", "desk", "case_view")
 _STYLES = (
     *("theme", "parts", "forms", "metrics", "cases", "runs", "results", "compare", "history", "home", "projects"),
     *("tasks", "desk", "checks", "case_view"),
@@ -217,7 +217,7 @@ def security_middleware(workspace: Workspace, address: Address, token: str | Non
         Middleware(
             InProject, workspace=replace(workspace, identify=nobody) if public else workspace, hidden=public is not None
         ),
-        *([Middleware(SignedIn), Middleware(OwnClients)] if public else []),
+        *([Middleware(SignedIn, has_second_factor=public.has_second_factor), Middleware(OwnClients)] if public else []),
         Middleware(NoForgery, prefix=API),
         Middleware(BoundedBodies, largest={API: LARGEST_JSON, "/": LARGEST_UPLOAD}),
         Middleware(KeptFiles, paths=["/assets/", f"/_nicegui/{nicegui_version}/"]),

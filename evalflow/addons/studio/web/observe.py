@@ -37,7 +37,19 @@ FIGURES_S = 5.0
 GROUPS = frozenset(
     {
         *("bots", "library", "datasets", "runs", "compare", "history", "projects", "audit", "connections", "users"),
-        *("account", "tokens", "sessions", "sign-in", "password", "assets", "healthz", "readyz", "metrics", "rank"),
+        *(
+            "account",
+            "tokens",
+            "sessions",
+            "sign-in",
+            "link",
+            "passkey",
+            "assets",
+            "healthz",
+            "readyz",
+            "metrics",
+            "rank",
+        ),
         *("uploads", "imports", "exports", "checks", "tags", "_nicegui", "_nicegui_ws"),
     }
 )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from evalflow.addons.studio.work.space import Workspace
 
 
-NEEDED = ("nicegui", "fastapi", "uvicorn", "sqlalchemy", "alembic", "pwdlib", "prometheus_client")
+NEEDED = ("nicegui", "fastapi", "uvicorn", "sqlalchemy", "alembic", "webauthn", "prometheus_client")
 """Packages of the extra `web`."""
 LARGEST_MESSAGE = 2 * 1024**2
 """Maximum number of bytes of a websocket message; NiceGUI's own pages send at most one million."""
@@ -102,8 +102,22 @@ def serve_public(
         with closing(sock):
             app = application(workspace, address, Child(_worker_words(database_url, log)), None)
             tell(f"evalflow is at {address.url} (listening on {address.bound_url}; Ctrl-C ends it)")
+            if not oidc and not public.user_header:
+                _tell_first_links(workspace, public.url, tell)
             answer(app, sock, public.tls)
     return 0
+
+
+def _tell_first_links(workspace: Workspace, url: str, tell: Callable[[str], None]) -> None:
+    """Tell how the owners sign in for the first time, while no owner has a passkey."""
+    from evalflow.addons.studio.work.people import list_users, sign_in_link
+
+    owners = [user for user in list_users(workspace) if user.is_owner and not user.is_disabled]
+    if any(user.passkeys for user in owners):
+        return
+    for user in owners:
+        link = f"{url}/link?code={sign_in_link(workspace, user.name)}"
+        tell(f"{user.name} signs in by this link, once, within a day: {link}")
 
 
 def _worker_words(database_url: str | None, log: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Concatenate, Literal, ParamSpec, Protocol, TypeVar
+from typing import Concatenate, Literal, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from evalflow.errors import Problem, UserError
 
@@ -34,6 +34,13 @@ class SignedOutError(UserError):
 
 class ForbiddenError(UserError):
     """The person is signed in and lacks a right."""
+
+
+class UnconfirmedError(ForbiddenError):
+    """The person has proved who they are too long ago for what they want to do now."""
+
+    def __init__(self, why: str = "this needs a fresh proof that it is you") -> None:
+        super().__init__(Problem(why, hint="use your passkey again; if you have none, sign out and in again"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +96,13 @@ class GuardedSpace(Protocol):
     def project_id(self) -> int: ...
 
 
+@runtime_checkable
+class Confirmable(Protocol):
+    """An `identify` that knows how long ago its person has proved who they are."""
+
+    def is_confirmed(self) -> bool: ...
+
+
 _RIGHT = "_right"
 S = TypeVar("S", bound=GuardedSpace)
 P = ParamSpec("P")
@@ -96,18 +110,23 @@ R = TypeVar("R")
 Door = Callable[Concatenate[S, P], R]
 
 
-def requires(right: Right) -> Callable[[Door[S, P, R]], Door[S, P, R]]:
+def requires(right: Right, *, confirmed: bool = False) -> Callable[[Door[S, P, R]], Door[S, P, R]]:
     """A decorator: the function is called only if the person who acts has the right in the workspace's project.
+
+    `confirmed`: only if they have also proved a few minutes ago who they are, for what a stolen session must not do.
 
     Raises, when called:
         SignedOutError: Nobody is signed in.
         ForbiddenError: The person has another role.
+        UnconfirmedError: Their proof is too old.
     """
 
     def decorate(work: Door[S, P, R]) -> Door[S, P, R]:
         @functools.wraps(work)
         def checked(space: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
             expect_right(space, right)
+            if confirmed:
+                expect_confirmed(space)
             return work(space, *args, **kwargs)
 
         setattr(checked, _RIGHT, right)
@@ -126,6 +145,13 @@ def expect_right(space: GuardedSpace, right: Right) -> None:
     """Check that the person who acts has a right; see `requires`."""
     if not may(space, right):
         raise ForbiddenError(Problem(_refusal(right, space.project), hint=_HINTS.get(right, _HINTS["read"])))
+
+
+def expect_confirmed(space: GuardedSpace) -> None:
+    """Check that the person has proved a few minutes ago who they are. Raises UnconfirmedError."""
+    identify = space.identify
+    if isinstance(identify, Confirmable) and not identify.is_confirmed():
+        raise UnconfirmedError
 
 
 def may(space: GuardedSpace, right: Right) -> bool:

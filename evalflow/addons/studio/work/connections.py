@@ -77,7 +77,7 @@ def get_connection(space: Workspace, name: str) -> StoredConnection:
     return _shown(CONNECTIONS.get(space, name))
 
 
-@requires("own")
+@requires("own", confirmed=True)
 def create_connection(space: Workspace, name: str, draft: ConnectionDraft) -> StoredConnection:
     """Add a connection."""
     check_all(lambda: check_name(name, "connection"), lambda: _checked(space, name, draft))
@@ -85,7 +85,7 @@ def create_connection(space: Workspace, name: str, draft: ConnectionDraft) -> St
     return get_connection(space, name)
 
 
-@requires("own")
+@requires("own", confirmed=True)
 def update_connection(space: Workspace, name: str, expected: int, changes: Mapping[str, object]) -> StoredConnection:
     """Change fields of a `ConnectionDraft`; runs under way keep the old connection.
 
@@ -98,7 +98,7 @@ def update_connection(space: Workspace, name: str, expected: int, changes: Mappi
     return get_connection(space, name)
 
 
-@requires("own")
+@requires("own", confirmed=True)
 def delete_connection(space: Workspace, name: str, expected: int) -> None:
     """Delete a connection. Raises TakenError if bots, metrics, judges or queued runs use it, naming them."""
     row = CONNECTIONS.get(space, name)

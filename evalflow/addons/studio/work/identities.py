@@ -12,12 +12,18 @@ from evalflow.addons.studio.store import definitions, people
 from evalflow.addons.studio.store.rows import now, storable
 from evalflow.addons.studio.work.access import Actor, ForbiddenError, open_to_all
 from evalflow.addons.studio.work.sessions import start_session
+from evalflow.addons.studio.work.sign_in_limits import note_refusal
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.errors import Problem
 
 BACK_TTL = timedelta(minutes=10)
 """How long somebody may take at the provider."""
 _KIND = "oidc"
+NO_SECOND_FACTOR = Problem(
+    "an owner of the server signs in with a second factor, and nothing says that you have used one",
+    hint="sign in with a passkey, or start the server with --second-factor if everybody needs one to come here",
+)
+"""Why an owner is not let in by a provider or a proxy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +34,8 @@ class ProvidedIdentity:
         issuer, subject: Which provider, and its own unchanging name for them.
         email: Their address; None unless the provider has verified it.
         user_name, full_name: Proposals for a new account; anybody may have chosen them.
+        has_second_factor: Whether the provider says that a password alone was not enough.
+        proved_at: When the person last proved to the provider who they are; empty: it does not say.
     """
 
     issuer: str
@@ -35,6 +43,8 @@ class ProvidedIdentity:
     email: str | None
     user_name: str
     full_name: str
+    has_second_factor: bool = False
+    proved_at: str = ""
 
 
 @open_to_all
@@ -72,10 +82,15 @@ def sign_in_by_identity(
         row = _linked(space, identity, address) or (_signed_up(space, identity, address) if signs_up else None)
     if row is None:
         named = f"account with the address {identity.email}" if identity.email else "account for you"
+        note_refusal(space, address, None, "oidc: no account")
         raise ForbiddenError(Problem(f"there is no {named}", hint="ask the owner of this server to add you"))
     if row.is_disabled:
+        note_refusal(space, address, row.name, "oidc: account disabled")
         raise ForbiddenError(Problem("your account is disabled", hint="ask the owner of this server"))
-    return start_session(space, row, address, agent, "oidc")
+    if row.is_owner and not identity.has_second_factor:
+        note_refusal(space, address, row.name, "oidc: no second factor")
+        raise ForbiddenError(NO_SECOND_FACTOR)
+    return start_session(space, row, address, agent, "oidc", identity.proved_at)
 
 
 def _linked(space: Workspace, identity: ProvidedIdentity, address: str) -> people.StoredUser | None:
@@ -102,7 +117,7 @@ def _signed_up(space: Workspace, identity: ProvidedIdentity, address: str) -> pe
     wanted = re.sub(r"[^a-z0-9._-]+", "-", identity.user_name.partition("@")[0].lower()).strip("._-")[:90] or "user"
     name = next(one for one in (wanted, *(f"{wanted}-{n}" for n in range(2, len(taken) + 3))) if one not in taken)
     values = {"name": name, "full_name": storable(" ".join(identity.full_name.split()))[:200], "email": identity.email}
-    unset = {"password_hash": None, "is_owner": False, "is_disabled": False}
+    unset = {"is_owner": False, "is_disabled": False, "stays_signed_in": False}
     with _acting(space, None, name, address).changing("create", "user", name, ["sign-up"]) as connection:
         user_id = definitions.add(connection, "user", {**values, **unset})
         people.link_identity(connection, user_id, identity.issuer, identity.subject)

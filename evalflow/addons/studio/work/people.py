@@ -1,4 +1,4 @@
-"""The people of a server: added, changed, disabled and deleted by its owner; passwords and one-time links."""
+"""The people of a server: added, changed, disabled and deleted by its owner, who sends them one-time links."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from evalflow.addons.studio.work.definitions import DefinitionStore
 from evalflow.addons.studio.work.space import TakenError, Workspace, not_found
 from evalflow.errors import Problem, UserError, check_all
 
-SHORTEST_PASSWORD, LONGEST_PASSWORD = 12, 1024
-"""In characters. The longest bounds the work of hashing."""
-LINK_TTL = timedelta(days=2)
+LINK = "link"
+"""The kind of one-time code that a link has."""
+LINK_TTL = timedelta(days=1)
 """How long a one-time link is valid."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}\Z")
 _EMAIL = re.compile(r"[^@\s\x00\ud800-\udfff]{1,64}@[^@\s\x00\ud800-\udfff]{1,250}\Z")
@@ -26,7 +26,7 @@ USERS = DefinitionStore("user")
 
 
 def as_user(row: StoredUser) -> User:
-    """The user of a row, without the hash of the password."""
+    """The user of a row, without its id."""
     return from_row(User, vars(row))
 
 
@@ -49,22 +49,22 @@ def _stored(space: Workspace, name: str) -> StoredUser:
     return found
 
 
-@requires("own")
+@requires("own", confirmed=True)
 def add_user(
     space: Workspace, name: str, *, full_name: str = "", email: str | None = None, is_owner: bool = False
 ) -> User:
-    """Add a user without a password; `password_link` lets them choose one."""
+    """Add a user; `sign_in_link` lets them in."""
     check_all(lambda: _check_name(name), lambda: _one_line(full_name), lambda: _email(email))
     values = {"name": name, "full_name": _one_line(full_name), "email": _email(email)}
     with space.changing("create", "user", name, ["is_owner"] if is_owner else []) as connection:
         if definitions.named(connection, "user", name):
             raise TakenError(Problem(f"there already is a user {name!r}", "name", "choose another name"))
-        new = {**values, "password_hash": None, "is_owner": is_owner, "is_disabled": False}
+        new = {**values, "is_owner": is_owner, "is_disabled": False, "stays_signed_in": False}
         definitions.add(connection, "user", new)
     return get_user(space, name)
 
 
-@requires("own")
+@requires("own", confirmed=True)
 def update_user(
     space: Workspace,
     name: str,
@@ -74,6 +74,7 @@ def update_user(
     email: str | None = None,
     is_owner: bool | None = None,
     is_disabled: bool | None = None,
+    stays_signed_in: bool | None = None,
 ) -> User:
     """Change a user; None leaves a value unchanged, and an empty `email` removes it.
 
@@ -82,6 +83,7 @@ def update_user(
     user = _stored(space, name)
     check_all(lambda: _one_line(full_name or ""), lambda: _email(email or None))
     given = {"full_name": full_name, "email": email, "is_owner": is_owner, "is_disabled": is_disabled}
+    given |= {"stays_signed_in": stays_signed_in}
     values: dict[str, object] = {key: value for key, value in given.items() if value is not None}
     if full_name is not None:
         values["full_name"] = _one_line(full_name)
@@ -94,7 +96,7 @@ def update_user(
     return get_user(space, name)
 
 
-@requires("own")
+@requires("own", confirmed=True)
 def delete_user(space: Workspace, name: str, expected: int) -> None:
     """Delete a user with their sessions, tokens and roles; what they made stays, and the audit still names them."""
     user = _stored(space, name)
@@ -103,51 +105,22 @@ def delete_user(space: Workspace, name: str, expected: int) -> None:
         _expect_owner(user, people.owners(connection))
 
 
-@requires("own")
-def password_link(space: Workspace, name: str) -> str:
-    """The code of a link that lets a user choose a password, once, within `LINK_TTL`.
+@requires("own", confirmed=True)
+def sign_in_link(space: Workspace, name: str) -> str:
+    """The code of a link by which a user signs in, once, within `LINK_TTL`, and may make a passkey.
 
-    A new password by any way ends all links that were made before it.
+    A new passkey ends all links that were made before it.
     """
     user = _stored(space, name)
     code = secrets.token_urlsafe(32)
     with space.changing("create link", "user", name) as connection:
-        people.put_code(connection, code, {"kind": "password", "account": account_state(user)}, now(LINK_TTL))
+        people.put_code(connection, code, {"kind": LINK, "account": account_state(user)}, now(LINK_TTL))
     return code
 
 
 def account_state(user: StoredUser) -> str:
-    """A digest of an account and its password. Its id would not do: SQLite gives the ids of deleted rows again."""
-    return people.digest(f"{user.name} {user.created_at} {user.password_hash}")
-
-
-@requires("own")
-def set_password(space: Workspace, name: str, password: str) -> None:
-    """Set a user's password, and end their sessions."""
-    user = _stored(space, name)
-    hashed = password_hash(password, name)
-    with space.changing("set password", "user", name) as connection:
-        definitions.change(connection, "user", user.id, user.version, {"password_hash": hashed})
-        people.end_sessions(connection, user.id)
-
-
-def weak_password(password: str, name: str) -> Problem | None:
-    """Why a password cannot be a user's; None if it can."""
-    hint = f"take {SHORTEST_PASSWORD} characters or more, such as four words"
-    if len(password) < SHORTEST_PASSWORD or password.casefold().strip() == name.casefold():
-        return Problem("this password is too easy to guess", "password", hint)
-    if len(password) > LONGEST_PASSWORD:
-        return Problem(f"a password has at most {LONGEST_PASSWORD} characters", "password", hint)
-    return None
-
-
-def password_hash(password: str, name: str) -> str:
-    """The argon2id hash of a new password. Raises UserError if it is too short, too long, or the user's name."""
-    from pwdlib import PasswordHash
-
-    if weak := weak_password(password, name):
-        raise UserError(weak)
-    return PasswordHash.recommended().hash(password)
+    """A digest of an account and its passkeys. Its id would not do: SQLite gives the ids of deleted rows again."""
+    return people.digest(f"{user.name} {user.created_at} {user.passkeys}")
 
 
 @requires("own")

@@ -131,7 +131,7 @@ def list_members(space: Workspace) -> list[Member]:
     return [from_row(Member, row) for row in space.read(stored.project_members, space.project_id)]
 
 
-@requires("admin")
+@requires("admin", confirmed=True)
 def set_role(space: Workspace, name: str, role: Role) -> Member:
     """Make a user a member of the workspace's project, or give a member another role, from now on.
 

@@ -1,4 +1,4 @@
-"""Signing in: passwords with growing delays against guessing, sessions of browsers, and tokens of programs."""
+"""Sessions of browsers and tokens of programs: whose they are, and when they end."""
 
 from __future__ import annotations
 
@@ -9,33 +9,26 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import cast, get_args
 
-from sqlalchemy import Connection
-
-from evalflow.addons.studio.store import definitions, people
+from evalflow.addons.studio.store import people
 from evalflow.addons.studio.store.rows import from_row, now, storable
 from evalflow.addons.studio.work.access import ROLES, Actor, ForbiddenError, Role, SignedOutError, open_to_all, requires
 from evalflow.addons.studio.work.people import User as Account
-from evalflow.addons.studio.work.people import account_state, as_user, password_hash, weak_password
+from evalflow.addons.studio.work.people import as_user
 from evalflow.addons.studio.work.space import NotFoundError, Workspace, not_found
 from evalflow.errors import Problem, UserError
 
-SESSION_TTL = timedelta(days=14)
-"""How long a session lasts from sign-in."""
-IDLE_TTL = timedelta(days=3)
-"""How long a session lasts without a request."""
+SESSION_TTL, IDLE_TTL = timedelta(hours=12), timedelta(minutes=30)
+"""How long a session lasts from sign-in, and without a request or an event of an open page."""
+LONG_SESSION_TTL, LONG_IDLE_TTL = timedelta(days=14), timedelta(days=3)
+"""The same for people who only label, where an owner has said so."""
+CONFIRMED_TTL = timedelta(minutes=10)
+"""How long a proof of who somebody is counts for what a stolen session must not do."""
 TOKEN_PREFIX = "evalflow_"  # noqa: S105 - what tokens begin with, so that scanners for secrets find them
 LONGEST_TOKEN_DAYS = 366
 FRESH_S = 1.0
 """Seconds for which an actor is believed before the database is asked again."""
-FREE_TRIES = 3
-"""Wrong passwords that cost no time."""
-FORGET_S = 24 * 3600.0
-"""Seconds after the last failure when failures are forgotten."""
 _Roles = Mapping[int, Mapping[int, str]]
 """By user and project."""
-_MAX_DELAY_S = {"pair": 60.0, "address": 30.0, "account": 10.0}
-"""Of sign-ins to one account from one address, from one address, and to one account. The last one is short, since
-strangers can cause it for everybody."""
 
 
 @dataclass(slots=True)
@@ -62,7 +55,7 @@ class Identity:
         at, actor = self._known
         if time.monotonic() - at >= FRESH_S:
             with self.space.database.reading() as connection:
-                self.row = people.holders(connection, self.kind, [self.key], now(-IDLE_TTL)).get(self.key)
+                self.row = people.holders(connection, self.kind, [self.key]).get(self.key)
                 roles = people.roles(connection, [self.row.user_id]) if self.row else {}
             actor = _actor(self.row, roles, self.address)
             self._known = (time.monotonic(), actor)
@@ -70,6 +63,13 @@ class Identity:
         if actor is None:
             raise SignedOutError
         return actor
+
+    def is_confirmed(self) -> bool:
+        """Whether the person has proved a few minutes ago who they are; always, where the proxy says so each time."""
+        if self.kind != "session":
+            return True
+        found = self.space.read(people.holders, self.kind, [self.key]).get(self.key)
+        return found is not None and found.confirmed_at > now(-CONFIRMED_TTL)
 
     def is_of(self, other: Identity) -> bool:
         """Whether both are of the same session, token or user."""
@@ -84,7 +84,7 @@ def changed_identities(space: Workspace, identities: Sequence[Identity]) -> list
         for kind in get_args(people.Holder):
             keys = list({one.key for one in identities if one.kind == kind})
             if keys:
-                of_kind = people.holders(connection, kind, keys, now(-IDLE_TTL))
+                of_kind = people.holders(connection, kind, keys)
                 found |= {(kind, key): holder for key, holder in of_kind.items()}
         roles = people.roles(connection, list({holder.user_id for holder in found.values()}))
     return [one for one in identities if one.first != _actor(found.get((one.kind, one.key)), roles, one.address)]
@@ -95,6 +95,10 @@ def _actor(holder: people.KeyHolder | None, roles: _Roles, address: str) -> Acto
     if holder is None:
         return None
     own_roles = cast("dict[int, Role]", roles.get(holder.user_id, {}))
+    if holder.created_at:
+        longest, idle = _limits(holder, own_roles)
+        if holder.created_at <= now(-longest) or (holder.used_at or "") <= now(-idle):
+            return None
     actor = Actor(holder.user_id, holder.user_name, is_owner=holder.is_owner, roles=own_roles, address=address)
     if holder.project_id is None:
         return actor
@@ -105,6 +109,12 @@ def _actor(holder: people.KeyHolder | None, roles: _Roles, address: str) -> Acto
     return replace(actor, is_owner=False, roles={project: allowed} if allowed else {})
 
 
+def _limits(holder: people.KeyHolder, roles: Mapping[int, Role]) -> tuple[timedelta, timedelta]:
+    """How long a session lasts from sign-in, and idle."""
+    only_labels = not holder.is_owner and set(roles.values()) == {"annotator"}
+    return (LONG_SESSION_TTL, LONG_IDLE_TTL) if holder.stays_signed_in and only_labels else (SESSION_TTL, IDLE_TTL)
+
+
 @open_to_all
 def identity_of(space: Workspace, kind: people.Holder, key: str, address: str) -> Identity:
     """The person of a browser's session or a program's token, by its key, or whom a trusted proxy names."""
@@ -112,83 +122,25 @@ def identity_of(space: Workspace, kind: people.Holder, key: str, address: str) -
 
 
 @open_to_all
-def begin_sign_in(space: Workspace, name: str, address: str) -> float:
-    """Count an attempt as failed, until `sign_in` finds its password right; returns the seconds to wait before that.
-
-    Each attempt counts those that are still being checked, so that many at once wait as long as one after the other.
-    The wait doubles with each failure, up to a bound.
-    """
-    keys, moment = _failure_keys(name, address), time.time()
-    with space.database.writing() as connection:
-        found = people.failures(connection, list(keys.values()))
-        known = {kind: found[key] for kind, key in keys.items() if key in found and _is_recent(found[key])}
-        counts = {key: known[kind].failures + 1 if kind in known else 1 for kind, key in keys.items()}
-        people.note_failure(connection, counts, moment)
-    return max((_delay(kind, counted) for kind, counted in known.items()), default=0.0)
-
-
-def _delay(kind: str, counted: people.SignInFailures) -> float:
-    over = counted.failures - FREE_TRIES
-    if over <= 0 or not _is_recent(counted):
-        return 0.0
-    return min(_MAX_DELAY_S[kind], 0.5 * 2.0 ** min(over - 1, 10))
-
-
-def _is_recent(counted: people.SignInFailures) -> bool:
-    return abs(time.time() - counted.last_at) <= FORGET_S
-
-
-def _failure_keys(name: str, address: str) -> dict[str, str]:
-    return {"pair": f"pair {name} {address}", "address": f"address {address}", "account": f"account {name}"}
-
-
-@open_to_all
-def sign_in(space: Workspace, name: str, password: str, address: str, agent: str) -> str:
-    """Check a password and start a session; returns its key. Call `begin_sign_in` before, and wait as long as it says.
-
-    Raises:
-        SignedOutError: The name or the password is wrong, or the account is disabled. It does not say which.
-    """
-    from pwdlib import PasswordHash
-
-    hasher = PasswordHash.recommended()
-    row = space.read(people.user, name)
-    known = row.password_hash if row and not row.is_disabled else None
-    if known is None:
-        hasher.hash(password)  # an unknown name takes as long as a known one
-    fits, newer = hasher.verify_and_update(password, known) if known else (False, None)
-    keys = _failure_keys(name, address)
-    if row is None or known is None or not fits:
-        raise SignedOutError
-    with space.database.writing() as connection:
-        others = people.failures(connection, [keys["address"]]).get(keys["address"])
-        if others is not None:  # of other accounts; this attempt was none
-            people.note_failure(connection, {keys["address"]: max(0, others.failures - 1)}, others.last_at)
-        people.forget_failures(connection, [keys["pair"], keys["account"]], time.time() - FORGET_S)
-        if newer is not None and definitions.change(connection, "user", row.id, row.version, {"password_hash": newer}):
-            row = replace(row, password_hash=newer)
-    return start_session(space, row, address, agent, "password")
-
-
-@open_to_all
-def start_session(space: Workspace, row: people.StoredUser, address: str, agent: str, way: str) -> str:
+def start_session(
+    space: Workspace, row: people.StoredUser, address: str, agent: str, way: str, proved_at: str = ""
+) -> str:
     """Start a session for a user who has proved who they are; returns its key. `way`: for the audit.
 
+    `proved_at`: when, if that was before now.
+
     Raises:
-        SignedOutError: The password was changed, or the account disabled, since the row was read.
+        SignedOutError: The account was deleted or disabled since the row was read.
     """
     key = secrets.token_urlsafe(32)
     acting = replace(space, identify=lambda: Actor(row.id, row.name, address=address))
     with acting.changing("sign in", "user", row.name, [way]) as connection:
         now_it_is = people.user(connection, row.name)
-        if now_it_is is None or _proof_of(now_it_is) != _proof_of(row):
+        if now_it_is is None or now_it_is.is_disabled or now_it_is.created_at != row.created_at:
             raise SignedOutError
-        people.add_session(connection, key, row.id, address, agent[:200], now(SESSION_TTL))
+        longest = LONG_SESSION_TTL if row.stays_signed_in else SESSION_TTL
+        people.add_session(connection, key, row.id, address, agent[:200], now(longest), proved_at or now())
     return key
-
-
-def _proof_of(user: people.StoredUser) -> tuple[int, str | None, bool]:
-    return user.id, user.password_hash, user.is_disabled
 
 
 @requires("account")
@@ -202,38 +154,23 @@ def sign_out(space: Workspace, key: str) -> None:
 def note_use(space: Workspace, identity: Identity) -> None:
     """Note that a session or token is in use: at most every five minutes, or every minute."""
     holder, kind = identity.row, identity.kind
-    if holder is None or holder.id is None or kind == "user":
-        return
-    if (holder.used_at or "") >= now(-timedelta(minutes=5 if kind == "session" else 1)):
+    if holder is None or holder.id is None or kind == "user" or not is_due(identity):
         return
     with space.database.writing(in_turn=False) as connection:
         people.note_use(connection, kind, holder.id)
 
 
+def is_due(identity: Identity) -> bool:
+    """Whether the use of a session or token, as it was last read, is to be noted again."""
+    used_at = identity.row and identity.row.used_at
+    return (used_at or "") < now(-timedelta(minutes=5 if identity.kind == "session" else 1))
+
+
 @open_to_all
-def choose_password(space: Workspace, code: str, password: str) -> str:
-    """Set the password of the user whom a one-time link was made for; returns their name. Their sessions end.
-
-    Raises:
-        UserError: The link is not valid any more, or the password is too easy to guess (the link then stays valid).
-    """
-    with space.database.reading() as connection:
-        row = _user_of(connection, people.code(connection, code))
-    hashed = password_hash(password, row.name)
-    acting = replace(space, identify=lambda: Actor(row.id, row.name))
-    with acting.changing("set password", "user", row.name, ["by link"]) as connection:
-        _user_of(connection, people.take_code(connection, code))
-        definitions.change(connection, "user", row.id, row.version, {"password_hash": hashed})
-        people.end_sessions(connection, row.id)
-    return row.name
-
-
-def _user_of(connection: Connection, content: Mapping[str, object] | None) -> people.StoredUser:
-    rows = people.every_user(connection) if content and content["kind"] == "password" else []
-    found = next((row for row in rows if content and account_state(row) == content["account"]), None)
-    if found is None:
-        raise UserError(Problem("this link is not valid any more", "link", "ask the owner of the server for another"))
-    return found
+def note_event(identity: Identity) -> None:
+    """Note that somebody uses an open page. Raises SignedOutError if their session has ended."""
+    identity()
+    note_use(identity.space, identity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,49 +214,20 @@ def own_account(space: Workspace) -> Account:
 
 
 @requires("account")
-def change_password(space: Workspace, old: str, new: str) -> None:
-    """Change your own password, which ends all other sessions.
-
-    Raises:
-        ForbiddenError: A token changes no password.
-        UserError: The old password is wrong, was wrong too often just now, or the new one is too easy to guess.
-    """
-    from pwdlib import PasswordHash
-
-    _expect_no_token(space)
-    with space.database.writing() as connection:
-        row = people.user(connection, space.identify().name)
-        tries = f"change {space.identify().name}"
-        counted = people.failures(connection, [tries]).get(tries, people.SignInFailures())
-        if 0 <= time.time() - counted.last_at < (wait_s := _delay("pair", counted)):
-            raise UserError(Problem("too many wrong passwords", "old", f"wait {wait_s:g} s, and try again"))
-        # Counted before it is checked, so that many requests at once get no more tries, and no more memory.
-        people.note_failure(connection, {tries: counted.failures + 1}, time.time())
-    if row is None or not row.password_hash or not PasswordHash.recommended().verify(old, row.password_hash):
-        weak = weak_password(new, space.identify().name)
-        raise UserError([Problem("this is not your password", "old"), *([weak] if weak else [])])
-    hashed = password_hash(new, row.name)
-    with space.changing("set password", "user", row.name) as connection:
-        people.forget_failures(connection, [tries], time.time() - FORGET_S)
-        definitions.change(connection, "user", row.id, row.version, {"password_hash": hashed})
-        people.end_sessions(connection, row.id, but=_own_session(space))
-
-
-@requires("account")
 def own_sessions(space: Workspace) -> list[Session]:
     """One's own sessions, the newest first; ForbiddenError for a token."""
-    _expect_no_token(space)
+    expect_no_token(space)
     this = _own_session(space)
-    rows = space.read(people.sessions_of, _own_id(space))
+    rows = space.read(people.sessions_of, own_id(space))
     return [from_row(Session, row, is_this=row["key_hash"] == this) for row in rows]
 
 
 @requires("account")
 def end_own_session(space: Workspace, session: int) -> None:
     """End one of your own sessions; ForbiddenError for a token."""
-    _expect_no_token(space)
+    expect_no_token(space)
     with space.changing("end session", "user", space.identify().name) as connection:
-        if not people.end_session(connection, _own_id(space), session):
+        if not people.end_session(connection, own_id(space), session):
             raise not_found("session", str(session), [])
 
 
@@ -330,7 +238,7 @@ def list_tokens(space: Workspace) -> list[Token]:
     return [from_row(Token, row, user=row["user_name"]) for row in rows]
 
 
-@requires("account")
+@requires("account", confirmed=True)
 def create_token(space: Workspace, name: str, role: Role, days: float) -> tuple[Token, str]:
     """Make a token for the project; returns it and its key, which cannot be shown again.
 
@@ -339,7 +247,7 @@ def create_token(space: Workspace, name: str, role: Role, days: float) -> tuple[
         UserError: The role has rights that the person does not have, or another value cannot be.
     """
     actor = space.identify()
-    _expect_no_token(space)
+    expect_no_token(space)
     problems: list[Problem] = []
     title = storable(" ".join(name.split()))
     if not 0 < len(title) <= 100:
@@ -353,7 +261,7 @@ def create_token(space: Workspace, name: str, role: Role, days: float) -> tuple[
         raise UserError(problems)
     key = TOKEN_PREFIX + secrets.token_urlsafe(32)
     expires_at = now(timedelta(days=days))
-    values = {"user_id": _own_id(space), "project_id": space.project_id, "name": title, "role": role}
+    values = {"user_id": own_id(space), "project_id": space.project_id, "name": title, "role": role}
     with space.changing("create", "token", title, [f"role {role}", f"{days:g} days"]) as connection:
         made = people.add_token(connection, key, {**values, "expires_at": expires_at})
     return Token(made, title, actor.name, role, now(), None, expires_at), key
@@ -373,7 +281,8 @@ def _own_session(space: Workspace) -> str | None:
     return identity.key if isinstance(identity, Identity) and identity.kind == "session" else None
 
 
-def _expect_no_token(space: Workspace) -> None:
+@open_to_all
+def expect_no_token(space: Workspace) -> None:
     """A token is for the work in its project; with a stolen one nobody gets at the account."""
     if isinstance(space.identify, Identity) and space.identify.kind == "token":
         raise ForbiddenError(
@@ -381,7 +290,9 @@ def _expect_no_token(space: Workspace) -> None:
         )
 
 
-def _own_id(space: Workspace) -> int:
+@open_to_all
+def own_id(space: Workspace) -> int:
+    """The id of the person who acts. Raises NotFoundError if they have no account."""
     user = space.identify().user
     if user is None:
         raise _no_account()

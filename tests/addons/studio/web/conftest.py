@@ -27,7 +27,6 @@ from evalflow.addons.studio.work.space import Workspace, open_workspace
 from tests.addons.studio.web.finished import Finished, finish_runs
 from tests.addons.studio.web.served import TOKEN
 from tests.off_loop import keep_off_loops
-from tests.passwords import hash_cheaply
 
 
 @dataclass(frozen=True)
@@ -108,13 +107,6 @@ def api_served(folder: Path, url: str | None = None) -> Iterator[Server]:
     with pytest.MonkeyPatch.context() as patch, working_in(folder, url) as workspace, served(make) as server:
         keep_off_loops(patch.setattr)
         yield server
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _cheap_passwords() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        hash_cheaply(patch.setattr)
-        yield
 
 
 @pytest.fixture(name="finished", scope="session")

@@ -20,13 +20,13 @@ import aiohttp
 import httpx2
 import pytest
 
+from evalflow.addons.studio.web.security.sign_in import COOKIE
 from evalflow.addons.studio.work import connections, people, projects
 from evalflow.addons.studio.work.connections import ConnectionDraft
+from tests.addons.studio.signing_in import session_key
 from tests.addons.studio.web.conftest import working_in
 from tests.addons.studio.web.served import serve_in_public
 from tests.forked import Forked
-
-PASSWORD = "correct horse battery"
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class PublicServer:
 
     url: str
     certificate: Path
+    folder: Path
 
     @property
     def tls(self) -> ssl.SSLContext:
@@ -46,11 +47,14 @@ class PublicServer:
         return httpx2.Client(base_url=self.url, verify=self.tls, headers=headers, timeout=60)
 
     def sign_in(self, name: str) -> str:
-        """The session cookie of somebody who signs in."""
-        with self.client(Origin=self.url) as client:
-            entered = client.post("/sign-in", data={"name": name, "password": PASSWORD})
-            assert entered.status_code == 303, entered.text
-            return entered.headers["Set-Cookie"].partition(";")[0]
+        """The session cookie of somebody who has signed in."""
+        with working_in(self.folder) as space:
+            return f"{COOKIE}={session_key(space, name)}"
+
+    def let_in(self, context: Any, name: str) -> None:
+        """Give a browser the session of somebody."""
+        name, _, value = self.sign_in(name).partition("=")
+        context.add_cookies([{"name": name, "value": value, "url": self.url, "secure": True, "httpOnly": True}])
 
     def open(self, cookie: str, path: str = "/runs") -> str:
         """The id of a page that somebody opens."""
@@ -113,7 +117,6 @@ def serving_in_public(folder: Path) -> Iterator[PublicServer]:
         connections.create_connection(space, "openai", ConnectionDraft("https://api.openai.com/v1"))
         for name, is_owner in (("olga", True), ("vera", False)):
             people.add_user(space, name, is_owner=is_owner)
-            people.set_password(space, name, PASSWORD)
         projects.set_role(space, "vera", "viewer")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -126,7 +129,7 @@ def serving_in_public(folder: Path) -> Iterator[PublicServer]:
     try:
         with os.fdopen(output, encoding="utf-8") as told:
             assert "evalflow is at" in told.readline()
-            yield PublicServer(url, certificate)
+            yield PublicServer(url, certificate, folder)
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(timeout=60)

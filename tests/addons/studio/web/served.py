@@ -12,7 +12,6 @@ from evalflow.addons.studio.work.space import open_workspace
 from tests.addons.studio.web.people import Known, everybody, identify
 from tests.forked import program
 from tests.off_loop import keep_off_loops
-from tests.passwords import hash_cheaply
 
 TOKEN = "a-token-that-the-tests-know-and-nobody-else"
 
@@ -33,5 +32,4 @@ def serve_everybody(sock: socket, address: Address) -> None:
 
 def serve_in_public(*words: str) -> None:
     """Be `python -m evalflow serve --public` with these words after it."""
-    hash_cheaply(setattr)
     program("serve", "--public", *words)

@@ -9,14 +9,6 @@ from pathlib import Path
 import pytest
 
 from evalflow.addons.studio.work.space import Workspace, open_workspace
-from tests.passwords import hash_cheaply
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _cheap_passwords() -> Generator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        hash_cheaply(patch.setattr)
-        yield
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

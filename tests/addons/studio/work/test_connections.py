@@ -53,7 +53,7 @@ def allowing(space: Workspace, address: str, *networks: str, key: str | None = N
     one = Connection("own", address, key, networks)
     with space.database.writing() as connection:
         if not people.has_users(connection):
-            values = {"full_name": "", "email": None, "password_hash": None, "is_owner": True, "is_disabled": False}
+            values = {"full_name": "", "email": None, "is_owner": True, "is_disabled": False}
             definitions.add(connection, "user", {"name": "olga", **values})
         connection.execute(delete(server_tables.connections))
         definitions.add(connection, "connection", {**asdict(one), "description": ""})

@@ -6,9 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from evalflow.addons.studio.work import identities, people, sessions
+from evalflow.addons.studio.store.rows import now
+from evalflow.addons.studio.work import audit, identities, passkeys, people, sessions
 from evalflow.addons.studio.work.access import ForbiddenError
+from evalflow.addons.studio.work.audit import AuditFilter
 from evalflow.addons.studio.work.identities import ProvidedIdentity, sign_in_by_identity
+from evalflow.addons.studio.work.passkeys import Browser
 from evalflow.addons.studio.work.space import Workspace
 
 LEA = ProvidedIdentity("https://l.example", "1", "Lea@example.org", "lea@example.org", "Lea")
@@ -53,6 +56,22 @@ def test_what_is_kept_until_a_browser_is_back_is_taken_once(space: Workspace) ->
     assert (identities.take_back(space, key) or {})["state"] == "s"
     assert identities.take_back(space, key) is None
     people.add_user(space, "ann")
-    link = people.password_link(space, "ann")
+    link = people.sign_in_link(space, "ann")
     assert identities.take_back(space, link) is None
-    assert sessions.choose_password(space, link, "correct horse battery") == "ann"
+    assert passkeys.link_owner(space, Browser("https://e.example", "", ""), link).name == "ann"
+
+
+def test_an_owner_comes_with_a_second_factor_alone(space: Workspace) -> None:
+    people.add_user(space, "lea", email="lea@example.org", is_owner=True)
+    with pytest.raises(ForbiddenError, match="second factor"):
+        enter(space, LEA)
+    assert enter(space, replace(LEA, has_second_factor=True)) == "lea"
+    refused = [one for one in audit.list_changes(space, AuditFilter()).items if one.action == "refuse sign-in"]
+    assert [(one.by, one.address, one.fields) for one in refused] == [("lea", "10.0.0.1", ["oidc: no second factor"])]
+
+
+def test_a_proof_counts_from_when_the_provider_has_seen_it(space: Workspace) -> None:
+    people.add_user(space, "lea", email="lea@example.org")
+    for proved_at, is_fresh in (("", True), (now(-sessions.CONFIRMED_TTL), False)):
+        key = sign_in_by_identity(space, replace(LEA, proved_at=proved_at), "10.0.0.1", "", signs_up=False)
+        assert sessions.identity_of(space, "session", key, "").is_confirmed() is is_fresh

@@ -15,7 +15,7 @@ from evalflow.errors import UserError
 
 
 def add_user(space: Workspace, name: str, *, is_owner: bool = False) -> int:
-    values = {"name": name, "full_name": name.title(), "email": None, "password_hash": None, "version": 1}
+    values = {"name": name, "full_name": name.title(), "email": None, "version": 1}
     values |= {"is_owner": is_owner, "is_disabled": False, "created_at": rows.now(), "updated_at": rows.now()}
     with space.database.writing() as connection:
         return rows.add(connection, server_tables.users, values)

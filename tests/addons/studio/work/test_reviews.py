@@ -38,7 +38,7 @@ def add_people(space: Workspace, names: Mapping[str, Role]) -> None:
     moment = rows.now()
     with space.database.writing() as connection:
         for name, role in names.items():
-            user = {"name": name, "full_name": "", "email": None, "password_hash": None, "version": 1}
+            user = {"name": name, "full_name": "", "email": None, "version": 1}
             user |= {"is_owner": False, "is_disabled": False, "created_at": moment, "updated_at": moment}
             row = rows.add(connection, server_tables.users, user)
             member = {"project_id": space.project_id, "user_id": row, "role": role}

@@ -24,7 +24,7 @@ def acting(space: Workspace, name: str, role: Role) -> Workspace:
 
 
 def add_user(space: Workspace, name: str, role: Role) -> None:
-    user = {"name": name, "full_name": "", "email": None, "password_hash": None, "version": 1}
+    user = {"name": name, "full_name": "", "email": None, "version": 1}
     user |= {"is_owner": False, "is_disabled": False, "created_at": rows.now(), "updated_at": rows.now()}
     with space.database.writing() as connection:
         number = rows.add(connection, server_tables.users, user)

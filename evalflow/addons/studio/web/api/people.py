@@ -1,4 +1,4 @@
-"""/users for the owner; /me, /sessions and /tokens for everybody."""
+"""/users for the owner; /me, /passkeys, /sessions and /tokens for everybody."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from evalflow.addons.studio.web.api.deps import (
     page_of,
     tagged,
 )
-from evalflow.addons.studio.work import people, sessions
+from evalflow.addons.studio.work import passkeys, people, sessions
 from evalflow.addons.studio.work.access import Role
 from evalflow.addons.studio.work.space import Page
 
@@ -26,11 +26,10 @@ users_router = APIRouter(prefix="/users", tags=["people"])
 router = APIRouter(tags=["people"])
 
 Id = Annotated[int, Path(ge=1, le=2**31 - 1)]
-Secret = Annotated[str, Field(max_length=2000)]
 
 
 class NewUser(RequestBody):
-    """A user to add; `POST /users/{user}/link` lets them choose a password."""
+    """A user to add; `POST /users/{user}/link` lets them sign in."""
 
     name: str = Field(max_length=200, description="Lower-case letters, digits and . _ -; it never changes.")
     full_name: str = Field(default="", max_length=1000)
@@ -45,20 +44,14 @@ class UserChange(RequestBody):
     email: str | None = Field(default=None, max_length=1000, description="Empty removes it.")
     is_owner: bool | None = None
     is_disabled: bool | None = Field(default=None, description="true also ends the user's sessions.")
+    stays_signed_in: bool | None = Field(default=None, description="For two weeks, as long as they only label.")
 
 
 class OneTimeLink(BaseModel):
-    """A link to choose a password by; it is not shown again."""
+    """A link to sign in by, once; it is not shown again."""
 
     path: str = Field(description="Below the server's address.")
     days: int = Field(description="How long it is valid.")
-
-
-class NewPassword(RequestBody):
-    """A change of your own password, which ends all other sessions."""
-
-    old: Secret
-    new: Secret
 
 
 class Me(BaseModel):
@@ -68,7 +61,7 @@ class Me(BaseModel):
     full_name: str
     email: str | None
     is_owner: bool
-    has_password: bool
+    passkeys: int
     project: str
     role: Role | None
 
@@ -96,7 +89,7 @@ def read_users(space: Space, cursor: Cursor = None, limit: Limit = 50) -> Page[p
 
 @users_router.post("", status_code=201)
 def post_user(space: Space, new: NewUser, request: Request, response: Response) -> people.User:
-    """Add a user without a password and without a role."""
+    """Add a user without a role."""
     user = people.add_user(space, **new.model_dump())
     return created(request, response, user, user.name)
 
@@ -121,24 +114,30 @@ def remove_user(space: Space, user: Name, expected: Expected) -> None:
 
 @users_router.post("/{user}/link", status_code=201)
 def post_link(space: Space, user: Name, response: Response) -> OneTimeLink:
-    """Make a link by which a user chooses a password, once."""
-    code = people.password_link(space, user)
+    """Make a link by which a user signs in, once."""
+    code = people.sign_in_link(space, user)
     response.headers["Cache-Control"] = "no-store"
-    return OneTimeLink(path=f"/password?code={code}", days=people.LINK_TTL.days)
+    return OneTimeLink(path=f"/link?code={code}", days=people.LINK_TTL.days)
 
 
 @router.get("/me")
 def read_me(space: Space) -> Me:
     """Who you are."""
     own, role = sessions.own_account(space), space.identify().roles.get(space.project_id)
-    named = {field: getattr(own, field) for field in ("name", "full_name", "email", "is_owner", "has_password")}
+    named = {field: getattr(own, field) for field in ("name", "full_name", "email", "is_owner", "passkeys")}
     return Me(**named, project=space.project, role=role)
 
 
-@router.put("/me/password", status_code=204)
-def put_password(space: Space, change: NewPassword) -> None:
-    """Change your password."""
-    sessions.change_password(space, change.old, change.new)
+@router.get("/passkeys")
+def read_passkeys(space: Space, cursor: Cursor = None, limit: Limit = 50) -> Page[passkeys.Passkey]:
+    """Your own passkeys, the newest first. Only a browser adds one."""
+    return page_of(passkeys.own_passkeys(space), lambda one: (-one.id,), cursor, limit)
+
+
+@router.delete("/passkeys/{passkey}", status_code=204)
+def remove_passkey(space: Space, passkey: Id) -> None:
+    """Remove one of your passkeys."""
+    passkeys.remove_passkey(space, passkey)
 
 
 @router.get("/sessions")

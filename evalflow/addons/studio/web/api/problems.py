@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, Field
 
 from evalflow.addons.studio.work.access import ForbiddenError, SignedOutError
+from evalflow.addons.studio.work.sign_in_limits import TooManyTriesError
 from evalflow.addons.studio.work.space import NotFoundError, StaleError
 from evalflow.errors import ConflictError, InfrastructureError, Problem, UserError
 
@@ -94,7 +95,14 @@ def _invalid(declared: DeclaredRoutes, request: Request, error: Any) -> Response
 
 
 async def _refused(_: Request, error: Any) -> Response:
-    kinds = {StaleError: 412, NotFoundError: 404, ConflictError: 409, SignedOutError: 401, ForbiddenError: 403}
+    kinds = {
+        StaleError: 412,
+        TooManyTriesError: 429,
+        NotFoundError: 404,
+        ConflictError: 409,
+        SignedOutError: 401,
+        ForbiddenError: 403,
+    }
     status = next((status for kind, status in kinds.items() if isinstance(error, kind)), 422)
     faults = [fault_of(problem) for problem in error.problems]
     detail = faults[0].detail if len(faults) == 1 else f"{len(faults)} things are wrong"

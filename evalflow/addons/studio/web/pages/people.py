@@ -23,19 +23,14 @@ from evalflow.addons.studio.web.ui.parts import (
     section,
     table,
     table_row,
-    tell,
     text,
 )
 from evalflow.addons.studio.web.ui.visitor import title_of
-from evalflow.addons.studio.work import people, sessions
-from evalflow.addons.studio.work.access import ROLES, Role
+from evalflow.addons.studio.work import passkeys, people, sessions
+from evalflow.addons.studio.work.access import ROLES, Role, expect_confirmed
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.report.wording import joined
 
-_OLD = forms.About("Present password", required=True)
-_NEW = forms.About(
-    "New password", f"At least {people.SHORTEST_PASSWORD} characters; four words are easy to remember.", required=True
-)
 _TITLE = forms.About("Name", "What the token is for.", "Nightly runs", required=True)
 _ROLE = forms.About("Role", "If your own role becomes lower, so does the token's.", required=True)
 _DAYS = forms.About("Valid for (days)", f"1 to {sessions.LONGEST_TOKEN_DAYS}.", required=True)
@@ -49,6 +44,7 @@ def add() -> None:
     async def account(workspace: Workspace) -> None:
         own = await to_thread.run_sync(sessions.own_account, workspace)
         actor = await to_thread.run_sync(workspace.identify)
+        own_keys = await to_thread.run_sync(passkeys.own_passkeys, workspace)
         own_browsers = await to_thread.run_sync(sessions.own_sessions, workspace)
         tokens = await to_thread.run_sync(sessions.list_tokens, workspace)
         with frame("Account", place="Account", about=joined(own.full_name, own.name, own.email)):
@@ -56,9 +52,7 @@ def add() -> None:
                 f"{actor.roles.get(workspace.project_id, 'none')} in project {title_of('project', workspace.project)}"
             )
             facts([("Role", "owner of the server" if own.is_owner else role)])
-            if own.has_password:
-                with section("Password", "A new password ends all your other sessions."):
-                    _PasswordForm(workspace, own)
+            _PasskeyList(workspace, own_keys)
             with section("Sessions", "The browsers in which you are signed in."):
                 _SessionList(workspace, own_browsers)
             rights = actor.rights(workspace.project_id)
@@ -87,22 +81,40 @@ def add() -> None:
                 _UserForm(workspace, found)
 
 
-class _PasswordForm:
-    def __init__(self, workspace: Workspace, own: people.User) -> None:
-        self._workspace = workspace
-        with ui.element("div").classes("form"):
-            self._old = forms.line(_OLD).props('type=password autocomplete="current-password"')
-            self._new = forms.line(_NEW).props('type=password autocomplete="new-password"')
-            with ui.element("div").classes("actions"):
-                self._button = button("Change password", self._save)
+class _PasskeyList:
+    """The passkeys of the person, and a button to make one."""
 
-    async def _save(self) -> None:
-        old, new = str(self._old.value or ""), str(self._new.value or "")
-        work = partial(sessions.change_password, self._workspace, old, new)
-        if await forms.succeeds(work, {"old": self._old, "password": self._new}, self._button):
-            self._old.set_value("")
-            self._new.set_value("")
-            tell("Changed. Your other sessions have ended.")
+    def __init__(self, workspace: Workspace, found: Sequence[passkeys.Passkey]) -> None:
+        self._workspace = workspace
+        with section("Passkeys", "The devices by which you sign in."):
+            self._rows = ui.element("div").props("aria-live=polite")
+            self._show(found)
+            with ui.element("div").classes("actions"):
+                button("Add a passkey", self._add)
+
+    def _show(self, found: Sequence[passkeys.Passkey]) -> None:
+        self._rows.clear()
+        with self._rows:
+            if not found:
+                text("None yet.", "p", "muted")
+                return
+            with table(("Made in", "Made", "Last used", ""), "table stacked"):
+                for passkey in found:
+                    with ui.element("tr"):
+                        with ui.element("th").props("scope=row"):
+                            text(passkey.name or "unknown", classes="small clamp")
+                        cell("Made", when(passkey.created_at), "")
+                        cell("Last used", when(passkey.used_at) or "never", "")
+                        with cell("", classes="act"):
+                            button("Remove", partial(self._remove, passkey.id), kind="quiet")
+
+    async def _add(self) -> None:
+        if await forms.succeeds(partial(expect_confirmed, self._workspace)) and await forms.used_passkey("add"):
+            self._show(await to_thread.run_sync(passkeys.own_passkeys, self._workspace))
+
+    async def _remove(self, passkey: int) -> None:
+        await forms.succeeds(partial(passkeys.remove_passkey, self._workspace, passkey))
+        self._show(await to_thread.run_sync(passkeys.own_passkeys, self._workspace))
 
 
 class _SessionList:
@@ -197,11 +209,14 @@ def shown_once(title: str, about: str, secret: str) -> None:
 
 
 _ABOUT = "Who may sign in. What they may do in a project is the role that its admin gives them."
-_NAME = forms.About("Name", "What they sign in with; it never changes.", "ann.smith", required=True)
+_NAME = forms.About("Name", "What the audit calls them; it never changes.", "ann.smith", required=True)
 _FULL_NAME = forms.About("Full name", "As shown to others.", "Ann Smith")
 _EMAIL = forms.About("E-mail", "Links the account of an identity provider with the same address.", "ann@example.org")
 _OWNER = forms.About(
     "Owner of the server", "Manages people, projects and connections, and may do everything everywhere."
+)
+_STAYS = forms.About(
+    "Stays signed in", "For two weeks in place of 12 hours, as long as the only role that they have is annotator."
 )
 
 
@@ -221,8 +236,8 @@ def _badges(user: people.User) -> None:
         badge("owner", "accent")
     if user.is_disabled:
         badge("disabled", "warn")
-    if not user.has_password:
-        badge("no password")
+    if not user.passkeys:
+        badge("no passkey")
 
 
 def _adding(workspace: Workspace) -> ui.dialog:
@@ -235,7 +250,7 @@ def _adding(workspace: Workspace) -> ui.dialog:
             asked.close()
             ui.navigate.to(f"/users/{made.name}")
 
-    about = "They then choose a password by a link, or sign in with your company's provider."
+    about = "They then sign in by a link that you make, or with your company's provider."
     with question("Add somebody", about, "Add", create) as asked, ui.element("div").classes("form"):
         name = forms.line(_NAME)
         full_name = forms.line(_FULL_NAME)
@@ -245,12 +260,10 @@ def _adding(workspace: Workspace) -> ui.dialog:
 
 def _actions(workspace: Workspace, user: people.User) -> None:
     async def show_link() -> None:
-        code = await forms.attempt(lambda: people.password_link(workspace, user.name), by=making)
+        code = await forms.attempt(lambda: people.sign_in_link(workspace, user.name), by=making)
         if code is not None:
-            about = (
-                f"Send it to {user.name}: it works once, within {people.LINK_TTL.days} days, and is not shown again."
-            )
-            shown_once("A link to choose a password", about, f"{_server_url(workspace)}/password?code={code}")
+            about = f"Send it to {user.name}: it works once, within a day, and is not shown again."
+            shown_once("A link to sign in", about, f"{_server_url(workspace)}/link?code={code}")
 
     async def set_disabled() -> None:
         change = partial(people.update_user, workspace, user.name, is_disabled=not user.is_disabled)
@@ -278,18 +291,19 @@ class _UserForm:
             self._full_name = forms.line(_FULL_NAME, user.full_name)
             self._email = forms.line(_EMAIL, user.email)
             self._is_owner = forms.tick(_OWNER, user.is_owner)
+            self._stays = forms.tick(_STAYS, user.stays_signed_in)
             with ui.element("div").classes("actions"):
                 self._button = button("Save", self._save)
         self._saving = Saving(_edited(workspace, user), f"/users/{user.name}")
 
     async def _save(self) -> None:
         full_name, email = forms.written(self._full_name) or "", forms.written(self._email) or ""
-        is_owner = bool(self._is_owner.value)
+        values = {"is_owner": bool(self._is_owner.value), "stays_signed_in": bool(self._stays.value)}
         fields = {"full_name": self._full_name, "email": self._email}
-        work = partial(
-            *(people.update_user, self._workspace, self._user.name), full_name=full_name, email=email, is_owner=is_owner
-        )
-        mine = {"full name": full_name, "e-mail": email, "owner": is_owner}
+        change = partial(people.update_user, self._workspace, self._user.name)
+        work = partial(change, full_name=full_name, email=email, **values)
+        mine = {"full name": full_name, "e-mail": email, "owner": values["is_owner"]}
+        mine |= {"stays signed in": values["stays_signed_in"]}
         path = f"/users/{self._user.name}"
         await self._saving.save(work, mine, fields, self._button, lambda _: forms.leave(path))
 
@@ -297,6 +311,6 @@ class _UserForm:
 def _edited(workspace: Workspace, user: people.User) -> Edited[people.User]:
     def content(now: people.User) -> dict[str, object]:
         about = {"full name": now.full_name, "e-mail": now.email or "", "owner": now.is_owner}
-        return {**about, "disabled": now.is_disabled}
+        return {**about, "stays signed in": now.stays_signed_in, "disabled": now.is_disabled}
 
     return Edited(partial(people.get_user, workspace, user.name), content, user)

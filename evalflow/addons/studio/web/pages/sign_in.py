@@ -1,23 +1,25 @@
-"""Signing in and out, and choosing a password by a one-time link: plain forms, since NiceGUI serves members only."""
+"""Signing in by a passkey, a one-time link or a provider, and out: plain forms, since NiceGUI serves members only."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-import anyio
-from anyio import CapacityLimiter, to_thread
+from anyio import to_thread
 
 from evalflow.addons.studio.web.api.problems import problem_response
-from evalflow.addons.studio.web.security.oidc import CALLBACK, OIDC, OidcProvider
-from evalflow.addons.studio.web.security.sign_in import COOKIE, session_key
+from evalflow.addons.studio.web.security.oidc import CALLBACK, OIDC, OidcProvider, RefusedIdentityError
+from evalflow.addons.studio.web.security.sign_in import COOKIE, LINK, PASSKEY, session_key
+from evalflow.addons.studio.work import passkeys
 from evalflow.addons.studio.work.access import ForbiddenError, SignedOutError
 from evalflow.addons.studio.work.identities import BACK_TTL, keep_until_back, sign_in_by_identity, take_back
-from evalflow.addons.studio.work.people import SHORTEST_PASSWORD
-from evalflow.addons.studio.work.sessions import SESSION_TTL, begin_sign_in, choose_password, sign_in, sign_out
+from evalflow.addons.studio.work.passkeys import ANSWER_TTL, Browser, Challenge
+from evalflow.addons.studio.work.sessions import LONG_SESSION_TTL, sign_out
+from evalflow.addons.studio.work.sign_in_limits import TooManyTriesError, expect_free, note_refusal
 from evalflow.errors import EvalflowError, InfrastructureError, UserError
 
 if TYPE_CHECKING:
@@ -25,85 +27,160 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.routing import BaseRoute
 
+    from evalflow.addons.studio.web.address import PublicMode
     from evalflow.addons.studio.work.space import Workspace
 
 _POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; "
-    "frame-ancestors 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'"
 )
 _LONGEST = 2000
 """Characters of a field."""
 _LARGEST = 8 * _LONGEST
 """Bytes of a field, whose characters may be written as %E2%82%AC."""
-_TRIES = 20
-"""Sign-ins from one address that may wait at once, so that it keeps nobody else waiting for long."""
-_HASHING = 4
-"""Passwords that are checked at once; each takes 64 MB."""
-
-
+_LARGEST_ANSWER = 64 * 1024
+"""Bytes of what a device answers."""
 _BACK_COOKIE = f"{COOKIE}-oidc"
 """The browser that was sent to the provider, so that nobody else's answer signs it in."""
+_CHALLENGE_COOKIE = f"{COOKIE}-passkey"
+"""The browser whose device was asked, for the same reason."""
 
 
-def sign_in_routes(provider: OidcProvider | None = None) -> list[BaseRoute]:
-    """/sign-in, /sign-out and /password; with a provider, the way there and back."""
+def sign_in_routes(public: PublicMode) -> list[BaseRoute]:
+    """/sign-in, /sign-out, /link and /passkey; with a provider, the way there and back."""
     from starlette.routing import Route
 
-    doors = _Doors(provider)
-    there_and_back = _ThereAndBack(provider, doors) if provider else None
+    doors = _Doors(public)
+    there_and_back = _ThereAndBack(public.provider, doors) if public.provider else None
     return [
         *(there_and_back.routes() if there_and_back else (Route(path, _no_provider) for path in (OIDC, CALLBACK))),
         Route("/sign-in", doors.form, methods=["GET"]),
-        Route("/sign-in", doors.enter, methods=["POST"]),
         Route("/sign-out", _leave, methods=["POST"]),
-        Route("/password", _password_form, methods=["GET"]),
-        Route("/password", doors.choose, methods=["POST"]),
+        Route(LINK, doors.link_form, methods=["GET"]),
+        Route(LINK, doors.enter_by_link, methods=["POST"]),
+        Route(f"{PASSKEY}/options", doors.ask, methods=["POST"]),
+        Route(PASSKEY, doors.take, methods=["POST"]),
     ]
 
 
 class _Doors:
-    """Checks passwords: a few at once, and one at a time for the same account from the same address."""
+    """The forms, and what a browser's script asks and sends for passkeys."""
 
-    def __init__(self, provider: OidcProvider | None) -> None:
-        self._provider = provider.settings.name if provider else ""
-        self._limiter = CapacityLimiter(_HASHING)
-        self._waiting: set[tuple[str, str]] = set()
+    def __init__(self, public: PublicMode) -> None:
+        self._url = public.url
+        self._provider = public.provider.settings.name if public.provider else ""
+
+    def browser(self, request: Request) -> Browser:
+        address = request.client.host if request.client else ""
+        return Browser(self._url, address, request.headers.get("user-agent", ""))
 
     async def form(self, request: Request) -> Response:
         return self.page(request.query_params.get("next", ""))
 
-    def page(self, wanted: str, name: str = "", fault: str = "", status: int = 200) -> Response:
+    def page(self, wanted: str, fault: str = "", status: int = 200) -> Response:
         """The form, with what went wrong."""
-        return _page("sign_in", fault, status, name=name, wanted=wanted, provider=self._provider)
+        return _page("sign_in", fault, status, wanted=_own_path(wanted), provider=self._provider)
 
-    async def enter(self, request: Request) -> Response:
-        fields = await _fields(request)
-        workspace: Workspace = request.state.workspace
-        name, address = fields.get("name", "").strip().lower(), request.client.host if request.client else ""
-        waiting = [one for one, there in self._waiting if there == address]
-        if name in waiting or len(waiting) >= _TRIES:
-            return self.page(fields.get("next", ""), name, "Another attempt is still being checked. Wait for it.", 429)
-        self._waiting.add((name, address))
-        try:
-            await anyio.sleep(await to_thread.run_sync(begin_sign_in, workspace, name, address))
-            given = (workspace, name, fields.get("password", ""), address, request.headers.get("user-agent", ""))
-            key = await to_thread.run_sync(sign_in, *given, limiter=self._limiter)
-        except SignedOutError:
-            return self.page(fields.get("next", ""), name, "The name or the password is wrong.", 401)
-        finally:
-            self._waiting.discard((name, address))
-        return await enter_with(request, key, fields.get("next", ""))
+    async def link_form(self, request: Request) -> Response:
+        return await self._link_page(request, request.query_params.get("code", "")[:_LONGEST])
 
-    async def choose(self, request: Request) -> Response:
-        fields = await _fields(request)
-        code, password = fields.get("code", ""), fields.get("password", "")
-        if password != fields.get("again", ""):
-            return _password_page(code, "The two passwords differ.", 422)
+    async def enter_by_link(self, request: Request) -> Response:
+        code = (await _fields(request)).get("code", "")
         try:
-            await to_thread.run_sync(choose_password, request.state.workspace, code, password, limiter=self._limiter)
+            key = await to_thread.run_sync(passkeys.enter_by_link, request.state.workspace, self.browser(request), code)
         except UserError as error:
-            return _password_page(code, _sentence(error), 422)
-        return _redirect("/sign-in")
+            return self.page("", _sentence(error), _status(error))
+        return await enter_with(request, key, "/")
+
+    async def _link_page(self, request: Request, code: str) -> Response:
+        try:
+            user = await to_thread.run_sync(passkeys.link_owner, request.state.workspace, self.browser(request), code)
+        except UserError as error:
+            return self.page("", _sentence(error), _status(error))
+        return _page("link", "", 200, code=code, name=user.full_name or user.name, is_owner=user.is_owner)
+
+    async def ask(self, request: Request) -> Response:
+        """The options for `navigator.credentials`, for the `purpose` that the script names."""
+        from starlette.responses import Response
+
+        work = {"enter": passkeys.ask_to_enter, "confirm": passkeys.ask_to_confirm, "add": passkeys.ask_to_add}
+        try:
+            sent = await _sent(request)
+            space, browser = request.state.workspace, self.browser(request)
+            if sent.get("purpose") == "join":
+                asking = partial(passkeys.ask_to_join, space, browser, str(sent.get("code", ""))[:_LONGEST])
+            else:
+                asking = partial(work[str(sent.get("purpose"))], space, browser)
+            challenge: Challenge = await to_thread.run_sync(asking)
+        except (UserError, KeyError, ValueError) as error:
+            return _refusal(error)
+        response = Response(challenge.options, media_type="application/json", headers={"Cache-Control": "no-store"})
+        _set_cookie(response, _CHALLENGE_COOKIE, challenge.key, ANSWER_TTL)
+        return response
+
+    async def take(self, request: Request) -> Response:
+        """What a device has answered; `next` of the reply is where the browser goes."""
+        from starlette.responses import JSONResponse
+
+        key = request.cookies.get(_CHALLENGE_COOKIE, "")
+        try:
+            sent = await _sent(request)
+            answer = sent.get("answer")
+            if not isinstance(answer, dict):
+                raise ValueError("no answer")
+            session = await to_thread.run_sync(
+                self._work, request.state.workspace, self.browser(request), key, sent, cast("dict[str, Any]", answer)
+            )
+        except (UserError, KeyError, ValueError) as error:
+            return _refusal(error)
+        wanted = _own_path(str(sent.get("next", ""))[:_LONGEST])
+        response = JSONResponse({"next": wanted}, headers={"Cache-Control": "no-store"})
+        if session is not None:
+            await _replace_session(request, response, session)
+        _drop_cookie(response, _CHALLENGE_COOKIE)
+        return response
+
+    def _work(
+        self, space: Workspace, browser: Browser, key: str, sent: Mapping[str, Any], answer: Mapping[str, Any]
+    ) -> str | None:
+        """The key of a new session; None if the person has one."""
+        match sent["purpose"]:
+            case "enter":
+                return passkeys.enter(space, browser, key, answer)
+            case "join":
+                return passkeys.join(space, browser, str(sent.get("code", ""))[:_LONGEST], key, answer)
+            case "confirm":
+                return passkeys.confirm(space, browser, key, answer)
+            case "add":
+                return passkeys.add(space, browser, key, answer)
+            case _:
+                raise KeyError("purpose")
+
+
+async def _sent(request: Request) -> Mapping[str, Any]:
+    """The JSON object of a request. Raises ValueError if it is none, or too large."""
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > _LARGEST_ANSWER:
+            raise ValueError("too large")
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise ValueError("not JSON")
+    found = json.loads(body)
+    if not isinstance(found, dict):
+        raise ValueError("not an object")
+    return cast("dict[str, Any]", found)
+
+
+def _refusal(error: UserError | KeyError | ValueError) -> Response:
+    if isinstance(error, UserError):
+        return problem_response(_status(error), _sentence(error))
+    return problem_response(422, "the request is not what this route takes")
+
+
+def _status(error: UserError) -> int:
+    kinds = {TooManyTriesError: 429, SignedOutError: 401, ForbiddenError: 403}
+    return next((status for kind, status in kinds.items() if isinstance(error, kind)), 422)
 
 
 async def _no_provider(_: Request) -> Response:
@@ -122,6 +199,10 @@ class _ThereAndBack:
         return [Route(OIDC, self.leave), Route(CALLBACK, self.come_back)]
 
     async def leave(self, request: Request) -> Response:
+        try:
+            await to_thread.run_sync(expect_free, request.state.workspace, self._doors.browser(request).address)
+        except TooManyTriesError as error:
+            return self._doors.page("", fault=_sentence(error), status=429)
         url, kept = await to_thread.run_sync(self._provider.start)
         kept["next"] = request.query_params.get("next", "")[:_LONGEST]
         key = await to_thread.run_sync(keep_until_back, request.state.workspace, kept)
@@ -134,16 +215,18 @@ class _ThereAndBack:
         kept = await to_thread.run_sync(take_back, space, request.cookies.get(_BACK_COOKIE, ""))
         if kept is None:
             return self._doors.page("", fault="This sign-in was not started here, or it took too long.", status=401)
-        address, agent = request.client.host if request.client else "", request.headers.get("user-agent", "")
+        browser = self._doors.browser(request)
         signs_up = self._provider.settings.signs_up
         try:
             identity = await to_thread.run_sync(self._provider.finish, kept, request.query_params)
-            given = partial(sign_in_by_identity, space, identity, address, agent, signs_up=signs_up)
+            given = partial(sign_in_by_identity, space, identity, browser.address, browser.agent, signs_up=signs_up)
             response = await enter_with(request, await to_thread.run_sync(given), kept["next"])
         except (UserError, InfrastructureError) as error:
+            if isinstance(error, RefusedIdentityError):
+                await to_thread.run_sync(note_refusal, space, browser.address, None, "oidc: no valid proof")
             status = 403 if isinstance(error, ForbiddenError) else 401 if isinstance(error, UserError) else 503
             response = self._doors.page(kept["next"], fault=_sentence(error), status=status)
-        response.delete_cookie(_BACK_COOKIE, secure=True, httponly=True, samesite="lax", path="/")
+        _drop_cookie(response, _BACK_COOKIE)
         return response
 
 
@@ -157,12 +240,16 @@ def _sentence(error: EvalflowError) -> str:
 
 async def enter_with(request: Request, key: str, wanted: str) -> Response:
     """Give a browser its new session in place of the one that it had, and show the page that it wanted."""
+    response = _redirect(_own_path(wanted))
+    await _replace_session(request, response, key)
+    return response
+
+
+async def _replace_session(request: Request, response: Response, key: str) -> None:
     old = session_key(request)
     if old:
         await _end(request.state.workspace, old)
-    response = _redirect(_own_path(wanted))
-    _set_cookie(response, COOKIE, key, SESSION_TTL)
-    return response
+    _set_cookie(response, COOKIE, key, LONG_SESSION_TTL)  # the server ends sessions, most of them long before
 
 
 def _set_cookie(response: Response, name: str, key: str, ttl: timedelta) -> None:
@@ -170,12 +257,16 @@ def _set_cookie(response: Response, name: str, key: str, ttl: timedelta) -> None
     response.set_cookie(name, key, max_age=age, secure=True, httponly=True, samesite="lax", path="/")
 
 
+def _drop_cookie(response: Response, name: str) -> None:
+    response.delete_cookie(name, secure=True, httponly=True, samesite="lax", path="/")
+
+
 async def _leave(request: Request) -> Response:
     key = session_key(request)
     if key:
         await _end(request.state.workspace, key)
     response = _redirect("/sign-in")
-    response.delete_cookie(COOKIE, secure=True, httponly=True, samesite="lax", path="/")
+    _drop_cookie(response, COOKIE)
     return response
 
 
@@ -184,10 +275,6 @@ async def _end(workspace: Workspace, key: str) -> None:
         await to_thread.run_sync(sign_out, workspace, key)
     except SignedOutError:
         return  # it has ended already
-
-
-async def _password_form(request: Request) -> Response:
-    return _password_page(request.query_params.get("code", ""))
 
 
 async def _fields(request: Request) -> Mapping[str, str]:
@@ -199,10 +286,6 @@ def _own_path(wanted: str) -> str:
     """The path to continue at; anything but a path of this server becomes the first page."""
     is_own = wanted.startswith("/") and not wanted.startswith(("//", "/\\")) and wanted.isprintable()
     return wanted if is_own else "/"
-
-
-def _password_page(code: str, fault: str = "", status: int = 200) -> Response:
-    return _page("password", fault, status, code=code, shortest=SHORTEST_PASSWORD)
 
 
 def _page(form: str, fault: str, status: int, **values: Any) -> Response:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 from anyio import to_thread
 
 from evalflow.addons.studio.web.security.guards import refuse, route_path
-from evalflow.addons.studio.work.sessions import Identity, changed_identities
+from evalflow.addons.studio.work.access import SignedOutError
+from evalflow.addons.studio.work.sessions import Identity, changed_identities, is_due, note_event
 from evalflow.errors import EvalflowError
 
 if TYPE_CHECKING:
@@ -91,10 +92,10 @@ def guard_events() -> None:
 
     handlers: dict[str, Any] = socket_server().handlers["/"]
     for event in _EVENTS:
-        handlers[event] = _guarded(handlers[event])
+        handlers[event] = _guarded(event, handlers[event])
 
 
-def _guarded(handle: Callable[..., Any]) -> Callable[..., Any]:
+def _guarded(event: str, handle: Callable[..., Any]) -> Callable[..., Any]:
     from evalflow.addons.studio.web.nicegui_core import socket_server
 
     async def guarded(sid: str, message: Any) -> Any:
@@ -102,6 +103,11 @@ def _guarded(handle: Callable[..., Any]) -> Callable[..., Any]:
         opener, sender = _opener(content.get("client_id")), _owner(socket_server().get_environ(sid)["asgi.scope"])
         if opener is None or sender is None or not opener.is_of(sender):
             return False
+        if event == "event" and is_due(opener):
+            try:
+                await to_thread.run_sync(note_event, opener)
+            except SignedOutError:
+                return False
         result = handle(sid, message)
         return await result if inspect.isawaitable(result) else result
 

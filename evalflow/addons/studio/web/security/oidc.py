@@ -8,6 +8,7 @@ import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -37,6 +38,7 @@ class OidcSettings:
         issuer: The provider's address, exactly as it writes it itself.
         name: As people know it.
         signs_up: Whether people without an account get one, without a role.
+        has_second_factor: Whether everybody needs a second factor there, also if the ID token does not say so.
     """
 
     issuer: str
@@ -44,6 +46,7 @@ class OidcSettings:
     secret: str
     name: str
     signs_up: bool
+    has_second_factor: bool = False
 
 
 class RefusedIdentityError(UserError):
@@ -157,6 +160,8 @@ class OidcProvider:
             email=email if is_verified else None,
             user_name=str(about.get("preferred_username") or email or ""),
             full_name=str(about.get("name") or ""),
+            has_second_factor=self.settings.has_second_factor or _has_second_factor(claims),
+            proved_at=_moment(claims.get("auth_time")),
         )
 
     def _get(self, endpoint: str, headers: Mapping[str, str] | None = None) -> Mapping[str, Any]:
@@ -180,6 +185,20 @@ class OidcProvider:
             code_challenge_method="S256",
             timeout=TIMEOUT_S,
         )
+
+
+def _has_second_factor(claims: Mapping[str, Any]) -> bool:
+    """Whether the provider names several factors among the methods (RFC 8176)."""
+    methods = claims.get("amr")
+    return isinstance(methods, list) and "mfa" in methods
+
+
+def _moment(auth_time: object) -> str:
+    """When somebody has signed in at the provider, as in the tables; empty if it does not say."""
+    if not isinstance(auth_time, int | float) or not 0 < auth_time < 2**40:
+        return ""
+    moment = datetime.fromtimestamp(min(auth_time, time.time()), UTC)
+    return moment.isoformat(timespec="milliseconds")
 
 
 def _refused(what: str) -> RefusedIdentityError:

@@ -13,6 +13,7 @@ from evalflow.addons.studio.web.security.oidc import CALLBACK, OIDC
 from evalflow.addons.studio.web.security.projects import PREFIX, UNKNOWN
 from evalflow.addons.studio.web.security.token import OPEN_PATHS
 from evalflow.addons.studio.work.access import ROLES, ForbiddenError, Role, SignedOutError, nobody
+from evalflow.addons.studio.work.identities import NO_SECOND_FACTOR
 from evalflow.addons.studio.work.projects import list_projects
 from evalflow.addons.studio.work.sessions import (
     TOKEN_PREFIX,
@@ -20,6 +21,7 @@ from evalflow.addons.studio.work.sessions import (
     identity_of,
     note_use,
 )
+from evalflow.addons.studio.work.sign_in_limits import TooManyTriesError, expect_free, note_refusal
 from evalflow.errors import Problem
 
 if TYPE_CHECKING:
@@ -28,13 +30,16 @@ if TYPE_CHECKING:
 
     from evalflow.addons.studio.work.space import Workspace
 
+LINK, PASSKEY = "/link", "/passkey"
+"""The path of one-time links, and that of what devices answer."""
 COOKIE = "__Host-evalflow"
 """Browsers accept a cookie of such a name only over https, for this host, and for all paths."""
-FORMS = frozenset({"/sign-in", "/password"})
-FOR_EVERYBODY = frozenset({*OPEN_PATHS, *FORMS, OIDC, CALLBACK, "/metrics"})
+FORMS = frozenset({LINK, PASSKEY, f"{PASSKEY}/options"})
+"""Paths that take what somebody sends who is not signed in."""
+FOR_EVERYBODY = frozenset({*OPEN_PATHS, "/sign-in", LINK, OIDC, CALLBACK, "/metrics"})
+"""Paths that need no account, or ask for one themselves."""
 _WORK = frozenset({"read", "label"})
 """Rights of which one is needed for the first page of a project."""
-"""Paths that need no account, or ask for one themselves."""
 
 
 class SignedIn:
@@ -43,8 +48,9 @@ class SignedIn:
     The identity is checked again at every use, so that a page that stays open loses its rights with the session.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, *, has_second_factor: bool = False) -> None:
         self.app = app
+        self._has_second_factor = has_second_factor
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or refuse it."""
@@ -57,6 +63,8 @@ class SignedIn:
         workspace: Workspace = connection.state.workspace
         try:
             identity = await _identity(connection, workspace)
+            if identity and identity.kind == "user" and not self._has_second_factor and identity().is_owner:
+                raise ForbiddenError(NO_SECOND_FACTOR)
         except ForbiddenError as error:
             await refuse(scope, receive, send, 403, str(error))
             return
@@ -104,11 +112,21 @@ async def _identity(connection: HTTPConnection, workspace: Workspace) -> Identit
         note_fields(connection.scope, user=(await to_thread.run_sync(identity)).name)
     except SignedOutError:
         if identity.kind == "user":
+            await to_thread.run_sync(_note_stranger, workspace, address)
             what = f"you are signed in as {user!r}, who has no account here, or a disabled one"
             raise ForbiddenError(Problem(what, hint="ask the owner of this server")) from None
         return None
     await to_thread.run_sync(note_use, workspace, identity)
     return identity
+
+
+def _note_stranger(workspace: Workspace, address: str) -> None:
+    """Note that the proxy names somebody without an account; a few times, since each of their requests does."""
+    try:
+        expect_free(workspace, address)
+    except TooManyTriesError:
+        return
+    note_refusal(workspace, address, None, "proxy: no account")
 
 
 def session_key(connection: HTTPConnection) -> str | None:

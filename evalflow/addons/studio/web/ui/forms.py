@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 from anyio import to_thread
 from nicegui import ui
@@ -17,6 +17,7 @@ from evalflow.addons.studio.web.nicegui_core import TextElement, ValidationEleme
 from evalflow.addons.studio.web.ui.faults import Marked, clear_faults, reveal, show_faults
 from evalflow.addons.studio.web.ui.parts import button, capitalised, icon_button, problems_of, text
 from evalflow.addons.studio.web.ui.visitor import root_path
+from evalflow.addons.studio.work.access import UnconfirmedError
 from evalflow.addons.studio.work.space import StaleError
 from evalflow.errors import EvalflowError, Problem, UserError
 
@@ -24,6 +25,8 @@ Field = ValidationElement[Any]
 F = TypeVar("F", bound=Field)
 T = TypeVar("T")
 REQUIRED = "This field is required"
+PASSKEY_S = 120.0
+"""Seconds that somebody may take at their device."""
 _IS_REQUIRED = "data-required"
 _KEYS = re.compile(r"\b(?:metric\.[a-z][a-z0-9_]*|target|judge)\.(?=[a-z])")
 """What the key paths of a configuration begin with, which a form does not show."""
@@ -282,8 +285,33 @@ async def attempt(
 ) -> T | None:
     """Run work that may block or fail in a thread; None after an error, which is shown as in `faults_shown`."""
     with faults_shown(fields, by):
-        return await to_thread.run_sync(work)
+        try:
+            return await to_thread.run_sync(work)
+        except UnconfirmedError as error:
+            fault = await _passkey_fault("confirm")
+            if fault:
+                raise UnconfirmedError(fault) from error
+            return await to_thread.run_sync(work)
     return None
+
+
+async def used_passkey(purpose: Literal["add", "confirm"]) -> bool:
+    """Have the visitor's device answer for a passkey; whether it did. What went wrong is shown."""
+    with faults_shown():
+        fault = await _passkey_fault(purpose)
+        if fault:
+            raise UserError(Problem(fault))
+        return True
+    return False
+
+
+async def _passkey_fault(purpose: str) -> str:
+    """What went wrong at the device; empty if nothing did."""
+    try:
+        asked: Any = ui.run_javascript(f"return await passkeyFault({json.dumps(purpose)})", timeout=PASSKEY_S)
+        return str(await asked)
+    except TimeoutError:
+        return "The passkey was not used. Try again."
 
 
 async def succeeds(

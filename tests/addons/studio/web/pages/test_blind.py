@@ -18,7 +18,7 @@ from evalflow.addons.studio.work.reviews import ReviewRequest
 from evalflow.addons.studio.work.space import Workspace
 from tests.addons.studio.web.conftest import working_in
 from tests.addons.studio.web.judged import BOT, CASE, DATASET, JUDGE, SECRETS, finish_judged
-from tests.addons.studio.web.public import PASSWORD, PublicServer, serving_in_public
+from tests.addons.studio.web.public import PublicServer, serving_in_public
 from tests.addons.studio.work.test_reviews import person
 from tests.docs.test_access import BODIES, QUERIES, declared_pages
 
@@ -44,7 +44,6 @@ def _place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         run = finish_judged(space, 9).run_id
         for name in (ANN, BEN):
             people.add_user(space, name)
-            people.set_password(space, name, PASSWORD)
             projects.set_role(space, name, "annotator")
         for name, size, overlap in (("Fees", 3, 1.0), ("Later", 4, 0.0)):
             request = ReviewRequest(
@@ -109,10 +108,8 @@ def _arrive(browser: Any, place: Place) -> Iterator[Callable[..., Visitor]]:
         visitor = Visitor(context.new_page())
         visitor.page.on("websocket", visitor.hear)
         visitor.page.on("pageerror", lambda error: troubles.append(str(error)))
+        place.server.let_in(context, name)
         visitor.page.goto("/")
-        visitor.page.get_by_label("Name").fill(name)
-        visitor.page.get_by_label("Password").fill(PASSWORD)
-        visitor.page.get_by_role("button", name="Sign in").click()
         visitor.page.wait_for_url("**/reviews")  # what there is to do comes first
         visitor.page.get_by_role("heading", name="Fees").wait_for()
         context.route(re.compile("^(?!.*/_nicegui)"), visitor.relay)

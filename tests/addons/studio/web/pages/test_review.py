@@ -19,7 +19,7 @@ from tests.addons.studio.web.conftest import Server, working_in
 from tests.addons.studio.web.finished import EXACT
 from tests.addons.studio.web.pages.conftest import paged
 from tests.addons.studio.web.pages.test_blind import submit
-from tests.addons.studio.web.public import PASSWORD, serving_in_public
+from tests.addons.studio.web.public import PublicServer, serving_in_public
 from tests.cli.conftest import Program
 from tests.finishing import finish
 
@@ -39,19 +39,18 @@ def _labelled(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[P
         run = finish(space, RunRequest("fees", ["questions"], ["exact"]))
         for name in PEOPLE:
             people.add_user(space, name)
-            people.set_password(space, name, PASSWORD)
             projects.set_role(space, name, "annotator")
         request = ReviewRequest(name="Fees", run_id=run.run_id, metrics=["exact"], size=60, people=PEOPLE, seed=2)
         made = reviews.create_review(space, request)
         assert (made.size, made.doubled) == (60, 30)
     with serving_in_public(folder) as server:
-        _label(browser, server.url)
+        _label(browser, server)
     return folder, run.folder
 
 
-def _label(browser: Any, url: str) -> None:
+def _label(browser: Any, server: PublicServer) -> None:
     """In turn: Ann with the mouse, Cem by keys alone, and Ben, who closes his browser in the middle of an answer."""
-    at = {name: _at_the_desk(browser, url, name) for name in PEOPLE}
+    at = {name: _at_the_desk(browser, server, name) for name in PEOPLE}
     waiting, labels = list(PEOPLE), 0
     while waiting:
         name = waiting.pop(0)
@@ -70,7 +69,7 @@ def _label(browser: Any, url: str) -> None:
             if labels == 31:  # Ben closes his browser
                 page.get_by_text("Saved", exact=True).wait_for()
                 page.context.close()
-                page = at[name] = _at_the_desk(browser, url, name)
+                page = at[name] = _at_the_desk(browser, server, name)
                 page.get_by_role("button", name="Yes" if says else "No", pressed=True).wait_for()
             submit(page, page.get_by_role("button", name="Submit").click)
         labels += 1
@@ -80,14 +79,12 @@ def _label(browser: Any, url: str) -> None:
         page.context.close()
 
 
-def _at_the_desk(browser: Any, url: str, name: str) -> Any:
-    context = browser.new_context(ignore_https_errors=True, base_url=url)
+def _at_the_desk(browser: Any, server: PublicServer, name: str) -> Any:
+    context = browser.new_context(ignore_https_errors=True, base_url=server.url)
     context.set_default_timeout(60_000)
+    server.let_in(context, name)
     page = context.new_page()
     page.goto("/")
-    page.get_by_label("Name").fill(name)
-    page.get_by_label("Password").fill(PASSWORD)
-    page.keyboard.press("Enter")
     page.get_by_role("link", name=re.compile("(Begin|Continue) Fees")).press("Enter")
     page.wait_for_url("**/reviews/Fees/label*")
     page.wait_for_function("window.did_handshake === true")

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 
 HOST = "evalflow.example"
 LINK = {"Host": HOST, "Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate", "Sec_Fetch_Dest": "document"}
-OLGA = {"email": "olga@example.org", "email_verified": True}
+OLGA = {"email": "olga@example.org", "email_verified": True, "amr": ["pwd", "mfa"]}
 
 
 @pytest.fixture(name="provider", scope="module")
@@ -50,8 +50,9 @@ def serve_with(space: Workspace, provider: Provider, *, signs_up: bool = False) 
 
     def make(address: Address) -> Starlette:
         known = discover(settings, f"https://{HOST}")
-        public = replace(address, public=PublicMode(f"https://{HOST}", None, ["127.0.0.0/8"], known))
-        routes = [*sign_in_routes(known), Mount(API, rest_api())]
+        mode = PublicMode(f"https://{HOST}", None, ["127.0.0.0/8"], known)
+        public = replace(address, public=mode)
+        routes = [*sign_in_routes(mode), Mount(API, rest_api())]
         return Starlette(routes=routes, middleware=security_middleware(space, public, None))
 
     return served(make)
@@ -120,7 +121,8 @@ def test_an_address_of_userinfo_counts_if_it_is_of_the_same_person(server: Serve
     provider.userinfo = {"sub": "somebody else", "email": "olga@example.org", "email_verified": True}
     assert enter(server, provider, sub="o").status == 403
     provider.userinfo["sub"] = "o"
-    assert who_is(server, enter(server, provider, sub="o")) == "olga"
+    assert enter(server, provider, sub="o").status == 403, "an owner, with one factor"
+    assert who_is(server, enter(server, provider, sub="o", amr=["mfa"])) == "olga"
 
 
 def test_a_disabled_account_is_refused(server: Server, provider: Provider, space: Workspace) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
-import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
-from itertools import islice
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
@@ -17,16 +16,18 @@ from starlette.routing import Mount
 
 from evalflow.addons.studio.web.address import Address, PublicMode
 from evalflow.addons.studio.web.application import API, rest_api, security_middleware
-from evalflow.addons.studio.web.pages import sign_in as form_page
 from evalflow.addons.studio.web.pages.sign_in import sign_in_routes
 from evalflow.addons.studio.web.security.proxy import UserHeader
-from evalflow.addons.studio.work import people, projects, sessions
+from evalflow.addons.studio.web.security.sign_in import COOKIE
+from evalflow.addons.studio.work import passkeys, people, projects, sessions
+from evalflow.addons.studio.work.passkeys import Browser
 from evalflow.addons.studio.work.space import Workspace
+from tests.addons.studio.device import Device
+from tests.addons.studio.signing_in import session_key, signed_in
 from tests.addons.studio.web.conftest import Answer, Server, served, working_in
 from tests.off_loop import keep_off_loops
 
 HOST = "evalflow.example"
-PASSWORD = "correct horse battery"
 FORM = {"Host": HOST, "Origin": f"https://{HOST}", "Content-Type": "application/x-www-form-urlencoded"}
 
 
@@ -35,30 +36,53 @@ def _space(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
     with working_in(tmp_path_factory.mktemp("public")) as space:
         people.add_user(space, "olga", is_owner=True)
         people.add_user(space, "ann")
-        for name in ("olga", "ann"):
-            people.set_password(space, name, PASSWORD)
         yield space
+
+
+@pytest.fixture(name="device", scope="module")
+def _device(space: Workspace) -> Device:
+    """A device with a passkey of the owner."""
+    device, origin = Device(f"https://{HOST}"), Browser(f"https://{HOST}", "10.0.0.1", "")
+    code = people.sign_in_link(space, "olga")
+    asked = passkeys.ask_to_join(space, origin, code)
+    passkeys.join(space, origin, code, asked.key, device.make(json.loads(asked.options)))
+    return device
 
 
 @pytest.fixture(name="server", scope="module")
 def _server(space: Workspace) -> Iterator[Server]:
     def make(address: Address) -> Starlette:
-        public = replace(address, public=PublicMode(f"https://{HOST}", None, ["127.0.0.0/8"]))
-        routes = [*sign_in_routes(), Mount(API, rest_api())]
-        return Starlette(routes=routes, middleware=security_middleware(space, public, None))
+        mode = PublicMode(f"https://{HOST}", None, ["127.0.0.0/8"])
+        guards = security_middleware(space, replace(address, public=mode), None)
+        return Starlette(routes=[*sign_in_routes(mode), Mount(API, rest_api())], middleware=guards)
 
     with pytest.MonkeyPatch.context() as patch, served(make) as server:
         keep_off_loops(patch.setattr)
         yield replace(server, token=None)
 
 
-def sign_in(server: Server, name: str = "olga", password: str = PASSWORD, wanted: str = "", **headers: str) -> Answer:
-    form = urlencode({"name": name, "password": password, "next": wanted}).encode()
-    return server.ask("POST", "/sign-in", form, **{**FORM, **headers})
+def cookie_for(space: Workspace, name: str = "olga") -> str:
+    """The cookie of somebody who has signed in."""
+    return f"{COOKIE}={session_key(space, name)}"
 
 
-def cookie_of(answer: Answer) -> str:
-    return answer.headers["Set-Cookie"].partition(";")[0]
+def post(server: Server, path: str, body: Any, **headers: str) -> Answer:
+    """What a script of the page sends."""
+    return server.ask("POST", path, body, **{"Host": HOST, "Origin": f"https://{HOST}", **headers})
+
+
+def cookie_of(answer: Answer, name: str = COOKIE) -> str:
+    """The cookie of that name that an answer sets."""
+    set_cookies = answer.headers.get_all("Set-Cookie") or []
+    return next(line.partition(";")[0] for line in set_cookies if line.startswith(f"{name}="))
+
+
+def enter(server: Server, device: Device, wanted: str = "", **headers: str) -> Answer:
+    """Sign in with a passkey."""
+    asked = post(server, "/passkey/options", {"purpose": "enter"})
+    sent = {"purpose": "enter", "answer": device.sign(asked.json), "next": wanted}
+    headers["Cookie"] = "; ".join([cookie_of(asked, f"{COOKIE}-passkey"), headers.get("Cookie", "")])
+    return post(server, "/passkey", sent, **headers)
 
 
 def test_whoever_is_not_signed_in_is_sent_to_do_so(server: Server) -> None:
@@ -69,19 +93,19 @@ def test_whoever_is_not_signed_in_is_sent_to_do_so(server: Server) -> None:
     assert server.ask("GET", "/sign-in", Host=HOST).status == 200
 
 
-def test_a_session_is_in_a_cookie_for_this_host_over_https_alone(server: Server) -> None:
-    entered = sign_in(server, wanted="/runs")
-    assert (entered.status, entered.headers["Location"]) == (303, "/runs")
-    attributes = set(re.split(r"; ", entered.headers["Set-Cookie"]))
-    assert {"HttpOnly", "Secure", "Path=/", "SameSite=lax"} <= attributes
-    assert entered.headers["Set-Cookie"].startswith("__Host-evalflow=")
+def test_a_session_is_in_a_cookie_for_this_host_over_https_alone(server: Server, device: Device) -> None:
+    entered = enter(server, device, wanted="/runs")
+    assert (entered.status, entered.json) == (200, {"next": "/runs"})
+    set_cookies = entered.headers.get_all("Set-Cookie") or []
+    session = next(line for line in set_cookies if line.startswith("__Host-evalflow="))
+    assert {"HttpOnly", "Secure", "Path=/", "SameSite=lax"} <= set(re.split(r"; ", session))
     assert "Strict-Transport-Security" in entered.headers
     assert server.ask("GET", f"{API}/bots", Host=HOST, Cookie=cookie_of(entered)).status == 200
 
 
-def test_signing_in_again_replaces_the_session(server: Server) -> None:
-    first = cookie_of(sign_in(server))
-    second = cookie_of(sign_in(server, Cookie=first))
+def test_signing_in_again_replaces_the_session(server: Server, device: Device) -> None:
+    first = cookie_of(enter(server, device))
+    second = cookie_of(enter(server, device, Cookie=first))
     assert first != second
     time.sleep(sessions.FRESH_S)
     assert server.ask("GET", f"{API}/bots", Host=HOST, Cookie=first).status == 401
@@ -91,71 +115,43 @@ def test_signing_in_again_replaces_the_session(server: Server) -> None:
 
 
 @pytest.mark.parametrize("wanted", ["//evil.example", "https://evil.example", "/\\evil.example", "x"])
-def test_nobody_is_sent_elsewhere(server: Server, wanted: str) -> None:
-    assert sign_in(server, wanted=wanted).headers["Location"] == "/"
-
-
-def test_a_wrong_password_says_nothing_about_the_name(server: Server) -> None:
-    wrong, unknown = sign_in(server, "ann", "wrong"), sign_in(server, "nobody", "wrong")
-    assert (wrong.status, unknown.status) == (401, 401)
-    assert b"The name or the password is wrong." in wrong.body
-    assert wrong.body.replace(b"ann", b"") == unknown.body.replace(b"nobody", b"")
+def test_nobody_is_sent_elsewhere(server: Server, device: Device, wanted: str) -> None:
+    assert enter(server, device, wanted=wanted).json == {"next": "/"}
+    assert b'data-next="/"' in server.ask("GET", f"/sign-in?{urlencode({'next': wanted})}", Host=HOST).body
 
 
 def test_a_foreign_page_signs_nobody_in(server: Server) -> None:
     for origin in ("https://evil.example", f"http://{HOST}", "null"):
-        assert sign_in(server, Origin=origin).status == 403
+        assert post(server, "/passkey/options", {"purpose": "enter"}, Origin=origin).status == 403
+        assert server.ask("POST", "/link", b"code=x", **{**FORM, "Origin": origin}).status == 403
 
 
 @pytest.mark.parametrize("method", ["OPTIONS", "TRACE", "DELETE", "POST"])
 @pytest.mark.parametrize("path", ["/healthz", "/sign-in", "/sign-in/oidc", "/metrics", "/assets/theme.css"])
 def test_whoever_is_not_signed_in_reaches_no_page_by_another_method(server: Server, method: str, path: str) -> None:
     found = server.ask(method, path, b"", **FORM)
-    assert (found.status, found.headers["Content-Type"]) == (401, "application/problem+json") or (
-        (method, path) == ("POST", "/sign-in") and b"<form" in found.body
-    )
+    assert (found.status, found.headers["Content-Type"]) == (401, "application/problem+json")
 
 
 def test_whoever_is_not_signed_in_fills_no_memory_by_forms(server: Server) -> None:
     for form in (b"name=" + b"x" * 20_000, b"&".join(b"n%d=x" % n for n in range(20))):
-        assert server.ask("POST", "/sign-in", form, **FORM).status == 400
+        assert server.ask("POST", "/link", form, **FORM).status == 400
     part = b'--b\r\nContent-Disposition: form-data; name="f"; filename="f"\r\n\r\nx\r\n--b--\r\n'
-    assert (
-        server.ask("POST", "/sign-in", part, **{**FORM, "Content-Type": "multipart/form-data; boundary=b"}).status
-        == 400
-    )
+    headers = {**FORM, "Content-Type": "multipart/form-data; boundary=b"}
+    assert server.ask("POST", "/link", part, **headers).status == 400
 
 
-def test_an_address_makes_few_attempts_at_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    is_enough = threading.Event()
-
-    def wait(_: Workspace, name: str, address: str) -> float:
-        if address == "6.6.6.7":
-            is_enough.wait(30)
-        return 0.0
-
-    monkeypatch.setattr(form_page, "begin_sign_in", wait)
-    with ThreadPoolExecutor(22) as pool:
-        tries = [pool.submit(sign_in, server, f"name{n}", "wrong", X_Forwarded_For="6.6.6.7") for n in range(22)]
-        refused = [one.result().status for one in islice(as_completed(tries), 2)]
-        assert sign_in(server, X_Forwarded_For="6.6.6.8").status == 303
-        is_enough.set()
-    assert refused == [429, 429]
-    assert sorted(one.result().status for one in tries) == [*[401] * 20, 429, 429]
-
-
-def test_an_account_without_a_role_sees_no_project(server: Server) -> None:
-    found = server.ask("GET", f"{API}/bots", Host=HOST, Cookie=cookie_of(sign_in(server, "ann")))
+def test_an_account_without_a_role_sees_no_project(server: Server, space: Workspace) -> None:
+    found = server.ask("GET", f"{API}/bots", Host=HOST, Cookie=cookie_for(space, "ann"))
     hint = "ask an admin of the project for a role that may, such as viewer"
     assert (found.status, found.json["errors"][0]["hint"]) == (403, hint)
 
 
 def test_whoever_may_not_see_the_first_project_is_led_to_theirs(server: Server, space: Workspace) -> None:
     def led_to() -> str | None:
-        return server.ask("GET", "/", Host=HOST, Cookie=cookie_of(sign_in(server, "ben"))).headers["Location"]
+        return server.ask("GET", "/", Host=HOST, Cookie=cookie_for(space, "ben")).headers["Location"]
 
     people.add_user(space, "ben")
-    people.set_password(space, "ben", PASSWORD)
     assert led_to() == "/account"
     projects.create_project(space, "desk")
     for role in ("viewer", "annotator"):
@@ -164,8 +160,7 @@ def test_whoever_may_not_see_the_first_project_is_led_to_theirs(server: Server, 
 
 
 def test_a_token_is_for_programs(server: Server, space: Workspace) -> None:
-    key = cookie_of(sign_in(server)).partition("=")[2]
-    own = replace(space, identify=sessions.identity_of(space, "session", key, ""))
+    own, _ = signed_in(space, "olga")
     _, secret = sessions.create_token(own, "nightly", "viewer", 1)
     bearer = {"Host": HOST, "Authorization": f"Bearer {secret}"}
     assert server.ask("GET", f"{API}/bots", **bearer).status == 200
@@ -173,26 +168,59 @@ def test_a_token_is_for_programs(server: Server, space: Workspace) -> None:
     assert server.ask("GET", f"{API}/bots", Host=HOST, Authorization=f"Bearer {secret}x").status == 401
 
 
-def test_a_link_to_choose_a_password_is_used_once(server: Server, space: Workspace) -> None:
-    people.add_user(space, "new")
-    code = people.password_link(space, "new")
-    assert server.ask("GET", f"/password?code={code}", Host=HOST).status == 200
-
-    def choose(password: str, again: str) -> Answer:
-        return server.ask(
-            "POST", "/password", urlencode({"code": code, "password": password, "again": again}).encode(), **FORM
-        )
-
-    assert b"The two passwords differ." in choose(PASSWORD, "another").body
-    assert b"too easy to guess" in choose("short", "short").body
-    assert choose(PASSWORD, PASSWORD).headers["Location"] == "/sign-in"
-    assert b"not valid any more" in choose(PASSWORD, PASSWORD).body
-    assert sign_in(server, "new").status == 303
+def test_a_link_lets_somebody_in_once(server: Server, space: Workspace) -> None:
+    people.add_user(space, "new", full_name="Nia <New>")
+    code = people.sign_in_link(space, "new")
+    shown = server.ask("GET", f"/link?code={code}", Host=HOST)
+    assert (shown.status, b"Welcome, Nia &lt;New&gt;" in shown.body) == (200, True)
+    entered = server.ask("POST", "/link", urlencode({"code": code}).encode(), **FORM)
+    assert (entered.status, entered.headers["Location"]) == (303, "/")
+    assert server.ask("GET", f"{API}/me", Host=HOST, Cookie=cookie_of(entered)).json["name"] == "new"
+    again = server.ask("POST", "/link", urlencode({"code": code}).encode(), **FORM)
+    assert (again.status, b"This link is not valid any more" in again.body) == (422, True)
 
 
-def test_the_address_in_the_audit_is_the_one_that_the_proxy_names(server: Server, space: Workspace) -> None:
-    sign_in(server, X_Forwarded_For="203.0.113.9")
-    key = cookie_of(sign_in(server, X_Forwarded_For="198.51.100.1, 203.0.113.7")).partition("=")[2]
+def test_a_link_makes_a_passkey(server: Server, space: Workspace, device: Device) -> None:
+    code = people.sign_in_link(space, "olga")
+    assert b"Continue without" not in server.ask("GET", f"/link?code={code}", Host=HOST).body, "an owner"
+    asked = post(server, "/passkey/options", {"purpose": "join", "code": code})
+    second = Device(f"https://{HOST}")
+    sent = {"purpose": "join", "code": code, "answer": second.make(asked.json), "next": "/"}
+    assert post(server, "/passkey", sent).status == 401, "without the cookie of the browser that asked"
+    asked = post(server, "/passkey/options", {"purpose": "join", "code": code})
+    sent["answer"] = second.make(asked.json)
+    entered = post(server, "/passkey", sent, Cookie=cookie_of(asked, f"{COOKIE}-passkey"))
+    assert (entered.status, entered.json) == (200, {"next": "/"})
+    for one in (second, device):
+        assert enter(server, one).status == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/passkey/options", {"purpose": "other"}, 422),
+        ("/passkey/options", [], 422),
+        ("/passkey/options", b"{", 422),
+        ("/passkey/options", {"purpose": "confirm"}, 401),
+        ("/passkey/options", {"purpose": "add"}, 401),
+        ("/passkey/options", {"purpose": "join", "code": "x"}, 422),
+        ("/passkey", {"purpose": "enter"}, 422),
+        ("/passkey", {"purpose": "enter", "answer": {"id": 1}}, 401),
+        ("/passkey", {"purpose": "enter", "answer": {"id": "\ud800", "response": None}}, 401),
+        ("/passkey", {"purpose": "other", "answer": {}}, 422),
+        ("/passkey", {"purpose": "enter", "answer": {"id": "x" * 70_000}}, 422),
+    ],
+)
+def test_what_is_no_answer_is_refused(server: Server, path: str, body: Any, status: int) -> None:
+    headers = {"Content_Type": "application/json"} if isinstance(body, bytes) else {}
+    assert post(server, path, body, **headers).status == status
+
+
+def test_the_address_in_the_audit_is_the_one_that_the_proxy_names(
+    server: Server, space: Workspace, device: Device
+) -> None:
+    enter(server, device, X_Forwarded_For="203.0.113.9")
+    key = cookie_of(enter(server, device, X_Forwarded_For="198.51.100.1, 203.0.113.7")).partition("=")[2]
     own = replace(space, identify=sessions.identity_of(space, "session", key, ""))
     assert {"203.0.113.9", "203.0.113.7"} <= {session.address for session in sessions.own_sessions(own)}
 
@@ -205,8 +233,7 @@ def test_what_is_no_address_is_refused(server: Server, address: str) -> None:
 def test_nobody_can_tell_which_projects_there_are(server: Server, space: Workspace) -> None:
     projects.create_project(space, "quiet_desk")
     people.add_user(space, "eve")
-    people.set_password(space, "eve", PASSWORD)
-    eve, owner = (cookie_of(sign_in(server, name)) for name in ("eve", "olga"))
+    eve, owner = (cookie_for(space, name) for name in ("eve", "olga"))
     for path in (f"{API}/bots", "/sign-in", f"{API}/projects/NAME"):
         for cookie in ("", eve):
             found, missing = (
@@ -224,8 +251,9 @@ def test_nobody_can_tell_which_projects_there_are(server: Server, space: Workspa
 
 def test_only_the_proxy_is_answered_and_everybody_about_health(space: Workspace) -> None:
     def make(address: Address) -> Starlette:
-        public = replace(address, public=PublicMode(f"https://{HOST}", None, ["10.0.0.0/8"]))
-        return Starlette(routes=sign_in_routes(), middleware=security_middleware(space, public, None))
+        mode = PublicMode(f"https://{HOST}", None, ["10.0.0.0/8"])
+        guards = security_middleware(space, replace(address, public=mode), None)
+        return Starlette(routes=sign_in_routes(mode), middleware=guards)
 
     with served(make) as server:
         refused = replace(server, token=None).ask("GET", "/sign-in", Host=HOST, X_Forwarded_For="10.0.0.1")
@@ -236,21 +264,25 @@ def test_a_proxy_with_the_secret_says_who_it_is(space: Workspace) -> None:
     header = UserHeader("Remote-User", "the secret of proxy and server")
 
     def make(address: Address) -> Starlette:
-        public = PublicMode(f"https://{HOST}", None, [networks], user_header=header)
-        routes = [*sign_in_routes(), Mount(API, rest_api())]
-        return Starlette(routes=routes, middleware=security_middleware(space, replace(address, public=public), None))
+        mode = PublicMode(f"https://{HOST}", None, [networks], user_header=header, has_second_factor=has_second_factor)
+        guards = security_middleware(space, replace(address, public=mode), None)
+        return Starlette(routes=[*sign_in_routes(mode), Mount(API, rest_api())], middleware=guards)
 
-    for networks in ("127.0.0.0/8", "10.0.0.0/8"):
+    for networks, has_second_factor in (("127.0.0.0/8", False), ("127.0.0.0/8", True), ("10.0.0.0/8", True)):
         with served(make) as known:
             server = replace(known, token=None)
             named = {"Host": HOST, "Remote_User": "Olga", "X_Evalflow_Proxy_Secret": header.secret}
             if networks.startswith("10."):
                 assert server.ask("GET", f"{API}/me", **named).status == 403, "from another peer"
                 continue
+            if not has_second_factor:
+                refused = server.ask("GET", f"{API}/me", **named)
+                assert (refused.status, "second factor" in refused.json["detail"]) == (403, True)
+                continue
             assert server.ask("GET", f"{API}/me", **named).json["name"] == "olga"
             for wrong in ({"X_Evalflow_Proxy_Secret": "another"}, {"X_Evalflow_Proxy_Secret": ""}, {"Remote_User": ""}):
                 assert server.ask("GET", f"{API}/me", **named | wrong).status == 401
-            session = cookie_of(sign_in(server, "ann"))
+            session = cookie_for(space, "ann")
             assert server.ask("GET", f"{API}/me", **named, Cookie=session).json["name"] == "olga"
             assert server.ask("GET", f"{API}/me", Host=HOST, Cookie=session).json["name"] == "ann"
             assert server.ask("GET", f"{API}/me", **named | {"Remote_User": "nobody"}).status == 403
@@ -259,7 +291,7 @@ def test_a_proxy_with_the_secret_says_who_it_is(space: Workspace) -> None:
 
 
 def test_a_token_is_shown_once(server: Server, space: Workspace) -> None:
-    cookie = cookie_of(sign_in(server))
+    cookie = cookie_for(space)
     body = {"name": "nightly", "role": "viewer", "days": 1}
     asked = {"Host": HOST, "Cookie": cookie}
     first, second = (server.ask("POST", f"{API}/tokens", body, **asked).json["key"] for _ in range(2))
@@ -267,4 +299,4 @@ def test_a_token_is_shown_once(server: Server, space: Workspace) -> None:
     bearer = {"Host": HOST, "Authorization": f"Bearer {first}"}
     assert server.ask("POST", f"{API}/tokens", body, **bearer).status == 403, "a token makes no tokens"
     link = server.ask("POST", f"{API}/users/ann/link", {}, Host=HOST, Cookie=cookie)
-    assert (link.status, link.json["path"][:15]) == (201, "/password?code=")
+    assert (link.status, link.json["path"][:11]) == (201, "/link?code=")

@@ -1,0 +1,369 @@
+"""Passkeys: made by a one-time link or on the page of one's account, and proved at each sign-in.
+
+A browser gets options with a random challenge, and sends back what the person's device has signed. `webauthn` checks
+that it is for this challenge and this server, and that the device has verified its user by a PIN or a finger.
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from evalflow.addons.studio.store import people
+from evalflow.addons.studio.store.rows import Row, from_row, now, storable
+from evalflow.addons.studio.work.access import Actor, SignedOutError, open_to_all, requires
+from evalflow.addons.studio.work.people import LINK, account_state
+from evalflow.addons.studio.work.sessions import Identity, expect_no_token, own_id, start_session
+from evalflow.addons.studio.work.sign_in_limits import expect_free, forgive, note_challenge, note_refusal
+from evalflow.addons.studio.work.space import TakenError, Workspace, not_found
+from evalflow.errors import Problem, UserError
+
+if TYPE_CHECKING:
+    from webauthn.helpers.structs import (
+        PublicKeyCredentialCreationOptions,
+        PublicKeyCredentialDescriptor,
+        PublicKeyCredentialRequestOptions,
+    )
+
+ANSWER_TTL = timedelta(minutes=5)
+"""How long somebody may take at their device."""
+
+
+@dataclass(frozen=True, slots=True)
+class Browser:
+    """Where an answer comes from.
+
+    Attributes:
+        origin: The server's URL as browsers see it.
+        address, agent: The browser's address, and what it calls itself.
+    """
+
+    origin: str
+    address: str
+    agent: str
+
+    @property
+    def server(self) -> str:
+        """The name that passkeys are bound to."""
+        return urlsplit(self.origin).hostname or ""
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """What a browser gets: the key of a cookie, and options for `navigator.credentials` in JSON."""
+
+    key: str
+    options: str
+
+
+@dataclass(frozen=True, slots=True)
+class Passkey:
+    """A key on somebody's device. `name`: of the browser that made it; `used_at`: None if it was not used yet."""
+
+    id: int
+    name: str
+    created_at: str
+    used_at: str | None
+
+
+class RefusedPasskeyError(SignedOutError):
+    """What came from a device proves nobody's identity. It does not say why, which is in the audit."""
+
+    def __init__(self) -> None:
+        hint = "try again, or ask an owner of the server for a link"
+        UserError.__init__(self, Problem("this passkey was not accepted", hint=hint))
+
+
+@open_to_all
+def ask_to_enter(space: Workspace, browser: Browser) -> Challenge:
+    """Ask for any passkey of this server, to sign in. Raises TooManyTriesError."""
+    expect_free(space, browser.address)
+    return _ask_for(space, browser, "enter", [])
+
+
+@open_to_all
+def enter(space: Workspace, browser: Browser, key: str, answer: Mapping[str, Any]) -> str:
+    """Start a session for the person whose passkey has answered; returns its key.
+
+    Raises:
+        RefusedPasskeyError: The answer is not valid, or the account is disabled.
+        TooManyTriesError: Too many have failed before.
+    """
+    expect_free(space, browser.address)
+    row = space.read(people.passkey, str(answer.get("id", ""))[:2000])
+    account = row["user_name"] if row else None
+    expect_free(space, browser.address, account)
+    user = space.read(people.user, account) if account else None
+    reason = "passkey unknown" if row is None or user is None else "account disabled" if user.is_disabled else None
+    reason = reason or (_fault(space, browser, key, "enter", answer, row) if row else None)
+    if reason or user is None:
+        note_refusal(space, browser.address, account, reason or "passkey unknown")
+        raise RefusedPasskeyError
+    forgive(space, user.name)
+    return start_session(space, user, browser.address, browser.agent, "passkey")
+
+
+@requires("account")
+def ask_to_confirm(space: Workspace, browser: Browser) -> Challenge:
+    """Ask the person of a session for a passkey of theirs again. Raises UserError if they have none."""
+    rows = space.read(people.passkeys_of, own_id(space))
+    if not rows:
+        raise UserError(Problem("you have no passkey yet", hint="sign out and in again, and make one on your account"))
+    return _ask_for(space, browser, "confirm", [_descriptor(row) for row in rows])
+
+
+@requires("account")
+def confirm(space: Workspace, browser: Browser, key: str, answer: Mapping[str, Any]) -> None:
+    """Note in the session that its person has just proved who they are. Raises RefusedPasskeyError."""
+    expect_free(space, browser.address, space.identify().name)
+    row = space.read(people.passkey, str(answer.get("id", ""))[:2000])
+    mine = row if row and row["user_id"] == own_id(space) else None
+    reason = _fault(space, browser, key, "confirm", answer, mine) if mine else "passkey unknown"
+    if reason:
+        note_refusal(space, browser.address, space.identify().name, reason)
+        raise RefusedPasskeyError
+    identity = space.identify
+    if isinstance(identity, Identity) and identity.kind == "session" and identity.row and identity.row.id is not None:
+        with space.changing("confirm", "user", identity().name, ["passkey"]) as connection:
+            people.confirm_session(connection, identity.row.id)
+
+
+@requires("account", confirmed=True)
+def ask_to_add(space: Workspace, browser: Browser) -> Challenge:
+    """Ask for a new passkey of the person of a session."""
+    expect_no_token(space)
+    own_id(space)
+    return _ask_for_new(space, browser, "add", _user(space, space.identify().name))
+
+
+@requires("account", confirmed=True)
+def add(space: Workspace, browser: Browser, key: str, answer: Mapping[str, Any]) -> None:
+    """Add a passkey to one's own account. Raises RefusedPasskeyError."""
+    _add(space, browser, key, "add", answer, _user(space, space.identify().name))
+
+
+@open_to_all
+def link_owner(space: Workspace, browser: Browser, code: str) -> people.StoredUser:
+    """The user whom a one-time link is for; it stays valid. Raises UserError if it is not valid any more."""
+    expect_free(space, browser.address)
+    content = space.read(people.code, code)
+    rows = space.read(people.every_user) if content and content["kind"] == LINK else []
+    found = next((row for row in rows if content and account_state(row) == content["account"]), None)
+    if found is None or found.is_disabled:
+        note_refusal(space, browser.address, found and found.name, "link not valid")
+        raise _not_valid()
+    return found
+
+
+@open_to_all
+def ask_to_join(space: Workspace, browser: Browser, code: str) -> Challenge:
+    """Ask for a new passkey of the person whom a one-time link is for."""
+    return _ask_for_new(space, browser, "join", link_owner(space, browser, code))
+
+
+@open_to_all
+def join(space: Workspace, browser: Browser, code: str, key: str, answer: Mapping[str, Any]) -> str:
+    """Use a link up: add a passkey, and start a session; returns its key. Raises RefusedPasskeyError, UserError."""
+    user = link_owner(space, browser, code)
+    acting = replace(space, identify=lambda: Actor(user.id, user.name, address=browser.address))
+    _add(acting, browser, key, "join", answer, user, code)
+    return start_session(space, user, browser.address, browser.agent, "link and passkey")
+
+
+@open_to_all
+def enter_by_link(space: Workspace, browser: Browser, code: str) -> str:
+    """Use a link up without making a passkey; returns the key of a session.
+
+    Raises:
+        UserError: The link is not valid any more, or is for an owner, who needs a passkey.
+    """
+    user = link_owner(space, browser, code)
+    if user.is_owner:
+        raise UserError(Problem("an owner signs in with a passkey", "link", "make one with this link"))
+    _take(space, browser, code, user)
+    return start_session(space, user, browser.address, browser.agent, "link")
+
+
+@requires("account")
+def own_passkeys(space: Workspace) -> list[Passkey]:
+    """One's own passkeys, the newest first; ForbiddenError for a token."""
+    expect_no_token(space)
+    return [from_row(Passkey, row) for row in space.read(people.passkeys_of, own_id(space))]
+
+
+@requires("account", confirmed=True)
+def remove_passkey(space: Workspace, passkey: int) -> None:
+    """Remove one of your own passkeys. Raises TakenError for the last one of an owner."""
+    expect_no_token(space)
+    actor, user_id = space.identify(), own_id(space)
+    with space.changing("delete", "passkey", str(passkey)) as connection:
+        if not people.delete_passkey(connection, user_id, passkey):
+            raise not_found("passkey", str(passkey), [])
+        if actor.is_owner and not people.passkeys_of(connection, user_id):
+            raise TakenError(Problem("an owner needs a passkey", "passkey", "add another one first"))
+
+
+def _user(space: Workspace, name: str) -> people.StoredUser:
+    found = space.read(people.user, name)
+    if found is None:
+        raise SignedOutError
+    return found
+
+
+def _kept(space: Workspace, purpose: str, challenge: bytes, browser: Browser) -> str:
+    """Keep a challenge until its answer comes; returns the key for the browser."""
+    note_challenge(space, browser.address)
+    key = secrets.token_urlsafe(32)
+    content = {"kind": f"passkey {purpose}", "challenge": _text(challenge)}
+    with space.database.writing(in_turn=False) as connection:
+        people.put_code(connection, key, content, now(ANSWER_TTL))
+    return key
+
+
+def _taken(space: Workspace, purpose: str, key: str) -> bytes | None:
+    """The challenge that was kept under a key for that purpose; once."""
+    with space.database.writing(in_turn=False) as connection:
+        content = people.code(connection, key)
+        is_it = content is not None and content["kind"] == f"passkey {purpose}"
+        content = people.take_code(connection, key) if is_it else None
+    return _bytes(content["challenge"]) if content else None
+
+
+def _ask_for(space: Workspace, browser: Browser, purpose: str, known: list[PublicKeyCredentialDescriptor]) -> Challenge:
+    from webauthn import generate_authentication_options
+    from webauthn.helpers.structs import UserVerificationRequirement
+
+    options = generate_authentication_options(
+        rp_id=browser.server, allow_credentials=known, user_verification=UserVerificationRequirement.REQUIRED
+    )
+    return _challenge(space, browser, purpose, options)
+
+
+def _ask_for_new(space: Workspace, browser: Browser, purpose: str, user: people.StoredUser) -> Challenge:
+    from webauthn import generate_registration_options
+    from webauthn.helpers.structs import (
+        AuthenticatorSelectionCriteria,
+        ResidentKeyRequirement,
+        UserVerificationRequirement,
+    )
+
+    known = space.read(people.passkeys_of, user.id)
+    options = generate_registration_options(
+        rp_id=browser.server,
+        rp_name="evalflow",
+        user_id=bytes.fromhex(people.digest(f"{user.name} {user.created_at}")),
+        user_name=user.name,
+        user_display_name=user.full_name or user.name,
+        authenticator_selection=AuthenticatorSelectionCriteria(
+            resident_key=ResidentKeyRequirement.REQUIRED, user_verification=UserVerificationRequirement.REQUIRED
+        ),
+        exclude_credentials=[_descriptor(row) for row in known],
+    )
+    return _challenge(space, browser, purpose, options)
+
+
+def _challenge(
+    space: Workspace,
+    browser: Browser,
+    purpose: str,
+    options: PublicKeyCredentialCreationOptions | PublicKeyCredentialRequestOptions,
+) -> Challenge:
+    from webauthn import options_to_json
+
+    return Challenge(_kept(space, purpose, options.challenge, browser), options_to_json(options))
+
+
+def _fault(
+    space: Workspace, browser: Browser, key: str, purpose: str, answer: Mapping[str, Any], row: Row
+) -> str | None:
+    """Why an answer proves nothing; None if it does, which is then noted."""
+    from webauthn import verify_authentication_response
+    from webauthn.helpers.exceptions import WebAuthnException
+
+    challenge = _taken(space, purpose, key)
+    if challenge is None:
+        return "challenge not valid"
+    try:
+        verified = verify_authentication_response(
+            credential=dict(answer),
+            expected_challenge=challenge,
+            expected_rp_id=browser.server,
+            expected_origin=browser.origin,
+            credential_public_key=_bytes(row["public_key"]),
+            credential_current_sign_count=row["sign_count"],
+            require_user_verification=True,
+        )
+    except (WebAuthnException, ValueError, KeyError, TypeError):
+        return "passkey not valid"
+    with space.database.writing(in_turn=False) as connection:
+        used = people.use_passkey(connection, row["id"], row["sign_count"], verified.new_sign_count)
+    return None if used else "passkey not valid"
+
+
+def _add(
+    space: Workspace,
+    browser: Browser,
+    key: str,
+    purpose: str,
+    answer: Mapping[str, Any],
+    user: people.StoredUser,
+    code: str | None = None,
+) -> None:
+    """Add the passkey of an answer, and use the link up that it was made with."""
+    from webauthn import verify_registration_response
+    from webauthn.helpers.exceptions import WebAuthnException
+
+    challenge = _taken(space, purpose, key)
+    try:
+        if challenge is None:
+            raise ValueError("no challenge")
+        verified = verify_registration_response(
+            credential=dict(answer),
+            expected_challenge=challenge,
+            expected_rp_id=browser.server,
+            expected_origin=browser.origin,
+            require_user_verification=True,
+        )
+    except (WebAuthnException, ValueError, KeyError, TypeError):
+        note_refusal(space, browser.address, user.name, "new passkey not valid")
+        raise RefusedPasskeyError from None
+    if code is not None:
+        _take(space, browser, code, user)
+    values = {"user_id": user.id, "public_key": _text(verified.credential_public_key), "used_at": None}
+    values |= {"sign_count": verified.sign_count, "name": storable(browser.agent[:200])}
+    with space.changing("create", "passkey", user.name, []) as connection:
+        if people.passkey(connection, credential := _text(verified.credential_id)):
+            raise RefusedPasskeyError
+        people.add_passkey(connection, {**values, "credential": credential})
+
+
+def _take(space: Workspace, browser: Browser, code: str, user: people.StoredUser) -> None:
+    """Use a link up. Of two who do at once, one gets a UserError."""
+    acting = replace(space, identify=lambda: Actor(user.id, user.name, address=browser.address))
+    with acting.changing("use link", "user", user.name) as connection:
+        if people.take_code(connection, code) is None:
+            raise _not_valid()
+
+
+def _not_valid() -> UserError:
+    hint = "ask an owner of the server for another"
+    return UserError(Problem("this link is not valid any more", "link", hint))
+
+
+def _descriptor(row: Row) -> PublicKeyCredentialDescriptor:
+    from webauthn.helpers.structs import PublicKeyCredentialDescriptor
+
+    return PublicKeyCredentialDescriptor(id=_bytes(row["credential"]))
+
+
+def _text(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
+
+
+def _bytes(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
