@@ -25,6 +25,8 @@ words = sys.argv[1:]
 bodies = [pathlib.Path(word.partition("@")[2]).read_text() for word in words if word.startswith("body=@")]
 with open(pathlib.Path(__file__).with_name("calls.jsonl"), "a") as file:
     file.write(json.dumps({"words": words, "bodies": bodies}) + "\\n")
+if (refused := pathlib.Path(__file__).with_name("refused")).exists() and "POST" in words:
+    sys.exit("gh: Resource not accessible by integration (HTTP 403)")
 if "--jq" in words:
     print(pathlib.Path(__file__).with_name("known").read_text(), end="")
 """
@@ -43,19 +45,23 @@ class Runner:
         (self.bin / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n', encoding="utf-8")
         (self.bin / "python").chmod(0o755)
         self.outputs: dict[str, dict[str, str]] = {}
+        self.log = ""
 
-    def __call__(self, event: str, words: str) -> int:
+    def __call__(self, event: str, words: str, fail_on: str = "failed") -> int:
         """Run the action; returns the exit code of its last step."""
         code = 0
+        self.outputs["install"] = {"python": sys.executable}
+        inputs = {"run": words, "name": "mine", "token": "t", "fail-on": fail_on}
         for step in ACTION["runs"]["steps"]:
             if "run" not in step or step["name"] == "Install evalflow":
                 continue
             if f"'{'push' if event == 'pull_request' else 'pull_request'}'" in step.get("if", ""):
                 continue
-            code = self._step(step, {"run": words, "name": "mine", "token": "t"})
+            code = self.step(step, inputs)
         return code
 
-    def _step(self, step: Mapping[str, Any], inputs: Mapping[str, str]) -> int:
+    def step(self, step: Mapping[str, Any], inputs: Mapping[str, str], *, may_fail: bool = False) -> int:
+        """Run one step; returns its exit code, which must be 0 unless it concludes."""
         output = self.folder / "output"
         output.write_text("", encoding="utf-8")
         variables = {
@@ -70,9 +76,10 @@ class Runner:
         environment = {**os.environ, **variables, "PATH": path, "PYTHONPATH": str(ROOT)}
         shell = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
         done = subprocess.run(shell, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=300)
+        self.log += done.stdout + done.stderr
         lines = output.read_text(encoding="utf-8").splitlines()
         self.outputs[step.get("id", step["name"])] = dict(line.split("=", 1) for line in lines)
-        if step["name"] != "Conclude":
+        if step["name"] != "Conclude" and not may_fail:
             assert done.returncode == 0, (step["name"], done.stdout, done.stderr)
         return done.returncode
 
@@ -128,7 +135,51 @@ def test_a_gate_decides_and_the_comment_is_updated(
 def test_a_mistake_is_told_in_the_comment(tmp_path: Path) -> None:
     runner = Runner(tmp_path)
     assert runner("pull_request", "dataset=rga\nmetric=exact_match") == 2
-    assert "The run ended before its first result" in runner.calls[-1]["bodies"][0]
+    body = runner.calls[-1]["bodies"][0]
+    assert "**mine** ended before its first result:" in body
+    for said in (body, runner.log):
+        assert "there is no dataset 'rga'" in said
+        assert "did you mean 'rag'?" in said
+
+
+@pytest.mark.slow
+def test_a_fork_may_not_comment_and_is_not_failed_for_it(tmp_path: Path) -> None:
+    runner = Runner(tmp_path)
+    (runner.bin / "refused").touch()
+    gate = """'gate={exact_match: {mean: ">= 0.1"}}'"""
+    words = f"# what the bot says\ndataset=rag metric=exact_match   # both\n{gate}  # quoted as for a shell\n"
+    assert runner("pull_request", words) == 0
+    assert "::warning title=mine::the token may not comment here" in runner.log
+    assert "::warning title=mine::inconclusive" in runner.log
+    assert "::warning title=mine::the check could not be shown as neutral" in runner.log
+    assert "## exact\\_match on rag" in (tmp_path / "page.md").read_text(encoding="utf-8")
+
+
+def test_what_fails_the_job_is_chosen(tmp_path: Path) -> None:
+    [conclude] = [step for step in ACTION["runs"]["steps"] if step["name"] == "Conclude"]
+    runner = Runner(tmp_path)
+    found = {}
+    for fail_on in ("failed", "inconclusive", "never"):
+        for code in (0, 1, 2, 3, 5):
+            runner.outputs["evaluate"] = {"exit-code": str(code)}
+            found[fail_on, code] = runner.step(conclude, {"name": "mine", "token": "t", "fail-on": fail_on})
+    assert {key: code for key, code in found.items() if code != key[1]} == {
+        ("failed", 3): 0,
+        ("never", 1): 0,
+        ("never", 3): 0,
+    }
+    runner.outputs["install"] = {"python": sys.executable}
+    [evaluate] = [step for step in ACTION["runs"]["steps"] if step["name"] == "Evaluate"]
+    assert runner.step(evaluate, {"name": "mine", "run": "dataset=rag", "fail-on": "always"}, may_fail=True) == 2
+    assert "fail-on is always; write failed, inconclusive or never" in runner.log
+
+
+def test_actions_are_pinned() -> None:
+    used = [step["uses"] for step in ACTION["runs"]["steps"] if "uses" in step]
+    workflow = yaml.safe_load(blocks("yaml", PAGE)[0])
+    used += [step["uses"] for step in workflow["jobs"]["evaluate"]["steps"][:-1]]
+    assert len(used) == 4
+    assert all(re.fullmatch(r"actions/[a-z/-]+@[0-9a-f]{40}", one) for one in used)
 
 
 def test_the_workflow_of_the_page_gives_what_the_action_takes() -> None:
