@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import AliasChoices, BaseModel, Field, RootModel, TypeAdapter, model_validator
 
@@ -16,7 +16,7 @@ from evalflow.metrics.base import BaseMetric, CosineMetric, FieldMetric, scored
 from evalflow.metrics.chain import ChainConfig, ChainMetric
 from evalflow.metrics.operations import NormalForm, spelled_number
 from evalflow.metrics.references import any_right
-from evalflow.metrics.returns import BoolType, FieldType, StepConfig, StrType
+from evalflow.metrics.returns import BoolType, Examples, FieldType, StepConfig, StrType
 from evalflow.metrics.rulebook import Operation, Rulebook
 from evalflow.metrics.rules import PartsRule, Rule, ValueRule
 from evalflow.metrics.steps import PreparedStep, build_steps, fields_of, root
@@ -283,7 +283,8 @@ PARAMS: Mapping[str, type[BaseModel]] = {
     "command": CommandParams,
     **dict.fromkeys(COMPARISONS, FieldComparison),
 }
-JUDGED = ("correctness", "conformity", "groundedness")
+JudgedKind = Literal["correctness", "conformity", "groundedness"]
+JUDGED: Sequence[JudgedKind] = get_args(JudgedKind)
 
 
 def meaning_of(kind: str) -> str:
@@ -343,9 +344,9 @@ class JudgedCheck(ChainMetric[ChainConfig]):
         self._params = params or {}
 
     @classmethod
-    def of(cls, kind: str, config: ChainConfig, prompts: Prompts) -> Self:
+    def of(cls, kind: str, config: ChainConfig, prompts: Prompts, examples: Examples = None) -> Self:
         returns: dict[str, FieldType] = {"reason": StrType(type="str"), FIELD: BoolType(type="bool")}
-        step = StepConfig(id=VERDICT_STEP, prompt=f"checks/{kind}.jinja", returns=returns)
+        step = StepConfig(id=VERDICT_STEP, prompt=f"checks/{kind}.jinja", returns=returns, examples=examples)
         rule = ValueRule(op="value", of=VERDICT_STEP, field=FIELD)
         return cls(kind, config, build_steps(kind, [step], rule, config.needs, prompts, extras=EXTRAS), rule)
 

@@ -111,3 +111,24 @@ def test_every_kind_with_one_question_takes_examples(bench: Any, values: Any, ex
     with pytest.raises(UserError, match=r"metric\.m\.examples\[0\]\.reply: the reply is not what") as refused:
         bench.build("m", {**values, "examples": [wrong]}, fresh())
     assert len(refused.value.problems) == 1
+
+
+FAILS = {"rules": ["Name no price."], "answer": "It costs 5.", "reply": {"reason": "It names 5.", "passed": False}}
+
+
+def test_examples_of_a_check_are_shown_to_its_judge_only(bench: Any) -> None:
+    metric = bench.build("checks", {**shipped_values("checks"), "examples": {"conformity": [FAILS]}}, fresh())
+    kinds = {"conformity": {"rules": ["Be brief."]}, "correctness": {"reference": "At 9."}}
+    case = bench.case(checks=[{"identifier": name, "params": params} for name, params in kinds.items()])
+    conformity, correctness = [one.preview(case, bench.answer())[0].text for one in metric.bind(case)]
+    assert 'Reply: {"reason": "It names 5.", "passed": false}' in conformity
+    assert "Example 1:" not in correctness
+    plain = bench.build("checks", shipped_values("checks"), fresh())
+    assert set(metric.prompts) > set(plain.prompts)
+
+
+def test_what_is_wrong_with_an_example_of_a_check_is_named_by_its_key(bench: Any) -> None:
+    wrong = {**FAILS, "reply": {"passed": "maybe"}}
+    with pytest.raises(UserError) as caught:
+        bench.build("checks", {**shipped_values("checks"), "examples": {"conformity": [wrong]}}, fresh())
+    assert caught.value.problems[0].where.startswith("metric.checks.examples.conformity[0]")

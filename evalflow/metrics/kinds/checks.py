@@ -27,6 +27,7 @@ from evalflow.metrics.case_checks import (
     DisabledCheck,
     GroupedCheck,
     JudgedCheck,
+    JudgedKind,
     RuledCheck,
     RuleParams,
     SemanticSimilarity,
@@ -41,6 +42,7 @@ from evalflow.metrics.case_checks import (
 from evalflow.metrics.chain import ChainConfig
 from evalflow.metrics.check_commands import CommandCheck, CommandConfig, Commands
 from evalflow.metrics.check_groups import GroupCheck, Weighted
+from evalflow.metrics.returns import Examples
 from evalflow.metrics.rulebook import Combine, Operation, Rulebook
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge, Metric
@@ -127,6 +129,8 @@ class ChecksMetricConfig(UnitMetricConfig):
         custom: Your own checks, by identifier.
         commands: Programs that checks of the type `command` may start, by name; on the command line only. A case or a
             dataset cannot bring its own.
+        examples: Few-shot examples for the prompt of a check that a judge decides, by its type: each with fields of the
+            prompt and the `reply`; or a YAML file of them in the folders of prompts.
         only: Identifiers to run; null runs all.
         stop_on_fail: Whether a case's checks run in order, skipping those after the first failure.
     """
@@ -135,6 +139,7 @@ class ChecksMetricConfig(UnitMetricConfig):
     threshold: float | None = Field(default=1.0, ge=0, le=1)
     custom: dict[Annotated[str, AfterValidator(_identifier)], CustomCheck] | None = None
     commands: dict[str, CommandConfig] | None = None
+    examples: dict[JudgedKind, Examples] | None = None
     only: list[str] | None = None
     stop_on_fail: bool = False
 
@@ -186,9 +191,19 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
             for key, one in (config.commands or {}).items()
             if one.argv and shutil.which(one.argv[0]) is None
         ]
+        judged: dict[str, JudgedCheck] = {}
+        for kind in JUDGED:
+            given = (config.examples or {}).get(kind)
+            try:
+                judged[kind] = JudgedCheck.of(kind, _config(config, kind), prompts, given)
+            except UserError as error:
+                there = f"metric.{kind}.steps[0].examples"
+                problems += [
+                    replace(one, where=one.where.replace(there, f"{where}.examples.{kind}")) for one in error.problems
+                ]
         if problems:
             raise UserError(problems)
-        return cls(name, config, {kind: JudgedCheck.of(kind, _config(config, kind), prompts) for kind in JUDGED})
+        return cls(name, config, judged)
 
     def bind(self, case: Case) -> Sequence[Metric]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The checks of the case, in its order: one score for each name; a repeated identifier gets a number."""
