@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import re
 import sqlite3
 import threading
 import time
@@ -12,6 +13,7 @@ from decimal import Decimal
 from typing import Any, Protocol
 
 from evalflow.limited.process import forbid_files
+from evalflow.limited.sql_functions import OF_DUCKDB, OF_SQLITE
 
 LARGEST = 600_000
 """Maximum size of the rows of one result, in characters."""
@@ -20,9 +22,17 @@ _ROWS_AT_ONCE = 100
 _LARGEST_INTEGER = 10**300  # larger ones are not floats, and compared as text
 _STEPS = 10_000  # of SQLite's virtual machine, between two looks at the clock
 _READS = frozenset((sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE))
-_REFUSED_IN_SETUP = frozenset((sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH))
-_FORBIDDEN = "it does what is not allowed, such as to write in a query, or to open files, settings or extensions"
+_REFUSED_IN_SETUP = frozenset((sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_CREATE_VTABLE))
+_OF_ALTER = ("sqlite_rename_", "sqlite_drop_", "sqlite_add_", "sqlite_find_", "sqlite_fail")
+_TABLES = frozenset(("json_each", "json_tree"))  # of modules, for everybody
+_FORBIDDEN = (
+    "it does what is not allowed, such as to write in a query, to open files, settings or extensions, or to call a "
+    "function that tells about the database program"
+)
 _HARMLESS_PRAGMAS = frozenset(("foreign_keys", "encoding"))  # which dumps begin with
+_STATEMENTS = "SELECT INSERT UPDATE DELETE MERGE_INTO CREATE CREATE_FUNC ALTER DROP TRANSACTION ANALYZE VACUUM"
+_IN_SETUP = frozenset(_STATEMENTS.split())
+"""What a script of DuckDB may do."""
 
 
 class QueryRefused(Exception):
@@ -49,7 +59,9 @@ class _Sqlite:
         # SQLite declares these tables when they are first read, which the authorizer refuses. Some builds lack them.
         with contextlib.suppress(sqlite3.Error):
             self._connection.execute("SELECT 1 FROM json_each('[]'), json_tree('[]')")
-        self._connection.set_authorizer(_in_setup)
+        modules = {str(name) for (name,) in self._connection.execute("SELECT name FROM pragma_module_list")}
+        self._hidden = modules - _TABLES
+        self._connection.set_authorizer(self._in_setup)
         self._connection.set_progress_handler(lambda: time.monotonic() > self._ends, _STEPS)
 
     def set_up(self, script: str) -> None:
@@ -61,10 +73,28 @@ class _Sqlite:
         if self._connection.in_transaction:
             self._connection.execute("COMMIT")
         self._connection.execute("PRAGMA query_only=ON")
-        self._connection.set_authorizer(_in_query)
+        self._connection.set_authorizer(self._in_query)
 
     def close(self) -> None:
         self._connection.close()
+
+    def _in_setup(self, action: int, one: str | None, two: str | None, *_: Any) -> int:
+        is_refused = action in _REFUSED_IN_SETUP or (
+            action == sqlite3.SQLITE_PRAGMA and str(one).lower() not in _HARMLESS_PRAGMAS
+        )
+        is_own = action == sqlite3.SQLITE_FUNCTION and str(two).startswith(_OF_ALTER)  # only SQLite itself can call it
+        is_hidden = not is_own and self._is_hidden(action, one, two)
+        return sqlite3.SQLITE_DENY if is_refused or is_hidden else sqlite3.SQLITE_OK
+
+    def _in_query(self, action: int, one: str | None, two: str | None, *_: Any) -> int:
+        is_allowed = action in _READS and not self._is_hidden(action, one, two)
+        return sqlite3.SQLITE_OK if is_allowed else sqlite3.SQLITE_DENY
+
+    def _is_hidden(self, action: int, one: str | None, two: str | None) -> bool:
+        """Whether it is a function that nobody may call, or a table of a module that tells about SQLite."""
+        if action == sqlite3.SQLITE_FUNCTION:
+            return str(two).lower() not in OF_SQLITE
+        return action == sqlite3.SQLITE_READ and str(one).lower() in self._hidden
 
     def query(self, query: str) -> tuple[list[str], Callable[[int], Sequence[Sequence[Any]]]]:
         with self._limited():
@@ -99,23 +129,11 @@ def _decoded(text: bytes) -> str:
     return text.decode("utf-8", "replace")
 
 
-def _in_setup(action: int, one: str | None, two: str | None, *_: Any) -> int:
-    is_refused = action in _REFUSED_IN_SETUP or (
-        action == sqlite3.SQLITE_PRAGMA and str(one).lower() not in _HARMLESS_PRAGMAS
-    )
-    return sqlite3.SQLITE_DENY if is_refused or _loads(action, two) else sqlite3.SQLITE_OK
-
-
-def _in_query(action: int, _one: str | None, two: str | None, *_: Any) -> int:
-    return sqlite3.SQLITE_OK if action in _READS and not _loads(action, two) else sqlite3.SQLITE_DENY
-
-
-def _loads(action: int, name: str | None) -> bool:
-    return action == sqlite3.SQLITE_FUNCTION and str(name).lower() == "load_extension"
-
-
 class _Duckdb:
-    """Files and extensions are switched off for good; queries run in transactions that can only read."""
+    """Files and extensions are switched off for good; queries run in transactions that can only read.
+
+    DuckDB asks nobody before it calls a function, so each name before a parenthesis is looked up.
+    """
 
     def __init__(self, seconds: float, memory: int) -> None:
         import duckdb
@@ -132,12 +150,29 @@ class _Duckdb:
         self._connection = duckdb.connect(":memory:", config={**dict.fromkeys(off, "false"), **limits})
         self._connection.execute("SET TimeZone='UTC'")  # on every machine the same; pytz reads a file for any other
         self._connection.execute("SET lock_configuration=true")
+        named = self._connection.execute("SELECT DISTINCT lower(function_name) FROM duckdb_functions()").fetchall()
+        self._refused = {name for (name,) in named} - OF_DUCKDB
         forbid_files()  # DuckDB reads about the system when it connects
 
     def set_up(self, script: str) -> None:
         with self._limited():
             script.encode()
+            self._expect_allowed(script)
+            for statement in self._connection.extract_statements(script):
+                if statement.type.name not in _IN_SETUP:
+                    raise QueryRefused(_FORBIDDEN)
             self._connection.execute(script)
+
+    def _expect_allowed(self, script: str) -> None:
+        """Check that no function is called that is not allowed, in any way in which its name can be written."""
+        data = script.encode()
+        tokens = [(start, kind.name) for start, kind in self._duckdb.tokenize(script) if kind.name != "comment"]
+        ends = [start for start, _ in tokens[1:]]
+        for (start, kind), end in zip(tokens, ends, strict=False):
+            is_called = data[end : end + 1] == b"("
+            name = data[start:end].decode("utf-8", "replace")
+            if is_called and kind in ("identifier", "keyword") and _bare(name) in self._refused:
+                raise QueryRefused(_FORBIDDEN)
 
     def close_writes(self) -> None:
         with contextlib.suppress(self._duckdb.Error):
@@ -149,6 +184,7 @@ class _Duckdb:
     def query(self, query: str) -> tuple[list[str], Callable[[int], Sequence[Sequence[Any]]]]:
         with self._limited():
             query.encode()  # half of a surrogate pair is not text for DuckDB
+            self._expect_allowed(query)
             statements = self._connection.extract_statements(query)
             if len(statements) != 1:
                 raise QueryRefused(
@@ -184,6 +220,14 @@ class _Duckdb:
             raise QueryRefused(str(error)) from None
         finally:
             timer.cancel()
+
+
+def _bare(name: str) -> str:
+    """A name as DuckDB compares it, without its quotes and what follows it before the next token."""
+    text = name.strip()
+    if text.startswith('"'):
+        return text[1:].partition('"')[0].lower()
+    return re.split(r"[\s/-]", text, maxsplit=1)[0].lower()
 
 
 def _too_slow(seconds: float) -> QueryRefused:

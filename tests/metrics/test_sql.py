@@ -10,6 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from evalflow.errors import UserError
+from evalflow.metrics.kinds import sql
 from evalflow.metrics.kinds.sql import is_ordered
 from evalflow.metrics.result_sets import ResultSet, difference
 
@@ -297,3 +298,76 @@ def test_columns_of_one_name_are_each_taken_once() -> None:
     twice = ResultSet(["a", "A", "b"], [(1, 2, 3)])
     assert twice.arranged_as(["B", "a", "a"]) == ResultSet(["B", "a", "a"], [(3, 1, 2)])
     assert twice.arranged_as(["a", "b"]) is None
+
+
+_MADE = "CREATE TABLE t (a integer, b varchar(10)); INSERT INTO t (a, b) VALUES (1, 'x'), (2, upper('y'));"
+_REFUSED = {
+    "sqlite": [
+        "SELECT fts3_tokenizer('simple')",
+        "SELECT sqlite_version()",
+        "SELECT * FROM pragma_function_list",
+        "SELECT * FROM pragma_compile_options",
+    ],
+    "duckdb": [
+        "SELECT * FROM arrow_scan(1::pointer, 2::pointer, 3::pointer)",
+        "SELECT 'ééé', * FROM system.main.\"Arrow_Scan\" /* x */ (1, 2, 3)",
+        "SELECT * FROM arrow_scan--x\n(1, 2, 3)",
+        "SELECT * FROM query('SELECT 1')",
+        "SELECT t.sleep_ms() FROM t",
+        "SELECT current_setting('threads')",
+        "SELECT * FROM duckdb_settings()",
+    ],
+}
+_REFUSED_IN_SETUP = {
+    "sqlite": [
+        "CREATE VIRTUAL TABLE f USING fts3(a)",
+        "INSERT INTO t SELECT fts3_tokenizer('simple'), 1",
+        "CREATE TABLE z AS SELECT * FROM pragma_function_list",
+        "ATTACH 'x' AS x",
+    ],
+    "duckdb": [
+        "CREATE VIEW z AS SELECT * FROM arrow_scan(1, 2, 3)",
+        "CREATE MACRO z() AS TABLE SELECT * FROM query('SELECT 1')",
+        "PRAGMA version",
+        "LOAD json",
+        "CALL pragma_version()",
+        "PREPARE p AS SELECT 1",
+    ],
+}
+_ALLOWED = {
+    "sqlite": [
+        "SELECT count(*), b LIKE 'X%', b -> '$' FROM t WHERE 0 GROUP BY b",
+        "SELECT row_number() OVER (ORDER BY a), coalesce(b, '') FROM t",
+        "SELECT value FROM json_each('[1]')",
+    ],
+    "duckdb": [
+        "SELECT count(*), left(b, 1), t.b.upper() FROM t GROUP BY b",
+        "SELECT extract(year FROM date '2020-01-01'), if(a IN (1), 1, 2) FROM t",
+        "WITH x(n) AS (SELECT * FROM range(3)) SELECT sum(n) FILTER (WHERE n > 1) FROM x",
+    ],
+}
+
+
+@pytest.mark.parametrize("dialect", ["sqlite", "duckdb"])
+def test_queries_call_only_functions_that_are_listed(dialect: str) -> None:
+    if dialect == "duckdb":
+        pytest.importorskip("duckdb", reason="the extra `sql` is not installed")
+    work = {"sqlite": sql._SQLITE, "duckdb": sql._DUCKDB}[dialect]
+
+    def run(setup: list[str], queries: list[str]) -> Any:
+        limits = {"seconds": 10, "max_rows": 100, "memory": 200 * 1024**2}
+        return work.call({"dialect": dialect, "setup": setup, "queries": queries, **limits}, 60, "it")
+
+    for result in run([_MADE], _REFUSED[dialect])["results"]:
+        assert "is not allowed" in result["fault"]
+    for script in _REFUSED_IN_SETUP[dialect]:
+        assert "is not allowed" in run([_MADE, script], [])["fault"], script
+    for query, result in zip(_ALLOWED[dialect], run([_MADE], _ALLOWED[dialect])["results"], strict=True):
+        assert "rows" in result, (query, result)
+
+
+def test_a_set_up_may_change_its_tables() -> None:
+    script = "ALTER TABLE t RENAME TO u; ALTER TABLE u RENAME COLUMN b TO c; ALTER TABLE u DROP COLUMN c;"
+    payload = {"dialect": "sqlite", "setup": [_MADE, script], "queries": ["SELECT * FROM u"]}
+    result = sql._SQLITE.call({**payload, "seconds": 10, "max_rows": 9, "memory": 10**8}, 60, "it")
+    assert result["results"][0]["rows"] == [[1], [2]]
