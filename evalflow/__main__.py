@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import gc
 import io
@@ -25,6 +26,9 @@ FAULT = 5  # the exit code for unexpected errors
 def main() -> None:
     """The console script: run the command line, and exit with its code."""
     gc.set_threshold(*COLLECT_AFTER)
+    with contextlib.suppress(FileNotFoundError):  # the working directory is gone
+        if not sys.flags.safe_path and os.getcwd() not in sys.path:
+            sys.path.insert(0, os.getcwd())  # as `python -m` does: a target may be a module that lies there
     sys.stdout, out = _unfailing(sys.stdout, 1)
     sys.stderr, _ = _unfailing(sys.stderr, 2)
     try:
