@@ -9,6 +9,7 @@ import io
 import os
 import sys
 import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -27,8 +28,8 @@ def main() -> None:
     """The console script: run the command line, and exit with its code."""
     gc.set_threshold(*COLLECT_AFTER)
     with contextlib.suppress(FileNotFoundError):  # the working directory is gone
-        if not sys.flags.safe_path and os.getcwd() not in sys.path:
-            sys.path.insert(0, os.getcwd())  # as `python -m` does: a target may be a module that lies there
+        if not sys.flags.safe_path and (here := str(Path.cwd())) not in sys.path:
+            sys.path.insert(0, here)  # as `python -m` does: a target may be a module that lies there
     sys.stdout, out = _unfailing(sys.stdout, 1)
     sys.stderr, _ = _unfailing(sys.stderr, 2)
     try:
