@@ -92,8 +92,8 @@ def test_turns_without_contexts_are_left_out_and_named(bench: Any, given: Any) -
     ("messages", "contexts", "status", "why"),
     [
         (retrieved(None, None), None, "skipped", "the case has no turn_contexts"),
-        (retrieved([], None), None, "undefined", "nothing was retrieved for any turn"),
-        (retrieved(None), (Context(" "),), "undefined", "nothing was retrieved for any turn"),
+        (retrieved([], None), None, "scored", "none of the 3 turns is relevant, irrelevant"),
+        (retrieved(None), (Context(" "),), "scored", "none of the 2 turns is relevant, irrelevant"),
     ],
 )
 def test_a_conversation_without_any_contexts_is_not_judged(
@@ -101,7 +101,7 @@ def test_a_conversation_without_any_contexts_is_not_judged(
 ) -> None:
     case, judge = bench.case(messages=messages, contexts=contexts), bench.judge({})
     outcome = bench.score(bench.shipped("turn_context_relevancy"), judge, case=case, answer=bench.answer(contexts=None))
-    assert (outcome.status, why in str(outcome.reason)) == (status, True)
+    assert (outcome.status, outcome.reason, outcome.score) == (status, why, None if status == "skipped" else 0)
     assert not judge.asked
 
 
