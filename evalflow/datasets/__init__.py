@@ -318,6 +318,9 @@ def _cases(name: str, config: DatasetConfig, paths: Sequence[Path], reading: _Re
 def _file_cases(
     name: str, config: DatasetConfig, path: Path, index: int, reading: _Reading
 ) -> Iterator[Case | Sequence[Problem]]:
+    if isinstance(config, HeldDataset) and config.cases is not None:
+        yield from (case if case.dataset == name else replace(case, dataset=name) for case in config.cases)
+        return
     rows = _file_rows(name, config, path, index, reading)
     answers, lenient = reading.answers, config.allow_irregular
     if config.conversation == "turns":

@@ -19,6 +19,7 @@ from evalflow.config.schema import DatasetConfig
 from evalflow.datasets.halves import Halves
 from evalflow.errors import Problem, UserError, did_you_mean, nearest
 from evalflow.paths import shown
+from evalflow.records import Case
 from evalflow.values.jsonvalues import is_object, kind, overflows
 
 _INVISIBLE = "\ufeff\u200b\u200c\u200d\u2060"
@@ -37,14 +38,21 @@ ENDINGS: dict[str, Format] = {
 
 
 class HeldDataset(DatasetConfig):
-    """A dataset whose rows, as in JSON Lines, are in memory and can be read any number of times; no file is read."""
+    """A dataset whose rows, as in JSON Lines, are in memory and can be read any number of times; no file is read.
+
+    Attributes:
+        cases: The cases of these rows, if they have been read already.
+    """
 
     rows: SkipValidation[Iterable[Mapping[str, object]]] = Field(exclude=True, repr=False)
+    cases: SkipValidation[Iterable[Case] | None] = Field(default=None, exclude=True, repr=False)
 
     @classmethod
-    def of(cls, config: DatasetConfig, rows: Iterable[Mapping[str, object]]) -> HeldDataset:
+    def of(
+        cls, config: DatasetConfig, rows: Iterable[Mapping[str, object]], cases: Iterable[Case] | None = None
+    ) -> HeldDataset:
         """The dataset with rows in memory instead of those of its path."""
-        return cls.model_construct(**dict(config), rows=rows)
+        return cls.model_construct(**dict(config), rows=rows, cases=cases)
 
 
 @dataclass(frozen=True, slots=True)

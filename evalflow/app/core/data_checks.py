@@ -92,7 +92,7 @@ class DataChecks:
             found += self._ungrouped(dataset)
             if not self._wrong_checks:
                 for metric in self._metrics[dataset]:
-                    if not metric.parts and not self._applied[dataset, metric.name]:
+                    if not metric.parts and not any(self._applied[one, metric.name] for one in self._sizes):
                         what = f"{metric.name} scores each case's own checks, and no case of {dataset} has any"
                         hint = f"map them with dataset.{dataset}.fields, or leave the metric out"
                         found.append(Problem(what, f"dataset.{dataset}.fields", hint))
@@ -220,7 +220,7 @@ class DataChecks:
             hint = "name a run of the same cases: baseline=outputs/runs/..."
         if generate is False and need == generates:
             hint = f"have it generated: generate=true target=openai (see `list target`), or {hint}"
-        return Problem(what, f"{key}.fields", hint)
+        return Problem(what, f"{key}.fields", hint, f"{key}.fields.{field}")
 
     def _expected_column(self, dataset: str) -> str | None:
         """The column of texts that is read as `expected`; None without one."""

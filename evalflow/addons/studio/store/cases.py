@@ -110,6 +110,13 @@ def by_key(connection: Connection, dataset: int, key: str) -> Row:
     )
 
 
+def is_stored(connection: Connection, project: int, dataset: str, key: str) -> bool:
+    """Whether a project has a dataset of that name with a case of that id."""
+    query = select(cases.c.id).join(datasets, datasets.c.id == cases.c.dataset_id)
+    here = datasets.c.project_id == project, datasets.c.name == dataset, cases.c.key == key
+    return connection.execute(query.where(*here)).first() is not None
+
+
 def by_ids(connection: Connection, dataset: int, rows: Sequence[int]) -> Iterator[Row]:
     """The existing cases with these row ids. Within `Database.writing`, nobody else changes them."""
     for chunk in chunks(rows, _AT_ONCE):

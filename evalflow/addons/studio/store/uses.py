@@ -38,6 +38,16 @@ def check_counts(connection: Connection, project: int) -> dict[str, tuple[int, i
     return {name: (number, int(on)) for name, number, on in connection.execute(query)}
 
 
+def have_checks(connection: Connection, chosen: Sequence[int]) -> bool:
+    """Whether an active case of these datasets names a check that is enabled."""
+    query = (
+        select(case_checks.c.case_id)
+        .join(cases, cases.c.id == case_checks.c.case_id)
+        .where(cases.c.dataset_id.in_(chosen), cases.c.is_draft.is_(False), case_checks.c.is_enabled)
+    )
+    return connection.execute(query.limit(1)).first() is not None
+
+
 def cases_with(connection: Connection, project: int, name: str, first: int = 0, limit: int | None = None) -> list[Row]:
     """Cases that name a check, by dataset and in their order there, skipping the first `first`."""
     columns = cases.c.id, cases.c.key, cases.c.question, cases.c.is_draft, case_checks.c.is_enabled

@@ -383,6 +383,21 @@ def change_cases(space: Workspace, dataset: str, cases: Sequence[int], field: st
     return len(changed)
 
 
+@requires("edit")
+def write_reference(space: Workspace, dataset: str, key: str, reference: str) -> None:
+    """Write the expected answer of a case that has none, by the case's own id."""
+    if not reference.strip():
+        raise UserError(Problem("this field is required", "reference", key="reference"))
+    row = own_row(space, dataset)
+    with space.changing("update", "dataset", dataset, [f"reference of case {key}"]) as connection:
+        if not table.known_keys(connection, row["id"], [key]):
+            raise not_found("case", key, [])
+        there = table.by_key(connection, row["id"], key)
+        if there["body"].get("reference") is not None:
+            raise TakenError(Problem("somebody wrote an expected answer meanwhile", "reference", "open the case"))
+        table.rewrite(connection, {there["id"]: case_columns({**there["body"], "reference": reference.strip()})})
+
+
 def _without(body: Body, field: str) -> Body:
     return {key: value for key, value in body.items() if key != field}
 

@@ -195,14 +195,14 @@ def with_values(space: Workspace, request: RunRequest) -> tuple[RunRequest, dict
         values["embedder"] = space.resolve(request.embedder_values, "embedder")
     metrics: dict[str, dict[str, object]] = {name: {"threshold": value} for name, value in request.thresholds.items()}
     if custom := custom_checks(space):
-        for name, own in _checking(space, request):
+        for name, own in checking(space, request):
             metrics.setdefault(name, {})["custom"] = {key: one for key, one in custom.items() if key not in own}
     if metrics:
         values["metric"] = metrics
     return replace(request, judge=judge_of(bot.config, request)), values
 
 
-def _checking(space: Workspace, request: RunRequest) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def checking(space: Workspace, request: RunRequest) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The metrics of a request that run the checks of cases, with the custom checks that they declare themselves."""
     own = {metric.name: metric.definition for metric in list_metrics(space, request.bot)}
     shipped = declared("metric")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,24 +12,70 @@ from typing import Any
 
 from evalflow import datasets as readers
 from evalflow.addons.studio.work.access import requires
+from evalflow.addons.studio.work.case_checks import AddedChecks, added_checks, may_have_checks
 from evalflow.addons.studio.work.case_choice import KEYS
 from evalflow.addons.studio.work.conf_files import data_keys, write_cases, write_option, write_prompts, write_root_keys
-from evalflow.addons.studio.work.own_parts import CountedRows, own_definitions, with_values
+from evalflow.addons.studio.work.own_parts import CountedRows, Own, own_definitions, with_values
 from evalflow.addons.studio.work.run_request import RunRequest
 from evalflow.addons.studio.work.space import Workspace, refuse_elsewhere
 from evalflow.addons.studio.work.subjects import RunSubjects
 from evalflow.app.core.assemble import settings_of
+from evalflow.app.core.cases import select
 from evalflow.config.load import compose, resolved
 from evalflow.config.schema import DatasetConfig
 from evalflow.config.validate import Composed, Settings
 from evalflow.config.yaml_text import escaped
+from evalflow.errors import UserError
 from evalflow.metrics.registry import build_metric
 from evalflow.paths import conf_dirs, private_folder, prompt_dirs
 from evalflow.prompts import Prompts, is_file_name
+from evalflow.records import Case
 
 GROUPS = ("target", "judge", "embedder", "simulator")
 _KEPT = ("name", "title", "description", "generates")
+KEPT_CASES = 30_000
+"""The most cases of a dataset that are kept in memory while a run is planned."""
 _ASKING = ("prompt", "steps_prompt", "system_prompt")
+
+
+class _KeptCases:
+    """The cases of a dataset, which are read once if they are few, and each time if they are many."""
+
+    def __init__(self, read: Callable[[], Iterable[Case]]) -> None:
+        self._read = read
+        self._kept: Sequence[Case] | None = None
+        self.count = 0
+        """Their number when they were last read to the end."""
+
+    def __iter__(self) -> Iterator[Case]:
+        return self._all() if self._kept is None else iter(self._kept)
+
+    def _all(self) -> Iterator[Case]:
+        count, kept = 0, list[Case]()
+        for case in self._read():
+            count += 1
+            if count <= KEPT_CASES:
+                kept.append(case)
+            elif kept:
+                kept = []
+            yield case
+        self.count = count
+        self._kept = kept if count <= KEPT_CASES else None
+
+
+@dataclass(frozen=True, slots=True)
+class _CaseRows:
+    """Cases of conf/ as rows of JSON lines."""
+
+    cases: _KeptCases
+
+    def __iter__(self) -> Iterator[Mapping[str, object]]:
+        return map(readers.case_to_row, self.cases)
+
+    @property
+    def count(self) -> int:
+        """Their number; they are read if it is unknown."""
+        return self.cases.count or sum(1 for _ in self.cases)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +87,14 @@ class PlannedRun:
         rows: The cases that each dataset has, before any are chosen, by the name in the request.
         settings: Validated, with these cases in memory.
         subjects: What its problems are about.
+        notices: What the person who starts it should know.
     """
 
     request: RunRequest
-    rows: Mapping[str, CountedRows]
+    rows: Mapping[str, CountedRows | _CaseRows]
     settings: Settings
     subjects: RunSubjects
+    notices: Sequence[str] = ()
 
     @property
     def counts(self) -> dict[str, int]:
@@ -105,26 +154,50 @@ class PlannedRun:
 
 @requires("read")
 def plan(space: Workspace, request: RunRequest) -> PlannedRun:
-    """Compose and validate the run of a request."""
+    """Compose and validate the run of a request, which also has the checks of its cases."""
     own = own_definitions(space, request)
+    planned = _planned(space, request, own)
+    if not may_have_checks(space, request, own):
+        return planned
+    run, added = planned.settings.run, None
+    with suppress(UserError):  # wrong data are told with all that else is wrong, when the run is checked
+        added = added_checks(space, select(run), judges=run.judge.kind != "embedded")
+    if added is None:
+        return planned
+    if added.request(request) != request:
+        planned = _planned(space, added.request(request), own, added, planned)
+    return replace(planned, notices=added.notices)
+
+
+def _planned(
+    space: Workspace,
+    request: RunRequest,
+    own: Own,
+    added: AddedChecks | None = None,
+    known: PlannedRun | None = None,
+) -> PlannedRun:
+    """A run with these definitions; `known` has read the same cases already."""
     definitions = {name: definition for name, (definition, _) in own.metrics.items()}
-    subjects = RunSubjects(request.bot, request.judge or "target", definitions, request.datasets)
+    subjects = RunSubjects(request.bot, request.judge or "target", definitions, request.datasets, own.datasets)
     with subjects.linked():
         refuse_elsewhere(space, {**request.options, "metric": definitions})
         named, changes = with_values(space, request)
+        changes = added.values(changes) if added else changes
         settings = settings_of(compose(named.words(), unsaved=own.unsaved(changes)), programs=False)
-        rows, held = dict[str, CountedRows](), dict[str, DatasetConfig]()
+        if known is not None:
+            return PlannedRun(named, known.rows, settings.with_datasets(known.settings.run.dataset), subjects)
+        rows, held = dict[str, CountedRows | _CaseRows](), dict[str, DatasetConfig]()
         for name, config in settings.run.dataset.items():
             key = settings.keys["dataset", name]
-            rows[key] = (
-                own.datasets[key][1] if key in own.datasets else CountedRows(partial(_declared_rows, key, config))
-            )
-            held[name] = readers.HeldDataset.of(_frozen(config, Path(), key), rows[key])
+            frozen = _frozen(config, Path(), key)
+            if key in own.datasets:
+                rows[key] = own.datasets[key][1]
+                cases = _KeptCases(partial(readers.read, name, readers.HeldDataset.of(frozen, rows[key])))
+            else:
+                cases = _KeptCases(partial(readers.read, name, config))
+                rows[key] = _CaseRows(cases)
+            held[name] = readers.HeldDataset.of(frozen, rows[key], cases)
         return PlannedRun(named, rows, settings.with_datasets(held), subjects)
-
-
-def _declared_rows(key: str, config: DatasetConfig) -> Iterator[dict[str, object]]:
-    return map(readers.case_to_row, readers.read(key, config))
 
 
 def _frozen(config: DatasetConfig, folder: Path, key: str) -> DatasetConfig:

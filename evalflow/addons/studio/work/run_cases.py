@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
+from evalflow.addons.studio.store.cases import is_stored
 from evalflow.addons.studio.store.rows import Row, from_row
 from evalflow.addons.studio.store.scores import CELL, CaseAnswer, RunScores
 from evalflow.addons.studio.work.access import requires
@@ -45,12 +46,14 @@ class RunCase(CaseAnswer):
         known: The answer with its thoughts, and why the target ended it; None if it is gone too.
         gone: Why the case is None.
         scores: All its scores, each with the judge's steps; at most 500.
+        is_here: Whether a dataset made here still has it, so that it can be changed.
     """
 
     case: Case | None
     known: Answer | None
     gone: str
     scores: Sequence[Score]
+    is_here: bool = False
 
 
 @requires("read")
@@ -61,11 +64,13 @@ def get_run_case(
     row = run_row(space, run_id)
     with space.database.reading() as connection:
         found = RunScores(connection, row.id).answer(position)
+        is_here = found is not None and is_stored(connection, space.project_id, found["dataset"], found["case_id"])
     if found is None:
         raise not_found("case", str(position), [])
     scored = answer_scores(space, run_id, position, thresholds)
     case, known, gone = _whole_case(RunFolder(row.path), found)
-    return from_row(RunCase, found, answer_error=found["error"], case=case, known=known, gone=gone, scores=scored)
+    about = {"case": case, "known": known, "gone": gone, "scores": scored, "is_here": is_here}
+    return from_row(RunCase, found, answer_error=found["error"], **about)
 
 
 def _whole_case(folder: RunFolder, found: Row) -> tuple[Case | None, Answer | None, str]:

@@ -16,6 +16,7 @@ from evalflow.addons.studio.store.runs import ENDED, State, StoredRun
 from evalflow.addons.studio.work import leases
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.bots import BOTS
+from evalflow.addons.studio.work.case_checks import keep_notices, read_notices
 from evalflow.addons.studio.work.case_choice import LeftOutCases, count_left_out, keep_left_out, read_left_out
 from evalflow.addons.studio.work.intake import Intake, results_of, save_results
 from evalflow.addons.studio.work.planned_runs import PlannedRun, plan
@@ -166,7 +167,7 @@ def estimate_run(space: Workspace, request: RunRequest) -> RunEstimate:
         input_tokens=(estimate.input_tokens_low, estimate.input_tokens_high),
         output_tokens=(estimate.output_tokens_low, estimate.output_tokens_high),
         cost_usd=(estimate.cost_usd_low, estimate.cost_usd_high),
-        notices=[*leases.shortfall(budget, need), *found.notices()],
+        notices=[*leases.shortfall(budget, need), *planned.notices, *found.notices()],
     )
 
 
@@ -187,6 +188,7 @@ def create_run(space: Workspace, request: RunRequest, creation_key: str | None =
             frozen = planned.freeze(folder / "snapshot")
         found, need, budget = _inspected(space, planned, frozen)
         keep_left_out(folder / "snapshot", _left_out(space, planned, found))
+        keep_notices(folder / "snapshot", planned.notices)
         offered = leases.offer(budget, need)
         if offered.short and not offered.waits:
             raise UserError(leases.refusal(budget, offered))
@@ -411,6 +413,12 @@ def _left_out(space: Workspace, planned: PlannedRun, found: Inspection) -> dict[
 def left_out_of(space: Workspace, run_id: str) -> dict[str, LeftOutCases]:
     """What a run left out, by dataset; empty for runs of the command line."""
     return read_left_out(run_row(space, run_id).path / "snapshot")
+
+
+@requires("read")
+def notices_of(space: Workspace, run_id: str) -> list[str]:
+    """What was to be known when a run was planned, such as checks that its judge cannot decide."""
+    return read_notices(run_row(space, run_id).path / "snapshot")
 
 
 def _new_id(request: RunRequest) -> str:

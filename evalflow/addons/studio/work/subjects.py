@@ -8,15 +8,22 @@ from dataclasses import dataclass, replace
 
 from evalflow.errors import Problem, Subject, UserError
 
+_FIELDS = {"reference": "an expected answer", "contexts": "the contexts", "answer": "a recorded answer"}
+
 
 @dataclass(frozen=True, slots=True)
 class RunSubjects:
-    """The objects that a run is made of. `metrics`: the bot's own, by name; `judge`: `target` is the bot itself."""
+    """The objects that a run is made of.
+
+    `metrics`: the bot's own, by name; `judge`: `target` is the bot itself; `written`: the datasets made here, whose
+    cases are written and not mapped.
+    """
 
     bot: str
     judge: str
     metrics: Mapping[str, Mapping[str, object]]
     datasets: Collection[str]
+    written: Collection[str] = ()
 
     @contextmanager
     def linked(self) -> Generator[None]:
@@ -24,8 +31,16 @@ class RunSubjects:
         try:
             yield
         except UserError as error:
-            error.problems = [replace(problem, see=problem.see or self._of(problem)) for problem in error.problems]
+            error.problems = [self._here(problem) for problem in error.problems]
             raise
+
+    def _here(self, problem: Problem) -> Problem:
+        """A problem with links, and with the next step that there is here."""
+        found, parts = replace(problem, see=problem.see or self._of(problem)), problem.key.split(".")
+        if len(parts) == 4 and parts[0] == "dataset" and parts[1] in self.written and parts[2] == "fields":
+            named = _FIELDS.get(parts[3], parts[3])
+            return replace(found, hint=f"write {named} in its cases, or leave the metric out", key="")
+        return found
 
     def _of(self, problem: Problem) -> tuple[Subject, ...]:
         group, _, rest = (problem.key or problem.where).partition(".")

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from evalflow.addons.studio.work import cases, datasets
+from evalflow.addons.studio.work import bots, cases, datasets
 from evalflow.addons.studio.work.cases import case_place, cases_at, list_cases
 from evalflow.addons.studio.work.datasets import FoundCases, declared_page
-from evalflow.addons.studio.work.runs import list_runs
-from evalflow.addons.studio.work.space import NotFoundError, Workspace
+from evalflow.addons.studio.work.run_request import RunRequest
+from evalflow.addons.studio.work.runs import estimate_run, list_runs
+from evalflow.addons.studio.work.space import NotFoundError, TakenError, Workspace
 from evalflow.errors import UserError
+from tests.postgres import ON_SQLITE
 
 ROWS = [{"id": f"c{n}", "question": f"Question {n}?", "tags": ["A > B"] if n % 2 else ["C"]} for n in range(10)]
 
@@ -72,3 +74,28 @@ def test_what_is_no_cursor_is_refused(space: Workspace, cursor: str) -> None:
     for read in (lambda: list_cases(space, "mine", cursor), lambda: list_runs(space, cursor)):
         with pytest.raises(UserError, match="not a cursor"):
             read()
+
+
+@ON_SQLITE
+def test_an_expected_answer_is_written_into_a_case_that_has_none(space: Workspace) -> None:
+    datasets.create_dataset(space, "mine")
+    cases.add_cases(space, "mine", [{"id": "a", "question": "Q?", "tags": ["Fees"]}])
+    cases.write_reference(space, "mine", "a", " 4 pounds ")
+    (row,) = cases.case_rows(space, "mine")
+    assert (row["reference"], row["tags"]) == ("4 pounds", ["Fees"])
+    with pytest.raises(TakenError, match="meanwhile"):
+        cases.write_reference(space, "mine", "a", "5 pounds")
+    with pytest.raises(UserError, match="required"):
+        cases.write_reference(space, "mine", "a", " ")
+
+
+@ON_SQLITE
+def test_a_run_that_lacks_expected_answers_says_where_they_are_written(space: Workspace) -> None:
+    bots.create_bot(space, "desk", {"kind": "recorded"})
+    datasets.create_dataset(space, "mine")
+    cases.add_cases(space, "mine", [{"id": "a", "question": "Q?", "answer": "4"}])
+    with pytest.raises(UserError) as refused:
+        estimate_run(space, RunRequest("desk", ["mine"], ["exact_match"], judge="embedded"))
+    (problem,) = refused.value.problems
+    assert problem.hint == "write an expected answer in its cases, or leave the metric out"
+    assert [subject.name for subject in problem.see] == ["mine"]

@@ -12,6 +12,7 @@ from evalflow.addons.studio.web.pages.runs import when
 from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.dialogs import Deleting, Edited, Saving, confirmation, dialog, question
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
+from evalflow.addons.studio.web.ui.inviting import server_url
 from evalflow.addons.studio.web.ui.parts import (
     badge,
     button,
@@ -263,7 +264,7 @@ def _actions(workspace: Workspace, user: people.User) -> None:
         code = await forms.attempt(lambda: people.sign_in_link(workspace, user.name), by=making)
         if code is not None:
             about = f"Send it to {user.name}: it works once, within a day, and is not shown again."
-            shown_once("A link to sign in", about, f"{_server_url(workspace)}/link?code={code}")
+            shown_once("A link to sign in", about, f"{server_url(workspace)}/link?code={code}")
 
     async def set_disabled() -> None:
         change = partial(people.update_user, workspace, user.name, is_disabled=not user.is_disabled)
@@ -276,12 +277,6 @@ def _actions(workspace: Workspace, user: people.User) -> None:
     delete = partial(people.delete_user, workspace, user.name)
     asked = Deleting(_edited(workspace, user), f"Delete {user.name}?", about, delete, "/users")
     button("Delete", asked.open, kind="danger")
-
-
-def _server_url(workspace: Workspace) -> str:
-    """The address in the person's browser; a public server has https, whatever its proxy speaks with it."""
-    url = ui.context.client.request.url
-    return f"{url.scheme if workspace.identify().user is None else 'https'}://{url.netloc}"
 
 
 class _UserForm:

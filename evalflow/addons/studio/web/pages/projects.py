@@ -12,6 +12,7 @@ from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.budget import budget_section
 from evalflow.addons.studio.web.ui.dialogs import Deleting, Edited, Saving, confirmation, question
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
+from evalflow.addons.studio.web.ui.inviting import ROLE_NAMES, InviteForm
 from evalflow.addons.studio.web.ui.naming import TitleField
 from evalflow.addons.studio.web.ui.parts import (
     badge,
@@ -33,16 +34,7 @@ from evalflow.addons.studio.work.space import Workspace
 from evalflow.report.wording import counted, joined
 
 _ABOUT = "Bots, test cases and runs belong to a project, and so do the people who work with them."
-_ROLES: dict[Role, str] = {
-    "viewer": "reads everything in the project",
-    "annotator": "labels what is assigned to them, and sees no scores",
-    "editor": "defines bots, metrics and test cases, and runs them",
-    "admin": "also deletes runs, and manages members and tokens",
-}
-_OPTIONS = {role: role.capitalize() for role in _ROLES}
 _DESCRIPTION = forms.About("Description", "One sentence on what the project is for.", "The bots of the fees desk.")
-_PERSON = forms.About("Person", "The name that they sign in with.", "ann.smith", required=True)
-_ROLE = forms.About("Role", required=True)
 
 
 def add() -> None:
@@ -139,15 +131,8 @@ class _MemberList:
         with section("Members", "A change holds at once, in open pages and for tokens too."):
             self._rows = ui.element("div").props("aria-live=polite")
             self._show(members)
-            with ui.element("div").classes("form adding"):
-                text("Add somebody", "h3")
-                with forms.pair():
-                    self._name = forms.line(_PERSON)
-                    self._role = forms.pick(_ROLE, _OPTIONS, "editor")
-                about = text(_ROLES["editor"], classes="aside")
-                self._role.on_value_change(lambda: about.set_text(_ROLES[self._role.value]))
-                with ui.element("div").classes("actions"):
-                    self._adding = button("Add", self._add)
+            text("Invite somebody", "h3")
+            InviteForm(there, "viewer", self._refresh)
 
     def _show(self, members: Sequence[projects.Member]) -> None:
         self._rows.clear()
@@ -170,7 +155,7 @@ class _MemberList:
                     if member.is_disabled:
                         badge("disabled", "warn")
             with cell("Role", classes=""):
-                role = ui.select(_OPTIONS, value=member.role).props("outlined dense")
+                role = ui.select(dict(ROLE_NAMES), value=member.role).props("outlined dense")
                 role.props["aria-label"] = f"Role of {member.name}"
                 role.set_enabled(not is_fixed)
                 role.on_value_change(lambda: self._set(member.name, role.value))
@@ -192,19 +177,6 @@ class _MemberList:
         if await forms.succeeds(partial(projects.remove_member, self._there, name)):
             tell(f"{name} was removed.")
         await self._refresh()
-
-    async def _add(self) -> None:
-        name = forms.required(self._name)
-        if name is None:
-            return
-        fields = {"user": self._name}
-        made = await forms.attempt(
-            lambda: projects.set_role(self._there, name, self._role.value), fields, by=self._adding
-        )
-        if made is not None:
-            self._name.value = ""
-            tell(f"{name} is now {made.role}.")
-            await self._refresh()
 
     async def _refresh(self) -> None:
         members = await forms.attempt(lambda: projects.list_members(self._there))

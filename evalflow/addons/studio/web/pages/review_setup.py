@@ -11,6 +11,7 @@ from nicegui import ui
 from evalflow.addons.studio.web.pages.runs import seconds_in_words
 from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.dialogs import Edited, Saving, confirmation
+from evalflow.addons.studio.web.ui.inviting import InviteForm
 from evalflow.addons.studio.web.ui.parts import (
     badge,
     button,
@@ -20,6 +21,7 @@ from evalflow.addons.studio.web.ui.parts import (
     table,
     text,
 )
+from evalflow.addons.studio.web.ui.visitor import may, visitor
 from evalflow.addons.studio.work import review_guidelines, reviews
 from evalflow.addons.studio.work.review_results import PersonProgress, ReviewProgress
 from evalflow.addons.studio.work.reviews import Labeller, Review, ReviewMetric
@@ -56,6 +58,13 @@ def people_section(
                 _adding(workspace, review, others)
         elif not is_alone:
             text(_NOBODY, "p", "small muted")
+        if visitor().has_account and may("admin"):
+            with fold("Invite somebody"):
+                InviteForm(workspace, "annotator", _stay, review.name)
+
+
+async def _stay() -> None:
+    """The link is shown until the page is left, which then shows the person, too."""
 
 
 def _person(person: PersonProgress) -> None:

@@ -24,6 +24,7 @@ from evalflow.addons.studio.web.ui.parts import (
     ProgressBar,
     address,
     badge,
+    capitalised,
     copyable,
     facts,
     interval,
@@ -67,8 +68,11 @@ def add() -> None:
         await to_thread.run_sync(note_view, workspace, run)
         tags, files = await to_thread.run_sync(_tags_and_files, workspace, found)
         left_out = await to_thread.run_sync(runs.left_out_of, workspace, run)
+        notices = await to_thread.run_sync(runs.notices_of, workspace, run)
         await asyncio.wait([first], timeout=FIRST_S)
         with frame(name_of(found), place="Runs", trail=[("Runs", "/runs")]) as actions:
+            for notice in notices:
+                message(capitalised(notice), tone="warn")
             RunView(workspace, found, tags, files, query, actions, left_out, first)
 
 

@@ -13,13 +13,15 @@ from nicegui import ui
 
 from evalflow.addons.studio.web.pages.results_filter import ResultQuery
 from evalflow.addons.studio.web.pages.runs import name_of
+from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
-from evalflow.addons.studio.web.ui.parts import address, badge, link_button, message, text
+from evalflow.addons.studio.web.ui.parts import address, badge, button, fold, link_button, message, text
 from evalflow.addons.studio.web.ui.reading import AnswerShown, Reading, show_reading
 from evalflow.addons.studio.web.ui.score import prompts_fold, quotes_of
 from evalflow.addons.studio.web.ui.score_lines import show_scores
 from evalflow.addons.studio.web.ui.verdict import judging
 from evalflow.addons.studio.web.ui.visitor import may, title_of
+from evalflow.addons.studio.work.cases import write_reference
 from evalflow.addons.studio.work.run_cases import RunCase, get_run_case
 from evalflow.addons.studio.work.runs import get_run
 from evalflow.addons.studio.work.scores import note_view, order_results
@@ -72,6 +74,8 @@ def case_content(workspace: Workspace, run: str, case: RunCase) -> None:
     with ui.element("div").classes("case-view"):
         _about(run, case)
         show_reading(_reading(case))
+        if not _reference(case) and may("edit"):
+            _missing_reference(workspace, case)
         if case.case is None and case.gone:
             message("Only the scored parts of this case can be shown.", case.gone, "warn")
         show_scores(case.scores, judging(workspace, run, case.position), partial(prompts_fold, workspace, run))
@@ -136,10 +140,31 @@ def _about(run: str, case: RunCase) -> None:
         for tag in case.tags:
             badge(tag)
         if may("edit"):
-            if not _reference(case):
-                ui.link("Write an expected answer", _case_path(case)).classes("small")
             place = address("/bad-answer", {"run": run, "position": str(case.position)})
             ui.link("Make a test of it", place).classes("small")
+
+
+_EXPECTED = forms.About("Expected answer", "Later runs compare with it; this run stays as it is.", required=True)
+
+
+def _missing_reference(workspace: Workspace, case: RunCase) -> None:
+    """A field for the expected answer that a case lacks; what is declared in files is copied first."""
+
+    async def save() -> None:
+        work = partial(write_reference, workspace, case.dataset, case.case_id, str(field.value or ""))
+        if await forms.succeeds(work, {"reference": field}, saving):
+            place.clear()
+            with place:
+                text("The expected answer is saved in the case. Run it again to compare with it.", "p", "small muted")
+
+    with ui.element("div") as place:
+        if not case.is_here:
+            ui.link("Copy the test cases to write an expected answer", _case_path(case)).classes("small")
+        else:
+            with fold("Write the expected answer"), ui.element("div").classes("form"):
+                field = forms.area(_EXPECTED)
+                with ui.element("div").classes("actions"):
+                    saving = button("Save the expected answer", save)
 
 
 def _flaws(answer: Answer) -> Iterator[str]:

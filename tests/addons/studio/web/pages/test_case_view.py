@@ -140,9 +140,13 @@ def test_a_case_without_an_expected_answer_says_so(visit: Callable[..., Any], ma
     page = visit(f"/runs/{made[1]}/cases/1")
     page.get_by_text("This case has no expected answer.").wait_for()
     assert page.get_by_role("button", name="Differences").count() == 0
-    page.get_by_role("link", name="Write an expected answer").click()
-    page.wait_for_url("**/datasets/mine?text=second")
-    page.get_by_role("link", name="And with a helmet?").wait_for()
+    page.get_by_text("Write the expected answer", exact=True).click()
+    page.get_by_role("button", name="Save the expected answer").click()
+    page.get_by_text("This field is required").wait_for()
+    page.get_by_label("Expected answer", exact=True).last.fill("A helmet costs 3 pounds more.")
+    page.get_by_role("button", name="Save the expected answer").click()
+    page.get_by_text("The expected answer is saved in the case.").wait_for()
+    assert "A helmet costs 3 pounds more." in made[0].ask("GET", "/api/v1/datasets/mine/cases").body.decode()
 
 
 def test_it_fits(visit: Callable[..., Any], made: tuple[Server, str], fits: Fits) -> None:

@@ -127,6 +127,22 @@ def test_the_owner_lets_somebody_in_and_out(server: PublicServer, arrive: Any) -
     olga.wait_for_url("**/users")
 
 
+def test_somebody_is_invited_into_a_project_in_three_clicks(server: PublicServer, arrive: Any) -> None:
+    olga, bea = arrive(), arrive()
+    give_device(bea)
+    server.let_in(olga.context, "olga")
+    open_page(olga, "/projects/default")
+    olga.get_by_label("Person").click()
+    olga.keyboard.insert_text("Bea Müller")
+    olga.get_by_role("button", name="Invite").click()
+    olga.get_by_text("bea.muller is now viewer.").wait_for()
+    olga.get_by_role("button", name="Copy").last.click()
+    link = olga.evaluate("navigator.clipboard.readText()")
+    assert link.startswith(f"{server.url}/link?code=")
+    join(bea, link)
+    bea.get_by_role("heading", name="Bots", exact=True).wait_for()
+
+
 def test_ones_own_account(server: PublicServer, arrive: Any) -> None:
     vera, other = arrive(), server.sign_in("vera")
     device = give_device(vera)

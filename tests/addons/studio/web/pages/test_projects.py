@@ -86,11 +86,11 @@ def test_the_owner_sets_a_monthly_budget(visit: Visit, pages: Server) -> None:
 
 def test_members_get_a_role_and_lose_it(visit: Visit, pages: Server) -> None:
     page = visit("/projects/default", width=390)
-    fill(page, "Person", "ann")
-    press(page, "Add")
-    page.get_by_text("There is no user 'ann'").wait_for()
+    press(page, "Invite")
+    page.get_by_text("This field is required").wait_for()
     fill(page, "Person", "ann.smith")
-    press(page, "Add")
+    press(page, "Invite")
+    page.get_by_text("ann.smith is now viewer.").wait_for()
     page.get_by_text("Ann Smith").wait_for()
     page.get_by_label("Role of ann.smith").click()
     page.get_by_role("option", name="Admin").click()

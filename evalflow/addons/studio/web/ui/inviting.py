@@ -1,0 +1,74 @@
+"""A form that invites somebody into a project or a review: a name, the least role that serves, a link to copy."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
+
+from nicegui import ui
+
+from evalflow.addons.studio.web.ui import forms
+from evalflow.addons.studio.web.ui.parts import button, copyable, message, text
+from evalflow.addons.studio.web.ui.visitor import may
+from evalflow.addons.studio.work.access import Role
+from evalflow.addons.studio.work.inviting import Invited, invite
+from evalflow.addons.studio.work.space import Workspace
+
+ROLES: Mapping[Role, str] = MappingProxyType(
+    {
+        "viewer": "reads everything in the project",
+        "annotator": "labels what is assigned to them, and sees no scores",
+        "editor": "defines bots, metrics and test cases, and runs them",
+        "admin": "also deletes runs, and manages members and tokens",
+    }
+)
+"""What each role may do."""
+ROLE_NAMES: Mapping[Role, str] = MappingProxyType({role: role.capitalize() for role in ROLES})
+_PERSON = forms.About("Person", "Their name, or the name that they sign in with.", "Ann Smith", required=True)
+_ROLE = forms.About("Role", required=True)
+
+
+class InviteForm:
+    """The form. `role` is the least that serves; `invited` shows the people anew once there is one more."""
+
+    def __init__(
+        self, workspace: Workspace, role: Role, invited: Callable[[], Awaitable[object]], review: str = ""
+    ) -> None:
+        self._workspace, self._review, self._invited = workspace, review, invited
+        with ui.element("div").classes("form adding"):
+            with forms.pair():
+                self._person = forms.line(_PERSON)
+                self._role = forms.pick(_ROLE, {**ROLE_NAMES}, role)
+            about = text(ROLES[role], classes="aside")
+            self._role.on_value_change(lambda: about.set_text(ROLES[self._role.value]))
+            with ui.element("div").classes("actions"):
+                self._inviting = button("Invite", self._invite, kind="primary")
+            self._done = ui.element("div").classes("stack").props("aria-live=polite")
+        self._person.on("keydown.enter", self._invite, args=[])
+
+    async def _invite(self) -> None:
+        self._done.clear()
+        person, role = str(self._person.value or ""), self._role.value
+        fields = {"person": self._person, "name": self._person, "user": self._person}
+        work = lambda: invite(self._workspace, person, role, self._review)  # noqa: E731
+        found = await forms.attempt(work, fields, self._inviting)
+        if found is not None:
+            self._person.value = ""
+            with self._done:
+                _show(self._workspace, found)
+            await self._invited()
+
+
+def _show(workspace: Workspace, found: Invited) -> None:
+    if found.code is None:
+        message(f"{found.user} is now {found.role}.", "They sign in as before." if may("own") else "", "")
+        return
+    about = "Send this link to them: it works once, within a day, and is not shown again."
+    message(f"{found.user} is now {found.role}.", about, "")
+    copyable(f"{server_url(workspace)}/link?code={found.code}")
+
+
+def server_url(workspace: Workspace) -> str:
+    """The address in the person's browser; a public server has https, whatever its proxy speaks with it."""
+    url = ui.context.client.request.url
+    return f"{url.scheme if workspace.identify().user is None else 'https'}://{url.netloc}"
