@@ -1,13 +1,15 @@
 """Lists that a judge writes: equal items count once, and a list is no longer than its text allows.
 
 A model that loops writes the same claim hundreds of times, or invents claims without end, and either would decide the
-score. Items are equal if they differ in white space and in the case of letters only.
+score. Items are equal if they differ only in white space, in the case of letters, in the width of characters, or in the
+full stop at the end.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 
 from evalflow.errors import JudgeError
@@ -18,6 +20,8 @@ from evalflow.values.segments import words
 
 _ENDS = re.compile(r"[^\w '\"]")
 _SPARE = 5
+_STOPS = " .。!;"
+"""What a text may end with and say the same; NFKC makes one of full-width signs."""
 
 
 def most_items(text: str) -> int:
@@ -87,7 +91,8 @@ def _says_something(kind: RecordType) -> bool:
 
 def _comparable(value: object) -> object:
     if isinstance(value, str):
-        return " ".join(value.split()).casefold()
+        plain = " ".join(unicodedata.normalize("NFKC", value).split()).casefold()
+        return plain.rstrip(_STOPS) or plain
     if isinstance(value, dict):
         return {name: _comparable(one) for name, one in as_map(value).items()}
     return [_comparable(one) for one in as_list(value)] if isinstance(value, list) else value

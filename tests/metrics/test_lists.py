@@ -15,7 +15,8 @@ def score(bench, listed, answer="The pool opens at 9 and costs 4 euros.", **keys
 
 
 def test_claims_that_differ_in_case_and_space_only_count_once(bench):
-    outcome = score(bench, [*["The pool opens at 9."] * 299, "the pool  opens at 9.", "The pool costs 4 euros."])
+    others = ["The pool opens at ９", "the pool  opens at 9!"]
+    outcome = score(bench, [*["The pool opens at 9."] * 298, *others, "The pool costs 4 euros."])
     assert outcome.score == 0.5
     first, second = outcome.steps
     assert first["reply"] == {"claims": ["The pool opens at 9.", "The pool costs 4 euros."]}
