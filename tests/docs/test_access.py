@@ -158,9 +158,14 @@ def fill(space: Workspace) -> dict[str, str]:
     return {**names, "score": "0-0", "file": "report.html", "review": "none", "item": "0", "project": "default"}
 
 
-def needed(allowed: frozenset[str]) -> Right:
+TRIALS = re.compile(r"/(try|trials|preview|steps)$")
+"""What has the server compute or ask something that is not saved: a right of its own, though those who edit have it."""
+
+
+def needed(allowed: frozenset[str], path: str = "") -> Right:
     """The right that exactly these people have."""
-    for right in get_args(Right):
+    other = "edit" if TRIALS.search(path) else "try"
+    for right in (one for one in get_args(Right) if one != other):
         having = {role for role, rights in ROLES.items() if right in rights} | {"owner"}
         if allowed == having | ({"stranger"} if right == "account" else set()):
             return right
@@ -173,7 +178,7 @@ def requests_table(space: Workspace) -> list[str]:
     api = Starlette(routes=[Mount("/", rest_api())], middleware=guards)
     with TestClient(api, raise_server_exceptions=False, headers={**STALE, "X-Person": "owner"}) as client:
         return [
-            f"| `{method.upper()} {path}` | {needed(let_in(client, method.upper(), path, names, everyone))} |"
+            f"| `{method.upper()} {path}` | {needed(let_in(client, method.upper(), path, names, everyone), path)} |"
             for path, operations in client.get("/openapi.json").json()["paths"].items()
             for method in operations
         ]

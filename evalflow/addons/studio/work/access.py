@@ -10,14 +10,15 @@ from typing import Concatenate, Literal, ParamSpec, Protocol, TypeVar, runtime_c
 from evalflow.errors import Problem, UserError
 
 Role = Literal["viewer", "annotator", "editor", "admin"]
-Right = Literal["account", "label", "read", "edit", "admin", "own"]
-"""What a function needs: account (to be signed in), label (answers that are assigned), read, edit (define, run, review,
-calibrate), admin (delete runs, manage members and tokens of the project), own (manage the server)."""
+Right = Literal["account", "label", "read", "try", "edit", "admin", "own"]
+"""What a function needs: account (to be signed in), label (answers that are assigned), read, try (have the server
+compute what is not saved), edit (define, run, review, calibrate), admin (delete runs, manage members and tokens of the
+project), own (manage the server)."""
 ROLES: Mapping[Role, frozenset[Right]] = {
     "viewer": frozenset({"account", "read"}),
     "annotator": frozenset({"account", "label"}),
-    "editor": frozenset({"account", "label", "read", "edit"}),
-    "admin": frozenset({"account", "label", "read", "edit", "admin"}),
+    "editor": frozenset({"account", "label", "read", "try", "edit"}),
+    "admin": frozenset({"account", "label", "read", "try", "edit", "admin"}),
 }
 """The rights of each role in its project; the owner of the server has all rights everywhere."""
 
@@ -166,6 +167,7 @@ def right_of(work: Callable[..., object]) -> Right | Literal["none"] | None:
 
 _HINTS: Mapping[Right, str] = {
     "read": "ask an admin of the project for a role that may, such as viewer",
+    "try": "ask an admin of the project for the role editor",
     "edit": "ask an admin of the project for the role editor",
     "admin": "ask an admin of the project",
     "own": "ask the owner of this server",
@@ -175,5 +177,5 @@ _HINTS: Mapping[Right, str] = {
 def _refusal(right: Right, project: str) -> str:
     if right == "own":
         return "only the owner of this server may do this"
-    may = {"read": "see", "label": "label answers in", "edit": "change", "admin": "manage"}[right]
-    return f"you may not {may} project {project!r}"
+    verbs = {"read": "see", "label": "label answers in", "try": "try anything in", "edit": "change", "admin": "manage"}
+    return f"you may not {verbs[right]} project {project!r}"

@@ -157,7 +157,7 @@ MODELS_S = 10.0
 _VARIABLE = re.compile(r"\$\{oc\.env:([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
-@requires("edit")
+@requires("try")
 async def try_bot(space: Workspace, name: str, config: Mapping[str, object], question: str) -> Answer:
     """Send a question to a bot that is being defined; nothing is cached or saved.
 

@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, cast
 
 from anyio import to_thread
 
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.cases import read_row
+from evalflow.addons.studio.work.check_process import CASE, packed, state_of
 from evalflow.addons.studio.work.checks import CheckExample, custom_checks
 from evalflow.addons.studio.work.metric_trial import try_metric
 from evalflow.addons.studio.work.metrics import MetricDraft
 from evalflow.addons.studio.work.space import Workspace
-from evalflow.errors import UserError
-from evalflow.llm.registry import EMBEDDER_KINDS, build_embedder
-from evalflow.metrics.kinds.checks import ChecksMetric, ChecksMetricConfig
+from evalflow.errors import Problem, UserError
+from evalflow.limited import LimitExceeded, Work
 from evalflow.paths import prompt_dirs
-from evalflow.prompts import Prompts
 from evalflow.records import Case
 from evalflow.targets.recorded import recorded_answer
 
 TrialState = Literal["passed", "failed", "unscored", "wrong", "judge", "off"]
 Example = Mapping[str, object]
 """A case whose answer example is to be tried."""
-_CASE = "trial"
 _NO_QUESTION = "(no question)"
+LONGEST_S = 10.0
+"""Seconds for all checks that are tried at once."""
+_CHECKS = Work("evalflow.addons.studio.work.check_process:tried", memory=6 * 1024**3, files=256, threads=True)
+"""It reads prompts and the embedder's model; the address space is that of the model's threads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,27 +44,46 @@ class CheckTrial:
     reason: str = ""
 
 
-@requires("read")
+@requires("try")
 def try_checks(space: Workspace, row: Mapping[str, object]) -> list[CheckTrial]:
     """Try each of the checks of a row on its `demo_answer`; free, since nobody is asked.
 
     Similarity is that of the embedded embedder, which runs may replace. Blocks: not for a thread with an event loop.
+
+    Raises:
+        TooManyTrialsError: The person or all people have tried too much just now.
     """
     checks = cast("Sequence[Mapping[str, object]]", row.get("checks") or ())
-    return asyncio.run(_tried(_metric(space), _case(row), checks))
+    case = _case(row)
+    return _tried(space, [case], [checks])[0] if checks else []
 
 
-@requires("read")
+@requires("try")
 def try_examples(
     space: Workspace, kind: str, params: Mapping[str, object], rows: Sequence[Example]
 ) -> list[CheckTrial]:
     """Try a built-in check with its parameters on each of some rows; otherwise as `try_checks`."""
+    check = {"identifier": kind, "params": dict(params)}
+    cases = [_case(row) for row in rows]
+    return [found for (found,) in _tried(space, cases, [[check]] * len(rows))] if rows else []
 
-    async def tried() -> list[CheckTrial]:
-        metric, check = _metric(space), {"identifier": kind, "params": dict(params)}
-        return [(await _tried(metric, _case(row), [check]))[0] for row in rows]
 
-    return asyncio.run(tried())
+def _tried(
+    space: Workspace, cases: Sequence[Case], checks: Sequence[Sequence[Mapping[str, object]]]
+) -> list[list[CheckTrial]]:
+    payload = {"definition": _definition(space), "prompts": [str(one) for one in prompt_dirs()]}
+    payload |= {"cases": packed(cases), "checks": checks}
+    with space.trials.turn(space.identify().name):
+        try:
+            found = _CHECKS.call(payload, LONGEST_S, "the trial")
+        except LimitExceeded as error:
+            raise UserError(Problem(str(error), "checks", "make the checks or the answer simpler")) from None
+    return [[CheckTrial(state, reason) for state, reason in of_case] for of_case in found]
+
+
+def _case(row: Example) -> Case:
+    """The case of a row whose checks are tried apart. Raises UserError: what is wrong with it."""
+    return read_row(CASE, {**row, "id": CASE, "checks": None})
 
 
 def example_row(example: CheckExample) -> Example:
@@ -72,42 +92,7 @@ def example_row(example: CheckExample) -> Example:
     return {"question": example.question.strip() or _NO_QUESTION, "demo_answer": answer}
 
 
-def _metric(space: Workspace) -> ChecksMetric:
-    config = ChecksMetricConfig.model_validate(_definition(space))
-    return ChecksMetric.build("checks", config, Prompts(prompt_dirs()))
-
-
-def _case(row: Example) -> Case:
-    return read_row(_CASE, {**row, "id": _CASE, "checks": None})
-
-
-async def _tried(metric: ChecksMetric, case: Case, checks: Sequence[Mapping[str, object]]) -> list[CheckTrial]:
-    answer = recorded_answer(case, "example", 0, demo=True)
-    embedder = None
-    found: list[CheckTrial] = []
-    for check in checks:
-        try:
-            (bound,) = metric.bind(replace(case, checks=(check,)))
-        except UserError as error:
-            found.append(CheckTrial("wrong", "; ".join(_of_the_check(problem.what) for problem in error.problems)))
-            continue
-        if not check.get("enabled", True):
-            found.append(CheckTrial("off"))
-        elif bound.asks:
-            found.append(CheckTrial("judge"))
-        elif answer.answer is None and not answer.metadata:
-            found.append(CheckTrial("unscored", "Write an answer example to try it."))
-        else:
-            if bound.embeds and embedder is None:
-                embedder = build_embedder(
-                    EMBEDDER_KINDS.config("embedded").model_validate({"kind": "embedded"}), "embedded"
-                )
-            outcome = await bound.score(case, answer, embedder, 0)
-            found.append(_trial(outcome.status, outcome.score, outcome.reason or outcome.error))
-    return found
-
-
-@requires("edit")
+@requires("try")
 async def judge_check(space: Workspace, bot: str, row: Mapping[str, object], check: Mapping[str, object]) -> CheckTrial:
     """Ask the judge of a bot's runs about one check on the `demo_answer` of a row; this costs what the judge costs."""
     case = await to_thread.run_sync(_case, row)
@@ -115,26 +100,14 @@ async def judge_check(space: Workspace, bot: str, row: Mapping[str, object], che
     if not (answer.answer or "").strip():
         return CheckTrial("unscored", "Write an answer example to try it.")
     asked = {key: value for key, value in row.items() if key not in ("demo_answer", "failure", "actual")}
-    asked |= {"id": _CASE, "answer": answer.answer, "metadata": dict(answer.metadata or {}), "checks": [dict(check)]}
+    asked |= {"id": CASE, "answer": answer.answer, "metadata": dict(answer.metadata or {}), "checks": [dict(check)]}
     definition = await to_thread.run_sync(_definition, space)
     found = await try_metric(space, bot, MetricDraft("checks", definition), asked)
     if not found.scores:
         return CheckTrial("unscored", "The check gave no score.")
     score = found.scores[0]
-    return _trial(score.status, score.score, score.reason or score.error)
+    return CheckTrial(*cast("tuple[TrialState, str]", state_of(score.status, score.score, score.reason or score.error)))
 
 
 def _definition(space: Workspace) -> dict[str, object]:
     return {"kind": "checks", "description": "Checks.", "needs": [], "custom": custom_checks(space) or None}
-
-
-def _trial(status: str, score: float | None, reason: str | None) -> CheckTrial:
-    said = reason or ""
-    if status != "scored" or score is None:
-        return CheckTrial("unscored", said)
-    return CheckTrial("passed" if score == 1 else "failed", said)
-
-
-def _of_the_check(what: str) -> str:
-    """A problem without the place of the case, which the card shows."""
-    return what.removeprefix(f"case {_CASE!r}, checks[0]").removeprefix(".params.").removeprefix(": ")

@@ -177,7 +177,7 @@ class TrialResult:
     scores: Sequence[ScoreRecord]
 
 
-@requires("edit")
+@requires("try")
 def preview_metric(space: Workspace, bot: str, draft: MetricDraft, row: Row) -> PromptPreview:
     """The prompts that a judge would be sent for a case. Nothing is sent, and no key is needed.
 
@@ -194,7 +194,7 @@ def preview_metric(space: Workspace, bot: str, draft: MetricDraft, row: Row) -> 
         return PromptPreview(name, nature, prompts, nothing)
 
 
-@requires("edit")
+@requires("try")
 async def write_steps(space: Workspace, bot: str, draft: MetricDraft) -> WrittenSteps:
     """Have the judge of a G-Eval metric write its steps; nothing is saved, and existing steps are ignored."""
     if draft.definition.get("kind") != "g_eval" or not draft.definition.get("criteria"):
@@ -218,7 +218,7 @@ async def write_steps(space: Workspace, bot: str, draft: MetricDraft) -> Written
     return WrittenSteps(steps, judge.info.name, reply.usage, reply.cost_usd, reply.latency_s)
 
 
-@requires("edit")
+@requires("try")
 async def try_metric(space: Workspace, bot: str, draft: MetricDraft, row: Row) -> TrialResult:
     """Score one case exactly as a run would; nothing is saved. The bot is called if the case has no answer."""
     return await _score(space, bot, draft, row)
@@ -228,7 +228,7 @@ JUDGED = ("judge", "g_eval", "rubric")
 """The kinds of metrics that any judge can be tried with."""
 
 
-@requires("edit")
+@requires("try")
 async def try_judge(space: Workspace, judge: TriedJudge, metric: str, row: Row) -> TrialResult:
     """Have a judge grade one answer by a metric of the library; nothing is saved.
 

@@ -23,6 +23,7 @@ from evalflow.addons.studio.store.results import AnswerRanking
 from evalflow.addons.studio.store.rows import Row
 from evalflow.addons.studio.store.runs import StoredRun
 from evalflow.addons.studio.work.access import Actor, local_person, requires
+from evalflow.addons.studio.work.trials import TrialBudget
 from evalflow.calls.connections import Connection as CallConnection
 from evalflow.calls.connections import Connections
 from evalflow.engine.folder import RunFolder, refuse_links
@@ -174,6 +175,7 @@ class Workspace:
         rankings: Of the answers of runs that have ended.
         rendering, asking: Limits on threads that render prompts, and on threads that wait for a bot or judge on trial.
             These threads are used for nothing else, so that a slow template or bot delays no listing or estimate.
+        trials, asks: The turns of people who have something computed, and who wait for a bot or judge.
         workbooks: Limits how many Excel files are read at once, since a process with much memory reads each.
     """
 
@@ -184,8 +186,10 @@ class Workspace:
     identify: Callable[[], Actor] = field(default=local_person, compare=False)
     remembered: Remembered = field(default_factory=Remembered, compare=False)
     rankings: Recent[AnswerRanking] = field(default_factory=lambda: Recent(RANKINGS), compare=False)
-    rendering: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(4), compare=False)
+    rendering: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(16), compare=False)
     asking: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(16), compare=False)
+    trials: TrialBudget = field(default_factory=TrialBudget, compare=False)
+    asks: TrialBudget = field(default_factory=TrialBudget.of_waiting, compare=False)
     workbooks: BoundedSemaphore = field(default_factory=lambda: BoundedSemaphore(WORKBOOKS), compare=False)
 
     @property
@@ -231,12 +235,22 @@ class Workspace:
         return values if allowed is None else allowed.resolve(values, key)
 
     async def render(self, work: Callable[[], T]) -> T:
-        """Run a function that renders users' prompts, in a thread."""
-        return await to_thread.run_sync(work, limiter=self.rendering, abandon_on_cancel=True)
+        """Run a function that renders users' prompts, in a thread, when it is its person's turn."""
+
+        def in_turn() -> T:
+            with self.trials.turn(self.identify().name):
+                return work()
+
+        return await to_thread.run_sync(in_turn, limiter=self.rendering, abandon_on_cancel=True)
 
     async def ask(self, work: Callable[[], Coroutine[object, object, T]]) -> T:
-        """Run a function that calls a bot or a judge, in a thread with its own event loop."""
-        return await to_thread.run_sync(lambda: asyncio.run(work()), limiter=self.asking, abandon_on_cancel=True)
+        """Run a function that calls a bot or a judge, in a thread with its own event loop, when it is its turn."""
+
+        def in_turn() -> T:
+            with self.asks.turn(self.identify().name):
+                return asyncio.run(work())
+
+        return await to_thread.run_sync(in_turn, limiter=self.asking, abandon_on_cancel=True)
 
     def close(self) -> None:
         """Close the database."""

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 from evalflow.addons.studio.work.access import ForbiddenError, SignedOutError
 from evalflow.addons.studio.work.sign_in_limits import TooManyTriesError
 from evalflow.addons.studio.work.space import NotFoundError, StaleError
+from evalflow.addons.studio.work.trials import TooManyTrialsError
 from evalflow.errors import ConflictError, InfrastructureError, Problem, UserError
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ async def _refused(_: Request, error: Any) -> Response:
     kinds = {
         StaleError: 412,
         TooManyTriesError: 429,
+        TooManyTrialsError: 429,
         NotFoundError: 404,
         ConflictError: 409,
         SignedOutError: 401,

@@ -62,6 +62,7 @@ class CheckCards:
         self._workspace, self._shared, self._row, self._on_change = workspace, shared, row, on_change
         self.reusable = reusable_labels(shared.values())
         self._latest = Latest()
+        self._may_try = may("try")
         with ui.element("div").classes("checks-head"):
             text("Checks", "h2")
             text("What a good answer must do. Each is tried on the answer example.", classes="help")
@@ -129,7 +130,7 @@ class CheckCards:
         is_latest = self._latest.begin()
         await asyncio.sleep(WAIT_S)
         row = self._row()
-        if not is_latest() or row is None or not self._cards.rows:
+        if not is_latest() or row is None or not self._cards.rows or not self._may_try:
             return
         asked, checks = row.get("demo_answer"), self.read()
         try:

@@ -170,6 +170,7 @@ class ExampleCards:
     ) -> None:
         self._workspace, self._checked, self._on_change = workspace, checked, on_change
         self._latest = Latest()
+        self._may_try = may("try")
         self._judged: dict[str, CheckTrial] = {}
         self._cards: list[_ExampleCard] = []
         self._bot: ui.select | None = None
@@ -239,7 +240,7 @@ class ExampleCards:
     async def _try_all(self) -> None:
         is_latest = self._latest.begin()
         await asyncio.sleep(WAIT_S)
-        if not is_latest():
+        if not is_latest() or not self._may_try:
             return
         (kind, params), cards = self._checked(), list(self._cards)
         given = [card.read() for card in cards]

@@ -1,0 +1,101 @@
+"""Trials: nobody computes so much that others wait, and strangers' patterns run away from the threads that answer."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from evalflow.addons.studio.work import check_trial, trials
+from evalflow.addons.studio.work.access import Actor, ForbiddenError, Role
+from evalflow.addons.studio.work.check_trial import try_checks
+from evalflow.addons.studio.work.space import Workspace
+from evalflow.addons.studio.work.trials import TooManyTrialsError, TrialBudget
+from evalflow.errors import UserError
+from tests.postgres import ON_SQLITE
+
+CHECK = {"identifier": "string_matching", "params": {"keyword": "a"}}
+ROW = {"question": "Why?", "demo_answer": "a", "checks": [CHECK]}
+
+
+def test_one_person_has_two_turns_and_a_few_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trials, "WAIT_S", 60.0)
+    budget, begun, goes_on = TrialBudget(), threading.Semaphore(0), threading.Event()
+    most, under_way = 0, 0
+    lock = threading.Lock()
+
+    def attempt(person: str) -> bool:
+        nonlocal most, under_way
+        try:
+            with budget.turn(person):
+                with lock:
+                    under_way += 1
+                    most = max(most, under_way)
+                begun.release()
+                goes_on.wait(60)
+                with lock:
+                    under_way -= 1
+                return True
+        except TooManyTrialsError:
+            begun.release()
+            return False
+
+    with ThreadPoolExecutor(50) as pool:
+        of_ann = [pool.submit(attempt, "ann") for _ in range(45)]
+        for _ in range(41):  # 2 have begun, 39 were refused, and 4 wait
+            assert begun.acquire(timeout=60)
+        of_ben = pool.submit(attempt, "ben")
+        assert begun.acquire(timeout=60), "ben does not wait for ann"
+        assert most == 3
+        goes_on.set()
+        assert of_ben.result()
+        assert sum(one.result() for one in of_ann) == 6
+
+
+@pytest.mark.parametrize(("own", "all_people"), [(0.0, 100.0), (100.0, 0.0)])
+def test_time_is_a_budget_too(monkeypatch: pytest.MonkeyPatch, own: float, all_people: float) -> None:
+    budget = TrialBudget(seconds=all_people, seconds_of_person=own)
+    with budget.turn("ann"):
+        pass
+    with pytest.raises(TooManyTrialsError):
+        with budget.turn("ann"):
+            pass
+    if own == 0:
+        with budget.turn("ben"):
+            pass
+    monkeypatch.setattr(trials, "PERIOD_S", -1.0)
+    with budget.turn("ann"):
+        pass
+
+
+def test_whoever_waits_too_long_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trials, "WAIT_S", 0.01)
+    budget = TrialBudget(at_once=1)
+    with budget.turn("ann"), pytest.raises(TooManyTrialsError, match="others are trying"):
+        with budget.turn("ben"):
+            pass
+    with budget.turn("ben"):
+        pass
+
+
+@pytest.mark.parametrize(("role", "may"), [("viewer", False), ("annotator", False), ("editor", True), ("admin", True)])
+@ON_SQLITE
+def test_whoever_reads_tries_nothing(space: Workspace, role: Role, may: bool) -> None:
+    actor = Actor(1, role, roles={space.project_id: role})
+    own = replace(space, identify=lambda: actor)
+    if may:
+        assert try_checks(own, {**ROW, "checks": []}) == []
+    else:
+        with pytest.raises(ForbiddenError):
+            try_checks(own, ROW)
+
+
+@ON_SQLITE
+@pytest.mark.slow
+def test_a_trial_that_takes_long_is_ended(space: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [one.state for one in try_checks(space, ROW)] == ["passed"]
+    monkeypatch.setattr(check_trial, "LONGEST_S", 0.0)
+    with pytest.raises(UserError, match="the trial takes more than 0 s"):
+        try_checks(space, ROW)
