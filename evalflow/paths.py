@@ -80,9 +80,13 @@ def private_folder(folder: Path) -> Path:
     return folder
 
 
+BINARY = getattr(os, "O_BINARY", 0)
+"""The flag without which Windows writes another line end than it is given."""
+
+
 def private_file(path: Path, flags: int) -> int:
     """Like `os.open`, but with access for the owner only, whatever the umask or the creator, and through no link."""
-    file = os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    file = os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | BINARY, 0o600)
     _tighten(path, 0o600)
     return file
 

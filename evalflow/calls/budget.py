@@ -132,7 +132,8 @@ class NoteFile:
         self._file = private_file(path, os.O_WRONLY | os.O_CREAT)
 
     def write(self, note: str) -> None:
-        os.pwrite(self._file, note.ljust(_LENGTH).encode(), 0)
+        os.lseek(self._file, 0, os.SEEK_SET)
+        os.write(self._file, note.ljust(_LENGTH).encode())
 
     def close(self) -> None:
         os.fsync(self._file)

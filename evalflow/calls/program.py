@@ -95,9 +95,15 @@ async def _errors(stderr: asyncio.StreamReader | None, tail: bytearray) -> None:
 
 
 async def _kill(process: Process, transport: asyncio.SubprocessTransport) -> None:
-    """Kill the process group, which includes children that still hold the pipes of an ended command."""
+    """Kill the process group, which includes children that still hold the pipes of an ended command.
+
+    On Windows, which has no such groups, it is the process alone.
+    """
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
     # asyncio reports the end of a process once its pipes close; a full, unread pipe would stay open.
     for stream in range(3):
         if pipe := transport.get_pipe_transport(stream):

@@ -20,7 +20,7 @@ from evalflow.engine.bookkeeping import Tally
 from evalflow.engine.folder import RunFolder
 from evalflow.engine.plan import PreparedFile
 from evalflow.errors import InfrastructureError, Problem, UserError, command
-from evalflow.paths import private_file
+from evalflow.paths import BINARY, private_file
 from evalflow.protocols import Sink, Target
 from evalflow.records import Answer, AnswerStatus, Case, ScoreRecord
 from evalflow.redaction import Redactor
@@ -102,6 +102,7 @@ class AnswerBook:
     def __init__(self) -> None:
         self._files: list[int] = []
         self._places: dict[int, tuple[int, int, int]] = {}
+        self._lock = threading.Lock()
 
     def add(self, journal: Path, datasets: Iterable[str], *, case_ids: Collection[str] | None = None) -> None:
         """Add a journal's answers to cases of these datasets (and ids). A missing journal is ignored."""
@@ -109,7 +110,7 @@ class AnswerBook:
             return
         wanted = set(datasets)
         ids = None if case_ids is None else {json_line(case_id) for case_id in case_ids}
-        file = os.open(journal, os.O_RDONLY)
+        file = os.open(journal, os.O_RDONLY | BINARY)
         self._files.append(file)
         damaged = 0
         for offset, line in _lines(journal):
@@ -129,7 +130,10 @@ class AnswerBook:
         if place is None:
             return None
         file, offset, length = place
-        return parse_answer(os.pread(file, length, offset))
+        with self._lock:
+            os.lseek(file, offset, os.SEEK_SET)  # not pread, which Windows does not have
+            line = os.read(file, length)
+        return parse_answer(line)
 
     def close(self) -> None:
         while self._files:

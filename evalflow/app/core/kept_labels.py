@@ -37,6 +37,7 @@ _KINDS = ("runs", "sweeps")  # folders of an outputs folder
 LEAST_EQUAL = 0.95
 """Labels of another run's answers may correct means only if at least this share of its labelled answers is the same
 here, of the cases that both runs have, and this share of the cases here was among those that they were drawn from."""
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # which Windows does not have
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +245,7 @@ def _sources_in(base: Path) -> Iterator[_Source]:
 
 def _read_source(folder: str) -> _Source | None:
     try:
-        with os.fdopen(os.open(f"{folder}/labels.jsonl", os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+        with os.fdopen(os.open(f"{folder}/labels.jsonl", os.O_RDONLY | _NO_LINK), "rb") as file:
             head = json.loads(file.readline())
         own = {(one["dataset"], one["metric"]): one for one in head["series"] if not one["followed"]}
         asked = {series: one["asked"] for series, one in own.items()}
