@@ -17,7 +17,7 @@ _LONGEST = 200  # characters of a message; jsonschema's have the whole document 
 def faults(schema: str, documents: Sequence[str]) -> list[str | None]:
     """The first error of each document by a schema, all as JSON; None if it is valid.
 
-    ValueError for what is not a schema, or refers to something outside of it.
+    ValueError for what is not a schema, or refers to something outside of it, or to what is not one.
     """
     validator = _validator(schema)
     return [_fault(validator, json.loads(document)) for document in documents]
@@ -50,7 +50,7 @@ def _validator(text: str) -> Any:
         raise ValueError("the JSON Schema is nested too deeply to be read") from None
     lost = next(_dangling_references(keys), None)
     if lost is not None:
-        raise ValueError(f"the JSON Schema refers to {lost!r}, which it does not hold itself")
+        raise ValueError(f"the JSON Schema refers to {lost!r}, which is not a schema that it holds itself")
     # With an explicit registry it does not fetch schemas.
     return model(schema, registry=import_module("referencing").Registry())
 
@@ -63,8 +63,10 @@ def _dangling_references(schema: Mapping[str, Any]) -> Iterator[str]:
     resolver: Any = referencing.Registry().with_resource(base, resource).resolver(base)
     for reference in _references(schema):
         try:
-            resolver.lookup(reference)
-        except (faults.Unresolvable, ValueError):
+            found: object = resolver.lookup(reference).contents
+        except (faults.Unresolvable, ValueError, TypeError, AttributeError):  # it reads parts as schemas on the way
+            found = None
+        if not isinstance(found, Mapping | bool):
             yield reference
 
 

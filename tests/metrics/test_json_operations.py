@@ -149,7 +149,17 @@ def test_a_schema_may_refer_to_its_own_parts():
         (
             JsonSchemaOperation,
             {"op": "json_schema", "schema": {"$ref": "http://127.0.0.1:9/s.json"}},
-            "refers to 'http://127.0.0.1:9/s.json', which it does not hold itself",
+            "refers to 'http://127.0.0.1:9/s.json', which is not a schema that it holds itself",
+        ),
+        (
+            JsonSchemaOperation,
+            {"op": "json_schema", "schema": {"$ref": "#/minLength", "minLength": 3}},
+            "refers to '#/minLength', which is not a schema",
+        ),
+        (
+            JsonSchemaOperation,
+            {"op": "json_schema", "schema": {"$ref": "#/required/0", "required": ["a"]}},
+            "refers to '#/required/0', which is not a schema",
         ),
     ],
 )

@@ -130,10 +130,17 @@ def _copied(file: Path, revision: str) -> Path:
 
 
 def copy_sqlite(source: Path, target: Path) -> None:
-    """Copy a database that others may be writing to, as it is at one moment."""
+    """Copy a database that others may be writing to, as it is at one moment.
+
+    Raises:
+        InfrastructureError: It cannot be read, or the copy cannot be written, such as onto a full disk.
+    """
     private_database(target)
-    with closing(sqlite3.connect(source)) as reader, closing(sqlite3.connect(target)) as writer:
-        reader.backup(writer)
+    try:
+        with closing(sqlite3.connect(source)) as reader, closing(sqlite3.connect(target)) as writer:
+            reader.backup(writer)
+    except sqlite3.Error as error:
+        raise InfrastructureError(f"{source} cannot be copied to {target}: {error}") from None
 
 
 CACHE_KB = 64 * 1024

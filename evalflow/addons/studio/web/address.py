@@ -69,6 +69,15 @@ class Address:
         return f"{'https' if tls else 'http'}://{self._bracketed}:{self.port}"
 
     @property
+    def listens(self) -> str:
+        """Where the socket listens, for people."""
+        ip = ipaddress.ip_address(self.host)
+        if ip.is_unspecified:
+            return f"all addresses of this machine, port {self.port}"
+        who = "this machine only" if ip.is_loopback else "this address only"
+        return f"{self.bound_url}, {who}"
+
+    @property
     def scheme(self) -> str:
         """Of the URL for browsers."""
         return self.url.partition(":")[0]

@@ -209,7 +209,7 @@ def security_middleware(workspace: Workspace, address: Address, token: str | Non
     return [
         *([Middleware(BehindProxy, proxies=public.proxies, user_header=public.user_header)] if public else []),
         Middleware(GZipMiddleware),
-        Middleware(SecurityHeaders, https_only=public is not None),
+        Middleware(SecurityHeaders, https_only=public is not None, private=API),
         Middleware(OutagesTold),
         Middleware(KnownHosts, hosts=address.hosts),
         Middleware(SameOrigin, scheme=address.scheme),

@@ -101,7 +101,7 @@ def serve_public(
         sock, address = bind(address)
         with closing(sock):
             app = application(workspace, address, Child(_worker_words(database_url, log)), None)
-            tell(f"evalflow is at {address.url} (listening on {address.bound_url}; Ctrl-C ends it)")
+            tell(f"evalflow is at {address.url} (listening on {address.listens}; Ctrl-C ends it)")
             if not oidc and not public.user_header:
                 _tell_first_links(workspace, public.url, tell)
             answer(app, sock, public.tls)

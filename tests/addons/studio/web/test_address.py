@@ -55,7 +55,7 @@ PROXY = "127.0.0.1"
         ("https://e.example/below", None, [], [PROXY], "--public", "not the address of a server"),
         ("https://me@e.example", None, [], [PROXY], "--public", "not the address of a server"),
         ("https://e.example:99999", None, [], [PROXY], "--public", "out of range"),
-        ("https://e.example", None, [], [], "--public", "unencrypted"),
+        ("https://e.example", None, [], [], "--public", "without encryption"),
         ("https://e.example", None, [], ["10.0.0.1/8"], "--proxy", "has host bits set"),
         ("https://e.example", "e.example", [], [PROXY], "--host", "not an IP address"),
         ("https://e.example", None, ["none.pem", "none.key"], [], "--tls-cert", "cannot be used"),
@@ -80,3 +80,17 @@ def test_the_public_address_is_the_one_that_browsers_know() -> None:
     address = public_address("https://Evalflow.Example/", None, None, [], [PROXY])
     assert (address.url, address.bound_url) == ("https://evalflow.example", "http://127.0.0.1:8000")
     assert (address.scheme, address.hosts) == ("https", {"evalflow.example"})
+
+
+@pytest.mark.parametrize(
+    ("host", "told"),
+    [
+        (None, "http://127.0.0.1:8000, this machine only"),
+        ("10.0.0.1", "http://10.0.0.1:8000, this address only"),
+        ("0.0.0.0", "all addresses of this machine, port 8000"),
+        ("::", "all addresses of this machine, port 8000"),
+    ],
+)
+def test_a_public_server_says_where_it_listens(host: str | None, told: str) -> None:
+    """Behind a proxy on this machine only, unless told otherwise."""
+    assert public_address("https://e.example", host, None, [], ["127.0.0.1"]).listens == told

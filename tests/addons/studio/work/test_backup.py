@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import resource
 import shutil
 import sqlite3
 import tarfile
@@ -152,3 +154,20 @@ def test_what_cannot_be_restored_leaves_nothing_behind(tmp_path: Path, go: Calla
         back_up(tmp_path / "new.tar.gz", None)
     assert list(empty.iterdir()) == []
     assert not (tmp_path / "new.tar.gz").exists()
+
+
+@pytest.mark.parametrize("most", [100_000, 700_000])
+def test_a_disk_that_is_full_is_named_and_nothing_is_left(go: Callable[[str], Path], most: int) -> None:
+    """Whether the copy of the database no longer fits, or the archive."""
+    folder = go("full")
+    open_workspace().close()
+    (folder / "outputs").mkdir()
+    (folder / "outputs" / "noise").write_bytes(random.Random(1).randbytes(2_000_000))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+    try:
+        with pytest.raises(InfrastructureError, match=r"cannot be (copied|written)"):
+            back_up(folder / "new.tar.gz", None)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert sorted(one.name for one in folder.iterdir()) == [".evalflow", "outputs"]

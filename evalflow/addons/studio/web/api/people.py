@@ -113,10 +113,9 @@ def remove_user(space: Space, user: Name, expected: Expected) -> None:
 
 
 @users_router.post("/{user}/link", status_code=201)
-def post_link(space: Space, user: Name, response: Response) -> OneTimeLink:
+def post_link(space: Space, user: Name) -> OneTimeLink:
     """Make a link by which a user signs in, once."""
     code = people.sign_in_link(space, user)
-    response.headers["Cache-Control"] = "no-store"
     return OneTimeLink(path=f"/link?code={code}", days=people.LINK_TTL.days)
 
 
@@ -159,10 +158,9 @@ def read_tokens(space: Space, cursor: Cursor = None, limit: Limit = 50) -> Page[
 
 
 @router.post("/tokens", status_code=201)
-def post_token(space: Space, new: NewToken, response: Response) -> MadeToken:
+def post_token(space: Space, new: NewToken) -> MadeToken:
     """Make a token. The answer is the only one with its key."""
     token, key = sessions.create_token(space, new.name, new.role, new.days)
-    response.headers["Cache-Control"] = "no-store"
     return MadeToken(token=token, key=key)
 
 

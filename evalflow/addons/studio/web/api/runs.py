@@ -200,7 +200,7 @@ def read_file(space: Space, run: Name, file: run_files.FileName) -> StreamingRes
     """One file; the report is shown, the others are downloaded."""
     opened, size = run_files.open_file(space, run, file)
     suffix = file.rpartition(".")[2]
-    headers = {"Content-Length": str(size), "Cache-Control": "no-cache"}
+    headers = {"Content-Length": str(size)}
     if suffix == "html":
         headers["Content-Security-Policy"] = f"{_REPORT_POLICY}; {report_policy()}"
     else:

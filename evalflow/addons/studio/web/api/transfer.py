@@ -115,7 +115,7 @@ _ZIPPED: dict[int | str, dict[str, Any]] = {200: {"content": {_ZIP: {}}, "descri
 
 def _attached(blocks: Iterator[bytes], name: str) -> StreamingResponse:
     safe = re.sub(r"[^\w.-]", "_", name, flags=re.ASCII)  # the id of an opened run can be any text
-    headers = {"Content-Disposition": f'attachment; filename="{safe}.zip"', "Cache-Control": "no-cache"}
+    headers = {"Content-Disposition": f'attachment; filename="{safe}.zip"'}
     return StreamingResponse(blocks, media_type=_ZIP, headers=headers)
 
 

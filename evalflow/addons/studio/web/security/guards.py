@@ -259,11 +259,13 @@ class SecurityHeaders:
       that already run may evaluate text.
     - `style-src-attr`: NiceGUI hides one element by a style attribute, which is allowed by its digest.
 
-    `https_only`: browsers are told to use nothing else for a year.
+    `https_only`: browsers are told to use nothing else for a year. What is below `private` is stored nowhere on the
+    way, nor in the browser.
     """
 
-    def __init__(self, app: ASGIApp, *, https_only: bool = False) -> None:
+    def __init__(self, app: ASGIApp, *, https_only: bool = False, private: str = "") -> None:
         self.app = app
+        self._private = private
         self._always = {**ALWAYS, "Strict-Transport-Security": "max-age=31536000"} if https_only else ALWAYS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -271,7 +273,10 @@ class SecurityHeaders:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        await self.app(scope, receive, _Response(send, self._always).send)
+        path = scope["path"]
+        is_private = bool(self._private) and (path.startswith(self._private) or f"{self._private}/" in path)
+        always = {**self._always, "Cache-Control": "no-store"} if is_private else self._always
+        await self.app(scope, receive, _Response(send, always).send)
 
 
 class _Response:

@@ -100,7 +100,10 @@ def test_a_session_is_in_a_cookie_for_this_host_over_https_alone(server: Server,
     session = next(line for line in set_cookies if line.startswith("__Host-evalflow="))
     assert {"HttpOnly", "Secure", "Path=/", "SameSite=lax"} <= set(re.split(r"; ", session))
     assert "Strict-Transport-Security" in entered.headers
-    assert server.ask("GET", f"{API}/bots", Host=HOST, Cookie=cookie_of(entered)).status == 200
+    found = server.ask("GET", f"{API}/bots", Host=HOST, Cookie=cookie_of(entered))
+    assert (found.status, found.headers["Cache-Control"]) == (200, "no-store")
+    found = server.ask("GET", f"/p/default{API}/bots", Host=HOST, Cookie=cookie_of(entered))
+    assert (found.status, found.headers["Cache-Control"]) == (200, "no-store")
 
 
 def test_signing_in_again_replaces_the_session(server: Server, device: Device) -> None:
