@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from evalflow import datasets as readers
@@ -21,6 +23,13 @@ if TYPE_CHECKING:
     from evalflow.addons.studio.work.space import Workspace
 
 DATASET = "First cases"
+SPOKEN_OF = MappingProxyType(
+    {
+        "reference": (r"\b(expected|reference|ideal|model) answer|\breference\b|\bground truth\b", "expected answer"),
+        "contexts": (r"\b(contexts?|passages?|sources?|documents?)\b", "context"),
+    }
+)
+"""Words of criteria that speak of a case field, and what it is called."""
 JUDGED, CONTAINED = "good_answer", "contains_expected"
 
 
@@ -66,6 +75,9 @@ def save_first_case(space: Workspace, title: str, config: Mapping[str, object], 
         raise UserError(Problem("the question is required", "question"))
     if not case.criteria and not case.reference:
         raise UserError(Problem("the expected answer is required", "reference", "or let a judge decide by criteria"))
+    if not case.reference and re.search(SPOKEN_OF["reference"][0], case.criteria, re.IGNORECASE):
+        what = "the expected answer is required, since the criteria speak of it"
+        raise UserError(Problem(what, "reference", "write it, or change the criteria", "reference"))
     name, title = BOTS.free(space, checked_title(title, "bot"))
     bot = bot_values(space, name, config, title=title)
     name, title = DATASETS.free(space, DATASET)

@@ -110,7 +110,12 @@ def review_result(space: Workspace, name: str) -> ReviewResult:
     """
     review = found_review(space, name)
     run = scored_run(space, review.run_id)
-    people = bound_labels(run, list(review_labels(space, name)))
+    given_labels = list(review_labels(space, name))
+    if not any(row["value"] is not None for row in given_labels):
+        raise UserError(
+            Problem("nobody has labelled an answer yet", "review", "this page then shows what labels say of the judge")
+        )
+    people = bound_labels(run, given_labels)
     found = calibration_of(run, people)
     rows, held, labels = space.read(stored.all_rows, review.id)
     items, flags = {item_key(row): row for row in rows}, flags_of(held)

@@ -49,6 +49,7 @@ def test_criteria_alone_need_no_expected_answer(space: Workspace) -> None:
         ("\t", CONFIG, FirstCase("Hello?", "Hi"), "bot.title"),
         ("fees", CONFIG, FirstCase("Hello?"), "reference"),
         ("fees", CONFIG, FirstCase(" ", "Hi"), "question"),
+        ("fees", CONFIG, FirstCase("Hello?", criteria="It says the same as the Expected Answer."), "reference"),
     ],
 )
 def test_what_is_wrong_saves_nothing(

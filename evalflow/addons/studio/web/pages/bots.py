@@ -18,6 +18,7 @@ from evalflow.addons.studio.web.ui.frame import frame, guarded_page
 from evalflow.addons.studio.web.ui.headline import sentence
 from evalflow.addons.studio.web.ui.naming import TitleField
 from evalflow.addons.studio.web.ui.parts import (
+    READY_TO_USE,
     Tone,
     address,
     badge,
@@ -85,7 +86,7 @@ def add() -> None:
                 empty("smart_toy", "No bots yet", "Editors of the project describe the bots that it tests.")
             else:
                 first_steps(workspace, await to_thread.run_sync(connection_names, workspace))
-            with section("Ready to use", "Declared in conf/. Copy one to change it."):
+            with section("Ready to use", "Samples, and what files of this server declare. Copy one to change it."):
                 _cards([bot for bot in found if bot.origin == "conf"], latest)
 
     @guarded_page("/bots/new", "edit")
@@ -131,7 +132,7 @@ def _cards(bots: list[Bot], latest: Mapping[str, Headline]) -> None:
             kind = str(bot.config.get("kind"))
             badges: list[tuple[str, Tone]] = [(KINDS[kind], "accent")] if kind in KINDS else []
             if bot.origin == "conf":
-                badges.append(("conf", ""))
+                badges.append((READY_TO_USE, ""))
             about = bot.description or _endpoint(bot.config)
             shown = latest.get(bot.name)
             said = joined(sentence(shown), shown.run.taken.in_words) if shown else about
@@ -166,7 +167,7 @@ def _connection(bot: Bot) -> None:
         with ui.element("div").classes("actions"):
             badge(KINDS.get(str(bot.config.get("kind")), "Unknown"), "accent")
             if bot.origin == "conf":
-                badge("declared in conf/, read-only")
+                badge("from files of this server, read-only")
         facts([(label, "" if config.get(key) is None else written(config[key])) for key, label in _LABELS.items()])
         for key, label in (("system_prompt", "System prompt"), ("prompt", "Prompt")):
             if bot.config.get(key):
@@ -186,7 +187,7 @@ def import_dialog(workspace: Workspace) -> ui.dialog:
         if found is not None:
             ui.navigate.to(f"/bots/{found.bots[0]}" if found.bots else "/datasets")
 
-    folder = forms.About("Folder", "A folder with conf/ and, if needed, prompts/ and data/.", "exported", required=True)
+    folder = forms.About("Folder", "A folder of the server with an exported bot.", "exported", required=True)
     about = "You can then edit its bot, metrics and test cases here; the files do not change."
     return folder_dialog("Import a folder", about, folder, "Import", take)
 

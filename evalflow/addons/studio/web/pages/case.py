@@ -137,7 +137,7 @@ class _CaseEditor:
                 drafting = button("Make it a draft", lambda: self._save(drafting, draft=True), kind="quiet")
             self._state = text("Saved", "span", "muted small").props("role=status")
         read = partial(cases.get_case, workspace, dataset, case.id)
-        self._saving = Saving(Edited(read, lambda found: found.body, case), search.case(dataset, case.id))
+        self._saving = Saving(Edited(read, lambda found: _named(found.body), case), search.case(dataset, case.id))
 
     def _changed(self) -> None:
         if may("edit"):
@@ -158,11 +158,28 @@ class _CaseEditor:
 
         await self._saving.save(
             lambda version: cases.update_case(self._workspace, self._dataset, self._case.id, version, row, draft=draft),
-            row,
+            _named(row),
             self._form.fields,
             by,
             done,
         )
+
+
+_NAMES = {
+    "messages": "Conversation",
+    "reference": "Expected answer",
+    "answer": "Recorded answer",
+    "demo_answer": "Answer example",
+    "contexts": "Context",
+    "vars": "Additional inputs",
+    "expected": "Expected label",
+    "actual": "Recorded label",
+}
+
+
+def _named(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a case by the names of their fields."""
+    return {_NAMES.get(key, key): value for key, value in body.items()}
 
 
 class _CaseWriter:

@@ -21,7 +21,18 @@ from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.dialogs import Deleting, Edited, Saving
 from evalflow.addons.studio.web.ui.frame import frame, guarded_page
 from evalflow.addons.studio.web.ui.naming import TitleField
-from evalflow.addons.studio.web.ui.parts import Tone, badge, button, card, empty, link_button, section, tell, text
+from evalflow.addons.studio.web.ui.parts import (
+    READY_TO_USE,
+    Tone,
+    badge,
+    button,
+    card,
+    empty,
+    link_button,
+    section,
+    tell,
+    text,
+)
 from evalflow.addons.studio.web.ui.visitor import may
 from evalflow.addons.studio.work import datasets
 from evalflow.addons.studio.work.answer_examples import fill_examples, lacking_examples
@@ -54,7 +65,7 @@ def add() -> None:
             else:
                 about = "Start with a few real questions. Paste them, upload a file, or write them here."
                 empty("checklist", "Collect your first test cases", about, ("New dataset", "/datasets/new"))
-            with section("Ready to use", "Declared in conf/. Copy one to change it."):
+            with section("Ready to use", "Samples, and what files of this server declare. Copy one to change it."):
                 _cards([dataset for dataset in found if dataset.origin == "conf"])
 
     @guarded_page("/datasets/new", "edit")
@@ -133,7 +144,7 @@ def _cards(shown: list[datasets.Dataset]) -> None:
             if dataset.drafts:
                 badges.append((counted(dataset.drafts, "draft"), "warn"))
             if dataset.origin == "conf":
-                badges.append(("conf", ""))
+                badges.append((READY_TO_USE, ""))
             card(dataset.title, f"/datasets/{dataset.name}", dataset.description, badges)
 
 
@@ -146,7 +157,7 @@ def _declared(
                 link_button("Copy", f"/datasets/new?source={dataset.name}", primary=True)
             _export_link(dataset)
         with ui.element("div").classes("origin"):
-            badge("declared in conf/, read-only")
+            badge("from files of this server, read-only")
         DeclaredList(workspace, dataset.name, search, page)
 
 

@@ -62,8 +62,8 @@ def add() -> None:
             if own:
                 _table(own)
             else:
-                message("No judges of your own yet.", "Runs can use those below, which conf/ declares.")
-            with section("Ready to use", "As conf/ declares them, read-only."):
+                message("No judges of your own yet.", "Runs can use those below.")
+            with section("Ready to use", "Samples, and what files of this server declare; read-only."):
                 _table([judge for judge in found if judge.origin == "conf"])
 
     @guarded_page("/judges/new", "edit")

@@ -19,6 +19,7 @@ from evalflow.addons.studio.web.pages.metrics import GraphDrawing
 from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.parts import button, text
 from evalflow.addons.studio.work.bots import Bot
+from evalflow.addons.studio.work.first_case import SPOKEN_OF
 from evalflow.addons.studio.work.judges import StoredJudge
 from evalflow.addons.studio.work.metric_yaml import KEY, metric_yaml, read_metric_yaml
 from evalflow.errors import Problem, UserError, did_you_mean
@@ -85,13 +86,6 @@ _CASE_FIELDS = MappingProxyType(
 """Case fields that can be shown to a judge."""
 _DIRECTIONS = MappingProxyType({"higher_is_better": "Higher is better", "lower_is_better": "Lower is better"})
 _CRITERION_KEY = MappingProxyType({"g_eval": "criteria", "rubric": "description"})
-_SPOKEN_OF = MappingProxyType(
-    {
-        "reference": (r"\b(expected|reference|ideal|model) answer|\breference\b|\bground truth\b", "expected answer"),
-        "contexts": (r"\b(contexts?|passages?|sources?|documents?)\b", "context"),
-    }
-)
-"""Words of criteria that speak of a case field, and what it is called."""
 _INPUTS = "vars"
 _GRADED = ("criteria", "description", "steps", "needs", "optional", _INPUTS)
 """Fields that depend on the kind."""
@@ -227,7 +221,7 @@ class MetricForm:
     def _offer(self) -> None:
         self._offers.clear()
         chosen = [*self._chosen_inputs("needs"), *self._chosen_inputs("optional")]
-        for name, (pattern, what) in _SPOKEN_OF.items():
+        for name, (pattern, what) in SPOKEN_OF.items():
             if name not in chosen and re.search(pattern, str(self._criterion.value or ""), re.IGNORECASE):
                 with self._offers:
                     text(f"Your criteria mention the {what}.", "span", "small muted")

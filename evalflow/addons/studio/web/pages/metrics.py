@@ -44,7 +44,9 @@ def add() -> None:
         trail = [(owner.title, f"/bots/{bot}")]
         with frame(f"Metrics of {owner.title}", place="Bots", about=about, trail=trail) as actions:
             if owner.origin == "conf":
-                about = "This bot is defined in conf/; its runs use the library. A copy can have its own metrics."
+                about = (
+                    "This bot is from files of this server; its runs use the library. A copy can have its own metrics."
+                )
                 copy = [("Copy this bot", f"/bots/new?source={bot}")] if may("edit") else []
                 with empty("content_copy", "Metrics belong to your own bots", about, *copy):
                     link_button("See the library", "/library")
@@ -65,7 +67,7 @@ def add() -> None:
     @guarded_page("/library")
     async def library(workspace: Workspace, bot: str = "") -> None:
         found = await to_thread.run_sync(list_library, workspace)
-        about = "Metrics that are ready to use, as defined in conf/."
+        about = "Metrics that are ready to use, samples to copy and change."
         trail = [(f"Metrics of {title_of('bot', bot)}", f"/bots/{bot}/metrics")] if bot else []
         with frame("Metrics", place="Metrics", about=about, trail=trail):
             _MetricSearch(found, bot)
@@ -81,7 +83,7 @@ def add() -> None:
             if may("edit"):
                 _copying(found.name, bots, bot)
             GraphDrawing(found.definition)
-            with section("YAML", "As conf/ declares it, read-only."):
+            with section("YAML", "As its file has it, read-only."):
                 text(metric_yaml(found.definition), "pre", "card code-block").props("tabindex=0")
             for name, source in found.prompts.items():
                 with section(name, "A prompt template, read-only."):

@@ -22,7 +22,7 @@ from evalflow.addons.studio.web.ui.endpoint import (
     missing_key_note,
 )
 from evalflow.addons.studio.web.ui.faults import reveal
-from evalflow.addons.studio.web.ui.parts import text
+from evalflow.addons.studio.web.ui.parts import READY_TO_USE, text
 from evalflow.addons.studio.web.ui.visitor import title_of
 from evalflow.addons.studio.work.bots import list_bots
 from evalflow.addons.studio.work.connections import connection_names
@@ -58,9 +58,12 @@ def read_options(workspace: Workspace) -> RunOptions:
     judges = [judge for judge in list_judges(workspace) if judge.name != "target"]
     datasets = [(one, "" if one.cases is None else f" ({one.cases:,} cases)") for one in list_datasets(workspace)]
     return RunOptions(
-        bots={bot.name: bot.title if bot.origin == "workspace" else f"{bot.title} (conf)" for bot in bots},
+        bots={bot.name: bot.title if bot.origin == "workspace" else f"{bot.title} ({READY_TO_USE})" for bot in bots},
         kinds={bot.name: str(bot.config.get("kind")) for bot in bots},
-        datasets={one.name: f"{one.title}{size}" for one, size in datasets},
+        datasets={
+            one.name: f"{one.title}{size}" if one.origin == "workspace" else f"{one.title}{size} ({READY_TO_USE})"
+            for one, size in datasets
+        },
         judges={_DEFAULT_JUDGE: "Default: the bot's own model, else embedded", **judge_labels(judges)},
         keyless={judge.name: judge for judge in judges if judge.missing_key},
         endpoints=endpoint_judges(),
@@ -77,13 +80,13 @@ _ANSWERS = {
 }
 _GENERATE: Mapping[str, bool | str] = {"true": True, "missing": "missing", "false": False}
 _ENDPOINT = {
-    "model": replace(MODEL, label="Its model", help=f"{MODEL.help} Empty: the one in conf/.", required=False),
+    "model": replace(MODEL, label="Its model", help=f"{MODEL.help} Empty: the one that it has.", required=False),
     "base_url": replace(
-        ADDRESS, label="Its address", help="The base URL, up to and including /v1. Empty: the one in conf/."
+        ADDRESS, label="Its address", help="The base URL, up to and including /v1. Empty: the one that it has."
     ),
     "api_key_env": replace(KEY, label="Its API key"),
 }
-_CONNECTION = forms.About("Its connection", "The service and its key. Empty: the address in conf/.")
+_CONNECTION = forms.About("Its connection", "The service and its key. Empty: the address that it has.")
 _LIMITS = {
     "limit": forms.About("First cases only", "The first N of each dataset; empty: all.", "20"),
     "repeats.target": forms.About("Answers to each case", "More than one shows how much the bot varies.", "1"),

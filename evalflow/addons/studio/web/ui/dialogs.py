@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +16,8 @@ from evalflow.addons.studio.web.ui.parts import Kind, address, button, capitalis
 from evalflow.addons.studio.work.space import StaleError, Workspace
 from evalflow.addons.studio.work.trash import restore
 from evalflow.errors import EvalflowError
+from evalflow.report.word_changes import Stretch, word_changes
+from evalflow.values.plain_lines import in_lines
 
 Content = Mapping[str, Any]
 T = TypeVar("T")
@@ -98,7 +99,7 @@ def folder_dialog(
 
 
 def differing(one: tuple[str, Content], other: tuple[str, Content]) -> None:
-    """Show a table of the differences between two states, each with a title and its values by name."""
+    """Show a table of the differences between two states, each with a title and its values by name, word by word."""
     (left, before), (right, after) = one, other
     names = [name for name in dict.fromkeys([*before, *after]) if _shown(before.get(name)) != _shown(after.get(name))]
     if not names:
@@ -108,16 +109,18 @@ def differing(one: tuple[str, Content], other: tuple[str, Content]) -> None:
     with place, table(("Field", left, right)):
         for name in names:
             with ui.element("tr"):
-                text(name, "th").props("scope=row")
-                for content in (before, after):
-                    text(_shown(content.get(name)) or "–", "td")
+                text(capitalised(name.replace("_", " ")), "th").props("scope=row")
+                sides = word_changes(_shown(before.get(name)), _shown(after.get(name)))
+                for tag, stretches in zip(("del", "ins"), sides, strict=True):
+                    with ui.element("td").classes("marked").props("dir=auto"):
+                        for one in stretches or [Stretch("–", is_changed=False)]:
+                            text(one.content, tag if one.is_changed else "span")
 
 
 def _shown(value: Any) -> str:
     if value is None or value is False or value in ("", [], {}):
         return ""
-    content = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)
-    return clipped(content, LONGEST_SHOWN)
+    return clipped(in_lines(value), LONGEST_SHOWN)
 
 
 class _HasVersion(Protocol):

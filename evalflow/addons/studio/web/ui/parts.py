@@ -234,6 +234,10 @@ def empty(icon: str, title: str, about: str, *links: tuple[str, str]) -> ui.elem
     return steps
 
 
+READY_TO_USE = "ready to use"
+"""What is not made here is called: samples, and what files of the server declare."""
+
+
 class Latest:
     """Tells whether a request is still the latest, so that results of earlier ones are not shown."""
 

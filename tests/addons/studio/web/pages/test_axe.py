@@ -76,6 +76,17 @@ NAMES = """([name, rightToLeft]) => {
   return faults;
 }"""
 """Where a name is not shown as it was typed, or a text does not run in the direction of its letters."""
+PLAIN = """() => {
+  const faults = [], walk = document.createTreeWalker(document.querySelector("#app"), NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    const node = walk.currentNode, content = node.data.trim();
+    if (!content || !node.parentElement.checkVisibility()) continue;
+    if (node.parentElement.closest("code, pre, .code, .prose, textarea, .answer")) continue;
+    if (/[\\w\\]]=\\S|conf\\/|python -m|\\b[a-z]+([.][a-z_]+){2,}/.test(content)) faults.push(content.slice(0, 160));
+  }
+  return faults;
+}"""
+"""What nobody should read who does not program: overrides, key paths and commands, outside of code and of answers."""
 
 
 @pytest.fixture(name="finished", scope="module")
@@ -131,6 +142,7 @@ def test_no_page_breaks_a_rule_or_changes_a_name(visit: Callable[..., Any], fini
         page.wait_for_load_state("networkidle")
         page.evaluate(Axe().axe_script)
         broken += [f"{address} {fault}" for fault in page.evaluate(NAMES, [NAME, RIGHT_TO_LEFT])]
+        broken += [f"{address} {fault}" for fault in page.evaluate(PLAIN)]
         for colours in ("light", "dark") if path in CONTRASTED else ("light",):
             page.emulate_media(color_scheme=colours)
             found = _violations(page, contrast=path in CONTRASTED)

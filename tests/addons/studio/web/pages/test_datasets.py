@@ -301,8 +301,8 @@ def test_somebody_elses_change_is_not_overwritten(visit: Visit, pages: Server) -
     field(page, "Expected answer").fill("mine")
     press(page, "Save")
     seen(page, "version 2, not 1; it differs from yours in reference")
-    row = page.get_by_role("row", name="reference theirs mine")
-    row.wait_for()
+    row = page.locator(".differing tbody tr").filter(has_text="Expected answer")
+    assert (row.locator("del").inner_text(), row.locator("ins").inner_text()) == ("theirs", "mine")
     assert field(page, "Expected answer").input_value() == "mine"
     assert kept(pages, "shared")[0]["reference"] == "theirs"
     press(page, "Overwrite with mine")

@@ -64,6 +64,8 @@ def test_few_clicks_lead_from_an_own_bot_to_a_scored_case(visit: Callable[..., A
         page.get_by_label("First question").fill("What is the fee?")
         page.get_by_role("button", name="Try it").click()
         page.get_by_text("It is free.").wait_for()
+        page.get_by_role("button", name="Save and run").click()
+        page.get_by_text("since the criteria speak of it").wait_for()
         page.get_by_label("Expected answer").fill("3 pounds")
         page.get_by_role("button", name="Save and run").click()
         page.wait_for_url("**/runs/*")
@@ -72,7 +74,7 @@ def test_few_clicks_lead_from_an_own_bot_to_a_scored_case(visit: Callable[..., A
         panel = page.get_by_role("complementary", name="Case")
         panel.get_by_text("It names no price.", exact=True).filter(visible=True).wait_for()
         panel.get_by_text("0.00").first.wait_for()
-    assert len(clicks) == 4 <= MOST_CLICKS_OWN
+    assert len(clicks) == 5 <= MOST_CLICKS_OWN  # one of them on what was left out
     bot = pages.ask("GET", "/api/v1/bots/fee_bot").json
     assert bot["config"]["model"] == "big/fee-bot"
 
