@@ -84,7 +84,7 @@ def test_strict_is_0_or_1_and_asks_for_no_probabilities(bench, said, score):
     assert (outcome.score, outcome.value, outcome.path, outcome.reason) == (score, said, "direct", "So.")
     assert metric.config.threshold == 1.0
     assert (judge.asked[0].logprobs, judge.asked[0].samples) == (False, 1)
-    assert "nothing to object to" in judge.asked[0].text
+    assert "only if there is no fault, however small" in judge.asked[0].text
 
 
 def test_the_threshold_is_a_half_unless_said_otherwise(bench):

@@ -204,7 +204,7 @@ async def test_the_identity_changes_with_what_the_module_imports(build: Build, t
 
 
 def threads() -> set[threading.Thread]:
-    return {thread for thread in threading.enumerate() if thread.name == "evalflow.target"}
+    return {thread for thread in threading.enumerate() if thread.name == "evalflow.callable"}
 
 
 async def test_a_call_that_is_given_up_keeps_its_place_until_its_thread_ends(build: Build) -> None:
