@@ -109,8 +109,7 @@ def classes_of(labelled: pl.DataFrame, *, higher_is_better: bool) -> Classes | N
     more of them reach. None for many values and no threshold. `labelled` is of `labelled_scores`.
     """
     judge, human = labelled["score"].to_numpy(), labelled["human"].to_numpy()
-    marks = labelled["marks"].explode().drop_nulls().to_numpy()
-    found = np.unique(np.concatenate([judge, marks]))
+    found = np.unique(np.concatenate([judge, _marks(labelled)]))
     if found.size <= 2 and set(found.tolist()) <= {0.0, 1.0}:
         return _classes(np.array([0.0, 1.0]), judge, human, by_threshold=False)
     if found.size <= min(_MAX_CLASSES, max(3, judge.size // 3)):
@@ -120,6 +119,12 @@ def classes_of(labelled: pl.DataFrame, *, higher_is_better: bool) -> Classes | N
         return None
     passed = passes(judge, float(threshold[0]), higher_is_better=higher_is_better).astype(np.float64)
     return _classes(np.array([0.0, 1.0]), passed, labelled["accepted"].to_numpy(), by_threshold=True)
+
+
+def _marks(labelled: pl.DataFrame) -> Floats:
+    """Every label of the answers."""
+    marks = labelled["marks"].explode().to_numpy()
+    return marks[~np.isnan(marks)]
 
 
 def _classes(levels: Floats, judge: Floats, human: Floats, *, by_threshold: bool) -> Classes:
@@ -169,7 +174,7 @@ def agreement(labelled: pl.DataFrame, classes: Classes | None, *, seed: int) -> 
 
 def _unweighted(labelled: pl.DataFrame, clusters: Array | None, seed: int) -> dict[str, Estimated]:
     judge, human = labelled["score"].to_numpy(), labelled["human"].to_numpy()
-    n, verdicts = human.size, labelled["marks"].explode().drop_nulls().is_in([0.0, 1.0]).all()
+    n, verdicts = human.size, np.isin(_marks(labelled), (0.0, 1.0)).all()
     alone, graded = undefined(n, "each answer stands alone"), undefined(n, "people do not say yes or no")
     low, high = nearest_levels(human, np.array([0.0, 1.0]))
     return {
@@ -252,13 +257,13 @@ def raters_of(
     labels: pl.DataFrame, answers: pl.DataFrame, *, seed: int, agrees: bool = True, higher_is_better: bool = True
 ) -> Raters | None:
     """Agreement among people; None if no answer has two labels. `agrees`: the judge does with them, beyond chance."""
-    about = [*ANSWER_KEY, "cluster", "score", "threshold"]
-    known = labels.join(answers.select(about), on=ANSWER_KEY, how="inner")
-    table = known.sort("by").pivot("by", index=about, values="human").sort(*ANSWER_KEY)
-    ratings = table.drop(about).cast(pl.Float64).to_numpy()
-    several = (~np.isnan(ratings)).sum(axis=1) > 1 if table.height else np.zeros(0, dtype=bool)
+    about = answers.select(*ANSWER_KEY, "cluster", "score", "threshold")
+    known = labels.join(about, on=ANSWER_KEY, how="inner").sort(*ANSWER_KEY)
+    ratings, first = _ratings(known)
+    several = (~np.isnan(ratings)).sum(axis=1) > 1
     if not several.any():
         return None
+    table = known[first]
     clusters = clusters_of(table)
     judge, threshold = table["score"].to_numpy(), table["threshold"].drop_nulls()
     same_scale = judge
@@ -280,6 +285,20 @@ def raters_of(
         alt_test=test,
         replaces=may_replace(test, agrees=agrees),
     )
+
+
+def _ratings(labels: pl.DataFrame) -> tuple[Floats, Ints]:
+    """The label of each answer by each person, NaN without one, and the place of each answer's first label.
+
+    `labels` are sorted by answer.
+    """
+    keys = [labels[name].to_numpy() for name in ANSWER_KEY]
+    begins = np.ones(labels.height, dtype=np.bool_)
+    begins[1:] = np.any([key[1:] != key[:-1] for key in keys], axis=0)
+    people, person = np.unique(labels["by"].to_numpy(), return_inverse=True)
+    ratings = np.full((int(begins.sum()), people.size), np.nan)
+    ratings[np.cumsum(begins) - 1, person] = labels["human"].to_numpy()
+    return ratings, np.flatnonzero(begins)
 
 
 def _counts(ratings: Floats) -> Floats | None:

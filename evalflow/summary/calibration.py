@@ -93,10 +93,10 @@ def _declared_unusable(labels: pl.DataFrame, dataset: str, metric: str) -> str:
 
 def _bias_of(answers: pl.DataFrame) -> SamplingBias:
     """The test of the labelled answers against the others: by pass and fail if there is a threshold, else by scores."""
-    known = pl.col("human").is_not_null()
-    labelled, rest = answers.filter(known), answers.filter(~known)
-    column = "score" if answers["passed"].null_count() else "passed"
-    return sampling_bias(*(side[name].to_numpy() for name in (column, "cluster") for side in (labelled, rest)))
+    known = ~np.isnan(answers["human"].to_numpy())
+    values = answers["score" if answers["passed"].null_count() else "passed"].to_numpy()
+    clusters = answers["cluster"].to_numpy()
+    return sampling_bias(values[known], values[~known], clusters[known], clusters[~known])
 
 
 MOST_MISSING = 0.05
@@ -228,14 +228,15 @@ def calibrate_scores(
         said = labels.filter(dataset=dataset, metric=metric, target=target)
         key = (dataset, metric, target, judge)
         gaps = failed.filter(of_series(key))
-        row = _row(key, answers, gaps, said, traits[metric], seed)
+        true = truths(said).filter(use="label"), said.filter(use="resolution")
+        row = _row(key, answers, gaps, true, traits[metric], seed)
         tags: list[CalibrationRow] = []
         lacking = tagged(gaps)
         for tag, inside in tagged(answers).items():
             part = answers.filter(inside)
             if part["people"].sum() and part.height < answers.height:
                 own = gaps.filter(lacking[tag]) if tag in lacking else gaps.clear()
-                tags.append(replace(_row(key, part, own, said, traits[metric], seed), tag=tag))
+                tags.append(replace(_row(key, part, own, true, traits[metric], seed), tag=tag))
         left_out = sizes[key] - row.corrected.n - row.corrected.n_unlabelled
         missing = unscored.get((dataset, metric, target), 0) - row.failed[1]
         uneven = [] if row.weighted else uneven_tags(answers)
@@ -315,19 +316,25 @@ def _row(
     names: tuple[str, str, str, str | None],
     answers: pl.DataFrame,
     gaps: pl.DataFrame,
-    said: pl.DataFrame,
+    true: tuple[pl.DataFrame, pl.DataFrame],
     traits: Traits,
     seed: int,
 ) -> CalibrationRow:
+    """The row of these answers; people's labels and their resolutions are among the `true` ones.
+
+    There is one for each tag, mostly of few answers, for which a query takes longer than all of its statistics.
+    """
     dataset, metric, target, judge = names
     known = pl.col("human").is_not_null()
-    labelled, rest = answers.filter(known), answers.filter(~known)
-    failed = gaps.height, gaps.filter(known).height
+    labelled, failed = answers.filter(known), (gaps.height, gaps["human"].count())
     everything = _with_failed(answers, gaps)
-    weighted = weights_of(everything.filter(known)) is not None
+    all_labelled = everything.filter(known) if failed[1] else labelled
+    weighted = weights_of(all_labelled) is not None
     classes = classes_of(labelled, higher_is_better=traits.higher_is_better)
-    own = truths(said).filter(use="label").join(everything.filter(known), on=["case_id", "target_repeat"], how="semi")
-    resolved = said.filter(use="resolution").join(everything, on=["case_id", "target_repeat"], how="semi")
+    given, resolutions = true
+    own = given.join(all_labelled, on=["case_id", "target_repeat"], how="semi")
+    if resolutions.height:
+        resolutions = resolutions.join(everything, on=["case_id", "target_repeat"], how="semi").unique(ANSWER)
     corrected = _corrected(everything, bounded=traits.bounded, seed=seed)
     if failed[1]:  # the bias is measured on answers that the judge scored
         scored = _corrected(answers, bounded=traits.bounded, seed=seed)
@@ -350,7 +357,7 @@ def _row(
             own, labelled, seed=seed, agrees=beyond_chance(documents), higher_is_better=traits.higher_is_better
         ),
         classes=classes,
-        by_class=_rate(labelled, rest),
+        by_class=_rate(answers),
         sampling_bias=None if weighted else _bias_of(answers),
         uneven=(),
         weighted=weighted,
@@ -359,7 +366,7 @@ def _row(
         failed=failed,
         constant=(labelled["human"].n_unique() == 1, answers["score"].n_unique() == 1),
         answers=answers,
-        resolved=resolved.unique(ANSWER).height,
+        resolved=resolutions.height,
     )
 
 
@@ -371,16 +378,21 @@ def _with_failed(answers: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([answers, gaps.with_columns(*means)])
 
 
-def _corrected(answers: pl.DataFrame, *, bounded: bool, seed: int) -> CorrectedMean:
-    labelled, rest = answers.filter(pl.col("human").is_not_null()), answers.filter(pl.col("human").is_null())
-    clustered = answers["cluster"].n_unique() < answers.height
+def _corrected(
+    answers: pl.DataFrame, *, bounded: bool, seed: int, columns: tuple[str, str] = ("human", "score")
+) -> CorrectedMean:
+    """The mean of people's labels, corrected by the judge's scores; these are their columns."""
+    labels, scores = (answers[name].to_numpy() for name in columns)
+    known = ~np.isnan(labels)
+    clusters = answers["cluster"].to_numpy() if answers["cluster"].n_unique() < answers.height else None
+    weights = answers["weight"].to_numpy()[known]
     return corrected_mean(
-        labelled["human"].to_numpy(),
-        labelled["score"].to_numpy(),
-        rest["score"].to_numpy(),
-        clusters=labelled["cluster"].to_numpy() if clustered else None,
-        unlabelled_clusters=rest["cluster"].to_numpy() if clustered else None,
-        weights=weights_of(labelled),
+        labels[known],
+        scores[known],
+        scores[~known],
+        clusters=None if clusters is None else clusters[known],
+        unlabelled_clusters=None if clusters is None else clusters[~known],
+        weights=weights if np.unique(weights).size > 1 else None,
         bounded=bounded,
         seed=seed,
     )
@@ -389,15 +401,16 @@ def _corrected(answers: pl.DataFrame, *, bounded: bool, seed: int) -> CorrectedM
 def _pass_rate(answers: pl.DataFrame, *, seed: int) -> CorrectedMean | None:
     if answers["threshold"].null_count() == answers.height or answers["passed"].null_count():
         return None
-    return _corrected(answers.with_columns(human="accepted", score="passed"), bounded=True, seed=seed)
+    return _corrected(answers, bounded=True, seed=seed, columns=("accepted", "passed"))
 
 
-def _rate(labelled: pl.DataFrame, rest: pl.DataFrame) -> Estimated | None:
+def _rate(answers: pl.DataFrame) -> Estimated | None:
     """Rogan and Gladen's estimate, if judge and people only say yes and no."""
-    human, judge, others = labelled["human"].to_numpy(), labelled["score"].to_numpy(), rest["score"].to_numpy()
-    if not np.isin(np.concatenate([human, judge, others]), (0.0, 1.0)).all():
+    human, judge = answers["human"].to_numpy(), answers["score"].to_numpy()
+    known = ~np.isnan(human)
+    if not np.isin(np.concatenate([human[known], judge]), (0.0, 1.0)).all():
         return None
-    passes, fails = judge[human == 1], judge[human == 0]
+    passes, fails, others = judge[human == 1], judge[human == 0], judge[~known]
     sensitivity, passed_fails, rate = (float(side.mean()) if side.size else 0.0 for side in (passes, fails, others))
     return rogan_gladen(rate, others.size, 1 - passed_fails, fails.size, sensitivity, passes.size)
 
