@@ -10,6 +10,7 @@ import asyncio
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -82,9 +83,15 @@ class QuotingJudge:
     async def close(self) -> None: ...
 
 
+@cache
+def schema_of(model: type[BaseModel]) -> dict[str, Any]:
+    """The schema of a reply model: to make it takes as long as to render the prompt, and each step has one model."""
+    return model.model_json_schema()
+
+
 def made(model: type[BaseModel], text: str, length: int) -> Any:
     """A reply of that model, in which every list has so many items."""
-    schema = model.model_json_schema()
+    schema = schema_of(model)
 
     def value(part: dict[str, Any]) -> Any:
         if "$ref" in part:
