@@ -73,8 +73,8 @@ _METHODS = {
 }
 _NAMED = 3
 # C0 except tab and newline, DEL, and C1, which some terminals treat like escapes; and lone surrogates, which JSON may
-# contain but which cannot be encoded.
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+# contain but which cannot be encoded. And what turns the direction of all that follows, to be read as another text.
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -234,7 +234,7 @@ def headline_rows(summary: pl.DataFrame) -> list[SummaryRow]:
 
 
 def plain(text: str) -> str:
-    """The text without control characters; tabs and newlines stay."""
+    """The text without control characters and those that change its direction; tabs and newlines stay."""
     return _CONTROLS.sub("", text)
 
 

@@ -8,6 +8,7 @@ from evalflow.report.wording import (
     not_scored,
     number,
     percent,
+    plain,
     series_name,
     varying,
 )
@@ -90,3 +91,12 @@ def test_one_line_for_all_rows_with_the_same_caveat():
     rows = [summary_row(metric=f"m{i}", statistic="f1", ci_method=rough) for i in range(5)]
     rows += [summary_row(metric="x", n_scored=0, ci_method="none: no scores")]
     assert caveat_lines(rows) == ["m0 f1, m1 f1, m2 f1 and 2 more: a rough interval, 3 in the rarest class"]
+
+
+@pytest.mark.parametrize("mark", "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+def test_no_text_turns_the_line_that_it_stands_in(mark: str) -> None:
+    assert plain(f"cost{mark} 5 $") == "cost 5 $"
+
+
+def test_marks_inside_words_stay() -> None:
+    assert plain("\u0645\u200c\u0646 \u05d0\u200f") == "\u0645\u200c\u0646 \u05d0\u200f"

@@ -90,6 +90,7 @@ def import_files(space: Workspace, folder: Path, bot: str | None = None) -> Impo
     conf = folder / "conf"
     if not conf.is_dir():
         raise UserError(Problem("there is no conf/ in this folder", "folder", "name the folder that holds conf/"))
+    _refuse_links(folder)
     files = {group: _options_in(conf, group) for group in ("target", "judge", "metric", "dataset")}
     bots, judges = (
         {name: (_endpoint(option, conf), _description(option)) for name, option in files[group].items()}
@@ -103,6 +104,15 @@ def import_files(space: Workspace, folder: Path, bot: str | None = None) -> Impo
     cases = {name: _cases(option, conf, folder) for name, option in files["dataset"].items()}
     _save_all(space, _check_all(space, bots, judges, metrics, cases), owner)
     return ImportedNames(list(bots), [metric.name for metric in metrics], list(cases), list(judges))
+
+
+def _refuse_links(folder: Path) -> None:
+    """UserError if one of the folder's parts is or has a link, through which files of the server would be read."""
+    parts = [folder / name for name in ("conf", "prompts", "data")]
+    link = next((path for part in parts for path in (part, *part.rglob("*")) if path.is_symlink()), None)
+    if link is not None:
+        what = f"{link.relative_to(folder)} is a link, which may lead out of the folder"
+        raise UserError(Problem(what, "folder", "put the file itself there"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,3 +192,15 @@ def test_files_whose_aliases_grow_beyond_measure_are_refused(space: Workspace, t
         (folder / "mine.yaml").write_text(BOMB, encoding="utf-8")
     with pytest.raises(UserError, match=r"with its aliases \(\*NAME\) written out it has more than"):
         import_files(space, tmp_path / "from")
+
+
+@pytest.mark.parametrize("place", ["conf/target/x.yaml", "prompts/m/p.jinja", "data/d.jsonl", "data"])
+def test_a_link_in_a_folder_is_not_followed(space: Workspace, tmp_path: Path, place: str) -> None:
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (tmp_path / "in" / "conf").mkdir(parents=True)
+    link = tmp_path / "in" / place
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(secret)
+    with pytest.raises(UserError, match=f"{place} is a link"):
+        import_files(space, tmp_path / "in")
