@@ -96,6 +96,7 @@ NAVIGATION: Mapping[str, Mapping[str, str]] = {
         "Signing in": "sign-in.md",
         "Connections": "connections.md",
         "A server for a team": "deploy.md",
+        "Security": "security.md",
     },
     "Reference": {
         "Commands": "reference-commands.md",

@@ -222,7 +222,7 @@ def own_sessions(space: Workspace) -> list[Session]:
     return [from_row(Session, row, is_this=row["key_hash"] == this) for row in rows]
 
 
-@requires("account")
+@requires("account", confirmed=True)
 def end_own_session(space: Workspace, session: int) -> None:
     """End one of your own sessions; ForbiddenError for a token."""
     expect_no_token(space)

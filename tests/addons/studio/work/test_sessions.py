@@ -227,6 +227,7 @@ def test_a_stolen_session_cannot_do_what_asks_for_the_person_again(space: Worksp
         lambda: projects.set_role(own, "ann", "viewer"),
         lambda: connections.create_connection(own, "openai", draft),
         lambda: passkeys.remove_passkey(own, 1),
+        lambda: sessions.end_own_session(own, 1),
     ):
         with pytest.raises(UnconfirmedError):
             work()
