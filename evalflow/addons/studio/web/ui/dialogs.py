@@ -113,8 +113,8 @@ def differing(one: tuple[str, Content], other: tuple[str, Content]) -> None:
                 sides = word_changes(_shown(before.get(name)), _shown(after.get(name)))
                 for tag, stretches in zip(("del", "ins"), sides, strict=True):
                     with ui.element("td").classes("marked").props("dir=auto"):
-                        for one in stretches or [Stretch("–", is_changed=False)]:
-                            text(one.content, tag if one.is_changed else "span")
+                        for stretch in stretches or [Stretch("–", is_changed=False)]:
+                            text(stretch.content, tag if stretch.is_changed else "span")
 
 
 def _shown(value: Any) -> str:
