@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.addons.studio.web.conftest import Server
-from tests.addons.studio.web.pages.test_datasets import define, field, press, saved, seen
+from tests.addons.studio.web.pages.test_datasets import define, field, kept, press, saved, seen
 
 pytestmark = pytest.mark.browser
 OWN_TABS = True
@@ -98,3 +98,24 @@ def test_back_and_reload_ask_too_and_what_was_saved_does_not(visit: Visit, pages
     page.get_by_role("link", name="Cancel").click()
     page.wait_for_url("**/datasets/asked")
     assert asked.times == 3
+
+
+def test_a_text_that_is_too_long_for_a_message_stays_and_is_not_said_to_be_saved(visit: Visit, pages: Server) -> None:
+    define(pages, "lengthy", {"id": "a", "question": "q", "reference": "short"})
+    case = pages.ask("GET", "/api/v1/datasets/lengthy/cases").json["items"][0]
+    page = visit(f"/datasets/lengthy/cases/{case['id']}")
+    said = page.locator(".save-bar [role=status]")
+    said.wait_for()
+    expected = field(page, "Expected answer")
+    typed = "it => { it.value = 'é'.repeat(600_000); it.dispatchEvent(new Event('input', {bubbles: true})) }"
+    expected.evaluate(typed)
+    press(page, "Save")
+    assert "too long" in expected.evaluate("it => it.validationMessage")
+    assert said.is_hidden()
+    assert expected.evaluate("it => it.value.length") == 600_000
+    assert kept(pages, "lengthy")[0]["reference"] == "short"
+    expected.fill("é" * 100_000)
+    page.get_by_text("Not saved yet").wait_for()
+    press(page, "Save")
+    saved(page)
+    assert len(kept(pages, "lengthy")[0]["reference"]) == 100_000
