@@ -20,9 +20,18 @@ from typing import IO, Any
 import evalflow.addons.studio.web
 
 _RUNS = ("evalflow.app.run", "evalflow.addons.studio.work.worker", "numpy", "polars")
+_FIRST_USED = (
+    "openai.types.chat",
+    "instructor.v2.providers.openai.handlers",
+    "inscriptis",
+    "tokenizers",
+    "onnxruntime",
+)
+"""What a run imports once it needs it: for a request that is longer than all else that a short run does."""
 _SERVES = [module.name for module in walk_packages(evalflow.addons.studio.web.__path__, "evalflow.addons.studio.web.")]
 _SERVER = get_context("forkserver")
-_SERVER.set_forkserver_preload([*_RUNS, *_SERVES])  # which leaves out those that cannot be imported
+# It leaves out those that cannot be imported.
+_SERVER.set_forkserver_preload([*_RUNS, *_FIRST_USED, *_SERVES, "pytest"])
 
 
 def program(*arguments: str) -> None:
