@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from evalflow.lazy import np, pl
 from evalflow.stats.bootstrap import DRAWS
+from evalflow.stats.drawn_spreads import drawn_spreads
 from evalflow.stats.paired import Difference, cases_needed
 from evalflow.stats.prediction import observed_spread
 from evalflow.stats.rank import Agreements
@@ -17,6 +18,7 @@ from evalflow.summary.pairing import Traits, lower_is_better
 from evalflow.summary.verdicts import Verdict, helps, of_taught_judge
 
 _KEY = ("case_id", "target_repeat")
+_CHUNK = 1_000_000  # labelled answers of resamples that are in memory at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,19 +138,17 @@ def _width(
     own = clusters_of(both)
     clusters = np.arange(human.size) if own is None else np.unique(own, return_inverse=True)[1]
     groups = int(clusters.max()) + 1 if clusters.size else 0
-
-    def widths(rows: np.ndarray, units: np.ndarray) -> list[float]:
-        spreads = [observed_spread(human[rows], side[rows], units) for side in sides]
-        total = max(answers, human.size + 2)
-        return [math.nan if one is None else float(one.width(human.size, total)) for one in spreads]
-
-    members = [np.flatnonzero(clusters == group) for group in range(groups)]
-    rng, draws = np.random.default_rng(seed), np.empty((DRAWS, 2))
-    for number in range(DRAWS):
-        picked = [members[int(group)] for group in rng.integers(groups, size=groups)]
-        units = np.repeat(np.arange(groups), [len(one) for one in picked])
-        draws[number] = widths(np.concatenate(picked), units)
-    values = np.array(widths(np.arange(human.size), clusters))
+    total = max(answers, human.size + 2)
+    spreads = [observed_spread(human, side, clusters) for side in sides]
+    values = np.array([math.nan if one is None else float(one.width(human.size, total)) for one in spreads])
     if np.isnan(values).any():
         return None
+    rng, draws = np.random.default_rng(seed), np.empty((DRAWS, 2))
+    step = max(1, _CHUNK // human.size)
+    for start in range(0, DRAWS, step):
+        picked = rng.integers(groups, size=(min(step, DRAWS - start), groups))
+        times = np.stack([np.bincount(one, minlength=groups) for one in picked])
+        for judge, side in enumerate(sides):
+            drawn = drawn_spreads(human, side, clusters, times)
+            draws[start : start + step, judge] = [float(one.width(human.size, total)) for one in drawn]
     return Agreements(values, draws, human.size, groups).difference(0, 1)

@@ -1,0 +1,51 @@
+"""The spreads of many resamples of labelled answers at once: each counts its clusters instead of copying them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from evalflow.lazy import np
+from evalflow.stats.arrays import Floats, Ints
+from evalflow.stats.prediction import Spread
+
+
+def drawn_spreads(labels: Floats, judged: Floats, clusters: Ints, times: Ints) -> Iterator[Spread]:
+    """The `observed_spread` of every resample, in which cluster c is there `times[resample, c]` times.
+
+    It keeps several numbers for each label of each resample in memory.
+    """
+    off, sizes, drawn = labels - judged, np.bincount(clusters), times[:, clusters].astype(np.float64)
+    n, there = drawn.sum(axis=1), drawn > 0
+
+    def shared(one: Floats, other: Floats) -> Floats:
+        mean, other_mean = ((drawn @ side / n)[:, None] for side in (one, other))
+        product: Floats = (drawn * (one - mean) * (other - other_mean)).sum(axis=1)
+        return product / (n - 1)
+
+    def range_of(side: Floats) -> Floats:
+        high: Floats = np.where(there, side, -np.inf).max(axis=1)
+        return high - np.where(there, side, np.inf).min(axis=1)
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        sums = np.bincount(clusters, off) - sizes * (drawn @ off / n)[:, None]
+        alone = shared(off, off) / n
+        together = (times * sums**2 / (1 - sizes / n[:, None])).sum(axis=1) / n**2
+        effects = np.where((alone > 0) & (together > 0), together / alone, 1.0).clip(1.0)
+    ranges = range_of(labels), range_of(judged)
+    varies = ranges[1] > 0  # a mean of equal scores may be off by rounding, and they seem to vary
+    steps = np.maximum(*ranges)
+    covariances = shared(labels, labels), varies * shared(judged, judged), varies * shared(labels, judged)
+    columns = *covariances, effects, steps, _alike_when_drawn(off, drawn, n, steps)
+    for a, b, both, effect, step, equal in np.stack(columns, axis=1).tolist():
+        yield Spread(a, b, both, effect, step, equal)
+
+
+def _alike_when_drawn(off: Floats, drawn: Floats, n: Floats, steps: Floats) -> Floats:
+    """`alike` of the values that each resample has, by its own step."""
+    found = np.ones(n.size)
+    for step in np.unique(steps[steps > 0]):
+        rows = steps == step
+        rounded: Floats = np.rint(off / step * 1e9)  # as `alike` does
+        most = (drawn[rows] @ np.equal.outer(rounded, np.unique(rounded))).max(axis=1)
+        found[rows] = most * (most - 1) / (n[rows] * (n[rows] - 1))
+    return found
