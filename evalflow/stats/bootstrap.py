@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from statistics import NormalDist
 
 from evalflow.lazy import np
@@ -11,6 +12,7 @@ from evalflow.stats.quantiles import quantile
 
 DRAWS = 2_000
 _CHUNK = 4_000_000
+_FEW_PATTERNS = 100  # so few that what is drawn of them is kept: 1.6 MB
 FEW_CASES = 30
 FEW_CLUSTERS = 10
 MAX_UNDEFINED = 0.05  # largest share of resamples in which a figure may be undefined and still have an interval
@@ -21,11 +23,21 @@ def resample(counts: Floats, weights: Ints, seed: int) -> Floats:
 
     `counts` is what each pattern of cluster adds to each column, `weights` how many clusters have that pattern.
     """
+    if len(weights) <= _FEW_PATTERNS:
+        return _drawn(tuple(weights.tolist()), seed) @ counts
     rng = np.random.default_rng(seed)
     n = int(weights.sum())
     chunk = max(1, min(DRAWS, _CHUNK // len(weights)))
     sizes = [min(chunk, DRAWS - start) for start in range(0, DRAWS, chunk)]
     return np.concatenate([rng.multinomial(n, weights / n, size=size) @ counts for size in sizes])
+
+
+@lru_cache(maxsize=8)
+def _drawn(weights: tuple[int, ...], seed: int) -> Ints:
+    """How often each resample has each pattern. The measures of a row, and rows of as many answers, draw the same."""
+    n = sum(weights)
+    found: Ints = np.random.default_rng(seed).multinomial(n, [weight / n for weight in weights], size=DRAWS)
+    return found
 
 
 def percentiles(values: Floats, units: int) -> tuple[float, float]:
