@@ -243,9 +243,8 @@ class Prompts:
 
     def unfenced(self, name: str) -> list[str]:
         """Judged variables that are output without `fenced`. Values that go through a macro are not followed."""
-        sources = [self.source(part) for part in self.parts(name) if not self._is_plain(part)]
-        trees = [self._environment.parse(source) for source in sources]
-        return [field for field in JUDGED if any(_puts_out(tree, field) for tree in trees)]
+        facts = [_read(self.source(part)) for part in self.parts(name) if not self._is_plain(part)]
+        return [field for field in JUDGED if any(field in one.unfenced for one in facts)]
 
     def tags(self, name: str) -> set[str]:
         """The names that a template itself gives to judged texts, such as `first` in `{{ source | fenced("first") }}`.
@@ -253,11 +252,9 @@ class Prompts:
         Empty if it cannot be read.
         """
         try:
-            filters = self._environment.parse(self.source(name)).find_all(nodes.Filter)
+            return set(_read(self.source(name)).tags)
         except UserError:  # reported where the prompt is checked
             return set()
-        fences = [arg for one in filters if one.name == "fenced" for arg in one.args]
-        return {arg.value for arg in fences if isinstance(arg, nodes.Const) and isinstance(arg.value, str)}
 
     def digest(self, names: Sequence[str]) -> str:
         """A hash of the text of these templates and everything they include."""
@@ -361,14 +358,21 @@ class _TemplateFacts:
     is_empty: bool
     includes: tuple[str, ...]
     variables: frozenset[str]
+    unfenced: frozenset[str]
+    tags: frozenset[str]
 
 
 @lru_cache(maxsize=512)
 def _read(source: str) -> _TemplateFacts:
     tree = _environment(DictLoader({}), NO_KEY).parse(source)
     includes = tuple(name for name in meta.find_referenced_templates(tree) if name is not None)
+    fences = [arg for one in tree.find_all(nodes.Filter) if one.name == "fenced" for arg in one.args]
     return _TemplateFacts(
-        not tree.body, includes, frozenset(meta.find_undeclared_variables(tree) - _named_outside_blocks(tree))
+        is_empty=not tree.body,
+        includes=includes,
+        variables=frozenset(meta.find_undeclared_variables(tree) - _named_outside_blocks(tree)),
+        unfenced=frozenset(field for field in JUDGED if _puts_out(tree, field)),
+        tags=frozenset(arg.value for arg in fences if isinstance(arg, nodes.Const) and isinstance(arg.value, str)),
     )
 
 
