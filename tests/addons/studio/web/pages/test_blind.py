@@ -199,6 +199,7 @@ def expect_refused(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
             "/me",
             "/projects",
             "/sessions",
+            "/passkeys",
             "/tokens",
             "/projects/{project}",
         }
