@@ -38,7 +38,7 @@
     get: () => connection,
     set: (made) => {
       const emit = made.emit.bind(made);
-      made.emit = (...sent) => kept().length && new Blob([JSON.stringify(sent)]).size > MOST ? made : emit(...sent);
+      made.emit = (...sent) => new Blob([JSON.stringify(sent)]).size > MOST ? made : emit(...sent);
       connection = made;
     },
   });
