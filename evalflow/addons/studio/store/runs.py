@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +47,7 @@ class StoredRun:
     heartbeat: float | None
     pid: int | None
     creation_key: str | None
+    created_by: str
     version: int
     created_at: str
     started_at: str | None
@@ -128,8 +130,28 @@ def cancel(connection: Connection, run_id: str, expected: int | None = None) -> 
 
 
 def queued(connection: Connection) -> list[StoredRun]:
-    """The queued runs, the longest waiting first."""
-    return every_as(StoredRun, connection, select(runs).where(runs.c.state == "queued").order_by(runs.c.id))
+    """The queued runs in the order of their turns: nobody waits for all the runs of somebody else.
+
+    First comes who has the fewest runs in progress, in all and in the project, then whose last run started longest ago,
+    then the run that has waited longest. People are those who queued the runs.
+    """
+    waiting = every_as(StoredRun, connection, select(runs).where(runs.c.state == "queued").order_by(runs.c.id))
+    if len({(run.created_by, run.project_id) for run in waiting}) < 2:
+        return waiting
+    busy = func.sum(case((runs.c.state == "running", 1), else_=0))
+    found = select(runs.c.created_by, runs.c.project_id, busy, func.max(runs.c.started_at))
+    found = found.group_by(runs.c.created_by, runs.c.project_id)
+    of_person, of_project, last = Counter[str](), Counter[int](), dict[tuple[str, int], str]()
+    for person, project, in_progress, started in connection.execute(found):
+        of_person[person] += int(in_progress)
+        of_project[project] += int(in_progress)
+        last[person, project] = started or ""
+
+    def turn(run: StoredRun) -> tuple[int, int, str, int]:
+        own = run.created_by, run.project_id
+        return of_person[run.created_by], of_project[run.project_id], last[own], run.id
+
+    return sorted(waiting, key=turn)
 
 
 def claim(connection: Connection, row: int, worker: str, moment: float) -> StoredRun | None:

@@ -150,6 +150,7 @@ runs = Table(
     Column("heartbeat", Float, nullable=True),
     Column("pid", Integer, nullable=True),
     Column("creation_key", String(NAME), nullable=True, unique=True),
+    Column("created_by", String(NAME), nullable=False, default=""),
     row_version(),
     moment("created_at"),
     moment("started_at", nullable=True),

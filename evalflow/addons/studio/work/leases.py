@@ -210,7 +210,7 @@ class NextRun:
 
 
 def next_run(connection: Connection) -> NextRun | None:
-    """The run that has waited longest, of those that need not wait until others have settled their leases."""
+    """The run whose turn it is, of those that need not wait until others have settled their leases."""
     budgets: dict[int, ProjectBudget] = {}
     for run in runs.queued(connection):
         if run.task == "load":

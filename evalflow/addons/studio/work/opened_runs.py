@@ -60,6 +60,7 @@ def open_run(space: Workspace, folder: Path | str, *, trust_program: bool = Fals
         "composition": _composition(space, manifest),
         "arguments": [*_own_conf(manifest), *manifest.overrides],
         "folder": str(found.path),
+        "created_by": space.identify().name,
     }
     with space.changing("open", "run", manifest.run_id) as connection:
         if runs.get(connection, manifest.run_id):

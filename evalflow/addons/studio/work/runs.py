@@ -208,6 +208,7 @@ def create_run(space: Workspace, request: RunRequest, creation_key: str | None =
             "facts": {"searched": searched_text(found.parts.settings.run)},
             "need": asdict(need),
             "creation_key": key,
+            "created_by": space.identify().name,
         }
         with space.changing("create", "run", folder.name) as connection:
             runs.create(connection, values)

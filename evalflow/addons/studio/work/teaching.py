@@ -148,6 +148,7 @@ def teach(space: Workspace, review: str, metric: str) -> Run:
             "facts": {"searched": searched_text(found.parts.settings.run)},
             "need": asdict(need),
             "creation_key": key,
+            "created_by": space.identify().name,
         }
         with space.changing("teach", "run", folder.name) as connection:
             stored_runs.create(connection, values)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from evalflow.addons.studio.store import Database, open_database, runs, scores
 from evalflow.addons.studio.store.results import ResultOrder, positions_in_order, rank_answers
@@ -19,7 +20,7 @@ from evalflow.errors import InfrastructureError
 LIMITS = [Limit("a", "j", 0.5), Limit("b", None, 0.5, higher=False)]
 
 
-def queued(database: Database, name: str) -> int:
+def queued(database: Database, name: str, created_by: str = "") -> int:
     values = {
         "project_id": 1,
         "run_id": name,
@@ -28,6 +29,7 @@ def queued(database: Database, name: str) -> int:
         "state": "queued",
         "origin": "workspace",
         "folder": "/x",
+        "created_by": created_by,
     }
     with database.writing() as connection:
         return runs.create(connection, {**values, "composition": {}, "arguments": []})
@@ -53,6 +55,36 @@ def test_a_run_is_claimed_by_one_of_many(database: Database) -> None:
     for thread in threads:
         thread.join()
     assert sorted(claimed) == sorted(names)
+
+
+def test_nobody_waits_for_all_the_runs_of_somebody_else(database: Database) -> None:
+    for name, person in [("a1", "ann"), ("a2", "ann"), ("a3", "ann"), ("b1", "ben"), ("c1", "cem"), ("b2", "ben")]:
+        queued(database, name, created_by=person)
+
+    def order() -> list[str]:
+        with database.reading() as connection:
+            return [run.run_id for run in runs.queued(connection)]
+
+    def begin(name: str) -> None:
+        with database.writing() as connection:
+            (waiting,) = (run for run in runs.queued(connection) if run.run_id == name)
+            assert runs.claim(connection, waiting.id, "w", 1.0)
+            now_at = f"2026-01-01T00:00:0{len(begun)}"
+            connection.execute(
+                text("UPDATE runs SET started_at = :at WHERE run_id = :name"), {"at": now_at, "name": name}
+            )
+        begun.append(name)
+
+    begun: list[str] = []
+    assert order() == ["a1", "a2", "a3", "b1", "c1", "b2"]
+    begin("a1")
+    assert order() == ["b1", "c1", "b2", "a2", "a3"], "ann has a run in progress"
+    with database.writing() as connection:
+        connection.execute(text("UPDATE runs SET state = 'done' WHERE run_id = 'a1'"))
+    assert order() == ["b1", "c1", "b2", "a2", "a3"], "ann had the last turn"
+    begin("b1")
+    begin("c1")
+    assert order() == ["a2", "a3", "b2"]
 
 
 def test_a_run_is_taken_over_by_one_and_then_not_noted_by_the_other(database: Database) -> None:
