@@ -180,6 +180,7 @@ class Gateway:
                     response = await (self._transport if self._watchdog.heard else self._watchdog).send(request)
                     outcome = self._read(request, response, decode, started)
                 except TransportError as error:
+                    limiter.stay()
                     outcome = faults.of_transport(error)
                 finally:
                     limiter.release()
@@ -352,5 +353,6 @@ class CallSession:
 
     def close(self) -> None:
         self.single_flight.close()
+        self.limiters.close()
         if self.budget is not None:
             self.budget.close()

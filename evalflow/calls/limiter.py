@@ -12,6 +12,8 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
+from evalflow.calls.known_limits import KnownLimits
+
 BURST_S = 1.0  # unused capacity expires, except for the last second's share
 _LOOK_S = 0.05
 LATENCY_GAIN = 1 / 16  # the weight of a new latency in the smoothed one
@@ -91,9 +93,19 @@ minimum; in between it stays. In a full endpoint calls wait for each other: more
 and finally time out."""
 
 
+STEP, STEP_S = 8, 0.1
+"""Calls that are added at a time before any reply, and the seconds between: an endpoint that has too many refuses a
+call long before it would answer one, so that a step too far is seen before the next but one."""
+WAIT_S = 15.0
+"""A quarter of the usual timeout. Once a reply has shown how long calls take, steps go as far as calls would wait no
+longer than this even in an endpoint that works on no more than `start` calls at once."""
+
+
 class Limiter:
     """Adaptive concurrency: additive increase and multiplicative decrease (Chiu and Jain, 1989).
 
+    At first the limit grows by steps, without waiting for replies: up to what the endpoint is `likely` to bear, and
+    further when the first replies have shown how long they take. The first refused call, or a risen latency, ends that.
     The limit doubles each round trip while the endpoint's latency holds, until the first overload; then it grows by one
     a round trip. Overload means that the endpoint refuses more than a few of the calls: then the limit halves. When the
     latency has risen, it shrinks by a tenth, but never below its start. If the latency is high even there, our load is
@@ -105,9 +117,13 @@ class Limiter:
         starved: Called when a call has to wait for a larger share.
     """
 
-    def __init__(self, start: int, maximum: int) -> None:
+    def __init__(self, start: int, maximum: int, likely: int = 0) -> None:
         self._limit = float(min(start, maximum))
         self._start = self._limit
+        self._likely = min(likely, maximum)  # how far steps go
+        self._before = self._limit  # the limit before the last step
+        self._steps = True  # until the endpoint objects
+        self._step_timer: asyncio.TimerHandle | None = None
         self.maximum = maximum
         self._share = math.inf
         self._failed: Exception | None = None
@@ -132,12 +148,18 @@ class Limiter:
         return sum(not turn.done() for turn, _ in self._waiting)
 
     @property
+    def borne(self) -> int:
+        """The calls in flight that the endpoint has borne; 0 if it was not asked for more than the start."""
+        return int(self._limit) if self._limit > self._start or not self._steps else 0
+
+    @property
     def starving(self) -> bool:
         """Whether calls wait for a larger share."""
         return bool(self._waiting) and self.in_flight >= self._share
 
     def cap(self, maximum: int) -> None:
         self.maximum = min(self.maximum, maximum)
+        self._likely = min(self._likely, self.maximum)
         self._limit = min(self._limit, float(self.maximum))
         self._start = min(self._start, self._limit)
 
@@ -186,6 +208,10 @@ class Limiter:
         self._refused -= GAIN * self._refused
         pressure = self._pressures.get(kind) or self._pressures.setdefault(kind, Pressure())
         times = pressure.add(latency_s)
+        if times >= HOLDS:
+            self._steps = False
+        elif self._steps:
+            self._reach(latency_s)
         if times > SLOW:
             if self._limit <= self._start:
                 pressure.accept()
@@ -197,10 +223,35 @@ class Limiter:
 
     def refused(self, started: float, wait_s: float) -> None:
         """Record a refused call. If many are refused, wait, and halve the limit once for all calls in flight."""
+        self.stay()
         self._refused += GAIN * (1.0 - self._refused)
         if self._refused > TOLERATED:
             self._shrink(started, SHRINK, 1.0)
             self.pause(wait_s)
+
+    def stay(self) -> None:
+        """Take the last step back, and take none any more: a call was refused or got no answer."""
+        if self._steps:
+            self._steps = False
+            self._limit = min(self._limit, max(self._before, self._start))
+
+    def _reach(self, latency_s: float) -> None:
+        """Go further by steps, now that it is known how long a call takes."""
+        far = self.maximum if latency_s <= 0 else int(self._start * WAIT_S / latency_s)
+        self._likely = max(self._likely, min(self.maximum, far))
+        self._plan_step()
+
+    def _plan_step(self) -> None:
+        if self._waiting and self._steps and self._step_timer is None and self._limit < self._likely:
+            self._step_timer = asyncio.get_running_loop().call_later(STEP_S, self._step)
+
+    def _step(self) -> None:
+        self._step_timer = None
+        if self._steps and self.waiting and self._limit < self._likely and self.in_flight >= int(self._limit):
+            self._before = self._limit
+            self._limit = float(min(self._limit + STEP, self._likely))
+            self._wake()
+        self._plan_step()
 
     def pause(self, seconds: float) -> None:
         self._resume_at = max(self._resume_at, time.monotonic() + seconds)
@@ -227,6 +278,8 @@ class Limiter:
         turn: asyncio.Future[float] = asyncio.get_running_loop().create_future()
         self._waiting.append((turn, tokens))
         self._wake()
+        if self._step_timer is None:
+            self._plan_step()
         if not turn.done() and self.starving:
             self.starved()
         try:
@@ -287,13 +340,25 @@ class Limiters:
     def in_flight(self) -> int:
         return sum(limiter.in_flight for limiter in self._limiters.values())
 
-    def __init__(self) -> None:
+    def __init__(self, known: KnownLimits | None = None) -> None:
         self._limiters: dict[tuple[str, ...], Limiter] = {}
+        self._known = known
 
-    def get(self, key: tuple[str, ...], start: int, maximum: int) -> Limiter:
-        limiter = self._limiters.setdefault(key, Limiter(start, maximum))
+    def get(self, key: tuple[str, ...], start: int, maximum: int, *, hosted: bool = False) -> Limiter:
+        """The limiter of a key. What earlier runs found is likely to hold; a known provider's servers bear anything."""
+        if key not in self._limiters:
+            known = self._known.get(key) if self._known else 0
+            self._limiters[key] = Limiter(start, maximum, known or (maximum if hosted else 0))
+        limiter = self._limiters[key]
         limiter.cap(maximum)
         return limiter
+
+    def close(self) -> None:
+        """Remember what endpoints have borne."""
+        if self._known is not None:
+            borne = {key: limiter.borne for key, limiter in self._limiters.items() if limiter.borne}
+            if borne:
+                self._known.remember(borne)
 
 
 LIMITS = (

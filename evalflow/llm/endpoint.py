@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from urllib.parse import urlsplit
 
 from evalflow.calls.batch_gateway import BatchGateway
 from evalflow.calls.batches import BatchService
@@ -32,7 +33,8 @@ def connect(
     account = _account(config, config.price, role, session, reply_tokens)
     key = _api_key(config, role)
     bounds = config.concurrency
-    limiter = session.limiters.get((base_url, config.model, config.api_key_env or ""), bounds.start, bounds.max)
+    own = (base_url, config.model, config.api_key_env or "")
+    limiter = session.limiters.get(own, bounds.start, bounds.max, hosted=_is_hosted(base_url))
     limiter.keep_to(config.rate_limit.requests_per_minute, config.rate_limit.tokens_per_minute)
     gateway = Gateway(
         transport or _transport(config, base_url, key, networks),
@@ -46,6 +48,23 @@ def connect(
     )
     version = config.azure and config.azure.api_version
     return gateway, f"{base_url}?api-version={version}" if version else base_url
+
+
+HOSTED = (
+    "api.openai.com",
+    ".openai.azure.com",
+    "api.anthropic.com",
+    "generativelanguage.googleapis.com",
+    ".amazonaws.com",
+    "openrouter.ai",
+)
+"""The hosts of the providers that have a judge in `conf/`, or the ends of their names. They refuse at once what is too
+much, where a server of one's own would let calls wait."""
+
+
+def _is_hosted(base_url: str) -> bool:
+    host = urlsplit(base_url).hostname or ""
+    return any(host == one or (one.startswith(".") and host.endswith(one)) for one in HOSTED)
 
 
 def _transport(config: RemoteModelConfig, base_url: str, key: str | None, networks: Networks | None) -> Transport:

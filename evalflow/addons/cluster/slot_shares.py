@@ -110,8 +110,8 @@ class SharedLimiters(Limiters):
         self._shared: dict[LimiterKey, SharedLimit] = {}
         self._failed: Exception | None = None
 
-    def get(self, key: LimiterKey, start: int, maximum: int) -> Limiter:
-        limiter = super().get(key, start, maximum)
+    def get(self, key: LimiterKey, start: int, maximum: int, *, hosted: bool = False) -> Limiter:
+        limiter = super().get(key, start, maximum, hosted=hosted)
         if key not in self._shared:
             self._shared[key] = SharedLimit(limiter)
             limiter.starved = self._starved

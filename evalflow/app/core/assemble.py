@@ -17,6 +17,7 @@ from evalflow.calls.cache import Cache
 from evalflow.calls.client import CallSession
 from evalflow.calls.connections import Connections
 from evalflow.calls.fence_key import FenceKey
+from evalflow.calls.known_limits import KnownLimits
 from evalflow.calls.limiter import Limiters
 from evalflow.calls.objects import StoredFolder, is_address
 from evalflow.calls.shared_cache import SharedCache
@@ -429,7 +430,7 @@ def _session(settings: Settings, run_id: str, connections: Connections | None, l
     shared, fence_key = None, FenceKey(path, keeps=bool(run_id))
     if run.cache.url is not None and run.cache.mode in ("on", "read"):
         shared = SharedCache(run.cache.url, reading=run.cache.mode == "read", fence_key=fence_key)
-    limiters = Limiters()
+    limiters = Limiters(KnownLimits(path) if run_id and run.cache.mode != "off" else None)
     batches = BatchQueue(run.batch, limiters) if batched_keys(settings) else None
     flight = SingleFlight(cache, shared)
     return CallSession(limiters, flight, budget, connections, batches, run_id, fence_key=fence_key, computed=cache)
