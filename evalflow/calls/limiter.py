@@ -106,11 +106,11 @@ class Limiter:
 
     At first the limit grows by steps, without waiting for replies: up to what the endpoint is `likely` to bear, and
     further when the first replies have shown how long they take. The first refused call, or a risen latency, ends that.
-    The limit doubles each round trip while the endpoint's latency holds, until the first overload; then it grows by one
-    a round trip. Overload means that the endpoint refuses more than a few of the calls: then the limit halves. When the
-    latency has risen, it shrinks by a tenth, but never below its start. If the latency is high even there, our load is
-    not the cause, and the latency is taken as normal from then on. Slots, the rights to have one call in flight, are
-    given in the order of the requests for them.
+    Beside that the limit doubles each round trip while the endpoint's latency holds, until the first overload; then it
+    grows by one a round trip. Overload means that the endpoint refuses more than a few of the calls: then the limit
+    halves. When the latency has risen, it shrinks by a tenth, but never below its start. If the latency is high even
+    there, our load is not the cause, and the latency is taken as normal from then on. Slots, the rights to have one
+    call in flight, are given in the order of the requests for them.
 
     Attributes:
         maximum: The most calls in flight, over all processes of the run.
@@ -123,6 +123,7 @@ class Limiter:
         self._likely = min(likely, maximum)  # how far steps go
         self._before = self._limit  # the limit before the last step
         self._steps = True  # until the endpoint objects
+        self._growth = 1.0  # for each reply, until the first overload
         self._step_timer: asyncio.TimerHandle | None = None
         self.maximum = maximum
         self._share = math.inf
@@ -218,7 +219,7 @@ class Limiter:
             else:
                 self._shrink(started, EASE, self._start)
         elif times < HOLDS and self.in_flight >= int(self._limit):
-            growth = 1.0 if self._shrunk_at is None else 1.0 / self._limit
+            growth = self._growth if self._shrunk_at is None else 1.0 / self._limit
             self._limit = min(self._limit + growth, float(self.maximum))
 
     def refused(self, started: float, wait_s: float) -> None:
@@ -230,9 +231,12 @@ class Limiter:
             self.pause(wait_s)
 
     def stay(self) -> None:
-        """Take the last step back, and take none any more: a call was refused or got no answer."""
+        """Take the last step back, and take none any more: a call was refused or got no answer.
+
+        From then on the limit grows by half each round trip: it may be near, or the endpoint refuses some at any load.
+        """
         if self._steps:
-            self._steps = False
+            self._steps, self._growth = False, 0.5
             self._limit = min(self._limit, max(self._before, self._start))
 
     def _reach(self, latency_s: float) -> None:
