@@ -32,13 +32,16 @@ def test_every_function_of_the_studio_names_a_right() -> None:
 def test_every_change_of_the_studio_is_recorded() -> None:
     folder = Path(evalflow.addons.studio.work.__path__[0])
     writes = {path.name: path.read_text(encoding="utf-8").count("database.writing(") for path in folder.glob("*.py")}
-    # `changing`; failed and successful sign-ins are counted, and sessions in use noted; the
-    # lease of a trial is opened and settled; an answer is leased at the desk, and a draft of its labels saved; what
-    # people who leave a review had leased is free; who has seen a run's scores is noted; an ended
-    # run whose files the command line has changed is read again; the worker takes runs and notes their states.
+    # `changing`; sessions in use are noted; challenges of passkeys and providers are kept and taken, uses of passkeys
+    # and what counts against the limits of sign-ins noted; the lease of a trial is opened and settled; an answer is
+    # leased at the desk, and a draft of its labels saved; what people who leave a review had leased is free; who has
+    # seen a run's scores is noted; an ended run whose files the command line has changed is read again; the worker
+    # takes runs and notes their states.
     assert {name: count for name, count in writes.items() if count} == {
         "space.py": 1,
-        "sessions.py": 4,
+        "sessions.py": 1,
+        "passkeys.py": 3,
+        "sign_in_limits.py": 2,
         "identities.py": 2,
         "leases.py": 2,
         "review_desk.py": 3,

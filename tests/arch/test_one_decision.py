@@ -35,7 +35,7 @@ SAYS = {
             "addons/interop/importers/promptfoo/scripts.py",
             "addons/studio/web/pages/results.py",
             "addons/studio/web/ui/score.py",
-            "addons/studio/work/check_trial.py",
+            "addons/studio/work/check_process.py",
             "metrics/kinds/composite.py",
             "report/cases.py",
         ),

@@ -202,6 +202,7 @@ def with_values(space: Workspace, request: RunRequest) -> tuple[RunRequest, dict
     return replace(request, judge=judge_of(bot.config, request)), values
 
 
+@requires("read")
 def checking(space: Workspace, request: RunRequest) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The metrics of a request that run the checks of cases, with the custom checks that they declare themselves."""
     own = {metric.name: metric.definition for metric in list_metrics(space, request.bot)}
