@@ -14,6 +14,7 @@ from evalflow.report.console import WorstCase, print_gates, print_summary, print
 from evalflow.report.wording import plain, plain_line
 from evalflow.summary.rows import frame_of
 from tests.manifests import manifest_of
+from tests.report.outcomes import gate_outcome
 from tests.summary_rows import summary_row
 
 EVIL = "\x1b]52;c;ZXZpbA==\x07a\x1b[2J\x9b31m\rb\x7f[/x]\ud800"
@@ -55,7 +56,7 @@ def test_a_summary_shows_every_label_as_it_is_spelt():
 def test_worst_cases_and_gates(text):
     on = console()
     print_worst(on, [WorstCase("d", text, "m", 0.1, f"{text}\n\t{text}", judged=None)])
-    print_gates(on, [{"passed": False, "message": text, "in_spite": ""}])
+    print_gates(on, [gate_outcome(passed=False, message=text)])
     seen = plain(text)
     assert printed(on) == f"worst\n   0.10  {seen}  m  {seen} {seen}\ngate FAILED  {seen}\n"
 

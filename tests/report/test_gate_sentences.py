@@ -10,7 +10,9 @@ import pytest
 
 from evalflow.report.gate_sentences import AboutGates, beside_value, gates_once, of_gate, of_gates, without_value
 from evalflow.summary.gates import Gate, GateRow
+from evalflow.summary.rows import GateOutcome
 from evalflow.summary.verdicts import Condition
+from tests.report.outcomes import gate_outcome
 
 ABOUT = AboutGates([], (), Path("outputs/x"))
 AT_LEAST = Condition(">=", 0.8)
@@ -116,8 +118,8 @@ def test_a_baseline_that_ended_early_is_named() -> None:
 
 
 def test_gates_in_words() -> None:
-    def gate(name: str, passed: bool | None) -> dict[str, Any]:
-        return {"name": name, "passed": passed}
+    def gate(name: str, passed: bool | None) -> GateOutcome:
+        return gate_outcome(name=name, passed=passed)
 
     assert of_gates([]) == ""
     assert of_gates([gate("a", True)]) == "The gate passed."
@@ -137,7 +139,7 @@ def test_labels_of_equal_answers_in_another_run_are_said_to_be_from_there() -> N
 def test_a_list_of_gates_says_once_why_labels_correct_nothing() -> None:
     few = replace(ROW, labelled=5, uncorrected="fewer than 15")
     gates = [
-        {**of_gate(GATE, row, ABOUT).document(), "name": str(GATE), "passed": row.passed}
+        gate_outcome(**of_gate(GATE, row, ABOUT).document(), name=str(GATE), passed=row.passed)
         for row in (few, replace(few, metric="tone"), replace(few, labelled=6), replace(ROW, labelled=None))
     ]
     messages = [gate["message"] for gate in gates_once(gates)]

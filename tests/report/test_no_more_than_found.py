@@ -31,10 +31,12 @@ from evalflow.summary.compare import ComparisonRow, compare_cases
 from evalflow.summary.families import adjusted
 from evalflow.summary.gates import Gate, GateResult, evaluate_gates
 from evalflow.summary.pairing import Traits, pair_scores
+from evalflow.summary.rows import GateOutcome
 from evalflow.summary.summarise import summarise
 from evalflow.summary.verdicts import Condition
 from tests.manifests import manifest_of
 from tests.report.conftest import make_scores
+from tests.report.outcomes import gate_outcome
 from tests.summary.conftest import Declared
 
 pytestmark = pytest.mark.slow
@@ -139,14 +141,14 @@ def test_no_layout_of_a_comparison_goes_beyond_its_rows(
     ]
 
 
-def said_of(results: Sequence[GateResult]) -> list[dict[str, Any]]:
+def said_of(results: Sequence[GateResult]) -> list[GateOutcome]:
     about = AboutGates([], (), Path("run"))
-    found: list[dict[str, Any]] = []
+    found: list[GateOutcome] = []
     for one in results:
         sentences = [(row.passed, of_gate(one.gate, row, about)) for row in one.rows] or [
             (None, without_value(one.gate, ""))
         ]
-        found += [{"name": str(one.gate), "passed": passed, **said.document()} for passed, said in sentences]
+        found += [gate_outcome(name=str(one.gate), passed=passed, **said.document()) for passed, said in sentences]
     return found
 
 
