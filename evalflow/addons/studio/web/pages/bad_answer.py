@@ -75,7 +75,7 @@ class _TestWriter:
         judging = [name for name in own if around.bots[name].config.get("kind") == "openai"]
         live = [name for name, bot in around.bots.items() if bot.config.get("kind") != "recorded"]
         chosen = bad.bot or next(iter([*(name for name in own if name in live), *live, *around.bots]), "")
-        with forms.form():
+        with forms.form() as page:
             with ui.element("div").classes("studio"):
                 with ui.element("div").classes("stack"):
                     text("What was asked", "h2")
@@ -93,7 +93,7 @@ class _TestWriter:
                 collected = next((name for name, title in around.datasets.items() if title == COLLECTED), "")
                 options = {**new, **around.datasets}
                 self._dataset = forms.pick(_DATASET, options, bad.dataset or collected)
-            with ui.element("div").classes("section actions"):
+            with forms.save_bar(page, self._save):
                 self._saving = button("Save and run this case", self._save, kind="primary", icon="play_arrow")
                 link_button("Cancel", back)
         self._changed()
