@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -40,6 +41,8 @@ _STATES: Mapping[str, tuple[str, Tone]] = {
     "judge": ("not tried", ""),
     "off": ("off", ""),
 }
+_PARAM = re.compile(r"\w+: params\.(\w+):? (.*)", re.DOTALL)
+_MISSING = ("is required", "at least 1 ")
 Row = Callable[[], dict[str, Any] | None]
 
 
@@ -153,6 +156,15 @@ class CheckCards:
                 card.show_judged(found, row.get("demo_answer"))
 
 
+def reason_in_words(reason: str) -> str:
+    """Why a check is as it is; a parameter that is missing or wrong is named without its key path."""
+    found = _PARAM.match(reason)
+    if found is None:
+        return capitalised(reason)
+    name, what = found[1].replace("_", " "), found[2].strip()
+    return f"Fill in: {name}." if any(word in what for word in _MISSING) else capitalised(f"{name} {what}")
+
+
 class _CheckCard:
     def __init__(self, cards: CheckCards, check: Mapping[str, Any], shared: Check | None) -> None:
         self._cards, self._check = cards, dict(check)
@@ -205,7 +217,7 @@ class _CheckCard:
         with self._state:
             badge(label, tone)
         asked = "A judge decides this. “Try” asks it once, which costs money."
-        self._result.set_text(asked if trial.state == "judge" else capitalised(trial.reason))
+        self._result.set_text(asked if trial.state == "judge" else reason_in_words(trial.reason))
 
     def show_judged(self, trial: CheckTrial, example: Any) -> None:
         """Show and keep what a judge said."""

@@ -9,6 +9,7 @@ from nicegui import Client, ui
 from nicegui.page import page
 from starlette.requests import Request
 
+from evalflow.addons.studio.web.pages.check_cards import reason_in_words
 from evalflow.addons.studio.web.pages.check_fields import ParamFields, about_kind, in_words
 from evalflow.addons.studio.web.pages.rule_fields import rule_in_words
 from evalflow.metrics.case_checks import PARAMS
@@ -179,3 +180,13 @@ def test_a_rule_takes_over_what_it_has_in_common_with_the_one_before() -> None:
 )
 def test_a_rule_of_rules_is_said_in_words(params: dict[str, Any], words: str) -> None:
     assert rule_in_words(params) == words
+
+
+def test_a_missing_parameter_is_named_without_its_key_path() -> None:
+    for reason, words in (
+        ("string_matching: params.keyword is required", "Fill in: keyword."),
+        ("conformity: params.rules: list should have at least 1 item after validation, not 0", "Fill in: rules."),
+        ("semantic_similarity: params.threshold must be 1 or less", "Threshold must be 1 or less"),
+        ("found 'Hello'", "Found 'Hello'"),
+    ):
+        assert reason_in_words(reason) == words
