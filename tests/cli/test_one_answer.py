@@ -140,6 +140,8 @@ def test_gates_against_the_baseline(sweep: Sweep, rows: list[dict[str, Any]]) ->
     seen = 0
     for gate in evalflow.load(sweep.gated).gates:
         what = "pass_rate" if "pass_rate" in gate["name"] else "mean"
+        assert gate["of_metric"] is not None
+        assert gate["judged"] is not None
         row, seen = known[gate["of_metric"], what], seen + 1
         sign = -1 if gate["of_metric"] == "fluff" and what == "mean" else 1
         assert gate["value"] == pytest.approx(sign * row["difference"])

@@ -108,7 +108,7 @@ def passing_metrics(run: Run) -> set[str]:
 
 def gated_metrics(run: Run) -> set[str]:
     """The metrics of a run with results that a gate is about."""
-    return {gate["of_metric"] for gate in run.facts["gates"] if gate.get("of_metric")}
+    return {gate["of_metric"] for gate in run.facts["gates"] if gate["of_metric"]}
 
 
 @requires("read")

@@ -46,6 +46,7 @@ from evalflow.errors import UserError
 from evalflow.report.gate_sentences import beside_value, gates_once
 from evalflow.report.sentences import judge_beside, labelled_in
 from evalflow.report.wording import cost, joined, number
+from evalflow.summary.rows import GateOutcome
 from evalflow.summary.verdicts import overall
 
 POLL_S = 0.5
@@ -385,7 +386,7 @@ class Results:
         await self.table.bar.set(**values)
 
 
-def _gates(bot: str, gates: Sequence[Mapping[str, Any]]) -> None:
+def _gates(bot: str, gates: Sequence[GateOutcome]) -> None:
     with section("Gates", "The conditions that this run had to meet."), ui.element("ul").classes("gate-list card"):
         for gate in gates_once(gates):
             with ui.element("li"):

@@ -38,7 +38,7 @@ from evalflow.report.wording import (
     varying,
     without_means_of_figures,
 )
-from evalflow.summary.rows import SummaryRow
+from evalflow.summary.rows import GateOutcome, SummaryRow
 from evalflow.summary.verdicts import overall
 
 FEWEST = 2
@@ -63,7 +63,7 @@ def overview(run: Run) -> None:
 
 
 def _overview_row(
-    bot: str, row: SummaryRow, metric: MetricInRun | None, series: str, gates: Sequence[Mapping[str, Any]]
+    bot: str, row: SummaryRow, metric: MetricInRun | None, series: str, gates: Sequence[GateOutcome]
 ) -> Markup:
     name = markup("a", title_of("metric", row.metric, bot), href=f"#{anchor(row.metric)}", dir="auto")
     if row.metric == CASES:
@@ -111,7 +111,7 @@ def _within(value: float) -> float:
     return min(max(value, 0.0), 1.0)
 
 
-def _gate_badges(row: SummaryRow, gates: Sequence[Mapping[str, Any]]) -> list[tuple[str, Tone]]:
+def _gate_badges(row: SummaryRow, gates: Sequence[GateOutcome]) -> list[tuple[str, Tone]]:
     if row.statistic != "mean" and row.metric != CASES:
         return []
     own = [gate["passed"] for gate in gates if gate.get("metric") == row.metric and _is_of(gate, row)]

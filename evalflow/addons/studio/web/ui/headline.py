@@ -15,6 +15,7 @@ from evalflow.records import CASES
 from evalflow.report.gate_sentences import OUTCOMES, of_gates
 from evalflow.report.sentences import RunSentence, of_row
 from evalflow.report.wording import counted, joined, without_means_of_figures
+from evalflow.summary.rows import GateOutcome
 
 _TONES: Mapping[bool | None, Tone] = {True: "pass", False: "fail", None: "warn"}
 
@@ -76,6 +77,6 @@ def gate_badge(passed: bool | None) -> tuple[str, Tone]:
     return f"gate {said}", tone
 
 
-def gates_in_words(gates: Sequence[Mapping[str, Any]], bot: str) -> str:
+def gates_in_words(gates: Sequence[GateOutcome], bot: str) -> str:
     """Which gates of a bot's run failed or are undecided, or that all passed; empty without gates."""
     return of_gates(gates, partial(gate_name, bot=bot))

@@ -19,7 +19,7 @@ from evalflow.report.comparison_sentences import verdict_in_words
 from evalflow.report.gate_sentences import beside_value, gates_once
 from evalflow.report.sentences import of_labels
 from evalflow.report.wording import interval, number, percent, signed
-from evalflow.summary.rows import SummaryRow
+from evalflow.summary.rows import GateOutcome, SummaryRow
 from evalflow.summary.verdicts import overall
 from tests.addons.studio.web.conftest import Server, working_in
 from tests.addons.studio.web.one_sweep import OneSweep, make_sweep
@@ -97,7 +97,7 @@ def test_the_list_of_runs(visit: Visit, pages: Server, opened: Opened) -> None:
         assert f"gate {_OUTCOMES[overall(gate['passed'] for gate in _gates(pages, run))]}" in card
 
 
-def _gates(pages: Server, run: str) -> list[dict[str, Any]]:
+def _gates(pages: Server, run: str) -> list[GateOutcome]:
     return pages.ask("GET", f"/api/v1/runs/{run}", X_Requested_With="test").json["facts"]["gates"]
 
 
