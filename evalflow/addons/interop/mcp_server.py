@@ -16,14 +16,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, ParamSpec
 
 from pydantic import Field
+from typing_extensions import TypedDict
 
+from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError
 from evalflow.extras import packages_of
 from evalflow.paths import new_run_id
+from evalflow.records.manifest import Manifest
+from evalflow.values.jsonvalues import as_list, as_map
 from evalflow.version import __version__
 
 if TYPE_CHECKING:
-    from mcp.server.mcpserver import MCPServer
+    from mcp.server.mcpserver import Context, MCPServer
 
 _GROUPS = "dataset|metric|judge|target|embedder|simulator|experiment"
 _ALLOWED = re.compile(
@@ -38,10 +42,31 @@ evalflow evaluates LLM applications; an evaluation is declared in YAML. Override
 ["dataset=rag", "metric=faithfulness"]. Begin with `list` and `check`, which cost nothing. A value without its interval
 says little: report both, and `cannot tell` as it is."""
 _GRACE_S = 20.0
+_LONGEST_LINE = 1 << 22
+"""Bytes of a line that a command prints."""
 
 _Arguments = ParamSpec("_Arguments")
 Overrides = Annotated[list[str], Field(description='KEY=VALUE, such as ["dataset=rag", "metric=faithfulness"]')]
 RunName = Annotated[str, Field(description="a run's folder, such as outputs/latest")]
+Offset = Annotated[int, Field(ge=0, description="how many to skip: `next_offset` of the page before")]
+Most = Annotated[int, Field(ge=1, le=200, description="how many at most")]
+_PROGRESS = re.compile(r"([\d,]+)/([\d,]+) scores .*")
+
+
+class Page(TypedDict):
+    """A part of a list; `next_offset` is that of the next part, None at the end."""
+
+    items: list[dict[str, object]]
+    total: int
+    next_offset: int | None
+
+
+class EndedRun(TypedDict):
+    """A run that has ended: 0 done, 1 a gate failed, 3 inconclusive; `summary` is Markdown."""
+
+    run: str
+    exit_code: int
+    summary: str
 
 
 def run_mcp(*, allow_run: bool) -> int:
@@ -54,16 +79,22 @@ def run_mcp(*, allow_run: bool) -> int:
 
 def tools(*, allow_run: bool) -> MCPServer:
     """The server with its tools; ModuleNotFoundError without the extra `mcp`."""
-    from mcp.server.mcpserver import MCPServer
+    from mcp.server.mcpserver import Context, MCPServer
     from mcp.types import ToolAnnotations
 
     server = MCPServer("evalflow", version=__version__, instructions=_INSTRUCTIONS)
-    reading = ToolAnnotations(read_only_hint=True, open_world_hint=False)
-    for name, tool in READING.items():
-        server.tool(name, annotations=reading)(_telling(tool))
+    for name, tool in FREE.items():
+        # Comparing writes pages beside run B, the same ones each time.
+        hints = ToolAnnotations(
+            read_only_hint=name != "compare", destructive_hint=False, idempotent_hint=True, open_world_hint=False
+        )
+        server.tool(name, annotations=hints)(_telling(tool))
     if allow_run:
-        paying = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=True)
-        server.tool("run", annotations=paying)(_telling(run_within_budget))
+        hints = ToolAnnotations(
+            read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=True
+        )
+        run_within_budget.__annotations__["context"] = Context  # by which the server knows what to pass
+        server.tool("run", annotations=hints)(_telling(run_within_budget))
     return server
 
 
@@ -81,27 +112,37 @@ def _telling(tool: Callable[_Arguments, Awaitable[object]]) -> Callable[_Argumen
     return shown
 
 
-async def list_options(group: Literal["dataset", "metric", "judge", "target", "experiment", "certificates"]) -> object:
+async def list_options(
+    group: Literal["dataset", "metric", "judge", "target", "experiment", "certificates"],
+    offset: Offset = 0,
+    limit: Most = 50,
+) -> Page:
     """What can be chosen in a group of the configuration."""
-    return await _answer("list", group, "--json")
+    found = [dict(as_map(one)) for one in as_list(await _answer("list", group, "--json"))]
+    return _page(found, offset, limit)
 
 
-async def show(name: str) -> object:
+async def show(name: str) -> dict[str, object]:
     """The YAML and the prompts of a metric, dataset, judge or target."""
     if not re.fullmatch(r"[\w/]+", name):
         raise UserError(Problem(f"{name!r} is not a name", "show", "see list"))
-    return await _answer("show", name, "--json")
+    return await _object("show", name, "--json")
 
 
-async def check(overrides: Overrides) -> object:
+async def check(overrides: Overrides) -> dict[str, object]:
     """Everything short of the first request: cases, scores, requests, cost, and all mistakes at once."""
-    return await _answer("check", *_checked(overrides), "--json")
+    return await _object("check", *_checked(overrides), "--json")
 
 
-async def runs() -> list[str]:
-    """The folders of runs, the latest first."""
+async def runs(offset: Offset = 0, limit: Most = 20) -> Page:
+    """The folders of runs, the latest first, with their overrides and how they ended."""
     manifests = sorted(Path("outputs").glob("*/*/run.json"), key=lambda file: file.stat().st_mtime, reverse=True)
-    return [str(file.parent) for file in manifests]
+    shown = _page([{"run": str(file.parent)} for file in manifests], offset, limit)
+    for item in shown["items"]:
+        found = RunFolder(Path(str(item["run"]))).read()
+        code = found.exit_code if isinstance(found, Manifest) else None
+        item |= {"overrides": list(found.overrides), "state": found.status, "exit_code": code}
+    return shown
 
 
 async def summary(run: RunName) -> str:
@@ -112,10 +153,10 @@ async def summary(run: RunName) -> str:
     return file.read_text(encoding="utf-8")
 
 
-async def compare(run_a: RunName, run_b: RunName, margin: float | None = None) -> object:
+async def compare(run_a: RunName, run_b: RunName, margin: float | None = None) -> dict[str, object]:
     """Hold run B against run A, case by case: better, worse, or cannot tell, and the cases that flipped."""
     more = () if margin is None else ("--margin", str(margin))
-    return await _answer("compare", str(_folder(run_a)), str(_folder(run_b)), *more, "--json")
+    return await _object("compare", str(_folder(run_a)), str(_folder(run_b)), *more, "--json")
 
 
 async def cases(
@@ -126,43 +167,62 @@ async def cases(
     case_id: str | None = None,
     cut_off: Annotated[bool, Field(description="only answers that were cut off at a limit of tokens")] = False,
     limit: Annotated[int, Field(ge=1, le=50)] = 5,
-) -> object:
+) -> dict[str, object]:
     """Cases with their answers, scores and reasons."""
     chosen = [f"--{name}={value}" for name, value in (("metric", metric), ("tag", tag), ("id", case_id)) if value]
     flags = [flag for flag, item in (("--failed", failed), ("--cut-off", cut_off)) if item]
     words = [*chosen, *flags, f"--limit={limit}", "--json"]
-    return await _answer("cases", str(_folder(run)), *words)
+    return await _object("cases", str(_folder(run)), *words)
 
 
 async def plan(
     detect: float | None = None, width: float | None = None, rate: float | None = None, pilot: RunName | None = None
-) -> object:
+) -> dict[str, object]:
     """Cases, repeats and cost that a wanted precision needs: to detect a difference, or for an interval's width."""
     numbers = (("detect", detect), ("width", width), ("rate", rate))
     words = [f"--{name}={value}" for name, value in numbers if value is not None]
-    return await _answer("plan", *words, *([] if pilot is None else ["--from", str(_folder(pilot))]), "--json")
+    return await _object("plan", *words, *([] if pilot is None else ["--from", str(_folder(pilot))]), "--json")
 
 
 async def run_within_budget(
     overrides: Overrides,
     budget_usd: Annotated[float | None, Field(ge=0, description="the most it may cost")] = None,
     budget_requests: Annotated[int | None, Field(ge=0, description="the most requests it may send")] = None,
-) -> str:
-    """Evaluate, within a budget that must be given. Costs money with a remote judge or target: ask first."""
+    context: Context | None = None,
+) -> EndedRun:
+    """Evaluate, within a budget that must be given. Costs money with a remote judge or target: ask first.
+
+    It tells its progress. Cancelled, it keeps what is finished.
+    """
     budget = {"usd": budget_usd, "requests": budget_requests}
     budgets = [f"budget.{unit}={value}" for unit, value in budget.items() if value is not None]
     if not budgets:
         raise UserError(Problem("no budget", "run", "give budget_usd or budget_requests"))
     own = [word for word in _checked(overrides) if not word.startswith("budget.")]
     run_id = new_run_id(own)
-    code, _, err = await _ended("run", "--run-id", run_id, *own, *budgets)
+
+    async def tell(line: str) -> None:
+        if context is not None and (told := _PROGRESS.match(line)):
+            done, total = (float(number.replace(",", "")) for number in told.groups())
+            await context.report_progress(done, total, line.strip())
+
+    code, _, err = await _ended("run", "--run-id", run_id, *own, *budgets, tell=tell)
     if code not in (0, 1, 3):
         raise ValueError(err.strip())
     folder = Path("outputs", "runs", run_id)
-    return f"{folder}, exit code {code}\n\n{(folder / 'summary.md').read_text(encoding='utf-8')}"
+    return {
+        "run": str(folder),
+        "exit_code": code,
+        "summary": (folder / "summary.md").read_text(encoding="utf-8"),
+    }
 
 
-READING: Mapping[str, Callable[..., Awaitable[object]]] = {
+def _page(items: Sequence[dict[str, object]], offset: int, limit: int) -> Page:
+    end = offset + limit
+    return {"items": [*items[offset:end]], "total": len(items), "next_offset": end if end < len(items) else None}
+
+
+FREE: Mapping[str, Callable[..., Awaitable[object]]] = {
     "list": list_options,
     "show": show,
     "check": check,
@@ -183,14 +243,26 @@ async def _answer(*words: str) -> object:
     return json.loads(out)
 
 
-async def _ended(*words: str) -> tuple[int, str, str]:
-    """Run a command; if the call is cancelled, let it keep what is finished."""
+async def _object(*words: str) -> dict[str, object]:
+    """The JSON object that a command prints; errors as in `_answer`."""
+    return dict(as_map(await _answer(*words)))
+
+
+async def _ended(*words: str, tell: Callable[[str], Awaitable[None]] | None = None) -> tuple[int, str, str]:
+    """Run a command, and `tell` each line of its stderr; if the call is cancelled, let it keep what is finished."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "evalflow", *words, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe
+        *(sys.executable, "-m", "evalflow", *words),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=pipe,
+        stderr=pipe,
+        limit=_LONGEST_LINE,
     )
     try:
-        out, err = await process.communicate()
+        async with asyncio.TaskGroup() as reading:
+            out = reading.create_task(_read(process.stdout))
+            err = reading.create_task(_read(process.stderr, tell))
+        await process.wait()
     except asyncio.CancelledError:
         process.send_signal(signal.SIGINT)
         try:
@@ -198,7 +270,18 @@ async def _ended(*words: str) -> tuple[int, str, str]:
         except TimeoutError:
             process.kill()
         raise
-    return process.returncode or 0, out.decode(errors="replace"), err.decode(errors="replace")
+    return process.returncode or 0, out.result(), err.result()
+
+
+async def _read(stream: asyncio.StreamReader | None, tell: Callable[[str], Awaitable[None]] | None = None) -> str:
+    assert stream
+    if tell is None:
+        return (await stream.read()).decode(errors="replace")
+    lines: list[str] = []
+    while line := await stream.readline():
+        lines.append(line.decode(errors="replace"))
+        await tell(lines[-1])
+    return "".join(lines)
 
 
 def _checked(overrides: Sequence[str]) -> Sequence[str]:
