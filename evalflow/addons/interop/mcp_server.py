@@ -53,7 +53,7 @@ Most = Annotated[int, Field(ge=1, le=200, description="how many at most")]
 _PROGRESS = re.compile(r"([\d,]+)/([\d,]+) scores .*")
 
 
-class Page(TypedDict):
+class PartOfList(TypedDict):
     """A part of a list; `next_offset` is that of the next part, None at the end."""
 
     items: list[dict[str, object]]
@@ -116,7 +116,7 @@ async def list_options(
     group: Literal["dataset", "metric", "judge", "target", "experiment", "certificates"],
     offset: Offset = 0,
     limit: Most = 50,
-) -> Page:
+) -> PartOfList:
     """What can be chosen in a group of the configuration."""
     found = [dict(as_map(one)) for one in as_list(await _answer("list", group, "--json"))]
     return _page(found, offset, limit)
@@ -134,7 +134,7 @@ async def check(overrides: Overrides) -> dict[str, object]:
     return await _object("check", *_checked(overrides), "--json")
 
 
-async def runs(offset: Offset = 0, limit: Most = 20) -> Page:
+async def runs(offset: Offset = 0, limit: Most = 20) -> PartOfList:
     """The folders of runs, the latest first, with their overrides and how they ended."""
     manifests = sorted(Path("outputs").glob("*/*/run.json"), key=lambda file: file.stat().st_mtime, reverse=True)
     shown = _page([{"run": str(file.parent)} for file in manifests], offset, limit)
@@ -217,7 +217,7 @@ async def run_within_budget(
     }
 
 
-def _page(items: Sequence[dict[str, object]], offset: int, limit: int) -> Page:
+def _page(items: Sequence[dict[str, object]], offset: int, limit: int) -> PartOfList:
     end = offset + limit
     return {"items": [*items[offset:end]], "total": len(items), "next_offset": end if end < len(items) else None}
 
