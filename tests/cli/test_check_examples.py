@@ -103,7 +103,7 @@ SENSITIVE_TO = {
 }
 TOLERANT_OF = {
     "correctness": "Ignore what the answer adds",
-    "conformity": "A rule about something that does not come up is kept",
+    "conformity": "A rule about something that does not come up is not broken",
     "groundedness": "Ignore what the answer omits",
 }
 

@@ -281,10 +281,8 @@ def test_the_application_starts_no_program_for_a_check(space: Workspace, check: 
     with pytest.raises(UserError, match=REFUSED):
         create_metric(space, "desk", MetricDraft("asked", definition))
     with pytest.raises(UserError, match=REFUSED):
-        create_metric(
-            space, "desk", MetricDraft("called", {"kind": "python", "call": "wsgiref.simple_server:demo_app"})
-        )
-    assert "wsgiref.simple_server" not in sys.modules
+        create_metric(space, "desk", MetricDraft("called", {"kind": "python", "call": "wave:open"}))
+    assert "wave" not in sys.modules
 
 
 @ON_SQLITE
@@ -296,13 +294,11 @@ def test_a_metric_of_a_file_that_starts_programs_runs_on_the_command_line_only(s
     create_bot(space, "desk", {"kind": "recorded"})
     datasets.create_dataset(space, "fees")
     cases.add_cases(space, "fees", [{"id": "c", "question": "Q?", "answer": "Hello", "checks": [HELLO]}])
-    (folder / "called.yaml").write_text(
-        "# @package metric.called\nkind: python\ncall: wsgiref.simple_server:demo_app\n", encoding="utf-8"
-    )
+    (folder / "called.yaml").write_text("# @package metric.called\nkind: python\ncall: wave:open\n", encoding="utf-8")
     for name in ("own", "called"):
         with pytest.raises(UserError, match=f"{name} starts a program, which is not allowed here"):
             estimate_run(space, RunRequest("desk", ["fees"], [name]))
-    assert "wsgiref.simple_server" not in sys.modules
+    assert "wave" not in sys.modules
 
 
 @ON_SQLITE
