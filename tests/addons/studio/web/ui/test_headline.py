@@ -7,6 +7,7 @@ import pytest
 from evalflow.addons.studio.web.ui import headline
 from evalflow.addons.studio.web.ui.headline import gate_name, gates_in_words
 from evalflow.addons.studio.work.titles import Titles
+from tests.report.outcomes import gate_outcome
 
 
 @pytest.mark.parametrize(
@@ -20,7 +21,7 @@ from evalflow.addons.studio.work.titles import Titles
     ],
 )
 def test_gates_are_said_in_words(outcomes: list[bool | None], said: str) -> None:
-    assert gates_in_words([{"name": f"g{i}", "passed": one} for i, one in enumerate(outcomes)], "") == said
+    assert gates_in_words([gate_outcome(name=f"g{i}", passed=one) for i, one in enumerate(outcomes)], "") == said
 
 
 def test_a_gate_is_called_by_the_title_of_its_metric(monkeypatch: pytest.MonkeyPatch) -> None:
