@@ -75,7 +75,7 @@ def metric_words(metrics: Metrics | None) -> list[str]:
             got = type(call).__name__
             problems.append(Problem(f"expected a callable, got {got}", where, "name shipped metrics by metric=NAME"))
         elif not name or not IDENTIFIER.match(name):
-            what = f"{name!r} is no name for a metric: small letters, digits and _, a letter first"
+            what = f"a metric cannot be called {name!r}: use small letters, digits and _, a letter first"
             problems.append(Problem(what, where, "give it one: metrics={'polite': ...}"))
         elif found.setdefault(name, call) is not call:
             problems.append(Problem(f"two metrics are called {name}", where, "give each a name: metrics={'a': ...}"))

@@ -130,7 +130,7 @@ class RunResult:
 
     @property
     def passed(self) -> bool | None:
-        """Whether every gate passed; False if one failed, None if the scores cannot decide, or if there is no gate."""
+        """Whether every gate passed; False if one failed, None if the scores cannot decide or the run has no gates."""
         if self.exit_code == 0 and not find_run(str(self.folder)).rules.gates:
             return None
         return {0: True, 1: False}.get(self.exit_code)

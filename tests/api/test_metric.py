@@ -102,8 +102,8 @@ def test_a_metric_in_python_has_gates_and_comparisons_like_others() -> None:
     [
         ([3], "expected a callable, got int"),
         (near, "a list of callables, or a dictionary by name"),
-        ([lambda case, answer: 1], "'<lambda>' is no name for a metric"),
-        ({"Near It": near}, "'Near It' is no name for a metric"),
+        ([lambda case, answer: 1], "a metric cannot be called '<lambda>'"),
+        ({"Near It": near}, "a metric cannot be called 'Near It'"),
         ([short, evalflow.metric(name="short")(lambda case, answer: 1)], "two metrics are called short"),
         ({"x": evalflow.metric(needs=["anwser"])(lambda case, answer: 1)}, "unknown case field 'anwser'"),
     ],

@@ -17,6 +17,8 @@ def test_each_requirement_that_is_met_names_tests_that_exist() -> None:
         assert state in ("met", "not met", "not applicable"), row
         assert shown, row
         assert state != "met" or "::" in shown or "](" in shown, row
-    for module, name in re.findall(r"`([\w/]+)::(\w+)`", PAGE):
-        text = (ROOT / "tests" / f"{module}.py").read_text(encoding="utf-8")
+    named = re.findall(r"`([\w.]+)::(\w+)`", PAGE)
+    assert len(named) > 40
+    for module, name in named:
+        text = (ROOT / "tests" / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8")
         assert f"def {name}(" in text, (module, name)
