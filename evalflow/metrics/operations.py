@@ -44,7 +44,6 @@ _NUMBERS: Mapping[str, tuple[Callable[[float, float], bool], str]] = {
 }
 _UNITS: Mapping[str, Callable[[str], int]] = {
     "characters": len,
-    "utf16": lambda text: len(in_utf16(text)),
     "words": word_count,
     "lines": lambda text: len(text.splitlines()),
 }
@@ -52,7 +51,6 @@ _UNITS: Mapping[str, Callable[[str], int]] = {
 
 BLANKS = "\t\n\v\f\r \u00a0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u2028\u2029\u202f\u205f\u3000\ufeff"
 """White space of Unicode's category Zs, line ends, tabs and byte order marks, as JavaScript has it."""
-_BEYOND_UTF16 = re.compile("[\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,12 +262,10 @@ class SearchOperation(TextChanges, BaseOperation):
     Attributes:
         pattern: The expression; best in single quotes in YAML.
         case_sensitive: Whether upper and lower case differ.
-        utf16: Whether a character beyond U+FFFF, such as most emoji, counts as two, as in JavaScript.
     """
 
     pattern: Word
     case_sensitive: bool = True
-    utf16: bool = False
 
     @model_validator(mode="after")
     def _compiles(self) -> SearchOperation:
@@ -278,13 +274,11 @@ class SearchOperation(TextChanges, BaseOperation):
 
     def searched(self, value: object) -> str:
         """The text that is searched."""
-        text = self.changed(written(value))
-        return in_utf16(text) if self.utf16 else text
+        return self.changed(written(value))
 
     @cached_property
     def compiled(self) -> Pattern:
-        pattern = in_utf16(self.pattern) if self.utf16 else self.pattern
-        return declared(pattern, 0 if self.case_sensitive else re.IGNORECASE)
+        return declared(self.pattern, 0 if self.case_sensitive else re.IGNORECASE)
 
 
 class PatternOperation(SearchOperation):
@@ -297,7 +291,7 @@ class PatternOperation(SearchOperation):
 
     def test(self, name: str, value: object, fields: Mapping[str, object]) -> RuleFinding:
         found = self.compiled.search(self.searched(value))
-        phrase = f"matches at {quoted(from_utf16(found.group()))}" if found else "does not match"
+        phrase = f"matches at {quoted(found.group())}" if found else "does not match"
         return RuleFinding((found is not None) == (self.op == "regex"), f"the {name} {phrase}: {self.pattern}")
 
 
@@ -416,38 +410,20 @@ class LengthOperation(TextChanges, QuickOperation, Limits):
 
     Attributes:
         unit: What is counted: characters, words (between white space; each character where a script has no spaces) and
-            lines of a text; utf16: characters as JavaScript counts them, most emoji as two; items of a list.
+            lines of a text; items of a list.
     """
 
     model_config = with_examples({"op": "length", "unit": "words", "min": 2, "max": 4})
     op: Literal["length"]
-    unit: Literal["characters", "words", "lines", "items", "utf16"] = "characters"
+    unit: Literal["characters", "words", "lines", "items"] = "characters"
     normalize: NormalForm | None = None
 
     def test(self, name: str, value: object, fields: Mapping[str, object]) -> RuleFinding:
         count = counted(self.unit, value if self.unit == "items" else self.changed(written(value)))
         if count is None:
             return RuleFinding(passed=False, reason=f"the {name} is not a list: it is {kind(value)}")
-        named = "UTF-16 units" if self.unit == "utf16" else self.unit
-        unit = named.removesuffix("s") if count == 1 else named
+        unit = self.unit.removesuffix("s") if count == 1 else self.unit
         return RuleFinding(self.allows(count), f"the {name} has {count:,} {unit}; allowed: {self.in_words}")
-
-
-def in_utf16(text: str) -> str:
-    """The text with each character beyond U+FFFF as the two halves that UTF-16 has for it."""
-    if text.isascii():
-        return text
-    return _BEYOND_UTF16.sub(lambda found: "".join(_halves(found[0])), text)
-
-
-def from_utf16(text: str) -> str:
-    """A text of `in_utf16` as it was; a half that stands alone is the replacement character."""
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
-def _halves(character: str) -> tuple[str, str]:
-    high, low = divmod(ord(character) - 0x10000, 0x400)
-    return chr(0xD800 + high), chr(0xDC00 + low)
 
 
 def counted(unit: str, value: object) -> int | None:

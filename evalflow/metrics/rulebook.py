@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from evalflow.config.schema import Word, with_examples
 from evalflow.limited import LimitExceeded, in_thread
 from evalflow.metrics.format_operations import HtmlOperation, SqlOperation, XmlOperation
+from evalflow.metrics.javascript import JavaScriptOperation
 from evalflow.metrics.json_schema import JsonSchemaOperation, NoJson, json_equal, json_of
 from evalflow.metrics.operations import (
     BaseOperation,
@@ -196,6 +197,7 @@ Operation = Annotated[
     | XmlOperation
     | HtmlOperation
     | SqlOperation
+    | JavaScriptOperation
     | NotOperation
     | SeveralOperation,
     Field(discriminator="op"),

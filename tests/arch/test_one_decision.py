@@ -32,7 +32,6 @@ SAYS = {
     ),
     **dict.fromkeys(
         (
-            "addons/interop/importers/promptfoo/scripts.py",
             "addons/studio/web/pages/results.py",
             "addons/studio/web/ui/score.py",
             "addons/studio/work/check_process.py",

@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from evalflow.addons.interop.importers.javascript.regex import js_pattern
 from evalflow.addons.interop.importers.ledger import COMMAND, Untranslatable
 from evalflow.addons.interop.importers.located import Broken, LocatedMap, located_yaml
 from evalflow.addons.interop.importers.nunjucks import as_text, is_template, render
-from evalflow.addons.interop.importers.promptfoo.scripts import Rule, rule_of
+from evalflow.addons.interop.importers.promptfoo.scripts import Rule, rule_of, rule_of_file, rule_of_pattern
 from evalflow.addons.interop.importers.readers import text_in, text_of, texts_in, texts_of
 from evalflow.addons.interop.importers.sources import SourceFolder, read_document, text_of_file
 from evalflow.metrics.case_checks import PARAMS
@@ -27,10 +26,10 @@ _REMARKS = ("description", "name", "label", "id", "title", "comment", "reason")
 _PROGRAMS = ("javascript", "python", "ruby")
 _EXACT: Mapping[str, object] = {"normalize": None}
 _LOWER: Mapping[str, object] = {"normalize": None, "letter_case": "lower"}
+_SCRIPT_FILE = re.compile(r"file://(?P<name>.+\.c?js)(?::(?P<function>\w+))?", re.ASCII)
 _KNOWN_KEYS = frozenset({"type", "value", "threshold", "weight", "metric", "provider", *_REMARKS})
 _CALLS = "metric=trajectory_match, with the calls in the column `expected`: docs/agents.md"
 _ELSEWHERE: Mapping[str, str] = {
-    "javascript": COMMAND,
     "python": COMMAND,
     "ruby": COMMAND,
     "webhook": COMMAND,
@@ -108,22 +107,33 @@ class AssertionReader:
             if inverse:
                 raise Untranslatable("this metric has no opposite")
             return Translated(metric=_METRICS[base], threshold=_number(declared.get("threshold")), weight=weight)
+        if base == "javascript":
+            return Translated(kind="rule", params=self._script(declared, variables, inverse), weight=weight)
         value = self._value(declared, base, variables)
         if base in _JUDGED:
             if inverse:
                 raise Untranslatable("a judge is not asked for the opposite", "write the rubric the other way round")
             check, make = _JUDGED[base]
             return Translated(kind=check, params=make(value, declared), weight=weight)
-        if base == "javascript" and isinstance(value, str):
-            limit = _number(declared.get("threshold"))
-            return Translated(
-                kind="rule", params=rule_of(value, variables, inverse=inverse, threshold=limit), weight=weight
-            )
         if base in _RULES:
             rule = _RULES[base](value, declared)
         else:
             raise Untranslatable(f"evalflow has no equivalent of {kind}", _ELSEWHERE.get(base, COMMAND))
         return Translated(kind="rule", params={"op": "not", "rule": rule} if inverse else rule, weight=weight)
+
+    def _script(self, declared: Mapping[str, object], variables: Mapping[str, object], inverse: bool) -> Rule:
+        value, threshold = declared.get("value"), _number(declared.get("threshold"))
+        file = _SCRIPT_FILE.fullmatch(value) if isinstance(value, str) else None
+        if file is not None and not self.answered:
+            program = text_of_file(self._file(file["name"], declared))
+            return rule_of_file(program, file["function"] or "", inverse=inverse, threshold=threshold)
+        script = self._text(value, "javascript", declared, variables)
+        if not isinstance(script, str):
+            raise Untranslatable("its script is not text", "write it as text")
+        return rule_of(script, inverse=inverse, threshold=threshold)
+
+    def _file(self, name: str, declared: Mapping[str, object]) -> Path:
+        return self.folder.find(name, self.base, declared.at("value") if isinstance(declared, LocatedMap) else "")
 
     def _weight(self, declared: Mapping[str, object]) -> float:
         weight = _number(declared.get("weight"))
@@ -151,8 +161,7 @@ class AssertionReader:
             raise Untranslatable(
                 f"it names the file {name}, which is not part of the results", "import the configuration"
             )
-        where = declared.at("value") if isinstance(declared, LocatedMap) else ""
-        path = self.folder.find(name, self.base, where)
+        path = self._file(name, declared)
         if path.suffix.lower() in (".json", ".yaml", ".yml"):
             return read_document(path)
         text = text_of_file(path)
@@ -208,7 +217,7 @@ def _lower_texts(value: object) -> list[str]:
 
 
 def _pattern(value: object, _declared: object) -> Rule:
-    return {"op": "regex", **js_pattern(_filled("pattern")(value)).keys}
+    return rule_of_pattern(_filled("pattern")(value))
 
 
 def _schema(value: object) -> dict[str, object]:
@@ -266,7 +275,7 @@ def _words(value: object, _declared: object) -> Rule:
         whole = {}
     if not whole:
         raise Untranslatable("it has no number of words", "give it a `value`")
-    return {"op": "count", **js_pattern(r"\S+").keys, **whole}
+    return {"op": "count", "pattern": r"[^\s\ufeff]+", "normalize": None, **whole}
 
 
 def _similar(value: object, declared: Mapping[str, object]) -> dict[str, object]:
@@ -340,7 +349,7 @@ NOTES: Mapping[str, str] = {
     "similar": "similar uses the embedder of the run: the thresholds of another model's cosines may not fit",
     "context-faithfulness": "metrics over contexts score every case that has contexts",
     "contains-json": "contains-json takes JSON alone here; promptfoo takes YAML-like text such as {note} for JSON too",
-    "javascript": "in scripts, output.x is a part of the answer's JSON, as with providers that give objects",
+    "javascript": "scripts run as they are (docs/from-promptfoo.md); of a grade the rule keeps whether it passes",
     "trajectory:tool-used": "trajectory:tool-used reads `actual`, which an agent or a service gives: docs/agents.md",
     "latency": "latency and cost are those of the run's own answers",
 }

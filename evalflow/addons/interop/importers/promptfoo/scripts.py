@@ -1,120 +1,67 @@
-"""JavaScript assertions as rules, as far as rules can say the same; all others are programs."""
+"""JavaScript assertions as rules that run the same script."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
 
-from evalflow.addons.interop.importers.javascript.conditions import ALWAYS, NEVER, Formula, JsCondition, Rule
-from evalflow.addons.interop.importers.javascript.evaluate import Evaluation
-from evalflow.addons.interop.importers.javascript.syntax import Node, read_body
-from evalflow.addons.interop.importers.javascript.values import (
-    FALSY,
-    UNDEFINED_VALUE,
-    After,
-    Caught,
-    Choice,
-    Constant,
-    Fields,
-    Value,
-)
+from pydantic import ValidationError
+
 from evalflow.addons.interop.importers.ledger import COMMAND, Untranslatable
+from evalflow.metrics.javascript import JavaScriptOperation
 
-_DECLARES = re.compile(r"(?:const|let|var)\s")
-_RETURNS = re.compile(r"return\b")
-_NO_RETURN = Untranslatable(
-    "it returns nothing, so that promptfoo fails it for every answer", "write `return` before its last expression"
+Rule = dict[str, object]
+_ELSEWHERE = re.compile(
+    r"\b(?:(?:require|import|fetch)\s*\(|process\s*\.|context\s*\??\.\s*(?!vars\b)\w+)|^\s*(?:import|export)\b",
+    re.MULTILINE,
 )
+"""What only a program has, or promptfoo's own context."""
+_OF_TEXTS = (
+    "at charAt charCodeAt codePointAt concat endsWith includes indexOf lastIndexOf length localeCompare match matchAll"
+    " normalize padEnd padStart repeat replace replaceAll search slice split startsWith substr substring toString trim"
+    " toLocaleLowerCase toLocaleUpperCase toLowerCase toUpperCase trimEnd trimLeft trimRight trimStart valueOf"
+).replace(" ", "|")
+_AS_OBJECT = re.compile(
+    rf"\boutput\s*\??\.\s*(?!(?:{_OF_TEXTS})\b)[A-Za-z_$]"  # output.label
+    r"|\boutput\s*(?:\?\.)?\[\s*['\"`]|\bin\s+output\b|\}\s*=\s*output\b|\bObject\.\w+\(\s*output\b"
+)
+"""How a script reads an output that is an object."""
 
 
-def rule_of(
-    script: str, variables: Mapping[str, object] | None = None, *, inverse: bool = False, threshold: float | None = None
-) -> Rule:
-    """The rule of a script over `output` and `context.vars`; Untranslatable if rules cannot say the same.
+def rule_of(script: str, *, inverse: bool = False, threshold: float | None = None) -> Rule:
+    """The rule that runs a script over `output` and `context.vars`; Untranslatable if it needs more, or is none.
 
-    `inverse`: that it returns false. A script that throws fails either way. `threshold` is the least of numbers.
+    `inverse`: that it returns false. `threshold` is the least number that passes.
     """
+    shown = script.strip().splitlines()[0][:80] if script.strip() else ""
+    if not shown:
+        raise Untranslatable("it has no script", "give it a `value`")
+    if found := _ELSEWHERE.search(script):
+        needed = found[0].strip().rstrip("(. ")
+        raise Untranslatable(f"it needs {needed}, which a rule does not have: {shown}", COMMAND)
+    if "\n" in script.strip() and not re.search(r"\breturn\b", script):
+        hint = "write `return` before its last expression"
+        raise Untranslatable("it returns nothing, so that promptfoo fails it for every answer", hint)
+    rule: Rule = {"op": "javascript", "script": script.strip()}
+    rule |= {"parsed": True} if _AS_OBJECT.search(script) else {}
+    rule |= {} if threshold is None else {"least": threshold}
+    rule |= {"inverse": True} if inverse else {}
     try:
-        body = _body(script.strip())
-        result = _result(Evaluation(variables or {}).returned(body), threshold)
-        return _told(result.false if inverse else result.true, "vars" in script)
-    except Untranslatable as failure:
-        if failure.reason:
-            raise Untranslatable(failure.reason, failure.hint or COMMAND) from None
-    except RecursionError:
-        pass
-    line = script.strip().splitlines()[0][:80] if script.strip() else ""
-    raise Untranslatable(f"it runs JavaScript: {line}", COMMAND)
+        JavaScriptOperation.model_validate(rule)
+    except ValidationError as error:
+        raise Untranslatable(error.errors()[0]["msg"].removeprefix("Value error, "), COMMAND) from None
+    return rule
 
 
-def _body(script: str) -> tuple[Node, ...]:
-    """The body of the function that promptfoo makes of a script: one line is what it returns, several lines are it.
-
-    A line that begins with `return` is taken as it is meant, though promptfoo cannot read it.
-    """
-    body = read_body(
-        script
-        if "\n" in script or _RETURNS.match(script) or _DECLARES.match(script)
-        else f"return ({script.rstrip('; ')}\n)"
+def rule_of_file(program: str, function: str, *, inverse: bool, threshold: float | None) -> Rule:
+    """The rule that runs a CommonJS file: what it exports, or a function of that."""
+    called = f"module.exports.{function}" if function else "module.exports"
+    script = (
+        f"const module = {{exports: {{}}}}, exports = module.exports;\n{program}\nreturn {called}(output, context);"
     )
-    if "\n" not in script and body and body[-1].kind == "expression" and len(body) > 1:
-        return (*body[:-1], Node("return", parts=body[-1].parts))
-    return body
+    return rule_of(script, inverse=inverse, threshold=threshold)
 
 
-def _told(rule: Formula, has_variables: bool) -> Rule:
-    """The rule; one that every answer fits, or none, where the variables of the case decide it."""
-    if not isinstance(rule, bool):
-        return rule
-    if not has_variables:
-        raise Untranslatable(f"it {'passes' if rule else 'fails'} every answer", "mend the script first")
-    anything: Rule = {"op": "length", "min": 0}
-    return anything if rule else {"op": "not", "rule": anything}
-
-
-def _result(value: Value, threshold: float | None) -> JsCondition:
-    """Whether promptfoo passes what a script returns: true, a number above 0, or an object that says so."""
-    match value:
-        case JsCondition():
-            return value
-        case _ if value == FALSY:  # false or another value, which promptfoo fails either way
-            return JsCondition(False, None)
-        case Constant(bool(truth)):
-            return ALWAYS if truth else NEVER
-        case Constant(int() | float() as number):
-            return _number(number, threshold)
-        case _ if value == UNDEFINED_VALUE:
-            raise _NO_RETURN
-        case Constant():
-            return JsCondition(False, False, None)
-        case Choice():
-            then, other = _result(value.then, threshold), _result(value.other, threshold)
-            return value.condition.choose(then, other)
-        case Caught():
-            return _result(value.value, threshold).or_caught(_result(value.handler, threshold))
-        case After():
-            return value.ends.and_then(_result(value.value, threshold))
-        case Fields():
-            return _graded(value)
-        case _:
-            raise Untranslatable("it returns neither true or false nor a number, so that promptfoo fails it")
-
-
-def _number(number: float, threshold: float | None) -> JsCondition:
-    if number not in (0, 1):
-        raise Untranslatable(f"it returns the grade {number:g}")
-    if threshold is not None and not 0 < threshold <= 1:
-        raise Untranslatable(f"its threshold is {threshold:g}")
-    return ALWAYS if number else NEVER
-
-
-def _graded(value: Fields) -> JsCondition:
-    """An object with `pass`, `score` and `reason`, of which the score says the same as `pass`."""
-    if not {"pass", "score", "reason"} <= set(value.values):
-        raise Untranslatable("it returns an object without pass, score and reason", "give it all three")
-    if odd := set(value.values) - {"pass", "score", "reason"}:
-        raise Untranslatable(f"it returns an object with {', '.join(sorted(odd))}")
-    passes, score = (_result(value.values[key], None) for key in ("pass", "score"))
-    if passes.when_true != score.when_true:
-        raise Untranslatable("it returns a score that differs from its pass")
-    return passes
+def rule_of_pattern(pattern: str) -> Rule:
+    """The rule that searches for a pattern in the syntax of JavaScript."""
+    return rule_of(f"new RegExp({json.dumps(pattern, ensure_ascii=False)}).test(output)")

@@ -48,6 +48,8 @@ OPERATIONS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
     }
 )
 """The operations: how a sentence says them, and their fields."""
+_PROGRAMS = {"javascript": "passes a script", "sql": "is a statement of SQL"}
+"""Operations that are written as YAML, and how a sentence says them."""
 _FIRST, _OTHER = "not_contains", ""
 _LABELS = {**{op: label for op, (label, _) in OPERATIONS.items()}, _OTHER: "another rule, as YAML"}
 _WANTED = {
@@ -75,7 +77,7 @@ _EXPECTED = {
     "matches": PATTERN,
 }
 _LIMIT_WORDS = (("min", "at least"), ("max", "at most"))
-_KEPT = ("normalize", "trim", "letter_case", "utf16", "relative")
+_KEPT = ("normalize", "trim", "letter_case", "relative")
 """Keys without a field, which stay as they are."""
 _FIELD = forms.About("Field", "What is looked at; empty: the answer.", "metadata.language", code=True)
 _YAML = forms.About("Rule", "As YAML.", "op: contains\nvalue: refund", required=True, code=True)
@@ -364,6 +366,8 @@ def rule_in_words(params: Mapping[str, Any]) -> str:
     op = params.get("op")
     field = str(params.get("field") or "answer")
     subject = "The answer" if field == "answer" else field
+    if isinstance(op, str) and op in _PROGRAMS:
+        return f"{subject} {_PROGRAMS[op]}."
     if not isinstance(op, str) or op not in OPERATIONS:
         return ""
     match op:

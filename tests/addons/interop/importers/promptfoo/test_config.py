@@ -127,7 +127,7 @@ nunjucksFilters: {f: f.js}
 tests:
   - vars: {question: When?}
     assert:
-      - {type: javascript, value: 'output.replace(" ", "").length < 3'}
+      - {type: javascript, value: 'require("fs").existsSync(output)'}
       - {type: python, value: file://check.py}
       - {type: contains, value: a, transform: output.a}
       - {type: levenshtein, value: a}
@@ -232,7 +232,37 @@ assertionTemplates: {short: {type: javascript, value: output.length < 100}}
 tests: [{vars: {question: When?}, assert: [{$ref: '#/assertionTemplates/short'}]}]
 """
     )
-    assert rows(found)[0]["checks"][0]["params"] == {"op": "length", "unit": "utf16", "max": 99}
+    assert rows(found)[0]["checks"][0]["params"] == {"op": "javascript", "script": "output.length < 100"}
+
+
+def test_a_script_file_is_written_out_and_others_are_listed(read: Read) -> None:
+    found = read(
+        BASE
+        + """
+tests:
+  - vars: {question: When?}
+    assert:
+      - {type: javascript, value: 'file://short.js'}
+      - {type: javascript, value: 'file://more.cjs:exact'}
+      - {type: javascript, value: 'file://module.mjs'}
+      - {type: javascript, value: 'file://import.js'}
+      - {type: not-javascript, value: 'file://short.js', threshold: 0.5}
+""",
+        short_js="module.exports = output => output.length / 10;\n",
+        more_cjs="exports.exact = output => output === 'x';\n",
+        import_js="import fs from 'fs';\nexport default output => true;\n",
+    )
+    params = [check["params"] for check in rows(found)[0]["checks"]]
+    assert [one["script"].splitlines()[-1] for one in params] == [
+        "return module.exports(output, context);",
+        "return module.exports.exact(output, context);",
+        "return module.exports(output, context);",
+    ]
+    assert (params[2]["least"], params[2]["inverse"]) == (0.5, True)
+    assert [entry.reason.partition(":")[0] for entry in found.ledger.left_out] == [
+        "it runs the program module.mjs",
+        "it needs import, which a rule does not have",
+    ]
 
 
 def test_the_judge_of_the_default_test_is_the_judge(read: Read) -> None:

@@ -1,0 +1,89 @@
+"""The operation that runs a script of JavaScript."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import Literal
+
+from pydantic import model_validator
+
+from evalflow.config.schema import Word, with_examples
+from evalflow.extras import install_command
+from evalflow.limited import Work
+from evalflow.metrics.json_schema import json_of
+from evalflow.metrics.operations import BaseOperation, RuleFinding
+from evalflow.metrics.reasons import one_line
+from evalflow.values.jsonvalues import json_text, look_up, written
+
+_PATIENCE_S = 2.0
+_LONGEST = 200  # characters of a reason
+_SHOWN = 80  # characters of a script in it
+_RETURNED = Work("evalflow.limited.javascript:returned", imports=("quickjs",))
+_FAULT = Work("evalflow.limited.javascript:fault", imports=("quickjs",))
+
+
+class JavaScriptOperation(BaseOperation):
+    """Runs JavaScript over a text, as promptfoo does. It has no files, network, modules or timers, and two seconds.
+
+    `output` is the text, `context.vars` has the variables of the case. One line is an expression; several lines are the
+    body of a function. It must return true, a number above 0, or an object whose `pass` is true; if it throws or
+    returns anything else, the rule does not hold, whatever `inverse` is.
+
+    Attributes:
+        script: The script.
+        parsed: Whether `output` is the value of the text's JSON; a text that is not JSON stays a text.
+        least: The lowest number that passes; null: any above 0.
+        inverse: Whether the script must fail the text instead.
+    """
+
+    model_config = with_examples(
+        {"op": "javascript", "script": "output.length < 200 && !/sorry/i.test(output)"},
+        {"op": "javascript", "script": "output.days === context.vars.days", "parsed": True},
+    )
+    op: Literal["javascript"]
+    script: Word
+    parsed: bool = False
+    least: float | None = None
+    inverse: bool = False
+
+    @model_validator(mode="after")
+    def _compiles(self) -> JavaScriptOperation:
+        if find_spec("quickjs") is None:
+            raise ValueError(f"the operation javascript needs the package quickjs-ng: {install_command('javascript')}")
+        if found := _compile_fault(self.script):
+            raise ValueError(f"the script cannot be compiled: {found}")
+        return self
+
+    def test(self, name: str, value: object, fields: Mapping[str, object]) -> RuleFinding:
+        context = json.loads(json_text({"vars": look_up("vars", fields) or {}}))
+        payload = {"script": self.script, "output": self._output(value), "context": context}
+        found = _RETURNED.call(payload, _PATIENCE_S, "the script")
+        if fault := found.get("fault"):
+            return RuleFinding(False, f"the script fails on the {name}: {one_line(fault, _LONGEST)}")
+        if "passes" in found:
+            reason = one_line(found.get("reason") or self._said(written(found["passes"])), _LONGEST)
+            return RuleFinding(found["passes"] is not self.inverse, reason)
+        grade: float | None = found["grade"]
+        passes = grade is not None and (grade > 0 if self.least is None else grade >= self.least)
+        wanted = "above 0" if self.least is None else f"at least {self.least:g}"
+        said = self._said("NaN" if grade is None else f"{grade:g}")
+        return RuleFinding(passes is not self.inverse, f"{said}; a pass is {wanted}")
+
+    def _said(self, returned: str) -> str:
+        return f"the script returns {returned}: {one_line(self.script, _SHOWN)}"
+
+    def _output(self, value: object) -> object:
+        if not self.parsed:
+            return written(value)
+        try:
+            return json_of(value)
+        except (ValueError, RecursionError):
+            return value
+
+
+@lru_cache(maxsize=1000)
+def _compile_fault(script: str) -> str | None:
+    return _FAULT.call({"script": script}, _PATIENCE_S, "compiling the script")
