@@ -1,4 +1,4 @@
-"""The kinds of engines and of observers: where a run works, and what else hears of its records."""
+"""The kinds of engines, which execute a run, and of observers, which receive its records."""
 
 from __future__ import annotations
 

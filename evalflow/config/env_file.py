@@ -28,7 +28,7 @@ def load_env_file() -> None:
             if binding.error:
                 line = f".env:{binding.original.line}"
                 sys.stderr.write(f"note: {line}: no variable is set here; write NAME=VALUE, and close quotes\n")
-        logging.getLogger("dotenv.main").setLevel(logging.ERROR)  # it would say the same without the file's name
+        logging.getLogger("dotenv.main").setLevel(logging.ERROR)  # it logs the same without a file name
         load_dotenv(stream=io.StringIO(text))
     except OSError as error:
         raise UserError(Problem(f"it cannot be read: {error.strerror}", ".env", "let your account read it")) from None

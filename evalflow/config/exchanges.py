@@ -1,4 +1,4 @@
-"""The parts of an exchange with a service besides one request and one reply: a thread, a stream, polling."""
+"""Exchanges with a service that need more than one request and one reply: threads, streams, polling."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EXPRESSION = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 
 
 def checked_path(path: str) -> str:
-    """A JSONPath unchanged; ValueError for anything else."""
+    """Return a valid JSONPath unchanged; ValueError for anything else."""
     if not path.startswith("$"):
         raise ValueError(f"{path!r} is not a JSONPath: it begins with $, as in $.answer")
     try:
@@ -30,7 +30,7 @@ JsonPath = Annotated[str, AfterValidator(checked_path)]
 
 
 def example_address(url: str) -> str:
-    """An address with `x` in place of each template expression.
+    """Return an address with `x` in place of each template expression.
 
     >>> example_address("http://127.0.0.1:8000/threads/{{ opened.id }}/runs")
     'http://127.0.0.1:8000/threads/x/runs'
@@ -39,7 +39,7 @@ def example_address(url: str) -> str:
 
 
 def split_address(url: str) -> SplitResult:
-    """The parts of an address, template expressions included."""
+    """Split an address into its parts, keeping template expressions."""
     held: list[str] = []
 
     def hide(expression: re.Match[str]) -> str:
@@ -71,19 +71,19 @@ def _address_or_path(url: str) -> str:
 ServiceAddress = Annotated[str, AfterValidator(_address)]
 """An http(s) address whose path and query may have template expressions."""
 SameServer = Annotated[str, AfterValidator(_address_or_path)]
-"""The same, or a path on the server of the target's `url`."""
+"""Either such an address or a path on the server of the target's `url`."""
 Method = Literal["GET", "POST", "PUT", "PATCH"]
 
 
 class OpenConfig(Strict):
-    """A request before the first turn of a conversation, such as one that makes a thread.
+    """A request sent before the first turn of a conversation, e.g. to create a thread.
 
     Its JSON reply is the variable `opened` in the templates of the target.
 
     Attributes:
-        url: Its address, on the same server; or a path there.
+        url: Its address on the same server, or a path there.
         method: The HTTP method.
-        body: The body to send, as for the target; null: none for GET, an empty object else.
+        body: The body to send, as for the target; null: none for GET, otherwise an empty object.
     """
 
     url: SameServer
@@ -96,14 +96,14 @@ class StreamConfig(Strict):
 
     Attributes:
         format: Server-sent events, or JSON lines.
-        events: The names of the events that count; null: all but those of `errors` and those that only keep the
-            stream open, such as `ping`. An event without a name is a `message`. JSON lines have no names.
-        take: last: the reply is the data of the last event that counts. joined: the reply is an object with `answer`,
+        events: The names of the events to read; null: all except `errors` and keep-alives such as `ping`. An event
+            without a name is a `message`. JSON lines have no names.
+        take: last: the reply is the data of the last event that was read. joined: the reply is an object with `answer`,
             the joined texts of these events, and `events`, their data.
-        text: With joined, where the text is in an event's data; an event without it adds nothing. null: the data is
-            the text, as it stands, or without the quotes that all events have.
-        errors: The names of events that say that the service failed. An event that counts and has `error` says so too,
-            unless this is empty.
+        text: With joined, the JSONPath of the text in an event's data; an event without it adds nothing. null: the data
+            is the text itself, without its quotes if all events are quoted.
+        errors: The names of events that report a failure of the service. Unless this is empty, an `error` in any event
+            that is read is a failure too.
     """
 
     format: Literal["sse", "jsonl"] = "sse"
@@ -124,19 +124,19 @@ def _written_out(value: object) -> object:
 Stream = Annotated[StreamConfig | None, BeforeValidator(_written_out)]
 
 Conditions = dict[JsonPath, list[object]]
-"""For each JSONPath the values of which one must be there; all paths together."""
+"""The accepted values of each JSONPath; every path must have one of its values."""
 
 
 class PollConfig(Strict):
-    """Ask for the reply until it is there, for services that answer in the background.
+    """How to poll a service that answers in the background.
 
-    The reply to the target's own request is the variable `reply`; the answer is read from the last reply here.
+    The variable `reply` is the reply to the target's own request; the answer is read from the last poll's reply.
 
     Attributes:
-        url: The address to ask, on the same server; or a path there.
+        url: The address to poll on the same server, or a path there.
         method: The HTTP method.
-        until: The answer is there as soon as each JSONPath has one of its values: {$.status: [completed]}.
-        failed: The service failed as soon as each JSONPath has one of its values: {$.status: [failed, cancelled]}.
+        until: The answer is ready when each JSONPath has one of its values: {$.status: [completed]}.
+        failed: The service has failed when each JSONPath has one of its values: {$.status: [failed, cancelled]}.
         every_s: Seconds between two requests. `timeout_s` of the target limits all of them together.
     """
 
@@ -149,7 +149,7 @@ class PollConfig(Strict):
     @field_validator("until", "failed", mode="before")
     @classmethod
     def _listed(cls, conditions: object) -> object:
-        """One value may stand without a list."""
+        """Accept a single value without a list."""
         if not is_mapping(conditions):
             return conditions
         given = conditions

@@ -1,4 +1,4 @@
-"""The words of a command line as an experiment: one YAML file that makes the same run."""
+"""Save the overrides of a command line as an experiment: a YAML file that defines the same run."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from evalflow.errors import Problem, UserError
 
 
 def experiment_yaml(name: str, overrides: Sequence[str]) -> str:
-    """The text of conf/experiment/NAME.yaml that chooses and sets what the overrides do.
+    """Return the text of conf/experiment/NAME.yaml with the same effect as the overrides.
 
-    UserError if they cannot be read, or if one is a sweep, takes something away, or chooses an experiment.
+    UserError if one cannot be parsed, is a sweep, deletes a key, or chooses an experiment.
 
     Example:
         >>> print(experiment_yaml("short", ["dataset=rag", "metric=[faithfulness,relevance]", "limit=5"]), end="")

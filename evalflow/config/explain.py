@@ -39,14 +39,14 @@ def problems_of(
 ) -> list[Problem]:
     """Turn pydantic's errors into Problems. The value of an unknown key is never shown: it could be a secret.
 
-    `key` is the key path of the validated part, such as `metric.faithfulness`, and `file` its file, if any; `overrides`
-    tell whether the error is on the command line.
+    `key` is the key path of the validated part, e.g. `metric.faithfulness`, and `file` its file, if any. `overrides`
+    are those of the command line, to which an error is attributed if it is there.
     """
     return [_problem(detail, model, key, file, overrides) for detail in error.errors(include_url=False)]
 
 
 def override(key: str, value: str) -> str:
-    """An override that sets a key, whether or not its file has it, quoted for a shell and for Hydra."""
+    """Return an override that sets a key or adds it if missing, quoted for a shell and for Hydra."""
     if not re.fullmatch(r"[\w.$/-]+", value, re.ASCII):
         value = '"' + value.replace('"', '\\"') + '"'
     return shlex.quote(f"++{key}={value}")
@@ -108,7 +108,7 @@ def _problem(
 
 
 def _as_parameter(parent: str, name: str) -> str:
-    """How to send a parameter of requests that was taken for a key."""
+    """Return a hint for a request parameter that was given as a configuration key."""
     if name == "extra_body":
         return f"its entries are parameters of the requests: '{parent}.parameters={{NAME: VALUE}}'"
     return f"it is a parameter of the requests: '{parent}.parameters={{{name}: VALUE}}'"
@@ -117,7 +117,8 @@ def _as_parameter(parent: str, name: str) -> str:
 def _walk(model: type[BaseModel], loc: Sequence[int | str]) -> tuple[list[str], list[str]]:
     """The key path of a location, and the valid names for its last key.
 
-    Pydantic adds the tag of a union's member to the location (`scale.likert.min`), which is not a key in the file.
+    Pydantic adds the tag of a union's member to the location (`likert` in `scale.likert.min`); it is not a key in the
+    file.
     """
     here: object = model
     path: list[str] = []

@@ -1,4 +1,4 @@
-"""What part of an answer is scored."""
+"""Which part of an answer is scored."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from evalflow.values.patterns import Pattern, compiled, declared
 
 
 class Extraction(Strict):
-    """The part of an answer that is scored, without blanks around it. It takes one of pattern, path, after and line.
+    """The part of an answer that is scored, stripped of blanks. Set exactly one of pattern, path, after and line.
 
     Attributes:
-        pattern: A regular expression, in the syntax of Python's `re`; no template. Best in single quotes in YAML.
-        group: The group of the pattern that is taken, by number or name; null: the first one, or the whole match if it
-            has none.
-        path: A JSONPath in an answer that is JSON, which may stand in a Markdown code block.
-        after: A marker, such as "ANSWER:"; what follows it, to the end of the answer, is taken.
+        pattern: A regular expression in the syntax of Python's `re`, not a template. Best in single quotes in YAML.
+        group: The number or name of the pattern's group to take; null: the first group, or the whole match if there are
+            no groups.
+        path: A JSONPath into an answer that is JSON, with or without a Markdown code block around it.
+        after: A marker such as "ANSWER:"; everything after it is taken.
         line: The first or the last line that is not blank.
-        match: Which one counts if pattern, path or after match several times.
-        clean: Whether Markdown and LaTeX around the part (`**B**`, `$B$`), quotes, brackets, and a full
-            stop at its end are taken away.
+        match: Which match to take if pattern, path or after match several times.
+        clean: Whether to remove Markdown and LaTeX around the part (`**B**`, `$B$`), quotes, brackets and a full stop
+            at its end.
     """
 
     pattern: Word | None = Field(default=None, min_length=1)
@@ -39,7 +39,7 @@ class Extraction(Strict):
 
     @property
     def key(self) -> str:
-        """The key that says how: pattern, path, after or line."""
+        """The key that is set: pattern, path, after or line."""
         return next(key for key in _WAYS if getattr(self, key) is not None)
 
     @cached_property

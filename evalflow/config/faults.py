@@ -1,4 +1,4 @@
-"""Turn errors of Hydra, OmegaConf and YAML into problems, overrides of keys that are in no file included."""
+"""Turn errors of Hydra, OmegaConf and YAML, including overrides of unknown keys, into problems."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from evalflow.values.jsonvalues import as_map, is_list
 if TYPE_CHECKING:
     from pathlib import Path
 
-_FEW = 30  # names that a hint lists
+_FEW = 30  # maximum number of names that a hint lists
 _EXAMPLES = {
     "argv": "[python3,bot.py]",
     "base_url": "http://127.0.0.1:8000/v1",
     "call": "my_bot:ask",
     "url": "http://127.0.0.1:8000/ask",
 }
-"""Values of keys that are called so, for hints."""
+"""Example values by key name, for hints."""
 
 
 class AbsentKeyError(UserError):
-    """The command line changes a key that is in no file."""
+    """The command line overrides a key that no file has."""
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -58,7 +58,7 @@ def as_user_errors(overrides: Sequence[str], folders: Sequence[Path] = ()) -> Ge
     except (HydraException, OmegaConfBaseException, ValueError) as error:  # metric=null is a ValueError
         raise _user_error(error, overrides, folders) from None
     except BrokenPipeError:
-        raise  # the reader of our output has closed it, as with `--cfg job | head`
+        raise  # the output pipe was closed, as by `--cfg job | head`
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise InfrastructureError(
@@ -71,7 +71,7 @@ def as_user_errors(overrides: Sequence[str], folders: Sequence[Path] = ()) -> Ge
 
 
 def invalid_yaml(error: yaml.YAMLError, file: Path | None = None) -> Problem:
-    """The problem of a file that is not YAML; `file` where the error does not name it."""
+    """Return the problem of a file that is not YAML; `file` is used if the error does not name one."""
     mark = getattr(error, "problem_mark", None)
     what = f"this is not valid YAML: {getattr(error, 'problem', None) or error}"
     hint = "quote values that hold any of : { } [ ] # & * ! | > % @"
@@ -81,7 +81,7 @@ def invalid_yaml(error: yaml.YAMLError, file: Path | None = None) -> Problem:
 
 
 def no_value(key: str) -> Problem:
-    """The problem of a key that must be given and is not."""
+    """Return the problem of a missing mandatory key."""
     example = _EXAMPLES.get(key.rpartition(".")[2])
     hint = f"add {key}=..." + (f", such as {shlex.quote(f'{key}={example}')}" if example else "")
     return Problem(f"{key} has no value", hint=hint, key=key)
@@ -116,7 +116,7 @@ def _user_error(error: Exception, overrides: Sequence[str], folders: Sequence[Pa
 
 
 def _no_base(text: str, folders: Sequence[Path]) -> list[Problem]:
-    """The problem of a file whose `defaults` name one that is not there."""
+    """Return the problem of a file whose `defaults` name a missing file."""
     named = re.search(r"In '([^']+)': Could not load '(\w+)/([^']+)'", text)
     if named is None:
         return []
@@ -153,11 +153,11 @@ ELSEWHERE: Mapping[str, str] = {
     "turn_relevancy": "turn_relevance",
     "user_friction": "user_frustration",
 }
-"""Names of metrics in other tools, by meaning: the nearest spelling of `contextual_relevancy` means something else."""
+"""Our metrics by their names in other tools, since the nearest spelling would suggest a different metric."""
 
 
 def _no_options(overrides: Sequence[str], folders: Sequence[Path]) -> list[Problem]:
-    """The problems of all choices that no file is of."""
+    """Return the problems of all chosen options that have no file."""
     found: dict[tuple[str, str], Problem] = {}
     for override in OverridesParser.create().parse_overrides(list(overrides)):
         group, value = str(override.key_or_group), override.value()
@@ -179,7 +179,7 @@ def _no_option(group: str, name: str, known: Collection[str]) -> Problem:
 
 
 def _several(override: str) -> Problem:
-    """The problem of a value with commas in a single run."""
+    """Return the problem of a value with commas when the run is not a sweep."""
     key, _, values = override.partition("=")
     hint = "one run for each takes -m; a text with a comma takes quotes of its own: 'KEY=\"A,B\"'"
     if key in ("dataset", "metric"):
@@ -205,10 +205,10 @@ def problems_of_absent(
     compose: Callable[[Sequence[str]], Composed],
     check: Callable[[Composed], object],
 ) -> Sequence[Problem]:
-    """Find the problems of overrides whose keys are in no file, and all other validation problems.
+    """Find the problems of overrides whose keys no file has, and all other validation problems.
 
-    The keys are added anyway, since only the typed models know which keys are valid. `error` is about the first one;
-    `compose` composes other overrides, with missing mandatory values; `check` validates.
+    The keys are added anyway, since only the typed models know which keys are valid. `error` is that of the first key;
+    `compose` composes other overrides and allows missing mandatory values; `check` validates.
     """
     keys: dict[str, str] = {}
     for override in OverridesParser.create().parse_overrides(list(overrides)):
@@ -225,7 +225,7 @@ def problems_of_absent(
     misnamed = {line: _misnamed_part(line, keys[line], base.values) for line in absent}
     problems = [problem for problem in misnamed.values() if problem]
     possible = [line for line, problem in misnamed.items() if problem is None]
-    # What a misspelt group was to choose is not missing, too.
+    # Do not also report as missing what a misspelt group was meant to choose.
     respelt = [_respelt(line, keys[line], base.values) for line in absent]
     meant = [line for line in respelt if line and line.partition("=")[0] in GROUPS]
     try:
@@ -238,7 +238,7 @@ def problems_of_absent(
     except UserError as invalid:
         problems += invalid.problems
     unknown = {problem.what for problem in problems}
-    misplaced = {problem.where for problem in problems}  # such as a field of the data that cases do not have
+    misplaced = {problem.where for problem in problems}  # e.g. a field that cases do not have
     for line in possible:
         key = keys[line]
         parts = key.split(".")
@@ -251,7 +251,7 @@ def problems_of_absent(
 
 
 def _only_in_one_choice(key: str, group: str, choices: Sequence[str]) -> Problem:
-    """The hint for a key that only some choices of a sweep have: move it to a file of that choice."""
+    """Return a hint for a key that only some options of a sweep have: move it to the option's file."""
     name = choices[-1] if choices[-1] != "embedded" else choices[0]
     file = f"conf/{group}/my_{name}.yaml"
     swept = ",".join(f"my_{choice}" if choice == name else choice for choice in choices)
@@ -279,7 +279,7 @@ def _without_absent(
 
 
 def _respelt(line: str, key: str, values: Mapping[str, object]) -> str | None:
-    """An override whose first name is no key, with the nearest one; None if none is near, or its name is a key."""
+    """Return an override with its misspelt first name corrected; None if the name is valid or nothing is similar."""
     root = key.partition(".")[0]
     meant = None if root in values else nearest(root, sorted({*values, *GROUPS}))
     return meant and meant + line[len(root) :]

@@ -1,7 +1,7 @@
-"""Whose address and key a judge or a target has.
+"""Keep one judge's or target's address and key from being used for another.
 
-An experiment, and conf/local, may set keys of the judge that they choose. A judge that is chosen elsewhere, such as on
-the command line, does not take its address, model and key from them: the data would go where nobody sends it.
+An experiment or conf/local may set keys of the judge that it chooses. If another judge is chosen, e.g. on the command
+line, their address, model and key are ignored, since data would go to a place that nobody chose.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ ADDRESS_KEYS = frozenset(
         "argv",
     }
 )
-"""Keys that say where data goes, and with which key."""
+"""Keys that decide where data is sent and with which API key."""
 ENDPOINT_KEYS = ADDRESS_KEYS | {"kind", "name", "model", "client", "price"}
-"""The same, and who is asked there: of a file that chooses its own."""
+"""Those keys and the model; ignored when the file that sets them chooses another option."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Untaken:
-    """Keys of a file that the choice of a group does not take: `file` as experiment/NAME, `choice` as judge=NAME."""
+    """Keys of a file that are ignored for another choice: `file` as experiment/NAME, `choice` as judge=NAME."""
 
     file: str
     choice: str
@@ -57,10 +57,10 @@ def untaken(
     overrides: Sequence[str],
     choices: Mapping[str, str],
 ) -> Iterator[Untaken]:
-    """What is not taken of files that set keys of the whole configuration.
+    """Return the ignored keys of files that set keys of the whole configuration.
 
-    `files` has the content of each by its path in the folder, `own` what it chooses of each group, and `choices` what
-    is chosen of each in the end.
+    `files` maps each path in the folder to its content, `own` to the options that it chooses by group. `choices` are
+    the final options by group.
     """
     chosen = {word.lstrip("+").partition("=")[0] for word in overrides}
     for path, content in files.items():
@@ -74,7 +74,7 @@ def untaken(
 
 
 def without(config: T, keys: Sequence[str]) -> T:
-    """A copy of a file's content without keys, given by their paths."""
+    """Return a copy of a file's content without the keys at these paths."""
     found = copy.deepcopy(config)
     for key in keys:
         here: Any = found

@@ -1,7 +1,7 @@
-"""Hydra plugins for evalflow's search order: the user's folders before the packaged conf/; and a loader with a memory.
+"""Hydra plugins: a search path with the user's folders before the packaged conf/, and a caching loader.
 
-Hydra builds objects from the configuration below `hydra` (callbacks, launchers, sweepers, logging), and so runs code
-that YAML names. A config folder may be somebody else's, so its files must not set anything there.
+Hydra instantiates objects from the configuration below `hydra` (callbacks, launchers, sweepers, logging), so YAML there
+can run code. A config folder may be somebody else's, so its files must not set anything below `hydra`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class UserConfigSource(FileConfigSource):
         return "user"
 
     def load_config(self, config_path: str) -> ConfigResult:
-        """Read a file; UserError if it could make Hydra run code, is not YAML, too large, or lacks its package line."""
+        """Read a file; UserError if it could make Hydra run code, is invalid, too large, or lacks its package line."""
         file = Path(self.path, config_path.removesuffix(".yaml") + ".yaml")
         if file.is_file():
             try:
@@ -124,7 +124,7 @@ def _refuse_code(config_path: str, found: ConfigResult, place: str) -> None:
 
 
 def _problems(config_path: str, found: ConfigResult) -> Iterator[tuple[str, str, str]]:
-    """Keys of a user's file that could make Hydra run code, each with the problem and a hint."""
+    """Return the keys of a user's file that could make Hydra run code, each with the problem and a hint."""
     package = found.header.get("package") or ""
     name = config_path.removesuffix(".yaml").rpartition("/")[2]
     if config_path.lstrip("/").startswith("hydra/") or _reaches_hydra(package.replace("_name_", name)):
@@ -193,22 +193,22 @@ def register() -> None:
 
 
 _SETTLED_NS = 2 * 10**9
-"""A file that changed this recently could change again without another time stamp, so it is read each time."""
+"""A file modified this recently may change again within the same time stamp, so it is not cached."""
 _READ: dict[tuple[str, str, str], tuple[object, bytes]] = {}
-"""The state and the pickled content of each file read: unpickling takes a twentieth of reading it again."""
+"""The state and the pickled content of each file read: unpickling is 20 times as fast as parsing."""
 _HYDRAS_OWN = ("hydra", "schema")  # providers of the files in Hydra's package, and of its schemas
 _MERGED: dict[tuple[object, ...], bytes] = {}
-"""What the first files of a composition make together, pickled, by their names, packages and states. Merging them anew
-is a third of a composition."""
+"""The pickled merge of a composition's first files, by their names, packages and states. Merging them again takes a
+third of a composition."""
 _MOST_MERGED = 64
 _BEGINNING = ResultDefault(config_path="the first files")
-"""Stands for them in a list of defaults."""
+"""The placeholder for these files in a defaults list."""
 
 
 class _Repository(ConfigRepository):
-    """Remembers in this process what it read, for as long as the file is the same by its status.
+    """A repository that caches the files it read, in this process, until a file's status changes.
 
-    `states` are those of the files read last, also by its copies.
+    `states` are those of the files read last, by this repository or a copy.
     """
 
     def __init__(self, config_search_path: ConfigSearchPath) -> None:
@@ -216,7 +216,7 @@ class _Repository(ConfigRepository):
         self.states: dict[str, object] = {}
 
     def __deepcopy__(self, _: object) -> _Repository:
-        return copy.copy(self)  # Hydra only gives the copy a list of sources of its own
+        return copy.copy(self)  # Hydra's copy differs only in its own list of sources
 
     def load_config(self, config_path: str) -> ConfigResult | None:
         source = self._find_object_source(config_path, ObjectType.CONFIG)
@@ -233,10 +233,10 @@ class _Repository(ConfigRepository):
 
 
 def _state(source: ConfigSource, config_path: str) -> object:
-    """What changes whenever the content does; None: it is not known."""
+    """Return a value that changes whenever the content does; None if unknown."""
     if source.provider in _HYDRAS_OWN:
         return True
-    if source.scheme() not in (FileConfigSource.scheme(), UserConfigSource.scheme()):  # Hydra has classes of its own
+    if source.scheme() not in (FileConfigSource.scheme(), UserConfigSource.scheme()):  # Hydra's own are subclasses
         return None
     try:
         status = Path(source.path, config_path.removesuffix(".yaml") + ".yaml").stat()
@@ -248,9 +248,9 @@ def _state(source: ConfigSource, config_path: str) -> object:
 
 
 class Loader(ConfigLoaderImpl):
-    """Hydra's loader, but with a memory: of files, of what the first of them make together, and of the last defaults.
+    """Hydra's loader with caches of files, of the merge of the first ones, and of the last defaults list.
 
-    What a file says of the address and key of its own judge is not taken for another one: `untaken` has it.
+    It ignores a file's address and key of its own judge if another judge is chosen; `untaken` has these keys.
     """
 
     def __init__(self, config_search_path: ConfigSearchPath) -> None:
@@ -281,7 +281,7 @@ class Loader(ConfigLoaderImpl):
         return super()._compose_config_from_defaults_list([_BEGINNING, *defaults[len(first) :]], repo)
 
     def _is_known(self, default: ResultDefault) -> bool:
-        """Whether a file is the same as long as its state is, and the choice of it comes back often enough."""
+        """Whether a file can be cached by its state and is chosen often enough to be worth it."""
         path = default.config_path or ""
         return path.partition("/")[0] not in (*ROOT_GROUPS, "metric") and self._states.get(path) is not None
 
@@ -297,7 +297,7 @@ class Loader(ConfigLoaderImpl):
 
 
 def untaken_of(defaults: Sequence[ResultDefault], repo: Any, overrides: Sequence[str]) -> list[Untaken]:
-    """What a composition does not take of the files that set keys of the whole configuration."""
+    """Return the keys that a composition ignores in files that set keys of the whole configuration."""
     paths = [one.config_path or "" for one in defaults]
     files = {path: repo.load_config(path) for path in paths if path.partition("/")[0] in ROOT_GROUPS}
     contents = {path: OmegaConf.to_container(file.config, resolve=False) for path, file in files.items()}

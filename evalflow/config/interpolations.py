@@ -1,4 +1,4 @@
-"""Explain texts whose `${` OmegaConf takes for an interpolation: the file, the key and how to write it literally."""
+"""Explain texts whose `${` OmegaConf reads as an interpolation: the file, the key and how to escape it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WHOLE = ("experiment", "local")  # groups whose files set keys of the whole con
 
 
 def interpolation_problem(error: Exception, overrides: Sequence[str], folders: Sequence[Path]) -> Problem | None:
-    """The problem of a text that refers to what is not there, or is not an interpolation; None for other errors."""
+    """Return the problem of a text with an invalid or unresolvable interpolation; None for other errors."""
     error = error.__cause__ if isinstance(error.__cause__, GrammarParseError) else error
     key = str(getattr(error, "full_key", "") or "")
     if isinstance(error, InterpolationKeyError):
@@ -45,12 +45,12 @@ def interpolation_problem(error: Exception, overrides: Sequence[str], folders: S
         what, hint = "${ begins an interpolation, and what follows is none", ""
     else:
         return None
-    broken = isinstance(error, GrammarParseError)  # its key is that in the file, without the file's package
+    broken = isinstance(error, GrammarParseError)  # the key as in the file, without the file's package
     return Problem(what, _place(key, overrides, folders, broken=broken), LITERAL + hint)
 
 
 def _place(key: str, overrides: Sequence[str], folders: Sequence[Path], *, broken: bool) -> str:
-    """The file and key of the text; the command line if it is there, and the key alone if no file has it."""
+    """Return the text's place: its file and key, "the command line", or the key alone if no file has it."""
     found = [
         (file, path)
         for file, path, text in _texts(folders)
@@ -68,7 +68,7 @@ def _chosen(file: Path, overrides: Sequence[str]) -> bool:
 
 
 def _texts(folders: Sequence[Path]) -> Iterator[tuple[Path, str, str]]:
-    """Every text with an opening in the files of folders: its file, its key in the configuration, and the text."""
+    """Yield every text with `${` in the files of folders: its file, its key in the configuration, and the text."""
     for file in (file for folder in folders for file in sorted(folder.glob("*/*.yaml"))):
         group = file.parent.name
         try:

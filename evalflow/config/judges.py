@@ -18,8 +18,9 @@ class Price(Strict):
     """US dollars per million tokens.
 
     Attributes:
-        cached_input_per_million: For input tokens that the provider reads from its own cache; null: as other input.
-        batch: The share of this price that calls by batch cost: half, as OpenAI, Azure, Anthropic and Google say.
+        cached_input_per_million: For input tokens that the provider reads from its own cache; null: the price of other
+            input.
+        batch: The fraction of this price charged for batch calls; OpenAI, Azure, Anthropic and Google charge half.
     """
 
     input_per_million: float = Field(ge=0)
@@ -31,7 +32,7 @@ class Price(Strict):
         return (input_tokens * self.input_per_million + output_tokens * self.output_per_million) / 1e6
 
     def saved(self, cached_tokens: int) -> float | None:
-        """What input tokens from the provider's cache cost less; None if their price is unknown."""
+        """Return the discount on input tokens from the provider's cache; None if their price is unknown."""
         if self.cached_input_per_million is None:
             return None
         return cached_tokens * (self.input_per_million - self.cached_input_per_million) / 1e6
@@ -66,7 +67,7 @@ class AzureConfig(Strict):
     """Settings of Azure OpenAI besides base URL and key.
 
     Attributes:
-        api_version: E.g. 2024-10-21, with a base_url that ends at the host; null: the v1 API (/openai/v1).
+        api_version: E.g. 2024-10-21, with a base_url that ends with the host; null: the v1 API (/openai/v1).
         sign_in: With the key of api_key_env, or with an Entra ID token of the user signed in on this machine.
     """
 
@@ -78,13 +79,13 @@ class RemoteModelConfig(Strict):
     """Settings of a model behind an OpenAI-compatible endpoint.
 
     Attributes:
-        base_url: Up to and including /v1; null is OpenAI's own.
-        api_key_env: The environment variable with the key; null sends none.
-        client: `http`, which is fast, or `sdk`, the openai SDK, for features that only it has.
+        base_url: The address up to and including /v1; null: OpenAI's.
+        api_key_env: The environment variable with the key; null: no key is sent.
+        client: `http`, which is fast, or `sdk`, the openai SDK, for features that only the SDK has.
         azure: For Azure OpenAI through its SDK; null for everything else, including Azure's v1 API with a key.
-        timeout_s, first_byte_timeout_s: Time limits in seconds for one attempt, and for the start of its reply; null:
-            only the limit for the attempt.
-        attempts: Maximum number of attempts, for transient faults.
+        timeout_s, first_byte_timeout_s: Time limits in seconds for one attempt and for the first byte of its reply;
+            null: no limit for the first byte.
+        attempts: Maximum number of attempts if faults are transient.
     """
 
     kind: str
@@ -103,7 +104,7 @@ class RemoteModelConfig(Strict):
 
     @property
     def charged(self) -> Price | None:
-        """The price of a case's calls."""
+        """The price of calls as a run makes them, by batch or directly."""
         return self.price
 
     @model_validator(mode="after")
@@ -124,14 +125,14 @@ class EndpointConfig(RemoteModelConfig):
 
     Attributes:
         temperature: The sampling temperature; null: not sent.
-        max_tokens: The most tokens of a reply; null: not sent, so that the endpoint's own limit applies.
-        parameters: Further parameters of each request, passed on as they are: {reasoning_effort: low, top_p: 0.9}.
+        max_tokens: Maximum number of tokens in a reply; null: not sent, so the endpoint's own limit applies.
+        parameters: Further parameters of each request, passed on unchanged: {reasoning_effort: low, top_p: 0.9}.
             max_completion_tokens replaces max_tokens; null removes temperature or max_tokens.
-        batch: Whether a run sends its calls as batches, at `price.batch` of the price, in the format that goes with
+        batch: Whether a run sends its calls as batches, at `price.batch` of the price, in the format of the provider at
             base_url; openai, anthropic or gemini: in that format.
     """
 
-    typed: ClassVar[bool] = False  # whether replies have a type, and so requests a form that evalflow sets
+    typed: ClassVar[bool] = False  # whether replies are typed, so that evalflow sets the response format
     temperature: float | None = Field(default=0.0, ge=0, le=2)
     max_tokens: int | None = Field(default=None, ge=1)
     parameters: dict[str, object] | None = None
@@ -139,13 +140,13 @@ class EndpointConfig(RemoteModelConfig):
 
     @property
     def longest_reply(self) -> int | None:
-        """The most tokens of a reply, whichever parameter limits it; None without a limit."""
+        """Maximum number of tokens in a reply, whichever parameter sets it; None: no limit."""
         limit = (self.parameters or {}).get(LIMIT)
         return limit if isinstance(limit, int) else self.max_tokens
 
     @property
     def batch_format(self) -> BatchFormat | None:
-        """The format of its batches; None if it sends none."""
+        """The format of its batches; None if it does not use batches."""
         if not isinstance(self.batch, bool):
             return self.batch
         host = urlsplit(self.base_url or "").hostname or ""
@@ -171,10 +172,10 @@ class EndpointConfig(RemoteModelConfig):
 
 
 class TypedReplyConfig(EndpointConfig):
-    """Settings of a chat model whose replies are typed.
+    """Settings of a chat model with typed replies.
 
     Attributes:
-        mode: How the endpoint is asked for a typed reply.
+        mode: How typed replies are requested from the endpoint.
         strict: Whether `json_schema` asks the endpoint to enforce the schema strictly.
         reasks: How often an invalid reply is sent back with its errors.
     """
@@ -201,7 +202,7 @@ class OpenAIJudgeConfig(TypedReplyConfig, JudgeConfig):
 
 
 class EmbeddedJudgeConfig(JudgeConfig):
-    """The evidence scorer that needs no key. See `evalflow.addons.embedded.judge`."""
+    """The evidence scorer, which works without a key. See `evalflow.addons.embedded.judge`."""
 
     kind: Literal["embedded"]  # pyright: ignore[reportIncompatibleVariableOverride]
     calibrated: bool = False
@@ -221,14 +222,14 @@ class OpenAIEmbedderConfig(RemoteModelConfig, EmbedderConfig):
 
 
 class EmbeddedEmbedderConfig(EmbedderConfig):
-    """The embedding model that needs no key. See `evalflow.addons.embedded.minilm`."""
+    """The embedding model that works without a key. See `evalflow.addons.embedded.minilm`."""
 
     kind: Literal["embedded"]  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
 Vote = Literal["mean", "median", "majority", "weighted"]
 
-# The type only says "judge": the validator picks each member's model by its kind.
+# The static type is only a judge's; the validator picks each member's model by its kind.
 Members = Annotated[
     dict[str, SerializeAsAny[JudgeConfig]],
     WithJsonSchema({"type": "object", "additionalProperties": {"type": "object"}}),
@@ -236,7 +237,7 @@ Members = Annotated[
 
 
 class MembersConfig(JudgeConfig):
-    """Keys of every judge that has members.
+    """Keys of every judge with members.
 
     Attributes:
         members: Two or more judges, each with its own keys, by names that you choose.
@@ -261,13 +262,13 @@ class MembersConfig(JudgeConfig):
 
 
 class PanelConfig(MembersConfig):
-    """Several judges each score the answer, and vote.
+    """Several judges that each score the answer; their scores are combined by a vote.
 
     Attributes:
-        vote: How the scores are combined: mean; median; majority, the most frequent score (the worse one in a tie);
+        vote: How the scores are combined: mean; median; majority, the most frequent score (in a tie, the worst);
             or weighted, the mean by `weights`.
         weights: The weight of each member, by its name, for vote: weighted.
-        quorum: How many members must have scored; null: all. With fewer, the panel's score is in state error.
+        quorum: Number of members that must have scored; null: all. With fewer, the panel's score is in state error.
     """
 
     kind: Literal["panel"]  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -287,14 +288,14 @@ class PanelConfig(MembersConfig):
 
 
 class CascadeConfig(MembersConfig):
-    """Judges in sequence: the next one is asked only if the one before was not confident enough.
+    """Judges in sequence: the next one is asked only if the previous one was not confident enough.
 
     Attributes:
         order: The members' names in the order of asking, the cheapest first; null: as declared.
-        escalate_below: The confidence a member needs for its score to count. Confidence is the lowest probability that
-            the member gave one of its own verdicts on the answer.
-        samples: Replies to sample from each member but the last if its endpoint gives no token probabilities for a
-            request; null: none but those that a metric samples.
+        escalate_below: The confidence that a member needs for its score to be final. Confidence is the lowest of the
+            probabilities that the member gave its verdicts on the answer.
+        samples: Number of replies to sample from each member but the last if its endpoint gives no token probabilities;
+            null: only those that a metric samples.
     """
 
     kind: Literal["cascade"]  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -314,12 +315,12 @@ class CascadeConfig(MembersConfig):
 
 
 def single_judges(config: JudgeConfig) -> Mapping[str, JudgeConfig]:
-    """The single judges behind a judge, by name and in order; a single judge is returned under an empty name."""
+    """Return the single judges behind a judge, by name, in order; a judge without members has an empty name."""
     return config.asked if isinstance(config, MembersConfig) else {"": config}
 
 
 def each_judge(config: JudgeConfig, change: Callable[[JudgeConfig], JudgeConfig]) -> JudgeConfig:
-    """Apply a change to each judge that is actually asked."""
+    """Apply a change to each single judge behind a judge."""
     if not isinstance(config, MembersConfig):
         return change(config)
     return config.model_copy(update={"members": {name: change(one) for name, one in config.members.items()}})

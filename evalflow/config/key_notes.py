@@ -1,6 +1,6 @@
 """Meanings and examples of configuration keys for editors, where the docstring or the shipped files have none.
 
-A key with several meanings is written as Model.key, which comes before the plain key.
+A key with several meanings is written as Model.key, which takes precedence over the plain key.
 """
 
 from __future__ import annotations

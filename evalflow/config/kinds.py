@@ -17,11 +17,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[C, T]):
-    """A kind: the model of its configuration, and what builds one. A class with both attributes serves as well.
+    """A kind: its configuration model and its builder. A class with both attributes serves as well.
 
-    `build` takes, for a judge or an embedder: configuration, name, session; for a target: configuration, name, prompts,
-    forms, session; for a metric: name, configuration, prompts. `shared_model` is the function, as `module:name`, that
-    gives the model that all processes on a machine can share (SharedModel).
+    Arguments of `build`, for a judge or an embedder: configuration, name, session; for a target: configuration, name,
+    prompts, forms, session; for a metric: name, configuration, prompts. `shared_model` names a function, as
+    `module:name`, that returns the model shared by all processes of a machine (SharedModel).
     """
 
     Config: type[C]
@@ -30,15 +30,15 @@ class Kind(Generic[C, T]):
 
 
 def lazily(place: str, **options: Any) -> Callable[..., Any]:
-    """What builds a kind, as `module:name`; imported when the first one is built."""
+    """Return a builder given as `module:name`, which is imported at its first use."""
     return lambda *args, **more: EntryPoint("", place, "").load()(*args, **options, **more)
 
 
 class Kinds(Door[Kind[C, T]], Generic[C, T]):
     """The door for the kinds of one configuration group.
 
-    Of a kind in `configs` the core has the configuration, since its defaults name it, and an addon builds it; it is
-    loaded when the first one is built.
+    For a kind in `configs` the core has the configuration model, since the defaults use it; its addon is loaded when
+    the first one is built.
     """
 
     def __init__(
@@ -48,5 +48,5 @@ class Kinds(Door[Kind[C, T]], Generic[C, T]):
         self._configs = configs or {}
 
     def config(self, kind: str) -> type[C]:
-        """The model of a kind's configuration; errors as in `get`."""
+        """Return the model of a kind's configuration; errors as in `get`."""
         return self._configs.get(kind) or self.get(kind).Config

@@ -1,4 +1,4 @@
-"""Composes the configuration with Hydra, for all callers; it returns plain values, so that nothing else needs Hydra."""
+"""Compose configurations with Hydra and return plain values, so that no other module needs Hydra."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _LAUNCHING = threading.Lock()  # held by a command line from its first compositi
 
 @dataclass(frozen=True, slots=True)
 class HydraJob:
-    """One job that Hydra starts; `.hydra/` is already in its folder. It has a number only in a sweep."""
+    """One job that Hydra starts; `.hydra/` is already in its folder. It has a number only in sweeps."""
 
     folder: Path
     number: int | None
@@ -62,8 +62,8 @@ def compose(
 ) -> Composed:
     """Compose without running; writes nothing. Safe in any thread, also while jobs of `launch` run.
 
-    `check` validates, to suggest the right name of a missing key. Unless `complete`, a missing value is "???".
-    `unsaved` has options, and values for what is chosen, that are in no file.
+    `check` validates, to suggest the right name for an unknown key. Unless `complete`, a missing value is "???".
+    `unsaved` has options, and values for chosen ones, that no file has.
     """
     overrides = quoted(overrides)
     try:
@@ -77,8 +77,8 @@ def launch(
 ) -> None:
     """Let Hydra start jobs: one, or one per combination with -m. Its other flags (--cfg, --info) work too.
 
-    A second launch in another thread waits until the first has ended. Exceptions of `run` are raised after all jobs are
-    done; UserError if the overrides or the files are wrong, when jobs composed earlier have already run.
+    A launch in another thread waits until the first has ended. Exceptions of `run` are raised after all jobs are done.
+    UserError if the overrides or the files are invalid; earlier jobs of the sweep may have run by then.
     """
     words = [word for word in arguments if not word.startswith("-") and ("=" in word or word.startswith("~"))]
     flags = [word for word in arguments if word not in words]
@@ -93,14 +93,14 @@ def launch(
             failures.append(error)  # Hydra would print its own traceback, and end the sweep
 
     failures: list[Exception] = []
-    with _LAUNCHING, _umask(0o077) as own:  # the folders that Hydra makes are their owner's alone
-        argv, sys.argv = sys.argv, ["evalflow", *flags, *overrides]  # argparse wants them apart
+    with _LAUNCHING, _umask(0o077) as own:  # Hydra's folders are readable by their owner only
+        argv, sys.argv = sys.argv, ["evalflow", *flags, *overrides]  # argparse takes flags and overrides separately
         try:
             with _composing(config_dir, run_id, overrides):
                 own_mode = any(word.lstrip("+").startswith("hydra.mode=") for word in overrides)
                 if own_mode or not {"-m", "--multirun"}.issuperset(flags):
                     hydra_main(_packaged(), hydra_plugins.PRIMARY, version_base="1.3")(task)()
-                else:  # hydra.main would compose once more, to learn whether this is a sweep
+                else:  # hydra.main would compose once more to find out whether this is a sweep
                     with _hydra() as hydra:
                         go, mode = (hydra.multirun, "MULTIRUN") if flags else (hydra.run, "RUN")
                         go(hydra_plugins.PRIMARY, task, [*overrides, f"hydra.mode={mode}"])
@@ -113,7 +113,7 @@ def launch(
 
 
 def resolved(storable: Mapping[str, object]) -> dict[str, Any]:
-    """The values of `Composed.storable`, with environment variables as they are now; UserError if one is not set."""
+    """Return `Composed.storable` with the current environment variables filled in; UserError if one is not set."""
     if not _refers(storable):
         return deepcopy(dict(storable))
     with as_user_errors(()):
@@ -121,7 +121,7 @@ def resolved(storable: Mapping[str, object]) -> dict[str, Any]:
 
 
 def _refers(value: object) -> bool:
-    """Whether there is a reference, such as to a variable, or what could be one, in a text of these values."""
+    """Whether a text in these values has a reference, e.g. to a variable, or something that could be one."""
     match value:
         case str():
             return "${" in value
@@ -141,7 +141,7 @@ def read_yaml(text: str) -> dict[str, object]:
 
 
 def _contents(config: DictConfig | ListConfig, *, resolve: bool, complete: bool = False) -> dict[str, Any]:
-    """The plain values of a configuration; with `complete` a mandatory one that is missing is an error."""
+    """Return the plain values of a configuration; with `complete`, a missing mandatory value is an error."""
     return dict(as_map(OmegaConf.to_container(config, resolve=resolve, throw_on_missing=complete)))
 
 
@@ -197,7 +197,7 @@ def _explained(
 
 
 def _job(config: DictConfig, config_dir: Path | None) -> HydraJob:
-    """The job of a configuration. It is read now, while Hydra's state belongs to the job."""
+    """Return the job of a configuration, read while Hydra's global state belongs to it."""
     hydra = HydraConfig.get()
     given = _job_overrides()
     number = hydra.job.num if hydra.mode == RunMode.MULTIRUN else None
@@ -260,7 +260,7 @@ def _plain(
 
 
 def _missing_keys(value: object, path: str = "") -> Iterator[str]:
-    """The keys of unresolved values that still need one, as OmegaConf writes them."""
+    """Return the keys whose mandatory value is missing, as OmegaConf writes them."""
     if value == MISSING:
         yield path
     for key, one in as_map(value).items():
@@ -270,7 +270,7 @@ def _missing_keys(value: object, path: str = "") -> Iterator[str]:
 
 
 def _hidden_by_null(config: DictConfig, sources: Mapping[str, Path]) -> list[str]:
-    """Keys that are ??? in the chosen file and null in one that it starts from: OmegaConf keeps the null."""
+    """Return the keys that are ??? in the chosen file but null in a file of its defaults: OmegaConf keeps the null."""
     found: list[str] = []
     for key, file in sources.items():
         text = "" if "." in key or not file.is_file() else file.read_text(encoding="utf-8")
@@ -283,9 +283,9 @@ def _hidden_by_null(config: DictConfig, sources: Mapping[str, Path]) -> list[str
 def _files_of(
     folders: Sequence[Path], overrides: Sequence[str], unsaved: Unsaved
 ) -> tuple[dict[str, Path], tuple[Path, ...], tuple[Untaken, ...]]:
-    """The file of each part, those that set keys of the whole configuration, and what is not taken of these.
+    """Return the file of each part, the files that set keys of the whole configuration, and their ignored keys.
 
-    UserError if a dataset's or a metric's file lacks a package of its own: two of them would merge.
+    UserError if a dataset's or a metric's file has no package of its own, since two such files would merge.
     """
     loader = GlobalHydra.instance().config_loader()
     if isinstance(loader, hydra_plugins.Loader):
@@ -353,7 +353,7 @@ def _composing(
 
 
 def _expect_own_launcher(overrides: Sequence[str]) -> None:
-    """UserError if another launcher is to start the jobs of a sweep: each would be a process that knows no other."""
+    """UserError if another launcher is chosen: its jobs would be processes that know nothing of each other."""
     for word in overrides:
         key, _, value = word.lstrip("+~").partition("=")
         if key.startswith(("hydra/launcher", "hydra.launcher")) and value != "basic":
@@ -363,7 +363,7 @@ def _expect_own_launcher(overrides: Sequence[str]) -> None:
 
 
 def _expect_single_choices(overrides: Sequence[str]) -> None:
-    """UserError if a list is chosen of a group whose files do not compose; Hydra would merge them into one."""
+    """UserError if several options of a single-choice group are chosen; Hydra would merge them into one."""
     for word in overrides:
         group, _, value = word.lstrip("+").partition("=")
         if group in SINGLE_SELECT and value.startswith("["):

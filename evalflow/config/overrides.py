@@ -1,4 +1,4 @@
-"""Overrides as people type them, in the quotes that Hydra's grammar wants around letters and signs it does not know."""
+"""Quote overrides typed by people where Hydra's grammar needs quotes."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from hydra.errors import HydraException
 from evalflow.values.jsonvalues import is_list, is_mapping
 
 _PLAIN = re.compile(r"[\w.+~@/-]+=[\w./:-]*", re.ASCII)
-"""Overrides that Hydra reads for certain, which is most of them."""
+"""Matches overrides that Hydra certainly parses, which is most of them."""
 _KEY = re.compile(r"[\w /\-+.$%*@?|()\[\]{}:=,]+", re.ASCII)
-"""Keys of a map that can be written, with a backslash before some of their signs."""
+"""Matches map keys that can be written, with a backslash before some characters."""
 _RUNS = re.compile(
     r"""(?P<quoted>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')(?=\s*(?:[][{}(),:]|\Z))|(?P<sign>[][{}(),:\s])|[^][{}(),:\s]+""",
     re.DOTALL,
 )
-"""The pieces of a value: a quoted text, a sign of lists, maps and functions, or a word."""
+"""The tokens of a value: a quoted text, a sign of lists, maps and functions, or a word."""
 _CALL = re.compile(r"(choice|range|interval|glob|sort|shuffle|tag|extend_list|int|float|str|bool|json_str)\(.*\)", re.S)
 
 
 def quoted(overrides: Sequence[str]) -> list[str]:
-    """The overrides; of those that Hydra cannot read, with quotes around the texts that it cannot read.
+    """Quote the texts in overrides that Hydra cannot parse; return all other overrides unchanged.
 
-    A comma outside of quotes stays the comma of a sweep or a list. What no quotes help is left as it is.
+    Commas outside quotes still separate items of a sweep or a list. An override that quotes cannot fix is unchanged.
     """
     return [word if _PLAIN.fullmatch(word) or _is_readable(word) else _mended(word) for word in overrides]
 
 
 def assignment(key: str, value: object) -> str:
-    r"""The override that sets a key to a JSON value; ValueError for a key of a map that Hydra cannot read.
+    r"""Return the override that sets a key to a JSON value; ValueError if Hydra cannot parse the key of a map in it.
 
     Example:
         >>> assignment("+metric.tone.values", {"kind": 1, "not kind": 0.0})
@@ -77,7 +77,7 @@ def _mended(word: str) -> str:
 
 
 def _pieces(value: str, signs: str) -> Iterator[str]:
-    """The value with its unreadable texts in quotes. Between texts are commas, brackets and these signs."""
+    """Quote the unparsable texts in a value. Texts are separated by commas, brackets and these signs."""
     text = ""
     for piece in _RUNS.finditer(value):
         ends = piece["sign"] is not None and (piece[0] in ",[]{}" or piece[0] in signs)

@@ -1,4 +1,4 @@
-"""Further parameters of a model's requests, which are passed on as they are."""
+"""Further parameters of a model's requests, which are passed on unchanged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from evalflow.values.jsonvalues import as_list, as_map, is_finite, is_too_deep
 LIMIT = "max_completion_tokens"
 """The newer name of max_tokens, which replaces it."""
 OWN_KEYS = ("temperature", "max_tokens")
-"""Parameters with a key of their own, which null removes."""
+"""Parameters that have a configuration key; null removes them from requests."""
 _PLACES: Mapping[str, str] = MappingProxyType(
     {
         **{name: f"use the key {name} beside parameters" for name in ("model", *OWN_KEYS)},
@@ -57,13 +57,13 @@ KNOWN = frozenset(
         "verbosity",
     }
 )
-"""Parameters of requests that people may take for keys."""
+"""Request parameters that people may mistake for configuration keys."""
 
 
 def checked(parameters: Mapping[str, object], *, typed: bool) -> dict[str, object]:
-    """The parameters without those that are null; ValueError for those that evalflow sets, or that are not JSON.
+    """Return the parameters that are not null; ValueError if evalflow sets one itself or one is not JSON.
 
-    `typed` says whether the requests ask for typed replies, as those of judges do.
+    `typed`: whether the requests ask for typed replies, as those of judges do.
     """
     taken = {**_PLACES, **(_OF_TYPED_REPLIES if typed else _OF_TEXTS)}
     for name, value in parameters.items():
@@ -77,7 +77,7 @@ def checked(parameters: Mapping[str, object], *, typed: bool) -> dict[str, objec
 
 
 def secrets_among(parameters: object) -> Iterator[str]:
-    """The names, in maps and lists within each other, whose texts are secrets by their name."""
+    """Return the names in nested maps and lists that mark their text as a secret."""
     for name, value in as_map(parameters).items():
         if isinstance(value, str) and SECRET_NAME.search(name) and "tokenizer" not in name and "${" not in value:
             yield name

@@ -52,11 +52,11 @@ FIELDS = (
 )
 """The fields that `needs` and templates may name."""
 DERIVED = MappingProxyType({"brief": "scenario", "turn_contexts": "contexts"})
-"""Fields that no column is mapped to, with the one to map instead."""
+"""Fields that cannot be mapped to a column, with the field to map instead."""
 
 
 def with_examples(*examples: Mapping[str, Any], **config: Any) -> ConfigDict:
-    """The configuration of a model that its JSON Schema and the command `show` explain by examples."""
+    """Return the configuration of a model with examples in its JSON Schema and in `show`."""
     return ConfigDict(json_schema_extra={"examples": [dict(example) for example in examples]}, **config)
 
 
@@ -98,7 +98,7 @@ class JudgeConfig(ScorerConfig):
     """Keys that every judge has.
 
     Attributes:
-        title: What people call it, in any script; null: its name.
+        title: The displayed name, in any script; null: its name.
 
     Example:
         >>> JudgeConfig(kind="house", thresholds={"tone": 0.7}).calibrated
@@ -118,11 +118,11 @@ class EmbedderConfig(ScorerConfig):
 
 
 class TargetConfig(Strict):
-    """Keys that every target has. The last two say what of its answers, recorded ones included, the metrics read.
+    """Keys that every target has. The last two decide which part of its answers, including recorded ones, is scored.
 
     Attributes:
-        title: What people call it, in any script; null: its name.
-        thoughts: drop: a block of thoughts at the beginning of an answer is left out of it and kept apart; keep: the
+        title: The displayed name, in any script; null: its name.
+        thoughts: drop: a block of thoughts at the beginning of an answer is cut off and stored separately; keep: the
             answer stays whole.
         extract: The part of the answer that is scored; null: all of it.
 
@@ -131,7 +131,7 @@ class TargetConfig(Strict):
         'drop'
     """
 
-    runs_here: ClassVar[bool] = False  # whether it is a program that runs on this machine
+    runs_here: ClassVar[bool] = False  # whether it runs a program on this machine
     kind: str
     name: Word | None = None
     title: str | None = None
@@ -145,7 +145,7 @@ class TargetConfig(Strict):
 
     @property
     def may_fill(self) -> frozenset[str]:
-        """Case fields that its replies may set, besides the one that the dataset generates."""
+        """Case fields that its replies may set besides the dataset's `generates` field."""
         return frozenset()
 
 
@@ -157,12 +157,12 @@ class SimulatorConfig(Strict):
 
     @property
     def turns(self) -> int:
-        """The most answers of the target that one conversation asks for; 0: no user is simulated."""
+        """Maximum number of the target's answers in one conversation; 0: no user is simulated."""
         raise NotImplementedError
 
 
 class NoSimulatorConfig(SimulatorConfig):
-    """Nobody plays the user: the cases have all of the user's turns themselves."""
+    """No simulated user: the cases contain all of the user's turns."""
 
     kind: Literal["none"] = "none"  # pyright: ignore[reportIncompatibleVariableOverride]
 
@@ -172,12 +172,12 @@ class NoSimulatorConfig(SimulatorConfig):
 
 
 class FieldSource(Strict):
-    """Where the value of a field comes from, and what it is read as.
+    """The column of a field, and the type of its values.
 
     Attributes:
-        column: The column, or a JSONPath; null: the column with the name of the field.
-        type: What the values are: text, number, boolean, list (JSON, Python's, or separated by | or ;) or json. null:
-            text in CSV and Excel; in JSON, Parquet and frames the type that they have.
+        column: The column or a JSONPath; null: the column with the field's name.
+        type: The type of the values: text, number, boolean, list (JSON, Python's, or separated by | or ;) or json.
+            null: text in CSV and Excel; in JSON, Parquet and frames their own type.
     """
 
     model_config = with_examples({"column": "Score", "type": "number"}, {"type": "list"})
@@ -186,9 +186,9 @@ class FieldSource(Strict):
 
 
 def _field_source(value: object) -> object:
-    """Tell one column with its type from several columns by the names that they get in the field.
+    """Distinguish a column with its type from a map of several columns by their names in the field.
 
-    A map of `column`, `type` or both is one column, unless `type` is alone and names no type.
+    A map with `column`, `type` or both is one column, unless `type` is alone and is not the name of a type.
     """
     given = value if is_object(value) else {}
     several = bool(given.keys() - {"column", "type"}) or (given.keys() == {"type"} and given["type"] not in CELL_TYPES)
@@ -213,7 +213,7 @@ def _one_source(value: object) -> object:
 
 
 FieldValue = Annotated[str | FieldSource | dict[str, str | FieldSource] | None, BeforeValidator(_field_source)]
-"""A column or a JSONPath, with its type or without; or several by the names that they get in the field. null: none."""
+"""A column or a JSONPath, with or without its type; or several of them by their names in the field. null: none."""
 
 
 def _how_joined(value: object) -> object:
@@ -228,21 +228,21 @@ class DatasetConfig(Strict):
 
     Attributes:
         name: The dataset's name in results; null: its key in the configuration.
-        title: What people call it, in any script; null: its name.
+        title: The displayed name, in any script; null: its name.
         path: A file or a glob.
         format: The file format; null: by the file extension.
         sheet: The sheet of an Excel workbook; null: its only visible one with rows.
-        fields: Case field to column or JSONPath, to {column, type}, or to several of them by the names they get in the
-            field. With {column, type} the name may also be another than a case field's: it is then vars.NAME. null: the
-            field has no column.
-        group: The column whose value is the cluster for error bars.
+        fields: Maps a case field to a column or JSONPath, to {column, type}, or to several of them by their names in
+            the field. With {column, type}, a name that is not a case field's becomes vars.NAME. null: the field has no
+            column.
+        group: The column whose value is the case's cluster for error bars.
         generates: The case field filled by a live target's reply.
-        labels_of: The column, or JSONPath, with the text that the labels in the data are about. Labels are left out if
-            this text differs from the field named by `generates`. null: labels are about the recorded text.
-        conversation: true: each file is one conversation and one case; turns: one case for each row, with the rows
-            before it as its history; false: rows stand alone.
+        labels_of: The column or JSONPath with the text that the labels in the data refer to. Labels are ignored if this
+            text differs from the field named by `generates`. null: labels refer to the recorded text.
+        conversation: true: each file is one conversation and one case; turns: each row is a case, with the rows before
+            it as its history; false: rows are independent.
         tags: Run only cases with one of these tags or their sub-tags; null: all.
-        every_tag: Whether a case must have all of `tags`, not only one.
+        every_tag: Whether a case must have all of `tags`, not just one.
         ids: Run only the cases with these ids; null: all.
         allow_irregular: Whether turns may be in any order: two assistant turns in a row, or one at the end.
     """
@@ -284,13 +284,13 @@ def _gate_value(value: object) -> object:
 
 
 GateValue = Annotated[bool | float | str | NotWorse, BeforeValidator(_gate_value)]
-"""The value of a gate under a statistic: a condition, or a comparison with the baseline; under `point` true or false;
-under `max_undefined_rate` a share; under `looks` anytime, or how many looks are planned."""
+"""The value of a gate under a statistic: a condition, or a comparison with the baseline. Under `point`: true or false;
+under `max_undefined_rate`: a fraction; under `looks`: anytime, or the number of planned looks."""
 
 
 Fault = Literal["number", "name", "negation", "addition", "omission", "other_answer"]
 FAULTS: tuple[Fault, ...] = get_args(Fault)
-"""The faults that `prove` puts into answers."""
+"""The faults that `prove` injects into answers."""
 
 
 class MetricConfig(Strict):
@@ -299,8 +299,8 @@ class MetricConfig(Strict):
     Attributes:
         kind: The kind of metric.
         name: The metric's name in results; null: its key in the configuration.
-        title: What people call it, in any script, as in reports; null: its name.
-        datasets: The datasets whose cases it scores, by name; null: all of the run.
+        title: The name displayed in reports, in any script; null: its name.
+        datasets: The names of the datasets whose cases it scores; null: all of the run.
         family: The section of `list metric` that shows it.
         description: What the score means, in one sentence.
         direction: Which end of the scale is good.
@@ -309,12 +309,12 @@ class MetricConfig(Strict):
         threshold: The lowest passing score (the highest, if lower is better); does not affect the exit code.
         judge: Part of a judge's configuration that this metric overrides.
         gate: Conditions on its summary rows, by statistic: {mean: ">= 0.8"}.
-        test_order: The order in which a comparison tests its mean and its pass rate; the second counts only after the
-            first, and neither is adjusted for the other. null: both are adjusted.
-        faults: Faults that must worsen its score, which `prove` puts into good answers; what is not listed must leave
-            it as it is. null: it cannot be proved before somebody says so.
-        fixture: Cases with the scores that people would give, which `prove` compares the judge's with: a file in data/,
-            or beside conf/. null: there are none.
+        test_order: The order in which a comparison tests its mean and its pass rate; the second is tested only if the
+            first is significant, and neither is adjusted for the other. null: both are adjusted.
+        faults: Faults that must worsen its score when `prove` injects them into good answers; all others must leave it
+            unchanged. null: `prove` cannot test it.
+        fixture: A file, in data/ or beside conf/, of cases with scores by people, which `prove` compares with the
+            judge's. null: none.
 
     Example:
         >>> MetricConfig(kind="short", needs=["answer"]).direction
@@ -342,21 +342,21 @@ class MetricConfig(Strict):
 
     @property
     def programs(self) -> Sequence[Sequence[str]]:
-        """The programs that it may start on this machine, each with its arguments; of Python code, the callable."""
+        """The programs that it may start on this machine, each with its arguments; for Python code, the callable."""
         return ()
 
     @property
     def programs_key(self) -> str:
-        """The key that names them."""
+        """The configuration key of its programs."""
         return "commands"
 
     @property
     def files(self) -> Sequence[str]:
-        """The files of the working directory, or of its data/, that it reads before the first case."""
+        """The files in the working directory or its data/ that it reads before the first case."""
         return ()
 
     def without_programs(self) -> Self:
-        """The same, with no program to start: their scores are skipped."""
+        """Return this metric without its programs; their scores are skipped."""
         return self
 
     @field_validator("test_order")
@@ -378,7 +378,7 @@ class MetricConfig(Strict):
 class Repeats(Strict):
     """Number of repeats: `target` repeats measure generator noise, `judge` repeats measure judge noise.
 
-    `pass_share` is the share of its repeats that a case must pass for the statistic `repeat_pass_share`.
+    `pass_share` is the fraction of its repeats that a case must pass for the statistic `repeat_pass_share`.
     """
 
     target: int = Field(default=1, ge=1)
@@ -396,11 +396,11 @@ class CacheConfig(Strict):
     """The cache of replies, so that the same request is not paid for twice.
 
     Attributes:
-        mode: on; read (new replies are stored only to resume this run); refresh (ignore replies older than the run);
-            off (both).
+        mode: on; read (store new replies only for resuming this run); refresh (ignore replies older than the run); off
+            (both).
         path: The cache file; runs may share it.
         max_bytes: Maximum size of the file in bytes; the least recently used replies are removed first.
-        url: A PostgreSQL database in which machines share replies, beside the file of each; null: none.
+        url: A PostgreSQL database through which machines share replies, in addition to their files; null: none.
     """
 
     mode: Annotated[Literal["on", "off", "read", "refresh"], BeforeValidator(unquoted_word)] = "on"
@@ -416,7 +416,7 @@ class BudgetConfig(Strict):
         usd: US dollars.
         requests: Number of requests, including failed attempts.
         tokens: Prompt and completion tokens together.
-        allow_unpriced: Whether models without a price are allowed under a limit in dollars; they count as free.
+        allow_unpriced: Whether models without a price are allowed under a limit in dollars; their calls count as free.
     """
 
     usd: float | None = Field(default=None, ge=0)
@@ -426,33 +426,34 @@ class BudgetConfig(Strict):
 
 
 class RunConfig(Strict):
-    """One run: dataset x target x metric x judge. Each part with a `kind` holds that kind's model.
+    """One run: dataset x target x metric x judge. Each part with a `kind` is validated by that kind's model.
 
     Attributes:
-        dataset: The datasets, by name, with their files.
-        target: What answers, if answers are generated.
+        dataset: The datasets by name, with their files.
+        target: The system under test, if answers are generated.
         metric: The metrics, by name.
-        judge: Who scores; metrics may override parts of it.
-        embedder: Who compares meanings.
-        simulator: Who plays the user of cases that have a scenario.
+        judge: The judge that scores; metrics may override parts of it.
+        embedder: The model that compares meanings.
+        simulator: The model that plays the user in cases with a scenario.
         generate: false: score the answers in the data; true: ask the target; missing: ask it for cases without an
             answer; demo: score the example answers.
         repeats: How often each case is answered and each answer judged.
-        limit: The first cases of each dataset; null: all.
-        sample: Cases of each dataset, drawn with `seed`; null: all.
-        seed: The seed of everything that is drawn.
+        limit: Maximum number of cases, the first of each dataset; null: all.
+        sample: Number of random cases of each dataset, drawn with `seed`; null: all.
+        seed: The seed of all random numbers.
         cache: The cache of replies.
-        budget: The limits of what the run may spend.
+        budget: The spending limits of the run.
         batch: How the run waits for batches.
         engine: Where the run works.
-        gate: Conditions on the results, by metric, that decide the exit code.
+        gate: Conditions on the results by metric, which decide the exit code.
         baseline: The folder of an earlier run, for gates that compare with it.
-        case_timeout_s: Seconds for an answer, and for each score, with all attempts; null, or with batches: no limit.
-        max_error_rate: The share of scores in state error above which the run is inconclusive.
-        stop: Whether the run ends once all gates, each with looks, are decided; null: it asks all cases.
-        otel: Where the scores are sent as OpenTelemetry log records.
-        observers: What else hears of each record, by name; kinds come from installed packages.
-        copy_to: An address in object storage, below which the finished run's folder is copied.
+        case_timeout_s: Time limit in seconds for an answer and for each score, with all attempts; null, or with
+            batches: no limit.
+        max_error_rate: The fraction of scores in state error above which the run is inconclusive.
+        stop: Whether the run ends once all gates, each with looks, are decided; null: all cases are run.
+        otel: The receiver of the scores as OpenTelemetry log records.
+        observers: Further receivers of each record, by name; installed packages provide the kinds.
+        copy_to: An address in object storage to which the finished run's folder is copied.
     """
 
     dataset: dict[str, DatasetConfig]

@@ -1,4 +1,4 @@
-"""The configuration of simulated users: who plays the user of cases that have a scenario."""
+"""The configuration of simulated users, which play the user in cases with a scenario."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from evalflow.config.targets import SpendLimits
 
 
 class ConversationLimits(SpendLimits):
-    """What one simulated conversation may take, looked at after each call; it ends at the first limit it reaches.
+    """Limits of one simulated conversation, checked after each call; it ends at the first limit it reaches.
 
     Attributes:
-        turns: Answers of the target, without those that the opening of a case has already.
+        turns: Answers of the target, not counting those already in the case.
         tokens: Tokens of both sides together; null: no limit.
         usd: US dollars of both sides together; null: no limit.
         seconds: Seconds of the calls of both sides together; null: no limit.
@@ -28,7 +28,7 @@ class ScriptedSimulatorConfig(SimulatorConfig):
     """The same messages in every case, without a model.
 
     Attributes:
-        replies: What the user says, in order; the conversation ends when all has been answered.
+        replies: The user's messages in order; the conversation ends when all have been answered.
         limits: What one conversation may take.
     """
 
@@ -38,16 +38,16 @@ class ScriptedSimulatorConfig(SimulatorConfig):
 
     @property
     def turns(self) -> int:
-        return min(self.limits.turns, len(self.replies) + 1)  # one more where the case has an opening
+        return min(self.limits.turns, len(self.replies) + 1)  # one more if the case has an opening
 
 
 class OpenAISimulatorConfig(TypedReplyConfig, SimulatorConfig):
     """A model behind an OpenAI-compatible endpoint plays the user.
 
     Attributes:
-        prompt: The name of a .jinja file, which tells the model what to say next.
+        prompt: The name of a .jinja file that tells the model what to say next.
         limits: What one conversation may take.
-        batch: Never: a conversation would take a batch for each of its turns.
+        batch: Always false: a conversation would need one batch per turn.
     """
 
     batch: Literal[False] = False  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -1,4 +1,4 @@
-"""The base of all models of the configuration."""
+"""The base class of all configuration models."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Word = Annotated[str, BeforeValidator(unquoted_word)]
 
 
 def matching(pattern: str, message: str) -> AfterValidator:
-    """Refuses texts that a regular expression does not match from beginning to end, with this message."""
+    """Return a validator that rejects, with this message, texts that do not fully match a regular expression."""
     compiled = re.compile(pattern)
 
     def checked(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What a run works on and sends to: its engine, batches, OpenTelemetry, other observers."""
+"""The configuration of a run's engine, batches, OpenTelemetry export and other observers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pydantic import Field
 from evalflow.config.strict import Strict, matching
 
 TextToSend = Literal["none", "reasons", "all"]
-"""Which texts leave with scores: none; reasons and errors, which may quote an answer; questions and answers too."""
+"""Which texts are sent with scores: none; reasons and errors, which may quote an answer; or also questions and
+answers."""
 A_FOLDER = matching(
     r"(s3|gs|az)://[^/?#*\[\s]+(/[^?#*\[\s]*)?", "write s3://BUCKET/FOLDER, gs://BUCKET/FOLDER or az://CONTAINER/FOLDER"
 )
@@ -20,13 +21,13 @@ A_RECEIVER = matching(
 
 
 class OtelConfig(Strict):
-    """Where the scores are sent as OpenTelemetry log records while the run continues.
+    """Sends scores as OpenTelemetry log records during the run.
 
     Attributes:
-        endpoint: An OTLP/HTTP receiver, to whose address /v1/logs is added; null: nothing is sent.
+        endpoint: The base address of an OTLP/HTTP receiver, without /v1/logs; null: nothing is sent.
         text: none; reasons: also the reasons of scores and errors, which may quote an answer; all: also questions and
             answers.
-        timeout_s: Seconds that the run waits at its end for what is still to be sent.
+        timeout_s: Seconds to wait at the end of the run for records that are still being sent.
     """
 
     endpoint: Annotated[str, A_RECEIVER] | None = None
@@ -35,7 +36,7 @@ class OtelConfig(Strict):
 
 
 class ObserverConfig(Strict):
-    """What hears of each record of a run; keys that every observer has.
+    """Keys of every observer, which receives each record of a run.
 
     Example:
         >>> ObserverConfig(kind="archive").expect_ready("observers.mine")
@@ -44,15 +45,15 @@ class ObserverConfig(Strict):
     kind: str
 
     def expect_ready(self, key: str) -> None:
-        """UserError if it cannot work, such as without a package; `key` is where it is configured."""
+        """UserError if it cannot work, e.g. without a package; `key` is its configuration key."""
 
 
 class BatchConfig(Strict):
     """How a run waits for the batches of its judges and its target.
 
     Attributes:
-        wait_s: Seconds that it waits for them in all, before it ends with exit code 6 and can be resumed.
-        poll_s: Seconds between two looks at a batch.
+        wait_s: Seconds to wait for them in total before the run ends with exit code 6; it can be resumed.
+        poll_s: Seconds between two polls of a batch.
     """
 
     wait_s: float = Field(default=0, ge=0, allow_inf_nan=False)
@@ -60,7 +61,7 @@ class BatchConfig(Strict):
 
 
 class EngineConfig(Strict):
-    """Where a run works; keys that every engine has.
+    """Keys of every engine, which executes a run.
 
     Example:
         >>> EngineConfig(kind="local").sends_to is None
@@ -71,11 +72,11 @@ class EngineConfig(Strict):
 
     @property
     def sends_to(self) -> str | None:
-        """The address that cases and answers go to; None: nothing leaves this machine."""
+        """The address that cases and answers are sent to; None: nothing leaves this machine."""
         return None
 
 
 class LocalEngineConfig(EngineConfig):
-    """The run works in this process, on one core."""
+    """Executes the run in this process, on one core."""
 
     kind: Literal["local"] = "local"  # pyright: ignore[reportIncompatibleVariableOverride]

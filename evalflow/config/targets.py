@@ -42,8 +42,8 @@ class OpenAITargetConfig(EndpointConfig, TargetConfig):
     """A model behind an OpenAI-compatible endpoint.
 
     Attributes:
-        system_prompt: Jinja text, or the name of a .jinja file; null sends none.
-        prompt: The same, for the last user message; null sends the case's messages unchanged.
+        system_prompt: Jinja text or the name of a .jinja file; null: none is sent.
+        prompt: The same for the last user message; null: the case's messages are sent unchanged.
     """
 
     kind: Literal["openai"]  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -56,12 +56,12 @@ class OpenAITargetConfig(EndpointConfig, TargetConfig):
 
 
 class ToolConfig(Strict):
-    """A tool that a model may call: a program, or the function of its name in the target's `module`.
+    """A tool that a model may call: a program, or the function with the tool's name in the target's `module`.
 
     Attributes:
         description: What it does, for the model.
-        parameters: The JSON Schema of its arguments, an object.
-        argv: The program that answers, with its arguments, run without a shell; null: the function answers.
+        parameters: The JSON Schema of its arguments, of type object.
+        argv: The program to run and its arguments, without a shell; null: the function is called.
         timeout_s: Time limit in seconds for one call.
     """
 
@@ -79,9 +79,9 @@ class ToolConfig(Strict):
 
 
 class SpendLimits(Strict):
-    """What several calls may take together; null: no limit.
+    """Limits of several calls together; null: no limit.
 
-    Cached calls count with what they took, so that a replay ends alike.
+    Cached calls count with their original usage, so that a replay ends at the same call.
     """
 
     tokens: int | None = Field(default=None, ge=1)
@@ -89,9 +89,9 @@ class SpendLimits(Strict):
     seconds: float | None = Field(default=300, gt=0, allow_inf_nan=False)
 
     def reached(self, spend: Spend) -> tuple[Literal["tokens", "usd", "seconds"], str] | None:
-        """The first limit that is reached, and what was taken of it; None if none is.
+        """Return the first limit that is reached and the amount used; None if none is reached.
 
-        ValueError with the name of a limit if the calls do not say what they took of it.
+        ValueError with the name of a limit if the usage of a call is unknown.
         """
         tokens = None if spend.usage is None else spend.usage.input_tokens + spend.usage.output_tokens
         limits: tuple[tuple[Literal["tokens", "usd", "seconds"], float | None, float | None, str], ...] = (
@@ -108,14 +108,14 @@ class SpendLimits(Strict):
 
 
 class AgentLimits(SpendLimits):
-    """What one answer of an agent may take, looked at after each step; beyond it, the answer is an error that says so.
+    """Limits of one answer of an agent, checked after each step; an answer that exceeds one is an error.
 
     Attributes:
         steps: Replies of the model.
         tokens: Tokens of all steps together; null: no limit.
         usd: US dollars of all steps together; null: no limit.
         seconds: Seconds of all steps and tools together; null: no limit.
-        result_characters: Characters of a tool's result that the model is shown; a longer one loses its middle.
+        result_characters: Characters of a tool's result shown to the model; the middle of a longer one is cut out.
     """
 
     steps: int = Field(default=10, ge=1, le=1000)
@@ -129,15 +129,15 @@ Version = Word | int | None
 
 
 class AgentTargetConfig(OpenAITargetConfig):
-    """A model behind an OpenAI-compatible endpoint that is given tools, and asked until it answers.
+    """A model behind an OpenAI-compatible endpoint that calls tools in a loop until it answers.
 
     Attributes:
         tools: The tools that it may call, by name.
-        module: The Python module with the functions of tools without `argv`; must be given on the command line.
-        version: Any word that you change whenever a tool may do otherwise; runs of one version reuse each other's
-            results. null: each run calls its tools anew, since programs can change without a trace.
+        module: The Python module with the functions of tools without `argv`; allowed on the command line only.
+        version: Any word; change it whenever the tools' behaviour may change. Runs with the same version reuse each
+            other's results. null: each run calls its tools again, since a change in a program cannot be detected.
         limits: What one answer may take.
-        batch: Never: an answer would take a batch for each of its steps.
+        batch: Always false: an answer would need one batch per step.
     """
 
     batch: Literal[False] = False  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -158,28 +158,28 @@ def _written_out(value: object) -> object:
 
 
 def _value_names(value: object) -> object:
-    """Map keys as JSON text, since YAML reads some as booleans or numbers."""
+    """Turn map keys into JSON text, since YAML reads some as booleans or numbers."""
     if not is_mapping(value):
         return value
     return {value_name(key): entry for key, entry in value.items()}
 
 
 def value_name(value: object) -> str:
-    """The key of a reply's value in `values`: text unchanged, anything else as JSON."""
+    """Return the key of a reply's value in `values`: text unchanged, anything else as JSON."""
     return json.dumps(value) if isinstance(value, bool) or value is None else str(value)
 
 
 def _or_path(schema: dict[str, object]) -> dict[str, object]:
-    """The JSON Schema of what may also be written as a path alone."""
+    """Extend a JSON Schema so that a path alone is valid too."""
     return {"anyOf": [{"type": "string", "description": "A JSONPath."}, schema]}
 
 
 class Extract(Strict):
-    """The place of a value in a reply.
+    """Where to find a value in a reply.
 
     Attributes:
-        path: A JSONPath. One that can match several times gives the list of all matches.
-        values: The meaning of the values: {pass: false, fail: true}; null uses them unchanged.
+        path: A JSONPath. If it can match several times, the value is the list of all matches.
+        values: Maps values to their meaning: {pass: false, fail: true}; null: values are used unchanged.
     """
 
     path: str
@@ -193,12 +193,12 @@ class Extract(Strict):
 
 
 class ContextsExtract(Strict):
-    """The place of the contexts in a reply.
+    """Where to find the contexts in a reply.
 
     Attributes:
         path: A JSONPath to the list of contexts.
-        fields: Where to find text, title and path in each item: a key, or a JSONPath in the item; null recognises
-            common forms.
+        fields: Where to find text, title and path in each item: a key or a JSONPath in the item; null: common forms are
+            recognised.
     """
 
     path: str
@@ -227,15 +227,15 @@ Extracted = Annotated[Extract | None, BeforeValidator(_written_out)]
 
 
 class ReplyConfig(TargetConfig):
-    """How a JSON reply becomes an answer. null: use the field of the same name if the reply is an object that has it.
+    """Maps a JSON reply to an answer. null: the reply's field of the same name, if there is one.
 
     Attributes:
         answer, actual: The answer's text; the prediction or the retrieved ids.
         contexts: The contexts the answer was generated from.
-        metadata: An object with further data on the answer.
-        trace: The OTLP trace of the answer, in JSON. It gives what the reply itself lacks: the answer, the steps,
-            contexts, tokens and cost. null: the field `trace`, if it has resourceSpans.
-        finish_reason: A JSONPath to why the model ended the answer, in the words of any provider; `length` is cut off.
+        metadata: An object with further data about the answer.
+        trace: The OTLP trace of the answer, in JSON. It supplies what the reply itself lacks: answer, steps, contexts,
+            tokens and cost. null: the field `trace`, if it has resourceSpans.
+        finish_reason: A JSONPath to the finish reason, in any provider's terms; with `length` the answer was cut off.
         timeout_s: Time limit in seconds for one attempt.
         concurrency: Maximum number of concurrent calls.
     """
@@ -251,24 +251,24 @@ class ReplyConfig(TargetConfig):
 
     @property
     def may_fill(self) -> frozenset[str]:
-        """Contexts and metadata are always possible; answer and prediction only if mapped, or by a trace."""
+        """Contexts and metadata always; answer and prediction only if they are mapped or come from a trace."""
         mapped = {name for name in ("answer", "actual") if (getattr(self, name) or self.trace) is not None}
         return frozenset({"contexts", "metadata", *mapped})
 
 
 class HttpTargetConfig(ReplyConfig):
-    """A service that is called over HTTP and replies in JSON.
+    """A service called over HTTP that replies in JSON.
 
     Attributes:
         url: Its address; its path and query may have template expressions.
         method: The HTTP method.
         headers: Headers to send; secrets as ${oc.env:NAME}.
-        body: The body to send: JSON whose texts are Jinja templates, or one template of JSON; null: the case, and none
-            for GET if `url` has a template.
-        attempts: Maximum number of attempts, for transient faults.
-        open: A request before the first turn of a conversation; null: each turn stands alone.
-        stream: How the reply is read if it is a stream of events: sse, jsonl, or more keys; null: it is one JSON value.
-        poll: How to ask for the reply if it is not there at once; null: the request's own reply.
+        body: The body to send: JSON whose texts are Jinja templates, or one template of JSON; null: the case, or no
+            body for GET if `url` has a template.
+        attempts: Maximum number of attempts if faults are transient.
+        open: A request sent before the first turn of a conversation; null: none.
+        stream: How to read the reply if it is a stream of events: sse, jsonl, or more keys; null: it is one JSON value.
+        poll: How to poll for the reply if it is not ready at once; null: the request's own reply is used.
     """
 
     kind: Literal["http"]  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -296,13 +296,13 @@ class HttpTargetConfig(ReplyConfig):
 
     @property
     def server(self) -> str:
-        """Scheme, user and host of its address."""
+        """Return scheme, user and host of its address."""
         parts = split_address(self.url)
         return f"{parts.scheme}://{parts.netloc}"
 
     @property
     def addresses(self) -> dict[str, str]:
-        """All addresses that are called, by key, with `x` for template expressions."""
+        """Return all addresses that are called, by key, with `x` for template expressions."""
         places = {"url": self.url, "open.url": self.open and self.open.url, "poll.url": self.poll and self.poll.url}
         return {
             key: example_address(self.server + url if url.startswith("/") else url)
@@ -316,7 +316,7 @@ class HttpTargetConfig(ReplyConfig):
 
     @property
     def secrets(self) -> list[str]:
-        """Texts to redact: values of headers, and secrets in the address."""
+        """Return the texts to redact: values of headers and secrets in addresses."""
         headers = (value for name, value in (self.headers or {}).items() if not PLAIN_HEADER.fullmatch(name))
         return sorted({part for value in headers for part in parts_of_header(value)} | secrets_in(self.url))
 
@@ -335,15 +335,15 @@ EnvironmentName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
 class CommandTargetConfig(ReplyConfig):
-    """A program that is started for each case: the case as JSON on its stdin, the reply as JSON on its stdout.
+    """A program started for each case, which reads the case as JSON from stdin and writes the reply as JSON to stdout.
 
     Attributes:
         argv: The program and its arguments, run without a shell.
-        env: Environment variables to set, each a Jinja template: {INPUT: "{{ question }}"}. The program also has those
-            of this process.
-        cwd: The folder that it runs in; null: the working directory.
-        version: Any word that you change whenever the program may answer otherwise; runs of one version reuse each
-            other's answers. null: each run asks anew, since the program can change without a trace.
+        env: Environment variables to set, each a Jinja template: {INPUT: "{{ question }}"}. The program also inherits
+            those of this process.
+        cwd: The folder to run it in; null: the working directory.
+        version: Any word; change it whenever the program's answers may change. Runs with the same version reuse each
+            other's answers. null: each run asks again, since a change in the program cannot be detected.
     """
 
     runs_here = True
@@ -362,9 +362,10 @@ class PythonTargetConfig(ReplyConfig):
     """A Python callable that takes the case and returns the reply.
 
     Attributes:
-        call: `package.module:callable`; must be given on the command line.
-        version: Any word that you change whenever the code may answer otherwise; runs of one version reuse each other's
-            answers while its files are the same. null: each run asks anew, since code can change without a trace.
+        call: `package.module:callable`; allowed on the command line only.
+        version: Any word; change it whenever the code's answers may change. Runs with the same version reuse each
+            other's answers while its files are unchanged. null: each run asks again, since a change in what the code
+            uses cannot be detected.
     """
 
     runs_here = True

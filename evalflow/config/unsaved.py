@@ -1,4 +1,4 @@
-"""What a composition takes from memory: options and prompts that no file has, and values for what is chosen."""
+"""Options, prompts and values that a composition takes from memory instead of files."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def _no_options() -> dict[tuple[str, str], Mapping[str, object]]:
 
 @dataclass(frozen=True, slots=True)
 class Unsaved:
-    """Options, prompts and values in memory; they are found before those of any folder.
+    """Options, prompts and values in memory, which take precedence over those of all folders.
 
     Attributes:
-        options: The content of options by group and name; what the first line of their files would say is known.
+        options: The content of options by group and name, without a package line.
         prompts: Templates by name.
-        changes: Values laid over those of the chosen options: root keys, and maps under judge, metric, ...
+        changes: Values that override those of the chosen options: root keys, and maps under judge, metric, ...
     """
 
     options: Mapping[tuple[str, str], Mapping[str, object]] = field(default_factory=_no_options)
@@ -29,7 +29,7 @@ class Unsaved:
     changes: Mapping[str, object] = field(default_factory=dict[str, object])
 
     def sets(self, key: str) -> bool:
-        """Whether the changes set a key path."""
+        """Return whether the changes set a key path."""
         here: object = self.changes
         for part in key.split("."):
             here = as_map(here).get(part, _ABSENT)
@@ -40,7 +40,7 @@ NOTHING_UNSAVED = Unsaved()
 
 
 def laid_over(values: Mapping[str, object], changes: Mapping[str, object]) -> dict[str, object]:
-    """The values with changes; maps are merged, all else is replaced."""
+    """Return the values with the changes applied; maps are merged, everything else is replaced."""
     merged = dict(values)
     for key, value in changes.items():
         there = merged.get(key)

@@ -50,23 +50,23 @@ class Composed:
     # The file of each `dataset.NAME`, `metric.NAME`, `judge`, `embedder` and `target` that has one.
     sources: dict[str, Path]
     overrides: tuple[str, ...]
-    # In search order; the first match wins.
+    # In search order: the first match wins.
     conf_folders: tuple[Path, ...]
     prompt_folders: tuple[Path, ...]
-    shadowed: tuple[tuple[str, Path], ...] = ()  # parts, with their files, that replace packaged ones of the same name
-    # The plain configuration with interpolations unresolved; None: there are none.
+    shadowed: tuple[tuple[str, Path], ...] = ()  # parts that replace packaged ones of the same name, with their files
+    # The plain configuration with interpolations unresolved; None if it has no interpolations.
     unresolved: dict[str, Any] | None = None
-    root_files: tuple[Path, ...] = ()  # those that set keys of the whole configuration; later ones win
-    untaken: tuple[Untaken, ...] = ()  # addresses and keys in those files that are of another judge or target
+    root_files: tuple[Path, ...] = ()  # files that set keys of the whole configuration; later ones win
+    untaken: tuple[Untaken, ...] = ()  # their keys that are ignored, of another judge or target
     unsaved: Unsaved = NOTHING_UNSAVED
 
     @property
     def storable(self) -> dict[str, Any]:
-        """The configuration to store, for `resolved`: environment variables stay references, as they may be secret."""
+        """Return the configuration to store, with references to environment variables kept, as they may be secret."""
         return self.values if self.unresolved is None else self.unresolved
 
     def root_file_of(self, key: str) -> Path | None:
-        """The file of an experiment or of conf/local that sets this key path; None if none does."""
+        """Return the file of an experiment or conf/local that sets this key path; None if none does."""
         for file in reversed(self.root_files):
             here: object = safe_yaml(file.read_text(encoding="utf-8"))
             for part in key.split("."):
@@ -80,8 +80,7 @@ class Composed:
 class Settings:
     """A validated configuration, with the judge of each metric: the run's, with the metric's own overrides.
 
-    `composed` is as before validation; `keys` has the configuration's key of each dataset and metric, by group and
-    name.
+    `composed` is the configuration before validation; `keys` has the key of each dataset and metric by group and name.
     """
 
     run: RunConfig
@@ -90,15 +89,15 @@ class Settings:
     keys: Mapping[tuple[str, str], str]
 
     def key(self, group: str, name: str) -> str:
-        """The key of a dataset or metric as in overrides: `metric.faithfulness`."""
+        """Return the key of a dataset or metric as in overrides: `metric.faithfulness`."""
         return f"{group}.{self.keys[group, name]}"
 
     def with_datasets(self, datasets: Mapping[str, DatasetConfig]) -> Settings:
-        """The same run of other data, by the names of its datasets."""
+        """Return the same run with other datasets, by name."""
         return replace(self, run=self.run.model_copy(update={"dataset": dict(datasets)}))
 
     def scorer(self, metric: str, *, asks: bool, embeds: bool) -> ScorerConfig:
-        """The configuration with the thresholds for a metric: its judge's, or the embedder's if it uses no judge."""
+        """Return the configuration with a metric's thresholds: its judge's, or the embedder's if it uses no judge."""
         judge, embedder = self.judges[metric], self.run.embedder
         if not embeds:
             return judge
@@ -176,7 +175,7 @@ class _Checker:
             return None
 
     def kind(self, group: str, values: object, key: str) -> Any:
-        """Validate a part with the model of its kind; a judge's members each with their own."""
+        """Validate a part with the model of its kind, and a judge's members with those of theirs."""
         kind = as_map(values).get("kind")
         if not isinstance(kind, str):
             self.problems.append(Problem(f"{key}.kind is required", self._file(key), "say which kind it is"))
@@ -197,7 +196,7 @@ class _Checker:
         return whole if len(self.problems) == count else None
 
     def judge_of(self, name: str, metric: object, judge: Any) -> JudgeConfig:
-        """The run's judge, with the metric's overrides; those of another kind replace it."""
+        """Return the run's judge with the metric's overrides; overrides of another kind replace the judge."""
         changes = metric.judge if isinstance(metric, MetricConfig) else None
         if not changes:
             return judge
@@ -208,7 +207,7 @@ class _Checker:
         return self.kind("judge", _changed(shared, changes) if same_kind else changes, key)
 
     def keys(self, groups: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, str], str]:
-        """The key of each dataset and metric by its name. Duplicate names are refused: their scores would mix."""
+        """Return the keys of datasets and metrics by name. Duplicate names are errors: their scores would be mixed."""
         keys: dict[tuple[str, str], str] = {}
         for group, parts in groups.items():
             for key, part in parts.items():
@@ -245,7 +244,7 @@ def _changed(shared: Mapping[str, object], changes: Mapping[str, object]) -> dic
 
 
 def _lent_keys(changes: Mapping[str, object], shared: Mapping[str, object], key: str, file: str) -> Iterator[Problem]:
-    """Problems of addresses that a metric names without a key: the key of the run's judge would be sent there."""
+    """Report a metric's own judge address without a key: the key of the run's judge would be sent to it."""
     parts = {key: (changes, shared)}
     members, own = as_map(shared.get("members")), as_map(changes.get("members"))
     parts |= {f"{key}.members.{name}": (as_map(one), as_map(members.get(name))) for name, one in own.items()}
@@ -259,7 +258,7 @@ def _lent_keys(changes: Mapping[str, object], shared: Mapping[str, object], key:
 
 
 def _gates_by_name(gates: object, names: Mapping[str, str]) -> object:
-    """The gates by metric name; a gate may also use the metric's key in the configuration."""
+    """Return the gates by metric name; a gate may also use the metric's configuration key."""
     if not isinstance(gates, Mapping):
         return gates
     by_name: dict[str, Mapping[str, object]] = {}
@@ -272,7 +271,7 @@ def _gates_by_name(gates: object, names: Mapping[str, str]) -> object:
 
 
 def _combination(rest: Mapping[str, object], target: str | None) -> list[Problem]:
-    """Problems of keys in combination, also if another key is invalid on its own; `target` is its kind or None."""
+    """Return problems of keys in combination, even if another key is invalid; `target` is the target's kind or None."""
     problems: list[Problem] = []
     generate = rest.get("generate", False)
     if not generate and target not in ("recorded", None):

@@ -18,14 +18,14 @@ DEEPEST = 100
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _OPENING = re.compile(r"(\\*)\$\{")
 _ENVIRONMENT = re.compile(r"\$\{oc\.env:[A-Za-z_][A-Za-z0-9_]*\}")
-# What JSON may contain and YAML may not, or reads as a line end.
+# Characters that JSON allows and YAML does not, or reads as a line end.
 _UNPRINTABLE = re.compile("[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 MISSING = "???"  # OmegaConf's marker for a mandatory value, so it cannot be a value itself
 T = TypeVar("T")
 
 
 def safe_yaml(text: str) -> Any:
-    """Parse YAML; yaml.YAMLError if it is none, or too large after aliases are expanded."""
+    """Parse YAML; yaml.YAMLError if it is invalid, or too large after aliases are expanded."""
     expect_bounded(text)
     return yaml.load(text, Loader=_LOADER)  # noqa: TID251, S506 - as safe as `yaml.safe_load`, and eight times as fast
 
@@ -43,7 +43,7 @@ def expect_bounded(text: str) -> None:
 
 def expect_shallow(text: str) -> None:
     """Refuse YAML that is nested too deeply to be read: libyaml would exhaust the stack and end the process."""
-    if sum(map(text.count, "[{:-?")) <= DEEPEST:  # each level has one of them
+    if sum(map(text.count, "[{:-?")) <= DEEPEST:  # each level of nesting starts with one of these tokens
         return
     depth = 0
     for event in cast("Iterator[yaml.Event]", yaml.parse(text, _LOADER)):  # pyright: ignore - untyped
@@ -57,7 +57,7 @@ def expect_shallow(text: str) -> None:
 
 
 def expanded_size(node: yaml.Node, known: dict[int, float]) -> float:
-    """The number of values below a node; infinite if it contains itself."""
+    """Count the values below a node; infinite if it contains itself."""
     if id(node) not in known:
         known[id(node)] = math.inf
         if isinstance(node, yaml.ScalarNode):
@@ -70,24 +70,24 @@ def expanded_size(node: yaml.Node, known: dict[int, float]) -> float:
 
 
 def yaml_of(values: Mapping[str, object] | Sequence[object]) -> str:
-    """A configuration, or a list, as YAML, with interpolations unchanged."""
+    """Return a configuration or a list as YAML, with interpolations unchanged."""
     from omegaconf import OmegaConf
 
     return OmegaConf.to_yaml(OmegaConf.create(dict(values) if isinstance(values, Mapping) else list(values)))
 
 
 def yaml_value(text: str | None) -> str:
-    """A text as a value in YAML, quoted where it could mean something else."""
+    """Return a text as a YAML value, quoted if it could be read as something else."""
     return yaml_of({"": escaped(text)}).partition(": ")[2].strip().replace("\n  ", " ")
 
 
 def escaped(value: T) -> T:
-    """Escape all texts in the value, so that none is read as an interpolation."""
+    """Escape `${` in all texts of the value."""
     return _texts(value, lambda text: _OPENING.sub(lambda found: f"{found[1] * 2}\\${{", text))
 
 
 def escaped_but_environment(value: T) -> T:
-    """The same, but keep `${oc.env:NAME}` as an interpolation."""
+    """Escape `${` in all texts, except in `${oc.env:NAME}`."""
     return _texts(value, lambda text: _between(text, escaped))
 
 
@@ -103,12 +103,12 @@ def unescaped(value: T) -> T:
 
 
 def unescaped_but_environment(value: T) -> T:
-    """The same, but keep `${oc.env:NAME}` as it is."""
+    """Undo `escaped_but_environment`; ValueError if the value has another interpolation."""
     return _texts(value, lambda text: _between(text, unescaped))
 
 
 def interpolations(text: str) -> Iterator[str]:
-    """The interpolations of a text as they are written, also those within others."""
+    """Return the interpolations of a text as they are written, nested ones included."""
     for opening in _OPENING.finditer(text):
         if len(opening[1]) % 2 == 0:
             start = opening.end() - 2
@@ -139,7 +139,7 @@ def _texts(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def option_text(group: str, key: str, values: Mapping[str, object]) -> str:
-    """The YAML of one option, with its package line if it needs one. `${...}` in texts is escaped, so it stays text."""
+    """Return the YAML of one option, with its package line if it needs one. `${...}` in texts is escaped."""
     text = yaml_of(escaped(values))
     if group in ("target", "judge"):
         return text
@@ -148,13 +148,12 @@ def option_text(group: str, key: str, values: Mapping[str, object]) -> str:
 
 
 def with_values(text: str, values: Mapping[tuple[str | int, ...], object]) -> str:
-    """A YAML text in which the values at these paths are others; all else stays as it is written.
+    """Return a YAML text with the values at these paths replaced and everything else unchanged.
 
-    `${` in them is escaped. A key that is not there yet is put after the others of its map. KeyError if there is no
-    such map.
+    `${` in the new values is escaped. A new key is put last in its map; KeyError if there is no such map.
     """
     for path, value in values.items():
-        # Marks of libyaml's loader count bytes.
+        # libyaml's loader counts positions in bytes.
         node = cast("yaml.Node | None", yaml.compose(text, yaml.SafeLoader))  # pyright: ignore - untyped
         for part in path[:-1]:
             node = _below(node, part)
@@ -176,12 +175,12 @@ def with_values(text: str, values: Mapping[tuple[str | int, ...], object]) -> st
 
 
 def _flow(value: object) -> str:
-    """A value on one line, as JSON that is YAML too."""
+    """Return a value on one line, as JSON that is also YAML."""
     return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", json_text(escaped(value)))
 
 
 def _block(value: object, column: int) -> str:
-    """What follows a key's colon: a list of maps on lines of its own, with a line for each key; others on the same."""
+    """Return what follows a key's colon: a list of maps as a block, one line per key; other values on the same line."""
     if not is_sequence(value) or not value or not all(is_mapping(one) and one for one in value):
         return f" {_line(value)}"
     gap = "\n" + " " * column
@@ -197,7 +196,7 @@ def _line(value: object) -> str:
 
 
 def _end(node: yaml.Node, text: str) -> int:
-    """Where a value ends; the mark of a map or list that is written on lines of its own is at what follows it."""
+    """Return where a value ends; the end mark of a block map or list is at the start of what follows it."""
     while isinstance(node, yaml.CollectionNode) and not node.flow_style:
         last: Any = node.value[-1]
         node = last[1] if isinstance(node, yaml.MappingNode) else last

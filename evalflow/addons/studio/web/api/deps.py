@@ -95,9 +95,7 @@ def json_lines_described(about: str) -> dict[int | str, dict[str, Any]]:
     return {200: {"content": {_JSON_LINES: {}}, "description": about}}
 
 
-Title = Annotated[
-    str | None, Field(max_length=1_000, description="What people call it, in any script; null: its name.")
-]
+Title = Annotated[str | None, Field(max_length=1_000, description="The displayed name, in any script; null: its name.")]
 
 
 class RequestBody(BaseModel):
