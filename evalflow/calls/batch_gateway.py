@@ -21,7 +21,7 @@ T = TypeVar("T", bound=Billed)
 
 
 class BatchGateway:
-    """The calls of one judge or target by batch; `account` is charged for each try."""
+    """Sends the calls of one judge or target by batch; `account` is charged for each try."""
 
     def __init__(
         self, queue: BatchQueue, service: BatchService, account: Account | None, attempts: int, key_hint: str
@@ -33,10 +33,10 @@ class BatchGateway:
         self._key_hint = key_hint
 
     async def send(self, request: HttpRequest, decode: Callable[[Response], T], key: bytes, turn: int) -> T:
-        """The decoded reply to a request, which is put into a batch again where it failed for a while.
+        """Return the decoded reply to a request; after a transient fault it is put into another batch.
 
-        The request is known by the cache's key of the value that it is for, and by its turn among the requests for
-        that; so a resumed run finds the same reply. Errors as in `Gateway.send`, and WaitingError.
+        A request is identified by the cache key of its value and its turn among the requests for that value, so that a
+        resumed run finds the same reply. Errors as in `Gateway.send`, and WaitingError.
         """
         account = self._account
         for attempt in itertools.count(1):
@@ -65,7 +65,7 @@ class BatchGateway:
 
 
 def _line_id(key: bytes, request: HttpRequest, turn: int, attempt: int) -> str:
-    """The id of a request in its batch: 64 letters and digits, as many as Anthropic takes."""
+    """Return the id of a request in its batch: 64 letters and digits, Anthropic's maximum."""
     if turn == 0 and attempt == 1:
         return key.hex()
     return hashlib.sha256(b"%b %d %d " % (key, turn, attempt) + (request.body or b"")).hexdigest()

@@ -14,7 +14,7 @@ from evalflow.errors import InfrastructureError
 from evalflow.paths import completed, private_file, private_folder
 
 RECORD, REPLIES = "batches.jsonl", "batches"
-"""The names of the record, and of the folder with the replies of each batch, in the run's folder."""
+"""The names, in the run's folder, of the record and of the folder with each batch's replies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,10 @@ class RecordedBatch:
     """A batch and its requests' ids.
 
     Attributes:
-        name: Ours, which is sent to the endpoint; `id` is the endpoint's, None until we know it.
+        name: Our name for it, which is sent to the endpoint; `id` is the endpoint's, None until it is known.
         service: Names the endpoint and the model.
-        state: begun; submitted; collected; failed (as a whole) or absent (was never created), whose requests are sent
-            again.
+        state: begun; submitted; collected; failed (as a whole) or absent (never created): the requests of these two are
+            sent again.
     """
 
     name: str
@@ -48,7 +48,7 @@ class RecordedBatch:
 
 @dataclass(slots=True)
 class BatchRecord:
-    """The batches of one run in its folder; with `fresh`, replies that were collected before do not count."""
+    """The batches of one run, in its folder; `fresh` ignores replies that were collected before."""
 
     folder: Path
     run_id: str
@@ -65,7 +65,7 @@ class BatchRecord:
                     self._index(batch)
 
     def begin(self, service: str, ids: Collection[str]) -> RecordedBatch:
-        """Note a batch that is about to be submitted, for good."""
+        """Record durably a batch that is about to be submitted."""
         name = f"{self.run_id}-{len(self.batches) + 1}"
         begun_at = datetime.now(UTC).isoformat(timespec="seconds")
         row = {"batch": name, "state": "begun", "service": service, "begun_at": begun_at, "ids": list(ids)}
@@ -73,7 +73,7 @@ class BatchRecord:
         return self.batches[name]
 
     def adopt(self, other: BatchRecord) -> None:
-        """Note another run's batches that are under way: what this run asks of them need not be submitted again."""
+        """Record another run's pending batches, so that this run does not submit their requests again."""
         for batch in other.batches.values():
             if batch.state == "submitted" and batch.name not in self.batches:
                 row = {
@@ -89,11 +89,11 @@ class BatchRecord:
         self._append({"batch": batch.name, "state": "submitted", "id": batch_id})
 
     def over(self, batch: RecordedBatch, state: str) -> None:
-        """Note that no reply will come from a batch: it is absent or failed."""
+        """Record that a batch will give no replies: it is absent or failed."""
         self._append({"batch": batch.name, "state": state})
 
     def collected(self, batch: RecordedBatch, status: str, replies: Iterable[BatchReply]) -> None:
-        """Keep the replies of a batch that has ended."""
+        """Store the replies of a batch that has ended."""
         private_folder(self.folder / REPLIES)
         with completed(self._replies(batch)) as draft, draft.open("wb") as file:
             for reply in replies:
@@ -103,7 +103,7 @@ class BatchRecord:
         self._index(batch)
 
     def reply(self, line_id: str) -> BatchReply | None:
-        """A reply that was collected."""
+        """Return a collected reply."""
         place = self._places.get(line_id)
         if place is None:
             return None
@@ -152,7 +152,7 @@ def _reply(row: dict[str, Any]) -> BatchReply:
 
 
 def _rows(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a record; a line that a killed process did not finish is cut off: nothing had followed from it."""
+    """Read the rows of a record. An unfinished last line of a killed process is cut off: nothing was done on it yet."""
     if not path.exists():
         return
     data = path.read_bytes()

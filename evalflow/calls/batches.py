@@ -1,7 +1,7 @@
-"""Requests by batch: gathered until a run cannot continue without replies, submitted, awaited and collected.
+"""Collect requests until a run cannot continue without replies, submit them as batches and wait for the replies.
 
-The requests come from cases that are scored as usual, and wait here. A run that stops waiting ends, and forgets its
-cases; when it is resumed they ask again, and find their replies or their batches in the record.
+Cases are scored as usual and their requests wait here. A run that stops waiting ends without these scores; when it is
+resumed, the cases send the same requests and find their replies or batches in the record.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from evalflow.calls.limiter import Limiters
 from evalflow.config.surroundings import BatchConfig
 from evalflow.errors import CallError, EvalflowError, InfrastructureError, WaitingError
 
-LINGER_S = 1.0  # seconds without a new request after which none more is expected
+LINGER_S = 1.0  # seconds without a new request after which the batch is complete
 WAITING_CASES = 10_000  # cases that wait for replies at the same time; each takes some 26 KiB
 
 log = logging.getLogger("evalflow")
@@ -27,7 +27,7 @@ log = logging.getLogger("evalflow")
 
 @dataclass(frozen=True, slots=True)
 class BatchState:
-    """How far a batch is; `fault` says why it failed as a whole, before any request was made."""
+    """The progress of a batch; `fault`: why it failed as a whole, before any request was made."""
 
     status: str
     ended: bool = False
@@ -39,8 +39,8 @@ class BatchService(Protocol):
     """The batches of one endpoint, for one model.
 
     Attributes:
-        name: Names the endpoint and the model, in the record and in messages.
-        most_requests, most_bytes: What one batch may hold.
+        name: The endpoint and the model, as in the record and in messages.
+        most_requests, most_bytes: Maximum size of one batch.
     """
 
     name: str
@@ -48,23 +48,23 @@ class BatchService(Protocol):
     most_bytes: int
 
     def line(self, line_id: str, body: bytes) -> bytes:
-        """A request, as it stands in a batch."""
+        """Return a request's line in a batch."""
         ...
 
     async def submit(self, name: str, lines: Sequence[bytes]) -> str:
-        """Submit a batch of ours; gives its id at the endpoint."""
+        """Submit a batch and return its id at the endpoint."""
         ...
 
     async def find(self, batch: RecordedBatch, recorded_ids: Collection[str]) -> str | None:
-        """The id of a batch that may have been submitted; None if it was not. `known` are the ids of other batches."""
+        """Return the id of a possibly submitted batch; None if it was not. `known` are the ids of other batches."""
         ...
 
     async def look(self, batch_id: str) -> BatchState:
-        """How far a batch is."""
+        """Return the progress of a batch."""
         ...
 
     async def replies(self, batch_id: str) -> Sequence[BatchReply]:
-        """The replies of a batch that has ended."""
+        """Return the replies of a batch that has ended."""
         ...
 
     async def close(self) -> None:
@@ -73,7 +73,7 @@ class BatchService(Protocol):
 
 
 class BatchQueue:
-    """Takes a run's requests for batches. It is `collecting` once the run has begun; before, all goes directly."""
+    """Takes a run's requests for batches. It is `collecting` once the run has begun; before, calls go directly."""
 
     def __init__(self, config: BatchConfig, limiters: Limiters) -> None:
         self._config = config
@@ -94,15 +94,15 @@ class BatchQueue:
         return self._record is not None
 
     def join(self, name: str, make: Callable[[], BatchService]) -> BatchService:
-        """The service of this name, made if it is new: judges and targets with the same model share batches."""
+        """Return the service of this name, created if new: judges and targets with one model share batches."""
         if name not in self._services:
             self._services[name] = make()
         return self._services[name]
 
     def begin(self, folder: Path, run_id: str, siblings: Iterable[Path], *, fresh: bool) -> None:
-        """Send requests by batch from now on, and remember them in a run's folder; `fresh` as in `BatchRecord`.
+        """Send requests by batch from now on and record them in a run's folder; `fresh` as in `BatchRecord`.
 
-        What `siblings`, the folders of other runs of a sweep, have submitted is not submitted again.
+        Requests that other runs of the sweep, whose folders are `siblings`, have submitted are not submitted again.
         """
         self._record = BatchRecord(folder, run_id, fresh)
         for path in siblings:
@@ -112,7 +112,7 @@ class BatchQueue:
                 self._open.update(dict.fromkeys(batch.ids, batch))
 
     async def ask(self, service: BatchService, line_id: str, body: bytes) -> BatchReply:
-        """The reply to a request. WaitingError if the run has waited long enough; InfrastructureError as for calls."""
+        """Return the reply to a request. WaitingError after the maximum wait; InfrastructureError as for calls."""
         assert self._record is not None
         reply = self._record.reply(line_id)
         if reply is not None:
@@ -159,14 +159,14 @@ class BatchQueue:
             self._fail(InfrastructureError(f"batches failed: {error!r}"))
 
     def _fail(self, error: EvalflowError) -> None:
-        """End the run: one of those who wait raises the error, by which all others are cancelled."""
+        """End the run: one waiting request raises the error, which cancels all others."""
         self._failed = error
         turn = next((turn for turn in self._asked.values() if not turn.done()), None)
         if turn is not None:
             turn.set_exception(error)
 
     async def _settle(self) -> None:
-        """Wait until no more requests come: no call is under way, and nothing was added for a while."""
+        """Wait until no call is in flight and no request was added for a while."""
         while True:
             self._touched.clear()
             try:
@@ -177,7 +177,7 @@ class BatchQueue:
                     return
 
     async def _resolve(self) -> None:
-        """Find out what became of batches of which the record has only the beginning."""
+        """Find out whether batches recorded as begun were submitted."""
         assert self._record is not None
         for batch in list(self._record.batches.values()):
             service = self._services.get(batch.service)
@@ -208,7 +208,7 @@ class BatchQueue:
         self._open.update(dict.fromkeys(batch.ids, batch))
 
     async def _collect(self) -> None:
-        """Wait until a batch has ended, or there is more to submit; WaitingError after the time to wait."""
+        """Wait until a batch has ended or there is more to submit; WaitingError after the maximum wait."""
         loop = asyncio.get_running_loop()
         while batches := dict.fromkeys(self._open[line_id] for line_id in self._asked if line_id in self._open):
             done, ended = 0, False
@@ -234,7 +234,7 @@ class BatchQueue:
             return
 
     async def _take(self, batch: RecordedBatch, batch_id: str, state: BatchState) -> None:
-        """Collect a batch that has ended, and give its replies to those who wait for them."""
+        """Collect a batch that has ended and deliver its replies to the waiting requests."""
         assert self._record is not None
         service = self._services[batch.service]
         for line_id in batch.ids:
@@ -261,7 +261,7 @@ class BatchQueue:
 
 
 def _matched(batch: RecordedBatch, replies: Sequence[BatchReply]) -> dict[str, BatchReply]:
-    """The replies by their requests' ids. Replies to unknown ids, and second ones, are left out."""
+    """Return the replies by request id, without those to unknown ids and duplicates."""
     ids, by_id, unknown, twice = set(batch.ids), dict[str, BatchReply](), 0, 0
     for reply in replies:
         if reply.id not in ids:
@@ -277,7 +277,7 @@ def _matched(batch: RecordedBatch, replies: Sequence[BatchReply]) -> dict[str, B
 
 
 def _parts(lines: Mapping[str, bytes], most_requests: int, most_bytes: int) -> Iterator[dict[str, bytes]]:
-    """The lines in parts that a batch can hold each."""
+    """Split the lines into parts that each fit into a batch."""
     part, size = dict[str, bytes](), 0
     for line_id, line in lines.items():
         if part and (len(part) == most_requests or size + len(line) > most_bytes):

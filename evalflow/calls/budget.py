@@ -1,4 +1,4 @@
-"""The budget of a run: a call's maximum cost is reserved before it, its actual cost is settled after it."""
+"""The budget of a run: reserve a call's maximum cost before it, settle the actual cost after it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REPLY_TOKENS = 1024  # tokens reserved for a reply without a maximum length
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """What calls take: requests sent (each try counts), tokens in and out, US dollars."""
+    """The usage of calls: requests sent (each try counts), tokens in and out, US dollars."""
 
     requests: int = 0
     tokens: int = 0
@@ -38,16 +38,16 @@ class Amount:
         return Amount(self.requests - other.requests, self.tokens - other.tokens, self.usd - other.usd)
 
     def least(self, other: Amount) -> Amount:
-        """Of each unit the smaller."""
+        """Return the minimum of each unit."""
         return Amount(min(self.requests, other.requests), min(self.tokens, other.tokens), min(self.usd, other.usd))
 
     def no_less(self) -> Amount:
-        """The amount, with 0 for what is negative."""
+        """Return the amount with 0 for negative values."""
         return Amount(max(0, self.requests), max(0, self.tokens), max(0.0, self.usd))
 
     @property
     def text(self) -> str:
-        """As JSON; json.dumps takes five times as long, and this is written before each call."""
+        """Return the amount as JSON. Written before each call, and five times as fast as json.dumps."""
         return f'{{"requests": {self.requests}, "tokens": {self.tokens}, "usd": {self.usd!r}}}'
 
 
@@ -63,8 +63,8 @@ class Lease(BudgetConfig):
     """The part of a project's budget that one process may spend, over all its calls.
 
     Attributes:
-        id: Names the lease.
-        folder: Where its note is written; None: nowhere.
+        id: The lease's id.
+        folder: The folder of its note; None: no note is written.
     """
 
     id: int
@@ -72,18 +72,18 @@ class Lease(BudgetConfig):
 
     @classmethod
     def of_process(cls) -> Lease | None:
-        """The lease of a run's process; None if it may spend what its own budget allows."""
+        """Return the lease of a run's process; None if only its own budget limits it."""
         text = os.environ.get(VARIABLE)
         return None if text is None else cls.model_validate_json(text)
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseNote:
-    """What a process has spent of its lease, as it notes before and after each call.
+    """What a process has spent of its lease, noted before and after each call.
 
     Attributes:
         used: Calls under way count as their maximum.
-        wanted: What the next call may take, if that was more than was left.
+        wanted: The maximum cost of the next call, if more than was left.
     """
 
     used: Amount
@@ -92,17 +92,17 @@ class LeaseNote:
 
 NOTE = "lease.json"
 """The note's file, in the run's folder."""
-_LENGTH = 400  # more than a note has, so that a shorter one overwrites all of a longer one
+_LENGTH = 400  # notes are padded to this size, so that a shorter one fully overwrites a longer one
 
 
 @dataclass(frozen=True, slots=True)
 class RunNote:
-    """What a run has spent of its budget, as it notes before each call.
+    """What a run has spent of its budget, noted before each call.
 
     Attributes:
-        used: Calls under way count as their maximum. What earlier runs of a sweep have spent is not in it.
-        reserved: Of that, the calls under way.
-        unaccounted: Requests that were under way when earlier parts of the run were killed.
+        used: Calls in flight count as their maximum. Does not include what earlier runs of a sweep have spent.
+        reserved: The part of `used` for calls in flight.
+        unaccounted: Requests that were in flight when earlier parts of the run were killed.
     """
 
     used: Amount
@@ -111,10 +111,10 @@ class RunNote:
 
     @classmethod
     def read(cls, path: Path) -> RunNote | None:
-        """The note in a file; None without one, UserError if it is damaged."""
+        """Read the note in a file; None without one, UserError if it is damaged."""
         try:
             text = path.read_bytes()
-            if not text:  # killed as it was made
+            if not text:  # the process was killed while creating it
                 return None
             note = json.loads(text)
             return cls(Amount(**note["used"]), Amount(**note["reserved"]), int(note["unaccounted"]))
@@ -126,7 +126,7 @@ class RunNote:
 
 
 class NoteFile:
-    """A file that holds one note, which is overwritten; it stays when the process is killed."""
+    """A file with one note, overwritten in place; it survives if the process is killed."""
 
     def __init__(self, path: Path) -> None:
         self._file = private_file(path, os.O_WRONLY | os.O_CREAT)
@@ -141,7 +141,7 @@ class NoteFile:
 
 
 def read_note(folder: Path, lease: int) -> LeaseNote | None:
-    """The note of a lease: nothing used if no process has begun to use it; None if its file cannot be read."""
+    """Read the note of a lease: nothing used if no process has used it yet; None if its file cannot be read."""
     try:
         note = json.loads((folder / NOTE).read_bytes())
         if note["lease"] != lease:  # of an earlier one
@@ -154,15 +154,15 @@ def read_note(folder: Path, lease: int) -> LeaseNote | None:
 
 
 class Budget:
-    """Spending limits of a run, over all its judges and targets. Calls known to be free use up no dollars.
+    """Spending limits of a run, over all its judges and targets. Calls known to be free cost no dollars.
 
     Attributes:
-        limits, spent: Those of the run, and what all its parts have spent.
-        lease, sent: The limits of this process, if there are any, and what it has spent itself.
+        limits, spent: The run's limits, and what all its parts have spent.
+        lease, sent: The lease of this process, if any, and what this process has spent.
         wanted: The last amount that the lease did not cover.
-        before: Of `spent`, what earlier runs of the same sweep have spent.
-        unaccounted: Of `spent`, what no record of earlier parts of the run has: a kill took it.
-        lost_requests: The requests that were under way when earlier parts were killed, at most.
+        before: The part of `spent` from earlier runs of the same sweep.
+        unaccounted: The part of `spent` missing in the records of earlier parts of the run, because they were killed.
+        lost_requests: Maximum number of requests that were in flight when earlier parts were killed.
     """
 
     def __init__(self, limits: BudgetConfig, spent: Amount | None = None, lease: Lease | None = None) -> None:
@@ -180,7 +180,7 @@ class Budget:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def expect_price(self, what: str, where: str, hint: str) -> None:
-        """Refuse calls without a known price under a limit in dollars; `what` has no known price."""
+        """Raise UserError under a limit in dollars, since `what` has no known price."""
         for limits, whose, allow in (
             (self.limits, "budget.usd is set", "budget.allow_unpriced=true counts its calls as free"),
             (
@@ -193,7 +193,7 @@ class Budget:
                 raise UserError(Problem(f"{whose}, and {what} is not known", where, f"{hint}{allow}"))
 
     def take_up(self, before: Amount, own: Amount, note: RunNote | None) -> None:
-        """Count what a run spent before: `own` is what its records have, and `note` what it noted, perhaps more."""
+        """Count what a run spent before: `own` by its records, `note` by its note, which may be more."""
         self.before = before
         if note is not None:
             self.unaccounted = (note.used - own).no_less()
@@ -201,12 +201,12 @@ class Budget:
         self.spent = before + own + self.unaccounted
 
     def keep_note(self, path: Path) -> None:
-        """Note in a file, before each call from now on, what is spent and reserved; so a kill does not lose it."""
+        """From now on note spent and reserved amounts in a file before each call, so that a kill does not lose them."""
         self._notes = NoteFile(path)
         self._note_run()
 
     def claim(self, amount: Amount) -> None:
-        """Count a reply of an earlier part that no record had; what was noted of it is not counted twice."""
+        """Count a reply of an earlier part that no record had, without counting its noted cost twice."""
         known = self.unaccounted.least(amount)
         self.unaccounted -= known
         self.lost_requests = max(0, self.lost_requests - known.requests)
@@ -214,7 +214,7 @@ class Budget:
         self._note_run()
 
     def close(self) -> None:
-        """Note what is spent, and close the files."""
+        """Note what is spent and close the files."""
         self._note_run()
         for notes in (self._notes, self._lease_notes):
             if notes is not None:
@@ -248,7 +248,7 @@ class Budget:
                 turn.set_result(None)
 
     def refusal(self, amount: Amount) -> str:
-        """Why an amount does not fit now; empty if it does."""
+        """Return why an amount does not fit now; empty if it does."""
         if short := list(_short(self.limits, self.spent + self._reserved, amount)):
             named = "; ".join(f"budget.{limit}" for limit in short)
             return f"the budget ran out; {named}\n  hint: raise it, and resume the run: what is done is kept"
@@ -260,7 +260,7 @@ class Budget:
         return ""
 
     def left(self, unit: Unit) -> float:
-        """What is neither spent nor reserved; infinite without a limit."""
+        """Return what is neither spent nor reserved; infinite without a limit."""
         held = getattr(self._reserved, unit)
         shares = [
             getattr(limits, unit) - getattr(spent, unit) - held
@@ -270,7 +270,7 @@ class Budget:
         return max(0, min(shares, default=inf))
 
     def hold(self, spent: Amount, reserved: Amount, holders: int) -> None:
-        """What others have spent on this budget since the last time, all that they have reserved now, and how many."""
+        """Count other processes: what they spent since the last call, have reserved now, and their number."""
         self.spent += spent
         self.sent += spent
         self._holders = holders
@@ -280,7 +280,7 @@ class Budget:
             self._note_run()
 
     def _note(self) -> None:
-        """Note what is spent or reserved of the lease, before it is sent: so it is known however the process ends."""
+        """Note what the lease has spent or reserved before a call is sent; so it is known however the process ends."""
         if self.lease is None or self.lease.folder is None:
             return
         if self._lease_notes is None:
@@ -290,14 +290,14 @@ class Budget:
         self._lease_notes.write(f'{{"lease": {self.lease.id}, "used": {used}, "wanted": {wanted}}}')
 
     def _note_run(self) -> None:
-        """The same of the run's budget, but not after calls: an unfinished one counts as its maximum."""
+        """Note what the run has spent or reserved before a call; an unfinished call counts as its maximum."""
         if self._notes is not None:
             used, reserved = (self.spent - self.before + self._reserved).text, self._reserved.text
             self._notes.write(f'{{"used": {used}, "reserved": {reserved}, "unaccounted": {self.lost_requests}}}')
 
 
 def _short(limits: BudgetConfig, spent: Amount, amount: Amount) -> Iterator[str]:
-    """The limits that do not cover another amount."""
+    """Return the limits that do not cover another amount."""
     for unit in UNITS:
         limit, used, wanted = getattr(limits, unit), getattr(spent, unit), getattr(amount, unit)
         if limit is not None and used + wanted > limit:

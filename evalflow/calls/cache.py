@@ -1,4 +1,4 @@
-"""The cache: replies of models, stored under everything that determined them."""
+"""The cache of model replies, keyed by everything that determines a reply."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ T = TypeVar("T")
 Mode = Literal["on", "off", "read", "refresh"]
 MAX_BYTES = 1024**3
 GATHER_S = 0.02
-"""How long replies gather before they are stored together."""
+"""Seconds for which replies are collected before they are stored together."""
 SHARED = ""  # the scope that every run may read; other scopes are run ids
 
 
 class Cache:
     """Stores replies in one SQLite file, shared by all runs and processes that name it.
 
-    Problems with the file never end a run: a damaged one is set aside, one that cannot be written is only read, and if
-    it cannot be opened, nothing is cached; each is logged once. `mode` is on (read and store), read (store for this run
+    Problems with the file never end a run: a damaged file is set aside, an unwritable one is only read, and if it
+    cannot be opened, nothing is cached; each is logged once. `mode` is on (read and store), read (store for this run
     only, so that it can be resumed), refresh (read only what this run has stored) or off (as refresh, and store for
     this run only). Beyond `max_bytes` the least recently used replies are removed.
     """
@@ -41,7 +41,7 @@ class Cache:
         self._store: Store | None = None
         self._opened = False
         self._files_seen = 0
-        self._reading = threading.Lock()  # judges in this process look for what they computed from threads
+        self._reading = threading.Lock()  # judges in this process read computed values from threads
 
     def get(self, key: bytes) -> Entry | None:
         slot = (key, self._scope)
@@ -55,8 +55,7 @@ class Cache:
     def put(self, key: bytes, entry: Entry) -> Entry:
         """Store the reply to a request, and return it as stored.
 
-        It can be read at once. It is in the file some milliseconds later: a process that is killed loses the replies
-        of its last moment.
+        It can be read at once but is in the file only some milliseconds later: a killed process loses its last replies.
         """
         stored = Entry(
             body=entry.body,
@@ -70,7 +69,7 @@ class Cache:
         return stored
 
     def computed(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """What `keep_computed` stored under some of the keys; from any thread. Nothing in mode off.
+        """Return what `keep_computed` stored under these keys; nothing in mode off. Thread-safe.
 
         Example:
             >>> import tempfile
@@ -93,7 +92,7 @@ class Cache:
         return {key: entry.body for key, entry in found.items() if not own or entry.run_id == self.run_id}
 
     def keep_computed(self, results: Mapping[bytes, bytes]) -> None:
-        """Store soon what is free to compute again; it is evicted before any reply. Nothing in mode off or read."""
+        """Queue values that are free to recompute, evicted before any reply. Does nothing in mode off or read."""
         if self._mode in {"off", "read"}:
             return
         now = time.time()
@@ -101,7 +100,7 @@ class Cache:
             self._writer.add((key, COMPUTED), Entry(body=body, requests=0, run_id=self.run_id, made_at=now))
 
     def close(self) -> None:
-        """Write what is not in the file yet and close it; a later call opens it again."""
+        """Write pending entries and close the file; a later call opens it again."""
         self._writer.close()
         self._writer = CacheWriter(self._path, self._max_bytes)
         self._drop()
@@ -117,7 +116,7 @@ class Cache:
         return entry
 
     def _stored(self, look: Callable[[Store], T]) -> T | None:
-        """What the file has; None if it cannot be read."""
+        """Read the entry from the file; None if the file cannot be read."""
         with self._reading:
             if not self._opened or self._writer.files > self._files_seen:
                 self._open()
@@ -134,7 +133,7 @@ class Cache:
             return None
 
     def _open(self, corrupt: Corrupt | None = None) -> None:
-        """Open the file for reading, a new one if it is corrupt; once, whether or not it succeeds."""
+        """Open the file for reading, or a new one if it is corrupt. Tried only once."""
         self._opened = True
         self._files_seen = self._writer.files
         self._drop()
@@ -154,10 +153,10 @@ class Cache:
 
 
 class CacheWriter:
-    """Stores entries from a thread of its own, those of a few milliseconds in one transaction.
+    """Stores entries in its own thread, those of a few milliseconds in one transaction.
 
-    `waiting` are the entries that may not be in the file yet; `files` counts the files that were opened: more than one
-    if the first was removed or set aside.
+    `waiting` are the entries that may not be in the file yet. `files` counts the files opened, more than one if the
+    first was removed or set aside.
     """
 
     def __init__(self, path: Path, max_bytes: int) -> None:
@@ -175,7 +174,7 @@ class CacheWriter:
         self.files = 0
 
     def add(self, slot: Slot, entry: Entry) -> None:
-        """Store an entry soon. Does nothing if it is too large, or after storing has failed once."""
+        """Queue an entry to be stored. Does nothing if it is too large or storing has failed once."""
         if self._failed or len(entry.body) > self._max_bytes // 2:
             return
         with self._lock:
@@ -183,14 +182,14 @@ class CacheWriter:
         self._awaken()
 
     def touch(self, slot: Slot) -> None:
-        """Note soon that an entry was used."""
+        """Queue an update of an entry's last use."""
         if not self._failed:
             with self._lock:
                 self._touched.add(slot)
             self._awaken()
 
     def close(self) -> None:
-        """Store what waits, and end the thread for good."""
+        """Store pending entries and end the thread."""
         self._closing.set()
         self._wake.set()
         if self._thread is not None:
@@ -208,7 +207,7 @@ class CacheWriter:
             self._wake.wait()
             self._closing.wait(GATHER_S)
             if not self._closing.is_set():
-                self._wake.clear()  # before looking: what comes later wakes the thread again
+                self._wake.clear()  # cleared before taking entries, so that later ones wake the thread again
             batch, touched = self._taken()
             try:
                 if batch or touched:
@@ -221,7 +220,7 @@ class CacheWriter:
         self._drop()
 
     def _taken(self) -> tuple[dict[Slot, Entry], set[Slot]]:
-        """What to write next: not too much at once, so that room for it is made before it is stored."""
+        """Return the next entries to write: a limited number, so that room can be made before they are stored."""
         batch: dict[Slot, Entry] = {}
         size = 0
         with self._lock:
@@ -235,7 +234,7 @@ class CacheWriter:
         return batch, touched
 
     def _forget(self, batch: Mapping[Slot, Entry]) -> None:
-        """Let go of entries that are in the file now."""
+        """Drop entries that are now in the file."""
         with self._lock:
             for slot, entry in batch.items():
                 if self.waiting.get(slot) is entry:
@@ -249,7 +248,7 @@ class CacheWriter:
             self._current(error).write(batch, touched, self._max_bytes)
 
     def _current(self, corrupt: Corrupt | None = None) -> Store:
-        """The database, opened again if its file has been replaced or is corrupt."""
+        """Return the database, reopened if its file was replaced or is corrupt."""
         if self._store is not None and not self._store.is_in_place():
             self._drop()
         if self._store is None:
@@ -263,7 +262,7 @@ class CacheWriter:
             self._store = None
 
     def _note(self, error: Exception) -> None:
-        """Try again if another process was only too slow, unless the run ends; else store nothing any more."""
+        """Retry if another process held the lock for too long, unless the run is ending; otherwise stop storing."""
         if is_busy(error) and not self._closing.is_set():
             self._wake.set()
             if not self._busy:
@@ -278,7 +277,7 @@ class CacheWriter:
 
 
 def open_store(path: Path, corrupt: Corrupt | None = None) -> Store:
-    """Open the file; a corrupt one, if it is known to be or turns out so, is set aside with a warning for a new one."""
+    """Open the file; if it is corrupt, set it aside with a warning and create a new one."""
     if corrupt is None:
         try:
             return Store(path)

@@ -22,7 +22,7 @@ from evalflow.records import Usage
 APPLICATION_ID = 0x65_76_66_63  # "evfc"
 VERSION = 1
 PAGE_BYTES = 8192  # fits three usual replies; SQLite's own 4096 fits one and leaves half of the file empty
-BUSY_S = 10.0  # seconds to wait for another process that writes
+BUSY_S = 10.0  # seconds to wait for another process that is writing
 TOUCH_S = 3600.0  # seconds before an entry's last use is noted again: noting every use would make every hit a write
 ROOM = 0.9  # fill level of the file after eviction
 
@@ -45,7 +45,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 _TOUCH = "UPDATE entries SET used_at = ? WHERE key = ? AND scope = ?"
 _OLDEST = "DELETE FROM entries WHERE rowid IN (SELECT rowid FROM entries ORDER BY used_at LIMIT ?)"
 COMPUTED = "computed"
-"""The scope of what a model in this process computed. It cost nothing, so it is evicted before any reply."""
+"""The scope of values computed by a model in this process. They cost nothing, so they are evicted before any reply."""
 _OLDEST_COMPUTED = f"""
 DELETE FROM entries WHERE rowid IN (
     SELECT rowid FROM entries WHERE scope = '{COMPUTED}' ORDER BY used_at LIMIT ?)"""  # noqa: S608 - a constant
@@ -73,18 +73,18 @@ class Foreign(Exception):
 
 
 def as_corrupt(error: sqlite3.DatabaseError, inode: int) -> Exception:
-    """`Corrupt` if the error means a damaged file, else the error itself."""
+    """Return `Corrupt` if the error means a damaged file, else the error itself."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return Corrupt(str(error), inode) if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) else error
 
 
 def is_busy(error: Exception) -> bool:
-    """Whether another process locked the file for too long."""
+    """Return whether another process held the lock for too long."""
     return (getattr(error, "sqlite_errorcode", 0) & 0xFF) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def set_aside(path: Path, inode: int) -> Path | None:
-    """Move a damaged file, and its log files, out of the way; None if another process has moved it already."""
+    """Move a damaged file and its log files out of the way; None if another process has already moved it."""
     if not path.exists() or path.stat().st_ino != inode:
         return None
     moment = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
@@ -125,7 +125,7 @@ class Entry:
 
 
 def key_of(base_url: str, path: str, body: bytes, *repeats: int) -> bytes:
-    """The cache key of a call: SHA-256 over everything that reaches the model, and what tells repeats of it apart."""
+    """Return the cache key of a call: SHA-256 over everything that reaches the model, and the number of the repeat."""
     return hashlib.sha256(_place(base_url, path, *repeats) + body).digest()
 
 
@@ -140,7 +140,7 @@ def _place(*parts: str | int) -> bytes:
 
 
 def values_of(entry: Entry) -> tuple[object, ...]:
-    """The columns of an entry in a table, run_id to body, its times apart."""
+    """Return the columns of an entry from run_id to body, without its times."""
     tokens = (entry.usage.input_tokens, entry.usage.output_tokens) if entry.usage else (None, None)
     return (entry.run_id, entry.requests, *tokens, entry.latency_s, entry.checksum, entry.body)
 
@@ -150,7 +150,7 @@ def entry_of(made_at: float, values: Sequence[Any]) -> Entry | None:
     run_id, requests, input_tokens, output_tokens, latency_s, checksum, body = values
     usage = None if input_tokens is None else Usage(input_tokens, output_tokens)
     entry = Entry(body=body, requests=requests, usage=usage, latency_s=latency_s, run_id=run_id, made_at=made_at)
-    with contextlib.suppress(TypeError, struct.error):  # damage may have changed the type of a column
+    with contextlib.suppress(TypeError, struct.error):  # a damaged file may have another type in a column
         if entry.checksum == checksum:
             return entry
     return None
@@ -231,7 +231,7 @@ class Store:
         self._db.execute("COMMIT")
 
     def get(self, slot: Slot) -> tuple[Entry, bool] | None:
-        """An entry, and whether to note its use; None if it is not stored."""
+        """Return an entry and whether to note its use; None if it is not stored."""
         try:
             row = self._db.execute(_GET, slot).fetchone()
         except sqlite3.DatabaseError as error:
@@ -239,7 +239,7 @@ class Store:
         return None if row is None else self._read(row)
 
     def get_many(self, keys: Sequence[bytes], scope: str) -> dict[bytes, tuple[Entry, bool]]:
-        """The stored ones of some keys, each as in `get`, by few statements."""
+        """Return the stored entries of these keys, each as in `get`, using few statements."""
         found: dict[bytes, tuple[Entry, bool]] = {}
         try:
             for start in range(0, len(keys), _MANY):
@@ -259,7 +259,7 @@ class Store:
         return entry, time.time() - used_at > TOUCH_S
 
     def write(self, entries: Mapping[Slot, Entry], touched: Collection[Slot], max_bytes: int) -> None:
-        """Store entries, note uses, and evict the least recently used entries, in one transaction."""
+        """Store entries, note uses and evict the least recently used entries, in one transaction."""
         now = time.time()
         try:
             self._db.execute("BEGIN IMMEDIATE")
@@ -278,7 +278,7 @@ class Store:
             raise as_corrupt(error, self.inode) from None
 
     def shrink(self, max_bytes: int | None, before: float | None) -> int:
-        """Remove entries made before a time, and the least recently used beyond a size; free the space."""
+        """Remove entries made before a time and the least recently used beyond a size; free the disk space."""
         try:
             count = self._count()
             self._db.execute("BEGIN IMMEDIATE")
@@ -299,7 +299,7 @@ class Store:
         return Stats(entries, private, computed, body_bytes, size, runs, oldest, newest)
 
     def is_in_place(self) -> bool:
-        """Whether the path still leads to this file."""
+        """Return whether the path still leads to this file."""
         try:
             return self.path.stat().st_ino == self.inode
         except FileNotFoundError:
@@ -309,7 +309,7 @@ class Store:
         self._db.close()
 
     def _make_room(self, max_bytes: int, incoming: int, room: float = ROOM) -> None:
-        """Evict the least recently used entries until `incoming` bytes fit, with a margin so that it is rare."""
+        """Evict the least recently used entries until `incoming` bytes fit, with a margin so that eviction is rare."""
         used = self._used()
         if used + incoming <= max_bytes:
             return
@@ -334,7 +334,7 @@ class Store:
 
 
 def _patiently(db: sqlite3.Connection, statement: str) -> None:
-    """Retry a statement that fails at once, without SQLite's busy timeout, while another process runs it."""
+    """Retry a statement that ignores SQLite's busy timeout and fails at once while another process runs it."""
     until = time.monotonic() + BUSY_S
     while True:
         try:

@@ -22,7 +22,7 @@ HINT = "name a callable that Python finds from the working directory: target.cal
 class Threads:
     """Runs functions in threads, at most `maximum` at once. A timed-out thread keeps its slot until it really ends.
 
-    `keys` name the time limit and the maximum, for what is said where no thread ends.
+    `keys` name the time limit and the maximum in the error raised if no thread becomes free.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Threads:
 
 
 async def called(function: Callable[..., object], threads: Threads, *arguments: object) -> object:
-    """What a callable returns; a plain function runs in a thread. CallError if it fails."""
+    """Call a callable and return its result; plain functions run in a thread. CallError if it fails."""
     task = asyncio.current_task()
     cancelled = task.cancelling() if task else 0
     try:
@@ -98,7 +98,7 @@ async def called(function: Callable[..., object], threads: Threads, *arguments: 
 
 
 def imported(call: str, where: str = "target.call", hint: str = HINT) -> tuple[ModuleType, Callable[..., object]]:
-    """The module and the callable that `package.module:callable` names; UserError if they do not exist."""
+    """Import the module and the callable named by `package.module:callable`; UserError if they do not exist."""
     name, _, attribute = call.partition(":")
     if name == given.__name__:
         return given.found(attribute, where)
@@ -117,12 +117,12 @@ def imported(call: str, where: str = "target.call", hint: str = HINT) -> tuple[M
 
 
 def seen(module: ModuleType, call: Callable[..., object]) -> list[str]:
-    """What can be seen of a callable's code, for a digest: its files, or in a notebook its own source."""
+    """Return a callable's code for a digest: its files, or its own source in a notebook."""
     return digests(module) or own_source(call)
 
 
 def own_source(call: Callable[..., object]) -> list[str]:
-    """The source of the function or the class alone; none where Python does not know it."""
+    """Return the source of just the function or class; empty if Python does not know it."""
     try:
         return [inspect.getsource(given.code_of(call))]
     except (OSError, TypeError):

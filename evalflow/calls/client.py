@@ -36,7 +36,7 @@ class RetryPolicy:
     """Capped exponential backoff with jitter, and limits for an endpoint that has never answered."""
 
     attempts: int = 6
-    # The first wait and the longest, in seconds; each wait is drawn from its upper half.
+    # The first and the longest wait in seconds; each actual wait is random in the upper half.
     base_s: float = 0.5
     cap_s: float = 8.0
     retry_after_cap_s: float = LONGEST_WAIT_S  # the longest wait in seconds that an endpoint may ask for
@@ -54,7 +54,10 @@ class RetryPolicy:
 
 
 class Watchdog:
-    """Sends requests, and finds out in bounded time that an endpoint never answers; `heard` leaves the probe out."""
+    """Sends requests, and detects in bounded time that an endpoint never answers.
+
+    Once it is `heard`, there is no probe.
+    """
 
     def __init__(self, transport: Transport, where: str, silence_s: float, probe_s: float, address: str) -> None:
         self._transport = transport
@@ -67,7 +70,7 @@ class Watchdog:
         self.heard = False
 
     async def send(self, request: HttpRequest) -> Response:
-        """Send one request, or raise InfrastructureError. Once anything was heard, the transport itself serves too."""
+        """Send one request; InfrastructureError if the endpoint never answers."""
         response = await self._transport.send(request) if self.answered else await self._watched(request)
         self.answered = self.heard = True
         return response
@@ -124,15 +127,15 @@ T = TypeVar("T", bound=Billed)
 
 
 MAYBE_PAID = frozenset({"timeout", "connection", "malformed", "too_large"})
-"""Faults after which the model may have answered and charged anyway."""
+"""Faults after which the model may still have answered and charged."""
 GRACE_S = 10.0
-"""Seconds for which calls in flight may still be answered before a run ends because of a long wait."""
+"""Seconds to wait for the calls in flight before a run ends because of a long wait."""
 PATIENT = 0.9
 """The fraction of its timeout after which a call counts as timed out, since clocks and timers are not exact."""
 
 
 class MalformedReply(ValueError):
-    """A 2xx response is not what was expected; raised by decoders."""
+    """A 2xx response with an unexpected body; raised by decoders."""
 
 
 class Gateway:
@@ -164,7 +167,7 @@ class Gateway:
         self._succeeded = False
 
     async def send(self, request: HttpRequest, decode: Callable[[Response], T]) -> T:
-        """Send one call, again if `decode` raises MalformedReply; returns the decoded response.
+        """Send one call and return the decoded response; retry if `decode` raises MalformedReply.
 
         CallError if this call failed for good; InfrastructureError or BudgetError if every further call would fail too.
         """
@@ -208,14 +211,14 @@ class Gateway:
     def _read(
         self, request: HttpRequest, response: Response, decode: Callable[[Response], T], started: float
     ) -> T | CallFault:
-        # Without a byte order mark, without broken surrogate pairs, which no file can hold, and without secrets.
+        # Remove the byte order mark, secrets, and broken surrogate pairs, which files cannot store.
         body = mended(response.body.removeprefix(BOM_UTF8))
         if self._redactor.hides_data:
             body = self._redactor.data(body.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
         if body != response.body:
             response = replace(response, body=body)
         rest = rest_s(response.headers)
-        if 0 < rest <= self._policy.retry_after_cap_s:  # whether more is really asked for, the next reply tells
+        if 0 < rest <= self._policy.retry_after_cap_s:  # the next reply shows whether more is really needed
             self._limiter.pause(rest)
         if not 200 <= response.status < 300:
             return self._eased(self._dialect.of_status(response), started)
@@ -233,7 +236,7 @@ class Gateway:
         return value
 
     def _eased(self, fault: CallFault, started: float) -> CallFault:
-        """Report a fault to the limiter: halve the limit or pause."""
+        """Report a fault to the limiter, which halves the limit or pauses."""
         wait_s = self._capped(fault.retry_after_s or 0.0)
         if fault.error_type == "rate_limit":
             self._limiter.refused(started, wait_s)
@@ -255,8 +258,8 @@ class Gateway:
 
     def _raise_unless_retried(self, fault: CallFault, attempt: int, elapsed_s: float, timeout_s: float) -> None:
         policy = self._policy
-        # An endpoint that accepts connections, has never answered a call, and had a call's full timeout: more tries
-        # would only multiply the wait, since a model that is too slow for its first reply is so for the next.
+        # The endpoint accepts connections but has not answered any call within the full timeout: a model too slow for
+        # the first reply is too slow for the next, so more tries would only multiply the wait.
         if fault.error_type == "timeout" and not self._watchdog.heard and elapsed_s >= PATIENT * timeout_s:
             what = f"{self._where} is there, and has answered no call within {timeout_s:g} s"
             hint = "if the model is only slow: raise timeout_s or lower concurrency.max of the judge or the target"
@@ -286,7 +289,7 @@ class Gateway:
 
 
 def spent_on(account: Account, outcome: Billed | CallFault | None, reserved: Amount) -> Amount:
-    """The actual cost of a try; if it is unknown, all that was reserved."""
+    """Return the actual cost of a try; if unknown, the reserved amount."""
     if outcome is None:
         return reserved
     if not isinstance(outcome, CallFault):
@@ -297,7 +300,7 @@ def spent_on(account: Account, outcome: Billed | CallFault | None, reserved: Amo
 
 
 def call_error(fault: CallFault, message: str, elapsed_s: float | None) -> CallError:
-    """The error of a call that was sent in vain. A refusal is free; otherwise the cost is unknown."""
+    """Return the error of a failed call. A refusal is free; otherwise the cost is unknown."""
     if fault.unreachable:
         return CallError(fault.error_type, message, fault.raw)
     usage, cost_usd = (None, None) if fault.error_type in MAYBE_PAID else (Usage(), 0.0)
@@ -308,7 +311,7 @@ def call_error(fault: CallFault, message: str, elapsed_s: float | None) -> CallE
 
 
 def of_status(response: Response) -> CallFault:
-    """The fault of a response whose status is not 2xx: a user's own service may reject one case and accept the next."""
+    """Return the fault of a non-2xx response: a user's own service may reject one case and accept the next."""
     status, text = response.status, excerpt(response.body)
     message = f"HTTP {status}: {text}" if text else f"HTTP {status}"
     if status == 401:
@@ -334,18 +337,18 @@ class CallSession:
     """Shared by all judges and targets of a run, so that limits apply across them.
 
     Attributes:
-        refused: What each endpoint does not take of the requests to a model.
-        waits: What calls wait for.
+        refused: The request settings that each endpoint refuses, by model.
+        waits: The current waits of calls.
         fence_key: The secret by which their prompts mark judged text.
-        computed: Where models in this process keep what they computed; None: nowhere.
+        computed: The cache for values computed by models in this process; None: not cached.
     """
 
     limiters: Limiters = field(default_factory=Limiters)
     single_flight: SingleFlight = field(default_factory=SingleFlight)
     budget: Budget | None = None
-    connections: Connections | None = None  # the only addresses that they may call; None: any
+    connections: Connections | None = None  # the only addresses that calls may go to; None: any
     batches: BatchQueue | None = None  # None: everything is sent directly
-    run_id: str = ""  # of the run that alone may reuse what depends on more than is known
+    run_id: str = ""  # the run that alone may reuse values whose inputs are not all known
     refused: dict[tuple[str, str], RefusedSettings] = field(default_factory=dict[tuple[str, str], RefusedSettings])
     waits: Waits = field(default_factory=Waits)
     fence_key: Key = NO_KEY

@@ -1,6 +1,6 @@
-"""The files of Python code: of its package, and of the modules beside it that it imports.
+"""Find the files of Python code: its package and the local modules that it imports.
 
-What code reads while it runs, such as files, services and values of a notebook, cannot be seen.
+Anything that code reads at run time (files, services, variables of a notebook) is not covered.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _INSTALLED = {"site-packages", "dist-packages"}
 
 
 _KEPT = "evalflow_digest"
-"""An attribute of a module's spec, of which a reloaded module has a new one: the digest of its file when first seen."""
+"""The attribute of a module's spec with the file's digest when first seen; a reloaded module has a new spec."""
 
 
 def digests(module: ModuleType) -> list[str]:
-    """A digest of each file that a module's code is in, as far as its imports show; none for a notebook.
+    """Return a digest of each file of a module's code, as far as its imports show; none for a notebook.
 
-    UserError if a file changed after this process imported it, so that the old code would answer.
+    UserError if a file changed after this process imported it, so that the old code would run.
     """
     by_file = {file: _digest(file) for file in source_files(module)}
     names = {file.name for file in by_file}
@@ -54,7 +54,7 @@ def _digest(file: Path) -> str:
 
 
 def source_files(module: ModuleType) -> list[Path]:
-    """The files of the module's top-level package, and of the local modules and packages that they import, sorted."""
+    """Return the sorted files of the module's top-level package and of the local modules that they import."""
     package = importlib.import_module(module.__name__.partition(".")[0])
     waiting = _python_files(getattr(package, "__path__", ()), getattr(module, "__file__", None))
     files: set[Path] = set()
@@ -70,21 +70,21 @@ def source_files(module: ModuleType) -> list[Path]:
 
 
 def _imported_by(file: Path) -> set[str]:
-    """The first parts of the names that a file imports, anywhere in it; relative ones are of its own package."""
+    """Return the top-level names that a file imports anywhere; relative imports count as its own package."""
     text = file.read_text(encoding="utf-8", errors="replace")
     listed = (name for several, single in _IMPORT.findall(text) for name in (several or single).split(","))
     return {name.split()[0].split(".")[0] for name in listed if name.strip()}
 
 
 def _local_files(name: str) -> list[Path]:
-    """The files of a top-level module or package that is neither installed nor Python's own; none for others."""
+    """Return the files of a top-level module or package; none if it is installed or in the standard library."""
     try:
         spec = PathFinder.find_spec(name)
     except (ImportError, ValueError):
         return []
     if spec is None:
         return []
-    # Folders first: to list the thousands of files of an installed package takes seconds.
+    # Check folders first: listing the thousands of files of an installed package takes seconds.
     own = [folder for folder in spec.submodule_search_locations or () if not _is_installed(Path(folder).resolve())]
     return [file for file in _python_files(own, spec.origin) if not _is_installed(file)]
 

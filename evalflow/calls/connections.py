@@ -1,4 +1,4 @@
-"""Connections: the addresses that a public server may call, each with its key's variable and its networks."""
+"""Connections: the addresses that a public server may call, each with its key's variable and allowed networks."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _URL = re.compile(
     r"(?P<scheme>https?)://(?P<host>[a-z0-9_.-]+|\[[0-9a-f:.]+\])(:(?P<port>\d{1,5}))?(?P<path>/[^?#\\\s]*)?(\?[^#\s]*)?",
     re.ASCII | re.IGNORECASE,
 )
-"""Narrower than what clients take, so that no two of them can read different hosts in one text."""
+"""Stricter than what clients accept, so that no two clients can parse different hosts from the same text."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 class Place(NamedTuple):
-    """An address in the form in which addresses are compared; `path` are its segments, decoded."""
+    """An address normalised for comparison; `path` has its decoded segments."""
 
     scheme: str
     host: str
@@ -37,7 +37,7 @@ class Place(NamedTuple):
 
     @classmethod
     def of(cls, url: str) -> Place:
-        """Read an address; ValueError if it is not one, or if two clients could read it differently."""
+        """Parse an address; ValueError if it is invalid, or if two clients could parse it differently."""
         match = _URL.fullmatch(url)
         if match is None:
             raise ValueError("it must be http(s)://HOST[:PORT][/PATH] in ASCII, without user and password")
@@ -53,7 +53,7 @@ class Place(NamedTuple):
         return cls(scheme, match["host"].lower(), port, segments)
 
     def holds(self, other: Place) -> bool:
-        """Whether another address is this one, or below it."""
+        """Return whether another address is this one or below it."""
         return self[:3] == other[:3] and self.path == other.path[: len(self.path)]
 
 
@@ -63,9 +63,9 @@ class Connection:
 
     Attributes:
         name: Unique; `connection: NAME` in a definition stands for its address and key.
-        address: All that is called below it belongs to it.
-        api_key_env: The environment variable with its key; None: it needs none.
-        networks: Where it may lead to: `public`, any globally routable address, and CIDRs.
+        address: All addresses below it belong to the connection.
+        api_key_env: The environment variable with its key; None: no key is needed.
+        networks: The networks that it may reach: `public`, which is any globally routable address, and CIDRs.
 
     Raises:
         UserError: Lists every problem of it.
@@ -95,7 +95,7 @@ class Connection:
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Connection:
-        """The connection of a row of the database or of JSON."""
+        """Create a connection from a row of the database or of JSON."""
         return cls(row["name"], row["address"], row["api_key_env"], tuple(row["networks"]))
 
     @property
@@ -116,7 +116,7 @@ class Connections:
     """All connections that a process may use.
 
     Raises:
-        UserError: Two have the same name, or the same address and other networks.
+        UserError: Two have the same name, or the same address with different networks.
     """
 
     listed: tuple[Connection, ...]
@@ -136,7 +136,7 @@ class Connections:
 
     @classmethod
     def of_process(cls) -> Connections | None:
-        """Those of the file that EVALFLOW_CONNECTIONS names; None without it.
+        """Read the connections of the file that EVALFLOW_CONNECTIONS names; None if it is unset.
 
         Raises:
             UserError: The file cannot be read.
@@ -151,13 +151,13 @@ class Connections:
             raise UserError(Problem(f"the connections cannot be read: {error!r}", f"{VARIABLE}={file}")) from None
 
     def write(self, file: Path) -> None:
-        """Write a file for `of_process`. It has names of variables, no keys."""
+        """Write a file for `of_process`. It has the names of variables, not the keys."""
         handle = private_file(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         with os.fdopen(handle, "w", encoding="utf-8") as out:
             json.dump([asdict(connection) for connection in self.listed], out)
 
     def named(self, name: object, key: str) -> Connection:
-        """One of them, for the configuration key that names it."""
+        """Return a connection by name; `key` is the configuration key that names it."""
         connection = next((connection for connection in self.listed if connection.name == name), None)
         if connection is None:
             names = [connection.name for connection in self.listed]
@@ -166,7 +166,7 @@ class Connections:
         return connection
 
     def of_model(self, base_url: str, api_key_env: str | None, key: str) -> Connection:
-        """The connection that a model's address and key belong to; `key` is that of the model's configuration."""
+        """Return the connection of a model's address and key; `key` is the configuration key of the model."""
         there = self._at(base_url, f"{key}.base_url")
         mine = next((connection for connection in there if connection.api_key_env == api_key_env), None)
         if mine is None:
@@ -175,7 +175,7 @@ class Connections:
         return mine
 
     def of_service(self, url: str, variables: Collection[str], key: str) -> Connection:
-        """The connection that a service's address belongs to, whose key alone may be among the variables."""
+        """Return the connection of a service's address; `variables` may have that connection's key only."""
         there = self._at(url, f"{key}.url")
         mine = next((connection for connection in there if set(variables) <= {connection.api_key_env}), None)
         if mine is None:
@@ -186,14 +186,14 @@ class Connections:
         return mine
 
     def of_receiver(self, url: str, key: str) -> Connection:
-        """The connection that a receiver's address belongs to; it is sent that connection's key alone."""
+        """Return the connection of a receiver's address, which is sent that connection's key only."""
         return self._at(url, key)[0]
 
     def resolve(self, values: Mapping[str, object], key: str) -> dict[str, object]:
-        """The configuration of a bot, judge or embedder, with `connection: NAME` replaced by address and key.
+        """Return the configuration of a bot, judge or embedder with `connection: NAME` replaced by address and key.
 
-        A bot of kind http may have its path below the address as `url`; without any header of its own that has the key,
-        it is sent as `Authorization: Bearer`.
+        A bot of kind http may have as `url` a path below the address. If none of its headers has the key, it is sent as
+        `Authorization: Bearer`.
         """
         if not isinstance(values, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - of an unchecked form
             return values
@@ -218,7 +218,7 @@ class Connections:
         if not isinstance(path, str) or not re.match(r"(/|\Z)", path):
             raise UserError(_given_twice(key, "url"))
         plain["url"] = connection.address.rstrip("/") + path if path else connection.address
-        for part in ("open", "poll"):  # their paths are below the address too
+        for part in ("open", "poll"):  # their paths must be below the address too
             request = as_map(plain.get(part))
             if isinstance(url := request.get("url"), str) and url.startswith("/"):
                 plain[part] = {**request, "url": connection.address.rstrip("/") + url}
@@ -230,7 +230,7 @@ class Connections:
         return plain
 
     def _at(self, url: str, key: str) -> list[Connection]:
-        """The connections that an address belongs to, those with the longest path first."""
+        """Return the connections that an address belongs to, the longest path first."""
         try:
             place = Place.of(url)
         except ValueError as error:
@@ -260,9 +260,9 @@ def _given_twice(key: str, setting: str) -> Problem:
 
 
 def variables_in(value: object) -> set[str]:
-    """The names of the environment variables that a configuration reads, in any form of `${oc.env:NAME}`.
+    """Return the environment variables that a configuration reads, in any form of `${oc.env:NAME}`.
 
-    What only looks like one, as it is escaped, counts too.
+    Escaped references count too.
     """
     if isinstance(value, str):
         return set(re.findall(r"oc\s*\.\s*env\s*:\s*([^},\s]*)", value))

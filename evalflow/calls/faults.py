@@ -1,4 +1,4 @@
-"""What went wrong with one try, and what to do about it: retry, give this call up, or stop the run."""
+"""The fault of one try, and what to do: retry, give up the call, or stop the run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ QUOTA = re.compile(
     r"out of credits?|billing (hard )?limit",
     re.IGNORECASE,
 )
-"""Words of an endpoint whose account has no quota or credit left; a wait does not help."""
+"""Error texts of endpoints whose account has no quota or credit left; waiting does not help."""
 KEY = re.compile(
     r"api[ _-]?key\W{0,3}(is )?(not valid|invalid|expired)|(invalid|incorrect) api[ _-]?key", re.IGNORECASE
 )
@@ -35,15 +35,15 @@ CONTEXT = re.compile(
 )
 RETRIED = frozenset({408, 409, 425, 429})
 EXCERPT = 300
-_READ = 4000  # bytes of a refusal that are searched for settings
+_READ = 4000  # bytes of a refusal that are searched for names of settings
 _OF_REQUESTS = frozenset({"bad_request", "request", "authentication", "not_found", "context_length"})
 
 
 @dataclass(frozen=True, slots=True)
 class CallFault:
-    """One failed try: `raw` is what the endpoint sent, shortened, `retry_after_s` the seconds that it asked to wait.
+    """One failed try: `raw` is the shortened response, `retry_after_s` the seconds that the endpoint asks to wait.
 
-    The decision is retry (the fault may pass), give_up (this call is lost) or stop (every call would fail like it).
+    The decision is retry (the fault may be transient), give_up (this call fails) or stop (every call would fail).
     """
 
     decision: Decision
@@ -53,12 +53,12 @@ class CallFault:
     raw: str | None = None
     retry_after_s: float | None = None
     unreachable: bool = False
-    refusal: Refusal | None = None  # of a request that would be refused again
+    refusal: Refusal | None = None  # statuses of requests that would be refused again
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How one kind of endpoint reports errors, and which key holds its address."""
+    """How one kind of endpoint reports errors, and the configuration key of its address."""
 
     of_status: Callable[[Response], CallFault]
     address: str
@@ -66,7 +66,7 @@ class Dialect:
 
 
 def of_transport(error: TransportError) -> CallFault:
-    """The fault of a try without a complete response."""
+    """Return the fault of a try without a complete response."""
     if error.fault == "certificate":
         return CallFault(
             "stop", "connection", str(error), "check the endpoint's certificate, or SSL_CERT_FILE for your own"
@@ -79,7 +79,7 @@ def of_transport(error: TransportError) -> CallFault:
 
 
 def of_malformed(response: Response, reason: str) -> CallFault:
-    """The fault of an invalid 2xx response, or of the upstream, whose error some gateways send in a body with 200."""
+    """Return the fault of an invalid 2xx response, or the upstream error that some gateways send with status 200."""
     details = _details(response.body)
     status = str(details.get("code"))
     if re.fullmatch(r"[45]\d\d", status):
@@ -93,7 +93,7 @@ def of_malformed(response: Response, reason: str) -> CallFault:
 
 
 def of_status(response: Response) -> CallFault:
-    """The fault of a response whose status is not 2xx, by its status and the `error` object in its body."""
+    """Return the fault of a non-2xx response, by its status and the `error` object in its body."""
     details = _details(response.body)
     codes = {str(details.get(key)).lower() for key in ("code", "type")}
     text = _said(details) or excerpt(response.body) or "no explanation"
@@ -137,13 +137,13 @@ def _verdict(status: int, codes: set[str], text: str, *, waits: bool) -> tuple[D
 
 
 def excerpt(body: bytes) -> str:
-    """The beginning of a body, in one line, for messages."""
+    """Return the beginning of a body in one line, for messages."""
     text = " ".join(body[: 4 * EXCERPT].decode("utf-8", "replace").split())
     return text if len(text) <= EXCERPT else f"{text[:EXCERPT]}..."
 
 
 def of_exception(error: BaseException) -> str:
-    """The last line of the traceback, and where in the code it was raised."""
+    """Return the last line of the traceback and the place in the code that raised it."""
     line = excerpt(traceback.format_exception_only(error)[-1].encode("utf-8", "replace"))
     if isinstance(error, SyntaxError) and error.filename:
         return f"{line} ({Path(error.filename).name}:{error.lineno})"
@@ -152,7 +152,7 @@ def of_exception(error: BaseException) -> str:
 
 
 def _details(body: bytes) -> Mapping[str, object]:
-    """The error that a body tells: its `error`, or the body itself, as vLLM, Mistral and Bedrock have it; in a list."""
+    """Return the errors in a body as a list: its `error`, or the body itself, as with vLLM, Mistral and Bedrock."""
     try:
         envelope = json.loads(body)
     except (ValueError, RecursionError):
@@ -166,14 +166,14 @@ def _details(body: bytes) -> Mapping[str, object]:
 
 
 def _said(details: Mapping[str, object]) -> str:
-    """The message of an error, with what the provider behind a gateway said."""
+    """Return the message of an error, with that of the provider behind a gateway."""
     message, behind = details.get("message"), as_map(details.get("metadata")).get("raw")
     texts = [text for text in (message, behind) if isinstance(text, str) and text]
     return excerpt(": ".join(texts).encode("utf-8", "replace")) if behind else "".join(texts)
 
 
 def _param(details: Mapping[str, object]) -> str | None:
-    """The key of the request that an error is about, by its `param`, or by `loc` as FastAPI and Mistral have it."""
+    """Return the request key that an error is about, from its `param`, or from `loc` as with FastAPI and Mistral."""
     param = details.get("param")
     if isinstance(param, str):
         return param

@@ -1,4 +1,4 @@
-"""The secret by which prompts mark judged text, kept beside the cache: who shares replies must send equal prompts."""
+"""The secret with which prompts mark judged text, stored beside the cache, since a shared reply needs equal prompts."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ _HEX = re.compile(rf"[0-9a-f]{{{2 * _BYTES}}}\s*\Z")
 
 
 class FenceKey:
-    """The key of the cache at a path, read or made when it is first used.
+    """The key of the cache at a path, read or created at first use.
 
-    Only a run `keeps` a new key; for anything else that finds none, and if it cannot be stored, there is one for this
-    process alone.
+    Only a run stores a new key (`keeps`); otherwise, or if storing fails, the key is for this process only.
     """
 
     def __init__(self, cache: Path, *, keeps: bool) -> None:
@@ -41,7 +40,7 @@ class FenceKey:
             self._key = self._stored(key, instead=True)
 
     def _stored(self, key: bytes, *, instead: bool = False) -> bytes:
-        """Store a key; returns the one that another process has stored first, unless it comes `instead` of it."""
+        """Store a key; return it, or the one that another process stored first unless `instead` overwrites it."""
         draft = self._path.with_name(f".{self._path.name}.{os.getpid()}.{secrets.token_hex(4)}")
         try:
             private_folder(self._path.parent)
@@ -63,7 +62,7 @@ class FenceKey:
 
 
 def _read(path: Path) -> bytes | None:
-    """The key in a file; None if there is none, or something else in it."""
+    """Read the key in a file; None if the file is missing or has something else."""
     try:
         text = path.read_text(encoding="ascii")
     except (OSError, UnicodeDecodeError):

@@ -1,7 +1,7 @@
-"""The callables that were given to `evalflow.run`, and that Python does not find by a name of their own.
+"""Callables passed to `evalflow.run` that Python cannot import by name.
 
-A configuration names a callable, as `package.module:callable`. A lambda, a bound method, a partial or a function within
-a function has no such name: it gets one here, which holds in this process alone.
+A configuration names a callable as `package.module:callable`. A lambda, bound method, partial or nested function has no
+such name and gets one here, valid in this process only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LOCK = Lock()
 
 
 def name_of(call: Callable[..., object]) -> str:
-    """The name by which a configuration finds a callable: its own, or one that is kept until the process ends.
+    """Return the name by which a configuration finds a callable: its own, or one registered for this process.
 
     Example:
         >>> import json
@@ -45,18 +45,18 @@ def name_of(call: Callable[..., object]) -> str:
 
 
 def _is_same(one: Callable[..., object], other: Callable[..., object]) -> bool:
-    """Whether two callables are one; each look at a bound method makes another object of it."""
+    """Return whether two callables are the same; each access to a bound method creates a new object."""
     return one is other or (inspect.ismethod(one) and inspect.ismethod(other) and one == other)
 
 
 def called_name(call: Callable[..., object]) -> str | None:
-    """What a callable is called where it is defined, such as `lambda`; of an object, what its class is called."""
+    """Return a callable's name in its definition, e.g. `lambda`; for an object, its class's name."""
     code = code_of(call)
     return getattr(code, "__name__", None)
 
 
 def found(name: str, where: str) -> tuple[ModuleType, Callable[..., object]]:
-    """The module that a kept callable was defined in, and the callable; UserError in another process."""
+    """Return a registered callable and the module that defines it; UserError in another process."""
     call = _KEPT.get(name)
     if call is None:
         what = f"the callable {name!r} was given to evalflow.run() in another process"
@@ -66,7 +66,7 @@ def found(name: str, where: str) -> tuple[ModuleType, Callable[..., object]]:
 
 
 def code_of(call: Callable[..., object]) -> Callable[..., object]:
-    """The function or the class that a callable's code is in.
+    """Return the function or class that has a callable's code.
 
     Example:
         >>> code_of(functools.partial(max, 1)) is max

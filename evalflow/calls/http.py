@@ -1,7 +1,6 @@
 """The transport over plain HTTP: one aiohttp session, kept-alive connections, one try each.
 
-aiohttp was chosen by measurement: a client in Rust took a fifth more CPU in a run, since its thread competes with ours
-for the interpreter's lock.
+aiohttp was chosen by measurement: a client in Rust took 20% more CPU, since its thread competes with ours for the GIL.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ CONNECT_S = 5.0
 """Seconds to open one connection, including DNS and TLS."""
 
 MAX_REPLY = 32 * 1024**2
-"""Maximum size of a decompressed reply in bytes; little more than this is ever read."""
+"""Maximum size of a decompressed reply in bytes; reading stops soon after it."""
 
 _WHOLE = 2**20
-"""Bytes of a body up to which aiohttp writes it whole; it warns of a longer one that is not a file."""
+"""Maximum size of a body that aiohttp writes in one piece; it warns about longer ones that are not files."""
 
 JSON = "application/json"
 TransportFault = Literal["unreachable", "forbidden", "certificate", "broken", "timeout"]
@@ -47,9 +46,9 @@ class HttpRequest:
         timeout_s: Seconds for the whole exchange, connecting included.
         kind: Calls of one kind should take about the same time; the limiter compares their latencies.
         tokens: Estimated tokens of the call, for a limit of tokens per minute.
-        replies: How many replies of the model it asks for.
+        replies: Number of model replies requested.
         longest: Maximum size of the reply in bytes.
-        repeatable: Whether it may be sent again after a fault that leaves open whether the endpoint took it.
+        repeatable: Whether it may be sent again if the endpoint may already have processed it.
     """
 
     method: Literal["GET", "POST", "PUT", "PATCH"]
@@ -69,9 +68,9 @@ class Response:
     """A response with any status.
 
     Attributes:
-        body: The whole body, decompressed. Of a body that is too long only the beginning, which is too long as well.
+        body: The whole body, decompressed; a body over the limit is cut off somewhere above the limit.
         elapsed_s: Seconds from sending to the last byte.
-        usage: Its tokens, which only a decoder can know.
+        usage: Its token usage, set by a decoder.
     """
 
     status: int
@@ -82,7 +81,7 @@ class Response:
 
 
 class TransportError(Exception):
-    """No complete response came."""
+    """No complete response was received."""
 
     def __init__(self, fault: TransportFault, message: str) -> None:
         self.fault: TransportFault = fault
@@ -100,7 +99,7 @@ async def beginning(parts: AsyncIterable[bytes], longest: int) -> bytes:
 
 
 class Transport(Protocol):
-    """One endpoint's connections. Tries once; does not know about retries, limits or the meaning of the bytes."""
+    """One endpoint's connections. Sends once; knows nothing about retries, limits or the content."""
 
     async def send(self, request: HttpRequest) -> Response:
         """Send one request and read the whole response."""
@@ -112,22 +111,22 @@ class Transport(Protocol):
 
 
 KEEP_ALIVE_S = 4.0
-"""Less than the five seconds after which common servers (uvicorn, and so vLLM) close an idle connection. A connection
-that is closed just as a request is sent costs a try."""
+"""Less than the five seconds after which common servers (uvicorn, hence vLLM) close an idle connection: a request sent
+on a connection that is just being closed costs a try."""
 
 
 class HttpTransport:
-    """Connections to one endpoint, for requests that are encoded already.
+    """Connections to one endpoint, for requests that are already encoded.
 
-    The first request opens them, in the event loop that sends it. So aiohttp is imported only when something is sent,
-    and a closed transport can be used again. Proxies are taken from the environment (HTTPS_PROXY, NO_PROXY). Redirects
+    The first request opens them, in its event loop, so aiohttp is imported only when something is sent, and a closed
+    transport can be reused. Proxies are taken from the environment (HTTPS_PROXY, NO_PROXY). Redirects
     are not followed, since they could carry the key to another server.
 
     Args:
         base_url: Prefix of every request's path. A user and a password in it are sent instead of the key.
-        first_byte_s: Seconds without any byte before a try is given up; None: only its timeout applies.
+        first_byte_s: Seconds to wait for the first byte; None: only the request's timeout applies.
         headers: Sent with every request; they replace default headers of the same names.
-        networks: Where its connections may lead to, without any proxy; None: anywhere.
+        networks: The networks that it may connect to, without a proxy; None: any.
     """
 
     def __init__(
@@ -183,15 +182,15 @@ class HttpTransport:
             allow_redirects=False,
         ) as response:
             content = response.content
-            is_whole = content.is_eof()  # a short reply, which came with its head
+            is_whole = content.is_eof()  # a short reply that arrived together with its head
             reply = content.read_nowait() if is_whole else await beginning(content.iter_any(), request.longest)
         return Response(response.status, response.headers, reply, time.monotonic() - begun)
 
     def _connect(self) -> ClientSession:
         import aiohttp
 
-        # One more connection than the limiter lets calls through, for the watchdog's probe. So nothing ever waits for
-        # the pool, and the connect timeout covers connecting alone.
+        # One more connection than the limiter allows calls, for the watchdog's probe. So no request waits for the pool,
+        # and the connect timeout covers connecting only.
         trust: ssl.SSLContext | bool = True
         if self._base_url.lower().startswith("https:"):
             import httpx2  # the same certificates as in the openai SDK: SSL_CERT_FILE, SSL_CERT_DIR, or the system's
@@ -219,7 +218,7 @@ class HttpTransport:
         from multidict import CIMultiDict
         from yarl import URL
 
-        # Replies are short, so that compressing them costs more than it saves. Compressed replies are still unpacked.
+        # Replies are short, so compressing them costs more than it saves. Compressed replies are still unpacked.
         headers = CIMultiDict(
             {
                 "Accept": JSON,
@@ -237,7 +236,7 @@ class HttpTransport:
         return headers
 
     def _url(self, path: str) -> URL:
-        """The address of a path below the base URL; a query of the base URL stays at the end."""
+        """Return the address of a path below the base URL, with the base URL's query at the end."""
         from yarl import URL
 
         below, _, query = path.partition("?")
@@ -249,7 +248,7 @@ class HttpTransport:
 
 
 async def _one_try(request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
-    """Keep the session from sending a GET or PUT again by itself once its connection is lost."""
+    """Keep the session from silently resending a GET or PUT when its connection is lost."""
     import aiohttp
 
     try:
@@ -263,7 +262,7 @@ async def _one_try(request: ClientRequest, handler: ClientHandlerType) -> Client
 def _lost(error: Exception) -> TransportError:
     import aiohttp
 
-    # What aiohttp says of these two has the whole address, perhaps with a secret in its query.
+    # aiohttp's messages of these two contain the whole address, perhaps with a secret in its query.
     if isinstance(error, aiohttp.ClientResponseError):
         why = error.message
     else:
@@ -272,7 +271,7 @@ def _lost(error: Exception) -> TransportError:
 
 
 def _proxy(base_url: str) -> str | None:
-    """The proxy that the environment sets for an address. Looked up once, not for each request."""
+    """Return the environment's proxy for an address. Looked up once, not for each request."""
     from urllib.parse import urlsplit
     from urllib.request import getproxies, proxy_bypass
 
@@ -284,7 +283,7 @@ def _proxy(base_url: str) -> str | None:
 
 
 def _connect_error(error: ClientConnectorError) -> TransportError:
-    """The error of a failed connection; an untrusted certificate has a fault of its own."""
+    """Return the error of a failed connection; untrusted certificates have their own fault."""
     if untrusted := certificate_error(error):
         return untrusted
     cause = error.os_error
@@ -295,12 +294,12 @@ def _connect_error(error: ClientConnectorError) -> TransportError:
 
 
 def forbidden_error(error: ForbiddenAddressError) -> TransportError:
-    """The error of a name that leads out of its networks."""
+    """Return the error of a host name that resolves outside the allowed networks."""
     return TransportError("forbidden", f"no connection to {error.address}: it is {error}")
 
 
 def certificate_error(error: BaseException | None) -> TransportError | None:
-    """The error of an untrusted certificate, if that is why the connection failed."""
+    """Return the error of an untrusted certificate, if that is why the connection failed."""
     while error is not None:
         if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
             return TransportError("certificate", f"no secure connection: {error}")

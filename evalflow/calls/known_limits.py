@@ -1,4 +1,4 @@
-"""How many calls at once an endpoint has borne, remembered beside the cache for the next run."""
+"""How many concurrent calls each endpoint has sustained, stored beside the cache for the next run."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any, cast
 
 from evalflow.paths import private_folder, write_atomically
 
-MOST = 200  # endpoints; those that were used longest ago are forgotten
+MOST = 200  # maximum number of endpoints; the least recently used are dropped
 LARGEST = 100_000
 
 
 class KnownLimits:
-    """The calls in flight that endpoints have borne. A file that cannot be read or written is left out.
+    """The concurrent calls that endpoints have sustained. A file that cannot be read or written is ignored.
 
     Example:
         >>> import tempfile
@@ -31,13 +31,13 @@ class KnownLimits:
         self._known: dict[str, int] | None = None
 
     def get(self, key: tuple[str, ...]) -> int:
-        """The calls that an endpoint has borne; 0 if it is not known."""
+        """Return the concurrent calls that an endpoint has sustained; 0 if unknown."""
         if self._known is None:
             self._known = self._read()
         return self._known.get(_name(key), 0)
 
     def remember(self, borne: Mapping[tuple[str, ...], int]) -> None:
-        """Store what was found for some endpoints, beside what other runs have stored meanwhile."""
+        """Store the limits of some endpoints, keeping what other runs have stored meanwhile."""
         found = {_name(key): limit for key, limit in borne.items()}
         before = self._read()
         known = {name: limit for name, limit in before.items() if name not in found} | found
@@ -57,5 +57,5 @@ class KnownLimits:
 
 
 def _name(key: tuple[str, ...]) -> str:
-    """A digest, since an address may have a key in it."""
+    """Return a digest, since an address may contain a key."""
     return hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]

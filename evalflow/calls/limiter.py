@@ -1,4 +1,4 @@
-"""Limits of the requests in flight to one endpoint, and of requests and tokens per minute."""
+"""Limit concurrent requests to one endpoint, and requests and tokens per minute."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from evalflow.calls.known_limits import KnownLimits
 
 BURST_S = 1.0  # unused capacity expires, except for the last second's share
 _LOOK_S = 0.05
-LATENCY_GAIN = 1 / 16  # the weight of a new latency in the smoothed one
-OUTLIER = 3.0  # a latency counts as at most this multiple of the smoothed one: one slow reply is not a trend
-SETTLED = 8  # calls of a kind before their latency is used
+LATENCY_GAIN = 1 / 16  # weight of a new latency in the moving average
+OUTLIER = 3.0  # cap of a latency, as a multiple of the average: one slow reply is not a trend
+SETTLED = 8  # minimum number of calls of a kind before their latency is used
 
 
 class Pace:
     """Spreads requests, or tokens, over the minute (the generic cell rate algorithm).
 
-    An amount passes as soon as earlier ones have been worked off, however large it is. If it exceeds the limit, the
-    following amounts wait longer.
+    An amount passes once the earlier ones have been worked off, however large it is; if it exceeds the limit, the next
+    ones wait longer.
     """
 
     __slots__ = ("_part", "_ready_at", "_seconds_each", "_unused", "per_minute")
@@ -41,11 +41,14 @@ class Pace:
         return self._ready_at - now
 
     def take(self, amount: float, now: float) -> None:
-        """Use up an amount; a negative amount gives back what was overestimated."""
+        """Use up an amount; a negative one gives back an overestimate."""
         self._ready_at = max(self._ready_at, now - BURST_S) + amount * self._seconds_each
 
     def use_part(self, part: float, now: float) -> None:
-        """Keep to a part of the limit from now on. What is unused or overdrawn remains; while it is 0, it stands."""
+        """Use this fraction of the limit from now on, keeping the current credit or debt.
+
+        At 0 the credit stays constant.
+        """
         if self._part:
             self._unused = min(now - self._ready_at, BURST_S) / self._seconds_each
         self._part = part
@@ -57,7 +60,7 @@ class Pace:
 
 
 class Pressure:
-    """The smoothed latency of calls relative to its minimum, by kind: a metric's steps take different times."""
+    """The average latency of calls relative to its minimum, by kind, since a metric's steps take different times."""
 
     __slots__ = ("_count", "_least", "_smoothed")
 
@@ -67,7 +70,7 @@ class Pressure:
         self._least = float("inf")
 
     def add(self, latency_s: float) -> float:
-        """Add a latency; returns the smoothed one divided by its minimum, or 1 while there is too little data."""
+        """Add a latency; return the average divided by its minimum, or 1 while there is too little data."""
         self._count += 1
         if self._count <= SETTLED:
             self._smoothed += (latency_s - self._smoothed) / self._count
@@ -77,53 +80,52 @@ class Pressure:
         return self._smoothed / self._least if self._least > 0 else 1.0
 
     def accept(self) -> None:
-        """Take the current latency as the minimum: our load is not its cause."""
+        """Take the current latency as the new minimum, since our load is not its cause."""
         self._least = self._smoothed
 
 
 SHRINK = 0.5  # the limit is multiplied by this when the endpoint is overloaded
 TOLERATED, GAIN = 0.15, 1 / 64
-"""The share of refused calls that does not count as overload yet, and the weight of the latest call in that share. Busy
-gateways refuse some calls at any load; sending these again costs less than sending fewer. An exhausted endpoint refuses
-all calls, which is detected after eleven."""
+"""The fraction of refused calls that is tolerated, and the weight of the latest call in this moving average. Busy
+gateways refuse some calls at any load; resending those costs less than sending fewer. An exhausted endpoint refuses all
+calls, which is detected after eleven."""
 EASE = 0.9  # the limit is multiplied by this when the endpoint only becomes slow
 HOLDS, SLOW = 2.0, 4.0
-"""The limit grows while the smoothed latency is below HOLDS times its minimum, and shrinks above SLOW times its
-minimum; in between it stays. In a full endpoint calls wait for each other: more calls in flight would only wait longer,
-and finally time out."""
+"""The limit grows while the average latency is below HOLDS times its minimum, shrinks above SLOW times its minimum, and
+stays in between. In a saturated endpoint calls queue: more of them would only wait longer and finally time out."""
 
 
 STEP, STEP_S = 8, 0.1
-"""Calls that are added at a time before any reply, and the seconds between: an endpoint that has too many refuses a
-call long before it would answer one, so that a step too far is seen before the next but one."""
+"""The calls added per step before any reply, and the seconds between steps. An overloaded endpoint refuses calls much
+sooner than it answers any, so a step too far is noticed within two steps."""
 WAIT_S = 15.0
-"""A quarter of the usual timeout. Once a reply has shown how long calls take, steps go as far as calls would wait no
-longer than this even in an endpoint that works on no more than `start` calls at once."""
+"""A quarter of the usual timeout. Once a reply shows how long calls take, steps continue as long as calls would not
+wait longer than this even if the endpoint processed only `start` calls at once."""
 
 
 class Limiter:
     """Adaptive concurrency: additive increase and multiplicative decrease (Chiu and Jain, 1989).
 
-    At first the limit grows by steps, without waiting for replies: up to what the endpoint is `likely` to bear, and
-    further when the first replies have shown how long they take. The first refused call, or a risen latency, ends that.
-    Beside that the limit doubles each round trip while the endpoint's latency holds, until the first overload; then it
-    grows by one a round trip. Overload means that the endpoint refuses more than a few of the calls: then the limit
-    halves. When the latency has risen, it shrinks by a tenth, but never below its start. If the latency is high even
-    there, our load is not the cause, and the latency is taken as normal from then on. Slots, the rights to have one
-    call in flight, are given in the order of the requests for them.
+    At first the limit grows by steps without waiting for replies: up to the `likely` capacity of the endpoint, and
+    further once the first replies show their latency. The first refused call or a higher latency ends this. The limit
+    also doubles each round trip while the latency is stable, until the first overload; after that it grows by one per
+    round trip. On overload, when the endpoint refuses more than a few calls, the limit halves. If the latency has
+    risen, the limit shrinks by a tenth, but never below its start. If the latency is high even there, our load is not
+    the cause, and that latency becomes the new normal. A slot is the right to have one call in flight; slots are given
+    first come, first served.
 
     Attributes:
-        maximum: The most calls in flight, over all processes of the run.
+        maximum: Maximum number of calls in flight, over all processes of the run.
         starved: Called when a call has to wait for a larger share.
     """
 
     def __init__(self, start: int, maximum: int, likely: int = 0) -> None:
         self._limit = float(min(start, maximum))
         self._start = self._limit
-        self._likely = min(likely, maximum)  # how far steps go
-        self._before = self._limit  # the limit before the last step
+        self._likely = min(likely, maximum)  # the limit that steps may reach
+        self._before = self._limit  # limit before the last step
         self._steps = True  # until the endpoint objects
-        self._growth = 1.0  # for each reply, until the first overload
+        self._growth = 1.0  # slots added per reply, until the first overload
         self._step_timer: asyncio.TimerHandle | None = None
         self.maximum = maximum
         self._share = math.inf
@@ -145,17 +147,17 @@ class Limiter:
 
     @property
     def waiting(self) -> int:
-        """Calls that wait for a slot."""
+        """The number of calls waiting for a slot."""
         return sum(not turn.done() for turn, _ in self._waiting)
 
     @property
     def borne(self) -> int:
-        """The calls in flight that the endpoint has borne; 0 if it was not asked for more than the start."""
+        """The concurrent calls that the endpoint has sustained; 0 if there were never more than at the start."""
         return int(self._limit) if self._limit > self._start or not self._steps else 0
 
     @property
     def starving(self) -> bool:
-        """Whether calls wait for a larger share."""
+        """Whether calls are waiting for a larger share."""
         return bool(self._waiting) and self.in_flight >= self._share
 
     def cap(self, maximum: int) -> None:
@@ -165,7 +167,7 @@ class Limiter:
         self._start = min(self._start, self._limit)
 
     def share(self, slots: int) -> None:
-        """Use at most so many slots from now on, and the same part of the limits per minute: others have the rest."""
+        """Use at most this many slots and the same fraction of the limits per minute; others have the rest."""
         if slots == self._share:
             return
         self._share = slots
@@ -174,7 +176,7 @@ class Limiter:
             self._wake()
 
     def fail(self, error: Exception) -> None:
-        """Raise an error for all calls that wait, and for those to come."""
+        """Raise an error in all waiting and future calls."""
         self._failed = error
         while self._waiting:
             turn, _ = self._waiting.popleft()
@@ -182,7 +184,7 @@ class Limiter:
                 turn.set_exception(error)
 
     def keep_to(self, requests_per_minute: float | None, tokens_per_minute: float | None) -> None:
-        """Limit requests and tokens per minute. The lowest limit ever set applies."""
+        """Limit requests and tokens per minute; the lowest limit ever set applies."""
         self.requests = _slower(self.requests, requests_per_minute)
         self.tokens = _slower(self.tokens, tokens_per_minute)
         self._pace_shares()
@@ -195,7 +197,7 @@ class Limiter:
 
     @asynccontextmanager
     async def slot(self, tokens: float = 0.0) -> AsyncGenerator[float]:
-        """Wait for a slot and hold it; gives the monotonic time at which it was given. `tokens` are an estimate."""
+        """Wait for a slot and hold it; yields the monotonic time when it was given. `tokens` are an estimate."""
         started = await self.acquire(tokens)
         try:
             yield started
@@ -203,7 +205,7 @@ class Limiter:
             self.release()
 
     def succeeded(self, started: float, latency_s: float, kind: str = "", excess_tokens: float = 0.0) -> None:
-        """A call was answered: allow more if the present limit was in use, less if the endpoint has become slow."""
+        """Record an answered call: raise the limit if it was fully used, lower it if the endpoint has become slow."""
         if self.tokens is not None:
             self.tokens.take(excess_tokens, time.monotonic())
         self._refused -= GAIN * self._refused
@@ -223,7 +225,7 @@ class Limiter:
             self._limit = min(self._limit + growth, float(self.maximum))
 
     def refused(self, started: float, wait_s: float) -> None:
-        """Record a refused call. If many are refused, wait, and halve the limit once for all calls in flight."""
+        """Record a refused call. If many are refused, pause, and halve the limit once for all calls in flight."""
         self.stay()
         self._refused += GAIN * (1.0 - self._refused)
         if self._refused > TOLERATED:
@@ -231,16 +233,17 @@ class Limiter:
             self.pause(wait_s)
 
     def stay(self) -> None:
-        """Take the last step back, and take none any more: a call was refused or got no answer.
+        """Undo the last step and stop stepping, since a call was refused or got no answer.
 
-        From then on the limit grows by half each round trip: it may be near, or the endpoint refuses some at any load.
+        From then on the limit grows by half each round trip: the real limit may be near, or the endpoint refuses some
+        calls at any load.
         """
         if self._steps:
             self._steps, self._growth = False, 0.5
             self._limit = min(self._limit, max(self._before, self._start))
 
     def _reach(self, latency_s: float) -> None:
-        """Go further by steps, now that it is known how long a call takes."""
+        """Extend the steps, now that the duration of a call is known."""
         far = self.maximum if latency_s <= 0 else int(self._start * WAIT_S / latency_s)
         self._likely = max(self._likely, min(self.maximum, far))
         self._plan_step()
@@ -261,7 +264,7 @@ class Limiter:
         self._resume_at = max(self._resume_at, time.monotonic() + seconds)
 
     async def drained(self, seconds: float) -> None:
-        """Wait until no call is in flight and what came of the last ones is kept, but not longer than this."""
+        """Wait, up to this time, until no call is in flight and the results of the last ones are stored."""
         end = time.monotonic() + seconds
         while self.in_flight and time.monotonic() < end:
             await asyncio.sleep(_LOOK_S)
@@ -291,7 +294,7 @@ class Limiter:
         except asyncio.CancelledError:
             if (
                 turn.done() and not turn.cancelled() and not turn.exception()
-            ):  # the slot was given just as the task was cancelled
+            ):  # the task was cancelled just as it got the slot
                 self.in_flight -= 1
             self._wake()
             raise
@@ -302,7 +305,7 @@ class Limiter:
             self._wake()
 
     def _take(self, tokens: float, now: float) -> float:
-        """Take a free slot if one may be given now. Returns the seconds until then; 0 or less: it was taken."""
+        """Take a slot if one is free. Return the seconds until one can be; 0 or less if it was taken."""
         wait = self._resume_at - now
         for pace in (self.requests, self.tokens):
             if pace is not None:
@@ -349,7 +352,7 @@ class Limiters:
         self._known = known
 
     def get(self, key: tuple[str, ...], start: int, maximum: int, *, hosted: bool = False) -> Limiter:
-        """The limiter of a key. What earlier runs found is likely to hold; a known provider's servers bear anything."""
+        """Return the limiter of a key. It starts from what earlier runs found; a known provider's has no bound."""
         if key not in self._limiters:
             known = self._known.get(key) if self._known else 0
             self._limiters[key] = Limiter(start, maximum, known or (maximum if hosted else 0))
@@ -358,7 +361,7 @@ class Limiters:
         return limiter
 
     def close(self) -> None:
-        """Remember what endpoints have borne."""
+        """Store the concurrent calls that endpoints have sustained."""
         if self._known is not None:
             borne = {key: limiter.borne for key, limiter in self._limiters.items() if limiter.borne}
             if borne:
@@ -371,14 +374,14 @@ LIMITS = (
     ("x-ratelimit-remaining", "x-ratelimit-reset"),
     ("anthropic-ratelimit-requests-remaining", "anthropic-ratelimit-requests-reset"),
     ("anthropic-ratelimit-tokens-remaining", "anthropic-ratelimit-tokens-reset"),
-)  # headers for the rest of a limit and the time of its reset: OpenAI and compatible services, OpenRouter, Anthropic
+)  # headers with the remaining quota and its reset time: OpenAI and compatible services, OpenRouter, Anthropic
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|d|h|m|s)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_EPOCH_S = 1e9  # a number this large is not a duration but a time since 1970, in seconds or in milliseconds
+_EPOCH_S = 1e9  # larger numbers are not durations but Unix times, in seconds or in milliseconds
 
 
 def rest_s(headers: Mapping[str, str]) -> float:
-    """Seconds until the endpoint takes requests again if one of its limits is used up; 0 if none is."""
+    """Return the seconds until an exhausted limit of the endpoint resets; 0 if none is exhausted."""
     longest = 0.0
     for remaining, reset in LIMITS:
         left = headers.get(remaining)
@@ -388,7 +391,7 @@ def rest_s(headers: Mapping[str, str]) -> float:
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait, never negative, of `retry-after-ms` or `retry-after` (RFC 9110 10.2.3); None if invalid."""
+    """Return the seconds (>= 0) to wait by `retry-after-ms` or `retry-after` (RFC 9110 10.2.3); None if invalid."""
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000
@@ -396,7 +399,7 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
 
 
 def _until(text: str | None, headers: Mapping[str, str]) -> float | None:
-    """Seconds from a duration (`20`, `0.5`, `6m0s`, `20ms`), a time since 1970, or a date."""
+    """Return seconds from a duration (`20`, `0.5`, `6m0s`, `20ms`), a Unix time, or a date."""
     number = _number(text)
     if number is not None:
         if number < _EPOCH_S or math.isinf(number):
@@ -413,7 +416,7 @@ def _until(text: str | None, headers: Mapping[str, str]) -> float | None:
 
 
 def _now(headers: Mapping[str, str]) -> datetime:
-    """The time by the endpoint's own clock, if it sends one: the times in its headers refer to that clock."""
+    """Return the time by the endpoint's clock, if it sends one, since the times in its headers refer to that clock."""
     return _date(headers.get("date", "")) or datetime.now(UTC)
 
 

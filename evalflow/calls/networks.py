@@ -1,4 +1,4 @@
-"""The networks that a connection may lead to, checked on the address that each socket is opened to."""
+"""The networks that a connection may reach, checked on the address of each socket."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 
 Address = IPv4Address | IPv6Address
 AddressInfo = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, int]]
-"""What a name resolves to, as `socket.getaddrinfo` gives it."""
+"""A resolved address, as returned by `socket.getaddrinfo`."""
 
 PUBLIC = "public"
 _NAT64 = IPv6Network("64:ff9b::/96")
 _UNICAST = IPv6Network("2000::/3")
-"""All that is assigned of IPv6's global unicast addresses."""
+"""The assigned part of IPv6's global unicast addresses."""
 _NOT_PUBLIC = tuple(map(ip_network, ("168.63.129.16/32", "192.0.0.0/24", "192.88.99.0/24", "2002::/16", "3fff::/20")))
-"""What is not public beyond `is_global`, which is short of some in older Pythons: the services of Azure and Oracle for
-their own machines, relays, tunnels and examples."""
+"""Addresses that are not public although `is_global`, at least of older Pythons, says so: Azure's and Oracle's services
+for their own machines, relays, tunnels and examples."""
 
 
 class ForbiddenAddressError(OSError):
-    """A name leads out of its networks. All such errors of a connect read alike.
+    """A host name resolves outside the allowed networks. All such errors have the same message.
 
-    A client that has tried several addresses in vain raises one of their errors if all read alike, else a summary.
+    If all addresses fail, clients raise one of the errors if their messages are equal, and otherwise a summary.
     """
 
     def __init__(self, address: str, networks: Networks) -> None:
@@ -33,14 +33,14 @@ class ForbiddenAddressError(OSError):
 
 @dataclass(frozen=True, slots=True)
 class Networks:
-    """Networks, for a client that opens connections."""
+    """Allowed networks, for a client that opens connections."""
 
     public: bool  # whether every globally routable address belongs to them
     ranges: tuple[IPv4Network | IPv6Network, ...]
 
     @classmethod
     def of(cls, words: Iterable[str]) -> Networks:
-        """Read `public` and CIDRs; ValueError for the first word that is neither, and for none."""
+        """Parse `public` and CIDRs; ValueError for the first word that is neither, or without any."""
         public, ranges = False, list[IPv4Network | IPv6Network]()
         for word in words:
             if word == PUBLIC:
@@ -62,17 +62,17 @@ class Networks:
         return [*([PUBLIC] if self.public else []), *map(str, self.ranges)]
 
     def allow(self, address: Address) -> bool:
-        """Whether an address belongs to the networks, and every address that it stands for."""
+        """Return whether an address and all addresses mapped in it belong to the networks."""
         return all(self._have(one) for one in _reached(address))
 
     def expect(self, host: str) -> None:
-        """ForbiddenAddressError unless a host is an allowed address, in any form that the system takes for one."""
+        """Raise ForbiddenAddressError if a host is a forbidden numeric address, in any notation of the system."""
         address = _numeric(host)
         if address is None or not self.allow(address):
             raise ForbiddenAddressError(str(address or host), self)
 
     def open(self, info: AddressInfo) -> socket.socket:
-        """A new socket for a connect to an address; ForbiddenAddressError if it is not allowed."""
+        """Open a socket for a connection to an address; ForbiddenAddressError if it is not allowed."""
         family, kind, protocol, _, place = info
         self.expect(place[0])
         return socket.socket(family, kind, protocol)
@@ -82,7 +82,7 @@ class Networks:
 
 
 def _reached(address: Address) -> tuple[Address, ...]:
-    """Where packets to an address go. A mapped or translated address stands for its IPv4 address alone."""
+    """Return the real destination of an address: for mapped or translated addresses the IPv4 address."""
     if isinstance(address, IPv4Address):
         return (address,)
     if address.ipv4_mapped:
@@ -100,7 +100,7 @@ def _is_public(address: Address) -> bool:
 
 
 def _numeric(host: str) -> Address | None:
-    """The address that the system reads in a host, such as 127.0.0.1 in 2130706433; None for a name."""
+    """Return the address that the system reads in a host, e.g. 127.0.0.1 in 2130706433; None for a name."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
         return ip_address(found[0][4][0])

@@ -1,10 +1,9 @@
-"""Files in object storage, by addresses such as s3://bucket/data/cases.jsonl, and the folders of runs there.
+"""Files in object storage, at addresses such as s3://bucket/data/cases.jsonl, and folders of runs there.
 
-They are read from copies in `.evalflow/objects`, which are brought up to date when they are opened. obstore speaks S3,
-Google Cloud Storage and Azure in one package without dependencies, and creates an object only if it is not there yet;
-fsspec needs another client, with its dependencies, for each. Files of Hugging Face are read by their public addresses.
-
-Credentials, regions and endpoints come from the environment, by the names that the providers' own tools have.
+Files are read from copies in `.evalflow/objects`, which are updated when they are opened. obstore supports S3, Google
+Cloud Storage and Azure in one package without dependencies, and can create an object only if it does not exist; fsspec
+needs a different client, with its dependencies, for each. Files of Hugging Face are read from their public addresses.
+Credentials, regions and endpoints come from the same environment variables that the providers' own tools use.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ _HUB = re.compile(r"(?P<repository>(?:(?:datasets|spaces)/)?[^/@]+/[^/@]+)(?:@(?
 _RETRIES: Any = {"max_retries": 3, "retry_timeout": timedelta(seconds=60)}
 # The timeout is for each request. Addresses are https, unless the environment names an endpoint that is not.
 _CLIENT: Any = {"connect_timeout": "10s", "timeout": "120s", "allow_http": True}
-_PART = 32 * 1024**2  # bytes that one request reads, so that no size of a file takes longer than its timeout
-# Refused by the storage, or no credentials: then obstore asks the machine's own provider for some, in vain.
+_PART = 32 * 1024**2  # bytes read per request, so that large files do not exceed the request's timeout
+# Refused by the storage, or no credentials, when obstore asks the machine's own provider in vain.
 _NOT_ALLOWED = re.compile(r"status code: 40[13]|://169\.254\.|://metadata\.|must be specified")
 _REFUSED = {
     "s3": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_SKIP_SIGNATURE=true for a public bucket; also "
@@ -53,19 +52,19 @@ class Stored:
 
     path: str
     size: int
-    version: str | None  # as the storage calls it
+    version: str | None  # the storage's id of this version
     tag: str
 
 
 def is_address(text: str) -> bool:
-    """Whether a text begins like an address in object storage."""
+    """Return whether a text begins like an address in object storage."""
     return text.startswith(tuple(f"{scheme}://" for scheme in SCHEMES))
 
 
 def fetch_files(address: str, where: str) -> Sequence[Path]:
-    """Copies of the file at an address, or of all that a pattern such as s3://bucket/day/*.jsonl matches, sorted.
+    """Fetch the file at an address, or all that match a pattern like s3://bucket/day/*.jsonl; return sorted copies.
 
-    UserError if there is none or it may not be read, InfrastructureError if the storage does not answer.
+    UserError if there is none or reading is not allowed, InfrastructureError if the storage does not answer.
     """
     pattern = _PATTERN.search(address)
     above, _, name = address[: pattern.start() if pattern else None].rpartition("/")
@@ -83,7 +82,7 @@ def fetch_files(address: str, where: str) -> Sequence[Path]:
 class StoredFolder:
     """A folder of files in object storage, and its copy on this machine.
 
-    UserError for no address, without the package, and on a server whose calls are held to its connections.
+    UserError for an invalid address, without the package, or on a server that may call its connections only.
     """
 
     def __init__(self, address: str, where: str) -> None:
@@ -118,12 +117,12 @@ class StoredFolder:
         return HTTPStore.from_url(url, client_options=_CLIENT | headers, retry_config=_RETRIES)
 
     def head(self, path: str) -> Stored:
-        """What is known of one object; UserError if it is not there."""
+        """Return the metadata of an object; UserError if it does not exist."""
         with self._telling(path):
             return _stored(self._store.head(path))
 
     def listed(self) -> Iterator[Stored]:
-        """All objects below it, in no order."""
+        """List all objects below it, in no order."""
         if self._scheme == "hf":
             hint = "name one file: hf://datasets/OWNER/NAME/PATH"
             raise UserError(Problem("files of Hugging Face are not listed", self._where, hint))
@@ -132,7 +131,7 @@ class StoredFolder:
                 yield from map(_stored, batch)
 
     def fetch(self, one: Stored) -> Path:
-        """The copy of an object, brought up to date; the file is there as a whole or as it was."""
+        """Update the copy of an object atomically and return its path."""
         copy, tag = self.copy / one.path, self._tags / one.path
         if copy.is_file() and tag.is_file() and tag.read_text(encoding="utf-8") == one.tag:
             return copy
@@ -149,7 +148,7 @@ class StoredFolder:
         return copy
 
     def _part(self, one: Stored, begin: int) -> GetOptions:
-        """What to ask for a part of an object, as long as it is still the same."""
+        """Return the options that request a part of an object if it has not changed."""
         options: GetOptions = {}
         if one.size > _PART:
             options["range"] = (begin, min(begin + _PART, one.size))
@@ -158,9 +157,9 @@ class StoredFolder:
         return options
 
     def fetch_all(self, last: str) -> Path:
-        """The folder's copy, in which every file is up to date; UserError if the folder has no file `last`.
+        """Update and return the folder's copy.
 
-        Anyone who writes a folder writes `last` at last, so while it is being written it is not there.
+        UserError without the file `last`, which writers of a folder write last.
         """
         if not self.has(last):
             hint = f"{last} comes at last, so it may still be written; or name a folder that has one"
@@ -176,19 +175,19 @@ class StoredFolder:
         raise InfrastructureError(f"{self.address} was written while it was read", "read it again")
 
     def _forget_all_but(self, found: Mapping[str, Stored]) -> None:
-        """Delete copies of what is there no more; what was written beside the copies stays."""
+        """Delete copies of deleted objects; files written beside the copies stay."""
         known = {tag.relative_to(self._tags).as_posix() for tag in self._tags.rglob("*") if tag.is_file()}
         for path in known - set(found):
             (self.copy / path).unlink(missing_ok=True)
             (self._tags / path).unlink(missing_ok=True)
 
     def delete(self, path: str) -> None:
-        """Delete an object, if it is there."""
+        """Delete an object if it exists."""
         with self._telling(path), suppress(FileNotFoundError):
             self._store.delete(path)
 
     def has(self, path: str) -> bool:
-        """Whether there is an object of this path."""
+        """Return whether an object with this path exists."""
         with self._telling(path):
             try:
                 self._store.head(path)
@@ -197,7 +196,7 @@ class StoredFolder:
             return True
 
     def write(self, path: str, content: Path | bytes, *, new: bool = False) -> None:
-        """Write an object, which is there as a whole or not at all; UserError if `new` and there is one already."""
+        """Write an object atomically; UserError if `new` and it already exists."""
         from obstore.exceptions import AlreadyExistsError
 
         if self._scheme == "hf":

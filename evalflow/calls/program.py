@@ -1,4 +1,4 @@
-"""Runs a program of this machine, without a shell: data to its stdin, its stdout back."""
+"""Run a program on this machine without a shell: write its stdin, return its stdout."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 
 from evalflow.errors import CallError, first_of
 
-MAX_OUTPUT = 8 * 1024**2  # maximum size of what it writes, in bytes
+MAX_OUTPUT = 8 * 1024**2  # maximum size of its output in bytes
 KEPT_ERRORS = 4096  # bytes kept from the end of stderr
 SHOWN_ERRORS = 10  # lines shown from the end of stderr in an error
 NO_SHELL = "argv is a list: the program, then its arguments; a path is taken from the working directory"
 NOT_STARTED = "command"
-"""The `error_type` of a program that cannot be started."""
+"""The `error_type` if a program cannot be started."""
 _CHUNK = 2**16
 
 
@@ -32,9 +32,9 @@ async def run_program(
     env: Mapping[str, str] | None = None,
     cwd: str | None = None,
 ) -> bytes:
-    """Run a program in its own process group, which is killed when the task is cancelled, and return its stdout.
+    """Run a program in its own process group, killed if the task is cancelled, and return its stdout.
 
-    `env` are variables besides those of this process, `cwd` is the folder to run it in.
+    `env` has variables in addition to this process's; `cwd` is the folder to run it in.
 
     The end of its stderr is added to `errors`, also when this fails.
     """
@@ -69,7 +69,7 @@ async def run_program(
 
 
 async def _feed(stdin: asyncio.StreamWriter | None, data: bytes) -> None:
-    """Write the case to stdin. The command may stop reading early."""
+    """Write the case to stdin; the program may stop reading early."""
     assert stdin
     with contextlib.suppress(OSError, RuntimeError):
         stdin.write(data)
@@ -95,9 +95,9 @@ async def _errors(stderr: asyncio.StreamReader | None, tail: bytearray) -> None:
 
 
 async def _kill(process: Process, transport: asyncio.SubprocessTransport) -> None:
-    """Kill the process group, which includes children that still hold the pipes of an ended command.
+    """Kill the process group, including children that still hold the pipes of an ended program.
 
-    On Windows, which has no such groups, it is the process alone.
+    On Windows, which has no process groups, kill the process only.
     """
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if hasattr(os, "killpg"):
@@ -117,7 +117,7 @@ def _ended(code: int, errors: bytearray) -> str:
 
 
 def stderr_in_words(errors: bytearray) -> str:
-    """The last lines of stderr for the end of a message, the last one first; empty without any."""
+    """Return the last lines of stderr for the end of a message, the last one first; empty without any."""
     lines = [line.rstrip() for line in errors.decode("utf-8", "replace").strip().splitlines()]
     if not lines:
         return ""

@@ -1,4 +1,4 @@
-"""Settings of a request that an endpoint refuses: which one it is, and what to send in its place."""
+"""Recognise which setting of a request an endpoint refuses, and what to send instead."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ _LIMIT = re.compile(
 
 @dataclass(slots=True)
 class RefusedSettings:
-    """What one endpoint does not take of one model's requests, as far as its replies have told it.
+    """The settings of one model's requests that an endpoint has refused so far.
 
     Attributes:
-        unsent: The settings that are left out, in the order in which they were refused.
+        unsent: The settings left out, in the order in which they were refused.
     """
 
     unsent: list[str] = field(default_factory=list[str])
@@ -51,7 +51,7 @@ class RefusedSettings:
     _most: dict[str, int] = field(default_factory=dict[str, int])
 
     def applied(self, body: bytes) -> bytes:
-        """The body of a request without what the endpoint refuses."""
+        """Return the body of a request without the refused settings."""
         if not (self.unsent or self._renamed or self._most):
             return body
         sent = json.loads(body)
@@ -66,7 +66,7 @@ class RefusedSettings:
         return json.dumps(sent, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
     def learn(self, setting: str | None, refusal: Refusal) -> str | None:
-        """What is done from now on about a setting that was refused; None if nothing safe can be done."""
+        """Adapt to a refused setting and return what is done from now on; None if nothing safe can be done."""
         most = _limit_in(refusal.text) if setting == "top_logprobs" else None
         match setting:
             case "max_tokens" if LIMIT in refusal.text:
@@ -90,15 +90,15 @@ class RefusedSettings:
 
 
 def refused(sent: Mapping[str, object], refusal: Refusal, parameters: Collection[str] = ()) -> str | None:
-    """The setting of a request that an endpoint refuses by its words; None if it refuses something else.
+    """Return the setting that an endpoint's error message refuses; None if it refuses something else.
 
-    `parameters` are the names of further ones that the user has given.
+    `parameters` are the names of the user's further parameters.
     """
     if refusal.status not in STATUSES:
         return None
     text = refusal.text
     known = refusal.param.rpartition(".")[2] if refusal.param else ""
-    about = known if known in sent else None  # another setting that the text names is not what it refuses
+    about = known if known in sent else None  # other settings that the text mentions are not the refused one
     for name, words in _WORDS.items():
         if not _is_sent(sent, name) or about not in {None, name, "response_format", "logprobs"}:
             continue
@@ -111,7 +111,7 @@ def refused(sent: Mapping[str, object], refusal: Refusal, parameters: Collection
 
 
 def override(setting: str, role: str, refusal: Refusal, sent: Mapping[str, object]) -> str:
-    """The words of the command line that leave a refused setting out."""
+    """Return the override that leaves out a refused setting."""
     match setting:
         case "logprobs" | "top_logprobs":
             return f"{role}.logprobs=false"
@@ -128,7 +128,7 @@ def override(setting: str, role: str, refusal: Refusal, sent: Mapping[str, objec
 
 
 def longest_of(refusal: Refusal) -> int | None:
-    """The most tokens that an endpoint allows for a reply, if it refuses a limit of more; None otherwise."""
+    """Return an endpoint's maximum reply tokens, if it refused a larger limit; None otherwise."""
     text = refusal.text
     if refusal.status not in STATUSES or CONTEXT.search(text) or not _WORDS["max_tokens"].search(text):
         return None
@@ -136,7 +136,7 @@ def longest_of(refusal: Refusal) -> int | None:
 
 
 def _limit_in(text: str) -> int | None:
-    """The number that a text names as the largest allowed one."""
+    """Return the number that a text names as the maximum."""
     found = _LIMIT.search(text)
     return int(found[1].replace(",", "")) if found else None
 
@@ -146,7 +146,7 @@ def _is_sent(sent: Mapping[str, object], name: str) -> bool:
 
 
 def _strict_place(sent: Mapping[str, object]) -> dict[str, object] | None:
-    """The map in a request that says that a schema is enforced strictly."""
+    """Return the map in a request that has the schema's `strict` key."""
     tools = as_list(sent.get("tools"))
     schema: object = as_map(sent.get("response_format")).get("json_schema")
     function: object = as_map(tools[0]).get("function") if tools else None

@@ -1,4 +1,4 @@
-"""Replies that machines share: a table in PostgreSQL, read and written in batches from a thread of its own."""
+"""Share replies between machines in a PostgreSQL table, read and written in batches from its own thread."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("evalflow")
 
 GATHER_S = 0.005
-"""How long questions gather before they are asked together: singly, a connection answers a twentieth as many."""
+"""How long lookups are collected into one query: single lookups have a twentieth of the throughput."""
 BATCH = 100
 _KEY = "cache.url"
 _CONNECT_S = 10
 PATIENCE_S = 30.0
-"""How long a caller waits, and the end of a run: the server's own limit ends nothing on a line that is cut."""
+"""How long a caller, and the end of a run, waits at most: the server's own limit does not help on a broken
+connection."""
 _CREATE = """
 CREATE TABLE IF NOT EXISTS evalflow_replies (
     key bytea PRIMARY KEY, made_at timestamptz NOT NULL DEFAULT now(), run_id text NOT NULL,
@@ -50,13 +51,10 @@ Answered = asyncio.Future[Entry | None]
 
 
 class SharedCache:
-    """Replies by key; nothing is found or stored before it is opened, and after it has failed once, which is logged.
-
-    An answer that does not come is a failure, too.
-    """
+    """Replies by key. Before it is opened, and after a failure or timeout (logged once), it does nothing."""
 
     def __init__(self, url: str, *, reading: bool = False, fence_key: FenceKey | None = None) -> None:
-        """Machines that share replies share the `fence_key`, which is the first one's."""
+        """`fence_key`: shared by all machines, as set by the first one."""
         self._url = url
         self._reading = reading
         self._fence_key = fence_key
@@ -69,7 +67,7 @@ class SharedCache:
         self._made: dict[bytes, Entry] = {}
 
     def open(self) -> None:
-        """Connect; UserError if the database cannot be reached, or the table neither found nor created."""
+        """Connect; UserError if the database cannot be reached, or the table can be neither found nor created."""
         if self._thread is None:
             database = _connected(self._url, None if self._reading else self._fence_key)
             self._share_key(database)
@@ -85,7 +83,7 @@ class SharedCache:
             self._fence_key.adopt(bytes(row[0]))
 
     async def get(self, key: bytes) -> Entry | None:
-        """The entry of a key, or None."""
+        """Return the entry of a key, or None."""
         if not self._works:
             return None
         answer: Answered = asyncio.get_running_loop().create_future()
@@ -100,18 +98,18 @@ class SharedCache:
             return None
 
     def put(self, key: bytes, entry: Entry) -> None:
-        """Store an entry soon, unless this is only read. An entry that is there already stays."""
+        """Queue an entry to be stored, unless the cache is read-only. An existing entry stays."""
         if self._works and not self._reading:
             with self._lock:
                 self._made[key] = entry
             self._wake.set()
 
     def close(self) -> None:
-        """Store what is left, and disconnect."""
+        """Store pending entries and disconnect."""
         if self._thread is not None:
             self._closing = True
             self._wake.set()
-            self._thread.join(PATIENCE_S)  # a daemon: what still waits for the database ends with the process
+            self._thread.join(PATIENCE_S)  # a daemon, so that a pending query does not keep the process alive
             self._thread = None
 
     def _run(self, database: Connection[Any]) -> None:
@@ -120,14 +118,14 @@ class SharedCache:
                 self._wake.wait()
                 if not self._closing:
                     time.sleep(GATHER_S)
-                self._wake.clear()  # before looking: what comes later wakes the thread again
+                self._wake.clear()  # before taking work: later work wakes the thread again
                 with self._lock:
                     asked, self._asked = self._asked, {}
                     made, self._made = self._made, {}
                 try:
                     if self._works:
                         self._work(database, asked, made)
-                except Exception as error:  # whatever the driver raises: no run may end or wait for this
+                except Exception as error:  # any error of the driver: no run may end or wait because of it
                     self._stop(str(error))
                 finally:
                     _tell(asked, {})
@@ -152,7 +150,7 @@ class SharedCache:
 
 
 def _tell(asked: Mapping[bytes, Sequence[Answered]], found: Mapping[bytes, Entry]) -> None:
-    """Answer with what was found, or None; nothing where it has been answered, or nobody waits any more."""
+    """Deliver the entry or None, unless already delivered or nobody waits any more."""
     for key, answers in asked.items():
         for answer in answers:
             with suppress(RuntimeError):  # the event loop has ended
@@ -171,7 +169,7 @@ def _connected(url: str, fence_key: FenceKey | None) -> Connection[Any]:
         database = psycopg.connect(url, autocommit=True, connect_timeout=_CONNECT_S)
         try:
             database.execute("SET statement_timeout TO '10s'")
-            database.execute("SET client_min_messages TO warning")  # not that the table is there already
+            database.execute("SET client_min_messages TO warning")  # unless the table already exists
             database.execute(_CREATE)
             database.execute(_KEYS)
             if fence_key:

@@ -1,4 +1,4 @@
-"""Single flight: of equal calls at the same time, one is sent; finished ones come from the cache."""
+"""Single flight: of equal concurrent calls only one is sent; finished ones come from the cache."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class UnreadableEntry(ValueError):
 
 
 class SingleFlight:
-    """Calls by key. Only one call per key is under way at a time; others that want the same value wait for it.
+    """Calls by key. Only one call per key is in flight at a time; others that want the same value wait for it.
 
     `settled` are the calls whose cost is in the journals of a resumed run; None for a new run. A reply that was cached
-    but not yet journaled when the run died is billed on first reuse, and given to `claimed` with its price. What the
-    cache does not have is looked for in the shared one, which must be opened first. A run that is spread over processes
-    finds and keeps its replies elsewhere: see `coordinator_client.CoordinatedFlight`.
+    but not yet journaled when the run died is billed on first reuse and passed to `claimed` with its price. Cache
+    misses are looked up in the shared cache, which must be opened first. For a run spread over several processes see
+    `coordinator_client.CoordinatedFlight`.
     """
 
     def __init__(self, cache: Cache | None = None, shared: SharedCache | None = None) -> None:
@@ -41,10 +41,10 @@ class SingleFlight:
         read: Callable[[Entry, bool], T],
         price: Callable[[Entry], float | None] = lambda _: None,
     ) -> T:
-        """The value of a call. Callers that only waited get its error without its cost, which would count twice.
+        """Return the value of a call. Callers that only waited get its error without its cost, which would count twice.
 
-        `ask` makes the call; it returns its value and the entry to cache, and raises for what must not be cached.
-        `read` gives the value of a cached entry, which may be free, or raises UnreadableEntry.
+        `ask` makes the call and returns its value and the entry to cache; it raises if nothing may be cached.
+        `read` returns the value of a cached entry, possibly at no cost, or raises UnreadableEntry.
         """
         entry, unreadable = self.known(key), None
         while True:
@@ -56,7 +56,7 @@ class SingleFlight:
             other = self._under_way.get(key)
             if other is None:
                 break
-            await asyncio.wait({other})  # cancelling the other task does not cancel this one, nor the reverse
+            await asyncio.wait({other})  # cancelling one task does not cancel the other
             entry = None if other.cancelled() else other.result()
         flight = self._under_way[key] = asyncio.get_running_loop().create_future()
         try:
@@ -70,7 +70,7 @@ class SingleFlight:
                 value, entry = await self._ask(key, ask)
         except Exception as error:
             flight.set_exception(for_others(error))
-            flight.exception()  # marks it as retrieved: there may be no waiter
+            flight.exception()  # marks the exception as retrieved, since there may be no waiter
             raise
         except BaseException:
             flight.cancel()
@@ -109,7 +109,7 @@ class SingleFlight:
             self._shared.close()
 
     async def _find(self, key: bytes, unreadable: Entry | None) -> Entry | None:
-        """The entry of a key from afar; None if the model is to be asked. `unreadable`: the one found before."""
+        """Look up an entry in the shared cache; None if it must be requested. `unreadable`: an entry to ignore."""
         return await self._shared.get(key) if self._shared is not None and unreadable is None else None
 
     def _keep(self, key: bytes, entry: Entry) -> None:
@@ -121,7 +121,7 @@ class SingleFlight:
                 self._shared.put(key, stored)
 
     def _is_owed(self, key: bytes, entry: Entry) -> bool:
-        """Whether this run paid for an entry before it was killed, and no journal has its cost yet."""
+        """Return whether this run paid for an entry before it was killed, and no journal has its cost yet."""
         if self.settled is None or self._cache is None:
             return False
         return entry.run_id == self._cache.run_id and short(key) not in self.settled
@@ -134,7 +134,7 @@ class SingleFlight:
 
 
 def for_others(error: Exception) -> Exception:
-    """The error of a call without its cost."""
+    """Return the error of a call without its cost."""
     if isinstance(error, CallError):
         kind: Any = type(error)
         return kind(error.error_type, str(error), error.raw)

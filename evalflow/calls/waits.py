@@ -1,4 +1,4 @@
-"""How long an endpoint asks to wait, and the waits that are under way."""
+"""How long an endpoint asks to wait, and the current waits."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from evalflow.calls.limiter import rest_s, retry_after_s
 from evalflow.values.jsonvalues import as_list, as_map
 
 LONGEST_WAIT_S = 120.0
-"""The longest wait in seconds that an endpoint may ask for; for more, the run ends and can be resumed then."""
+"""The longest wait in seconds that an endpoint may ask for; if it asks for more, the run ends and can be resumed
+later."""
 SHOWN_S = 2.0  # shorter waits are not shown
-_REASON = 80  # characters of a reason that are shown
+_REASON = 80  # maximum length of a displayed reason
 _UNIT = r"(?:ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hours?|d|days?)"
 _IN_WORDS = re.compile(
     r"(?:try again|retry|wait|available)(?: again)?(?: your request)?(?: in| after| for)? (?:about |approximately )?"
@@ -30,14 +31,14 @@ _SECONDS = {"ms": 0.001, "milli": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 
 
 
 def asked_wait_s(response: Response) -> float | None:
-    """Seconds that a refused request should wait: by its headers, else by its body; None if it does not say."""
+    """Return the seconds that a refused request should wait, from the headers or else the body; None if unstated."""
     known = retry_after_s(response.headers)
     if known is not None:
         return known
     if rest := rest_s(response.headers):
         return rest
     text = response.body[:10_000].decode("utf-8", "replace")
-    delays = (as_map(one).get("retryDelay") for one in as_list(_error(text).get("details")))  # of Google
+    delays = (as_map(one).get("retryDelay") for one in as_list(_error(text).get("details")))  # Google's
     delay = next((one for one in delays if isinstance(one, str)), None)
     found = _IN_WORDS.search(text)
     return _seconds(delay or (found["time"] if found else ""))
@@ -57,7 +58,7 @@ def _seconds(text: str) -> float | None:
 
 
 def in_words(seconds: float) -> str:
-    """A time such as `45 s`, `3 min` or `24 h`, rounded up."""
+    """Return a duration such as `45 s`, `3 min` or `24 h`, rounded up."""
     if not math.isfinite(seconds):
         return "for ever"
     size, unit = (1, "s") if seconds <= 120 else (60, "min") if seconds <= 7200 else (3600, "h")
@@ -65,7 +66,7 @@ def in_words(seconds: float) -> str:
 
 
 def moment(seconds: float) -> str:
-    """The time of day in so many seconds, in UTC; with its date if that is another day."""
+    """Return the UTC time of day in this many seconds, with the date if it is not today."""
     try:
         then = datetime.now(UTC) + timedelta(seconds=seconds)
     except OverflowError:
@@ -75,7 +76,7 @@ def moment(seconds: float) -> str:
 
 @dataclass(slots=True)
 class Waits:
-    """What calls wait for at the moment, by endpoint."""
+    """The current waits of calls, by endpoint."""
 
     _ends: dict[tuple[str, str], list[float]] = field(default_factory=dict[tuple[str, str], list[float]])
 
@@ -93,7 +94,7 @@ class Waits:
             ends.remove(end)
 
     def lines(self) -> Iterator[str]:
-        """A line for each reason: who asks to wait, until when, and why."""
+        """Return a line for each reason: which endpoint asks to wait, until when, and why."""
         for (where, reason), ends in self._ends.items():
             left = max(ends, default=0.0) - time.monotonic()
             if left > 0:

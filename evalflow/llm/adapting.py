@@ -18,7 +18,7 @@ CallFailure = CallError | InfrastructureError
 
 
 class AdaptedRequests:
-    """Adapts the requests of a judge or a target to what the endpoint has refused of this model's before."""
+    """Leaves out of a judge's or target's requests what the endpoint has refused for this model before."""
 
     def __init__(self, config: EndpointConfig, role: str, session: CallSession) -> None:
         base_url = config.base_url or OPENAI_URL
@@ -40,16 +40,16 @@ class AdaptedRequests:
             self._refused.unsent.append("n")
 
     def applied(self, request: HttpRequest) -> HttpRequest:
-        """The request without what is known to be refused."""
+        """Return the request without the settings known to be refused."""
         body = self._refused.applied(request.body or b"")
         return request if body == request.body else replace(request, body=body)
 
     def adapts(self, sent: HttpRequest, error: CallFailure) -> bool:
-        """Whether the request can be sent again in another form; what is learnt from the refusal becomes a note."""
+        """Learn from a refusal, with a note, and return whether the request can be sent again in another form."""
         refusal = error.refusal
         if refusal is None:
             return False
-        if self.applied(sent).body != sent.body:  # another request has met the refusal meanwhile
+        if self.applied(sent).body != sent.body:  # another request has been refused in the meantime
             return True
         body = json.loads(sent.body or b"{}")
         setting = refused(body, refusal, self._parameters)
@@ -62,7 +62,7 @@ class AdaptedRequests:
         return True
 
     def named(self, sent: HttpRequest, error: CallFailure) -> CallFailure:
-        """The error with the setting that the endpoint refuses, and how to leave it out."""
+        """Return the error with the refused setting and how to leave it out."""
         refusal = error.refusal
         if refusal is None:
             return error

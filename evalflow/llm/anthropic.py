@@ -1,7 +1,7 @@
-"""Chat requests as Anthropic's Messages API takes them, and its replies as chat completions.
+"""Translate chat requests to Anthropic's Messages API, and its replies to chat completions.
 
-So a reply by batch reads, and is cached, like one of Anthropic's OpenAI-compatible endpoint, which takes no batches.
-What that endpoint ignores, such as response_format and logprobs, is left out here as well.
+So a batch reply is read and cached like one of Anthropic's OpenAI-compatible endpoint, which has no batches. Settings
+that this endpoint ignores, such as response_format and logprobs, are left out here as well.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _STATUS = {
 
 
 INSTRUCTIONS = ("system", "developer")
-"""The roles of a chat request's instructions, which are not turns here."""
+"""The roles of instructions in a chat request, which are not turns in the Messages API."""
 _DATA = re.compile(r"data:(?P<type>[^;,]+);base64,")
 
 
 def as_message(body: Mapping[str, object]) -> dict[str, object]:
-    """The parameters of a message for the body of a chat request."""
+    """Return the Messages API parameters for the body of a chat request."""
     message = {name: value for name, value in body.items() if name not in _TRANSLATED}
     if LIMIT in body:
         message["max_tokens"] = body[LIMIT]
@@ -63,13 +63,13 @@ def as_message(body: Mapping[str, object]) -> dict[str, object]:
 
 
 def forced_function(body: Mapping[str, object]) -> str | None:
-    """The function that a chat request wants to be called; None if the model may choose."""
+    """Return the function that a chat request forces the model to call; None if the model may choose."""
     choice = body.get("tool_choice")
     return text_at(object_at(choice, "function"), "name") if is_object(choice) else None
 
 
 def as_completion(message: Mapping[str, object]) -> dict[str, object]:
-    """The chat completion for a message; ValueError if it is not one."""
+    """Return the chat completion for a message; ValueError if it is invalid."""
     content = objects_at(message, "content")
     text = "".join(text_at(part, "text") for part in content if part.get("type") == "text")
     thoughts = "".join(text_at(part, "thinking") for part in content if part.get("type") == "thinking")
@@ -103,12 +103,12 @@ def as_completion(message: Mapping[str, object]) -> dict[str, object]:
 
 
 def status_of(error: Mapping[str, object]) -> int:
-    """The HTTP status that a request's error would have had."""
+    """Return the HTTP status that a direct request with this error would have had."""
     return _STATUS.get(str(as_map(error.get("error")).get("type")), 400)
 
 
 def _turn(message: Mapping[str, object]) -> dict[str, object]:
-    """One message of a conversation; a call of a tool and its result are parts of messages there."""
+    """Translate one message; tool calls and their results become parts of messages."""
     content = message.get("content")
     parts = [_part(part) for part in objects_at(message, "content")] if is_list(content) else []
     content = parts or content
@@ -129,7 +129,7 @@ def _tool_use(call: Mapping[str, object]) -> dict[str, object]:
 
 
 def _part(part: dict[str, object]) -> dict[str, object]:
-    """A part of a message's content; an image has another form there, and other parts are the same."""
+    """Translate a part of a message's content; only images have another form."""
     if part.get("type") != "image_url":
         return part
     url = text_at(object_at(part, "image_url"), "url")
@@ -141,7 +141,7 @@ def _part(part: dict[str, object]) -> dict[str, object]:
 
 
 def instructions(body: Mapping[str, object]) -> list[str]:
-    """The texts of a chat request that are instructions, and not turns."""
+    """Return the texts of a chat request's instructions."""
     turns = [turn for turn in objects_at(body, "messages") if turn["role"] in INSTRUCTIONS]
     return [content if isinstance(content := turn.get("content"), str) else _texts(turn) for turn in turns]
 
@@ -151,13 +151,13 @@ def _texts(turn: Mapping[str, object]) -> str:
 
 
 def data_address(url: str) -> tuple[str, str] | None:
-    """The media type and the base64 text of a `data:` address; None for another one."""
+    """Return the media type and the base64 text of a `data:` address; None for other addresses."""
     match = _DATA.match(url)
     return (match["type"], url[match.end() :]) if match else None
 
 
 def arguments_of(text: str) -> dict[str, object]:
-    """A tool's arguments; those of an invalid reply, which may not be an object, under `value`."""
+    """Parse a tool's arguments; arguments that are not an object go under `value`."""
     try:
         value: object = json.loads(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The batches of OpenAI, which Azure and others took over, and those of Anthropic and Gemini."""
+"""The batch APIs of OpenAI (also used by Azure and others), Anthropic and Gemini."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from evalflow.records import Usage
 from evalflow.values.jsonvalues import JsonObject, as_map, count_at, is_object, object_at, objects_at, text_at
 
 _MEGABYTE = 1_000_000
-_LONGEST = 1024**3  # bytes of a file with replies
-_FILE_S = 1800.0  # seconds to send or to fetch a file
-_TRIES, _PAUSE_S = 3, 2.0  # to create a batch, and the seconds after a failed try
-_PAGES = 50  # of a list of batches
+_LONGEST = 1024**3  # maximum bytes of a file with replies
+_FILE_S = 1800.0  # timeout in seconds to upload or download a file
+_TRIES, _PAUSE_S = 3, 2.0  # tries to create a batch, and the seconds to wait after a failed one
+_PAGES = 50  # pages of a list of batches
 _MARKS = frozenset({"id", "name", "data", "operations"})  # Gemini's empty list is an empty object
-_CLOCKS = timedelta(minutes=10)  # by which our clock may differ from an endpoint's
+_CLOCKS = timedelta(minutes=10)  # maximum difference between our clock and an endpoint's
 _NO_REASON = "it does not say why"
 _ENDED = frozenset({"completed", "succeeded", "failed", "expired", "cancelled"})
 
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class _Parsed(Generic[T]):
-    """A response of the endpoint that costs nothing."""
+    """A response that costs nothing."""
 
     value: T
     usage: Usage | None = None
@@ -48,7 +48,7 @@ class _Parsed(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class _SentBatch:
-    """A batch in a list of Anthropic's."""
+    """A batch in Anthropic's list."""
 
     id: str
     created_at: datetime
@@ -57,7 +57,7 @@ class _SentBatch:
 
 
 class _Batches(ABC):
-    """What the services have in common; `single` sends once, what must not happen twice."""
+    """The common part of the services; `single` sends without retries, for calls that must not happen twice."""
 
     def __init__(self, name: str, config: EndpointConfig, gateway: Gateway, single: Gateway) -> None:
         self.name = name
@@ -68,7 +68,7 @@ class _Batches(ABC):
         await self._api.close()
 
     def _replied(self, rows: Sequence[JsonObject], id_of: Callable[[JsonObject], str]) -> Sequence[BatchReply]:
-        """The replies of a batch's rows; one that cannot be read is a reply with that problem."""
+        """Read the replies from a batch's rows; an unreadable row becomes a reply with that problem."""
         return [self._readable(row, id_of(row)) for row in rows]
 
     def _readable(self, row: JsonObject, line_id: str) -> BatchReply:
@@ -79,11 +79,11 @@ class _Batches(ABC):
 
     @abstractmethod
     def _reply(self, row: JsonObject, line_id: str) -> BatchReply:
-        """The reply of one row; ValueError for a row of another form."""
+        """Read the reply from one row; ValueError if its form is unexpected."""
 
 
 class OpenAIBatches(_Batches):
-    """Batches as files, by the API of OpenAI and Azure. A batch carries our name, by which it is found again."""
+    """Batches as files, by the API of OpenAI and Azure. A batch stores our name, by which it is found again."""
 
     most_requests = 50_000
     most_bytes = 200 * _MEGABYTE
@@ -136,9 +136,9 @@ class OpenAIBatches(_Batches):
 
 
 class AnthropicBatches(_Batches):
-    """Anthropic's Message Batches, of requests and replies that are translated from and to those of OpenAI.
+    """Anthropic's Message Batches; requests and replies are translated from and to OpenAI's format.
 
-    They carry no name. One whose creation was not recorded is found by its time, size and the ids in its results.
+    They store no name. A batch whose creation was not recorded is found by its time, size and the ids in its results.
     """
 
     most_requests = 100_000
@@ -187,7 +187,7 @@ class AnthropicBatches(_Batches):
 
 
 class GeminiBatches(_Batches):
-    """Gemini's batches of requests within the request that creates them, which are translated from and to OpenAI's.
+    """Gemini's batches with inline requests, which are translated from and to OpenAI's format.
 
     A batch carries our name, by which it is found again.
     """
@@ -238,7 +238,7 @@ def _key(row: JsonObject) -> str:
 
 
 def _named_batch(batch: JsonObject) -> tuple[str, object]:
-    """The id of a batch of OpenAI's, and our name for it."""
+    """Return the id of an OpenAI batch, and our name for it."""
     return text_at(batch, "id"), as_map(batch.get("metadata")).get("evalflow_batch")
 
 
@@ -270,7 +270,7 @@ def _anthropic_state(batch: JsonObject) -> BatchState:
 
 
 def _operations(page: JsonObject) -> tuple[Mapping[object, str], str]:
-    """The ids of Gemini's batches by our names for them, and what names the next page, if there is one."""
+    """Return the ids of Gemini's batches by our names for them, and the token of the next page, if any."""
     operations = objects_at(page, "operations", optional=True)
     ids = {object_at(batch, "metadata").get("displayName"): text_at(batch, "name") for batch in reversed(operations)}
     return ids, text_at(page, "nextPageToken") if page.get("nextPageToken") else ""
@@ -285,7 +285,7 @@ def _gemini_state(operation: JsonObject) -> BatchState:
 
 
 def _inlined(operation: JsonObject) -> list[dict[str, object]]:
-    """The replies within a batch of Gemini's."""
+    """Return the inline replies of a Gemini batch."""
     output = as_map(operation.get("response") or object_at(operation, "metadata").get("output"))
     return objects_at(as_map(output.get("inlinedResponses")), "inlinedResponses", optional=True)
 
@@ -298,7 +298,7 @@ SERVICES: Mapping[BatchFormat, type[OpenAIBatches | AnthropicBatches | GeminiBat
 
 
 def native_access(kind: BatchFormat, base_url: str, key: str | None) -> tuple[str, Mapping[str, str]] | None:
-    """Where a provider's own batches are, and the headers that they take; None for OpenAI's, which are at base_url."""
+    """Return the address and headers of a provider's own batch API; None for OpenAI's, which is at base_url."""
     match kind:
         case "anthropic":
             return base_url, {"anthropic-version": "2023-06-01", **({"x-api-key": key} if key else {})}
@@ -309,14 +309,14 @@ def native_access(kind: BatchFormat, base_url: str, key: str | None) -> tuple[st
 
 
 class _Api:
-    """Requests for batches and files; `single` sends once, what must not happen twice."""
+    """Requests for batches and files; `single` sends without retries, for calls that must not happen twice."""
 
     def __init__(self, gateway: Gateway, single: Gateway) -> None:
         self._gateway = gateway
         self._single = single
 
     async def get(self, path: str, read: Callable[[JsonObject], T]) -> T:
-        """What `read` makes of an object; its ValueError makes the response malformed."""
+        """Get an object and parse it with `read`, whose ValueError makes the response malformed."""
         request = HttpRequest("GET", path, None, _FILE_S, longest=_LONGEST)
         return (await self._gateway.send(request, partial(_read, read))).value
 
@@ -325,12 +325,12 @@ class _Api:
         return (await self._gateway.send(request, _rows)).value
 
     async def upload(self, path: str, body: bytes, content_type: str) -> str:
-        """The id of a file that is sent."""
+        """Upload a file and return its id."""
         request = HttpRequest("POST", path, body, _FILE_S, content_type=content_type)
         return (await self._gateway.send(request, partial(_read, _id))).value
 
     async def create(self, path: str, body: bytes, look_up: Callable[[], Awaitable[str | None]]) -> str:
-        """The id of what is created, once: after a failure that leaves it open, `look_up` tells whether it exists."""
+        """Create an object once and return its id: after an ambiguous failure, `look_up` tells whether it exists."""
         for number in range(1, _TRIES + 1):
             try:
                 request = HttpRequest("POST", path, body, _FILE_S)
@@ -347,7 +347,7 @@ class _Api:
         raise AssertionError("unreachable")
 
     async def listed(self, path: str, cursor: str, read: Callable[[JsonObject], T]) -> AsyncIterator[T]:
-        """What an endpoint lists, newest first."""
+        """List an endpoint's objects, newest first."""
 
         def page_of(page: JsonObject) -> tuple[list[T], str | None]:
             batches = objects_at(page, "data")
@@ -368,7 +368,7 @@ class _Api:
 
 
 def _id(created: JsonObject) -> str:
-    """The id of a batch or a file, which is the name of Gemini's."""
+    """Return the id of a batch or a file; for Gemini this is its name."""
     return text_at(created, "id" if created.get("id") else "name")
 
 
@@ -399,7 +399,7 @@ def _json(value: object) -> bytes:
 
 
 def _form(name: str, data: bytes) -> tuple[bytes, str]:
-    """A file as a form, and its content type."""
+    """Return a file as a form, with its content type."""
     boundary = secrets.token_hex(16)
     head = (
         f'--{boundary}\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nbatch\r\n'

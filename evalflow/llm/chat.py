@@ -50,9 +50,9 @@ class Completion(CallCosts):
 
     Attributes:
         text: The content, without parts that hold thoughts.
-        finish_reason: Why it ended, as in `finish_reasons`.
-        reasoning: The model's thoughts, as far as the endpoint gives them apart from the content.
-        reasoning_tokens: How many of the output tokens the model used for thoughts; None if unknown.
+        finish_reason: The reason for which it ended, as in `finish_reasons`.
+        reasoning: The model's thoughts, if the endpoint returns them separately from the content.
+        reasoning_tokens: The number of output tokens used for thoughts; None if unknown.
         tokens: The content's tokens, with their log probabilities as the API gives them.
     """
 
@@ -69,12 +69,12 @@ class Completion(CallCosts):
 
 
 def read(response: Response, price: Price | None) -> Completion:
-    """Parse a 2xx response; MalformedReply if it is not a chat completion, or one that the endpoint broke off."""
+    """Parse a 2xx response; MalformedReply if it is not a complete chat completion."""
     return read_choices(response, price)[0]
 
 
 def read_choices(response: Response, price: Price | None) -> list[Completion]:
-    """Parse a 2xx response with one or several choices, each of which has the usage and cost of all; as `read`."""
+    """Like `read`, for a response with one or more choices; each gets the usage and cost of all of them."""
     try:
         envelope = _envelope().validate_json(response.body)
     except ValidationError as error:
@@ -94,7 +94,7 @@ def _read_choice(choice: _Choice, counts: _Tokens | None, response: Response, pr
     if isinstance(content, list):
         inner, content = split_parts(content)
         thoughts = thoughts or inner
-    elif isinstance(content, dict):  # some endpoints give the object itself
+    elif isinstance(content, dict):  # some endpoints return the object itself
         content = json.dumps(content, ensure_ascii=False)
     details = counts.get("completion_tokens_details") if counts else None
     logprobs = choice.get("logprobs")
@@ -124,12 +124,12 @@ def _usage(counts: _Tokens, price: Price | None) -> Usage:
 
 
 def known_s(latency_s: float) -> float | None:
-    """A latency as a response or a cached entry has it: negative if unknown."""
+    """Return the latency of a response or a cached entry; negative if unknown."""
     return None if latency_s < 0 else round(latency_s, 6)
 
 
 def entry_of(completion: Completion, spent: Spend) -> Entry:
-    """What the cache keeps of a completion, and what all requests for it took."""
+    """Return the cache entry of a completion, with the usage of all requests for it."""
     latency_s = UNKNOWN_S if spent.latency_s is None else spent.latency_s
     return Entry(body=completion.body, requests=spent.requests, usage=spent.usage, latency_s=latency_s)
 
@@ -138,12 +138,11 @@ def _or_unknown(source: object, handler: GetCoreSchemaHandler) -> core_schema.Co
     return core_schema.with_default_schema(handler(source), default=None, on_error="default")
 
 
-# What stands beside a reply is unknown if it has another type than it should; the reply is still valid.
+# Fields beside the reply count as unknown if they have the wrong type; the reply is still valid.
 _Word = Annotated[str | None, GetPydanticSchema(_or_unknown)]
 
 
-# Typed dictionaries instead of models, since they are read once and discarded. Everything that servers omit is
-# optional.
+# Typed dictionaries instead of models, since they are read once and discarded. What some servers omit is optional.
 class _Function(TypedDict):
     name: NotRequired[_Word]
     arguments: NotRequired[str | dict[str, object] | list[object] | None]
@@ -172,7 +171,7 @@ class _Choice(TypedDict):
     message: _Message
     finish_reason: NotRequired[object]
     logprobs: NotRequired[Annotated[_Logprobs | None, GetPydanticSchema(_or_unknown)]]
-    error: NotRequired[object]  # OpenRouter: of the model's provider
+    error: NotRequired[object]  # OpenRouter: the error of the model's provider
 
 
 class _Details(TypedDict):
@@ -209,7 +208,7 @@ def _tool_call(call: _Call, index: int) -> ChatToolCall:
 
 
 def cost(usage: Usage | None, price: Price | None) -> float | None:
-    """US dollars, or None if the usage or the price is unknown."""
+    """Return US dollars, or None if the usage or the price is unknown."""
     if usage is None or price is None:
         return None
     return price.cost(usage.input_tokens, usage.output_tokens) - (usage.provider_saved_usd or 0.0)
@@ -219,7 +218,7 @@ T = TypeVar("T")
 PATH = "/chat/completions"
 BYTES_A_TOKEN = 4.0
 REPLY_TOKENS = 256  # estimated tokens of a reply before the first one arrives
-REPLIES = 16  # number of replies over which their length is averaged
+REPLIES = 16  # number of replies in the moving average of their length
 
 
 class ChatClient:
@@ -249,16 +248,16 @@ class ChatClient:
 
     @property
     def gives_logprobs(self) -> bool:
-        """Whether token probabilities may be asked for: the endpoint has not refused them yet."""
+        """Whether token probabilities may be requested: the endpoint has not refused them yet."""
         return self._settings.gives_logprobs
 
     @property
     def gives_several(self) -> bool:
-        """Whether several replies may be asked for in one request (`n`): the endpoint has always given them so far."""
+        """Whether several replies may be requested at once (`n`): the endpoint has always returned them so far."""
         return self._settings.gives_several
 
     def gives_one(self) -> None:
-        """Remember that the endpoint gives one reply a request, whatever `n` is."""
+        """Remember that the endpoint ignores `n` and returns one reply per request."""
         self._settings.gives_one()
 
     def request(self, body: Mapping[str, object], kind: str = "") -> HttpRequest:
@@ -269,10 +268,10 @@ class ChatClient:
         return HttpRequest("POST", PATH, data, self._timeout_s, kind, tokens, replies)
 
     async def complete(self, request: HttpRequest, key: bytes, turn: int = 0) -> Completion:
-        """Send a request, by batch where the run collects them. `key` and `turn` are as in `BatchGateway.send`.
+        """Send a request, by batch if the run collects them. `key` and `turn` are as in `BatchGateway.send`.
 
-        A setting that the endpoint refuses is left out of this request and of all later ones, where that is safe. The
-        cache's key stays that of the request as it was declared.
+        A setting that the endpoint refuses is left out of this and all later requests if that is safe. The cache key
+        remains that of the declared request.
         """
         by_batch = self._batches is not None and self._batches.collecting
         while True:
@@ -282,7 +281,7 @@ class ChatClient:
                     return await self._by_batch.send(sent, self._decode, key, turn)
                 return await self._gateway.send(sent, self._decode)
             except (CallError, InfrastructureError) as error:
-                # A batch would take as long once more.
+                # Another batch would take as long again.
                 if by_batch or not self._settings.adapts(sent, error):
                     raise self._settings.named(sent, error) from None
 
@@ -298,18 +297,18 @@ class ChatClient:
         return completion
 
     def key(self, request: HttpRequest, *repeats: int) -> bytes:
-        """The cache key of a value: the first request, and numbers that distinguish several values for it."""
+        """Return the cache key of a value: the first request, and numbers that distinguish several values for it."""
         return key_of(self._place, request.path, request.body or b"", *repeats)
 
     def choices(self, entry: Entry) -> list[Completion]:
-        """All the replies in an entry of a request for several; as `recall`."""
+        """Like `recall`, for an entry of a request for several replies."""
         try:
             return read_choices(Response(200, {}, entry.body, entry.latency_s), self._price)
         except MalformedReply as error:
             raise UnreadableEntry(str(error)) from None
 
     def recall(self, entry: Entry) -> Completion:
-        """The completion in a cached entry, or raise UnreadableEntry. After re-asks, the entry knows the whole cost."""
+        """Return the completion in a cached entry, with the cost of re-asks; UnreadableEntry if it is invalid."""
         try:
             return read(Response(200, {}, entry.body, entry.latency_s), self._price)
         except MalformedReply as error:
@@ -319,20 +318,20 @@ class ChatClient:
         await self._gateway.close()
 
     def cost(self, entry: Entry) -> float | None:
-        """What the requests of a cached entry cost at today's price, in US dollars; None if unknown."""
+        """Return the US dollars that a cached entry's requests cost at the current price; None if unknown."""
         return cost(entry.usage, self._price)
 
 
 @dataclass(frozen=True, slots=True)
 class ListedModels:
-    """The reply to a request for the names of models, which costs nothing."""
+    """The reply to a request for model names, which costs nothing."""
 
     names: tuple[str, ...]
     usage: Usage | None = None
 
 
 async def listed_models(config: RemoteModelConfig, role: str, session: CallSession) -> list[str]:
-    """The names of an endpoint's models, sorted; errors as for any call."""
+    """Return the sorted names of an endpoint's models; errors as for any call."""
     gateway, _ = connect(config, role, session, reply_tokens=None)
     try:
         listed = await gateway.send(HttpRequest("GET", PROBE_PATH, None, config.timeout_s), _model_names)
@@ -350,10 +349,10 @@ def _model_names(response: Response) -> ListedModels:
 
 
 def canonical(body: object) -> bytes:
-    """The bytes of a request: equal bodies give equal bytes.
+    """Return the bytes of a request: equal bodies give equal bytes.
 
-    Keys keep their order: a model writes a reply's fields in the order of the schema, so sorting them would move the
-    reason behind the verdict. Half of a surrogate pair, which no encoding can carry, becomes a question mark.
+    Keys keep their order: a model writes a reply's fields in the order of the schema, so sorting would put the reason
+    after the verdict. Unpaired surrogates, which cannot be encoded, become question marks.
     """
     try:
         return to_json(body)
@@ -363,7 +362,7 @@ def canonical(body: object) -> bytes:
 
 
 def identity(kind: str, config: BaseModel, fields: tuple[str, ...], extra: object = None) -> str:
-    """A digest of the settings that determine replies. User and password in an address are left out."""
+    """Return a digest of the settings that determine replies, without user and password in an address."""
     decisive = config.model_dump(mode="json", include=set(fields))
     if decisive.get("parameters") is None:
         decisive.pop("parameters", None)
@@ -374,9 +373,9 @@ def identity(kind: str, config: BaseModel, fields: tuple[str, ...], extra: objec
 
 
 def _fixed(config: EndpointConfig) -> dict[str, object]:
-    """The parameters of every request. OpenAI and Azure have renamed max_tokens; others know only the old name.
+    """Return the parameters of every request.
 
-    The new name among `parameters` replaces it anywhere.
+    OpenAI and Azure renamed max_tokens; others know only the old name. The new name in `parameters` always replaces it.
     """
     host = urlsplit(config.base_url or OPENAI_URL).hostname or ""
     renamed = host == "api.openai.com" or host.endswith(".azure.com")

@@ -1,4 +1,4 @@
-"""Prompts and schemas for typed replies: made by Instructor, and kept on disk, since its import takes half a second."""
+"""Prompts and schemas for typed replies, made by Instructor and stored on disk: importing it takes half a second."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ ReplyMode = Literal["json_schema", "tools", "json", "md_json"]
 
 @dataclass(frozen=True, slots=True)
 class PreparedContract:
-    """Instructor's request for a reply model without any message of ours, made once for all calls.
+    """Instructor's request for a reply model without our messages, made once for all calls.
 
     Attributes:
-        system: Ends the system message; may be empty.
-        last: Ends the last message; may be empty.
-        schema: The other keys of the request.
+        system: Appended to the system message; may be empty.
+        last: Appended to the last message; may be empty.
+        schema: The remaining keys of the request.
     """
 
     system: str
@@ -40,7 +40,7 @@ class PreparedContract:
 
 
 def prepare(reply_model: type[BaseModel], mode: ReplyMode, strict: bool) -> PreparedContract:
-    """Have Instructor make the request for a reply model. See `Contract` for the arguments."""
+    """Let Instructor make the request for a reply model. See `Contract` for the arguments."""
     _, schema = _handlers(mode).request_handler(reply_model, {"messages": []})
     added: dict[str, str] = {message["role"]: message["content"] for message in schema.pop("messages")}
     if strict and mode == "json_schema":
@@ -69,7 +69,7 @@ class Contract:
         self._prepared = prepared or prepare(reply_model, mode, strict)
 
     def request(self, messages: Sequence[Message]) -> dict[str, Any]:
-        """The contract's part of a request: the messages and the reply's format."""
+        """Return the contract's part of a request: the messages and the reply's format."""
         added = self._prepared
         made = [{"role": message.role, "content": message.content} for message in messages]
         if added.last:
@@ -81,18 +81,18 @@ class Contract:
         return {"messages": made, **added.schema}
 
     def parse(self, completion: Completion, items: Sequence[Any] | None = None) -> ReadReply:
-        """The valid reply; InvalidReply also for the wrong number of results."""
+        """Return the valid reply; InvalidReply also for the wrong number of results."""
         tools, fenced = self._mode == "tools", self._mode == "md_json"
         return read_reply(completion, self._reply_model, items, tools=tools, fenced=fenced)
 
     def reask(self, request: Mapping[str, Any], completion: Completion, error: InvalidReply) -> dict[str, Any]:
-        """The request that shows the model its reply and the errors in it. `request` is not changed."""
+        """Return the request that shows the model its reply and the errors in it. `request` is not changed."""
         again: dict[str, Any] = {**request, "messages": list(request["messages"])}
         return _handlers(self._mode).reask_handler(again, _as_sdk(completion), error)
 
 
 def _handlers(mode: ReplyMode) -> Any:
-    """What Instructor makes requests and re-asks with in a mode, its `ModeHandlers`."""
+    """Return Instructor's `ModeHandlers` of a mode, which make requests and re-asks."""
     from instructor.v2 import Mode, Provider, mode_registry
 
     return mode_registry.get_handlers(Provider.OPENAI, Mode[mode.upper()])
@@ -113,7 +113,7 @@ def _as_sdk(completion: Completion) -> Any:
 
 log = logging.getLogger("evalflow")
 
-FORMAT = 2  # raise it when the output of `prepare` changes
+FORMAT = 2  # increment when the output of `prepare` changes
 
 Prepare = Callable[[type[BaseModel], ReplyMode, bool], PreparedContract]
 
@@ -121,7 +121,7 @@ Prepare = Callable[[type[BaseModel], ReplyMode, bool], PreparedContract]
 def prepared(
     folder: Path, reply_model: type[BaseModel], mode: ReplyMode, strict: bool, prepare: Prepare = prepare
 ) -> PreparedContract:
-    """The prepared contract of a reply model, read from the folder or made and stored there."""
+    """Return the prepared contract of a reply model, read from the folder or made and stored there."""
     path = folder / f"{_key(reply_model, mode, strict)}.json"
     contract = _read(path)
     if contract is None:
@@ -149,7 +149,7 @@ def _read(path: Path) -> PreparedContract | None:
 
 
 def _write(path: Path, prepared: PreparedContract) -> None:
-    """Store it for later runs. If that fails, they prepare it again."""
+    """Store it for later runs; if that fails, they prepare it again."""
     contract = TypeAdapter(PreparedContract).dump_python(prepared)
     text = json.dumps({"sha256": _digest(contract), "contract": contract})
     try:

@@ -25,20 +25,20 @@ from evalflow.llm.endpoint import connect
 from evalflow.records import NOTHING, Embedded, JudgeInfo, Spend, Usage
 from evalflow.values.jsonvalues import as_map, is_list
 
-GATHER_S = 0.005  # seconds that the first text of a batch waits for others
+GATHER_S = 0.005  # seconds for which the first text of a batch waits for more
 REFUSED = frozenset({"bad_request", "context_length", "refused"})
-"""Faults that one text of a batch may cause for all of them."""
+"""Faults that a single text may cause for its whole batch."""
 
 T = TypeVar("T")
 Vector: TypeAlias = "array[float]"
-"""32-bit floats, also when new: a vector is the same whether it comes from the cache or not."""
+"""32-bit floats, also before caching, so that a vector is the same whether or not it comes from the cache."""
 PATH = "/embeddings"
 BYTES_A_TOKEN = 4.0
 DECISIVE = ("base_url", "model", "dimensions")
 
 
 class Batcher(Generic[T]):
-    """Sends texts in batches, and returns each sender its own result."""
+    """Sends texts in batches and returns each caller its own result."""
 
     def __init__(self, send: Callable[[Sequence[str]], Awaitable[Sequence[T]]], size: int) -> None:
         self._send = send
@@ -48,7 +48,7 @@ class Batcher(Generic[T]):
         self._under_way: set[asyncio.Task[None]] = set()
 
     async def put(self, text: str) -> T:
-        """The result of one text, sent together with others that arrive soon after it."""
+        """Return the result of one text, sent together with others that arrive soon after it."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         self._waiting.append((text, future))
@@ -69,7 +69,7 @@ class Batcher(Generic[T]):
             self._timer.cancel()
             self._timer = None
         batch, self._waiting = self._waiting, []
-        # A sender that was cancelled while it waited needs no result.
+        # A caller that was cancelled while waiting needs no result.
         wanted = [(text, future) for text, future in batch if not future.done()]
         if wanted:
             task = asyncio.get_running_loop().create_task(self._deliver(wanted))
@@ -77,7 +77,7 @@ class Batcher(Generic[T]):
             task.add_done_callback(self._under_way.discard)
 
     async def _deliver(self, batch: Sequence[tuple[str, asyncio.Future[T]]]) -> None:
-        """Send a batch. If it is refused, send its halves, so that one text does not fail the others."""
+        """Send a batch. If it is refused, send its halves, so that one text does not make the others fail."""
         try:
             results = await self._send([text for text, _ in batch])
         except CallError as error:
@@ -107,7 +107,7 @@ def _fail(batch: Sequence[tuple[str, asyncio.Future[T]]], error: BaseException) 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The vectors of a request in the order of its texts, its tokens (if the endpoint reports them) and its seconds."""
+    """A request's vectors in the order of its texts, its tokens (if reported) and its duration in seconds."""
 
     vectors: Sequence[Vector]
     usage: Usage | None
@@ -128,7 +128,7 @@ def read(response: Response, count: int) -> Batch:
 
 
 def shared(texts: Sequence[str], batch: Batch) -> Iterator[tuple[Vector, int, Usage | None]]:
-    """Each vector with its share of the request. The first text counts the request; tokens are shared by length."""
+    """Return each vector with its share of the cost: the request counts for the first text, tokens by text length."""
     tokens = batch.usage.input_tokens if batch.usage else 0
     length = sum(len(text) for text in texts) or 1
     so_far = counted = 0
@@ -149,7 +149,7 @@ def _vector(item: object) -> Vector:
     if is_list(numbers) and len(numbers) == 1 and is_list(numbers[0]):
         numbers = numbers[0]
     try:
-        if isinstance(numbers, str):  # 32-bit floats, little-endian, which some gateways give without being asked
+        if isinstance(numbers, str):  # little-endian 32-bit floats, which some gateways return unasked
             vector = array("f", (number for (number,) in struct.iter_unpack("<f", b64decode(numbers, validate=True))))
         else:
             vector = array("f", cast("list[float]", numbers) if is_list(numbers) else ())
@@ -172,7 +172,7 @@ class _Had(NamedTuple):
 
 
 class OpenAIEmbedder:
-    """Embeds texts that are not cached, with as many in one request as arrive together."""
+    """Embeds uncached texts; those that arrive together share a request."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Access to an endpoint: its address, key, limits and price, for direct calls and for batches."""
+"""Set up access to an endpoint for direct calls and batches: its address, key, limits and price."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def connect(
     transport: Transport | None = None,
     policy: RetryPolicy | None = None,
 ) -> tuple[Gateway, str]:
-    """Set up access to an endpoint; also returns what distinguishes its replies from others. Nothing is sent."""
+    """Set up access to an endpoint; also return what distinguishes its replies from others. Nothing is sent."""
     base_url = config.base_url or OPENAI_URL
     networks = session.connections and session.connections.of_model(base_url, config.api_key_env, role).reach
     account = _account(config, config.price, role, session, reply_tokens)
@@ -58,8 +58,8 @@ HOSTED = (
     ".amazonaws.com",
     "openrouter.ai",
 )
-"""The hosts of the providers that have a judge in `conf/`, or the ends of their names. They refuse at once what is too
-much, where a server of one's own would let calls wait."""
+"""The hosts, or host suffixes, of the providers that have a judge in `conf/`. They refuse excess calls at once, while a
+self-hosted server would queue them."""
 
 
 def _is_hosted(base_url: str) -> bool:
@@ -88,7 +88,7 @@ def _account(
 
 
 def by_batch(config: EndpointConfig, role: str, session: CallSession) -> BatchGateway | None:
-    """What sends the calls of a judge or a target by batch; None if it sends none. Nothing is sent yet."""
+    """Return the gateway that sends a judge's or target's calls by batch; None if it does not. Nothing is sent yet."""
     kind, queue = config.batch_format, session.batches
     if kind is None or queue is None:
         return None

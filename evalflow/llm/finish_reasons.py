@@ -1,4 +1,4 @@
-"""Why a model ended its reply, in the words of OpenAI's API whatever the provider calls it."""
+"""Translate the finish reasons of all providers to those of OpenAI's API."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ BROKEN_OFF = frozenset(
         "malformed_model_output",
     }
 )
-"""Words of endpoints (OpenRouter, Mistral, vLLM, SGLang, DeepSeek, Cohere) that failed in the midst of a reply."""
+"""Finish reasons of endpoints (OpenRouter, Mistral, vLLM, SGLang, DeepSeek, Cohere) that failed during a reply."""
 
 
 def finish_reason(value: object) -> str | None:
-    """`stop`, `length`, `content_filter` or `tool_calls`; other words unchanged; None for other values.
+    """Return `stop`, `length`, `content_filter` or `tool_calls`; other texts unchanged; None for other values.
 
-    SGLang has the word in an object, as `type`.
+    SGLang has the reason in an object, as `type`.
     """
     value = as_map(value).get("type", value)
     if not isinstance(value, str) or not value.strip():

@@ -1,6 +1,6 @@
-"""Chat requests as Gemini's generateContent takes them, and its replies as chat completions.
+"""Translate chat requests to Gemini's generateContent, and its replies to chat completions.
 
-So a reply by batch reads, and is cached, like one of Gemini's OpenAI-compatible endpoint, which takes no batches.
+So a batch reply is read and cached like one of Gemini's OpenAI-compatible endpoint, which has no batches.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _SETTINGS = {
     "frequency_penalty": "frequencyPenalty",
 }
 _TRANSLATED = frozenset({"model", "messages", "tools", "tool_choice", "response_format", "extra_body", *_SETTINGS})
-_OF_THE_REQUEST = ("safetySettings", "cachedContent", "serviceTier", "labels")  # not of its generationConfig
-_FINISHED = {"STOP": "stop", "MAX_TOKENS": "length"}  # all others are reasons to withhold the reply
+_OF_THE_REQUEST = ("safetySettings", "cachedContent", "serviceTier", "labels")  # not part of generationConfig
+_FINISHED = {"STOP": "stop", "MAX_TOKENS": "length"}  # with all others the reply is withheld
 _STATUS = {3: 400, 4: 504, 5: 404, 7: 403, 8: 429, 9: 400, 11: 400, 12: 501, 13: 500, 14: 503, 16: 401}
-"""HTTP status by the code of google.rpc.Code."""
+"""HTTP status by google.rpc.Code."""
 _UNSIGNED = "skip_thought_signature_validator"
-"""Gemini 3 refuses its own calls of functions without their signature, which a chat completion does not have."""
+"""Gemini 3 refuses its own function calls without their signature, which chat completions do not have."""
 
 
 def as_content(body: Mapping[str, object]) -> dict[str, object]:
-    """The GenerateContentRequest for the body of a chat request, without its model."""
+    """Return the GenerateContentRequest for the body of a chat request, without its model."""
     turns = objects_at(body, "messages")
     calls = [call for turn in turns for call in objects_at(turn, "tool_calls", optional=True)]
     names = {text_at(call, "id"): text_at(object_at(call, "function"), "name") for call in calls}
@@ -57,7 +57,7 @@ def as_content(body: Mapping[str, object]) -> dict[str, object]:
 
 
 def _further(body: Mapping[str, object]) -> dict[str, object]:
-    """The configured parameters, which chat completions also take within `extra_body.google`."""
+    """Return the configured parameters, which chat completions also take within `extra_body.google`."""
     more = {name: value for name, value in body.items() if name not in (*_TRANSLATED, *_OF_THE_REQUEST)}
     if effort := more.pop("reasoning_effort", None):
         more["thinkingConfig"] = {"thinkingLevel": effort}
@@ -66,7 +66,7 @@ def _further(body: Mapping[str, object]) -> dict[str, object]:
 
 
 def as_completion(response: Mapping[str, object]) -> dict[str, object]:
-    """The chat completion for a GenerateContentResponse; a prompt that was blocked is a reply that was withheld.
+    """Return the chat completion for a GenerateContentResponse; a blocked prompt gives a withheld reply.
 
     ValueError for anything else.
     """
@@ -108,13 +108,13 @@ def as_completion(response: Mapping[str, object]) -> dict[str, object]:
 
 
 def status_of(error: Mapping[str, object]) -> int:
-    """The HTTP status that a request's error would have had."""
+    """Return the HTTP status that a direct request with this error would have had."""
     code = count_at(error, "code")
     return code if code >= 400 else _STATUS.get(code, 500)
 
 
 def _functions(body: Mapping[str, object]) -> dict[str, object]:
-    """The tools of a chat request, and whether one of them must be called."""
+    """Return a chat request's tools, and whether one of them must be called."""
     declared = [
         {"name": tool["name"], "description": tool.get("description", ""), "parametersJsonSchema": tool["parameters"]}
         for tool in (object_at(tool, "function") for tool in objects_at(body, "tools"))
@@ -127,7 +127,7 @@ def _functions(body: Mapping[str, object]) -> dict[str, object]:
 
 
 def _turn(message: Mapping[str, object], names: Mapping[str, str]) -> dict[str, object]:
-    """One message of a conversation; `names` are those of functions, by the ids of their calls."""
+    """Translate one message; `names` has the functions' names by call id."""
     content = message.get("content")
     if message["role"] == "tool":
         name = names.get(str(message.get("tool_call_id", "")), "tool")
@@ -142,7 +142,7 @@ def _turn(message: Mapping[str, object], names: Mapping[str, str]) -> dict[str, 
 
 
 def _part(part: dict[str, object]) -> dict[str, object]:
-    """A part of a message's content; one that is neither text nor an image is sent as it is."""
+    """Translate a part of a message's content; parts other than text and images are sent unchanged."""
     if part.get("type") == "text":
         return {"text": part["text"]}
     if part.get("type") != "image_url":
@@ -159,7 +159,7 @@ def _arguments(call: Mapping[str, object]) -> str:
 
 
 def _tokens(result: Mapping[str, object]) -> Sequence[Mapping[str, object]]:
-    """A reply's tokens with the likeliest in place of each, as chat completions have them."""
+    """Return a reply's tokens with the likeliest alternatives of each, as in chat completions."""
     chosen = objects_at(result, "chosenCandidates", optional=True)
     likely = objects_at(result, "topCandidates", optional=True) or [{} for _ in chosen]
     return [

@@ -31,11 +31,11 @@ from evalflow.records import NOTHING, Ask, Distribution, JudgeInfo, Reply, Spend
 
 DECISIVE = ("base_url", "model", "mode", "strict", "temperature", "max_tokens", "parameters", "reasks", "logprobs")
 TOP_LOGPROBS = 20
-SAMPLING_TEMPERATURE = 1.0  # for sampling when the judge otherwise uses 0, as in G-Eval (Liu et al., 2023)
+SAMPLING_TEMPERATURE = 1.0  # for sampling if the judge's own is 0, as in G-Eval (Liu et al., 2023)
 
 
 class OpenAIJudge:
-    """Asks a model for typed replies, with re-asks for invalid ones; prepared contracts are kept in `contracts`."""
+    """Asks a model for typed replies, with re-asks for invalid ones; prepared contracts are stored in `contracts`."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class OpenAIJudge:
         self._noted: set[int] = set()  # numbers of samples
 
     def opening(self, ask: Ask) -> tuple[HttpRequest, int]:
-        """The first request for an ask, and how many such requests are sent at once."""
+        """Return the first request for an ask, and how many such requests are sent at once."""
         if ask.samples == 1:
             return self._request(ask), 1
         if self._weighs(ask):
@@ -73,7 +73,7 @@ class OpenAIJudge:
         return (self._request_for_all(drawn), 1) if self._client.gives_several else (self._request(drawn), ask.samples)
 
     def remembered(self, ask: Ask) -> list[str]:
-        """The cached replies to an ask, unchanged; nothing is sent."""
+        """Return the cached replies to an ask, unchanged; nothing is sent."""
         raw: list[str] = []
         if ask.samples > 1 and not self._weighs(ask):
             ask = replace(ask, logprobs=False)
@@ -107,7 +107,7 @@ class OpenAIJudge:
         read: Distribution = first.probabilities[0] if first.probabilities else {}
         if read.keys() >= choices(ask.reply_model).keys():
             return first
-        if self._client.gives_logprobs:  # a refusal of them is a note already
+        if self._client.gives_logprobs:  # their refusal has already been noted
             self._note_unweighed(ask.samples)
         if ask.samples == 1:
             return first
@@ -137,7 +137,7 @@ class OpenAIJudge:
         await self._client.close()
 
     async def _drawn(self, ask: Ask) -> Reply:
-        """Several samples of a reply, combined. Those that one request for all does not give are drawn one by one."""
+        """Return several combined samples of a reply. Those missing from a request for all are drawn one by one."""
         if ask.logprobs and not self._config.logprobs:
             self._note_unweighed(ask.samples)
         ask = replace(ask, logprobs=False)
@@ -148,7 +148,7 @@ class OpenAIJudge:
         return _combined(ask.samples, [*together, *singly], listed=ask.items is not None)
 
     async def _drawn_together(self, ask: Ask) -> Sequence[Reply | CallError]:
-        """The valid samples of a request for all, empty if the endpoint refuses such requests; or why it failed."""
+        """Return the valid samples of a request for all, none if the endpoint refuses such requests; or the error."""
         request = self._request_for_all(ask)
         key = self._client.key(request, ask.repeat)
 
@@ -169,7 +169,7 @@ class OpenAIJudge:
             return []
 
     def _replies(self, ask: Ask, key: bytes, entry: Entry, free: bool) -> Sequence[Reply]:
-        """The valid replies in an entry of a request for several; the first has the cost of all."""
+        """Return the valid replies in an entry of a request for several; the first has the cost of all."""
         replies: list[Reply] = []
         choices = self._client.choices(entry)
         if len(choices) < ask.samples:  # it ignores `n`
@@ -181,13 +181,13 @@ class OpenAIJudge:
         return replies
 
     def _weighs(self, ask: Ask) -> bool:
-        """Whether token probabilities are wanted and available; those of a list are not read."""
+        """Return whether token probabilities are wanted and available; those in lists are not read."""
         wanted = ask.logprobs and self._config.gives_logprobs and ask.items is None
         return wanted and self._client.gives_logprobs
 
     def _body(self, ask: Ask) -> dict[str, Any]:
         body = (self._contracts.get(ask.reply_model) or self._contract(ask.reply_model)).request(ask.messages)
-        # Samples at temperature 0 would all be the same reply.
+        # Samples at temperature 0 would all be equal.
         if ask.samples > 1 and self._config.temperature == 0:
             body["temperature"] = SAMPLING_TEMPERATURE
         return {**body, "logprobs": True, "top_logprobs": TOP_LOGPROBS} if ask.logprobs and self._weighs(ask) else body
@@ -235,7 +235,7 @@ class OpenAIJudge:
                 request = self._client.request(body, request.kind)
 
     def _remembered(self, ask: Ask, key: bytes, entry: Entry, free: bool) -> Reply:
-        """The reply in a cached entry; with its original cost, unless it is free now."""
+        """Return the reply in a cached entry, with its original cost unless it is free now."""
         try:
             return self._reply(ask, key, entry, self._client.recall(entry), free)
         except InvalidReply as error:
@@ -245,7 +245,7 @@ class OpenAIJudge:
         contract = self._contracts.get(ask.reply_model) or self._contract(ask.reply_model)
         read = contract.parse(completion, ask.items)
         weighed: logprobs.Weighed | None = None
-        if completion.tokens and self._weighs(ask):  # a tool call has no tokens, and those of a list are not read
+        if completion.tokens and self._weighs(ask):  # tool calls have no tokens, and those of lists are not read
             weighed = logprobs.weigh(read.parsed, read.json, completion.tokens)
         cost_usd = self._client.cost(entry)
         return Reply(
@@ -269,7 +269,7 @@ class OpenAIJudge:
         empty = not (completion.text or "").strip() and not completion.tool_calls
         cause = f" ({reply_hints.circumstances(completion)})"
         longer = reply_hints.more_tokens(self._role, completion, self._config.longest_reply)
-        # A reply that was cut off once will be cut off again: a re-ask would only cost more.
+        # A reply that was cut off would be cut off again: a re-ask would only cost more.
         if completion.finish_reason == "length":
             what = "the reply is empty, since it" if empty else f"the reply (step {ask.step})"
             listed, advice = reply_hints.listed_so_far(self._role, error.raw)
@@ -302,9 +302,9 @@ async def _draw(numbers: Iterable[int], once: Callable[[int], Awaitable[Reply]])
 
 
 def _combined(count: int, drawn: Sequence[Reply | CallError], listed: bool) -> Reply:
-    """The samples as one reply. CallError if half of them or more failed.
+    """Combine the samples into one reply. CallError if half of them or more failed.
 
-    It is the first with the most frequent combination of values; probabilities are frequencies among valid replies.
+    The reply is the first with the most frequent combination of values; probabilities are frequencies in valid replies.
     """
     replies = [sample for sample in drawn if isinstance(sample, Reply)]
     failures = [sample for sample in drawn if isinstance(sample, CallError)]

@@ -1,13 +1,13 @@
-"""How likely each value of a reply's field was, read from the probabilities of the reply's tokens.
+"""Compute the probability of each value of a reply's field from the probabilities of the reply's tokens.
 
-As in G-Eval (Liu et al., 2023): the probability of a value is that of the tokens which would have written it at the
-position of the chosen value, normalised over the valid values. A value may take several tokens, and values may share
-tokens (1 and 10), so the choice is followed token by token until it is decided. The endpoint shows only some
-alternatives, which may leave open which value they would have become. If more than a trace stays open, no distribution
-is given rather than a wrong one.
+As in G-Eval (Liu et al., 2023), the probability of a value is that of the tokens that would have written it instead of
+the chosen value, normalised over the valid values. A value may take several tokens, and values may share tokens (1 and
+10), so the choice is followed token by token until it is decided. The endpoint shows only some alternatives, and some
+of these may be ambiguous. If more than a small probability stays undecided, no distribution is given rather than a
+wrong one.
 
-Tokens are compared as bytes, since a character may take several. They cover all that the model wrote, of which the
-reply may be a part: thoughts, a fence and the end of the turn have tokens too.
+Tokens are compared as bytes, since a character may take several. They cover everything that the model wrote, including
+thoughts, a fence and the end of the turn, while the reply may be a part of it.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from evalflow.records import Distribution
 from evalflow.values.jsonvalues import as_list, as_map, as_number
 
 K = TypeVar("K")
-WIDEST = 101  # maximum number of values of a bounded whole number for it to count as a choice: a percentage has 101
-UNRESOLVED = 0.01  # the share of the probability that may stay undecided
-BARE_ENDS = b",}] \n\r\t"  # characters that end a number or a boolean; text ends at its quote
+WIDEST = 101  # maximum number of values of a bounded integer to count as a choice: a percentage has 101
+UNRESOLVED = 0.01  # maximum undecided probability
+BARE_ENDS = b",}] \n\r\t"  # characters that end a number or a boolean; texts end with a quote
 _UNKNOWN = "\ufffd".encode()
 
 
 def choices(reply_model: type[BaseModel]) -> dict[str, tuple[object, ...]]:
-    """The possible values of each label, boolean and bounded whole number, by field; other fields are left out."""
+    """Return the possible values of each label, boolean and bounded integer, by field; other fields are left out."""
     by_field = {name: _values(info) for name, info in reply_model.model_fields.items()}
     return {name: values for name, values in by_field.items() if values}
 
 
 def normalised(weights: Mapping[K, float]) -> dict[K, float]:
-    """Weights as probabilities that sum to 1; empty if all weights are 0."""
+    """Normalise weights to probabilities that sum to 1; empty if all weights are 0."""
     total = sum(weights.values())
     return {value: weight / total for value, weight in weights.items()} if total > 0 else {}
 
@@ -62,7 +62,7 @@ def _values(info: FieldInfo) -> tuple[object, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Token:
-    """A token from `start` on; `hides` says that what could have stood there instead is unknown."""
+    """A token and its position; `hides`: whether its alternatives are unknown."""
 
     text: bytes
     start: int
@@ -72,7 +72,7 @@ class _Token:
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """The value of a field in what the model wrote, from `start` to `end`, without quotes."""
+    """The position of a field's value in the model's text, from `start` to `end`, without quotes."""
 
     raw: bytes
     start: int
@@ -83,7 +83,7 @@ class _Value:
         return self.raw[: self.start].endswith(b'"')
 
     def written(self, at: int, token: bytes) -> bytes | None:
-        """The start of the value if `token` were at `at`; None if the value cannot start like that."""
+        """Return the beginning of the value if `token` were at `at`; None if no value can begin like that."""
         if at > self.start:
             return self.raw[self.start : at] + token
         for sign in b"".join(self.raw[at : self.start].split()):
@@ -100,16 +100,16 @@ class _Value:
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """Probabilities read from a reply's tokens, and the total of each field's valid values before normalisation."""
+    """Probabilities from a reply's tokens, and the total of each field's valid values before normalisation."""
 
     chances: Distribution
     mass: Mapping[str, float]
 
 
 def weigh(parsed: BaseModel, raw: str, tokens: Sequence[Mapping[str, object]]) -> Weighed | None:
-    """The probability of each value of each label, boolean and bounded whole number of a reply.
+    """Return the probability of each value of each label, boolean and bounded integer of a reply.
 
-    `raw` is the JSON of the reply, and `tokens` are those of all that the model wrote.
+    `raw` is the JSON of the reply; `tokens` are those of everything that the model wrote.
     """
     spans = _spans(raw)
     for spell in _SPELLINGS:
@@ -146,9 +146,9 @@ def _written(value: object, ascii_only: bool) -> str:
 
 
 def _place(spelled: bytes, raw: str, key: int, start: int, end: int) -> int | None:
-    """Where a value of the JSON is in what the model wrote; None if its tokens do not tell.
+    """Locate a value of the JSON in the model's text; None if the tokens do not show it.
 
-    Some endpoints give no bytes of tokens that are parts of characters. Then the value is found by its name alone.
+    Some endpoints give no bytes for tokens that are parts of characters; then the field's name locates the value.
     """
     at = spelled.rfind(raw.encode())
     if at >= 0:
@@ -158,7 +158,7 @@ def _place(spelled: bytes, raw: str, key: int, start: int, end: int) -> int | No
 
 
 def _spans(raw: str) -> dict[str, tuple[int, int, int]]:
-    """The position of each field's name and of its value, without its quotes, in an object."""
+    """Return the positions of each field's name and of its value without quotes in an object."""
     decoder = json.JSONDecoder(strict=False)
     spans: dict[str, tuple[int, int, int]] = {}
     sign, at = "{", raw.find("{")
@@ -184,7 +184,7 @@ def _skip(raw: str, at: int) -> int:
 
 
 def _by_bytes(token: Mapping[str, object]) -> bytes:
-    """A token as its bytes; as its text if the endpoint gives none."""
+    """Return a token's bytes, or its text if the endpoint gives no bytes."""
     codes = token.get("bytes")
     numbers = [code for code in as_list(codes) if isinstance(code, int)]
     try:
@@ -198,7 +198,7 @@ def _by_text(token: Mapping[str, object]) -> bytes:
 
 
 def _by_marks(token: Mapping[str, object]) -> bytes:
-    """A token as vocabularies have it: blanks as Ġ or ▁, line ends as Ċ, other bytes by their number."""
+    """Decode a token written as in vocabularies: blanks as Ġ or ▁, line ends as Ċ, other bytes by number."""
     text = str(token.get("token") or "")
     return _NUMBERED.sub(lambda byte: bytes([int(byte[1], 16)]), text.translate(_MARKS).encode("utf-8", "replace"))
 
@@ -209,7 +209,7 @@ _NUMBERED = re.compile(rb"<0x([0-9A-Fa-f]{2})>")
 
 
 def _tokens(tokens: Sequence[Mapping[str, object]], spell: Callable[[Mapping[str, object]], bytes]) -> list[_Token]:
-    """Tokens with what could have stood in their place."""
+    """Return the tokens with their alternatives."""
     placed: list[_Token] = []
     start = 0
     for token in tokens:
@@ -217,12 +217,12 @@ def _tokens(tokens: Sequence[Mapping[str, object]], spell: Callable[[Mapping[str
         alternatives: dict[bytes, float] = defaultdict(float)
         for other in as_list(token.get("top_logprobs")):
             chance = _chance(as_map(other))
-            if chance is not None and as_map(other).get("bytes") != []:  # without any bytes it is the end of the turn
+            if chance is not None and as_map(other).get("bytes") != []:  # a token without bytes is the end of the turn
                 alternatives[spell(as_map(other))] += chance
         own = _chance(token)
         end = start + len(text)
         if text not in alternatives and own is not None:
-            # llama.cpp joins the parts of a character in one token, with the alternatives to the last part.
+            # llama.cpp joins the parts of a character into one token, with the alternatives of the last part.
             parts = [part for part, chance in alternatives.items() if 0 < len(part) < len(text) and chance == own]
             last = next((part for part in parts if text.endswith(part) and not _is_text(part)), None)
             if last is not None:
@@ -250,7 +250,7 @@ def _is_text(part: bytes) -> bool:
 
 
 def _weights(tokens: Sequence[_Token], value: _Value, valid: frozenset[bytes]) -> dict[bytes, float]:
-    """The probability of each valid text at the position of the chosen one; empty if too much stays undecided."""
+    """Return the probability of each valid text in place of the chosen one; empty if too much stays undecided."""
     open_texts, carry, lost = valid, 1.0, 0.0
     weights: dict[bytes, float] = defaultdict(float)
     for token in tokens:
@@ -262,7 +262,7 @@ def _weights(tokens: Sequence[_Token], value: _Value, valid: frozenset[bytes]) -
         for text, probability in token.alternatives.items():
             if text == token.text:
                 continue
-            if not text or _UNKNOWN in text:  # a part of a character: of no value that is plain ASCII
+            if not text or _UNKNOWN in text:  # part of a non-ASCII character, which no value contains
                 lost += 0.0 if all(map(bytes.isascii, open_texts)) else carry * probability
                 continue
             reached = _whole(_reached(open_texts, value, token, text), open_texts, value, token, text)
@@ -281,7 +281,7 @@ def _weights(tokens: Sequence[_Token], value: _Value, valid: frozenset[bytes]) -
 
 
 def _reached(open_texts: frozenset[bytes], value: _Value, token: _Token, text: bytes) -> frozenset[bytes]:
-    """The valid texts that are still possible if `text` replaces the token."""
+    """Return the valid texts that are still possible if `text` replaces the token."""
     written = value.written(token.start, text)
     if written is None:
         return frozenset()
@@ -291,7 +291,7 @@ def _reached(open_texts: frozenset[bytes], value: _Value, token: _Token, text: b
 def _whole(
     reached: frozenset[bytes], open_texts: frozenset[bytes], value: _Value, token: _Token, text: bytes
 ) -> frozenset[bytes]:
-    """The same, without texts (10) that are themselves alternatives for the token, and so would not begin with 1."""
+    """Like `_reached`, without texts (10) that are themselves alternatives of the token, so do not begin with 1."""
     if len(reached) < 2:
         return reached
     written = {value.written(token.start, other) for other in token.alternatives}

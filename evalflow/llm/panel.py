@@ -1,4 +1,4 @@
-"""Several judges as one: a panel, a cascade, or a judge with an embedder."""
+"""Combine several judges into one: a panel, a cascade, or a judge with an embedder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from evalflow.records import EMBED, Ask, JudgeInfo, Reply
 
 
 class EmbeddingJudge:
-    """Implements Judge: the `results` of a reply are the vectors of an ask's items."""
+    """An embedder as a Judge: the `results` of a reply are the vectors of an ask's items."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
@@ -30,7 +30,7 @@ class EmbeddingJudge:
             made = await self._embedder.embed([str(item) for item in ask.items or ()])
         except CallError as error:
             raise JudgeError(error.error_type, str(error), error.raw, error.spend) from None
-        # Not validated: a vector has hundreds of numbers, and the embedder has checked every one.
+        # Not validated, since a vector has hundreds of numbers that the embedder has already checked.
         parsed: BaseModel = ask.reply_model.model_construct(results=made.vectors)
         return made.spend.fill(Reply(parsed=parsed, raw="", identity=self.info.identity))
 
@@ -39,7 +39,7 @@ class EmbeddingJudge:
 
 
 class JudgeWithEmbedder:
-    """Implements Judge: the embedder makes vectors, and the judge answers everything else. Scores depend on both."""
+    """A Judge whose vectors come from the embedder and whose other replies from the judge. Scores depend on both."""
 
     def __init__(self, judge: Judge, embedder: Judge) -> None:
         self._judge = judge
@@ -61,14 +61,14 @@ class JudgeWithEmbedder:
         return await (self._embedder if makes_vectors else self._judge).ask(ask)
 
     async def close(self) -> None:
-        """Do nothing: the creators of both close them."""
+        """Do nothing: both are closed by their creators."""
 
 
 class Panel:
-    """Implements Judge for several judges. Each scores a cell separately, and their scores are combined.
+    """Several judges as one Judge. Each member scores a cell separately, and their scores are combined.
 
-    So scoring a cell asks the members. The panel itself is asked only for what is made once per run, such as the steps
-    of G-Eval: its first member makes that, and all members score with it. UserError if two of them are alike.
+    Only results made once per run, such as the steps of G-Eval, are asked of the panel itself: its first member makes
+    them, and all members score with them. UserError if two members are equal.
     """
 
     def __init__(self, config: MembersConfig, name: str, members: Sequence[Judge]) -> None:
@@ -93,12 +93,12 @@ class Panel:
 
 
 def single(judge: Judge) -> tuple[Judge, ...]:
-    """The judges that are really asked, in order: a panel's members, or the judge itself."""
+    """Return the judges that are asked, in order: a panel's members, or the judge itself."""
     return judge.members if isinstance(judge, Panel) else (judge,)
 
 
 def with_embedder(judge: Judge, embedder: Judge) -> Judge:
-    """The judge, or each member of a panel, with an embedder that makes its vectors."""
+    """Return the judge, or a panel with each member, using an embedder for vectors."""
     if not isinstance(judge, Panel):
         return JudgeWithEmbedder(judge, embedder)
     members = [JudgeWithEmbedder(member, embedder) for member in judge.members]
@@ -106,7 +106,7 @@ def with_embedder(judge: Judge, embedder: Judge) -> Judge:
 
 
 def with_probabilities(ask: Ask, config: CascadeConfig) -> Ask:
-    """An ask with probabilities, as a cascade sends it to members that another one may follow."""
+    """Return an ask with probabilities, which a cascade needs from all members but the last."""
     return ask if ask.embeds else replace(ask, logprobs=True, samples=max(ask.samples, config.samples or 1))
 
 

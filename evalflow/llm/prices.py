@@ -1,7 +1,6 @@
-"""Prices of models whose configuration sets none: the list prices in the installed genai-prices.
+"""List prices, from the installed genai-prices, of models without a configured price.
 
-Nothing is fetched. The library knows providers by their addresses, so a self-hosted model has no price here, whatever
-its name.
+Nothing is fetched. The library knows providers by address, so a self-hosted model has no price, whatever its name.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class ListPrice(Price):
 
 
 def priced(config: T) -> T:
-    """A judge's or target's configuration, with its model's list price if it has no price and one is listed."""
+    """Return a judge's or target's configuration, with its model's list price if it has no price and one is listed."""
     if not isinstance(config, RemoteModelConfig) or config.price is not None:
         return config
     price = list_price(config.model, config.base_url or OPENAI_URL)
@@ -35,7 +34,7 @@ def priced(config: T) -> T:
 
 
 def list_price(model: str, base_url: str) -> ListPrice | None:
-    """The list price of a model at an address, without discounts; None if unknown, or if it charges per request."""
+    """Return the list price of a model at an address, without discounts; None if unknown or charged per request."""
     if _is_local(base_url):
         return None
     from genai_prices.data_snapshot import get_snapshot
@@ -58,7 +57,7 @@ def list_price(model: str, base_url: str) -> ListPrice | None:
 
 
 def price_facts(config: object) -> dict[str, Any] | None:
-    """The price in a manifest, and its source: yaml, library or none. None for what sends nothing."""
+    """Return the price for a manifest, and its source: yaml, library or none. None if nothing is sent."""
     if not isinstance(config, RemoteModelConfig):
         return None
     if config.price is None:
@@ -77,6 +76,6 @@ def _is_local(base_url: str) -> bool:
 
 
 def _dollars(price: Any) -> float | None:
-    """The price of the first tier, which covers prompts of usual length."""
+    """Return the price of the first tier, which covers prompts of usual length."""
     value = getattr(price, "base", price)
     return None if value is None else float(value)

@@ -1,7 +1,7 @@
-"""Reads a judge's typed reply out of what the model wrote around it. A value is never changed, nor chosen.
+"""Find a judge's typed reply in the model's text. Values are never changed, and no choice is made between several.
 
-A reply that is the JSON object alone is read as it stands. Else the one object that fits the reply model is looked for
-in the text. If none fits, or two that differ, the reply is invalid.
+If the whole text is not the JSON object, the one object that fits the reply model is searched in it. If none fits, or
+two different ones, the reply is invalid.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BLANK = " \t\r\n\ufeff\u200b"
 
 
 def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """The object of these pairs; ValueError if a key is there twice with different values."""
+    """Build an object from pairs; ValueError if a key is repeated with a different value."""
     made = dict(pairs)
     if len(made) < len(pairs):
         twice = next((key for key, value in pairs if made[key] != value), None)
@@ -36,7 +36,7 @@ def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 class _RepeatedKey(ValueError):
-    """A key has two values, of which none may be chosen."""
+    """A key has two different values."""
 
 
 _STRICT = json.JSONDecoder(object_pairs_hook=_distinct)
@@ -47,12 +47,12 @@ _OBJECT = re.compile(r"\{\s*[\"']|\[")
 _SIGN = re.compile(r'"(?:[^"\\]|\\.)*+"|[{}\[\]]', re.DOTALL)
 _HOLDERS = frozenset({"arguments", "parameters", "args", "input", "tool_input", "function", "properties"})
 _FRAMES = frozenset({"name", "type", "id", "title", "description", "required", "additionalproperties", "$schema"})
-_DEEPEST = 4  # wrappers within each other
-_MOST = 200  # braces of one text that are tried as the beginning of an object
+_DEEPEST = 4  # maximum depth of nested wrappers
+_MOST = 200  # maximum number of braces in a text tried as the beginning of an object
 
 
 class InvalidReply(ValueError):
-    """A reply does not match its schema; the message is shown to the model."""
+    """A reply does not match its schema; the model is shown the message."""
 
     def __init__(self, message: str, raw: str) -> None:
         self.raw = raw
@@ -65,9 +65,9 @@ class ReadReply:
 
     Attributes:
         parsed: Its content.
-        raw: The text that the model wrote.
-        json: The part of it that is the object, as written.
-        mended: What had to be removed or repaired to read it; empty for a reply that is the object alone.
+        raw: The model's text.
+        json: The part of `raw` that is the object, as written.
+        mended: What was removed or repaired to read it; empty if the reply is just the object.
     """
 
     parsed: BaseModel
@@ -79,10 +79,10 @@ class ReadReply:
 def read_reply(
     completion: Completion, model: type[BaseModel], items: Sequence[object] | None, *, tools: bool, fenced: bool
 ) -> ReadReply:
-    """The reply in a completion; InvalidReply unless exactly one object in it is valid.
+    """Return the reply in a completion; InvalidReply unless exactly one object in it is valid.
 
-    `items` are those that it must have as many results for. With `tools` it is expected in the call of a tool, with
-    `fenced` in a Markdown fence; elsewhere it is read as well, which is noted.
+    It must have one result per item of `items`. With `tools` it is expected in a tool call, with `fenced` in a Markdown
+    fence; anywhere else it is accepted with a note.
     """
     text, cut = completion.text or "", completion.finish_reason == "length"
     reader = _ReplyReader(model, items, fenced=fenced, cut=cut)
@@ -91,7 +91,7 @@ def read_reply(
         calls = []
     here, there = (calls, [text]) if tools else ([text], calls)
     if all(map(_is_blank, (*here, *there))):
-        # Some servers take a reply for thoughts if the model has not thought before it.
+        # Some servers mistake a reply for thoughts if the model wrote no thoughts before it.
         if completion.reasoning and not cut and _is_alone(completion.reasoning):
             return reader.read([completion.reasoning], "reasoning field in place of text")
         raise InvalidReply("the reply is empty", completion.reasoning or "")
@@ -111,7 +111,7 @@ def _is_blank(text: str) -> bool:
 
 
 def _whole(text: str) -> str:
-    """A text without a fence and blanks around it."""
+    """Return a text without a fence and blanks around it."""
     whole = text.strip(_BLANK)
     opening = _FENCE.match(whole)
     if opening and whole.endswith(("```", "~~~")) and "```" not in (inside := whole[opening.end() : -3]):
@@ -130,7 +130,7 @@ class _Found:
 
 
 class _ReplyReader:
-    """Reads a reply model; `cut` says that the text ends too early, so that what is in its midst may be a draft."""
+    """Reads a reply model. `cut`: the text was cut off, so an object in the middle of it may be a draft."""
 
     def __init__(self, model: type[BaseModel], items: Sequence[object] | None, *, fenced: bool, cut: bool) -> None:
         self._model = model
@@ -141,7 +141,7 @@ class _ReplyReader:
         self._complaint = ""
 
     def read(self, texts: Sequence[str], note: str = "") -> ReadReply:
-        """The reply in texts, of which `note` says that they stand in another place than they should."""
+        """Return the reply in texts; `note` says if these were in an unexpected place."""
         raw = "\n".join(texts)
         notes = (note,) if note else ()
         if len(texts) == 1:
@@ -164,11 +164,11 @@ class _ReplyReader:
         raise InvalidReply(self._complaint, raw)
 
     def _fitting(self, text: str, raw: str) -> Iterator[ReadReply]:
-        """Every valid object in a text."""
+        """Return every valid object in a text."""
         body, notes, ends = text, ("byte order mark",) * text.lstrip(" \t\r\n").startswith("\ufeff"), False
         thoughts, rest = (None, text) if _is_alone(text) else split_thoughts(text)
         if thoughts is not None:
-            # If a block is all that was written, closed or not, the reply can only be its end.
+            # If the whole text is one block, closed or not, the reply can only be at its end.
             ends = _is_blank(rest)
             body, notes = (thoughts if ends else rest), (*notes, "thoughts before it")
         every = list(_values(body))
@@ -192,7 +192,7 @@ class _ReplyReader:
         return (*fence, "text around it") if _said(outside) else fence
 
     def _fitted(self, value: object, *, is_outer: bool) -> tuple[BaseModel, tuple[str, ...]] | None:
-        """The reply that a value is, and what was done about it; None if it is not valid."""
+        """Return the reply in a value, with the repairs; None if it is not valid."""
         for shaped, note in self._shapes(value):
             try:
                 try:
@@ -208,7 +208,7 @@ class _ReplyReader:
         return None
 
     def _shapes(self, value: object) -> Iterator[tuple[object, tuple[str, ...]]]:
-        """A value, and the object of one list that it stands for: the list alone, or the only result."""
+        """Return a value, and the object with one list that it may abbreviate: just the list, or the only result."""
         if isinstance(value, dict):
             yield value, ()
         fields = list(self._model.model_fields)
@@ -218,7 +218,7 @@ class _ReplyReader:
             yield {"results": [value]}, ("the only result without its list",)
 
     def _validated(self, text: bytes) -> tuple[BaseModel, tuple[str, ...]]:
-        """The reply, and what was read of another JSON type: a number or a boolean within quotes, 4.0 for 4."""
+        """Return the reply, and the values converted from another JSON type: quoted numbers or booleans, 4.0 for 4."""
         notes: tuple[str, ...] = ()
         try:
             parsed = self._model.model_validate_json(text, strict=True, context=self._context)
@@ -231,24 +231,24 @@ class _ReplyReader:
 
 
 def _said(outside: str) -> str:
-    """What stands around an object, without fences."""
+    """Return the text around an object, without fences."""
     return _FENCE.sub("", outside).strip(_BLANK)
 
 
 def _is_alone(text: str) -> bool:
-    """Whether a text is one object and nothing else, so that a tag in it is part of a value."""
+    """Return whether a text is just one object, so that a tag in it is part of a value."""
     whole = _whole(text)
     decoded = _decoded(whole, 0) if whole.startswith(("{", "[", '"')) else None
     return decoded is not None and not whole[decoded.end :].strip(_BLANK)
 
 
 def _values(text: str) -> Iterator[_Found]:
-    """A JSON value that is all of a text, and every JSON object in it that is not within another."""
+    """Return the JSON value that is the whole text, and every top-level JSON object in it."""
     whole = _whole(text)
     start = text.index(whole)
     end = start + len(whole)
     if whole.startswith(("[", '"', '{\\"')):
-        # A JSON text may have lost the quotes around it, but not the escapes inside.
+        # A JSON string may have lost its outer quotes but not its escapes.
         bare = whole.startswith("{")
         decoded = _decoded(f'"{whole}"', 0) if bare else _decoded(text, start)
         if decoded is not None and (bare or decoded.end == end):
@@ -261,17 +261,17 @@ def _values(text: str) -> Iterator[_Found]:
         decoded = _decoded(text, start)
         if decoded is not None:
             yield decoded
-        # What is inside a broken object is not a reply.
+        # Content of a broken object is not a reply.
         start = text.find("{", decoded.end if decoded else _broken_end(text, start))
 
 
 def _broken_end(text: str, start: int) -> int:
-    """Where the search continues after a brace that begins no JSON: behind the object that it seems to begin."""
+    """Return where to continue after a brace that begins no valid JSON: after the object it seems to begin."""
     return _closed(text, start) if _OBJECT.match(text, start) else start + 1
 
 
 def _closed(text: str, start: int) -> int:
-    """The end of the object or list that begins at a place; the end of the text if it is not closed."""
+    """Return the end of the object or list that begins here; the end of the text if it is not closed."""
     depth = 0
     for sign in _SIGN.finditer(text, start):
         depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(sign[0], 0)
@@ -281,7 +281,7 @@ def _closed(text: str, start: int) -> int:
 
 
 def _decoded(text: str, start: int) -> _Found | None:
-    """The JSON value that begins at a place; with raw control characters and trailing commas, if it must be."""
+    """Decode the JSON value that begins here; raw control characters and trailing commas are accepted if necessary."""
     loose = _loosely(text, start)
     if loose is not None or not _OBJECT.match(text, start):
         return loose
@@ -302,7 +302,7 @@ def _loosely(text: str, start: int) -> _Found | None:
 
 
 def _unwrapped(value: object) -> Iterator[tuple[object, tuple[str, ...]]]:
-    """A value, and what is inside it as long as it is only a wrapper: the reply under a name, or a call as text."""
+    """Return a value and what it wraps, repeatedly: the reply under a name, or a call as text."""
     notes: tuple[str, ...] = ()
     for _ in range(_DEEPEST):
         yield value, notes
@@ -322,7 +322,7 @@ def _unwrapped(value: object) -> Iterator[tuple[object, tuple[str, ...]]]:
 
 
 def _held(value: Mapping[str, object]) -> tuple[str, object] | None:
-    """The only thing in an object, or the arguments of a call; None if it is more than a wrapper."""
+    """Return the only value in an object, or the arguments of a call; None if it is not just a wrapper."""
     if len(value) == 1:
         return next(iter(value.items()))
     held = [name for name in value if name.lower() in _HOLDERS]
@@ -331,7 +331,7 @@ def _held(value: Mapping[str, object]) -> tuple[str, object] | None:
 
 
 def _part(written: str, value: object) -> str:
-    """The part of a JSON text that is a value; the whole text if none is, since it is encoded in it."""
+    """Return the part of a JSON text that is a value; the whole text if the value is encoded in it."""
     start = written.find("{")
     while start >= 0:
         decoded = _decoded(written, start)
@@ -342,7 +342,7 @@ def _part(written: str, value: object) -> str:
 
 
 def _without_extra(value: object, error: ValidationError) -> tuple[object, list[str]]:
-    """A value without the keys that its model does not have, and their names; the error if it has other faults."""
+    """Return a value without keys unknown to its model, and their names; the error if it has other faults."""
     faults = error.errors(include_url=False, include_context=False)
     if any(fault["type"] != "extra_forbidden" for fault in faults):
         raise error
@@ -361,7 +361,7 @@ def _encoded(value: object) -> bytes:
 
 
 def _complaint(error: Exception) -> str:
-    """Each error with its location; without pydantic's links and the input, which only cost tokens."""
+    """List each error with its location, without pydantic's links and the input, which only cost tokens."""
     if not isinstance(error, ValidationError):
         return str(error)
     faults = error.errors(include_url=False, include_input=False, include_context=False)
@@ -372,7 +372,7 @@ def _complaint(error: Exception) -> str:
 
 
 def item_type(field: FieldInfo) -> Any:
-    """The item type of a list field, or None for any other field."""
+    """Return the item type of a list field, or None for any other field."""
     if get_origin(field.annotation) is not list:
         return None
     held = get_args(field.annotation)[0]

@@ -1,4 +1,4 @@
-"""The kinds of judges and of embedders."""
+"""Build judges and embedders of all kinds."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ CONTRACTS = Path(".evalflow/contracts")  # next to the cache, in the working dir
 
 
 def build_judge(config: JudgeConfig, choice: str, session: CallSession | None = None, role: str = "judge") -> Judge:
-    """The judge that a configuration describes. Its name defaults to `<choice>:<model>`, or to the choice.
+    """Build the judge of a configuration. Its name defaults to `<choice>:<model>`, or to the choice.
 
-    `role` is where the configuration stands, for messages of what to change there.
+    `role` is its configuration key, for error messages.
     """
     place = {"role": role} if type(config) is OpenAIJudgeConfig else {}
     build = JUDGE_KINDS.get(config.kind).build
@@ -35,7 +35,7 @@ def build_judge(config: JudgeConfig, choice: str, session: CallSession | None = 
 
 
 def build_embedder(config: EmbedderConfig, choice: str, session: CallSession | None = None) -> Judge:
-    """The embedder that a configuration describes, wrapped as a judge; arguments and errors as in `build_judge`."""
+    """Build the embedder of a configuration, wrapped as a judge; arguments and errors as in `build_judge`."""
     from evalflow.llm.panel import EmbeddingJudge
 
     embedder = EMBEDDER_KINDS.get(config.kind).build(config, default_name(config, choice), session or CallSession())
@@ -43,14 +43,14 @@ def build_embedder(config: EmbedderConfig, choice: str, session: CallSession | N
 
 
 class Named(Protocol):
-    """A configuration that may name what it configures."""
+    """A configuration that may have a name."""
 
     @property
     def name(self) -> str | None: ...
 
 
 def default_name(config: Named, choice: str) -> str:
-    """A judge's or a target's column value: its own name, else `<choice>:<model>`, else the choice."""
+    """Return a judge's or a target's column value: its own name, else `<choice>:<model>`, else the choice."""
     model = getattr(config, "model", None)
     return config.name or (f"{choice}:{model}" if model else choice)
 
@@ -66,7 +66,7 @@ def _panel(config: MembersConfig, name: str, session: CallSession) -> Judge:
             members.append(build_judge(member, key, session, role))
         except UserError as error:
             for fault in error.problems:
-                if not fault.where.startswith(role):  # a kind of a package names all judges alike
+                if not fault.where.startswith(role):  # a package's kind names all judges alike
                     where, hint = (text.replace("judge.", f"{role}.") for text in (fault.where, fault.hint))
                     fault = replace(fault, where=where, hint=hint)
                 problems.append(fault)

@@ -1,4 +1,4 @@
-"""Why a model's reply could not be used, and the setting that would help, as an override of the command line."""
+"""Explain why a model's reply could not be used, and suggest an override of the command line that helps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from evalflow.llm.chat import Completion
 
 _MORE_TOKENS = 4096
-_FEW = 10  # items of a list, of which more may be a loop
+_FEW = 10  # more items than this in a list may be a loop
 _REFUSED: Mapping[ReplyMode, re.Pattern[str]] = MappingProxyType(
     {
         "json_schema": re.compile(r"response[_ ]?format|json[_ ]?schema|structured|guided|grammar", re.IGNORECASE),
@@ -24,21 +24,21 @@ _REFUSED: Mapping[ReplyMode, re.Pattern[str]] = MappingProxyType(
         "tools": re.compile(r"\btools?\b|tool_choice|function.?call", re.IGNORECASE),
     }
 )
-"""Words of an endpoint that refuses a request for the way in which it asks for a typed reply."""
+"""Error texts of endpoints that refuse how a request asks for a typed reply."""
 
 
 def refused(mode: ReplyMode, role: str, message: str) -> str | None:
-    """The mode to use with an endpoint that refuses this one; None if its message is about something else."""
+    """Return the mode to use with an endpoint that refuses this one; None if its message is about something else."""
     words = _REFUSED.get(mode)
     if words is None or not words.search(message):
         return None
-    if mode == "json" and "json_schema" in message:  # LM Studio takes no other format
+    if mode == "json" and "json_schema" in message:  # LM Studio accepts no other format
         return f"{role}.mode=json_schema asks for the format that the endpoint names"
     return f"{role}.mode=md_json asks without it"
 
 
 def other_mode(mode: ReplyMode, role: str, completion: Completion) -> str:
-    """The mode to try if a model's replies stay invalid."""
+    """Return the mode to try if a model's replies stay invalid."""
     if mode == "json_schema":
         return f"{role}.mode=md_json shows the schema to the model, if the endpoint does not enforce it"
     if mode == "json" and "{" not in (completion.text or ""):
@@ -49,7 +49,7 @@ def other_mode(mode: ReplyMode, role: str, completion: Completion) -> str:
 
 
 def circumstances(completion: Completion) -> str:
-    """What the endpoint says about a reply that is empty or cut off."""
+    """Return what the endpoint says about an empty or cut off reply."""
     return ", ".join(_circumstances(completion))
 
 
@@ -65,7 +65,7 @@ def _circumstances(completion: Completion) -> Iterator[str]:
 
 
 def listed_so_far(role: str, raw: str) -> tuple[str, str]:
-    """How many items of a list a reply has that was cut off, and what to do if it repeats itself; else empty."""
+    """Return how many list items a cut off reply has, and what to do if it repeats itself; empty without a list."""
     try:
         found = as_map(from_json(raw[max(raw.find("{"), 0) :], allow_partial=True))
     except ValueError:
@@ -83,6 +83,6 @@ def listed_so_far(role: str, raw: str) -> tuple[str, str]:
 
 
 def more_tokens(role: str, completion: Completion, limit: int | None) -> str:
-    """The override that allows longer replies; `limit` is the limit by now."""
+    """Return the override that allows longer replies; `limit` is the current limit."""
     used = completion.usage.output_tokens if completion.usage else 0
     return f"{role}.max_tokens={max(_MORE_TOKENS, 4 * (limit or used))}"

@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from openai import APIConnectionError, AsyncOpenAI, Omit
 
 
-_LONGEST: ContextVar[int] = ContextVar("longest")  # the maximum size of the reply to the request of this task
+_LONGEST: ContextVar[int] = ContextVar("longest")  # maximum reply size for this task's request
 OPENAI_URL = "https://api.openai.com/v1"
 
 
 class SdkTransport:
     """Connections to one OpenAI-compatible endpoint.
 
-    The first request creates the client, in the event loop that sends it. So openai is imported only when something is
-    sent, and a closed transport can be used again. With networks, its connections lead there only, without any proxy.
+    The first request creates the client, in its event loop, so openai is imported only when something is sent, and a
+    closed transport can be reused. With networks, it connects only to these, without a proxy.
     """
 
     def __init__(
@@ -89,11 +89,11 @@ class SdkTransport:
             await client.close()
 
     async def _headers(self) -> dict[str, str | Omit]:
-        """Headers that the SDK would take from its own variables: OpenAI's key must not reach another server."""
+        """Override headers that the SDK takes from its own variables: OpenAI's key must not reach another server."""
         from openai import Omit
 
         headers: dict[str, str | Omit] = {}
-        if self._networks:  # a connection is sent its own key, and no other header that this variable may hold
+        if self._networks:  # a connection gets its own key, and no other header from this variable
             lines = os.environ.get("OPENAI_CUSTOM_HEADERS", "").split("\n")
             headers = {name.strip(): Omit() for name, colon, _ in (line.partition(":") for line in lines) if colon}
             headers["Authorization"] = f"Bearer {self._api_key}"
@@ -120,7 +120,7 @@ class SdkTransport:
         from openai import DefaultAsyncHttpxClient
 
         class BoundedClient(DefaultAsyncHttpxClient):
-            """Reads no more of a body than `beginning` does; the SDK would read and unpack all of it."""
+            """Reads as much of a body as `beginning` does; the SDK would read and unpack all of it."""
 
             async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
                 options["stream"] = True
@@ -142,8 +142,9 @@ class SdkTransport:
                     extensions=response.extensions,
                 )
 
-        # `send` bounds the whole exchange. One more connection than the limiter lets calls through, for the watchdog's
-        # probe, so that nothing ever waits for the pool. No redirects: they could carry the key to another server.
+        # `send` limits the time of the whole exchange. One more connection than the limiter allows calls, for the
+        # watchdog's probe, so that no request waits for the pool. No redirects: they could send the key to another
+        # server.
         timeout = httpx2.Timeout(None, connect=CONNECT_S, read=self._first_byte_s)
         limits = httpx2.Limits(
             max_connections=self._max_connections + 1, max_keepalive_connections=self._max_connections

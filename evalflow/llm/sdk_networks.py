@@ -1,4 +1,4 @@
-"""The openai SDK's connections within networks alone: names are resolved here, and what was checked is connected to."""
+"""Restrict the openai SDK's connections to networks: resolve names here and connect to the checked address."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def within(networks: Networks, limits: httpx2.Limits) -> httpx2.AsyncBaseTransport:
-    """A transport whose connections lead to the networks alone; its errors are httpcore2's."""
+    """Return a transport that connects only to the networks; its errors are httpcore2's."""
     import httpcore2
     import httpx2
 

@@ -17,7 +17,7 @@ _BLOCKS = (
     (r"(?:<\|start\|>assistant)?<\|channel\|>(?:analysis|commentary)[^<>]*<\|message\|>", r"<\|end\|>"),  # gpt-oss
 )
 _COMPILED = [tuple(re.compile(text, re.IGNORECASE) for text in block) for block in _BLOCKS]
-_HINTS = ("think", "thought", "reasoning", "reflection", "<|channel")  # one of them is in each
+_HINTS = ("think", "thought", "reasoning", "reflection", "<|channel")  # each closing tag contains one of these
 _BEFORE_REPLY = re.compile(
     r"\s*(?:(?:<\|start\|>assistant)?<\|channel\|>final[^<>]*<\|message\|>|<\|start_response\|>)", re.IGNORECASE
 )
@@ -32,13 +32,13 @@ _TEXTS = _PARTS | {"text", "reasoningText"}
 
 
 def own_thoughts(message: Mapping[str, object]) -> str | None:
-    """The thoughts that a message has in a field of their own, by the names of several servers; None without any."""
+    """Return the thoughts in a message's own field, whose name depends on the server; None without any."""
     texts = (_text(message.get(name)).strip() for name in _FIELDS)
     return next(filter(None, texts), None)
 
 
 def split_parts(parts: Sequence[object]) -> tuple[str | None, str]:
-    """The thoughts in a reply that is a list of parts, as with Mistral and Bedrock, and its text; None without any."""
+    """Return the thoughts (or None) and the text of a reply that is a list of parts, as from Mistral and Bedrock."""
     thoughts = "".join([_text(part) for part in parts if _is_thought(part)]).strip()
     return thoughts or None, "".join([_text(part) for part in parts if not _is_thought(part)])
 
@@ -49,7 +49,7 @@ def _is_thought(part: object) -> bool:
 
 
 def _text(value: object) -> str:
-    """The text of a part or of thoughts, which some servers nest in lists and objects; empty for anything else."""
+    """Return the text of a part or of thoughts, which some servers nest in lists and objects; empty otherwise."""
     if isinstance(value, str):
         return value
     if isinstance(value, list):
@@ -58,10 +58,10 @@ def _text(value: object) -> str:
 
 
 def split_thoughts(text: str) -> tuple[str | None, str]:
-    """The thoughts at the beginning of a reply, without their tags, and the rest; None and the whole text without any.
+    """Split off the thoughts at the beginning of a reply, without their tags; None and the whole text without any.
 
-    A block that is not closed is all thoughts, and the rest is empty. A closing tag alone ends thoughts too, since some
-    chat templates write the opening tag into the prompt; not where it is quoted, or part of a sentence.
+    An unclosed block is all thoughts, and the rest is empty. A closing tag alone also ends thoughts, since some chat
+    templates write the opening tag into the prompt, unless it is quoted or part of a sentence.
     """
     lower = text.lower()
     if not any(hint in lower for hint in _HINTS):
@@ -83,7 +83,7 @@ def split_thoughts(text: str) -> tuple[str | None, str]:
 
 
 def _opened(text: str) -> tuple[str, str] | None:
-    """The block with which a text begins, and what follows it; None if it begins with none."""
+    """Return the block at the beginning of a text and what follows it; None without a block."""
     begun = text.lstrip(_BLANK)
     for opening, closing in _COMPILED:
         if first := opening.match(begun):
@@ -94,7 +94,7 @@ def _opened(text: str) -> tuple[str, str] | None:
 
 
 def _end(text: str, opening: re.Pattern[str], closing: re.Pattern[str]) -> re.Match[str] | None:
-    """The tag that closes a block, with the blocks inside it; the first closing tag if they do not match; or None."""
+    """Return the tag that closes a block around nested blocks; the first one if they do not match; or None."""
     depth, first = 1, None
     tags = sorted([*opening.finditer(text), *closing.finditer(text)], key=lambda tag: tag.start())
     for tag in tags:
@@ -107,7 +107,7 @@ def _end(text: str, opening: re.Pattern[str], closing: re.Pattern[str]) -> re.Ma
 
 
 def _closed_only(text: str) -> tuple[str, str] | None:
-    """What stands before a closing tag without an opening one, and after it; None if it ends no thoughts."""
+    """Split a text at a closing tag without an opening one; None if the tag does not end thoughts."""
     for opening, closing in _COMPILED:
         end = closing.search(text)
         if end is None or opening.search(text, 0, end.start()):
@@ -119,7 +119,7 @@ def _closed_only(text: str) -> tuple[str, str] | None:
 
 
 def _is_mentioned(before: str, after: str) -> bool:
-    """Whether a tag is quoted, in code, or a word of a sentence, as in an answer about tags."""
+    """Return whether a tag is quoted, in code, or part of a sentence, as in an answer about tags."""
     quoted = bool(before) and before[-1] in _QUOTES and after[:1] != "" and after[0] in _QUOTES
     in_code = before.count("```") % 2 == 1
     line = before.rpartition("\n")[2]
