@@ -1,4 +1,4 @@
-"""The command `align`: show a judge answers that people graded, and keep that only if other labels say it helps."""
+"""The command `align`: show a judge human-graded answers, and keep the examples only if held-out labels show a gain."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from evalflow.report.alignment import print_alignment
 from evalflow.report.wording import cost, counted, cut, print_json, print_lines
 
 _PLANNED = 0.9
-"""The share of the calls to plan for; the rest is for replies that are asked for again."""
+"""The share of the calls to plan for; the rest is for re-asks."""
 _CODES: Mapping[bool | None, int] = {True: 0, False: 1}
 _UNDECIDED = 3
 _LONGEST = 100
@@ -67,7 +67,7 @@ def align(options: argparse.Namespace, console: Console, err: Console) -> int:
 
 
 def _example_lines(plan: Teaching) -> Iterator[str]:
-    """What the judge would be shown, for people to read before it is used."""
+    """Return the examples that the judge would be shown, for people to check."""
     lesson = plan.lesson
     if plan.examples:
         n = counted(len(plan.examples), "example")

@@ -29,7 +29,7 @@ _DAY = 86400.0
 
 
 def cache_path(given: Path | None, config_dir: Path | None) -> Path:
-    """The cache's file: the given one, which must exist, else the one that runs would use."""
+    """Return the given cache file, which must exist, else the one that runs would use."""
     if given is not None:
         if not given.is_file():
             raise UserError(Problem("there is no such file", str(given)))
@@ -39,7 +39,7 @@ def cache_path(given: Path | None, config_dir: Path | None) -> Path:
 
 
 def cache_stats(path: Path, console: Console, *, as_json: bool) -> int:
-    """Print statistics of the cache; UserError if the file is none, or is damaged."""
+    """Print statistics of the cache; UserError if the file is not a cache or is damaged."""
     from evalflow.calls.cache_store import Stats
 
     stats = Stats(entries=0, private=0, computed=0, body_bytes=0, file_bytes=0, runs=0, oldest=None, newest=None)
@@ -66,7 +66,7 @@ def cache_stats(path: Path, console: Console, *, as_json: bool) -> int:
 def cache_prune(
     path: Path, console: Console, *, older_than_days: float | None, to_size: str | None, everything: bool
 ) -> int:
-    """Delete replies, and return the disk space; UserError if no option says which, or the cache is damaged."""
+    """Delete replies and free the disk space; UserError if no option says which ones, or the cache is damaged."""
     if not (everything or to_size or older_than_days is not None):
         hint = "cache prune --older-than 30, --to-size 500MB, or --all"
         raise UserError(Problem("it is not said what to remove", "cache prune", hint))

@@ -91,8 +91,8 @@ def calibrate(options: argparse.Namespace, console: Console) -> int:
 def _calibrate_sweep(folder: Path, jobs: Sequence[Path], options: argparse.Namespace, console: Console) -> int:
     """Calibrate every run of a sweep, rank its judges, and rewrite its reports.
 
-    Half of the labels choose the judge, and the others correct its mean. All correct it with `no_split`, or if no two
-    runs have different judges.
+    Half of the labels choose the judge, and the other half corrects its mean. All labels correct it with `no_split`, or
+    if no two runs have different judges.
     """
     runs, notes = finished_runs(folder, jobs)
     people = labels_of_sweep(runs, options.labels)
@@ -194,7 +194,7 @@ def _write_sample(options: argparse.Namespace, console: Console) -> int:
 
 
 class _Sample:
-    """Answers of a run, drawn for people to label on `metrics`, whose values are their scales in words."""
+    """A sample of a run's answers for people to label; `metrics` maps metric names to their scales in words."""
 
     drawn: Drawn
     candidates: list[UnlabelledAnswer]
@@ -270,7 +270,7 @@ class _Sample:
             raise UserError(Problem("every answer is a group of its own", "--by-group", hint))
 
     def _new_rows(self, sheet: Sheet) -> list[dict[str, Any]]:
-        """A row for each sampled answer and metric that is not in the sheet yet, in sampling order."""
+        """Return the rows of sampled answers and metrics that are not in the sheet yet, in sampling order."""
         groups = {one.key: one.group for one in self.candidates} if self.options.by_group else {}
         made: dict[Key, list[dict[str, Any]]] = {}
         for row in answered_rows(self.run, self._scores, {key[:2] for key in self.drawn.weights}):
@@ -293,7 +293,7 @@ class _Sample:
         return round(self.drawn.weights[key], 6)
 
     def summary(self) -> Iterator[str]:
-        """What was drawn, and what was left out."""
+        """Say what was sampled and what was left out."""
         n, (of, groups), seed = len(self.drawn.weights), self.drawn.groups, self.options.seed
         able, total = len(self.candidates), self._every.select(CELL).unique().collect().height
         name = "answers" if total == able else "answers that can be labelled"

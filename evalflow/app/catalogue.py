@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 _NAME_WIDTH = 30  # minimum width of the name column, however narrow the terminal
-_UNCUT = 1000  # columns, more than any line takes
+_UNCUT = 1000  # columns, more than any line needs
 
 
 def print_kind(kind: str, members: Sequence[Option], console: Console, *, as_json: bool) -> int:
@@ -56,7 +56,7 @@ def print_kind(kind: str, members: Sequence[Option], console: Console, *, as_jso
 
 
 def keys_of(kind: str) -> list[dict[str, Any]]:
-    """The keys of a kind, its own last, with default (as in YAML) and meaning; UserError if there is no such kind."""
+    """Return the keys of a kind, its own last, with YAML default and meaning; UserError if there is no such kind."""
     from pydantic_core import PydanticUndefined
 
     from evalflow.config.explain import meanings_of
@@ -75,7 +75,7 @@ def keys_of(kind: str) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """A part of a file or of data: what it demands, its keys with their meanings, and examples."""
+    """A part of a file or of data: its requirements, its keys with their meanings, and examples."""
 
     names: Sequence[str]
     meaning: str
@@ -84,7 +84,7 @@ class Explained:
 
 
 def _parts_of(kind: Any) -> list[Explained]:
-    """What a metric of this kind has besides its keys."""
+    """Return the parts of a metric of this kind besides its keys."""
     of_kind = {"check": _operations, "checks": _checks_of_cases, "judge": _replies_and_rules, "graph": _nodes}
     return of_kind[kind]() if kind in of_kind else []
 
@@ -98,7 +98,7 @@ def _operations() -> list[Explained]:
 
 
 def _nodes() -> list[Explained]:
-    """What a node of a graph has, and its branches; types and rules are explained with the kind `judge`."""
+    """Explain a graph's nodes and branches; types and rules are explained with the kind `judge`."""
     from evalflow.metrics.branches import Branch
     from evalflow.metrics.graph_nodes import GraphNode
 
@@ -117,7 +117,7 @@ def _replies_and_rules() -> list[Explained]:
 
 
 def _checks_of_cases() -> list[Explained]:
-    """The types of checks that a case may have."""
+    """Explain the types of checks that a case may have."""
     from evalflow.metrics.case_checks import PARAMS
 
     models: dict[type[BaseModel], list[str]] = {}
@@ -131,7 +131,7 @@ def _explained(names: Sequence[str], model: type[BaseModel]) -> Explained:
 
     meanings = meanings_of(model)
     keys = {field.alias or name: meanings[name] for name, field in model.model_fields.items() if name in meanings}
-    keys.pop("root", None)  # of a rule, whose keys are those of an operation
+    keys.pop("root", None)  # for a rule, whose keys are those of an operation
     extra = cast("Mapping[str, Any]", model.model_config.get("json_schema_extra") or {})
     summary = " ".join((model.__doc__ or "").partition("\n\n")[0].split())
     return Explained(names, summary, keys, extra.get("examples", ()))
@@ -156,7 +156,7 @@ _MODEL = {
 
 
 def metric_facts(option: Option, catalogue: Catalogue) -> dict[str, Any]:
-    """The facts in a metric's file, for programs; `calls` is None if its kind does not define it."""
+    """Return the facts in a metric's file, for `--json`; `calls` is None if its kind does not define it."""
     values, calls = option.values, calls_of(option.values)
     found = next(iter(catalogue.matches(option)), None)
     return {
@@ -173,7 +173,7 @@ def metric_facts(option: Option, catalogue: Catalogue) -> dict[str, Any]:
 
 
 def metric_table(options: Iterable[Option], width: int = _UNCUT) -> Table:
-    """A line for each metric, by family. What it measures and needs is cut if the width is too small."""
+    """Return a line for each metric, by family; what it measures and needs is cut if the width is too small."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("metric", overflow="fold", max_width=width * 3 // 8)
     table.add_column("what it measures")
@@ -195,7 +195,7 @@ def _family(option: Option) -> str:
 
 
 def _taken(option: Option, catalogue: Catalogue) -> Text:
-    """What a metric needs of a case and of a judge, and which dataset has it."""
+    """Return what a metric needs from a case and from a judge, and which dataset has it."""
     found = next(iter(catalogue.matches(option)), None)
     has_it = (
         f"dataset {found.dataset} has it{' with generate=demo' if found.demo else ''}"
@@ -313,5 +313,5 @@ def _print_code(console: Console, text: str, language: str) -> None:
         from rich.syntax import Syntax  # imports Pygments, which `list` does not need
 
         shown = Syntax("", language, background_color="default").highlight(shown.plain)
-    # Lines are not wrapped: a comment's second half would be no comment once it is copied.
+    # Lines are not wrapped, since the second half of a wrapped comment would not be a comment when copied.
     console.print(shown, soft_wrap=True, end="")

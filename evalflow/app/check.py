@@ -70,7 +70,7 @@ def _facts(found: Inspection) -> dict[str, Any]:
 
 
 def _profile(profile: Profile, config: DatasetConfig) -> dict[str, Any]:
-    """What the cases hold that is probably not meant, and the lines of YAML to read it otherwise."""
+    """Return probable mistakes in the cases, and the lines of YAML that fix how they are read."""
     typed = profile.read_as_text()
     columns = {"reference": next(iter(named_columns("reference", (config.fields or {}).get("reference"))), None)}
     lines = [type_line(name, wanted, columns.get(name)) for name, wanted in typed.items()]
@@ -133,7 +133,7 @@ def _print_profile(console: Console, name: str, profile: Mapping[str, Any]) -> N
 
 
 def _sends(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """A row for each address that data goes to, and one that says so if nothing leaves this machine."""
+    """Return a row for each address that data is sent to, or one saying that nothing leaves this machine."""
     places = [Destination(**one) for one in facts["sends"]]
     yield from (("sends to", str(place)) for place in places)
     if all(place.here for place in places):

@@ -1,4 +1,4 @@
-"""The command `compare`: run B with run A, or every two runs of a sweep."""
+"""The command `compare`: compare run B with run A, or every two runs of a sweep."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from evalflow.report.comparison_page import write_comparison
 from evalflow.report.markdown import write_comparison_markdown
 from evalflow.report.wording import print_json
 
-_LOOKED_AT = 50  # earlier runs, newest first, among which one to compare with is looked for
+_LOOKED_AT = 50  # number of earlier runs, newest first, searched for one to compare with
 
 
 def compare(options: argparse.Namespace, console: Console) -> int:
@@ -71,7 +71,7 @@ def _pairs(given: Sequence[str]) -> tuple[Path, list[tuple[SavedRun, SavedRun]]]
 
 
 def _another_than(latest: SavedRun) -> str:
-    """The command that compares the latest run with the newest earlier one of the same data and a common metric."""
+    """Return the command comparing the latest run with the last one that has the same data and a common metric."""
     folders = sorted(latest.folder.path.parent.glob("*/run.json"), reverse=True)
     earlier = (RunFolder(file.parent) for file in folders if file.parent != latest.folder.path)
     for folder in islice(earlier, _LOOKED_AT):

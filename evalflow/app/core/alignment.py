@@ -1,4 +1,4 @@
-"""What a judge is taught with: people's labels, split by group into a part to learn from and a part to measure with."""
+"""Human labels for teaching a judge, split by group into a half to learn from and a half to measure with."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from evalflow.values.jsonvalues import look_up
 _KEY = ("case_id", "target_repeat")
 _GRADES = LabelScale | BooleanScale | LikertScale | PercentageScale
 UNKNOWN = "…"
-"""Stands for a reason that the judge has not written yet."""
+"""Placeholder for a reason that the judge has not written yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """A metric whose judge can be shown answers that people graded: one reply decides the score.
+    """A metric whose judge can be taught with human-graded answers: a single reply decides the score.
 
-    `grade` is the reply's field with the grade, on `scale`, and `reasons` its other fields, which are texts; `place` is
+    `grade` is the reply's field with the grade, on `scale`; `reasons` are its other fields, which are texts. `place` is
     the key path of the step in the metric's YAML, empty if the metric itself is the step.
     """
 
@@ -56,7 +56,7 @@ class Lesson:
 
     @classmethod
     def of(cls, run: SavedRun, metric: str) -> Lesson:
-        """UserError if examples of whole answers cannot teach the metric's judge; it says why."""
+        """Return the lesson of a metric; UserError says why examples of whole answers cannot teach its judge."""
         found = run.rules.metrics[metric]
         config, place = found.config, f"metric.{found.declared}"
         scale = label_scale(config, bounded=found.bounded)
@@ -73,11 +73,11 @@ class Lesson:
         raise UserError(Problem(_why_not(metric, config, asks=found.asks), place, _INSTEAD))
 
     def reply(self, human: float, said: Sequence[str], reasons: Mapping[str, str]) -> dict[str, object]:
-        """The reply of a judge that grades as people did, with its fields in the order of the step's."""
+        """Return the reply of a judge that grades like people, with the fields in the step's order."""
         return {**{name: reasons.get(name, UNKNOWN) for name in self.reasons}, self.grade: self.graded(human, said)}
 
     def graded(self, human: float, said: Sequence[str] = ()) -> object:
-        """The grade nearest to people's score; of several words with that score the one that they said."""
+        """Return the grade nearest to people's score; if several words have that score, the one that people used."""
         match self.scale:
             case BooleanScale():
                 return human >= 0.5
@@ -115,16 +115,16 @@ _INSTEAD = (
 
 @dataclass(frozen=True, slots=True)
 class LabelHalves:
-    """Labelled answers of one dataset, metric and target, as of `labelled_scores`, in two parts."""
+    """Labelled answers of one dataset, metric and target, from `labelled_scores`, in two halves."""
 
     learning: pl.DataFrame
     held_out: pl.DataFrame
 
     @classmethod
     def of(cls, answers: pl.DataFrame, lesson: Lesson, seed: int) -> LabelHalves:
-        """Split at random, whole groups, with as many of each grade in both halves as their groups allow.
+        """Split whole groups at random, with each grade spread as evenly over both halves as the groups allow.
 
-        UserError if the half that is held out would be too small for an interval.
+        UserError if the held-out half would be too small for an interval.
         """
         members: dict[float, list[int]] = defaultdict(list)
         for row, cluster in enumerate(answers["cluster"].to_list()):
@@ -160,7 +160,7 @@ class LabelHalves:
 
 
 def labelled_answers(run: SavedRun, metric: str, people: RunLabels, review: str | None) -> pl.DataFrame:
-    """The labelled answers of a metric, of one dataset and target; UserError if there are none, or of several."""
+    """Return the labelled answers of a metric; UserError unless they are of exactly one dataset and target."""
     given = people.frame.filter(pl.col("metric") == metric)
     if review is not None:
         named = given["review"].drop_nulls().unique().sort().to_list()
@@ -184,7 +184,7 @@ def labelled_answers(run: SavedRun, metric: str, people: RunLabels, review: str 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """An answer as the judge is shown it: the fields of its prompt, and the reply by people's label.
+    """An answer as shown to the judge: the fields of its prompt, and the reply according to people's label.
 
     `judged` is the judge's own score; `reason` is people's comment, or the reason of a resolution, if there is one.
     """
@@ -204,9 +204,9 @@ class Example:
 def choose_examples(
     run: SavedRun, lesson: Lesson, learning: pl.DataFrame, people: pl.DataFrame, n: int
 ) -> list[Example]:
-    """The answers on which judge and people differ most, in turn of each of people's grades, one of a group at most.
+    """Choose the answers on which judge and people differ most, grade by grade in turn, at most one per group.
 
-    Of equal differences the shortest texts come first. `people` are the labels, whose comments are reasons.
+    Among equal differences the shortest texts come first. `people` are the labels, whose comments are the reasons.
     """
     texts = {key: fields for key, _, fields in _answers(run, lesson, learning)}
     resolved = people.filter((pl.col("use") == "resolution") & pl.col("comment").is_not_null())
@@ -240,7 +240,7 @@ def choose_examples(
 def _answers(
     run: SavedRun, lesson: Lesson, wanted: pl.DataFrame
 ) -> Iterator[tuple[tuple[str, int], Case, dict[str, object]]]:
-    """Each wanted answer: its key, the case with it as the recorded one, and the fields that the judge reads."""
+    """Yield each wanted answer: its key, its case with the answer as recorded, and the judge's fields."""
     keys = set(wanted.select(_KEY).iter_rows())
     scores = run.scores().filter(pl.col("metric") == lesson.metric)
     target = wanted["target"][0]
@@ -260,9 +260,9 @@ def rescoring(
     requests: int | None = None,
     folder: Path | None = None,
 ) -> RunOrder:
-    """The run that scores these answers again with a metric's new configuration, and with all else as in the run.
+    """Return the order of a run that scores these answers again, with only the metric's configuration changed.
 
-    `requests` is the budget, `folder` the run's, which then has its cases too.
+    `requests` is the budget; `folder` is that of the new run and gets its cases too.
     """
     manifest, dataset = run.manifest, str(answers["dataset"][0])
     names = _names(run, answers)
@@ -286,7 +286,7 @@ def rescoring(
 
 
 def rescored(run: SavedRun, answers: pl.DataFrame, after: SavedRun) -> pl.LazyFrame:
-    """The scores of a run by `rescoring`, by the keys of the answers in the first one."""
+    """Return the scores of a run from `rescoring`, by the keys of the answers in the original run."""
     rows = [(name, *key) for key, name in _names(run, answers).items()]
     schema = {"own": pl.String, "case_id": pl.String, "target_repeat": pl.Int64}
     known = pl.LazyFrame(rows, schema, orient="row")
@@ -295,6 +295,6 @@ def rescored(run: SavedRun, answers: pl.DataFrame, after: SavedRun) -> pl.LazyFr
 
 
 def _names(run: SavedRun, answers: pl.DataFrame) -> dict[tuple[str, int], str]:
-    """The id that each answer has as a case of its own."""
+    """Return the id of each answer as its own case."""
     single = run.manifest.config["repeats"]["target"] == 1
     return {key: key[0] if single else f"{key[0]} ({key[1] + 1})" for key in answers.select(_KEY).iter_rows()}

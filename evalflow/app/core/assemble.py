@@ -61,7 +61,10 @@ _PARAMETER = re.compile(r"[?&]([^=&#]+)=([^&#]*)")
 
 
 def settings_of(composed: Composed, *, programs: bool = True) -> Settings:
-    """Validate a composed configuration; UserError lists every problem. Web forms allow no `programs` as targets."""
+    """Validate a composed configuration; UserError lists every problem.
+
+    `programs` as targets are refused to web forms.
+    """
     models = {group: kinds.config for group, kinds in KINDS.items()}
     settings = validate(composed, models)
     config = composed.storable
@@ -85,16 +88,16 @@ def _unknown_fields(settings: Settings) -> Iterator[Problem]:
 
 
 def composed_settings(overrides: Sequence[str], config_dir: Path | None) -> Settings:
-    """The typed settings of a command line; `config_dir` is searched first. UserError lists every problem."""
-    from evalflow.config.load import compose  # late: what reads saved runs needs no Hydra
+    """Return the typed settings of a command line; `config_dir` is searched first. UserError lists every problem."""
+    from evalflow.config.load import compose  # imported late: reading saved runs needs no Hydra
 
     return settings_of(compose(overrides, config_dir, check=settings_of))
 
 
 def with_default_judge(words: Sequence[str], config_dir: Path | None, *, judged: bool = False) -> list[str]:
-    """The command line with the target's own model as judge, if that is the default.
+    """Add the target's own model as judge to a command line, if that is the default.
 
-    That is so for G-Eval if no judge is chosen and the target is a model: the embedded judge cannot grade by criteria.
+    This applies to G-Eval if no judge is chosen and the target is a model: the embedded judge cannot grade by criteria.
     A sweep must name its judge, or its runs could not be compared. `judged`: the metrics need a language model anyway.
     """
     overrides = [word for word in words if "=" in word and not word.startswith("-")]
@@ -105,7 +108,7 @@ def with_default_judge(words: Sequence[str], config_dir: Path | None, *, judged:
     from evalflow.config.load import compose
 
     try:
-        # Keys of the judge apply to the judge that is chosen below.
+        # Overrides of the judge's keys apply to the judge chosen below.
         plain = [word for word in overrides if not word.lstrip("+").startswith("judge.")]
         found = compose(plain, config_dir, complete=False)
     except UserError:
@@ -116,7 +119,7 @@ def with_default_judge(words: Sequence[str], config_dir: Path | None, *, judged:
 
 
 def written_secrets(parts: Mapping[str, Any]) -> Iterator[Problem]:
-    """Problems of plain-text secrets in addresses and headers, which would be saved with the run."""
+    """Return the problems of plain-text secrets in addresses and headers, which would be saved with the run."""
     for key, part in parts.items():
         values = as_map(part)
         members = as_map(values.get("members"))
@@ -166,7 +169,7 @@ def _code(run: RunConfig, composed: Composed, *, programs: bool) -> Iterator[Pro
 
 
 def _only_given(key: str, named: str | None, what: str, composed: Composed) -> Iterator[Problem]:
-    """The problem of a key that names code and has its value from YAML."""
+    """Return the problem of a key that names code but was set in YAML."""
     pairs = (override.lstrip("+").partition("=") for override in composed.overrides)
     given = [value.strip("'\"").replace("\\", "") for name, _, value in pairs if name == key]  # as a sweep escapes it
     if named is not None and named not in given:
@@ -176,7 +179,7 @@ def _only_given(key: str, named: str | None, what: str, composed: Composed) -> I
 
 
 def secrets_of(settings: Settings) -> set[str]:
-    """The keys, passwords, headers and variables that the configuration names. They must not be shown."""
+    """Return the secrets that the configuration names: keys, passwords, headers and variables."""
     found = environment_values(settings.composed.storable)
     judges = [one for judge in (settings.run.judge, *settings.judges.values()) for one in single_judges(judge).values()]
     for endpoint in (settings.run.target, settings.run.embedder, settings.run.simulator, *judges):
@@ -187,7 +190,7 @@ def secrets_of(settings: Settings) -> set[str]:
 
 
 class Needed(NamedTuple):
-    """The names of the metrics that ask a judge, and of those that ask the embedder."""
+    """The names of the metrics that use a judge, and of those that use the embedder."""
 
     asking: Collection[str]
     embedding: Collection[str]
@@ -195,7 +198,7 @@ class Needed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The parts of a run: the metrics with their judges as configured, and what calls share."""
+    """The parts of a run: the metrics with their judges, and the objects shared by all calls."""
 
     settings: Settings
     pairs: tuple[Pair, ...]
@@ -221,7 +224,7 @@ class Parts:
         return self.settings.run.dataset
 
     def asked(self, pair: Pair) -> list[tuple[Judge, JudgeConfig]]:
-        """The pair's judge, or the members of its panel or cascade in order, with their configurations."""
+        """Return the pair's judge, or the ordered members of its panel or cascade, with their configurations."""
         if pair.judge is None:
             return []
         configs = single_judges(self.settings.judges[pair.metric.name]).values()
@@ -235,7 +238,7 @@ class Parts:
         return {name: price_facts(config) for name, config in configs.items()}
 
     def width(self) -> int:
-        """The number of concurrent cases: enough to keep all limiters busy or to fill batches, and at least a few."""
+        """Return the number of concurrent cases: enough to saturate limiters or fill batches, at least a few."""
         judges = [one for config in self.settings.judges.values() for one in single_judges(config).values()]
         run = self.settings.run
         configs: list[Any] = [run.target, run.embedder, run.simulator, *judges]
@@ -263,11 +266,11 @@ def assemble(
     *,
     isolated: bool = False,
 ) -> Parts:
-    """Build every part; UserError has the problems of all of them together. No file is opened for writing.
+    """Build every part; UserError has the problems of all of them. No file is opened for writing.
 
-    Without `run_id` and without a call session no calls are possible. Without a call session, `connections` are all
-    that may be called, and `lease` is what may be spent; None: those of the process. With `needed` no case is read.
-    If strangers wrote the prompts, as for all of a process with connections, they are `isolated`.
+    Without `run_id` and without a call session no calls are possible. Without a call session, `connections` limits the
+    addresses that may be called and `lease` the spending; None: those of the process. With `needed` no case is read.
+    Prompts written by strangers, as in a process with connections, are `isolated`.
     """
     settings = _settled(settings)
     if session is None:
@@ -314,7 +317,7 @@ class _Assembly:
         return Parts(settings, tuple(pairs), target, prompts, self._session)
 
     def _note(self, error: UserError, file: Path | None = None) -> None:
-        """Add problems with their file, which is unknown for a resumed run: its configuration is from run.json."""
+        """Add problems with their file, unknown for a resumed run since its configuration is from run.json."""
         given = {word.lstrip("+~").partition("=")[0] for word in self._settings.composed.overrides}
         files = {one: "command line" if one.where in given else file for one in error.problems}
         found = [replace(one, where=f"{files[one]}: {one.where}") if file else one for one in error.problems]
@@ -325,7 +328,7 @@ class _Assembly:
         self._problems.append(Problem(what, "configuration", f"name one of them: {key}=..."))
 
     def _scorers_needed(self, metrics: Mapping[str, Metric]) -> Needed:
-        """The metrics that need a judge, and those that need the embedder.
+        """Return the metrics that need a judge, and those that need the embedder.
 
         For a metric that runs the checks named in the cases, cases are read until one check of each sort is found.
         """
@@ -345,7 +348,7 @@ class _Assembly:
         return Needed(frozenset(asking), frozenset(embedding))
 
     def _judges(self, asking: Collection[str]) -> dict[str, Judge]:
-        """The judge of each metric that needs one; metrics with the same configuration share it."""
+        """Return the judge of each metric that needs one; metrics with the same configuration share it."""
         built: list[tuple[Any, Judge]] = []
         judges: dict[str, Judge] = {}
         for name, config in self._settings.judges.items():
@@ -390,7 +393,7 @@ class _Assembly:
 
 
 def observers_of(run: RunConfig) -> Iterator[tuple[str, ObserverConfig]]:
-    """The observers that a configuration names, by the key of each; `otel` is one of them if it has an endpoint."""
+    """Return the observers of a configuration by key, including `otel` if it has an endpoint."""
     if run.otel.endpoint is not None:
         yield "otel", OBSERVER_KINDS.config("otel").model_validate({"kind": "otel", **run.otel.model_dump()})
     yield from ((f"observers.{name}", config) for name, config in run.observers.items())
@@ -408,7 +411,7 @@ def _checks(metric: Metric, run: RunConfig) -> Iterator[Metric]:
 
 
 def _settled(settings: Settings) -> Settings:
-    """The settings with missing prices listed, and the baseline's real folder: `latest` will soon be this run."""
+    """Fill in list prices and the baseline's real folder, since `latest` will soon be this run."""
     run = settings.run
     baseline = run.baseline
     if baseline is not None and is_address(baseline):
@@ -437,7 +440,7 @@ def _session(settings: Settings, run_id: str, connections: Connections | None, l
 
 
 def batched_keys(settings: Settings) -> list[str]:
-    """The configuration's keys of what sends its calls by batch: `judge`, `judge.members.first`, `target`."""
+    """Return the configuration keys whose calls are sent by batch: `judge`, `judge.members.first`, `target`."""
     judges = {key: config for name, config in settings.judges.items() for key, config in _judges_of(settings, name)}
     parts: dict[str, Any] = {"target": settings.run.target, **judges}
     return [key for key, config in parts.items() if getattr(config, "batch", False)]

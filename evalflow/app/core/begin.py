@@ -1,4 +1,4 @@
-"""The start of a new or resumed run: folder, log and manifest, and what earlier runs have finished and spent."""
+"""Start a new or resumed run: folder, log, manifest, and what earlier parts have finished and spent."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ class RunOrder:
     latest: Path | None
     siblings: Sequence[Path] = ()  # finished runs of the same sweep, whose answers are reused
     resumed: Manifest | None = None  # run.json of the run to finish; None for a new run
-    retry_errors: bool = False  # whether a resumed run retries what ended in error
-    races: bool = False  # whether it is a side of a race, which asks its cases in random order
+    retry_errors: bool = False  # whether a resumed run retries errors
+    races: bool = False  # whether it is one side of a race, which runs its cases in random order
     planned: Manifest | None = None  # run.json of a new run whose folder another process has prepared
 
 
 def order_of(words: Sequence[str], config_dir: Path | None, folder: Path | None = None) -> RunOrder:
-    """The run of a command line, in a new folder that `outputs/latest` will point to, or in the folder given."""
+    """Return the order of a command line, in the given folder or a new one that `outputs/latest` will point to."""
     words = with_default_judge(words, config_dir)
     run_id = new_run_id(words)
     path = (Path("outputs", "runs", run_id) if folder is None else folder).absolute()
@@ -77,7 +77,7 @@ def order_of(words: Sequence[str], config_dir: Path | None, folder: Path | None 
 
 
 def keep_cases(rows: Iterable[Mapping[str, Any]], folder: Path = Path(OWN_FOLDER, "cases")) -> Path:
-    """Write plain rows of a dataset into a file named by their content, so that a run over them can be resumed."""
+    """Write plain rows of a dataset to a file named by their digest, so that a run over them can be resumed."""
     content = "".join(json_text(row) + "\n" for row in rows).encode()
     file = folder / f"{hashlib.sha256(content).hexdigest()[:16]}.jsonl"
     private_folder(file.parent)
@@ -86,7 +86,7 @@ def keep_cases(rows: Iterable[Mapping[str, Any]], folder: Path = Path(OWN_FOLDER
 
 
 def open_folder(order: RunOrder) -> RunFolder:
-    """Open or create the run's folder; UserError if it cannot be written, or holds another run."""
+    """Open or create the run's folder; UserError if it is not writable or has another run."""
     folder = RunFolder(order.folder)
     if order.resumed is None and order.planned is None and folder.manifest.exists():
         hint = f"choose another folder, or go on with that run: {command('resume', order.folder)}"
@@ -116,11 +116,14 @@ _LOGS: ContextVar[frozenset[Path]] = ContextVar("logs", default=frozenset())  # 
 
 
 class _LogFile(logging.FileHandler):
-    """Takes the lines of its own run. Drops those that cannot be written: the run itself reports a full disk, once."""
+    """Handles the log lines of its own run.
+
+    Drops lines that cannot be written: the run itself reports a full disk once.
+    """
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, encoding="utf-8")
-        # Other runs may continue in other threads; a thread that a library started belongs to none.
+        # Other runs may be active in other threads; a library's threads belong to no run.
         self.addFilter(lambda _: not _LOGS.get() or path in _LOGS.get())
 
     def handleError(self, record: logging.LogRecord) -> None:  # the name is defined by logging
@@ -137,7 +140,7 @@ def _untold(text: str, level: int) -> None:
 
 
 class _Told(logging.Handler):
-    """Tells the warnings and notes of its own run; errors are shown elsewhere."""
+    """Passes on the warnings and notes of its own run; errors are shown elsewhere."""
 
     def __init__(self, path: Path, secrets: Iterable[str], tell: Callable[[str, int], None]) -> None:
         super().__init__(logging.WARNING)
@@ -151,9 +154,9 @@ class _Told(logging.Handler):
 
 @contextmanager
 def log_to(path: Path, secrets: Iterable[str], tell: Callable[[str, int], None] = _untold) -> Generator[None]:
-    """Write evalflow's warnings and errors to a file while the block runs; the file is created even without any.
+    """Write evalflow's warnings and errors to a file during the block; the file is always created.
 
-    `tell` is called with the text and the level of each warning and note.
+    `tell` receives the text and the level of each warning and note.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     logging.addLevelName(NOTE, "NOTE")
@@ -176,13 +179,13 @@ def log_to(path: Path, secrets: Iterable[str], tell: Callable[[str, int], None] 
 
 
 def open_manifest(order: RunOrder, inspection: Inspection) -> Manifest:
-    """The manifest of a run that starts or resumes.
+    """Return the manifest of a run that starts or resumes.
 
-    UserError if a run has changed since it was planned or began, or the baseline of its gates cannot be compared.
+    UserError if the run has changed since it was planned or started, or its gates' baseline is not comparable.
     """
     fresh = described(inspection, order.run_id, _spent_before(order), races=order.races)
     if order.resumed:
-        RunNote.read(RunFolder(order.folder).spending)  # a damaged one is refused before anything is written
+        RunNote.read(RunFolder(order.folder).spending)  # refuse a damaged one before anything is written
     before, since = order.resumed or order.planned, "began" if order.resumed else "was planned"
     if before is not None and (changes := bookkeeping.changes(before, fresh)):
         where, hint = str(order.folder), "put it back as it was, or start a new run"
@@ -193,7 +196,7 @@ def open_manifest(order: RunOrder, inspection: Inspection) -> Manifest:
 def finished_before(
     order: RunOrder, parts: Parts, bounded: Collection[str], tally: Tally, looks: GateLooks | None = None
 ) -> Finished:
-    """What earlier parts of this run finished, noted by `looks`; its cost counts towards the tally and the budget."""
+    """Read what earlier parts of this run finished, with its cost added to tally and budget, and pass it to `looks`."""
     session = parts.session
     before = _spent_before(order)
     folder = RunFolder(order.folder)
@@ -235,7 +238,7 @@ def finished_before(
 
 
 def sharing_target(order: RunOrder, parts: Parts, resources: ExitStack) -> Target:
-    """The target, reusing answers from other runs of the same sweep."""
+    """Return the target, wrapped to reuse answers from other runs of the same sweep."""
     if parts.settings.run.generate is False or not order.siblings:
         return parts.target
     book = resources.enter_context(AnswerBook())
@@ -248,7 +251,7 @@ def sharing_target(order: RunOrder, parts: Parts, resources: ExitStack) -> Targe
 
 
 def _same_data(manifest: Manifest, parts: Parts) -> list[str]:
-    """The datasets that another run read from the same data in the same way."""
+    """Return the datasets that another run read from the same data in the same way."""
     mine, theirs = parts.settings.composed.storable["dataset"], manifest.config["dataset"]
 
     def same(name: str, config: DatasetConfig) -> bool:
@@ -259,7 +262,7 @@ def _same_data(manifest: Manifest, parts: Parts) -> list[str]:
 
 
 def earlier_answers(order: RunOrder, parts: Parts, resources: ExitStack) -> AnswerBook | None:
-    """The answers from an earlier part of this run; None if there can be none."""
+    """Return the answers of an earlier part of this run; None if it has no earlier part."""
     if parts.settings.run.generate is False or not order.resumed:
         return None
     book = resources.enter_context(AnswerBook())
@@ -268,7 +271,7 @@ def earlier_answers(order: RunOrder, parts: Parts, resources: ExitStack) -> Answ
 
 
 def _spent_before(order: RunOrder) -> Amount:
-    """What earlier runs of the same sweep have spent: all runs of a sweep share one budget."""
+    """Return what earlier runs of the same sweep have spent, since all its runs share one budget."""
     if order.resumed:
         return Amount(**order.resumed.spent_before)
     spent = Amount()
@@ -281,9 +284,9 @@ def _spent_before(order: RunOrder) -> Amount:
 
 
 def _take_up(session: CallSession, folder: RunFolder, before: Amount, own: Amount) -> None:
-    """Count what was spent before on the budget, and note from now on what is spent.
+    """Charge earlier spending to the budget, and note all spending from now on.
 
-    Calls by batch keep a record of their own, by which a resumed run finds them: to count them twice would end it.
+    Batch calls have their own record, from which a resumed run counts them, so they are not counted here.
     """
     budget = session.budget
     assert budget is not None
@@ -296,9 +299,9 @@ def _take_up(session: CallSession, folder: RunFolder, before: Amount, own: Amoun
 async def prepare(
     pairs: Sequence[Pair], folder: RunFolder, tally: Tally, written: Callable[..., None]
 ) -> tuple[Pair, ...]:
-    """Prepare the metrics for scoring. Entries in prepared.json are reused; `written` is called for new ones.
+    """Prepare the metrics for scoring. Entries in prepared.json are reused; `written` is called after new ones.
 
-    UserError if prepared.json was changed by hand; InfrastructureError or BudgetError if a call cannot be made.
+    UserError if prepared.json was edited; InfrastructureError or BudgetError if a call cannot be made.
     """
     file = PreparedFile(folder)
     ready: list[Pair] = []
@@ -313,7 +316,7 @@ async def prepare(
 
 
 class UnpreparedMetric:
-    """A metric that could not be prepared: each of its scores is an error with the reason."""
+    """A metric whose preparation failed: each of its scores is an error with the reason."""
 
     def __init__(self, metric: Metric, failed: Failed) -> None:
         self._metric = metric
@@ -348,7 +351,7 @@ class _BilledEntries:
 def described(
     inspection: Inspection, run_id: str = "", spent_before: Amount | None = None, *, races: bool = False
 ) -> Manifest:
-    """The manifest of a new run; UserError if the baseline that gates need is not a run, or measured something else."""
+    """Return a new run's manifest; UserError if the gates' baseline is not a run or measured something else."""
     parts, run = inspection.parts, inspection.parts.settings.run
     composed = parts.settings.composed
     measured = {name: _metric_facts(inspection, name, rule) for name, rule in inspection.rules().metrics.items()}
@@ -381,7 +384,7 @@ def described(
         "prices": {name: price for name, price in parts.prices().items() if price},
         "spent_before": asdict(spent_before or Amount()),
     }
-    # In the form of run.json: JSON turns the anchors of a scale into texts.
+    # As in run.json, since JSON turns the anchors of a scale into texts.
     manifest = Manifest.model_validate_json(bookkeeping.opening(run_id, composed.overrides, facts).text)
     if run.baseline is not None:
         from evalflow.app.core.comparison import baseline_problems
@@ -392,7 +395,7 @@ def described(
 
 
 def _templates_of(*configs: object) -> list[str]:
-    """The files of templates that a bot and a simulator are asked with."""
+    """Return the template files used for the bot and the simulator."""
     named = (getattr(config, key, None) for config in configs for key in ("system_prompt", "prompt"))
     return [text for text in named if isinstance(text, str) and is_file_name(text)]
 
@@ -428,9 +431,9 @@ def _judge_facts(judge: Judge, own: Collection[str]) -> JudgeFacts:
 
 
 def _pinned(parts: Parts) -> dict[str, Any]:
-    """The configuration with the real path of each run that it names, since `outputs/latest` will soon be this run.
+    """Replace runs named in a configuration by their real paths, since `outputs/latest` will soon be this run.
 
-    An address of object storage stays: only its local copy has a path.
+    Addresses of object storage stay: only their local copies have paths.
     """
     config = deepcopy(parts.settings.composed.storable)
     if parts.settings.run.baseline is not None and not is_address(config["baseline"]):
