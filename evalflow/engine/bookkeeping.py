@@ -41,8 +41,8 @@ class Tally:
     unpriced: bool = False
     saved_usd: float = 0.0  # what cached replies would have cost; `saved_unpriced` likewise
     saved_unpriced: bool = False
-    waits: Waits = field(default_factory=Waits)  # what its calls wait for at the moment
-    unaccounted_requests: int = 0  # requests at most that were under way at a kill and have no record
+    waits: Waits = field(default_factory=Waits)  # current waits of its calls
+    unaccounted_requests: int = 0  # maximum number of requests in flight at a kill, without a record
 
     @property
     def done(self) -> int:
@@ -105,7 +105,7 @@ PACKAGES = ("hydra-core", "omegaconf", "pydantic", "instructor", "openai", "pola
 _COUNTS = ("requests", "cached", "reasks", "input_tokens", "output_tokens")
 _PROVIDER = ("provider_cached", "provider_saved_usd")
 _TOTALS = (*_COUNTS, *_PROVIDER, "cost_usd", "saved_usd")
-"""Totals that are written at the end of a run; the manifest of a killed run lacks them."""
+"""Totals written at the end of a run; a killed run's manifest lacks them."""
 
 
 def now() -> str:
@@ -208,7 +208,7 @@ def versions() -> dict[str, str]:
 
 @cache
 def _packages() -> Mapping[str, str]:
-    """Read once: what is installed later is not what this process has loaded."""
+    """Read once, since packages installed later are not those that this process has loaded."""
     return {package: version(package) for package in PACKAGES}
 
 

@@ -22,7 +22,7 @@ DRAIN_S = 10.0  # seconds that the first interrupt waits for work under way
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Why work gave no result: the error of an answer or a score in state error."""
+    """Why work failed: the error of an answer or a score in state error."""
 
     error_type: str
     error: str
@@ -73,12 +73,12 @@ class Deadlines:
             late = task in self._late
             if late:
                 task.uncancel()
-            # Work that is cancelled may still return something; that is not a result.
+            # Cancelled work may still return something; it is not a result.
             if self._ended or owner.is_cancelled():
                 raise asyncio.CancelledError from None
             return Failed("timeout", self.missed()) if late else self._failed(error, ending)
         else:
-            if task in self._late:  # it ignored its cancellation and finished
+            if task in self._late:  # the work ignored its cancellation and finished
                 task.uncancel()
             return done
         finally:

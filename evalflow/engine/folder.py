@@ -43,10 +43,10 @@ class RunFolder:
     path: Path
 
     manifest = _File("run.json")
-    prepared = _File("prepared.json")  # what was made once per run
+    prepared = _File("prepared.json")  # values made once per run
     answers = _File("answers.jsonl")  # the journal of generated answers
     journal = _File("scores.jsonl")  # the journal of scores
-    spending = _File("budget.json")  # what is spent and reserved of its budget, if it has one
+    spending = _File("budget.json")  # the amounts spent and reserved of its budget, if any
     cases = _File("cases.jsonl")  # as evaluated
     scores = _File("scores.parquet")  # in input order
     results = _File("results.csv")
@@ -56,7 +56,7 @@ class RunFolder:
     calibration = _File("calibration.json")  # the judge's agreement with labels, if there are any
     calibration_page = _File("calibration.html")  # the same, if `calibrate` was called
     exclusions = _File("exclusions.json")  # results that people took out of a metric, if there are any
-    delivered = _File("otel.jsonl")  # which scores an OpenTelemetry receiver was sent, if there is any
+    delivered = _File("otel.jsonl")  # the scores sent to an OpenTelemetry receiver, if any
     log = _File("evalflow.log")  # warnings and errors
 
     def read(self) -> Manifest | SweepManifest:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class GateLooks(Looks["_GateCourse"]):
-    """The looks at all gates that have any; all of them together may stop a run."""
+    """The looks at all gates that have any; together they may stop a run."""
 
     def __init__(self, gates: Iterable[Gate], metrics: Iterable[LookedMetric], *, stops: bool = False) -> None:
         super().__init__(metrics, stops=stops)

@@ -97,7 +97,10 @@ def _lines(journal: Path) -> Iterator[tuple[int, bytes]]:
 
 
 class AnswerBook:
-    """Answers in journals, looked up by their place; damaged lines are skipped, and of several the last one counts."""
+    """Answers in journals by their place.
+
+    Damaged lines are skipped; if an answer has several lines, the last counts.
+    """
 
     def __init__(self) -> None:
         self._files: list[int] = []
@@ -167,7 +170,7 @@ class RememberingTarget:
         self._book = book
 
     def known(self, case: Case, repeat: int) -> Answer | None:
-        """The answer in the book, unless it failed."""
+        """Return the answer in the book, unless it failed."""
         answer = self._book.get(case.dataset, case.id, self.name, repeat)
         return None if answer is None or answer.status == "error" else answer
 
@@ -236,7 +239,7 @@ class JournalSink:
             self._tally.count_answer(record)
 
     def check(self) -> None:
-        """InfrastructureError if a file is not at its path any more, so that further records would be lost."""
+        """Raise InfrastructureError if a file is no longer at its path, so that further records would be lost."""
         self._gone = self._gone or self._missing()
         if self._gone is not None:
             raise self._gone
@@ -345,7 +348,7 @@ def read_finished(
     if not errors_too:
         cells = cells.filter(pl.col("status") != "error")
     answered, lost = _count_answers(tally, folder.answers, paid)
-    if lost:  # damaged lines do not say whose: cells without an answer are redone
+    if lost:  # damaged lines do not show their cell, so cells without an answer are redone
         kept = [cell_digest(*row) in answered for row in cells.select(_CELL[:4]).iter_rows()]
         cells = cells.filter(pl.Series(kept, dtype=pl.Boolean))
     tally.scores.update(dict(cells["status"].value_counts().iter_rows()))
@@ -376,7 +379,7 @@ def _count_answers(tally: Tally, journal: Path, paid: set[int]) -> tuple[Set[int
 
 
 class WatchedSink:
-    """Implements Sink around another one, and shows the scores of some metrics after writing them."""
+    """A Sink around another one that shows the scores of some metrics after writing them."""
 
     def __init__(self, sink: Sink, metrics: Collection[str], show: Callable[[ScoreRecord], None]) -> None:
         self._sink = sink

@@ -1,4 +1,4 @@
-"""Looks at finished scores while cases are asked in random order, which may end a run before its last case.
+"""Look at finished scores while cases are run in random order; a look may end a run before its last case.
 
 A look uses only the cases up to the first unfinished one. Those that happen to be finished are not a random sample:
 short answers come sooner than long ones.
@@ -35,7 +35,7 @@ class LookedMetric:
 
 
 class Course:
-    """The looks at one question on one dataset."""
+    """The sequence of looks at one question on one dataset."""
 
     def __init__(self, cases: int, largest: int) -> None:
         self._cases, self._largest = cases, largest
@@ -57,11 +57,11 @@ class Course:
         self._look(values)
 
     def _value(self, case: Case, cells: Cells) -> float | None:
-        """The number of a case, in 0..1; None if it has none."""
+        """Return a case's value in 0..1; None if it has none."""
         raise NotImplementedError
 
     def _look(self, values: Sequence[float]) -> None:
-        """Look after these numbers of one unit, if a look is due."""
+        """Look after these values of one unit, if a look is due."""
         raise NotImplementedError
 
     @property
@@ -109,7 +109,7 @@ class Looks(Generic[AnyCourse]):
             self.add(score.dataset, score.case_id, score.metric, score.status, score.score)
 
     def add(self, dataset: str, case_id: str, metric: str, status: str, score: float | None) -> None:
-        """The same as `note`, by the columns of a score; none of a panel's members."""
+        """Like `note`, from the columns of a score; not for scores of a panel's members."""
         self._cells[dataset, case_id][metric].append((status, score))
         if self._waiting and (dataset, case_id) == _key(self._waiting[0]):
             self._advance()
@@ -151,7 +151,7 @@ class Looks(Generic[AnyCourse]):
 
     @property
     def stopped(self) -> bool:
-        """Whether cases were left out, everything being decided."""
+        """Whether cases were left out because everything was decided."""
         return self._left_out and self.decided
 
     def _all(self) -> list[tuple[str, AnyCourse]]:

@@ -1,4 +1,4 @@
-"""The one pipeline: for each case, the target's answer, then every metric's score of it, each record to the sink."""
+"""The pipeline: for each case get the target's answer, then every metric's score, and write each record to the sink."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class Pipeline:
                 scoring.create_task(self._strand([Cell(pair, case, answer, repeat) for pair, repeat in strand]))
 
     def known_answer(self, case: Case, target_repeat: int) -> Answer | None:
-        """The answer that this run has already; None without one, or if it failed and is generated again."""
+        """Return the answer that this run already has; None without one, or if it failed and is generated again."""
         assert self._plan.answered is not None
         answer = self._plan.answered.get(case.dataset, case.id, self._plan.target.name, target_repeat)
         if answer is not None and answer.status == "error":
@@ -176,7 +176,7 @@ class Pipeline:
         return self._write(cell, judgement)
 
     def _write(self, cell: Cell, judgement: Judgement) -> float | None:
-        """Write the record; an error in its place if its score is out of range or its values cannot be stored."""
+        """Write the record, or an error instead if its score is out of range or its values cannot be stored."""
         case, answer, metric = cell.case, cell.answer, cell.pair.metric
         outcome, usage = judgement.outcome, judgement.outcome.usage
         record = ScoreRecord(

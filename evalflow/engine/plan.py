@@ -1,4 +1,4 @@
-"""What a run decides before its first request: the sample of cases, and prepared.json."""
+"""What is fixed before a run's first request: the sample of cases, and prepared.json."""
 
 from __future__ import annotations
 

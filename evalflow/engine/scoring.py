@@ -71,7 +71,7 @@ class MeteredJudge:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A metric, and who answers its asks: `embedder` if it compares meanings, `both` if a score needs the two."""
+    """A metric and the judges for its asks: `embedder` if it compares meanings, `both` if a score needs both."""
 
     metric: Metric
     judge: Judge | None
@@ -90,7 +90,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What one score is of: a metric with the judge that it really uses, an answer, and the judge's repeat."""
+    """The identity of a score: a metric with the judge that it uses, an answer, and the judge's repeat."""
 
     pair: Pair
     case: Case

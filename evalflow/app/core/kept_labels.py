@@ -1,4 +1,4 @@
-"""The labels that stay with a run, and those of other runs that follow its equal answers.
+"""The labels stored with a run, and labels of other runs that apply to equal answers in it.
 
 A run keeps the labels that it was calibrated with in labels.jsonl: first a line on all of them, then a row for each. A
 run beside it that gave equal answers finds them there, so that another judge, or another prompt of it, is measured with
@@ -35,14 +35,14 @@ log = logging.getLogger("evalflow")
 Series = tuple[str, str]  # dataset and metric
 _KINDS = ("runs", "sweeps")  # folders of an outputs folder
 LEAST_EQUAL = 0.95
-"""Labels of another run's answers may correct means only if at least this share of its labelled answers is the same
-here, of the cases that both runs have, and this share of the cases here was among those that they were drawn from."""
+"""Another run's labels may correct means only if at least this fraction of its labelled answers, in the common cases,
+is equal here, and this fraction of the cases here was in the population that the labels were sampled from."""
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # which Windows does not have
 
 
 @dataclass(frozen=True, slots=True)
 class FollowedLabels:
-    """Labels of another run's answers that are the same here, on one dataset and metric.
+    """Labels of another run's answers that are equal here, on one dataset and metric.
 
     `n` of its `labelled` answers are the same, of those whose case is here too; `why` these labels may correct nothing.
     """
@@ -81,7 +81,7 @@ class RunLabels:
         return set(self.frame.select("dataset", "metric").unique().iter_rows())
 
     def with_followed(self, others: RunLabels | None) -> RunLabels:
-        """These labels and those that follow; labels on the same dataset and metric must not be in both."""
+        """Merge these labels with followed ones; both must not have labels on the same dataset and metric."""
         if others is None:
             return self
         source = others.source if not self.frame.height else f"{self.source}; {others.source}"
@@ -119,7 +119,7 @@ def save_labels(run: SavedRun, labels: RunLabels, unusable: Mapping[Series, str]
 
 
 def read_kept(folder: RunFolder) -> RunLabels | None:
-    """The labels that a run keeps; None if it has none, UserError if labels.jsonl is damaged."""
+    """Read the labels stored with a run; None without any, UserError if labels.jsonl is damaged."""
     from evalflow.summary.agreement import parsed_labels  # late: few runs have labels
 
     try:
@@ -139,14 +139,14 @@ def read_kept(folder: RunFolder) -> RunLabels | None:
 
 
 def _asked(run: SavedRun, metric: str) -> dict[str, Any]:
-    """What people are asked on a metric; judge and prompt have no part in it."""
+    """Return what people are asked about a metric, which does not depend on judge and prompt."""
     found = run.rules.metrics[metric]
     scale = label_scale(found.config, bounded=found.bounded)
     return {"scale": scale.model_dump(mode="json"), "direction": found.config.direction}
 
 
 def _case_hashes(run: SavedRun, row: AnsweredCase, metrics: Iterable[str]) -> dict[str, str]:
-    """Hashes of what people see beside an answer, by metric.
+    """Return hashes of what people see beside an answer, by metric.
 
     That is question, reference, contexts if it reads them, and the other answer if it compares two.
     """
@@ -163,7 +163,7 @@ def _case_hashes(run: SavedRun, row: AnsweredCase, metrics: Iterable[str]) -> di
 
 
 def _with_case_hashes(run: SavedRun, frame: pl.DataFrame) -> pl.DataFrame:
-    """Labels of the run's answers with `case_hash`; those that followed have it."""
+    """Add `case_hash` to labels of the run's answers; followed labels already have it."""
     new = frame.filter(pl.col("case_hash").is_null())
     if new.is_empty():
         return frame
@@ -191,7 +191,7 @@ class _Source:
 
 
 class LabelSources:
-    """The labels in the folders beside runs, read once; and in the folders `beside` them, wherever these are."""
+    """The labels of neighbouring runs, read once, and those in further folders `beside`."""
 
     def __init__(self, beside: Iterable[Path] = ()) -> None:
         self._beside = [source for path in beside if (source := _read_source(str(path)))]
@@ -199,7 +199,7 @@ class LabelSources:
         self._rows: dict[Path, pl.DataFrame] = {}
 
     def of(self, folder: Path) -> list[_Source]:
-        """The other runs with labels that are beside a run, those labelled last first."""
+        """Return the neighbouring runs with labels, the last labelled first."""
         found = {one.folder: one for base in _bases(folder) for one in self._in(base)}
         found = {**found, **{one.folder: one for one in self._beside}}
         found.pop(folder, None)
@@ -224,13 +224,13 @@ class LabelSources:
 
 
 def _bases(folder: Path) -> list[Path]:
-    """The folders of runs and of sweeps that a run belongs to."""
+    """Return the folders of runs and of sweeps that contain a run."""
     base = folder.parent.parent if (folder.parent / "run.json").is_file() else folder.parent
     return [base.parent / name for name in _KINDS] if base.name in _KINDS else [base]
 
 
 def _sources_in(base: Path) -> Iterator[_Source]:
-    """The runs with labels in a folder of runs, and in its sweeps. Runs without labels cost little."""
+    """Return the runs with labels in a folder and its sweeps. Skipping runs without labels is cheap."""
     try:
         names = [entry.path for entry in os.scandir(base) if entry.is_dir(follow_symlinks=False)]
         for name in names:
@@ -258,13 +258,13 @@ def _read_source(folder: str) -> _Source | None:
 
 
 def has_sources(run: SavedRun) -> bool:
-    """Whether a run beside has labels on a dataset and metric of this one."""
+    """Return whether a neighbouring run has labels on a dataset and metric of this one."""
     own = {(dataset, metric) for dataset in run.manifest.datasets for metric in run.manifest.metrics}
     return any(own & set(source.asked) for source in LabelSources().of(run.folder.path))
 
 
 def follow(run: SavedRun, known: Collection[Series], sources: LabelSources) -> RunLabels | None:
-    """The labels of other runs that are of this run's answers, on each dataset and metric but those `known`.
+    """Return other runs' labels of equal answers, on each dataset and metric except those `known`.
 
     Of the runs whose labels may correct something all labels count, else those of the run with most. What people were
     asked must be the same: the metric's name, scale and direction, and what they saw of the case. None if there are no
@@ -296,7 +296,7 @@ def follow(run: SavedRun, known: Collection[Series], sources: LabelSources) -> R
 
 
 def newest_labels(rows: pl.DataFrame) -> pl.DataFrame:
-    """Labels of several draws, the newest first: of each person and answer the newest, and one resolution."""
+    """Merge the labels of several samples, newest first: the newest per person and answer, and one resolution."""
     resolved = pl.col("use") == "resolution"
     labels = rows.with_columns(weight=pl.lit(1.0), one=pl.when(~resolved).then("by"), resolved=resolved)
     return labels.unique([*CELL, "metric", "one", "resolved"], keep="first", maintain_order=True).drop(
@@ -305,14 +305,14 @@ def newest_labels(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def kept_followed(kept: RunLabels, known: Collection[Series]) -> RunLabels | None:
-    """The labels of other runs that a run keeps, on each dataset and metric but those `known`."""
+    """Return the other runs' labels stored with a run, on each dataset and metric except those `known`."""
     followed = [one for one in kept.followed if (one.dataset, one.metric) not in known]
     own = [kept.frame.filter(dataset=d, metric=m) for d, m in dict.fromkeys((f.dataset, f.metric) for f in followed)]
     return _followed_labels(pl.concat(own), followed) if own else None
 
 
 def without_followed(kept: RunLabels, known: Collection[Series]) -> RunLabels | None:
-    """The labels that a run was given itself, on each dataset and metric but those `known`."""
+    """Return the run's own labels, on each dataset and metric except those `known`."""
     others = {*known, *((one.dataset, one.metric) for one in kept.followed)}
     frame = kept.frame.filter(~pl.struct("dataset", "metric").is_in([{"dataset": d, "metric": m} for d, m in others]))
     said = set(map(_note, kept.followed))
@@ -338,7 +338,7 @@ LEFT_OUT = (
     "by_hand",
     "missing",
 )
-"""Why labels that were given do not count; the keys of `RunLabels.left_out`."""
+"""Reasons for ignoring labels; the keys of `RunLabels.left_out`."""
 _Answers = Mapping[tuple[str, str], Sequence[tuple[str, int, str, Mapping[str, str]]]]
 """By dataset and case: target, repeat and hash of its answers, and by metric the hash of what people see beside."""
 
@@ -351,7 +351,7 @@ def _note(one: FollowedLabels) -> str:
 
 
 def _answers(run: SavedRun, labels: Iterable[pl.DataFrame], metrics: Collection[str]) -> _Answers:
-    """The run's answers to the cases that have labels."""
+    """Return the run's answers to the labelled cases."""
     ids = pl.concat([frame.select("case_id") for frame in labels]).unique()
     keys = run.scores().select("dataset", "case_id").unique().join(ids.lazy(), on="case_id", how="semi").collect()
     found: dict[tuple[str, str], list[tuple[str, int, str, Mapping[str, str]]]] = {}
@@ -365,7 +365,7 @@ def _answers(run: SavedRun, labels: Iterable[pl.DataFrame], metrics: Collection[
 def _follow(
     run: SavedRun, series: Series, source: _Source, labels: pl.DataFrame, answers: _Answers
 ) -> tuple[pl.DataFrame, FollowedLabels] | None:
-    """The labels of a source that are of equal answers, with this run's target and repeat."""
+    """Return a source's labels of equal answers, with this run's target and repeat."""
     from evalflow.summary.agreement import label_frame
 
     dataset, metric = series
@@ -394,7 +394,7 @@ def _follow(
 
 
 def _why_not(run: SavedRun, found: FollowedLabels, source: _Source) -> str:
-    """Why labels that followed may not correct means; empty if they may."""
+    """Return why followed labels may not correct means; empty if they may."""
     if found.n < LEAST_EQUAL * found.labelled:
         return f"only {found.n:,} of {counted(found.labelled, 'labelled answer')} of run {found.run} are the same here"
     if why := source.unusable.get((found.dataset, found.metric)):

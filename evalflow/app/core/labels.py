@@ -37,7 +37,7 @@ OF_DATA = "the data's own labels"
 OF_REVIEW = "the labels of the review"
 _NAMED = 3  # runs to name in a note
 MOST = 50
-"""The most problems of labels that are told at once."""
+"""Maximum number of label problems reported at once."""
 
 
 Rows = Sequence[Mapping[str, Any]]  # labels with the columns of `evalflow.labels.columns`
@@ -56,7 +56,7 @@ def bound_labels(run: SavedRun, given: str | Rows | None, elsewhere: Elsewhere =
 def read_labels(run: SavedRun, given: str | Rows | None, elsewhere: Elsewhere = HERE) -> RunLabels:
     """Read labels from a file or from rows, and match them with the run's answers.
 
-    Without either, those in the data, those that the run keeps, and those that follow equal answers of other runs.
+    Without either, use those in the data, those stored with the run, and other runs' labels of equal answers.
     UserError if there are no labels, or some are invalid; it lists every problem.
     """
     path = paths.resolve(given) if isinstance(given, str) else None
@@ -86,7 +86,7 @@ def read_labels(run: SavedRun, given: str | Rows | None, elsewhere: Elsewhere = 
 
 
 def _found_again(run: SavedRun) -> RunLabels | None:
-    """The labels in a run's data, if valid; on other datasets and metrics those given to it, else those that follow."""
+    """Return the valid labels in a run's data; on other datasets and metrics its stored labels, else other runs'."""
     data = _of_data(run)
     if data.problems:
         return None
@@ -100,7 +100,7 @@ def _found_again(run: SavedRun) -> RunLabels | None:
 
 
 def _placed_rows(given: str | Rows) -> tuple[list[tuple[str, Any]], list[Problem]]:
-    """Labels, each with its place, and those that cannot be read."""
+    """Return labels, each with its place, and the unreadable ones."""
     if isinstance(given, str):
         return read_rows(paths.resolve(given))
     return [(f"label {number}", row) for number, row in enumerate(given, 1)], []
@@ -200,7 +200,7 @@ def _labels(n: int) -> str:
 
 
 def read_rows(path: Path) -> tuple[list[tuple[str, Any]], list[Problem]]:
-    """The rows of a file, each with its place, and those that cannot be read."""
+    """Read the rows of a file, each with its place, and the unreadable ones."""
     rows = list(datasets.plain_rows(path))
     broken = [row for row in rows if isinstance(row, Problem)]
     return [(row.where, row.data) for row in rows if not isinstance(row, Problem)], broken
@@ -278,7 +278,7 @@ class ComparedLabels:
         return {name: frame for name, run in runs.items() if (frame := self.of(run)) is not None}
 
     def people_in(self, a: SavedRun, b: SavedRun) -> tuple[pl.DataFrame | None, pl.DataFrame | None]:
-        """What people said of each case of two runs; None for a run without labels."""
+        """Return people's labels of each case of two runs; None for a run without labels."""
         return self.people.get(str(a.folder.path)), self.people.get(str(b.folder.path))
 
     def people_of(self, runs: Mapping[str, SavedRun]) -> dict[str, pl.DataFrame]:
@@ -286,7 +286,7 @@ class ComparedLabels:
         return {name: self.people[path] for name, run in runs.items() if (path := str(run.folder.path)) in self.people}
 
     def unusable_for(self, why: str) -> ComparedLabels:
-        """The same labels, of which none may correct anything."""
+        """Return the same labels, marked so that none may correct anything."""
         every = {
             folder: dict.fromkeys(frame.select("dataset", "metric").unique().iter_rows(), why)
             for folder, frame in self.frames.items()
@@ -347,9 +347,9 @@ def labels_to_compare(runs: Sequence[SavedRun], given: str | Rows | None) -> Com
 
 
 def _of_equal_answers(frames: Mapping[str, pl.DataFrame], newest: Sequence[str]) -> dict[str, pl.DataFrame]:
-    """The labels of each run, and those that other runs have of the same answers: these have one truth.
+    """Complete each run's labels with other runs' labels of the same answers, since equal answers have one truth.
 
-    No answer is added, so that each run's labelled answers stay the sample that they are.
+    No answer is added, so that each run's labelled answers remain the original sample.
     """
     key, own = ["dataset", "case_id", "metric", "answer_hash"], ["target", "target_repeat", "unusable"]
     everything = pl.concat([frames[folder] for folder in newest]).drop(own)
@@ -363,11 +363,11 @@ def _of_equal_answers(frames: Mapping[str, pl.DataFrame], newest: Sequence[str])
 
 
 def labelled_cases(runs: Iterable[SavedRun]) -> dict[tuple[str, str], dict[str, int]]:
-    """How many cases people labelled, by dataset and metric, and by run."""
+    """Count the labelled cases by dataset, metric and run."""
     found: dict[tuple[str, str], dict[str, int]] = {}
     sources = LabelSources()
     for run in runs:
-        with suppress(UserError):  # labels that are wrong are reported by what uses them
+        with suppress(UserError):  # invalid labels are reported where they are used
             own = labels_of_run(run, sources)
             rows = truths(own.frame).group_by("dataset", "metric").agg(pl.col("case_id").n_unique()) if own else None
             for dataset, metric, n in rows.iter_rows() if rows is not None else ():

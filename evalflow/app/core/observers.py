@@ -1,4 +1,4 @@
-"""What hears of each record of a run, by the door `evalflow.observers`: it sends scores elsewhere, or watches them."""
+"""Observers receive each record of a run; their kinds are entry points of `evalflow.observers`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ObservedRun:
 
 
 class Observer(Protocol):
-    """Hears of each record of a run, and of the run's end.
+    """Receives each record of a run, and the run's end.
 
     Example:
         >>> class Watcher:
@@ -52,15 +52,15 @@ class Observer(Protocol):
     """
 
     def sink(self, inner: Sink) -> Sink:
-        """A sink that writes to `inner` first. It must not raise, and not make the run wait."""
+        """Return a sink that writes to `inner` first. It must not raise or block the run."""
         ...
 
     def finish(self, run: SavedRun) -> ExportFacts | None:
-        """All files of the run are written. Returns what was sent, for run.json; must not raise."""
+        """Called after all files of the run are written. Return what was sent, for run.json; must not raise."""
         ...
 
     def close(self) -> None:
-        """The run is over, or has failed."""
+        """Release resources; the run has ended or failed."""
         ...
 
 

@@ -66,7 +66,7 @@ class Option:
 
     @property
     def title(self) -> str:
-        """What people call it: its `title`, or else its name."""
+        """The displayed name: its `title`, or else its name."""
         title = self.values.get("title")
         return title if isinstance(title, str) and title else self.name
 
@@ -104,7 +104,7 @@ class Option:
 
 
 def options(config_dir: Path | None, group: str | None = None) -> list[Option]:
-    """All options by group and name; of several files with one name, the one that Hydra would use."""
+    """Return all options by group and name; among files with the same name, the one that Hydra uses."""
     found: dict[tuple[str, str], Option] = {}
     for folder in conf_dirs(config_dir):
         for name in [group] if group else GROUPS:
@@ -114,7 +114,7 @@ def options(config_dir: Path | None, group: str | None = None) -> list[Option]:
 
 
 def check_new_name(group: str, name: str) -> None:
-    """Refuse the name of a shipped option too: the new file would replace it."""
+    """Raise UserError if the name is taken, even by a shipped option, which the new file would replace."""
     if not IDENTIFIER.match(name):
         hint = "lower-case letters, digits and _, a letter first"
         raise UserError(Problem(f"{name!r} cannot be a name", "command line", hint))
@@ -326,7 +326,7 @@ class Catalogue:
         """The first cases of a dataset, or the first problem of its file or its data."""
         try:
             config = DatasetConfig.model_validate(dict(self._flat("dataset", dataset.name)))
-            # To have a context is what counts; its HTML need not become text.
+            # Only the presence of a context matters, so its HTML is not converted.
             return list(islice(datasets.read(dataset.name, config, to_text=str), _CASES))
         except UserError as error:
             return error.problems[0]

@@ -16,12 +16,12 @@ from evalflow.records.manifest import ExportFacts
 log = logging.getLogger("evalflow")
 
 LAST = "run.json"
-"""Of each folder the file that is written at last, and deleted first: a run without it is not there."""
+"""The file of each folder that is written last and deleted first: without it the run does not exist."""
 _BEGUN = ".begun"
 
 
 class OutgoingCopy:
-    """The copy of a run or a sweep that continues, below the address that its configuration names."""
+    """The copy of an active run or sweep, below the address in its configuration."""
 
     def __init__(self, folder: Path, to: str) -> None:
         sweep = [folder.parent.name] if RunFolder(folder.parent).manifest.is_file() else []
@@ -33,7 +33,7 @@ class OutgoingCopy:
         self._stored.write(_BEGUN, bookkeeping.now().encode())
 
     def finish(self) -> ExportFacts:
-        """Copy it, without the runs of a sweep that are there already. What fails is said in the facts alone."""
+        """Copy it, except runs of a sweep that are already there. Failures are reported only in the returned facts."""
         why = None
         try:
             jobs = jobs_of(self._folder) or []
@@ -76,14 +76,14 @@ def send_folder(folder: Path, stored: StoredFolder, *, again: bool, without: Set
 
 
 def _in_order(folder: Path, without: Set[Path]) -> Sequence[Path]:
-    """The files of a folder, run.json after the others of its own folder, and the uppermost at the very end."""
+    """Return the files of a folder, each run.json after the others of its folder, the topmost last."""
     files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
     kept = [path for path in files if not path.name.endswith(".part") and without.isdisjoint(path.parents)]
     return sorted(kept, key=lambda path: (path.name == LAST, -len(path.parts), path))
 
 
 def _facts(folder: Path, stored: StoredFolder, why: str | None) -> ExportFacts:
-    """That all scores of a folder are at an address, or that none is, and why."""
+    """Return the facts on a copy: all scores are at the address, or none and why."""
     count = sum(sum(RunFolder(run).read_manifest().scores.values()) for run in _runs(folder))
     sent, unsent = (0, count) if why else (count, 0)
     return ExportFacts(to="storage", where=stored.address, at=bookkeeping.now(), sent=sent, unsent=unsent, why=why)

@@ -1,4 +1,4 @@
-"""A metric's new version, whose judge is shown answers that people graded."""
+"""A metric's new version, which shows its judge human-graded answers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class CriterionWording(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class NewVersion:
-    """A metric's next version: its configuration, and the values that are new in it, by their key paths."""
+    """A metric's next version: its configuration, and the new values by key path."""
 
     config: Mapping[str, Any]
     changes: Mapping[tuple[str | int, ...], object]
@@ -77,7 +77,7 @@ def new_version(
     reasons: Mapping[tuple[str, int], str],
     criterion: str | None = None,
 ) -> NewVersion:
-    """A run's metric with these examples, in place of those it may have, and with another wording of its criterion."""
+    """Return a run's metric with its examples replaced by these and its criterion reworded."""
     changes: dict[tuple[str | int, ...], object] = {("version",): run.manifest.metrics[lesson.metric].version + 1}
     if isinstance(lesson.config, GEvalMetricConfig) and not (lesson.config.steps or lesson.config.steps_from):
         changes["steps",] = next(iter(prepared_steps(run.folder, lesson.metric)))
@@ -116,7 +116,7 @@ def file_of(run: SavedRun, lesson: Lesson) -> Path:
 
 
 def expect_prompts(run: SavedRun, lesson: Lesson, again: str) -> None:
-    """UserError if the metric's prompts are no longer those of the run; `again` is the next step."""
+    """Raise UserError if the metric's prompts have changed since the run; `again` is the next step."""
     prompts = Prompts([Path(folder) for folder in run.manifest.search_folders["prompts"]])
     metric = build_metric(lesson.metric, lesson.config, prompts)
     if prompts.digest(metric.prompts) != run.manifest.metrics[lesson.metric].prompt_sha256:
@@ -125,7 +125,7 @@ def expect_prompts(run: SavedRun, lesson: Lesson, again: str) -> None:
 
 
 def fields_of(example: Example) -> dict[str, object]:
-    """The fields of an example that say something, as values of YAML."""
+    """Return the non-empty fields of an example, as YAML values."""
     return {name: _value(value) for name, value in example.fields.items() if value is not None}
 
 
@@ -136,7 +136,7 @@ def _value(value: object) -> object:
 
 
 def texts_of(example: Example) -> dict[str, str]:
-    """The same, as texts."""
+    """Return the non-empty fields of an example, as texts."""
     return {name: value if isinstance(value, str) else json_text(value) for name, value in fields_of(example).items()}
 
 
@@ -155,7 +155,7 @@ def reasons_ask(found: Inspection, lesson: Lesson, examples: Sequence[Example]) 
 
 
 def wording_ask(found: Inspection, lesson: Lesson, mistakes: Sequence[Example]) -> Ask:
-    """Ask for another wording of the criterion, by which the judge would not make these mistakes."""
+    """Ask for a new wording of the criterion that would avoid these mistakes of the judge."""
     variables = {
         "criterion": lesson.config.description,
         "scale": lesson.scale.model_dump(),
@@ -192,7 +192,7 @@ def expect_criterion(run: SavedRun, lesson: Lesson) -> None:
 
 
 def replies_of(found: Inspection, lesson: Lesson, asks: Sequence[Ask]) -> list[Any]:
-    """What the judge of an inspected run replies; InfrastructureError if it does not."""
+    """Return the replies of an inspected run's judge; InfrastructureError if it does not reply."""
     (scorer,) = (pair.judge for name, pair in found.scored.items() if name == lesson.metric)
     assert scorer is not None
     judge = single(scorer)[0]

@@ -1,4 +1,4 @@
-"""A metric's judge is taught by people's labels: what it will be shown, what that costs, and whether it helped."""
+"""Teach a metric's judge with human labels: what it is shown, what that costs, and whether it helped."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from evalflow.summary.alignment import Alignment, alignment_of
 
 MOST_EXAMPLES = 20
 _MISTAKES = 12
-"""The answers that the judge is shown to reword a criterion, at most."""
+"""Maximum number of answers shown to the judge for rewording a criterion."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What the judge wrote: reasons by answer, and the criterion with why; None if it was not asked."""
+    """The judge's texts: reasons by answer, and the reworded criterion with its explanation; None if not asked."""
 
     reasons: Mapping[tuple[str, int], str]
     wording: CriterionWording | None = None
@@ -48,11 +48,11 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Teaching:
-    """What a judge is taught, and with which labels.
+    """What a judge is taught, and the labels used.
 
     Attributes:
-        examples: The answers that it will be shown, from the half of the labels to learn from.
-        mistakes: Answers of that half by which it rewords the criterion; empty: the criterion stays.
+        examples: The answers that it will be shown, from the learning half of the labels.
+        mistakes: Answers of that half for rewording the criterion; empty: the criterion stays.
         labels: All labels on the metric, as in `label_frame`.
     """
 
