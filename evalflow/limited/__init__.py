@@ -1,4 +1,4 @@
-"""Work on data of strangers in processes with limits: SQL, workbooks, JSON Schema, JSONPath, HTML, templates.
+"""Process untrusted data in limited processes: SQL, workbooks, JSON Schema, JSONPath, HTML, templates.
 
     QUERY = Work("evalflow.limited.sql:run", memory=2 * 1024**3)
     result = QUERY.call({"dialect": "sqlite", ...}, seconds=10, what="the query")
@@ -33,7 +33,7 @@ from evalflow.limited import process
 from evalflow.limited.process import LENGTH, decoded, encoded
 
 T = TypeVar("T")
-_PLACES = max(4, os.cpu_count() or 1)  # processes that work at the same time, and those that wait
+_PLACES = max(4, os.cpu_count() or 1)  # maximum number of busy processes, and of idle ones
 _START_S = 120.0  # for the start of a process and its imports, on a busy machine
 
 
@@ -41,7 +41,7 @@ class LimitExceeded(ValueError):
     """Work reached a limit and was ended. The message says which.
 
     Attributes:
-        error_type: How a score or an answer that it ends is recorded.
+        error_type: The error type recorded for the score or answer.
     """
 
     def __init__(self, message: str, limit: Literal["time", "memory", "output", "depth", "crash"] = "time") -> None:
@@ -76,7 +76,7 @@ class Work:
     threads: bool = False
 
     def call(self, payload: Mapping[str, Any], seconds: float, what: str) -> Any:
-        """What the function returns for these keyword arguments.
+        """Call the function with these keyword arguments and return its result.
 
         Raises:
             LimitExceeded: It took more than `seconds`, or reached another limit; `what` begins the message.
@@ -220,7 +220,7 @@ class _Child:
 
 
 class _Pool:
-    """The processes that wait for another call."""
+    """The idle processes, which can take another call."""
 
     def __init__(self) -> None:
         self.places = threading.BoundedSemaphore(_PLACES)
@@ -257,7 +257,7 @@ def _processes(pid: int) -> _Pool:  # noqa: ARG001 - a forked process has its ow
 
 
 class _Clock:
-    """A thread that ends the processes whose time is over. A thread for each call would take longer than the call."""
+    """A thread that kills processes after their time limit; one thread per call would take longer than the call."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -331,7 +331,7 @@ async def in_thread(work: Callable[[], T]) -> T:
 
 
 def deadline(seconds: float, what: str) -> Callable[[], None]:
-    """A function for the loops of long work: it raises LimitExceeded once the time is over."""
+    """Return a function to call in long loops, which raises LimitExceeded after the time limit."""
     ends = time.monotonic() + seconds
 
     def check() -> None:

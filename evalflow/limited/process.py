@@ -46,7 +46,7 @@ def decoded(text: bytes) -> Any:
 def main() -> None:
     """Answer requests until stdin is closed."""
     requests, replies = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a library prints is not a reply
+    os.dup2(2, 1)  # output printed by a library is not a reply
     work = _read(requests)
     sys.path += [folder for folder in work["path"] if folder not in sys.path]
     try:
@@ -104,7 +104,7 @@ def _allow(seconds: float) -> None:
 
 
 def forbid_files() -> None:
-    """Let the work open no more files until the next request. Those that are open stay open."""
+    """Forbid opening files until the next request; open ones stay open."""
     with suppress(ImportError, ValueError, OSError):
         import resource
 
@@ -152,7 +152,7 @@ def _batches(items: Generator[Any]) -> Iterator[list[str]]:
 
 
 def _peak() -> int:
-    """The most memory that this process has had, in bytes; 0 if the system does not say."""
+    """Return this process's peak memory in bytes; 0 if unknown."""
     try:
         import resource
     except ImportError:

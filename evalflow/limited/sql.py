@@ -20,7 +20,7 @@ LARGEST = 600_000
 _OF_CELL = 8  # characters that each cell counts for, beside those of a text
 _ROWS_AT_ONCE = 100
 _LARGEST_INTEGER = 10**300  # larger ones are not floats, and compared as text
-_STEPS = 10_000  # of SQLite's virtual machine, between two looks at the clock
+_STEPS = 10_000  # steps of SQLite's virtual machine between two checks of the clock
 _READS = frozenset((sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE))
 _REFUSED_IN_SETUP = frozenset((sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_CREATE_VTABLE))
 _OF_ALTER = ("sqlite_rename_", "sqlite_drop_", "sqlite_add_", "sqlite_find_", "sqlite_fail")
@@ -36,7 +36,7 @@ _IN_SETUP = frozenset(_STATEMENTS.split())
 
 
 class QueryRefused(Exception):
-    """A script or a query that is not run to its end, and why."""
+    """A script or a query was stopped or not run; the message says why."""
 
 
 class _Database(Protocol):

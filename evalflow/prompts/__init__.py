@@ -69,15 +69,15 @@ JUDGED = (
 _ELSEWHERE = (nodes.Macro, nodes.CallBlock, nodes.AssignBlock, nodes.FilterBlock)
 """Blocks whose output does not go into the prompt unchanged."""
 LONGEST_KEPT = 100_000
-"""Length of a template's text, in characters, up to which a run keeps it."""
+"""Maximum length, in characters, of a template's text that a run stores."""
 NOT_KEPT = f"(more than {LONGEST_KEPT:,} characters, not kept)"
-"""What stands for a text that a run did not keep."""
+"""The placeholder for a text that a run did not store."""
 _HARMLESS = ("fenced", "length", "count")
 # What Jinja loads as it needs it.
 _IMPORTS = ("jinja2.constants", "jinja2.debug", "textwrap", "pprint", "html", "encodings.latin_1")
 _RENDERING = Work("evalflow.prompts:rendered", imports=_IMPORTS, output=256 * 1024**2, files=64)
 _INLINE = " inline"
-"""The name of a template that is not in a file."""
+"""The name of a template without a file."""
 
 
 def as_json(value: object) -> str:
@@ -143,7 +143,7 @@ class PromptTemplate:
 
 
 class Prompts:
-    """The templates of a run. If strangers wrote them, they are `isolated`."""
+    """The templates of a run; those written by strangers are `isolated`."""
 
     def __init__(
         self,
@@ -210,7 +210,7 @@ class Prompts:
         self._kept[name] = text
 
     def is_kept(self, name: str) -> bool:
-        """Whether a text was kept, so that it is in no file."""
+        """Whether a text was kept, so that it has no file."""
         return name in self._kept
 
     def text(self, name: str) -> str:
@@ -296,7 +296,7 @@ def is_file_name(source: str) -> bool:
 
 
 def not_given(used: Collection[str], known: Collection[str], where: str, whom: str) -> Iterator[Problem]:
-    """The variables that a template uses and is not given, where `whom` says for what it is."""
+    """Return the variables that a template uses but is not given; `whom` says what the template is for."""
     for name in sorted(set(used) - set(known)):
         yield Problem(f"the template uses {name!r}, which {whom} is not given", where, did_you_mean(name, known))
 

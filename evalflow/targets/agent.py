@@ -1,4 +1,4 @@
-"""The target for a model that is given tools: an agent under test, bounded in steps, tokens, money and time."""
+"""A target that is a model with tools: an agent under test, limited in steps, tokens, money and time."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class AgentTarget(OpenAITarget):
         raise TargetError(LIMIT, _beyond(f"{self._limits.steps} steps", "steps"))
 
     async def _reply(self, messages: list[dict[str, object]], repeat: int) -> Completion:
-        """One reply of the model, with what it took."""
+        """Return one reply of the model, with its usage."""
         request = self._client.request({"messages": messages, "tools": self._tools.declared})
         key = self._client.key(request, repeat)
         paid = partial(self._paid_step, request, key)
@@ -113,7 +113,7 @@ class AgentTarget(OpenAITarget):
 
 
 class _Episode:
-    """What has been done for one answer, and what it took."""
+    """The steps of one answer so far, and their usage."""
 
     def __init__(self, limits: AgentLimits, step: AnswerStep) -> None:
         self.messages: list[dict[str, object]] = []

@@ -1,4 +1,4 @@
-"""The step between what a target says and what metrics read: thoughts apart, and the part that is scored."""
+"""Prepare a target's text for metrics: split off the thoughts and extract the part that is scored."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXTRACT = "extract"
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What metrics read of a text.
+    """The part of a text that metrics read.
 
     `thoughts` are those kept apart, `full` is the text without them if only a part of it is scored. `extracted` says
     whether that part was found; None if all of the text counts.

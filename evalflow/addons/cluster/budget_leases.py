@@ -13,7 +13,7 @@ from evalflow.config.schema import BudgetConfig
 from evalflow.errors import BudgetError
 
 AHEAD = 4
-"""A lease covers this multiple of what is in use: few calls wait for more, and little is lost with a worker."""
+"""A lease covers this multiple of the amount in use: few calls wait for more, and little is lost with a worker."""
 PART = 4  # a lease is extended by at most this part of a worker's equal part of what is left
 _NOTHING = Amount()
 
@@ -23,10 +23,10 @@ class LeaseUse:
     """A worker's use of its lease.
 
     Attributes:
-        spent: Since the last report.
+        spent: Spent since the last report.
         kept: What the lease covers from now on; the rest is returned.
-        needed: What the next call may take, if it waits for that.
-        ahead: What would be useful beyond.
+        needed: The maximum cost of the next call, if that call is waiting.
+        ahead: Further amount that would be useful.
     """
 
     spent: Amount
@@ -37,12 +37,12 @@ class LeaseUse:
 
 @dataclass(frozen=True, slots=True)
 class LeaseGrant:
-    """The answer to it.
+    """The coordinator's answer to a `LeaseUse`.
 
     Attributes:
-        granted: Extends the lease.
+        granted: The extension of the lease.
         refused: Why the next call can never be made; empty if it may.
-        scarce: Whether another worker waits: what is not reserved is to be returned.
+        scarce: Whether another worker waits, so that unreserved amounts must be returned.
     """
 
     granted: Amount = field(default_factory=Amount)
@@ -100,7 +100,7 @@ class BudgetLeases:
 
 
 class LeasedBudget(Budget):
-    """A worker's part of the run's budget: calls wait, in their order, until its lease covers them."""
+    """A worker's part of the run's budget: calls wait in order until the lease covers them."""
 
     def __init__(self, limits: BudgetConfig, short: Callable[[], None]) -> None:
         super().__init__(limits)
@@ -114,7 +114,7 @@ class LeasedBudget(Budget):
 
     @property
     def waits(self) -> bool:
-        """Whether the coordinator is to be asked: a call waits, or others wait for what is not needed here."""
+        """Whether to contact the coordinator: a call waits here, or other workers wait for what is not needed here."""
         return any(not turn.done() for turn, _ in self._queue) or (self._scarce and self._lease != self._reserved)
 
     async def reserve(self, amount: Amount) -> None:
@@ -128,7 +128,7 @@ class LeasedBudget(Budget):
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled() and not turn.exception():  # covered just as it was cancelled
+            if turn.done() and not turn.cancelled() and not turn.exception():  # cancelled just as it was covered
                 self.settle(amount, Amount())
             raise
 
@@ -141,7 +141,10 @@ class LeasedBudget(Budget):
             self._short()
 
     def use(self, *, last: bool = False) -> LeaseUse:
-        """The use since the last report. What is not reserved is returned where it is short; at last, all is spent."""
+        """Return the use since the last report.
+
+        When scarce, unreserved amounts are returned; at the end everything is spent.
+        """
         while self._queue and self._queue[0][0].done():
             self._queue.popleft()
         waiting = [amount for turn, amount in self._queue if not turn.done()]
@@ -157,7 +160,7 @@ class LeasedBudget(Budget):
         return LeaseUse(spent, self._lease, self._needed, (ahead - free).no_less())
 
     def take(self, grant: LeaseGrant) -> None:
-        """Use an answer of the coordinator."""
+        """Apply an answer of the coordinator."""
         self._lease += grant.granted
         self._scarce = grant.scarce
         self._serve()
@@ -167,7 +170,7 @@ class LeasedBudget(Budget):
                 turn.set_exception(BudgetError(grant.refused))
 
     def fail(self, error: Exception) -> None:
-        """Raise an error for all calls that wait, and for those to come."""
+        """Raise an error in all waiting and future calls."""
         self._failed = error
         while self._queue:
             turn, _ = self._queue.popleft()

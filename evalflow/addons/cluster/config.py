@@ -13,14 +13,14 @@ _NODE = re.compile(r"auto\Z|(\[[0-9a-fA-F:]+\]|[^\s:/?#@\[\]]+):\d{1,5}\Z")
 
 
 class RayEngineConfig(EngineConfig):
-    """The run works in actors of Ray: on all cores of this machine, or on the nodes of a cluster.
+    """Executes the run in Ray actors: on all cores of this machine, or on the nodes of a cluster.
 
     Attributes:
         address: The cluster's `HOST:PORT`, or `auto` for the one of this node; null: this machine alone.
-        actors: How many work on the run; null: as many as its cores take.
+        actors: Number of actors of the run; null: as many as fit its cores.
         cpus: Cores of each actor.
         gpus: GPUs of each actor; they are for targets and judges that run inside it.
-        resources: What else each actor needs of its node, by the names that the cluster gives.
+        resources: Further resources of the node that each actor needs, by the cluster's names.
         shard: Cases that an actor is given at a time.
         start_timeout_s: Seconds within which the first actor must have started.
     """

@@ -1,7 +1,7 @@
-"""The coordinator of a run over workers: the one place that knows which replies are there, asked for and paid.
+"""The coordinator of a run's workers: the only place that knows which replies exist, are in flight and are paid.
 
-A worker asks for keys and must ask the model for those that nobody has. While it does, others that want the same
-wait, and get its reply or its error. The coordinator also divides the run's budget and its limits; see
+A worker asks the coordinator for keys and calls the model for those that nobody has. Other workers that want the same
+key wait and get its reply or its error. The coordinator also divides the run's budget and its limits; see
 `budget_leases` and `slot_shares`.
 """
 
@@ -28,7 +28,7 @@ _SETTLED, _LOST = 0, -1  # payers that are not workers
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorTotals:
-    """What the coordinator knows of a run's calls that no record has.
+    """Facts about a run's calls that only the coordinator knows.
 
     Attributes:
         spent: On the budget; None without one.
@@ -44,7 +44,10 @@ class CoordinatorTotals:
 
 @dataclass(slots=True)
 class Flight:
-    """A call that its holder is to make, and the workers that wait for it. `looking`: in the shared cache first."""
+    """A call that its holder must make, and the workers waiting for it.
+
+    `looking`: the shared cache is searched first.
+    """
 
     holder: str
     waiting: dict[str, None] = field(default_factory=dict[str, None])
@@ -53,7 +56,7 @@ class Flight:
 
 @dataclass(slots=True)
 class Outbox:
-    """What waits for a worker's next message; `number` is that of the worker."""
+    """What the next reply to a worker will contain; `number` is the worker's."""
 
     number: int
     replies: list[tuple[bytes, Entry, Payment]] = field(default_factory=list[tuple[bytes, Entry, Payment]])
@@ -89,7 +92,7 @@ class Coordinator:
         self._leases = BudgetLeases(budget) if budget else None
         self._counted = counted
         self._payers: dict[int, int] = dict.fromkeys(settled, _SETTLED)
-        self._before: set[int] = set()  # calls from before that a worker is to pay for, and has not billed yet
+        self._before: set[int] = set()  # earlier calls that a worker must pay for and has not billed yet
         self._flights: dict[bytes, Flight] = {}
         self._outboxes: dict[str, Outbox] = {}
         self._gone: set[str] = set()
@@ -106,7 +109,7 @@ class Coordinator:
             self._shared.open()
 
     async def exchange(self, worker: str, message: WorkerMessage) -> CoordinatorReply:
-        """Take what a worker has gathered; returns what there is for it."""
+        """Process a worker's message and return what there is for the worker."""
         if worker in self._gone:
             for key, entry in message.made:
                 self._keep_late(key, entry)
@@ -161,7 +164,7 @@ class Coordinator:
         return CoordinatorTotals(budget.spent, self._unaccounted - turned_up, self._billed)
 
     def close(self) -> None:
-        """Store what is left."""
+        """Store pending entries."""
         for task in self._looking:
             task.cancel()
         if self._leases is not None:
@@ -171,7 +174,7 @@ class Coordinator:
             self._shared.close()
 
     def _settle(self, number: int, journaled: set[int]) -> None:
-        """Free what a worker pays for, except what is in journals."""
+        """Free the calls that a worker pays for, except those in journals."""
         for key in [key for key, payer in self._payers.items() if payer == number and key not in journaled]:
             self._free(key)
         for key in journaled:  # a record may be here before its reply, which then comes late
@@ -183,7 +186,7 @@ class Coordinator:
         return outbox
 
     def _leave(self, worker: str) -> int:
-        """Free all that a worker holds; returns how many requests it may have made that no message told of."""
+        """Free all that a worker holds; return how many requests it may have made without reporting them."""
         for key, _, payment in self._outboxes.pop(worker).replies:
             if payment in OWED:
                 self._free(short(key))
@@ -226,7 +229,7 @@ class Coordinator:
             self._give(key, entry)
 
     def _give(self, key: bytes, entry: Entry) -> None:
-        """End a flight: its worker, if it has not made the entry itself, and all that wait get the entry."""
+        """End a flight: give the entry to all waiting workers, and to its holder unless it made the entry."""
         flight = self._flights.pop(key)
         for name in (flight.holder, *flight.waiting):
             outbox = self._outboxes[name]
@@ -243,7 +246,7 @@ class Coordinator:
             self._outboxes[name].replies.append((key, stored, "elsewhere"))
 
     def _keep_late(self, key: bytes, entry: Entry) -> None:
-        """Keep what a worker that was given up has paid for, unless another has been asked for it since."""
+        """Keep an entry paid by a worker that was given up, unless another worker has been asked for it since."""
         if key not in self._flights and self._cache.get(key) is None:
             self._keep(self._payers.get(short(key), _LOST), key, entry)
 
@@ -253,7 +256,7 @@ class Coordinator:
             self._outboxes[name].failed.append((key, error))
 
     def _hand_on(self, key: bytes, worker: str) -> None:
-        """A worker does not make its call: the first one that waits makes it."""
+        """Pass a call that its worker does not make to the first waiting worker."""
         flight = self._flights.get(key)
         if flight is None or flight.holder != worker:
             return
@@ -266,7 +269,7 @@ class Coordinator:
             self._outboxes[flight.holder].yours.append(key)
 
     def _payment(self, number: int, key: bytes, entry: Entry) -> Payment:
-        """Who pays for an entry that a worker gets; from now on that is the worker itself, if nobody has yet."""
+        """Return who pays for an entry that a worker gets; if nobody does yet, the worker itself."""
         payer = self._payers.get(short(key))
         if entry.run_id != self._cache.run_id or payer in (_SETTLED, number):
             return "settled"
@@ -279,7 +282,7 @@ class Coordinator:
         return "before"
 
     def _free(self, key: int) -> None:
-        """Nobody pays for an entry any more: the next worker that asks for it does."""
+        """Make an entry unpaid: the next worker that asks for it pays."""
         if key in self._before:
             self._before.discard(key)
             del self._payers[key]
@@ -287,7 +290,7 @@ class Coordinator:
             self._payers[key] = _LOST
 
     def _bill(self, key: bytes, spend: Spend) -> None:
-        """A worker has paid for an entry from before."""
+        """Record that a worker has paid for an earlier entry."""
         self._before.discard(short(key))
         if self._counted:
             self._billed += spend

@@ -1,4 +1,4 @@
-"""A worker's side of the coordinator: gathers what its calls need, and exchanges it in one message."""
+"""The coordinator's client in a worker: collects what its calls need and exchanges it in one message."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ class CoordinatorClient:
         return CallSession(self._limiters, self._flight, self._budget, connections, run_id=run_id, fence_key=key)
 
     async def close(self) -> None:
-        """Send what was gathered, and return all that is held. The calls must have ended."""
+        """Send pending messages and give back everything held. All calls must have ended."""
         self._closing = True
         if self._task is not None:
             self._touched.set()
             await self._task
 
     async def ask(self, key: bytes, unreadable: Entry | None) -> Entry | None:
-        """The entry of a key, perhaps when another worker has made it; None if the model is to be asked."""
+        """Return the entry of a key, perhaps made by another worker; None if this worker must call the model."""
         if self._failed is not None:
             raise self._failed
         if key not in self._asked:
@@ -88,7 +88,7 @@ class CoordinatorClient:
         self._touch()
 
     def failed(self, key: bytes, error: BaseException) -> None:
-        """Tell that the model was asked in vain; or not to the end, if the call was cancelled."""
+        """Report a failed or cancelled call."""
         self._owed.pop(key, None)
         if isinstance(error, Exception):
             self._gathered.failed.append((key, _portable(error)))
@@ -129,7 +129,7 @@ class CoordinatorClient:
                 self._take(await self._answer(self._message(last)))
                 pause_s = min(2 * pause_s, max(LONGEST_BEAT_S, self._beat_s)) if self._waits() else IDLE_S
             self._fail(InfrastructureError(f"the worker {self._worker} has ended"))
-        except Exception as error:  # whatever the transport raises: those who wait must learn of it
+        except Exception as error:  # any error of the transport: the waiting calls must get it
             self._fail(error)
 
     def _waits(self) -> bool:
@@ -188,7 +188,7 @@ class CoordinatorClient:
             answer.set_result(entry)
 
     def _release(self, key: bytes, entry: Entry | None) -> None:
-        """Leave what the coordinator has given for a call that was cancelled to others."""
+        """Give back what the coordinator assigned to a call that was cancelled."""
         if entry is None:
             self._gathered.dropped.append(key)
         elif self._owed.pop(key, None):
@@ -249,7 +249,7 @@ class Gathered:
 
 
 class RecentEntries:
-    """The entries that a worker has seen last, of those that it may use for free."""
+    """The most recent entries that a worker may use for free."""
 
     def __init__(self) -> None:
         self._entries: dict[bytes, Entry] = {}
@@ -271,7 +271,7 @@ def _size(entry: Entry) -> int:
 
 
 def _portable(error: Exception) -> Exception:
-    """The error for other workers: of a kind that any process knows."""
+    """Convert an error for other workers to a class that every process knows."""
     if isinstance(error, EvalflowError | CallError):
         return for_others(error)
     return InfrastructureError(f"a worker failed: {faults.of_exception(error)}")

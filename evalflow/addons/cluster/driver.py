@@ -1,4 +1,4 @@
-"""The driver of a run on a cluster: it deals the cases, writes what the actors have done, and replaces lost actors."""
+"""The driver of a run on a cluster deals the cases, writes the actors' records and replaces lost actors."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from evalflow.records import Answer, Case, ScoreRecord
 log = logging.getLogger("evalflow")
 _IDLE_S = 0.05  # how often an actor without cases is looked after
 _IN_A_ROW = 10
-"""After so many lost actors without a finished case in between, the cluster is at fault, and not a case."""
+"""After this many lost actors without a finished case in between, the cluster is at fault, not a case."""
 
 
 class ActorLost(Exception):
-    """An actor does not answer any more, or its node does not."""
+    """An actor or its node no longer answers."""
 
 
 class ClusterActor(Protocol):
-    """One of those that work on a run; see `Worker`. Each method raises ActorLost."""
+    """An actor that works on a run; see `Worker`. Each method raises ActorLost."""
 
     @property
     def name(self) -> str:
@@ -49,7 +49,7 @@ class Crew(Protocol):
         ...
 
     async def hire(self) -> ClusterActor:
-        """Start an actor, or take one that is free; waits as long as there is no room for it."""
+        """Start an actor or take a free one; wait until there is room for it."""
         ...
 
     async def lost(self, actor: ClusterActor, paid: Collection[int]) -> None:
@@ -127,7 +127,7 @@ class ClusterPipeline:
         return self._over.is_set()
 
     async def _slot(self) -> None:
-        """Have one actor work after the other, until nothing is left to do."""
+        """Run one actor after the other until nothing is left to do."""
         while not self._is_over() and not self._stopping and (actor := await self._hired()) is not None:
             try:
                 if (error := await actor.begin(self._spec)) is not None:
@@ -140,7 +140,7 @@ class ClusterPipeline:
                 await self._crew.release(actor)
 
     async def _hired(self) -> ClusterActor | None:
-        """The next actor; None if it is not needed any more before it has started."""
+        """Return the next actor; None if it is no longer needed by the time it has started."""
         hiring, over = asyncio.create_task(self._crew.hire()), asyncio.create_task(self._over.wait())
         try:
             await asyncio.wait({hiring, over}, return_when=asyncio.FIRST_COMPLETED)
@@ -210,9 +210,9 @@ class ClusterPipeline:
                 work.failed.add(digest)
 
     async def _recover(self, actor: ClusterActor, error: ActorLost) -> None:
-        """Deal again what a lost actor had, all but the case that has ended four actors."""
+        """Deal a lost actor's cases again, except a case that has ended four actors."""
         log.warning("%s was lost with %d cases under way: %s", actor.name, len(self._shards.left(actor.name)), error)
-        await self._crew.lost(actor, self._paid)  # first, so that the actor that gets its cases pays what it owes
+        await self._crew.lost(actor, self._paid)  # first, so that the actor that gets its cases pays for its calls
         guilty = self._shards.lost(actor.name)
         if guilty is not None:
             what = f"the actor that worked on this case was lost {LOSSES + 1} times: {error}"

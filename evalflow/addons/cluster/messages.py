@@ -1,4 +1,4 @@
-"""What the workers of one run and its coordinator tell each other."""
+"""The messages between the workers of one run and its coordinator."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ OWED = frozenset({"lost", "before"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerMessage:
-    """What a worker has gathered since its last message.
+    """A worker's news since its last message.
 
     Attributes:
         asked: Keys of calls to make; with the checksum of the entry that was found before and cannot be read.
         made: Replies that it has paid for.
         failed: Calls that failed, without their cost.
         dropped: Calls that were cancelled.
-        unbilled: Entries that it was to pay for, and did not use.
+        unbilled: Entries that it had to pay for but did not use.
         billed: Entries from before that it has paid for since, with their cost.
         lease, slots: Its use of the budget and of limits, by their limiters.
         last: Whether it is the last one.
@@ -50,14 +50,14 @@ class WorkerMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorReply:
-    """What the coordinator has for a worker, which may be about earlier messages.
+    """The coordinator's news for a worker, which may refer to earlier messages.
 
     Attributes:
         replies: Entries of keys that it asked for.
-        yours: Keys for which it is to ask the model.
-        failed: Keys for which another worker has asked the model in vain.
+        yours: Keys for which it must call the model.
+        failed: Keys for which another worker's call failed.
         lease, shares: Extends its lease, and sets its shares of limits.
-        beat_s: Seconds for which it gathers what it sends next.
+        beat_s: Seconds until its next message.
         gone: Whether the worker was given up: it gets nothing any more.
     """
 

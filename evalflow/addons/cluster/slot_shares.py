@@ -1,4 +1,4 @@
-"""Limits of calls in flight that the workers of one run share: who may use how many slots."""
+"""Share limits of calls in flight among a run's workers: how many slots each may use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class SlotUse:
 
     Attributes:
         maximum: The most calls in flight, over all workers.
-        wanted: Slots that it could use: calls in flight and those that wait.
+        wanted: Slots that it could use: calls in flight and waiting calls.
         in_flight: Calls in flight now.
     """
 
@@ -53,7 +53,7 @@ class SlotShares:
         self._holders: dict[str, SlotHolder] = {}
 
     def report(self, worker: str, use: SlotUse) -> int:
-        """The worker's share from now on."""
+        """Record a worker's use and return its share from now on."""
         self._maximum = use.maximum if self._maximum is None else min(use.maximum, self._maximum)
         holder = self._holders.setdefault(worker, SlotHolder())
         holder.wanted, holder.in_flight = min(use.wanted, self._maximum), use.in_flight
@@ -95,7 +95,7 @@ class SharedLimit:
     wanted: int = 0
 
     def use(self) -> SlotUse:
-        """The use now; wanted are also the slots of the last report, so that a pause of a moment loses none."""
+        """Return the current use; slots wanted at the last report still count, so that a short pause loses none."""
         before, limiter = self.wanted, self.limiter
         self.wanted = limiter.in_flight + limiter.waiting
         return SlotUse(limiter.maximum, max(before, self.wanted), limiter.in_flight)

@@ -1,4 +1,4 @@
-"""What an actor does: it runs the pipeline of a run over the cases that it is given, and hands out the records."""
+"""An actor's work: run a run's pipeline over the cases that it is given, and hand over the records."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PATIENCE_S = 1.0  # after so long the driver hears of an actor that has finished
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSpec:
-    """All that an actor must know of a run, in names of variables instead of keys.
+    """Everything that an actor must know about a run, with names of variables instead of keys.
 
     Attributes:
         manifest: run.json as the run begins, as text.
@@ -119,7 +119,7 @@ class CoordinatorSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerReport:
-    """What an actor has done since it was last asked.
+    """What an actor has done since its last report.
 
     Attributes:
         begun, done: The numbers of cases that it has begun, and done.
@@ -151,7 +151,7 @@ class ClusterWorker:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     async def begin(self, spec: RunSpec) -> EvalflowError | None:
-        """Get ready for a run; returns why this node cannot take part in it."""
+        """Prepare for a run; return why this node cannot take part, if so."""
         await self.end()
         try:
             manifest = Manifest.model_validate_json(spec.manifest)
@@ -165,7 +165,7 @@ class ClusterWorker:
         return None
 
     async def step(self, cases: Sequence[CaseWork], *, stop: bool = False) -> WorkerReport:
-        """Take more cases, or begin no further one, and wait for something to be done."""
+        """Take more cases, or stop beginning new ones, and wait until there is something to report."""
         assert self._job is not None
         return await self._job.step(cases, stop=stop)
 

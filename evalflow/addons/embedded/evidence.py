@@ -34,7 +34,7 @@ INTERJECTIONS = listed(
     sorry wow lol haha right
     """
 )
-# Sentences that are manners, and state nothing about the subject either.
+# Polite phrases, which state nothing about the subject either.
 _COURTESY = re.compile(
     r"""(?:many\ )?thank(?:s|\ you)\b(?:\ (?:so|very)\ much)?\ for\ .*|(?:great|good)\ question
     |(?:i\ )?hope\ (?:this|that|it)\ (?:helps?|is\ helpful)\b.*
@@ -58,7 +58,7 @@ class Word:
 
     @property
     def is_content(self) -> bool:
-        """Whether it carries meaning rather than grammar."""
+        """Whether it is a content word, not a function word."""
         return self.surface.lower() not in FUNCTION_WORDS
 
 

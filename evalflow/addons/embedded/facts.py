@@ -80,7 +80,7 @@ _CODE = re.compile(r"(?=\D*\d)[^\W\d]\w*|\w*[a-zß-ÿ][A-ZÀ-Þ]\w*")
 _ROW = re.compile(r"\b[A-ZÀ-Þ]\w+(?:[ -](?:of |the |and )*[A-ZÀ-Þ]\w+)+")
 _CAPITALISED = re.compile(r"\b[A-ZÀ-Þ]\w+")
 _SCOPE = 4  # content words that a negation reaches
-_PREFIX = 5  # letters in common of a name and what is made of it: Germany, German
+_PREFIX = 5  # minimum common prefix, in letters, of a name and its derivations: Germany, German
 
 
 class Statement:
@@ -180,7 +180,7 @@ class FactCheck:
         self._question = Statement(question)
 
     def differences(self, claim: str, passage: Sequence[str]) -> list[str]:
-        """What the claim states otherwise than the context, of which the sentences of `passage` are the closest."""
+        """Return where the claim contradicts the context; the sentences of `passage` are the closest to it."""
         if not passage:
             return []
         claimed, evidence = Statement(claim), [Statement(text) for text in passage]
@@ -220,7 +220,7 @@ class FactCheck:
         doubtful = [
             quantity for quantity in claimed.quantities if quantity.stated and not _agrees(quantity, quantities)
         ]
-        # Rows of a table are alike in words, so the row that has all the amounts is the one that is meant.
+        # Rows of a table have similar words, so the row with all the amounts is the relevant one.
         if (
             len(claimed.quantities) > 1
             and doubtful
@@ -258,7 +258,7 @@ def _agrees(quantity: Quantity, others: Iterable[Quantity]) -> bool:
 
 
 def _denials(claimed: Statement, evidence: Sequence[Statement], closest: Statement) -> Iterator[str]:
-    """What one of them denies and the other states, or a denial that nothing in the evidence is like."""
+    """Return what one of them denies and the other states, or a denial without a match in the evidence."""
     excluding = [word.stem for word in closest.words if word.surface.lower() in _EXCLUDING]
     for negation in claimed.negations:
         word = next(iter(negation.denied), None)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 NEUTRAL_LABEL = "not_in_context"
-CONTRADICTION = "contradict"  # labels with this prefix are never given: word overlap cannot show a contradiction
+CONTRADICTION = "contradict"  # labels with this prefix are never chosen: word overlap cannot show a contradiction
 
 
 class UnsupportedStepError(Exception):
@@ -41,7 +41,7 @@ class UnsupportedStepError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """How far something is supported (0..1), and the reason in words."""
+    """The degree of support (0..1), and the reason in words."""
 
     support: float
     reason: str
@@ -114,7 +114,7 @@ def _bound(field: FieldInfo, name: str) -> float | None:
 
 
 NATURE = "text overlap, sentence similarity and facts, not an LLM"
-VERSION = 3  # raise it with every change that can change a reply
+VERSION = 3  # increment with every change that can change a reply
 # Chosen on half of the labelled data; docs/embedded-judge.md says how.
 LEFT_BY_A_DIFFERENCE = 0.25
 SHARE_OF_THE_LEAST = 0.25
@@ -212,7 +212,7 @@ class EmbeddedJudge:
         return content, [chances]
 
     def _findings(self, question: Sequence[object], find: Callable[[], list[Support]]) -> list[Support]:
-        """What `find` finds for a question; if an earlier run has, or another metric, that is read."""
+        """Return what `find` finds for a question, or the cached result of an earlier run or another metric."""
         kept = self._kept
         if kept is None:
             return find()
@@ -239,7 +239,7 @@ class EmbeddedJudge:
 def judge_claims(
     claims: Sequence[str], context: Sequence[Window], facts: FactCheck, similarities: Similarities
 ) -> list[Support]:
-    """The support of each claim; the least of them counts in all, since one false sentence spoils a text."""
+    """Return the support of each claim; the lowest is the overall support, since one false sentence spoils a text."""
     evidence = weigh_all(claims, context, similarities)
     differences = [facts.differences(claim, passage.sentences) for claim, passage in zip(claims, evidence, strict=True)]
     own = [

@@ -1,4 +1,4 @@
-"""What enters by the doors `evalflow.judges` and `evalflow.embedders`."""
+"""The kinds that this addon registers as `evalflow.judges` and `evalflow.embedders`."""
 
 from __future__ import annotations
 

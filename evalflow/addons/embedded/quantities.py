@@ -52,7 +52,7 @@ class Quantity:
         )
 
     def competes(self, other: Quantity) -> bool:
-        """Whether the other is something else of the same dimension."""
+        """Whether the other is a different amount of the same dimension."""
         return bool(self.dimensions & other.dimensions) and not self.agrees(other)
 
     def _is_close(self, other: Quantity, first: float, second: float, dimension: str) -> bool:
@@ -217,7 +217,7 @@ _SPELLED = rf"""\b(?:{_NUMBER_WORD})(?:[ -](?:{_LARGE_WORD})
 
 @cache
 def _readers() -> tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Quantity | None]], ...]:
-    """The forms in which amounts are written, the most specific first; what one has read the next does not see."""
+    """Return the readers of amounts, the most specific first; text read by one is hidden from the next."""
     unit, month, day = (
         _any_of((*units.UNITS, *units.CENTS, *units.POUNDS)),
         _any_of(units.MONTHS),
