@@ -1,4 +1,4 @@
-"""The doors: what may be added from outside, and how it is found.
+"""The extension points, called doors, and how extensions are found.
 
 An addition is an entry point of an installed package. evalflow's own addons enter in the same way, by the entry points in
 its `pyproject.toml`.

@@ -65,7 +65,7 @@ def _restored(kind: type[BaseException], args: tuple[object, ...], state: dict[s
 
 
 def _reduced(self: BaseException) -> tuple[Any, ...]:
-    """How to pickle an error whose arguments are not those of its constructor."""
+    """Return how to pickle an error whose `args` differ from its constructor's arguments."""
     return _restored, (type(self), self.args, self.__dict__)
 
 
@@ -209,7 +209,7 @@ def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 def command(*words: object) -> str:
-    """The command line that calls evalflow with these words, quoted for a shell."""
+    """Return the command line that calls evalflow with these words, quoted for a shell."""
     return shlex.join(["python", "-m", "evalflow", *map(str, words)])
 
 
@@ -251,11 +251,11 @@ _PLACES = {
     errno.EMFILE: "raise the number of open files: ulimit -n",
     errno.ENOSPC: "make room, or work on another disk",
 }
-"""What to do about faults of files and folders, which are not bugs."""
+"""Hints for errors of files and folders, which are not bugs."""
 
 
 def of_place(error: OSError) -> UserError | None:
-    """What to say of a fault of a file or a folder; None if it is none that a user can mend.
+    """Return the problem of a failed file or folder operation; None if the user cannot fix it.
 
     Example:
         >>> print(of_place(PermissionError(errno.EACCES, "Permission denied", "outputs")))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 
 NOTE = logging.WARNING + 5
-"""The log level of notes. Records of a log reach the run that they belong to, also from a cluster's nodes."""
+"""The log level of notes. Log records reach the run that they belong to, even from a cluster's nodes."""
 
 
 def note(text: str) -> None:

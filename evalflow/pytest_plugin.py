@@ -76,7 +76,7 @@ class EvalflowRun:
         """
         if self.name not in _CACHED:
             session = os.environ.get("PYTEST_XDIST_TESTRUNUID")
-            result = self._once(_shared_file(session, self.name)) if session else self._started()
+            result = self._start_or_read(_shared_file(session, self.name)) if session else self._started()
             _CACHED[self.name] = result if isinstance(result, EvalflowError) else _ended(result, self.each_case)
         found = _CACHED[self.name]
         if isinstance(found, EvalflowError):
@@ -91,7 +91,7 @@ class EvalflowRun:
         except EvalflowError as error:
             return error
 
-    def _once(self, file: Path) -> RunResult | EvalflowError:
+    def _start_or_read(self, file: Path) -> RunResult | EvalflowError:
         """Start the run, or read what another worker has made of it."""
         from filelock import FileLock
 
@@ -124,12 +124,12 @@ def _cases_of(result: RunResult) -> dict[tuple[str, str], str | None]:
         key = case["dataset"], case["case_id"]
         of_case = (pl.col("dataset") == key[0]) & (pl.col("case_id") == key[1]) & pl.col("metric").is_in([*metrics])
         rows = scores.filter(of_case & ~pl.col("passed").fill_null(value=False)).iter_rows(named=True)
-        lines = [f"{row['metric']}: {_said(row)}" for row in rows]
+        lines = [f"{row['metric']}: {_score_line(row)}" for row in rows]
         found[key] = None if case["score"] == 1 else "\n".join(lines) or f"the case is {case['status']}"
     return found
 
 
-def _said(row: Mapping[str, Any]) -> str:
+def _score_line(row: Mapping[str, Any]) -> str:
     score = "" if row["score"] is None else f" {row['score']:.3g}"
     return f"{row['status']}{score}: {row['reason'] or row['error']}"
 

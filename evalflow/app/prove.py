@@ -1,4 +1,4 @@
-"""The command `prove`: whether a judge agrees with people on a metric, sees faults, and minds no harmless change."""
+"""The command `prove`: test if a judge agrees with people on a metric, detects faults and ignores harmless changes."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from evalflow.summary.proof import Proof, proof_of
 
 _FEWEST, _MOST = 2, 100
 _PLANNED = 0.9
-"""The share of the calls that the cases may take; the rest is for replies that are asked for again."""
+"""The share of the calls that the cases may take; the rest is for re-asks."""
 _SAMPLE_DATA = "rag"
 _OF_DATA = ("dataset", "limit", "sample")
 _PERSON = "person"
-"""The variable of a fixture's case that has the score that people would give."""
+"""The variable of a fixture's case with people's score."""
 
 
 def prove(options: argparse.Namespace, console: Console, err: Console) -> int:

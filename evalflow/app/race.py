@@ -1,4 +1,4 @@
-"""The command `race`: two configurations answer the same cases turn by turn, until their difference is decided."""
+"""The command `race`: run two configurations alternately on the same cases until their difference is decided."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def _comparison(a: OpenRun, b: OpenRun, looks: RaceLooks, metric: str, how: Comp
 
 
 def _saved(a: OpenRun, b: OpenRun) -> dict[str, Any]:
-    """Cases of each side that were not asked, and about how many requests these would have taken."""
+    """Return the number of cases not run on each side, and about how many requests that saved."""
     of, asked = a.inspection.cases.total(), a.tally.asked.total()
     spent = a.tally.requests + b.tally.requests
     return {"cases": of, "asked": asked, "requests": spent, "requests_saved": round(spent * (of / max(1, asked) - 1))}

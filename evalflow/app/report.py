@@ -1,4 +1,4 @@
-"""The commands `report`, `open` and `cases`: what a finished run shows."""
+"""The commands `report`, `open` and `cases`: show a finished run."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class _Jobs:
         def has_begun() -> bool:
             try:
                 return folder.manifest.exists() and folder.read_manifest().run_id == own_id
-            except UserError:  # somebody else's, which this run has refused to overwrite
+            except UserError:  # another run's folder, which this run has refused to overwrite
                 return False
 
         try:

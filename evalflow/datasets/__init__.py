@@ -121,14 +121,14 @@ class Builder:
         return Case(dataset=self.dataset, index=index, **values)
 
     def _is_unasked(self, raw: Mapping[str, object], row: SourceRow) -> bool:
-        """Whether the cell of the question is empty, and nothing else tells what is asked."""
+        """Return whether the question's cell is empty and no other field contains the question."""
         if not self.cells or self.allow_irregular or not raw.keys().isdisjoint(_ASKED):
             return False
         source = self.fields.sources.get("question")
         return source is not None and source.column in row.data
 
     def _way_out(self, name: str, value: object) -> str:
-        """How to do without a column that is of a field only by its name, or say where its texts are."""
+        """Return a hint for a column mapped only by its name: ignore it, or declare where its texts are."""
         if name == "contexts" and _NAME.fullmatch(column := self.fields.sources[name].column or ""):
             parts = (part for context in as_list(value) for part in as_map(context).items())
             if key := next((key for key, text in parts if isinstance(text, str) and _NAME.fullmatch(key)), None):
@@ -285,7 +285,7 @@ def _table(path: Path, config: DatasetConfig) -> Table:
 
 
 class _Reading:
-    """What the files of a dataset share while they are read."""
+    """The state shared by a dataset's files while they are read."""
 
     def __init__(self, to_text: Callable[[str], str], notes: ReadingNotes, answers: Answers = "recorded") -> None:
         # Cases of one corpus share passages, and HTML is by far the slowest value to convert.

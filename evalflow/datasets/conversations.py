@@ -1,4 +1,4 @@
-"""A case's conversation: the order of its turns, and how it is put together of messages, history and question."""
+"""A case's conversation: the order of its turns, and how it is built from messages, history and question."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def irregular(messages: Sequence[Message], *, continues: bool = False) -> Iterat
 def with_question(values: dict[str, Any], dataset: str, where: str) -> list[Problem]:
     """Replace question and history among a case's values by its messages: the history, then the question.
 
-    The question is not added where the messages end with it. A history that ends with the question and the recorded
-    answer is one of the whole conversation: it is cut before the answer.
+    The question is not added if the messages end with it. A history that ends with the question and the recorded answer
+    contains the whole conversation and is cut before the answer.
     """
     question, history = values.pop("question", None), values.pop("history", None)
     messages: Sequence[Message] = values.get("messages", ())

@@ -115,7 +115,7 @@ def _row(header: list[str], cells: list[str], where: str) -> SourceRow | Problem
 
 
 def _not_utf8(path: Path) -> Problem:
-    """The problem, with the first line that is not UTF-8. Blocks end in mid-line, so the file is read again by line."""
+    """Return the problem with its line. Blocks end in mid-line, so the file is read again line by line."""
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             try:

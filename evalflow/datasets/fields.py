@@ -1,4 +1,4 @@
-"""From a file's columns to case fields."""
+"""Map a file's columns to case fields."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _text(value: object) -> str:
 
 
 def _items(value: object, expected: str) -> list[object]:
-    """A list, or the list that a text is as a whole."""
+    """Return a list, or the list that a text represents."""
     items = list_in(value) if isinstance(value, str) else value
     if not is_list(items):
         raise _unexpected(value, expected)
@@ -49,7 +49,7 @@ def _items(value: object, expected: str) -> list[object]:
 
 
 def _texts(value: object, others: Callable[[str], list[str]]) -> list[str]:
-    """A list of texts; of a text the list that it is as a whole, else what `others` makes of it."""
+    """Return a list of texts; a text is parsed as a list, or else by `others`."""
     if isinstance(value, str) and list_in(value) is None:
         return others(value)
     expected = "a list of texts"
@@ -89,7 +89,7 @@ def _object(value: object, where: str = "") -> dict[str, object]:
 
 
 def _object_or_text(value: object, keys: set[str]) -> object:
-    """The object with these keys that a text is as a whole; else the value itself."""
+    """Return the object with these keys that a text represents; else the value itself."""
     content: object = opened(value)
     return content if keys <= as_map(content).keys() else value
 
@@ -182,15 +182,15 @@ DataRow = Mapping[str, object]
 
 # Common other names of columns, each with its field.
 ALIASES = {"demo_output": "demo_answer", "chat_history": "history", "conversation_history": "history"}
-# Mapping a column to one of these leaves its own meaning intact: e.g. clusters by question.
+# A column mapped to one of these keeps its own meaning too, e.g. clusters by question.
 SECONDARY = ("id", "group", "tags", "labels")
 OF_A_SCENARIO = ("persona", "goal", "facts")
-"""Fields that are columns like any other in a row without a scenario."""
+"""Fields that count as ordinary columns in a row without a scenario."""
 # Both define the conversation, so mapping one of them disables the other.
 _RIVALS = {"question": "messages", "messages": "question"}
 _TEXTS = ("question", "answer", "reference", "group", "scenario", "persona", "goal")
 _AS_WRITTEN = (None, "list", "json")
-"""Types in which a number of a text field is still the text that it is written as."""
+"""Types for which a number in a text field is read as it is written."""
 _MOST_PLANS = 1_000  # sets of columns
 _COMPOSED = ("expected", "actual", "metadata", "failure", "labels")
 _ENTERED = re.compile(r"\$(?:\.([A-Za-z_]\w*)|\[(['\"])(.+?)\2\])(?=[.\[])")
@@ -209,7 +209,7 @@ def _digits(value: object) -> object:
 
 @dataclass(frozen=True, slots=True)
 class ColumnSource:
-    """Where a value comes from, a column or a JSONPath, and what it is declared to be, if anything."""
+    """The source of a value, a column or a JSONPath, and its declared type, if any."""
 
     at: str | Path
     type: CellType | None = None
@@ -308,7 +308,7 @@ class FieldMap:
         return values, others | _present(self.variables, row, exact)
 
     def _plan(self, row: DataRow) -> _RowPlan:
-        """What is read of a row with these columns; most rows of a file have the same."""
+        """Return the plan for rows with these columns; most rows of a file share one."""
         columns = tuple(row)
         plan = self._plans.get(columns)
         if plan is None:
@@ -392,7 +392,7 @@ def field_map(dataset: str, config: DatasetConfig, aliases: Mapping[str, str] | 
 
 
 def is_plain(value: object) -> bool:
-    """Whether it is a number, or a text that no list or object stands for."""
+    """Return whether it is a number, or a text that does not represent a list or an object."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return True
     if not isinstance(value, str) or not value.strip():

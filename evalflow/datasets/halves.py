@@ -1,6 +1,6 @@
-"""Halves of characters that texts have where they were cut: they are read as the replacement character, and counted.
+"""Unpaired surrogates in texts that were cut: replace them by the replacement character and count them.
 
-JSON writes a character such as an emoji as two escapes, and programs that cut texts by UTF-16 units leave one of them.
+JSON writes a character such as an emoji as two escapes; programs that cut texts by UTF-16 units leave one of them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Halves:
     count: int = 0
 
     def text(self, text: str) -> str:
-        """The text with both halves of a character joined, and each single one replaced."""
+        """Return the text with surrogate pairs joined and unpaired ones replaced."""
         if text.isascii() or not _HALF.search(text):
             return text
         whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
@@ -33,7 +33,7 @@ class Halves:
         return whole
 
     def json(self, text: bytes) -> bytes:
-        """The same for JSON, with escapes or in UTF-8 as some programs write halves."""
+        """Like `text`, for JSON with escapes, or with surrogates in UTF-8 as some programs write them."""
         if b"\xed" in text:
             text = _RAW.sub(lambda half: self.text(half[0].decode("utf-8", "surrogatepass")).encode(), text)
         whole = mended(text)
@@ -63,7 +63,7 @@ class MendedStream:
 
 
 def _safe_cut(block: bytes) -> int:
-    """Where a block that begins outside of an escape and of a character can be cut, so that both parts do."""
+    """Return where a block can be cut without splitting an escape or a character."""
     end = len(block)
     tail = max(0, end - _LONGEST)
     if b"\\" in block[tail:]:

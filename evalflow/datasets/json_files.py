@@ -145,7 +145,7 @@ def _open(path: Path, null_infinity: bool = False, halves: Halves | None = None)
 
 
 def _mentions(path: Path, words: Sequence[bytes]) -> bool:
-    """Whether a file has one of these words anywhere."""
+    """Return whether a file contains one of these words."""
     with path.open("rb") as file:
         before = b""
         while block := file.read(_BLOCK):
@@ -286,7 +286,7 @@ def _in_lists(row: object) -> str:
 
 
 def _several(row: SourceRow) -> Problem | None:
-    """The problem of a file that is one object of several rows: by columns, by their ids or in several lists."""
+    """Return the problem of a file that is one object with several rows: by column, by id or in several lists."""
     values: list[object] = list(row.data.values())
     held: list[object] = [next(iter(as_list(value)), value) for value in values]
     if len(values) < 2 or not all(map(is_object, held)):
@@ -341,7 +341,7 @@ def _crash_problem(path: Path, null_infinity: bool) -> Problem | None:
 
 
 def _located(path: Path, null_infinity: bool) -> Problem | None:
-    """The file's error with its line; None without an error, or if the file is too large to find it."""
+    """Return the file's error with its line; None without an error, or if the file is too large."""
     if path.stat().st_size > LOCATE_UP_TO:
         return None
     with _open(path, null_infinity) as file:

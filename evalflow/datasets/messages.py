@@ -1,4 +1,4 @@
-"""Conversations in the forms in which chat APIs and frameworks log them, read as messages."""
+"""Read conversations, in the formats logged by chat APIs and frameworks, as messages."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _KNOWN = {"role", *_WHO, *_WORDS, "metadata", "tool_calls", "tool_call_id", "nam
 _QUESTION_KEYS = ("question", "query", "user", "human", "chat_input", "user_input", "input", "prompt", "message")
 _ANSWER_KEYS = ("answer", "response", "assistant", "ai", "bot", "chat_output", "output", "reply", "generation")
 _CONTEXT_KEYS = ("contexts", "context", "retrieved_contexts", "retrieval_context", "documents")
-_EARLIER = ("chat_history", "history")  # what each turn repeats of the turns before it
+_EARLIER = ("chat_history", "history")  # the earlier turns that each turn repeats
 _CALL_ITEMS = ("function_call", "custom_tool_call")
 _RESULT_ITEMS = ("function_call_output", "custom_tool_call_output")
 
@@ -256,7 +256,7 @@ def _turns_of(
 
 
 def _named(values: object, names: Sequence[str], where: str) -> tuple[str | None, Mapping[str, object]]:
-    """The text under the first of these names, else the only text, and what else is there.
+    """Return the text under the first of these names, or else the only text, and the other values.
 
     ValueError if it is not clear which text is meant.
     """

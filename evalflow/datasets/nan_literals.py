@@ -1,4 +1,4 @@
-"""NaN and Infinity in JSON, which Python's `json` writes although JSON has none of them: read as null."""
+"""Read NaN and Infinity, which Python's `json` writes although they are not valid JSON, as null."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class _Scanner:
         return b"".join(parts)
 
     def _string_end(self, text: bytes, at: int) -> int:
-        """Where the open string ends; if it does not end here, where to cut: before half of an escape."""
+        """Return the end of the open string; if it is not in this block, where to cut: before an incomplete escape."""
         while (match := _STRING_END.search(text, at)) is not None:
             at = match.end()
             if match[0] == b'"':

@@ -119,19 +119,19 @@ def _changed(case: Case, change: str, others: Sequence[str]) -> Case | None:
 
 @dataclass(frozen=True)
 class _FaultSources:
-    """What a fault may draw on."""
+    """The material for faults."""
 
     case: Case
     change: str
     others: Sequence[str]
 
     def pick(self, choices: Sequence[T]) -> T:
-        """One of several, the same at every time."""
+        """Choose one of several, always the same."""
         digest = hashlib.sha256(f"{self.case.id}~{self.change}".encode()).digest()
         return choices[int.from_bytes(digest, "big") % len(choices)]
 
     def said(self) -> str:
-        """All texts of the case, in which a fault must not happen to be true."""
+        """All texts of the case, in which a fault must not be true by chance."""
         contexts = (context.text for context in self.case.contexts or ())
         return "\n".join([self.case.question or "", *self.case.references, self.case.answer or "", *contexts])
 

@@ -1,4 +1,4 @@
-"""What the columns of a dataset hold once its rows are cases, and what in them is probably not meant."""
+"""Profile the columns of a dataset as read, and find probable mistakes in them."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _TYPES: Mapping[str, Callable[[str], bool]] = {
     "number": lambda text: number_of(text) is not None,
     "boolean": lambda text: text.strip().lower() in ("true", "false", "yes", "no") and boolean_of(text) is not None,
 }
-"""What texts can look like, by the type to declare."""
+"""Patterns of texts, by the type to declare."""
 
 
 @dataclass(slots=True)
 class ColumnProfile:
-    """How many cases have a value, the first different ones as they are shown, and what all of them look like."""
+    """The number of cases with a value, the first distinct values, and the type that all of them look like."""
 
     filled: int = 0
     shown: list[str] = field(default_factory=list[str])
@@ -53,7 +53,7 @@ class ColumnProfile:
 
 
 class Profile:
-    """Collects what cases hold, by case field and by variable."""
+    """Collects the values of cases, by case field and by variable."""
 
     def __init__(self) -> None:
         self.cases = 0

@@ -1,4 +1,4 @@
-"""Which column of unknown data probably holds which case field, by the columns' names."""
+"""Guess from their names which columns of unknown data hold which case fields."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ _WORDS: dict[str, set[str]] = {
     "tags": {"tag", "tags", "category", "categories", "topic", "topics", "kategorie", "thema"},
 }
 _RETRIEVED = {"retrieved", "retrieval", "retriever"}
-"""Words of columns with what a retriever found, and not with what it should have found."""
+"""Words for columns of retrieved contexts, as opposed to expected ones."""
 _CONTEXT = {"context", "contexts"}
 _MEASURES = {
     "score",
@@ -175,7 +175,7 @@ _MEASURES = {
     "ids",
     "uids",
 }
-"""Words of columns that are about a text and do not hold it."""
+"""Words for columns that describe a text but do not contain it."""
 
 
 def propose_fields(columns: Sequence[str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from evalflow.errors import Problem
 
 @dataclass(slots=True)
 class ReadingNotes:
-    """What reading a dataset has left out or changed.
+    """What was left out or changed in reading a dataset.
 
     Attributes:
         empty: Rows without a value.

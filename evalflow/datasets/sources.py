@@ -168,7 +168,7 @@ def _json_hint(text: bytes) -> str:
 def files(config: DatasetConfig) -> list[Path]:
     """The dataset's files, absolute and sorted; UserError if no file matches, or the path is a folder.
 
-    Of rows in memory, the file that they are not in, or not yet.
+    For rows in memory, return the file that they would be in.
     Those in object storage are copied here first, unless there is a copy that is up to date.
     """
     if isinstance(config, HeldDataset):

@@ -64,7 +64,7 @@ class _GateCourse(Course):
         self._states = Counter[str]()
         self._verdict: bool | None = None
         self._in_error = 0  # cases with a cell in error
-        self._ends: list[tuple[float, float]] = []  # of the cases of the last unit
+        self._bounds: list[tuple[float, float]] = []  # of the cases of the last unit
         self._deciding: int | None = None  # number of values at the decision
 
     @property
@@ -116,13 +116,13 @@ class _GateCourse(Course):
             scores = [float(passes(score, self._metric.threshold, higher_is_better=higher)) for score in scores]
         if scores or errors:
             n = len(scores) + errors
-            self._ends.append((sum(scores) / n, (sum(scores) + errors) / n))
+            self._bounds.append((sum(scores) / n, (sum(scores) + errors) / n))
             self._in_error += errors > 0
         return sum(scores) / len(scores) if scores else None
 
     def _of_unit(self) -> tuple[Sequence[float], Sequence[float]]:
         """The numbers of the unit's cases with their errors at the lower end of the scale, and at the upper."""
-        ends, self._ends = self._ends, []
+        ends, self._bounds = self._bounds, []
         return [low for low, _ in ends], [high for _, high in ends]
 
     def _open(self, low: float | None, high: float | None) -> int:

@@ -261,28 +261,28 @@ class _Clock:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._ends: dict[_Child, float] = {}
+        self._deadlines: dict[_Child, float] = {}
         self._wakes = math.inf
         threading.Thread(target=self._run, name="evalflow.limited", daemon=True).start()
 
     def begin(self, child: _Child, seconds: float) -> None:
         with self._changed:
-            self._ends[child] = ends = time.monotonic() + seconds
+            self._deadlines[child] = ends = time.monotonic() + seconds
             if ends < self._wakes:
                 self._changed.notify()
 
     def end(self, child: _Child) -> None:
         with self._changed:
-            self._ends.pop(child, None)
+            self._deadlines.pop(child, None)
 
     def _run(self) -> None:
         with self._changed:
             while True:
                 now = time.monotonic()
-                for child in [one for one, ends in self._ends.items() if ends <= now]:
-                    del self._ends[child]
+                for child in [one for one, ends in self._deadlines.items() if ends <= now]:
+                    del self._deadlines[child]
                     child.be_late()
-                self._wakes = min(self._ends.values(), default=math.inf)
+                self._wakes = min(self._deadlines.values(), default=math.inf)
                 self._changed.wait(None if self._wakes == math.inf else self._wakes - now)
 
 

@@ -51,7 +51,7 @@ class _Sqlite:
 
     def __init__(self, seconds: float, memory: int) -> None:
         self._seconds = seconds
-        self._ends = 0.0
+        self._deadline = 0.0
         self._connection = sqlite3.connect(":memory:", isolation_level=None)
         self._connection.text_factory = _decoded
         self._connection.execute(f"PRAGMA hard_heap_limit={memory}")
@@ -62,7 +62,7 @@ class _Sqlite:
         modules = {str(name) for (name,) in self._connection.execute("SELECT name FROM pragma_module_list")}
         self._hidden = modules - _TABLES
         self._connection.set_authorizer(self._in_setup)
-        self._connection.set_progress_handler(lambda: time.monotonic() > self._ends, _STEPS)
+        self._connection.set_progress_handler(lambda: time.monotonic() > self._deadline, _STEPS)
 
     def set_up(self, script: str) -> None:
         with self._limited():
@@ -111,7 +111,7 @@ class _Sqlite:
     @contextlib.contextmanager
     def _limited(self, *, restart: bool = True) -> Generator[None]:
         if restart:
-            self._ends = time.monotonic() + self._seconds
+            self._deadline = time.monotonic() + self._seconds
         try:
             yield
         except (sqlite3.Error, sqlite3.Warning, ValueError) as error:

@@ -172,11 +172,11 @@ class _ReplyReader:
             ends = _is_blank(rest)
             body, notes = (thoughts if ends else rest), (*notes, "thoughts before it")
         every = list(_values(body))
-        if ends and (self._cut or not every or _said(body[every[-1].end :])):
+        if ends and (self._cut or not every or _surrounding_text(body[every[-1].end :])):
             return
         for json_value in every:
             before, after = body[: json_value.start], body[json_value.end :]
-            if self._cut and _said(before) and _said(after):
+            if self._cut and _surrounding_text(before) and _surrounding_text(after):
                 continue
             for value, wrappers in _unwrapped(json_value.value):
                 fitted = self._fitted(value, is_outer=not wrappers)
@@ -189,7 +189,7 @@ class _ReplyReader:
 
     def _around(self, outside: str) -> tuple[str, ...]:
         fence = ("Markdown fence",) if _FENCE.search(outside) and not self._fenced else ()
-        return (*fence, "text around it") if _said(outside) else fence
+        return (*fence, "text around it") if _surrounding_text(outside) else fence
 
     def _fitted(self, value: object, *, is_outer: bool) -> tuple[BaseModel, tuple[str, ...]] | None:
         """Return the reply in a value, with the repairs; None if it is not valid."""
@@ -230,7 +230,7 @@ class _ReplyReader:
         return parsed, notes
 
 
-def _said(outside: str) -> str:
+def _surrounding_text(outside: str) -> str:
     """Return the text around an object, without fences."""
     return _FENCE.sub("", outside).strip(_BLANK)
 
@@ -314,14 +314,14 @@ def _unwrapped(value: object) -> Iterator[tuple[object, tuple[str, ...]]]:
         elif isinstance(value, list) and len(as_list(value)) == 1:
             value, notes = as_list(value)[0], (*notes, "list around it")
         else:
-            inner = _held(as_map(value))
+            inner = _only_value(as_map(value))
             if inner is None:
                 return
             name, value = inner
             notes = (*notes, f"object within {name!r}")
 
 
-def _held(value: Mapping[str, object]) -> tuple[str, object] | None:
+def _only_value(value: Mapping[str, object]) -> tuple[str, object] | None:
     """Return the only value in an object, or the arguments of a call; None if it is not just a wrapper."""
     if len(value) == 1:
         return next(iter(value.items()))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 CUT_OFF = "length"
 """The `finish_reason` of an answer that was cut off at a limit of tokens."""
 FILTERED = "content_filter"
-"""That of one which a filter withheld, or the rest of it."""
+"""The `finish_reason` of an answer that a filter withheld, fully or in part."""
 AnswerStatus = Literal["answered", "absent", "error"]
 RECORDED_FAILURE = "recorded"  # the error_type of an answer whose failure is recorded in the data
 
@@ -61,7 +61,7 @@ class SentCall(TypedDict):
 
 
 class ApiKeys(TypedDict, total=False):
-    """What chat APIs keep beside a message's words; `parts` is the whole content if some of it is not text."""
+    """Further fields of a message in chat APIs; `parts` is the whole content if some of it is not text."""
 
     tool_calls: Sequence[SentCall]
     tool_call_id: str
@@ -247,7 +247,7 @@ class Answer(CallCosts):
 
     @property
     def total(self) -> Spend:
-        """What all its calls took, those for the user's turns included."""
+        """The cost of all its calls, including those for the user's turns."""
         return self.spend if self.simulator is None else self.spend + self.simulator
 
     @property
@@ -365,7 +365,7 @@ class Reply(CallCosts):
     # The validated reply, and the text it was parsed from.
     parsed: BaseModel
     raw: str
-    mended: Sequence[str] = ()  # what was removed or repaired to read it
+    mended: Sequence[str] = ()  # parts removed or repaired to read it
     # One distribution per item (one in all without items); None if the judge gives none.
     probabilities: Sequence[Distribution] | None = None
     # The number of samples behind these frequencies, and how many more were requested and failed.

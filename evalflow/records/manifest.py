@@ -74,7 +74,7 @@ class TargetFacts(_Facts):
 
 
 class ExportFacts(_Facts):
-    """What another tool was sent of a run, at the last time.
+    """The last export of a run to another tool.
 
     Attributes:
         to: The destination: otel, mlflow, weave or storage.
@@ -178,7 +178,7 @@ class Manifest(Header):
     # What was paid, and what cached replies would have cost.
     cost_usd: float | None = None
     saved_usd: float | None = None
-    unaccounted_requests: int = 0  # at most, under way at a kill; no score, and no total, has them
+    unaccounted_requests: int = 0  # maximum number in flight at a kill; not in any score or total
     exports: Sequence[ExportFacts] = ()
 
     @property
@@ -200,19 +200,19 @@ class Manifest(Header):
 
     @property
     def bot_title(self) -> str:
-        """What people call what was evaluated."""
+        """The displayed name of the evaluated bot."""
         target: Mapping[str, Any] = self.config.get("target") or {}
         recorded = "Recorded answers" if target.get("kind") == "recorded" else self.target.name
         return str(target.get("title") or recorded)
 
     @property
     def dataset_titles(self) -> list[str]:
-        """What people call the datasets."""
+        """The displayed names of the datasets."""
         own: Mapping[str, Mapping[str, Any]] = self.config.get("dataset") or {}
         return [str(own.get(name, {}).get("title") or name) for name in self.datasets]
 
     def exported(self, facts: ExportFacts) -> Manifest:
-        """The manifest with what a destination was sent, instead of what it was sent before."""
+        """Return the manifest with a destination's export facts, which replace its earlier ones."""
         others = [export for export in self.exports if (export.to, export.where) != (facts.to, facts.where)]
         return self.model_copy(update={"exports": [*others, facts]})
 

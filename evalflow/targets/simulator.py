@@ -44,7 +44,7 @@ class UserTurn(BaseModel):
         return message
 
     @model_validator(mode="after")
-    def _said(self) -> UserTurn:
+    def _has_message(self) -> UserTurn:
         if self.state == "goes_on" and not self.message.strip():
             raise ValueError("the message is empty; say something, or end the conversation by the state")
         return self

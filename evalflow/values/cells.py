@@ -154,14 +154,14 @@ def _number(value: object) -> int | float | None:
     number = number_of(value)
     if number is None and not (isinstance(value, str) and value.strip().lower() == "nan"):
         hint = "write it with a decimal point and without separators, or leave it empty"
-        raise ValueError(f"expected a number, got {_given(value)}; {hint}")
+        raise ValueError(f"expected a number, got {_described(value)}; {hint}")
     return number
 
 
 def _boolean(value: object) -> bool:
     found = boolean_of(value)
     if found is None:
-        raise ValueError(f"expected true or false (or yes, no, 1, 0), got {_given(value)}")
+        raise ValueError(f"expected true or false (or yes, no, 1, 0), got {_described(value)}")
     return found
 
 
@@ -176,7 +176,7 @@ def _json(value: object, exact: bool) -> object:
     try:
         return literal(value.strip(), exact=exact) if isinstance(value, str) else value
     except NoLiteral as error:
-        raise ValueError(f"expected JSON, got {_given(value)}: {error}") from None
+        raise ValueError(f"expected JSON, got {_described(value)}: {error}") from None
 
 
 _READERS: Mapping[CellType, Callable[..., object]] = {
@@ -188,7 +188,7 @@ _READERS: Mapping[CellType, Callable[..., object]] = {
 }
 
 
-def _given(value: object) -> str:
+def _described(value: object) -> str:
     return f"the text {_shown(value)}" if isinstance(value, str) else kind(value)
 
 

@@ -1,4 +1,4 @@
-"""What was changed between two runs: by their manifests, prepared steps, cases and answers."""
+"""Find the differences between two runs in their manifests, prepared steps, cases and answers."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ def _answers(run: SavedRun) -> Iterator[tuple[tuple[str, str], int]]:
 
 
 def _content(answer: Answer) -> Sequence[Any]:
-    """What a judge may see of an answer: its text or value, its contexts, and the bot's earlier turns."""
+    """The parts of an answer visible to a judge: its text or value, its contexts, and the bot's earlier turns."""
     turns = [message.content for message in answer.messages if message.role == "assistant"]
     contexts: Iterable[Any] = answer.contexts or ()
     return [answer.answer, answer.actual, [one.text for one in contexts], turns]

@@ -1,4 +1,4 @@
-"""What a run may do on a public server: it calls connections only, and sets only what is opened to everybody."""
+"""Limits of a run on a public server: it calls connections only, and sets only keys that are open to everybody."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PUBLIC_OPTIONS = frozenset(
 OWNERS = frozenset({"engine"})
 """Root keys that only conf/local/default.yaml of the server sets."""
 NEVER = frozenset({"copy_to", "observers"})
-"""Root keys that nobody sets there."""
+"""Root keys that nobody may set on a public server."""
 _SECRETS = ("headers",)
 """The keys of a bot that may read its connection's variable. Others are shown, kept, or repeated by what is called."""
 _OF_KEY = re.compile(r"\$\{oc\.env:[A-Za-z_]\w*(,[^${}]*)?\}")
@@ -42,11 +42,11 @@ _REFERENCE = re.compile(r"\$\{[A-Za-z_]\w*(\.(?!headers\b)\w+)+\}")
 _READ = "only headers of a bot may read a variable: that of its connection's key"
 _PART = re.compile(r"(target|judge|embedder|simulator|otel|metric\.[^.]+\.judge)\.")
 _ROUTING = re.compile(r"host|connection|content-length|transfer-encoding|upgrade|te|trailer|expect|proxy-.*|keep-alive")
-"""Headers that say where a request goes, or where it ends: another server may stand behind the same address."""
+"""Headers that affect routing or framing, so that a request could reach another server behind the same address."""
 
 
 def connection_problems(settings: Settings, connections: Connections) -> list[Problem]:
-    """Why a run may not be carried out by a process that calls connections only; empty if it may."""
+    """Return why a process that may call connections only must refuse a run; empty if it may run."""
     run, written = settings.run, settings.composed.storable
     problems = [*_closed(run), *_interpolated(written)]
     kinds = {"target": TARGET_KINDS, "judge": JUDGE_KINDS, "embedder": EMBEDDER_KINDS, "simulator": SIMULATOR_KINDS}

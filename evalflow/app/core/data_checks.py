@@ -106,7 +106,7 @@ class DataChecks:
         return found
 
     def remarks(self) -> list[str]:
-        """What may be meant otherwise: thoughts, parts that are not found, misspelled variables."""
+        """Return probable mistakes: thoughts, missing parts, misspelled variables."""
         found: list[str] = []
         for dataset, recorded in self._recorded.items():
             of = f"{counted(recorded, 'recorded answer')} of {dataset}"
@@ -157,7 +157,7 @@ class DataChecks:
 
     def _may_come(self, need: str) -> bool:
         if root(need) in COSTS:
-            return True  # known once there is an answer, and often not even then
+            return True  # known only once there is an answer, if at all
         if self._run.generate in (True, "missing") and root(need) in ("finish_reason", "thoughts"):
             return True
         field = DERIVED.get(need, root(need))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from evalflow.engine.gate_looks import GateLooks
     from evalflow.report.calibration import Calibration
 
-Cases = Callable[[], Iterable[Case]]  # reads the cases of a run in any order; called only if gates have looks
+Cases = Callable[[], Iterable[Case]]  # returns the cases of a run in any order; called only if gates have looks
 _NAMED = 5  # cases that are named with a fault of their answers
 
 

@@ -1,4 +1,4 @@
-"""The addresses that a run would send data to, and what goes there."""
+"""The addresses that a run would send data to, and the data sent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Destination:
         address: Without user, password and query.
         here: Whether it is this machine.
         keys: The environment variables with the keys that are sent along.
-        sent: What goes there.
+        sent: The data sent there.
     """
 
     address: str

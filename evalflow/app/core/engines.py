@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EngineJob:
-    """What an engine carries out.
+    """The job of an engine.
 
     Attributes:
         plan: What is done with each case.

@@ -66,7 +66,7 @@ class Estimate:
 
 @dataclass(slots=True)
 class Inspection:
-    """What is known of a run before the first request: the cases drawn and counted by dataset, metrics, and cost."""
+    """The facts known before a run's first request: the sampled cases, their number by dataset, metrics, and cost."""
 
     parts: Parts
     offered: RunCases
@@ -83,8 +83,8 @@ class Inspection:
     gates: Sequence[Gate] = ()
     estimate: Estimate = field(default_factory=Estimate)
     remarks: Sequence[str] = ()  # warnings about the data
-    profiles: dict[str, Profile] = field(default_factory=dict[str, Profile])  # what the cases hold, by dataset
-    reading: Sequence[str] = ()  # what reading the data left out or changed
+    profiles: dict[str, Profile] = field(default_factory=dict[str, Profile])  # the profile of the cases, by dataset
+    reading: Sequence[str] = ()  # what was left out or changed in reading the data
     unread: Sequence[str] = ()  # cases that a judge or a metric does not score as expected; kept with the run
     # Scores of different sorts that would have the same name, by that name.
     mixed: dict[str, Problem] = field(default_factory=dict[str, Problem])
@@ -450,7 +450,7 @@ def _length(ask: Ask) -> int:
 
 
 def _no_probability(judge: Judge, config: Any, asks: Sequence[Ask]) -> str | None:
-    """Why a member of a cascade has no probability of its verdicts; None if it has one."""
+    """Return why a member of a cascade gives no probabilities; None if it does."""
     from evalflow.llm.reader import item_type
 
     def verdict(ask: Ask) -> Any:

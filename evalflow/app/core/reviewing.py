@@ -24,7 +24,7 @@ FEWEST_DOUBLED = 30
 
 @dataclass(frozen=True, slots=True)
 class FrozenAnswer:
-    """What people read of an answer, and the metrics on which they label it.
+    """The parts of an answer that people read, and the metrics on which they label it.
 
     `other` is the text that it is compared with, if they say which of two is better.
     """
@@ -41,7 +41,7 @@ class FrozenAnswer:
 class DrawnItem:
     """A drawn answer. `stratum` and `pi`, its chance to be drawn, are those of the draw; `group` is that of its case.
 
-    `wanted` is how many people label it, `content` what they read.
+    `wanted` is the number of people to label it, `content` what they read.
     """
 
     key: Key
