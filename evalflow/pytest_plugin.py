@@ -42,7 +42,7 @@ _CACHED: dict[str, Ended | EvalflowError] = {}
 _MADE: list[EvalflowRun] = []
 """The runs that modules made so far in this session, each of which must be collected."""
 _UNSUPPORTED = ("parametrize", "usefixtures")
-_KEPT_S = 24 * 3600  # how long what workers share is kept
+_KEPT_S = 24 * 3600  # how long the files shared by workers are kept
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,7 +220,7 @@ def _collected(config: pytest.Config) -> set[EvalflowRun]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, pytest.CollectReport, Any]:
-    """Of a module that is skipped, or cannot be imported, pytest tells by itself."""
+    """Ignore the runs of a module that is skipped or cannot be imported; pytest reports it itself."""
     report = yield
     if isinstance(collector, pytest.Module) and not report.passed:
         _collected(collector.config).update(made for made in _MADE if Path(made.file) == collector.path)
@@ -242,7 +242,7 @@ def pytest_unconfigure() -> None:
 
 
 class LostRun(pytest.Item):
-    """Fails: a run whose gates no test has."""
+    """A test that fails because a run's gates were not collected."""
 
     def __init__(self, *, evaluated: EvalflowRun, **rest: Any) -> None:
         super().__init__(**rest)  # pyright: ignore[reportUnknownMemberType]

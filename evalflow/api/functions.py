@@ -108,7 +108,7 @@ async def arun(
     except asyncio.CancelledError:
         interrupter()
         await asyncio.wait([future])
-        future.exception()  # that it was interrupted
+        future.exception()  # marks it as retrieved
         raise
 
 
@@ -256,7 +256,7 @@ def _run(given: _Given, progress: bool | None, interrupter: Interrupter) -> RunR
 
 @contextlib.contextmanager
 def _places() -> Generator[None]:
-    """Say of files and folders that cannot be read or written what to do, as an EvalflowError."""
+    """Turn errors of files and folders into EvalflowErrors with a hint."""
     try:
         yield
     except OSError as error:
@@ -322,7 +322,7 @@ def _in_thread(work: Callable[[], T]) -> Future[T]:
 
 
 def _outcome(future: Future[T], interrupter: Interrupter) -> T:
-    """The result of work in another thread; interrupts of this one, which waits for it, are passed on."""
+    """Return the result of work in another thread; pass interrupts of this waiting thread on to it."""
     task, cancelled = asyncio.current_task(), 0
     while True:
         try:

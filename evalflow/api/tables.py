@@ -84,7 +84,7 @@ def _plain_rows(table: Any, what: str) -> list[Row]:
 
 
 def _without_nulls(value: Any) -> Any:
-    """The value without null fields of objects, which frames fill in where objects have different fields."""
+    """Remove null fields of objects, which frames add when objects have different fields."""
     if is_object(value):
         fields = value.items()
         return {name: _without_nulls(one) for name, one in fields if one is not None}
@@ -118,7 +118,7 @@ def _of_pandas(frame: Any, what: str) -> list[dict[Any, Any]]:
 
 
 def _whole_again(rows: Iterable[Any]) -> Iterator[Any]:
-    """The rows, with whole numbers as such where pandas has turned them into 1.0 since others of the column are NaN."""
+    """Restore integers that pandas turned into floats because of NaN in their column."""
     kept = list(rows)
     tables = [row for row in kept if is_mapping(row)]
     gaps = dict.fromkeys(name for row in tables for name, value in row.items() if _is_nan(value))

@@ -1,4 +1,4 @@
-"""What `VERB --help` says below its options: files, exit codes, examples, and the page to read."""
+"""The text of `VERB --help` below its options: files, exit codes, examples, and the page to read."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ _FLAGS = (
     "-r",
     "-sc",
 )
-"""What Hydra takes beside overrides; its own message of another flag would list these alone."""
+"""Hydra's own flags; its error message about another flag would list only these."""
 
 
 def _expect_flags_of_hydra(words: Sequence[str]) -> None:

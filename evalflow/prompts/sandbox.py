@@ -1,7 +1,7 @@
-"""Jinja's sandbox with limits of the text that a template makes and of the time that it takes.
+"""Jinja's sandbox, with limits on a template's output and on its time.
 
-Both are looked at whenever a template puts out text or calls something. What happens in between, such as one filter on
-one text, is not limited: templates of strangers are rendered in a limited process (see `prompts`).
+Both are checked whenever a template outputs text or calls something. Work in between, such as one filter on one text,
+is not limited, so templates of strangers are rendered in a limited process (see `prompts`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Unrenderable(ValueError):
 
 @pass_context
 def _in_time(context: Context, value: object) -> object:
-    """A value that is put out, unless the time is over."""
+    """Return a value to output, unless the time is over."""
     cast("Sandbox", context.environment).check_time()
     return value
 

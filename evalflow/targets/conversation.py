@@ -33,7 +33,7 @@ def open_turns(messages: Sequence[Message]) -> list[int]:
 
 @runtime_checkable
 class KeepsConversations(Protocol):
-    """A target whose turns of one conversation belong together beyond their messages."""
+    """A target with state per conversation besides the messages."""
 
     def conversation(self) -> Target:
         """The target for the turns of one conversation."""
@@ -116,7 +116,7 @@ def totalled(answers: Sequence[Answer], prompted_by: Sequence[Message]) -> Answe
 
 
 def _steps(answers: Sequence[Answer], prompted_by: Sequence[Message]) -> object:
-    """What an agent did in all turns, with the messages between them; of another target its last prediction."""
+    """Return an agent's steps in all turns with the messages between them; for other targets the last prediction."""
     done = [answer.actual for answer in answers if answer.actual is not None]
     if len(answers) < 2 or not done or not all(map(_is_trajectory, done)):
         return answers[-1].actual

@@ -1,4 +1,4 @@
-"""Finding the part of an answer that is scored."""
+"""Find the part of an answer that is scored."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from regex import Match
 
 _FENCE = re.compile(r"```[\w-]*[ \t]*\n(.*?)```", re.DOTALL)
-_TRIED = 1000  # braces of a text that are tried in vain as the beginning of an object
+_TRIED = 1000  # maximum number of braces in a text that do not begin an object
 _LATEX = re.compile(r"\\(?:boxed|fbox|text|textbf|mathrm|mathbf|operatorname)\s*\{(.*)\}", re.DOTALL)
 _PAIRS = (
     ("**", "**"),
@@ -81,7 +81,7 @@ def _group(match: Match[str], group: int | str | None) -> str:
 
 
 def _at(path: Path, text: str, *, first: bool) -> Iterable[str]:
-    """What a path leads to in the JSON of an answer: all of it, else the last code block or object that has it."""
+    """Return a path's match in an answer's JSON: the whole answer, else the last code block or object that has one."""
     whole = _document(text)
     for documents in ([whole],) if whole is not None else (_blocks(text), _objects(text)):
         in_order = list(documents)
@@ -124,7 +124,7 @@ def _document(text: str) -> object:
 
 
 def _objects(text: str) -> Iterator[object]:
-    """The objects that a text has in the midst of other words; ValueError if too many of its braces begin none."""
+    """Return the objects in a text among other words; ValueError if too many braces do not begin one."""
     text = mended(text.encode("utf-8", "replace")).decode()
     at = failed = 0
     while (at := text.find("{", at)) >= 0:

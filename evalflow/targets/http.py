@@ -1,4 +1,4 @@
-"""The connector to a service behind HTTP: one request and its reply, or a thread, a stream, and polling."""
+"""The connector to an HTTP service: a request and its reply, optionally with a thread, a stream or polling."""
 
 from __future__ import annotations
 
@@ -261,7 +261,7 @@ class _Conditions:
 
 @contextmanager
 def _counting(sent: int) -> Generator[None]:
-    """Count the requests that were sent before an error; a template that cannot be rendered then is the target's."""
+    """Add the requests sent before an error; a template error after the first request becomes a TargetError."""
     try:
         yield
     except UserError as error:

@@ -103,7 +103,7 @@ class OpenAITarget:
         return (completion, False), entry_of(completion, completion.spend)
 
     def _read(self, completion: Completion) -> Said:
-        """What metrics read of a reply; TargetError if the part that is scored cannot be looked for in it."""
+        """Return the scored part of a reply; TargetError if searching it fails."""
         try:
             return self._step.read(answer_text(completion), completion.reasoning)
         except ValueError as error:

@@ -197,7 +197,7 @@ class ReplyReader:
         return value if extract.values is None else _meaning(extract.values, value, name)
 
     def _predicts_null(self, fields: Mapping[str, object], form: Form) -> bool:
-        """Whether null is the prediction of a reply that has none other."""
+        """Return whether null is the prediction of a reply without another one."""
         return form.generates == "actual" and ("actual" in self._paths or form.has("actual", fields))
 
     def _contexts(self, reply: object, form: Form) -> tuple[Context, ...] | None:
@@ -236,7 +236,7 @@ class ReplyReader:
 
 
 def _completed(read: ParsedReply, trace: TraceReading, form: Form) -> ParsedReply:
-    """A reply with what only its trace says. A prediction that the dataset asks for is the reply's own."""
+    """Complete a reply from its trace, except for a prediction that the dataset asks for."""
     actual = read.actual
     if actual is None and form.generates == "answer" and not form.parts:
         actual = trace.steps()
@@ -273,7 +273,7 @@ def _trace_id(reply: Mapping[str, object], metadata: Mapping[str, object] | None
 
 
 def _taken(reply: Mapping[str, object], actual: object) -> tuple[Usage | None, float | None]:
-    """The tokens and dollars that a reply reports, else the sums of its steps; None if they are not all known."""
+    """Return the tokens and dollars that a reply reports, else the sums over its steps; None if some are unknown."""
     steps = [step for step in map(as_map, as_list(actual)) if step.get("role") == "assistant"]
     usages = [_usage(reply["usage"])] if "usage" in reply else [_usage(step.get("usage")) for step in steps]
     costs = [_cost(reply["cost_usd"])] if "cost_usd" in reply else [_cost(step.get("cost_usd")) for step in steps]

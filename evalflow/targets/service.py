@@ -44,8 +44,8 @@ class RawReply:
 class Connector(ABC):
     """Connects to a program.
 
-    `identity` is what determines the replies besides the request, for the cache key. Unless it `is_reusable`, what
-    determines them is not all known, and no other run reuses its replies.
+    `identity`, part of the cache key, is everything besides the request that determines the replies. Unless it
+    `is_reusable`, this is not completely known, and no other run reuses its replies.
     """
 
     identity: str
@@ -119,7 +119,7 @@ class ServiceTarget:
     def conversation(self) -> ServiceTarget:
         """The target for the turns of one conversation.
 
-        Where the service keeps the conversation, its turns are not cached: a cached turn would be missing there.
+        If the service stores the conversation, turns are not cached: the service would not know a cached turn.
         """
         connector = self._connector.conversation()
         if connector is None:

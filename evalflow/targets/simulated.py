@@ -1,4 +1,4 @@
-"""Simulated conversations: a simulated user talks to the target until the goal is reached, or a limit."""
+"""Simulated conversations: a simulated user talks to the target until the goal or a limit is reached."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class SimulatedConversations:
 
 
 def _end(spoken: Spoken, talk: _Talk, limits: ConversationLimits) -> tuple[Ending, str | None] | None:
-    """How the conversation ends with the user's turn, and why; None if it continues."""
+    """Return how and why the conversation ends with the user's turn; None if it continues."""
     if spoken.state != "goes_on":
         return spoken.state, spoken.reason
     if len(talk.answers) >= limits.turns:

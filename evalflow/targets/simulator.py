@@ -1,4 +1,4 @@
-"""Simulated users: what the user of a case says next, by a model or by a script."""
+"""Simulated users: a model or a script writes the user's next message."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LABEL = re.compile(r"^[\s*_>#\[(]*(assistant|chatbot|bot)\b[\s*_\])]*:", re.IGN
 
 
 class UserTurn(BaseModel):
-    """What the user does next."""
+    """The user's next action."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -52,7 +52,7 @@ class UserTurn(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spoken:
-    """What the user said, or how the conversation ended, with what the call took."""
+    """What the user said, or how the conversation ended, and the cost of the call."""
 
     state: State
     message: str = ""
@@ -128,7 +128,7 @@ def _last_words(messages: Sequence[Message]) -> str | None:
 
 
 class ScriptedSimulator:
-    """Says the same in every case."""
+    """Sends the same messages in every case."""
 
     def __init__(self, config: ScriptedSimulatorConfig, name: str, *_: object) -> None:
         self.name = name

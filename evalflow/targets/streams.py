@@ -12,9 +12,9 @@ from evalflow.config.exchanges import StreamConfig
 from evalflow.errors import TargetError
 from evalflow.values.jsonvalues import as_map, is_object, json_path, parsed
 
-_LINE_END = re.compile(r"\r\n|\n|\r")  # not those of Unicode, which may stand in texts
-_ENDS = frozenset({"", "[DONE]"})  # the data of events that only say that the stream is over
-_PULSES = frozenset({"ping", "heartbeat", "keepalive", "keep-alive"})  # names of events that only keep it open
+_LINE_END = re.compile(r"\r\n|\n|\r")  # not Unicode's line ends, which may occur in texts
+_ENDS = frozenset({"", "[DONE]"})  # data of events that only mark the end of the stream
+_PULSES = frozenset({"ping", "heartbeat", "keepalive", "keep-alive"})  # names of keep-alive events
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def json_lines(text: str) -> Iterator[StreamEvent]:
 
 
 class StreamReader:
-    """Turns a whole stream into the reply that it amounts to, as `StreamConfig` says."""
+    """Turns a whole stream into one reply, as configured by `StreamConfig`."""
 
     def __init__(self, config: StreamConfig) -> None:
         self._config = config

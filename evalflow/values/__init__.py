@@ -1,1 +1,1 @@
-"""What data hold: JSON values, cells, texts, contexts and trajectories, read and compared in one way."""
+"""Read and compare the values in data: JSON values, cells, texts, contexts and trajectories."""

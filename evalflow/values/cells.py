@@ -1,7 +1,7 @@
-"""Text that stands for another value: lists and objects as JSON or Python writes them, numbers, true and false.
+"""Texts that represent other values: lists and objects in JSON or Python syntax, numbers, true and false.
 
-What a text is read as depends on what a field or a metric needs, never on what the text looks like. So each function is
-for one need. Only a text that fits as a whole is read.
+The type to read depends on what a field or a metric needs, never on what the text looks like, so each function is for
+one type. A text is read only if it fits as a whole.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Literal, get_args
 from evalflow.values.jsonvalues import DEEPEST, Unusable, is_list, is_object, kind, mended, parsed
 
 CellType = Literal["text", "number", "boolean", "list", "json"]
-"""What a column can be declared to hold."""
+"""The types that a column can be declared as."""
 CELL_TYPES: tuple[CellType, ...] = get_args(CellType)
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -48,7 +48,7 @@ _CLOSING = {"[": "]", "(": ")", "{": "}"}
 
 
 class Base64(str):
-    """Bytes of a binary column, as text that carries them; it is data, but not a text that somebody wrote."""
+    """Base64 text of a binary column's bytes: data, but not a text that somebody wrote."""
 
     __slots__ = ()
 
@@ -95,7 +95,7 @@ def boolean_of(value: object) -> bool | None:
 
 
 def list_in(text: str, *, exact: bool = False) -> list[object] | None:
-    """The list that a text is as a whole, as JSON or Python writes it; None for other text. `exact` as of `literal`.
+    """Return the list that a text represents in JSON or Python syntax; None for other text. `exact` as in `literal`.
 
     ValueError for a text that begins as a list and cannot be read as one, such as a printed NumPy array.
     """
@@ -117,7 +117,7 @@ def split(text: str) -> list[str]:
 
 
 def object_in(text: str) -> dict[str, object]:
-    """The object that a text is as a whole, as JSON or Python writes it; ValueError for other text."""
+    """Return the object that a text represents in JSON or Python syntax; ValueError for other text."""
     bare = text.strip()
     if not bare.startswith("{"):
         raise ValueError(f"expected an object, got the text {_shown(text)}")
@@ -131,7 +131,7 @@ def object_in(text: str) -> dict[str, object]:
 
 
 def opened(value: object) -> object:
-    """The list or object in a text that a path leads into; any other value unchanged."""
+    """Parse a text that a path leads into as a list or an object; return any other value unchanged."""
     if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
         try:
             return literal(value.strip())
@@ -197,7 +197,7 @@ def _shown(text: str) -> str:
 
 
 def _is_like_list(text: str) -> bool:
-    """Whether it begins as a list of texts or objects does, or is in brackets from beginning to end."""
+    """Return whether it begins like a list of texts or objects, or is entirely in brackets."""
     if _LIST_BEGINS.match(text):
         return True
     depth = 0
@@ -224,7 +224,7 @@ def literal(text: str, *, exact: bool = False) -> object:
 
 
 class _Literal:
-    """Reads a value as Python's `repr` writes it, without running anything."""
+    """Parses a value written by Python's `repr`, without executing anything."""
 
     def __init__(self, text: str, exact: bool) -> None:
         self._exact = exact
@@ -341,7 +341,7 @@ class _Literal:
         return {name: self._value(left)}
 
     def _named(self) -> dict[str, object]:
-        """Pairs without anything round them, as LangChain prints a document."""
+        """Parse name=value pairs without brackets, as LangChain prints a document."""
         values: dict[str, object] = {}
         while self._at < len(self._tokens):
             values |= self._pair(DEEPEST)

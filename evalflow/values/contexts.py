@@ -1,4 +1,4 @@
-"""Converts contexts from the forms in the data to text, title and path."""
+"""Convert contexts from the forms in the data to text, title and path."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BLOCKS = ("dl", "dt", "dd", "section", "details", "summary", "fieldset", "form"
 _PAGE = "page_content"  # of LangChain's documents
 _TEXTS = ("text", _PAGE, "content")
 _PATHS = ("path", "source", "url", "file_path")
-"""Where the metadata of a document have its origin."""
+"""The metadata keys of a document's origin."""
 _PRINTED = re.compile(r"Document\(|page_content=['\"]")
 _CHUNK = ("exact_path", "title", "heading_hierarchy", "description", "html_content")
 
@@ -40,7 +40,7 @@ def html_text(source: str) -> str:
 
 @cache
 def _parser() -> Any:
-    """What begins a new line; without it, inscriptis runs the entries of a definition list together."""
+    """Configure which elements begin a new line; otherwise inscriptis joins the entries of a definition list."""
     css: Any = import_module("inscriptis.css_profiles").RELAXED_CSS_PROFILE
     return import_module("inscriptis.model.config").ParserConfig(css | dict.fromkeys(_BLOCKS, css["figcaption"]))
 
@@ -59,7 +59,7 @@ def contexts(value: object, to_text: Callable[[str], str] = html_text) -> tuple[
 
 
 def _in_text(text: str) -> object:
-    """The list or the single object that a text is, else the text itself."""
+    """Return the list or the object that a text represents, else the text itself."""
     if not text.strip():
         return []
     found = list_in(text)

@@ -50,7 +50,7 @@ def parsed(text: bytes) -> object:
     from pydantic_core import from_json
 
     value = from_json(mended(text), allow_inf_nan=False)
-    # A text with so few brackets cannot be deep, and to count them is far quicker than to look.
+    # A text with so few brackets cannot be deep, and counting them is much faster than parsing.
     if text.count(b"{") + text.count(b"[") > DEEPEST and is_too_deep(value):
         raise Unusable(f"more than {DEEPEST} lists and objects within each other")
     if overflows(text, value):
@@ -226,7 +226,7 @@ class Path:
         return matches or ([] if is_mapping(value) and self._is_of_nothing(value) else None)
 
     def _is_of_nothing(self, value: Mapping[str, object]) -> bool:
-        """Whether what the path leads through are empty lists alone, as `$.found[*].text` where nothing was found."""
+        """Return whether the path leads through empty lists only, as `$.found[*].text` if nothing was found."""
         from jsonpath import JSONPath
 
         if not isinstance(self._query, JSONPath) or not self.plain:
@@ -239,7 +239,7 @@ class Path:
 
     def matches(self, value: Any) -> list[Any]:
         """All matches; ValueError if it cannot be applied to this value, LimitExceeded if that takes too long."""
-        # A text in place of an object would be parsed, so a path such as $.a would match in a text.
+        # A text would be parsed as JSON, so that a path such as $.a would match inside it.
         if not isinstance(value, Mapping | list):
             return [value] if self.text.strip() == "$" else []
         if self.plain:
@@ -309,5 +309,5 @@ def _object_of(value: object) -> dict[str, object] | str:
     return {name: inner for name, inner in values.items() if inner is not None}
 
 
-# Making one takes longer than using it.
+# Creating one takes longer than using it.
 _ENCODER = json.JSONEncoder(ensure_ascii=False, sort_keys=True, default=_object_of)

@@ -1,4 +1,4 @@
-"""Labels by their names, in which they are compared, counted and shown: 3 and "3" are one label, 3.1 and "3.10" two."""
+"""The names by which labels are compared, counted and shown: 3 and "3" are one label, 3.1 and "3.10" are two."""
 
 from __future__ import annotations
 

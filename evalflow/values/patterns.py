@@ -16,7 +16,7 @@ PATIENCE_S = 1.0  # time limit in seconds for one search; slower ones are catast
 LARGEST = 100_000
 """Maximum number of parts of a pattern. `regex` expands repetitions, so that (?:a{1000}){1000} has a million parts."""
 TEMPLATE = re.compile(r"\{\{-?\s*(?P<name>[A-Za-z_]\w*)[^{}]*\}\}")
-"""A variable, as templates have it."""
+"""Matches a variable in template syntax."""
 _PART = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(?P<times>\d+)(?:,\d*)?\}|.", re.DOTALL)
 # An escaped character, a set, or a brace that opens no quantifier.
 _READ_OTHERWISE = re.compile(

@@ -1,6 +1,6 @@
-"""Values of Python programs as the values that JSON has: of NumPy, pandas, dataclasses, pydantic and the like.
+"""Convert Python values (of NumPy, pandas, dataclasses, pydantic and the like) to JSON values.
 
-A value is converted if its meaning is plain, and else refused. Nothing becomes the text that Python prints of it.
+A value is converted if its meaning is unambiguous, and refused otherwise. Nothing is converted by `str` or `repr`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FINEST = re.compile(r"(datetime64|timedelta64)\[(?:ns|ps|fs|as)\]")
 
 
 class NotPlain(ValueError):
-    """A value that JSON has no like of; the message begins with its place in the whole."""
+    """A value without a JSON equivalent; the message begins with its path."""
 
     def __init__(self, what: str, place: str = "") -> None:
         self.what = what
@@ -36,7 +36,7 @@ class NotPlain(ValueError):
         super().__init__(f"{place}: {what}" if place else what)
 
     def within(self, key: str | int) -> NotPlain:
-        """The same one level further out."""
+        """Return the error with its path extended by one outer level."""
         here = f"[{key}]" if isinstance(key, int) else key
         between = "." if self.place and not self.place.startswith("[") else ""
         return NotPlain(self.what, f"{here}{between}{self.place}")

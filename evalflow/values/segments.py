@@ -35,7 +35,7 @@ _PLAIN_WORD = re.compile(r"[^\W_]+")
 _PLAIN_NUMBER = re.compile(r"\d+(?:[.,]\d+)+|[^\W_]+")
 _ASCII_END = re.compile(r"""[.!?]+["'”’)\]]*(?=\s)""")
 _END = (
-    r"(?<![0-9０-９](?=．))[.!?]*<END>[.!?<END>]*<CLOSE>*"  # of other scripts, whatever follows
+    r"(?<![0-9０-９](?=．))[.!?]*<END>[.!?<END>]*<CLOSE>*"  # of other scripts, regardless of what follows
     r"""|[.!?]+["'”’)\]]*(?=\s)"""
     r"|(?:[!?]+|(?<=<E>)\.)<CLOSE>*(?=<E>)"
 )
@@ -59,9 +59,9 @@ _LANGUAGES = {
     "FULLWIDTH": "Latin",
     "HALFWIDTH": "Japanese",
 }
-"""By the first word of a character's name in Unicode, where readers know the language better than the script."""
+"""Language names, by the first word of a character's Unicode name, where they are better known than the script's."""
 WITHOUT_SPACES = frozenset({"Chinese", "Japanese", "Thai", "Lao", "Khmer", "Burmese"})
-"""What `script_of` calls texts without spaces between words."""
+"""The names that `script_of` gives to texts without spaces between words."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What an agent did, step by step: tool calls and messages in the forms that data have."""
+"""The steps of an agent: tool calls and messages, in the forms found in data."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def listed(texts: Iterable[str], count: int, most: int = 5) -> str:
 
 
 _RESULT, _ARGUMENTS, _WORDS = 1500, 500, 1500
-"""The most characters of a result, of a call's arguments and of a step's words that a judge is shown."""
+"""Maximum characters of a result, of a call's arguments and of a step's text shown to a judge."""
 _STEPS, _JUDGED = 60, 100
 
 
@@ -154,7 +154,10 @@ def call_lines(value: object) -> tuple[str, ...]:
 
 
 def trajectory_text(value: object) -> str:
-    """What an agent did, a step a line, for a judge. Long texts and many steps lose their middle, and say so."""
+    """Show an agent's steps to a judge, one per line.
+
+    The middle of long texts and of many steps is left out, with a note.
+    """
     found = trajectory(value)
     if not found.steps:
         return "(The agent called no tool.)"
@@ -194,5 +197,5 @@ def _answered(found: Trajectory) -> Mapping[int, int]:
 
 
 def _line(text: str, most: int) -> str:
-    """A text in one line, so that none can pass for a step of its own."""
+    """Return a text on one line, so that it cannot imitate a separate step."""
     return shortened(" ".join(text.split()), most)
