@@ -71,7 +71,7 @@ def calibration_of(run: SavedRun, labels: RunLabels) -> Calibration | None:
 
 
 def _advice_on(names: Sequence[str], run: SavedRun, row: CalibrationRow, scores: pl.LazyFrame) -> MemberAdvice:
-    """What labels say of the named members of a panel or a cascade."""
+    """Return advice on the named members of a panel or a cascade, based on labels."""
     facts = run.manifest.metrics[row.metric]
     config = run.rules.settings.judges[facts.declared]
     assert isinstance(config, MembersConfig)
@@ -122,7 +122,7 @@ def saved_calibration(run: SavedRun) -> Calibration | None:
 
 
 def _with_texts(run: SavedRun, rows: Sequence[CalibrationRow]) -> list[dict[str, Any]]:
-    """The worst disagreements of all rows, with question and answer."""
+    """Return the worst disagreements of all rows, with question and answer."""
     listed = [one for row in rows for one in disagreements(row, _LISTED)]
     listed = sorted(listed, key=lambda one: -abs(one["difference"]))
     wanted = {(one["dataset"], one["case_id"]) for one in listed}
@@ -199,7 +199,7 @@ def _certificate(
 
 
 def no_certificate(row: CalibrationRow) -> str:
-    """Why the labels do not suffice for a certificate; empty if they do."""
+    """Return why the labels do not suffice for a certificate; empty if they do."""
     n = row.answers["human"].count()
     if n < MIN_LABELS:
         return f"{counted(n, 'labelled answer')}, and it takes {MIN_LABELS}"
@@ -256,7 +256,7 @@ def rank_judges(runs: Mapping[str, SavedRun], labels: Mapping[str, pl.DataFrame]
 def _judges_to_rank(
     runs: Mapping[str, SavedRun], labels: Mapping[str, pl.DataFrame]
 ) -> dict[tuple[str, str, str], list[JudgeInRun]]:
-    """The judges by dataset, metric and target, where several judged the same with another model or prompt."""
+    """Return by dataset, metric and target the judges of the same answers, if they differ in model or prompt."""
     found: dict[tuple[str, str, str], list[JudgeInRun]] = {}
     identities: dict[tuple[str, str, str], set[str]] = {}
     for name, run in runs.items():
@@ -274,7 +274,7 @@ def _judges_to_rank(
 
 
 def _split(run: SavedRun, labels: pl.DataFrame, seed: int) -> pl.DataFrame:
-    """The labelled answers with the column `choosing`; answers of one group are in the same half."""
+    """Add the column `choosing` to labelled answers; answers of one group are in the same half."""
     groups = run.scores().select("dataset", "case_id", "group").unique().collect()
     answers = labels.unique(CELL, maintain_order=True).join(groups, on=["dataset", "case_id"], how="left")
     rows = answers.select("group", "case_id", "answer_hash").iter_rows()
@@ -284,7 +284,7 @@ def _split(run: SavedRun, labels: pl.DataFrame, seed: int) -> pl.DataFrame:
 
 
 def half_of(rows: pl.DataFrame, halves: pl.DataFrame, *, choosing: bool) -> pl.DataFrame:
-    """The rows of the half that chooses the judge, or of the other half."""
+    """Return the half of the rows that chooses the judge, or the other half."""
     return rows.join(halves.filter(halves["choosing"] == choosing), on=CELL, how="semi", maintain_order="left")
 
 

@@ -1,4 +1,4 @@
-"""The cases of a run, and the answers that are known before it starts."""
+"""The cases of a run, and the answers known before it starts."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _chosen(dataset: str, config: DatasetConfig, cases: Iterator[Case]) -> Itera
 
 
 def has_tags(tags: Iterable[str], wanted: Collection[str], *, every: bool) -> bool:
-    """Whether tags, or tags above them, include one of the wanted, or every one of them."""
+    """Return whether tags or their parents include one of the wanted tags, or all of them."""
     own = {level for tag in tags for level in datasets.tag_levels(tag)}
     return own.issuperset(wanted) if every else not own.isdisjoint(wanted)
 
@@ -96,7 +96,7 @@ class RunCases:
         self._run = run
         self._complete = complete
         self._in_memory: list[Case] | None = None
-        self.notes: dict[str, datasets.ReadingNotes] = {}  # of the last reading
+        self.notes: dict[str, datasets.ReadingNotes] = {}  # notes of the last reading
 
     def __iter__(self) -> Iterator[Case]:
         return self._read() if self._in_memory is None else iter(self._in_memory)
@@ -143,7 +143,7 @@ def answers_of(
 
 
 def count_endings(folder: RunFolder, run: RunConfig, cases: Iterable[Case], target: str) -> Mapping[str, int]:
-    """How many of the run's simulated conversations ended in which way, the most frequent first."""
+    """Count the run's simulated conversations by how they ended, the most frequent first."""
     found: Counter[str] = Counter()
     with answers_of(folder, run) as answers:
         for case in cases:
@@ -183,7 +183,7 @@ def is_simulated(run: RunConfig, case: Case) -> bool:
 
 
 def _longest_talk(run: RunConfig, case: Case) -> tuple[Message, ...]:
-    """The opening, and placeholders for all turns that the simulator's limits allow."""
+    """Return the opening turns, and placeholders for all turns that the simulator's limits allow."""
     text = case.scenario or UNKNOWN
     user, opening = Message("user", text), case.messages
     if not opening or opening[-1].role != "user":

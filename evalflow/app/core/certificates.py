@@ -65,7 +65,7 @@ class Certificate:
     replies: Mapping[str, Any]  # judged (the number of judged answers), unparsable and reasked (shares of them)
 
     def stale(self, key: Mapping[str, str | None]) -> list[str]:
-        """The changes between the certificate and scores with this key, in words."""
+        """Describe the changes between the certificate and scores with this key."""
         return [words for part, words in _PARTS.items() if self.key.get(part) != key.get(part)]
 
     def has_labels_of(self, other: Certificate) -> bool:
@@ -99,7 +99,7 @@ def save_certificate(certificate: Certificate, folder: Path = CERTIFICATES) -> P
 
 
 def save_proof(proof: Proof, run: SavedRun) -> None:
-    """Keep what a judge sees by a metric, for the reports of later runs.
+    """Save which faults a judge detects with a metric, for the reports of later runs.
 
     Nothing is kept for a metric without a judge, nor for the checks of cases: later runs have other cases.
     """
@@ -115,7 +115,7 @@ _PLACE = ("judge", "metric", "dataset", "key")
 
 
 def _save(content: Mapping[str, Any], folder: Path, parts: Sequence[str]) -> Path:
-    """Write content that replaces what is equal in `parts`."""
+    """Write content; it replaces content with equal `parts`."""
     digest = _digest([content[part] for part in parts])
     names = (re.sub(r"[^A-Za-z0-9.]+", "-", content[part]).strip("-")[:40] for part in ("metric", "judge"))
     path = folder / f"{'_'.join((*names, digest))}.json"

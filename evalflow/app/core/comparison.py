@@ -45,16 +45,16 @@ SMALLEST_MARGIN, LARGEST_MARGIN = 1e-9, 1e9
 
 @dataclass(frozen=True, slots=True)
 class ComparisonOptions:
-    """How runs are compared; UserError if the margin is out of bounds."""
+    """Options of a comparison; UserError if the margin is out of bounds."""
 
-    allow: Collection[Kind] = ()  # the `KINDS` that may differ, though scores may then differ in meaning
+    allow: Collection[Kind] = ()  # the `KINDS` that may differ, even though the meaning of scores may differ then
     adjust: Adjustment = "holm"  # how p-values are adjusted for the number of comparisons
     # The largest acceptable loss, within `SMALLEST_MARGIN` and `LARGEST_MARGIN`; None for no such test.
     margin: float | None = None
     # Whether each tag, and the figures of each class or label, have their own rows.
     by_tag: bool = False
     by_class: bool = False
-    unpaired: bool = False  # whether the runs are samples of different cases, not compared case by case
+    unpaired: bool = False  # whether the runs are samples of different cases, so not compared case by case
     lists_cases: bool = True  # whether the cases that changed are listed
     allow_option: str = "--allow "  # the option that messages suggest for allowing a difference
 
@@ -169,7 +169,7 @@ def _agreement_changes(a: SavedRun, b: SavedRun, labels: ComparedLabels) -> Sequ
 def _refused(
     runs: tuple[SavedRun, SavedRun], changed: WhatChanged, how: ComparisonOptions, *, of_answers: bool
 ) -> list[Problem]:
-    """Why two runs are left out; `of_answers` is whether the family is of answers."""
+    """Return why two runs are left out; `of_answers`: whether the family compares answers."""
     a, b = runs
     if of_answers and changed.only_judged and obstacles(changed):
         hint = f"compare the judges: {command('compare', shown(a.folder.path), shown(b.folder.path))}"
@@ -198,7 +198,7 @@ def _of_samples(
 
 
 def attributed(rows: Iterable[ComparisonRow], changed: WhatChanged) -> Iterator[ComparisonRow]:
-    """The rows with what each difference speaks of."""
+    """Add to each row what its difference can be attributed to."""
     return (replace(row, attribution=changed.attribution(row.metric, row.statistic)) for row in rows)
 
 
@@ -272,7 +272,7 @@ def _notes_of_rows(rows: Sequence[ComparisonRow], *, several: bool) -> Iterator[
 
 
 def _place(row: ComparisonRow, statistics: Sequence[str] | None = None, *, several: bool) -> str:
-    """What a note is about; `statistics` instead of the row's own."""
+    """Return the subject of a note, with `statistics` instead of the row's own."""
     told = (row.statistic,) if statistics is None else statistics
     statistic = "" if tuple(told) in ((), ("mean",)) else f", {' and '.join(told)}"
     pair = f", {row.pair[1]} against {row.pair[0]}" if several else ""
@@ -284,7 +284,7 @@ def _labelled(row: ComparisonRow) -> str:
 
 
 def _corrects_nothing(row: ComparisonRow) -> bool:
-    """Whether people labelled what differs, and correct nothing."""
+    """Return whether people labelled the differing answers but the labels correct nothing."""
     return bool(row.judged is None and row.labelled and row.uncorrected and row.found.difference and not row.tag)
 
 
@@ -331,7 +331,7 @@ def _of_whole_runs(rows: list[ComparisonRow], *runs: SavedRun) -> list[Compariso
 
 
 def notes_of(a: SavedRun, b: SavedRun, pairing: Pairing, names: tuple[str, str]) -> Iterator[str]:
-    """What is not compared of two runs, and what makes their comparison less than it seems."""
+    """Return what is not compared of two runs, and what limits their comparison."""
     for row in pairing.counts.iter_rows(named=True):
         where = f"{row['dataset']}, {row['metric']}"
         if not row["common"] + row["unscored"]:
@@ -389,7 +389,7 @@ class BaselineAnswers:
                         self._places[cell_digest(dataset, json.loads(line)["id"])] = place
 
     def beside(self, case: Case) -> Case:
-        """The case with the baseline's answer among its `vars`, unless the baseline had a different question."""
+        """Return the case with the baseline's answer in its `vars`, unless the baseline had a different question."""
         known: dict[str, Any] = {}
         place = self._places.get(cell_digest(case.dataset, case.id))
         if place is not None:
@@ -405,7 +405,7 @@ class BaselineAnswers:
 
 
 def baseline_problems(gates: Sequence[Gate], run: RunConfig, manifest: Manifest) -> list[Problem]:
-    """Why gates cannot use the baseline: it is not a run, or it measured something else."""
+    """Return why gates cannot use the baseline: it is not a run, or it measured something else."""
     try:
         baseline = open_baseline(run)
     except UserError as error:

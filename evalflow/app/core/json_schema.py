@@ -26,7 +26,7 @@ Schema = dict[str, Any]
 SCHEMAS = Path(OWN_FOLDER) / "schema"
 """The folder for the schemas of files that evalflow writes."""
 SCHEMA_MARK = "yaml-language-server:"
-"""What the comment begins with by which an editor finds the schema of a file."""
+"""The beginning of the comment by which an editor finds a file's schema."""
 _DIALECT = "http://json-schema.org/draft-07/schema#"  # the newest draft that all editors support
 _ABOUT = ("description", "default", "examples")
 _PARTS = (*GROUPS[:-1], "observers")

@@ -59,7 +59,7 @@ def leaderboards(runs: Sequence[SavedRun], summary: pl.DataFrame) -> list[Leader
 
 
 def _labels(runs: Sequence[SavedRun]) -> ComparedLabels:
-    """The labels of the runs; none, with a warning, if some are invalid."""
+    """Return the labels of the runs; none, with a warning, if some are invalid."""
     try:
         return labels_to_compare(runs, None)
     except UserError as error:
@@ -145,7 +145,7 @@ def _scores(run: SavedRun, about: Mapping[str, Any]) -> pl.LazyFrame:
 
 
 def _on(run: SavedRun, scores: pl.LazyFrame, cases: pl.DataFrame, about: Mapping[str, Any]) -> pl.DataFrame:
-    """The summary of a run's scores of some cases, by the judge alone."""
+    """Summarise a run's scores of some cases, by the judge alone."""
     traits = run.traits.get(about["metric"], Traits(bounded=True))
     config = MetricConfig(kind="", direction="higher_is_better" if traits.higher_is_better else "lower_is_better")
     measured = {about["metric"]: RunMetric(config, traits.bounded, traits.figures)}

@@ -64,7 +64,7 @@ def _rows(name: str, config: DatasetConfig, notes: datasets.ReadingNotes) -> Ite
 
 
 def _content(case: Case) -> int:
-    """A hash of everything but the case's id and place."""
+    """Return a hash of everything except the case's id and place."""
     row = datasets.case_to_row(case)
     return hash(json.dumps({key: value for key, value in row.items() if key != "id"}, sort_keys=True))
 
@@ -137,7 +137,7 @@ def _print_unmapped(console: Console, found: FileProfile, columns: Mapping[str, 
 
 
 def _texts(found: FileProfile, columns: Sequence[str]) -> list[str]:
-    """The columns whose values are texts, and nothing that texts stand for."""
+    """Return the columns whose values are plain texts, not representations of other values."""
     typed = found.cases.read_as_text()
     kept = [one for one in columns if one in found.cases.variables and found.cases.variables[one].is_text]
     return [one for one in kept if one not in typed and one not in ABOUT_ANSWER]

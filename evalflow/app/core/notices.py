@@ -1,4 +1,4 @@
-"""Warnings on a run's configuration, to read before its results."""
+"""Warnings about a run's configuration, to read before its results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evalflow.llm.panel import Panel
 
 
 def shadows(parts: Parts) -> Iterator[str]:
-    """Warnings of files that stand in for packaged ones, and of addresses and keys that are not taken from files."""
+    """Return warnings about files that replace packaged ones, and about ignored addresses and keys in files."""
     for key, file in parts.settings.composed.shadowed:
         yield f"{key} comes from {file}, in place of the packaged one"
     for one in parts.settings.composed.untaken:
@@ -41,7 +41,7 @@ def _same_answers(parts: Parts) -> Iterator[str]:
 
 
 def _asked_anew(parts: Parts) -> Iterator[str]:
-    """Of a target that is code of this machine: whether answers of earlier runs are reused."""
+    """Return a warning, for targets that are local code, about reusing answers of earlier runs."""
     run, target = parts.settings.run, parts.settings.run.target
     if run.generate in (False, "demo") or not target.runs_here or run.cache.mode not in ("on", "read"):
         return
@@ -74,7 +74,7 @@ def _self_judging(parts: Parts) -> Iterator[str]:
 
 
 def _sent_directly(parts: Parts, preparing: int) -> Iterator[str]:
-    """What a run with batches sends directly."""
+    """Return the calls that a run with batches sends directly."""
     target = parts.settings.run.target
     asks = parts.settings.run.generate and target.calls and not getattr(target, "batch", False)
     names = [parts.target.name] if asks else []

@@ -1,4 +1,4 @@
-"""What a plan rests on: pilot runs, or the values that the command line states."""
+"""The basis of a plan: pilot runs, or values stated on the command line."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _WIDEST = 0.25  # variance of scores in 0..1
 
 
 def stated_basis(options: argparse.Namespace) -> Basis:
-    """What the values that the command line states amount to."""
+    """Return the basis stated by values of the command line."""
     correlation = options.correlation or 0.0
     assumptions: list[str] = []
     noise = None
@@ -273,7 +273,7 @@ def _unknown(one: _Slice) -> Iterator[str]:
 
 
 def _costs(run: SavedRun) -> PilotCosts:
-    """What a run took for each answer, the simulated user's turns included, and for each judgement of it."""
+    """Return a run's cost per answer, including the simulated user's turns, and per judgement."""
     total = run.manifest.full_cost
     cases = sum(facts.cases for facts in run.manifest.datasets.values())
     repeats = run.manifest.config["repeats"]

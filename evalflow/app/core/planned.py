@@ -1,4 +1,4 @@
-"""Runs that one process plans and another starts: what was composed is kept in the run's folder, once."""
+"""Runs planned by one process and started by another; the composed configuration is stored in the run's folder."""
 
 from __future__ import annotations
 

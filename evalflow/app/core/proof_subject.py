@@ -1,4 +1,4 @@
-"""The metric that is proved: what it reads, which faults it must see, and its cases with people's scores."""
+"""The metric that is proved: what it reads, the faults it must detect, and its cases with people's scores."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class ProofSubject:
             raise UserError(Problem(self._unsaid(), f"metric.{self.name}.faults", hint))
 
     def _unsaid(self) -> str:
-        """Why it is not known which faults must worsen its score."""
+        """Return why it is unknown which faults must worsen its score."""
         what = f"{self.name} does not say which faults must worsen its score"
         if isinstance(self.config, CompositeMetricConfig):
             silent = [name for name, one in self.parts.items() if one.faults is None]
@@ -157,7 +157,7 @@ def read_fixture(
 
 
 def _scored(name: str, config: MetricConfig, cases: Sequence[Case], *, bounded: bool) -> Iterator[FixtureCase | str]:
-    """Each case with its score, or what is wrong with its label."""
+    """Yield each case with its score, or the problem of its label."""
     scale, best = label_scale(config, bounded=bounded), float(config.direction == "higher_is_better")
     for case in cases:
         label, why = (case.labels or {})[name], str(case.vars.get("why") or "")

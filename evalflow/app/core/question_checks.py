@@ -1,4 +1,4 @@
-"""Checks of what cases ask before a run: questions that are missing, and parts of messages that judges cannot see."""
+"""Check the questions of cases before a run: missing ones, and parts of messages that judges cannot see."""
 
 from __future__ import annotations
 

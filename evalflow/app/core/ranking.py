@@ -134,7 +134,7 @@ def _named(runs: Sequence[SavedRun]) -> dict[str, SavedRun]:
 
 
 def _differences(runs: Sequence[SavedRun], allow: Collection[Kind], allow_option: str) -> Iterator[str]:
-    """Notes on differences that are allowed. Each run is compared with the first one that has each of its metrics."""
+    """Return notes on allowed differences. Each run is compared with the first that has each of its metrics."""
     first: dict[str, SavedRun] = {}
     refused: dict[tuple[str, str], Problem] = {}
     for run in runs:
@@ -216,7 +216,7 @@ def _rankings(
 
 
 def _opponent(run: SavedRun, metric: str, runs: Mapping[str, SavedRun]) -> str:
-    """The name of what a pairwise metric compared the run's answers with: another run, or the field of the case."""
+    """Return the name of a pairwise metric's opponent: another run, or the field of the case."""
     against = str(run.manifest.metric_config(metric)["against"])
     if against != f"vars.{BASELINE}":
         return against

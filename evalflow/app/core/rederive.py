@@ -124,7 +124,7 @@ def _looks(run: SavedRun) -> set[tuple[str, str, Looks]]:
 _METRIC_KEYS = ("threshold", "gate", "of", "op", "may_lack")
 _RUN_KEYS = ("gate", "judge.thresholds", "max_error_rate", "baseline")
 _CHANGEABLE = re.compile(rf"\+?(metric\.\w+\.({'|'.join(_METRIC_KEYS)}|of\.\w+)|{'|'.join(map(re.escape, _RUN_KEYS))})")
-"""The keys that can be changed in a finished run."""
+"""Keys that can be changed in a finished run."""
 
 
 def overridden(manifest: Manifest, overrides: Sequence[str]) -> Manifest:
@@ -206,7 +206,7 @@ def override_of(run: SavedRun, metric: str, value: float | None) -> str:
 
 def facts_of_run(folder: RunFolder) -> dict[str, Any]:
     """The meaning of a finished run's scores, for the database; see `Run.facts`."""
-    at = changed_at(folder)  # before the rest is read: if it changes meanwhile, it is read again
+    at = changed_at(folder)  # taken before reading the rest: if it changes meanwhile, the run is read again
     run = open_run(folder)
     before, now = original_thresholds(run), current_thresholds(run)
     changed = [name for name in run.rules.metrics if before.get(name) != now.get(name)]
@@ -244,7 +244,7 @@ def changed_at(folder: RunFolder) -> int:
 
 
 def searched_text(run: RunConfig) -> str:
-    """What a search of runs finds a run by, besides its title and id: bot, datasets, metrics and models."""
+    """Return the text in which a search of runs looks, besides title and id: bot, datasets, metrics and models."""
     judges = [metric.judge or {} for metric in run.metric.values()]
     models = [getattr(one, "model", None) for one in (run.target, run.judge)] + [one.get("model") for one in judges]
     names = [run.target.name, *(one.name or name for name, one in run.dataset.items()), *run.metric]

@@ -186,7 +186,7 @@ def _absent(
 
 
 def _misfit(settings: Settings, scored: Mapping[str, Measured], config: CompositeMetricConfig, part: str) -> str | None:
-    """Why a metric of the run cannot be a part. None if it can, and for a metric that the run does not have."""
+    """Return why a metric of the run cannot be a part; None if it can, or if the run does not have it."""
     declared = settings.run.metric.get(part)
     if declared is None and part not in scored:
         return None

@@ -39,7 +39,7 @@ _MEANING = {
 class TerminalScreen:
     """Shows the progress and the results of runs: results go to `out`, progress and errors to `err`."""
 
-    interrupter: Interrupter | None = None  # what interrupts the run, besides signals
+    interrupter: Interrupter | None = None  # interrupts the run, in addition to signals
 
     def __init__(self, out: Console, err: Console) -> None:
         self._out = out
@@ -177,7 +177,7 @@ class TerminalScreen:
 
 
 def print_export(console: Console, facts: ExportFacts, folder: RunFolder) -> None:
-    """Print what a destination was sent of a run, and how to send the rest."""
+    """Print what was exported of a run, and how to send the rest."""
     taken, of = facts.sent - facts.rejected, facts.sent + facts.unsent
     lost = facts.rejected + facts.unsent
     console.print(

@@ -1,4 +1,4 @@
-"""Which cases of its datasets a run took: all, a random sample, or a part that says little about the rest."""
+"""Which cases of its datasets a run used: all, a random sample, or a part not representative of the rest."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CHOSEN = re.compile(r"\+*dataset\.(?P<dataset>[^.=]+)\.(?P<key>tags|ids)=(?!nul
 
 @dataclass(frozen=True, slots=True)
 class TakenCases:
-    """What of its datasets a run took; nothing is set if it took all cases.
+    """The selection of cases that a run used; nothing is set if it used all.
 
     Tags that a dataset declares for itself are not set: the cases that have them are all of that dataset.
 
@@ -42,7 +42,7 @@ class TakenCases:
 
     @property
     def in_words(self) -> str:
-        """Such as `3 picked cases` or `random sample of 50`; empty for all cases."""
+        """Describe it, e.g. `3 picked cases` or `random sample of 50`; empty for all cases."""
         return ", ".join(self._words())
 
     def _words(self) -> Iterator[str]:
@@ -61,7 +61,7 @@ class TakenCases:
 
 
 def taken_cases(manifest: Manifest) -> TakenCases:
-    """What a run took, by its manifest. Tags and ids count if its command line chose them."""
+    """Return a run's selection from its manifest. Tags and ids count if its command line chose them."""
     config, cases = manifest.config, {name: facts.cases for name, facts in manifest.datasets.items()}
     words = (_CHOSEN.match(word) for word in manifest.overrides)
     changed = {(word["dataset"], word["key"]) for word in words if word}
