@@ -159,7 +159,7 @@ def _cases(planner: Planner, goal: Goal, answers: float, judgements: float) -> i
 
 
 def _assumed(basis: Basis, goal: Goal, options: argparse.Namespace) -> Spread:
-    """The assumed spread of labels, or of their differences between two runs, and of the judge's scores."""
+    """Return the assumed spread of labels, or of their differences between two runs, and of the judge's scores."""
     variance = basis.scores.variance()
     if goal.kind == "detect":
         variance = basis.difference_spread + 2 * (basis.scores.generator_noise or 0.0)
@@ -167,7 +167,7 @@ def _assumed(basis: Basis, goal: Goal, options: argparse.Namespace) -> Spread:
 
 
 def _measured_labels(options: argparse.Namespace, goals: Sequence[Goal], level: Level) -> _Measured:
-    """Labels needed, estimated from the labels of pilot runs; and what the estimate rests on, by name."""
+    """Estimate the labels needed from the labels of pilot runs; also return the basis of the estimate by name."""
     runs = [find_scored(run, "plan", "--from") for run in options.runs or [None]]
     rows: list[LabelRow] = []
     assumptions: dict[str, list[str]] = {}
@@ -189,7 +189,7 @@ def _measured_labels(options: argparse.Namespace, goals: Sequence[Goal], level: 
 def _labelled(
     goal: Goal, runs: Sequence[SavedRun], options: argparse.Namespace
 ) -> Iterator[tuple[str, int, Spread, str]]:
-    """Of each metric with labels: its name, its number of answers (or cases of both runs), its spread, on what."""
+    """Yield for each labelled metric its name, number of answers (or common cases), spread and source."""
     of_two, notes = goal.kind == "detect", list[str]()
     on = f"labelled answers of {runs[-1].name}"
     if of_two:

@@ -16,8 +16,8 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 _UNICAST = IPv6Network("2000::/3")
 """The assigned part of IPv6's global unicast addresses."""
 _NOT_PUBLIC = tuple(map(ip_network, ("168.63.129.16/32", "192.0.0.0/24", "192.88.99.0/24", "2002::/16", "3fff::/20")))
-"""Addresses that are not public although `is_global`, at least of older Pythons, says so: Azure's and Oracle's services
-for their own machines, relays, tunnels and examples."""
+"""Addresses that are not public but that `is_global` accepts, in older Pythons at least: Azure's and Oracle's internal
+services, relays, tunnels and examples."""
 
 
 class ForbiddenAddressError(OSError):

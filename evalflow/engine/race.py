@@ -27,12 +27,12 @@ class RaceLooks(Looks["_RaceCourse"]):
         self._margin = margin
 
     def note_of(self, side: str, score: ScoreRecord) -> None:
-        """Take a finished score of side A or B."""
+        """Record a finished score of side A or B."""
         if score.member_of is None:
             self.add(score.dataset, score.case_id, side, score.status, score.score)
 
     def results(self) -> dict[str, tuple[Difference, bool]]:
-        """By dataset: the difference so far, and whether it was shown to lie within the margin."""
+        """Return, by dataset, the difference so far and whether it was shown to be within the margin."""
         return {dataset: (course.difference(), course.within_margin) for dataset, course in self._all()}
 
     def _begin(self, data: Data) -> Mapping[str, Sequence[_RaceCourse]]:

@@ -19,7 +19,7 @@ from evalflow.records import NOTHING, Answer, Ask, Case, Outcome, Reply, Spend
 
 
 class MeteredJudge:
-    """Implements Judge around another one, and adds up the calls of one cell.
+    """A Judge around another one that adds up the calls of one cell.
 
     `total` is the cost of its replies, cached ones with their original tokens; None if the judge was not asked. `bill`
     is the cost of its calls in this run: a cached reply took no tokens.
@@ -47,7 +47,7 @@ class MeteredJudge:
         """Do nothing: the judge outlives the cell."""
 
     def fill(self, outcome: Outcome) -> Outcome:
-        """The outcome with the cost of its calls; unchanged if the judge was not asked."""
+        """Return the outcome with the cost of its calls; unchanged if the judge was not asked."""
         took = self.total
         if took is None:
             return outcome
@@ -79,7 +79,7 @@ class Pair:
     both: Judge | None = None
 
     def bound(self, case: Case, judge_repeats: int) -> list[tuple[Pair, int]]:
-        """The metrics that score a case, each with the judge it really uses, and its scores per answer."""
+        """Return the metrics that score a case, each with the judge it uses and its number of scores per answer."""
         pairs: list[tuple[Pair, int]] = []
         for metric in self.metric.bind(case):
             asks, embeds = metric.asks, metric.embeds
@@ -150,7 +150,7 @@ class Scorer:
         self._deadlines = deadlines
 
     async def by_one(self, cell: Cell, meter: MeteredJudge | None, member_of: str | None = None) -> Judgement:
-        """The judgement of one judge, or of the metric alone."""
+        """Return the judgement of one judge, or of a metric without a judge."""
         work = cell.pair.metric.score(cell.case, cell.answer, meter, cell.repeat)
         outcome = await self._deadlines.attempt(work)
         if isinstance(outcome, Failed):
@@ -160,7 +160,7 @@ class Scorer:
         return Judgement(meter.fill(outcome), meter.info.name, meter.bill, member_of)
 
     async def by_several(self, cell: Cell, panel: Panel) -> list[Judgement]:
-        """The judgements of the members of a panel or a cascade, and last their common one. Raises as `by_one`."""
+        """Return the judgements of the members of a panel or a cascade, then the combined one. Raises as `by_one`."""
         if isinstance(panel.config, CascadeConfig):
             return await self._cascade(cell, panel, panel.config)
         assert isinstance(panel.config, PanelConfig)

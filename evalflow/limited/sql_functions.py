@@ -74,6 +74,7 @@ _DUCKDB = """
     weekday weekofyear weighted_avg xor year yearweek
 """
 OF_SQLITE = frozenset(_SQLITE.split())
-"""Without those that load extensions, give addresses, or tell of the library. `->` is an operator and a function."""
+"""Excludes functions that load extensions, return addresses or describe the library. `->` is an operator and a
+function."""
 OF_DUCKDB = frozenset(_DUCKDB.split())
-"""Without those that read files, memory at an address, settings and sessions, run text as SQL, wait, or log."""
+"""Excludes functions that read files, memory, settings or sessions, run text as SQL, wait, or log."""

@@ -21,7 +21,7 @@ EXTRACT = "extract"
 class Said:
     """The part of a text that metrics read.
 
-    `thoughts` are those kept apart, `full` is the text without them if only a part of it is scored. `extracted` says
+    `thoughts` are those split off; `full` is the text without them if only a part of it is scored. `extracted` says
     whether that part was found; None if all of the text counts.
     """
 
@@ -32,7 +32,7 @@ class Said:
 
     @property
     def about(self) -> dict[str, object]:
-        """The same as fields of an answer, without its text."""
+        """Return the facts about the text as fields of an answer, without the text itself."""
         return {"thoughts": self.thoughts, "full_answer": self.full, "extracted": self.extracted}
 
 
@@ -51,7 +51,7 @@ class AnswerStep:
         return f"{target}+{hashlib.sha256(json.dumps(declared).encode()).hexdigest()[:16]}"
 
     def apart(self, text: str, thoughts: str | None = None) -> tuple[str | None, str]:
-        """The thoughts of a text, with those that came apart from it, and the rest; all of it if thoughts are kept."""
+        """Split a text into thoughts, separately sent ones included, and the rest; all if thoughts are kept."""
         if not self._drops:
             return thoughts, text
         own, rest = split_thoughts(text)
@@ -65,9 +65,9 @@ class AnswerStep:
         return message if rest is message.content else replace(message, content=rest)
 
     def read(self, text: str, thoughts: str | None = None) -> Said:
-        """What metrics read of a text, whose thoughts may have come apart from it.
+        """Return the part of a text that metrics read; its thoughts may have been sent separately.
 
-        Where the part that is scored is not found, it is the whole text, with `extracted` false.
+        If the part that is scored is not found, this is the whole text, with `extracted` false.
         LimitExceeded if the pattern or path takes too long on this text.
         """
         thoughts, text = self.apart(text, thoughts)
@@ -77,7 +77,7 @@ class AnswerStep:
         return Said(text, thoughts, None, False) if part is None else Said(part, thoughts, text, True)
 
     def applied(self, answer: Answer, generates: str) -> Answer:
-        """The answer as metrics read it; `generates` is the field that holds what was asked for."""
+        """Return the answer as metrics read it; `generates` is the field with the target's output."""
         messages = tuple(map(self.heard, answer.messages))
         if any(new is not old for new, old in zip(messages, answer.messages, strict=True)):
             answer = replace(answer, messages=messages)
@@ -97,5 +97,5 @@ class AnswerStep:
 
 
 def step_of(config: TargetConfig) -> AnswerStep:
-    """The step that a target declares."""
+    """Return the step that a target declares."""
     return AnswerStep(config.thoughts, config.extract)

@@ -253,7 +253,7 @@ def _completed(read: ParsedReply, trace: TraceReading, form: Form) -> ParsedRepl
 
 
 def _thoughts(answer: object, fields: Mapping[str, object]) -> tuple[str | None, object]:
-    """The thoughts of a reply that has them apart from its answer, which may be a list of parts; and the answer."""
+    """Return the thoughts that a reply has separately from its answer, which may be a list of parts; and the answer."""
     own = own_thoughts(fields)
     parts = as_list(answer)
     if not parts or not all("type" in as_map(part) for part in parts):
@@ -285,7 +285,7 @@ def _taken(reply: Mapping[str, object], actual: object) -> tuple[Usage | None, f
 
 
 def _usage(value: object) -> Usage | None:
-    """Tokens as input_tokens and output_tokens, or as chat endpoints name them."""
+    """Return the tokens, named input_tokens and output_tokens or as by chat endpoints."""
     tokens = as_map(value)
     counts = [tokens.get(name, tokens.get(other)) for name, other in _TOKENS]
     whole = [count for count in counts if isinstance(count, int) and not isinstance(count, bool) and 0 <= count < _MANY]

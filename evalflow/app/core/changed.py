@@ -36,7 +36,7 @@ _UNDECIDED = frozenset(
         "thresholds",
     )
 )
-"""Keys of a bot or a judge that do not decide what it says."""
+"""Keys of a bot or a judge that do not affect its answers."""
 _EMBEDDER = ("kind", "model", "base_url", "dimensions")
 
 
@@ -49,9 +49,9 @@ class Obstacle:
 
 
 def what_changed(a: SavedRun, b: SavedRun, *, declared_only: bool = False) -> WhatChanged:
-    """Everything that differs, most basic first; with `declared_only` only what run.json and prepared.json tell.
+    """Return everything that differs, most basic first; with `declared_only` only from run.json and prepared.json.
 
-    Answers are read only if something else than the bot differs: else every difference speaks of the answers.
+    Answers are read only if anything but the bot differs: otherwise all differences are due to the answers.
     """
     old, new = (_versions(run, declared_only=declared_only) for run in (a, b))
     parts = list(other_versions(old, new))
@@ -166,7 +166,7 @@ def _judge_config(manifest: Manifest, metric: str) -> Mapping[str, Any]:
 
 
 def _other_values(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[ChangedValue]:
-    """The settings with other values, by their path such as `parameters.top_p`."""
+    """Return the settings that differ, by path such as `parameters.top_p`."""
     ours, theirs = dict(_flat(before)), dict(_flat(after))
     keys = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
     return [ChangedValue(key, ours.get(key), theirs.get(key)) for key in keys if _UNDECIDED.isdisjoint(key.split("."))]
@@ -184,7 +184,7 @@ def _flat(values: object, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _prompt_values(a: Manifest, b: Manifest, named: tuple[Sequence[str], Sequence[str]]) -> list[ChangedValue]:
-    """The texts that differ of the named prompts, as the runs used them."""
+    """Return the texts, as used by the runs, of the named prompts that differ."""
     ours, theirs = (
         {name: manifest.prompts.get(name, NOT_KEPT) for name in names}
         for manifest, names in zip((a, b), named, strict=True)
@@ -230,7 +230,7 @@ def _count_answers(a: SavedRun, b: SavedRun) -> tuple[int, int] | None:
 
 
 def _reads_same_answers(a: Manifest, b: Manifest) -> bool:
-    """Whether both runs took their answers from the same columns of the same files."""
+    """Return whether both runs read their answers from the same columns of the same files."""
     keys = ("dataset", "generate", "target")
     recorded = all(run.target.identity in ("recorded", "demo") for run in (a, b))
     digests = ({name: facts.sha256 for name, facts in run.datasets.items()} for run in (a, b))

@@ -258,7 +258,7 @@ def _of_ended_early(run: SavedRun, name: str) -> list[str]:
 
 
 def _notes_of_rows(rows: Sequence[ComparisonRow], *, several: bool) -> Iterator[str]:
-    """Tags of the same cases; what people's labels correct, what the judge alone says, and where there are too few."""
+    """Return notes on tags with equal cases, and on what labels correct, do not correct, or are too few for."""
     for row in rows:
         where = _place(row, several=several)
         if row.also_tags and row.statistic == "mean":
@@ -302,7 +302,7 @@ def _uncorrected(row: ComparisonRow, rows: Sequence[ComparisonRow], *, several: 
 
 
 def _nothing_in_common(pair: tuple[SavedRun, SavedRun], how: ComparisonOptions, *, apart: bool) -> Problem:
-    """The problem of runs without a row; `apart` is whether each has cases that the other lacks."""
+    """Return the problem of runs without common rows; `apart`: whether each has cases that the other lacks."""
     what = "the runs have no scored case in common"
     hint = f"why cases have no score: {command('cases', pair[0].folder.path, '--failed')}"
     if apart:

@@ -1,4 +1,4 @@
-"""Counts the cases in scripts that a judge, an embedder or a metric does not know."""
+"""Count the cases in scripts that a judge, an embedder or a metric does not support."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from evalflow.llm.panel import single
 from evalflow.records import Case
 from evalflow.values.segments import script_of
 
-_EXCERPT = 500  # characters of each text of a case by which its script is found
+_EXCERPT = 500  # characters of each text used to detect its script
 
 
 class ScriptChecks:
-    """Sees every case once; texts in Latin letters, known to all, are told apart at once."""
+    """Checks every case once; texts in Latin letters, which all support, are skipped at once."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -48,7 +48,7 @@ class ScriptChecks:
                 found[name, case.dataset][script] += 1
 
     def remarks(self) -> Iterator[str]:
-        """What each of them does not know, with the number of cases."""
+        """Return the scripts that each does not support, with the number of cases."""
         for role, named in (("judge", self._judges), ("embedder", self._embedders)):
             for (name, dataset), scripts in named.items():
                 yield (
@@ -72,6 +72,6 @@ def _knows(scripts: frozenset[str] | None, script: str) -> bool:
 
 
 def _read(case: Case) -> str:
-    """Parts of what is compared and asked."""
+    """Return excerpts of the texts that are compared and asked."""
     texts = [case.answer, *case.references[:1], *(one.text for one in (case.contexts or ())[:1]), case.question]
     return "\n".join(text[:_EXCERPT] for text in texts if text)

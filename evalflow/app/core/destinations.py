@@ -40,7 +40,7 @@ class Destination:
 
 
 def destinations(found: Inspection) -> list[Destination]:
-    """Each address once, in the order in which a run calls them; empty if nothing is sent."""
+    """Return each address once, in the order in which a run calls them; empty if nothing is sent."""
     places: dict[str, Destination] = {}
     for address, key, what in _sent(found):
         shown = public_address(address) if "://" in address else address
@@ -51,7 +51,7 @@ def destinations(found: Inspection) -> list[Destination]:
 
 
 def _sent(found: Inspection) -> Iterator[tuple[str, str | None, str]]:
-    """Each address with the variable of its key, and what is sent."""
+    """Yield each address with the variable of its key and the data sent."""
     parts, run = found.parts, found.parts.settings.run
     yield from _questions(found, run)
     asked: dict[tuple[str, str, str | None], list[str]] = {}

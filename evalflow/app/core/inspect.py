@@ -271,8 +271,8 @@ SPARSE, DENSE = 4.5, 2.5
 # Tokens of a reply, per item where a step has items.
 BRIEF, WORDY = 15, 120
 TARGET_BRIEF, TARGET_WORDY = 30, 400
-_STEP = 1000  # characters that a call of an agent's tool and its result add to the next request
-_TURN = 800  # characters that a turn of a simulated user and the answer to it add to the next request
+_STEP = 1000  # characters that a tool call and its result add to an agent's next request
+_TURN = 800  # characters that a simulated user's turn and its answer add to the next request
 
 
 class Estimator:
@@ -319,7 +319,7 @@ class Estimator:
         self._rounds = max(self._rounds, answering + rounds)
 
     def _add_simulated(self, total: Estimate, case: Case, answer: Answer) -> int:
-        """Add the calls of a conversation that ends at its limit of turns; returns the characters before one of them.
+        """Add the calls of a conversation that ends at its limit of turns; return the average characters before a call.
 
         Only the first call of each side is certain.
         """

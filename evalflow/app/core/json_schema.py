@@ -66,7 +66,7 @@ def group_schema(group: str) -> Schema:
 
 
 def _models(models: list[type[BaseModel]]) -> dict[str, Schema]:
-    """The models' schemas by name, with all that they refer to. In the models themselves no key is required."""
+    """Return the models' schemas by name, with all referenced ones. In the models themselves no key is required."""
     from pydantic.json_schema import models_json_schema
 
     _, schema = models_json_schema(
@@ -178,7 +178,7 @@ def schema_text(group: str) -> str:
 
 
 def add_schema_lines(folder: Path) -> None:
-    """Give the files of conf/ below a folder the comment that names their schema, and write the schemas there."""
+    """Write the schemas into a folder, and add the comment naming their schema to the files of its conf/."""
     for file in (folder / "conf").rglob("*.yaml"):
         text = file.read_text(encoding="utf-8")
         write_atomically(file, with_schema_line(file.relative_to(folder), text))
@@ -186,7 +186,7 @@ def add_schema_lines(folder: Path) -> None:
 
 
 def with_schema_line(path: Path, text: str) -> str:
-    """A file of conf/, with the comment by which editors find its schema in `SCHEMAS`; other files as they are."""
+    """Add to a file of conf/ the comment that names its schema in `SCHEMAS`; return other files unchanged."""
     if path.suffix != ".yaml" or path.parts[:1] != ("conf",) or path.parent.name not in GROUPS:
         return text
     up = "../" * (len(path.parts) - 1)
