@@ -114,7 +114,7 @@ def now() -> str:
 
 
 def opening(run_id: str, overrides: tuple[str, ...], facts: Mapping[str, Any]) -> Manifest:
-    """The manifest of a new run; `facts` are its other fields."""
+    """Return the manifest of a new run; `facts` are its other fields."""
     return Manifest(
         schema=SCHEMA,
         run_id=run_id,
@@ -131,7 +131,7 @@ def opening(run_id: str, overrides: tuple[str, ...], facts: Mapping[str, Any]) -
 
 
 def reopening(manifest: Manifest) -> Manifest:
-    """The manifest of a resumed run."""
+    """Return the manifest of a resumed run."""
     begun = manifest.model_dump(by_alias=True, exclude_unset=True, exclude={*_TOTALS})
     if manifest.status not in ("running", "done") and manifest.scores.get("scored"):
         begun["ended_before"] = [*manifest.ended_before, manifest.status]
@@ -180,7 +180,7 @@ def closing(
     endings: Mapping[str, int],
     answer_faults: Mapping[str, AnswerFault],
 ) -> Manifest:
-    """The manifest of a run that has ended; `stopped` is why cases were left out, `endings` those of conversations."""
+    """Return the manifest of an ended run; `stopped`: why cases were left out; `endings`: how conversations ended."""
     ended = {
         "status": status,
         "exit_code": exit_code,

@@ -80,7 +80,7 @@ class Spend:
 
     @property
     def reused(self) -> Spend:
-        """The same as it counts when nothing is asked again."""
+        """The cost if everything is reused: no requests, all calls cached, the full cost saved."""
         calls = self.cached or min(1, self.requests)
         return replace(self, requests=0, reasks=0, cost_usd=0.0, cached=calls, saved_usd=self.full_cost_usd, paid=())
 

@@ -72,10 +72,10 @@ class Outbox:
 class Coordinator:
     """Answers the workers of one run, in one event loop.
 
-    For each call that the run has paid for it remembers the worker that pays, in about 100 bytes. A worker that is lost
-    leaves replies whose cost no record has: the next worker that asks for one pays for it. `settled` are the calls that
-    journals of earlier parts of a resumed run have paid for; other entries of this run are paid by who asks first.
-    `counted`: the cost of these is in the budget already, as when the earlier part ended by itself.
+    For each paid call it remembers the paying worker, in about 100 bytes. The cost of a lost worker's replies may be in
+    no record: the next worker that asks for such a reply pays for it. `settled` are the calls already paid according to
+    the journals of a resumed run; other entries of this run are paid by the first worker that asks. `counted`: whether
+    the cost of all earlier calls is already in the budget, as when the earlier part ended regularly.
     """
 
     def __init__(
@@ -141,9 +141,9 @@ class Coordinator:
     def lost(self, worker: str, journaled: Iterable[int] | None) -> None:
         """Give a worker up. `journaled` are short keys of all calls whose cost is in the run's journals.
 
-        What it has paid for beside them is paid by the next one that asks for it; with None, all of it is in journals,
-        as that of a worker that had no cases any more. Call this before its cases are given to others. A worker that
-        comes back anyway learns that it is gone.
+        Other calls that it paid for are paid again by the next worker that asks for them; None means that all its calls
+        are in journals, since it had no cases left. Call this before its cases are given to others. If the worker comes
+        back anyway, it is told that it is gone.
         """
         if worker in self._gone:
             return

@@ -142,7 +142,7 @@ class WorkerReport:
 
 
 class ClusterWorker:
-    """Works on one run at a time; `reach` gives it the way to a run's coordinator."""
+    """Works on one run at a time; `reach` returns the connection to a run's coordinator."""
 
     def __init__(self, name: str, reach: Callable[[str], Send]) -> None:
         self._name = name

@@ -35,10 +35,10 @@ OWNERS = frozenset({"engine"})
 NEVER = frozenset({"copy_to", "observers"})
 """Root keys that nobody may set on a public server."""
 _SECRETS = ("headers",)
-"""The keys of a bot that may read its connection's variable. Others are shown, kept, or repeated by what is called."""
+"""The keys of a bot that may read its connection's variable; the values of others may be shown, stored or echoed."""
 _OF_KEY = re.compile(r"\$\{oc\.env:[A-Za-z_]\w*(,[^${}]*)?\}")
 _REFERENCE = re.compile(r"\$\{[A-Za-z_]\w*(\.(?!headers\b)\w+)+\}")
-"""A value of another key, but for headers; other interpolations could read the environment."""
+"""Allowed interpolations in all other keys except headers; any other one could read the environment."""
 _READ = "only headers of a bot may read a variable: that of its connection's key"
 _PART = re.compile(r"(target|judge|embedder|simulator|otel|metric\.[^.]+\.judge)\.")
 _ROUTING = re.compile(r"host|connection|content-length|transfer-encoding|upgrade|te|trailer|expect|proxy-.*|keep-alive")

@@ -123,7 +123,7 @@ class DataChecks:
         ]
 
     def _bind(self, case: Case) -> list[tuple[Metric, Metric]]:
-        """Each declared metric with each metric that it binds to; invalid checks are recorded."""
+        """Yield each declared metric with each metric that it binds to; record invalid checks."""
         found: list[tuple[Metric, Metric]] = []
         for metric in self._metrics[case.dataset]:
             try:
@@ -331,7 +331,7 @@ class LabelChecks:
         self._wrong = [*self._wrong, *wrong][:SHOWN]
 
     def problems(self) -> Iterator[Problem]:
-        """Values off the scale, duplicate labels by one person, and invalid labels, each with its place in the file."""
+        """Return values off the scale, duplicate labels by one person, and invalid labels, each with its place."""
         for place, problem in placed(self._settings.run.dataset, self._wrong):
             yield replace(problem, where=f"{place}: {problem.where}") if place else problem
         if self._more:

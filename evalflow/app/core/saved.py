@@ -142,10 +142,10 @@ class SavedRun:
                 yield replace(case, dataset=name)
 
     def case_texts(self) -> pl.DataFrame:
-        """A hash of each case's questions and expectation as texts: line (of cases.jsonl, from 0), dataset, id, text.
+        """Hash each case's questions and expectation as texts: line (of cases.jsonl, from 0), dataset, id, text.
 
-        Equal hashes are of equal ones. Others may be equal too: `case_digests` tells, which takes longer. The hash is
-        null for what a text may not tell from another value, such as 1 from "1". Empty if the run wrote no cases.
+        Equal hashes mean equal cases. Cases with different hashes may be equal too; the slower `case_digests` tells.
+        The hash is null if a text is ambiguous, such as 1 and "1". Empty if the run wrote no cases.
         """
         columns = dict.fromkeys(("id", *_ASKED), pl.String)
         if not self.folder.cases.is_file():
@@ -163,13 +163,13 @@ class SavedRun:
             raise UserError(Problem(f"broken JSON: {error}", shown(self.folder.cases), hint)) from None
 
     def case_digests(self, lines: Iterable[int]) -> dict[int, int]:
-        """A hash of the questions and expectation of each case of these lines of cases.jsonl, of this process."""
+        """Hash the questions and expectation of each case in these lines of cases.jsonl; valid in this process only."""
         wanted = set(lines)
         with self.folder.cases.open("rb") as file:
             return {number: _digest_of(text) for number, text in enumerate(file) if number in wanted}
 
     def _lines(self, wanted: pl.Expr) -> Iterator[tuple[int, str, bytes]]:
-        """The lines of cases.jsonl for which this is true or null: number from 0, dataset, text."""
+        """Return the lines of cases.jsonl for which this is true or null: number from 0, dataset, text."""
         found = self._placed(pl.scan_lines(self.folder.cases, name="text")).filter(wanted.fill_null(value=True))
         for batch in found.collect_batches(maintain_order=True):
             yield from ((row["line"], row["dataset"], row["text"].encode()) for row in batch.iter_rows(named=True))
@@ -184,7 +184,7 @@ class SavedRun:
 
 
 def _digest_of(line: bytes) -> int:
-    """A hash of the questions and expectation of a line of cases.jsonl."""
+    """Hash the questions and expectation of a line of cases.jsonl."""
     row: dict[str, Any] = from_json(line)
     asked = [turn["content"] for turn in row.get("messages", ()) if turn["role"] != "assistant"]
     reference, expected = row.get("reference"), row.get("expected")
@@ -290,7 +290,7 @@ def find_run(given: str | None, *verb: str) -> SavedRun:
 
 
 def expect_two(a: SavedRun, b: SavedRun) -> None:
-    """UserError if both are one run."""
+    """Raise UserError if both are the same run."""
     if a.folder == b.folder:
         raise UserError(Problem("this is one run, not two", str(a.folder.path), ANOTHER))
 
@@ -336,7 +336,7 @@ def agree(manifest: Manifest, root: Path | None = None) -> None:
 
 
 def _new_programs(manifest: Manifest, agreed: Path) -> list[str]:
-    """The programs that a run starts, as configured; empty if there are none, or they are agreed."""
+    """Return the configured programs that a run starts; empty if there are none or all are agreed."""
     found = [*_of_target(as_map(manifest.config.get("target"))), *programs_of_metrics(manifest)]
     if found and agreed.is_file() and _digest(manifest) in agreed.read_text(encoding="utf-8").split():
         return []
@@ -377,7 +377,7 @@ def _digest(manifest: Manifest) -> str:
 
 
 def without_unanswered(run: SavedRun, scores: pl.LazyFrame) -> pl.LazyFrame:
-    """The scores without those in error because the target gave no answer. These cannot be labelled."""
+    """Return the scores, except errors because the target gave no answer, which cannot be labelled."""
     failed = scores.filter(pl.col("status") == "error")
     cases = failed.select("dataset", "case_id").unique().collect()
     found = [
@@ -420,7 +420,7 @@ def write_exclusions(folder: RunFolder, excluded: Sequence[ExcludedResult]) -> N
 
 
 def notes_on_exclusions(folder: RunFolder) -> list[str]:
-    """Each metric's excluded results in words, as in summary.json; empty without any."""
+    """Describe each metric's excluded results, as in summary.json; empty without any."""
     path = folder.path / "summary.json"
     if not folder.exclusions.is_file() or not path.is_file():
         return []
