@@ -130,6 +130,8 @@ EXAMPLES: Mapping[str, object] = {
     "model": "gpt-4.1-mini",
     "not_worse_by": 0.02,
     "only": ["string_matching", "metadata"],
+    "JavaScriptOperation.script": "output.length < 200",
+    "JavaScriptOperation.least": 0.5,
     "otel": {"endpoint": "http://127.0.0.1:4318"},
     "copy_to": "s3://bucket/runs",
     "parameters": {"reasoning_effort": "low", "top_p": 0.9},
