@@ -33,7 +33,7 @@ def accuracy(
 def class_rates(
     human: ArrayLike, judge: ArrayLike, clusters: ArrayLike | None = None, weights: ArrayLike | None = None
 ) -> dict[Any, Estimated]:
-    """Recall of each class, in order: the share of the answers in people's class that the judge puts in the same class.
+    """Recall of each class, in order: the share of people's answers in it that the judge puts there too.
 
     For pass and fail these are sensitivity and specificity. A class that only the judge gives is undefined.
     """
@@ -59,8 +59,8 @@ def cohen_kappa(
 
     Cohen 1960 (Educational and Psychological Measurement 20:37), and 1968 with weights. If the two never disagree,
     there is no standard error; the interval is then Wilson's for the share of agreement, assuming the largest
-    disagreements possible. Distances are between values, not ranks, so a value that nobody gave counts. Undefined for
-    fewer than two answers, and if both give all answers the same class.
+    disagreements possible. Distances are between values, not ranks, so unused values in between count. Undefined for
+    fewer than two answers, and if both raters give all answers the same class.
     """
     x, y = _numbers(human, judge, distance)
     n = x.size
@@ -94,7 +94,7 @@ def normalised_weights(weights: ArrayLike | None, n: int) -> Floats:
 
 
 def from_influence(value: float, influence: Floats, clusters: ArrayLike | None, unseen: float = 0.0) -> Estimated:
-    """A measure in -1..1 with the interval from the answers' influences on it (times n, mean 0); adds a variance."""
+    """A measure in -1..1 with its interval, from each answer's influence (times n, mean 0) and an extra variance."""
     n = influence.size
     sums, sizes = cluster_sums(influence, clusters), cluster_sums(np.ones(n), clusters)
     groups = sums.size
@@ -111,7 +111,7 @@ def from_influence(value: float, influence: Floats, clusters: ArrayLike | None, 
 
 
 def delta_method(name: str, n: int, groups: int) -> str:
-    """Method name of a delta method's interval over n answers in so many clusters, with a caveat if these are few."""
+    """Method name of a delta-method interval over n answers, with a caveat if there are few clusters (`groups`)."""
     note = small_sample_note(groups, clustered=groups < n, what="answers")
     return name + ("_cr2_t" if groups < n else "") + (f": {note}" if note else "")
 
@@ -127,7 +127,7 @@ def _share(same: Floats, clusters: ArrayLike | None, weights: ArrayLike | None, 
 
 
 def _numbers(human: ArrayLike, judge: ArrayLike, distance: Distance) -> tuple[Floats, Floats]:
-    """The values if their distances count, else the numbers of their classes."""
+    """The values themselves if distances between them count, else the numbers of their classes."""
     x, y = np.asarray(human), np.asarray(judge)
     if distance == "plain":
         codes = np.unique(np.concatenate([x, y]), return_inverse=True)[1]
@@ -140,7 +140,7 @@ def _distance(x: Floats, y: Floats, distance: Distance) -> Floats:
 
 
 def _expected(x: Floats, others: Floats, count: Floats, distance: Distance) -> Floats:
-    """Mean distance of each of x from the others, without a table of all pairs."""
+    """Mean distance of each value of `x` from the others, without a table of all pairs."""
     n = others.size
     if distance == "quadratic":
         centre = float(others @ count) / n
@@ -152,12 +152,12 @@ def _expected(x: Floats, others: Floats, count: Floats, distance: Distance) -> F
 
 
 def auroc(human: ArrayLike, judge: ArrayLike, clusters: ArrayLike | None = None) -> Estimated:
-    """Probability that an answer that people pass (1) has a higher score than one that they fail (0).
+    """Probability that an answer passed by people (1) has a higher score than an answer failed by people (0).
 
     Equal scores count half, as midranks do in the Mann-Whitney statistic (Mann & Whitney 1947, Ann. Math. Stat. 18:50;
     Bamber 1975, J. Math. Psychol. 12:387); an answer that people are tied on (0.5) counts half on each side. The
-    standard error is that of DeLong, DeLong & Clarke-Pearson 1988 (Biometrics 44:837). Undefined if people pass all, or
-    none.
+    standard error is that of DeLong, DeLong & Clarke-Pearson 1988 (Biometrics 44:837). Undefined if people pass all
+    answers or none.
     """
     passes, scores = np.asarray(human, dtype=np.float64), np.asarray(judge, dtype=np.float64)
     fails, n = 1 - passes, scores.size
@@ -175,7 +175,7 @@ def auroc(human: ArrayLike, judge: ArrayLike, clusters: ArrayLike | None = None)
 
 
 def _below(scores: Floats, weights: Floats) -> Floats:
-    """The weight of the answers with a lower score than each; equal scores count half."""
+    """The weight of the answers with a lower score than each answer; equal scores count half."""
     order = np.argsort(scores, kind="stable")
     ordered, sums = scores[order], np.concatenate([[0.0], np.cumsum(weights[order])])
     first, end = np.searchsorted(ordered, scores, side="left"), np.searchsorted(ordered, scores, side="right")

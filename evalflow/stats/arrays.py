@@ -1,4 +1,4 @@
-"""Array types, the confidence level, intervals and estimates, and helpers that all statistics share."""
+"""Array types, the confidence level, intervals, estimates, and helpers that all statistics share."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Bools: TypeAlias = "npt.NDArray[np.bool_]"
 Hashes: TypeAlias = "npt.NDArray[np.uint64]"
 
 CONFIDENCE = 0.95  # coverage of every interval
-LEVEL = 0.05  # of every test
+LEVEL = 0.05  # significance level of every test
 LOWER, UPPER = 0.5 - CONFIDENCE / 2, 0.5 + CONFIDENCE / 2
 
-# Integers are counted instead of sorted if their range is at most so many times their number.
+# Integers are counted instead of sorted if their range is at most this many times their number.
 _DENSE = 8
 
 # Differences below this share of the largest value are rounding errors.
@@ -30,7 +30,7 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """One interval. If there is none, all fields but `method` are None, and `method` says why."""
+    """An interval. If undefined, all fields but `method` are None, and `method` says why."""
 
     low: float | None
     high: float | None
@@ -40,7 +40,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Estimated:
-    """A value over n answers or cases, with its interval. Without a value or an interval, `method` says why."""
+    """A value over n answers or cases, with its interval. If either is undefined, `method` says why."""
 
     value: float | None
     low: float | None
@@ -55,43 +55,43 @@ class Estimated:
 
 
 def undefined(n: int, why: str, value: float | None = None) -> Estimated:
-    """An estimate without an interval, and without a value unless one is given."""
+    """Return an estimate without an interval, and without a value unless one is passed."""
     return Estimated(value, None, None, None, n, f"none: {why}")
 
 
 def no_interval(why: str) -> Interval:
-    """The reason instead of an interval."""
+    """Return an undefined interval with the reason."""
     return Interval(None, None, None, f"none: {why}")
 
 
 def cluster_codes(names: ArrayLike) -> Ints:
-    """Cluster names as numbers from 0, in the order of the names."""
-    given = np.asarray(names)
-    if given.size and given.dtype.kind in "iu":
-        least = given.min()
-        span = int(given.max()) - int(least) + 1
-        if span <= _DENSE * given.size:  # counting is far faster than sorting
-            places = (given - least).astype(np.int64)
-            there = np.zeros(span, dtype=np.int64)
-            there[places] = 1
-            numbered: Ints = (np.cumsum(there) - 1)[places]
+    """Return cluster names as numbers from 0, in sorted order of the names."""
+    cluster_names = np.asarray(names)
+    if cluster_names.size and cluster_names.dtype.kind in "iu":
+        least = cluster_names.min()
+        span = int(cluster_names.max()) - int(least) + 1
+        if span <= _DENSE * cluster_names.size:  # counting is far faster than sorting
+            places = (cluster_names - least).astype(np.int64)
+            present = np.zeros(span, dtype=np.int64)
+            present[places] = 1
+            numbered: Ints = (np.cumsum(present) - 1)[places]
             return numbered
-    return np.unique(given, return_inverse=True)[1].astype(np.int64)
+    return np.unique(cluster_names, return_inverse=True)[1].astype(np.int64)
 
 
 def n_clusters(codes: Ints) -> int:
-    """The number of clusters among some of `cluster_codes`."""
+    """The number of different clusters in a subset of `cluster_codes`."""
     return int(np.count_nonzero(np.bincount(codes)))
 
 
 def cluster_sums(values: ArrayLike, clusters: ArrayLike | None) -> Floats:
-    """The values summed by cluster; unchanged for None, where each value is its own cluster."""
+    """Return the values summed by cluster; unchanged if `clusters` is None: each value is then its own cluster."""
     x = np.asarray(values, dtype=np.float64)
     return x if clusters is None else np.bincount(cluster_codes(clusters), weights=x).astype(np.float64)
 
 
 def constant(values: Floats) -> bool:
-    """Whether all values are equal but for rounding; True for no values."""
+    """Whether all values are equal up to rounding; True for no values."""
     return bool(not values.size or np.ptp(values) <= ROUNDING * max(1.0, float(np.abs(values).max())))
 
 

@@ -12,7 +12,7 @@ from evalflow.stats.quantiles import quantile
 
 DRAWS = 2_000
 _CHUNK = 4_000_000
-_FEW_PATTERNS = 100  # so few that what is drawn of them is kept: 1.6 MB
+_FEW_PATTERNS = 100  # up to this many patterns, drawn counts are cached: 1.6 MB
 FEW_CASES = 30
 FEW_CLUSTERS = 10
 MAX_UNDEFINED = 0.05  # largest share of resamples in which a figure may be undefined and still have an interval
@@ -21,7 +21,7 @@ MAX_UNDEFINED = 0.05  # largest share of resamples in which a figure may be unde
 def resample(counts: Floats, weights: Ints, seed: int) -> Floats:
     """Column totals of resamples of clusters, drawn with replacement, shape (DRAWS, columns).
 
-    `counts` is what each pattern of cluster adds to each column, `weights` how many clusters have that pattern.
+    `counts` is what a cluster of each pattern adds to each column, `weights` the number of clusters with that pattern.
     """
     if len(weights) <= _FEW_PATTERNS:
         return _drawn(tuple(weights.tolist()), seed) @ counts
@@ -34,17 +34,17 @@ def resample(counts: Floats, weights: Ints, seed: int) -> Floats:
 
 @lru_cache(maxsize=8)
 def _drawn(weights: tuple[int, ...], seed: int) -> Ints:
-    """How often each resample has each pattern. The measures of a row, and rows of as many answers, draw the same."""
+    """How often each resample has each pattern; cached for the other measures of a row, and for rows of equal size."""
     n = sum(weights)
     found: Ints = np.random.default_rng(seed).multinomial(n, [weight / n for weight in weights], size=DRAWS)
     return found
 
 
 def percentiles(values: Floats, units: int) -> tuple[float, float]:
-    """Percentile interval of values resampled over so many cases or clusters (Efron & Tibshirani 1993, ch. 13).
+    """Percentile interval of values resampled over `units` cases or clusters (Efron & Tibshirani 1993, ch. 13).
 
-    Expanded to be as wide as a t interval: its percentiles are those of the normal quantile sqrt(G / (G - 1)) * t, with
-    G - 1 degrees of freedom (Hesterberg 2015, The American Statistician 69:371).
+    Expanded to be as wide as a t interval: its percentiles correspond to the normal quantile sqrt(G / (G - 1)) * t,
+    with G - 1 degrees of freedom (Hesterberg 2015, The American Statistician 69:371).
     """
     level = NormalDist().cdf(math.sqrt(units / (units - 1)) * quantile(UPPER, units - 1))
     low, high = np.quantile(values, (1 - level, level))
@@ -52,9 +52,9 @@ def percentiles(values: Floats, units: int) -> tuple[float, float]:
 
 
 def percentile_interval(values: Floats, method: str, units: int) -> Interval:
-    """Percentile interval and standard error of values resampled over so many cases or clusters, leaving out NaN.
+    """Percentile interval and standard error of values resampled over `units` cases or clusters, ignoring NaN.
 
-    There is none if too many resamples are undefined, or none differs.
+    Undefined if too many resamples are undefined, or if all are equal.
     """
     defined = values[~np.isnan(values)]
     if defined.size < (1 - MAX_UNDEFINED) * values.size:
@@ -72,7 +72,7 @@ def small_sample_note(units: int, *, clustered: bool, what: str = "cases") -> st
 
 
 def few_resampled(units: int, what: str) -> str:
-    """A caveat such as "fewer than 30 clusters"; empty if there are enough. Resamples need more of them than t does."""
+    """A caveat such as "fewer than 30 clusters"; empty if there are enough. Bootstraps need more than t does."""
     return f"fewer than {FEW_CASES} {what}" if units < FEW_CASES else ""
 
 

@@ -1,10 +1,10 @@
-"""Strengths of systems from pairs of which one wins or both tie: Bradley & Terry 1952, with ties by Davidson 1970.
+"""Strengths of systems from pairwise wins and ties: Bradley & Terry 1952, with ties by Davidson 1970.
 
-With strengths s and the tie parameter t, i beats j with odds exp(s_i) : exp(s_j), and they tie with exp(t + (s_i +
-s_j) / 2) (Davidson 1970, JASA 65:317). Strengths are log-odds and add up to 0. Their covariance is the sandwich over
-clusters of comparisons (Liang & Zeger 1986, Biometrika 73:13): those of one case, or group of cases, may depend on each
-other in any way. With G clusters and p parameters it has the factor G / (G - p) and G - p degrees of freedom, as HC1
-has (MacKinnon & White 1985, Journal of Econometrics 29:305).
+With strengths s and the tie parameter t, i beats j with odds exp(s_i) : exp(s_j), and they tie with exp(t + (s_i + s_j)
+/ 2) (Davidson 1970, JASA 65:317). Strengths are log-odds and add up to 0. Their covariance is the sandwich over
+clusters of comparisons (Liang & Zeger 1986, Biometrika 73:13): comparisons of one case, or group of cases, may depend
+on each other in any way. With G clusters and p parameters it has the factor G / (G - p) and G - p degrees of freedom,
+as HC1 has (MacKinnon & White 1985, Journal of Econometrics 29:305).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _DIVERGED = 15.0
 
 
 class NoStrengthsError(ValueError):
-    """The comparisons determine no strengths; the message says why."""
+    """Raised if the comparisons determine no strengths; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Strengths:
-    """Strengths as log-odds that add up to 0, their covariance, and the tie parameter; None if nothing tied."""
+    """Strengths as log-odds that add up to 0, their covariance, and the tie parameter; None without ties."""
 
     values: Floats
     covariance: Floats
@@ -42,9 +42,9 @@ def strengths(
 ) -> Strengths:
     """Fit the strengths of the named systems by maximum likelihood.
 
-    `first` and `second` are the systems of each comparison, as places in `names`; `points` are the first's: 1 if it
-    wins, 0.5 for a tie, 0 if it loses. NoStrengthsError if some systems are not connected by comparisons, everything
-    ties, there are no more clusters than parameters, or the likelihood has no maximum: some win or lose everything.
+    `first` and `second` are each comparison's systems, as indices into `names`; `points` are the first's: 1 for a win,
+    0.5 for a tie, 0 for a loss. NoStrengthsError if some systems are not connected by comparisons, everything ties,
+    there are no more clusters than parameters, or the likelihood has no maximum: some win or lose everything.
     """
     i, j = np.asarray(first, dtype=np.int64), np.asarray(second, dtype=np.int64)
     doubled = np.round(2 * np.asarray(points, dtype=np.float64)).astype(np.int64)
@@ -75,7 +75,7 @@ def strengths(
 
 
 class _Comparisons(NamedTuple):
-    """Numbers of comparisons of a first and a second system with the same points."""
+    """Numbers of comparisons with the same first system, second system and points."""
 
     i: Ints
     j: Ints
@@ -84,7 +84,7 @@ class _Comparisons(NamedTuple):
 
 
 def _fitted(table: _Comparisons, names: Sequence[str]) -> Floats:
-    """The strengths and the tie parameter (-inf without ties) by Newton's method with halved steps."""
+    """Fit the strengths and the tie parameter (-inf without ties) by Newton's method with halved steps."""
     systems = len(names)
     fit = np.zeros(systems + 1)
     fit[-1] = 0.0 if (table.points == 0.5).any() else -np.inf
@@ -118,13 +118,13 @@ def _log_likelihood(fit: Floats, table: _Comparisons) -> float:
 
 
 def _residuals(fit: Floats, table: _Comparisons) -> tuple[Floats, Floats, tuple[Floats, Floats]]:
-    """Points and ties minus what is expected, and the chances of a win and a tie."""
+    """Observed minus expected points and ties, and the probabilities of a win and of a tie."""
     win, tie, _ = np.exp(_chances(fit, table))
     return table.points - win - tie / 2, (table.points == 0.5) - tie, (win, tie)
 
 
 def _information(fit: Floats, table: _Comparisons) -> Floats:
-    """Fisher's information: the covariance of points and ties, added up over the comparisons."""
+    """Fisher information: the covariance of points and ties, summed over the comparisons."""
     win, tie = _residuals(fit, table)[2]
     points = win + tie / 2
     square, mixed = win + tie / 4 - points**2, tie / 2 - points * tie
@@ -156,7 +156,7 @@ def _expect_connected(i: Ints, j: Ints, names: Sequence[str]) -> None:
 
 
 def _why_none(table: _Comparisons, names: Sequence[str]) -> str:
-    """Which systems only win, or only lose (Ford 1957)."""
+    """Name the systems that only win, or only lose (Ford 1957)."""
     won = {*table.i[table.points == 1].tolist(), *table.j[table.points == 0].tolist()}
     lost = {*table.i[table.points == 0].tolist(), *table.j[table.points == 1].tolist()}
     said = [

@@ -1,12 +1,12 @@
 """Figures of a classification: confusion matrix, precision, recall, F1, averages over classes, Matthews' phi.
 
-A proportion of independent records has Wilson's interval. Other figures of independent records are drawn from the
-Dirichlet posterior of the confusion cells, with a quarter of a record right and a quarter wrong added to each class, so
-that a class with few records, all of them right, is not taken for perfect (Goutte & Gaussier 2005, ECIR, for F scores).
-Figures of clustered records have a percentile bootstrap over clusters. A score of 0 or 1 has Wilson's interval with
-clusters as trials, for an F score by way of the Jaccard index J = TP / (TP + FP + FN): given J, F lies between
-(1 + b) J / ((1 + b) J + (1 - J) max(1, b)) and the same with min, for b = beta squared; for F1 both are 2J / (1 + J).
-A single cluster has no interval.
+A proportion of independent records has Wilson's interval. The intervals of other figures of independent records come
+from the Dirichlet posterior of the confusion cells, with a quarter of a record right and a quarter wrong added to each
+class, so that a class with few records, all of them right, does not count as perfect (Goutte & Gaussier 2005, ECIR, for
+F scores). Figures of clustered records have a percentile bootstrap over clusters. A score of 0 or 1 has Wilson's
+interval with clusters as trials, for an F score by way of the Jaccard index J = TP / (TP + FP + FN): given J, F lies
+between (1 + b) J / ((1 + b) J + (1 - J) max(1, b)) and the same with min, for b = beta squared; for F1 both are 2J / (1
++ J). A single cluster has no interval.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from evalflow.stats.bootstrap import DRAWS, bootstrap_method, percentile_interva
 from evalflow.stats.figures import Figure, figure_of, mean_figure
 from evalflow.stats.intervals import rule_of_three, wilson
 
-# Records that each class has more in the draws, right and wrong, and the number below which its own are few.
+# Records added to each class in the draws, right and wrong each, and the number below which a class is called rare.
 _ADDED = 0.25
 _RARE = 20
 
@@ -35,9 +35,9 @@ _CELLS = {"true_positives": (1, 1), "false_positives": (0, 1), "false_negatives"
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """A ratio of weighted sums of confusion cells: their weights `above` and `below`.
+    """A ratio of weighted sums of confusion cells: weights `above` for the numerator, `below` for the denominator.
 
-    For an F score `jaccard` has the cells that count as trials.
+    For an F score `jaccard` holds the cells that count as trials.
     """
 
     name: str
@@ -64,16 +64,16 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Clusters:
-    """Clusters of records. Clusters with equal counts are one pattern, which makes resampling much faster.
+    """Clusters of records. Clusters with equal counts share one pattern, which makes resampling much faster.
 
-    `counts` has the records of each pattern in each confusion cell, `weights` the number of clusters with the pattern.
+    `counts` holds each pattern's records by confusion cell, `weights` the number of clusters with the pattern.
     """
 
     counts: Floats
     weights: Ints
     seed: int
     added: Floats
-    """Records added to each cell in the draws of independent records."""
+    """Records added to each cell when independent records are drawn."""
     rarest: int
     """Records of the rarest class."""
 
@@ -89,21 +89,21 @@ class Clusters:
 
     @cached_property
     def method(self) -> str:
-        """Name of the interval, with a caveat if the clusters, or the records of a class, are few."""
+        """Name of the interval, with a caveat if there are few clusters, or few records of a class."""
         name = "dirichlet" if self.single else bootstrap_method("{}bootstrap", int(self.weights.sum()), clustered=True)
         rare = f"{self.rarest} in the rarest class" if self.rarest < _RARE else ""
         return f"{name}{', ' if ':' in name else ': '}{rare}" if rare else name
 
     @cached_property
     def draws(self) -> Floats:
-        """Cell totals of every resample of the clusters, or draw of independent records, shape (draws, cells)."""
+        """Cell totals of each resample of clusters, or posterior draw for independent records; shape (draws, cells)."""
         if not self.single:
             return resample(self.counts, self.weights, self.seed)
         cells = self.totals + self.added
         return np.random.default_rng(self.seed).standard_gamma(cells, size=(DRAWS, cells.size))
 
     def interval(self, of: Of) -> Interval:
-        """The interval of a figure over the draws; it contains the figure itself."""
+        """The interval of a figure over the draws, widened to contain the figure itself."""
         found = percentile_interval(of(self.draws), self.method, int(self.weights.sum()))
         if found.low is None or found.high is None:
             return found
@@ -140,7 +140,7 @@ def _interval(ratio: Ratio, clusters: Clusters, k: float, n: float) -> Interval:
 
 
 def _f_of_jaccard(jaccard: float, beta: float, end: Callable[[float, float], float]) -> float:
-    """The smallest (`max`) or largest (`min`) F score that goes with a Jaccard index."""
+    """The smallest (`max`) or largest (`min`) F score with this Jaccard index."""
     weight = 1 + beta**2
     return weight * jaccard / (weight * jaccard + (1 - jaccard) * end(1.0, beta**2))
 
@@ -158,14 +158,14 @@ def means(per_class: Mapping[str, Ratios]) -> dict[str, Of]:
 
 
 def averages(per_class: Mapping[str, Ratios], clusters: Clusters) -> Iterator[Figure]:
-    """Macro means of precision, recall and F1, then weighted means of those and F2, with their intervals."""
+    """Yield macro means of precision, recall and F1, then weighted means of these and F2, with their intervals."""
     for name, of in means(per_class).items():
         why = "a class is never predicted" if per_class and name.startswith("macro") else "nothing to divide by"
         yield resampled_figure(name, of, clusters, why)
 
 
 def resampled_figure(name: str, of: Of, clusters: Clusters, why: str) -> Figure:
-    """A figure over all records; draws are computed like the value itself."""
+    """Return a figure over all records, with its interval from the same function of the draws."""
     records = int(clusters.totals.sum())
     value = float(of(clusters.totals[None, :])[0]) if records else math.nan
     if math.isnan(value):
@@ -187,7 +187,7 @@ def _macro_mean(per_class: Mapping[str, Ratios], position: int, totals: Floats) 
 
 
 def _weighted_mean(per_class: Mapping[str, Ratios], position: int, totals: Floats) -> Floats:
-    """The mean weighted by support for each row of `totals`. A true class that is never predicted counts as 0."""
+    """The support-weighted mean for each row of `totals`. A true class that is never predicted counts as 0."""
     support = np.stack([totals @ ratios[_RECALL].below for ratios in per_class.values()], axis=1)
     values = np.stack([ratios[position].of(totals) for ratios in per_class.values()], axis=1)
     found = (support * np.where(np.isnan(values), 0.0, values)).sum(axis=1)
@@ -226,7 +226,7 @@ def classification_figures(counts: pl.DataFrame, positive: str | None, seed: int
     records = (pl.col("n") * pl.col("clusters")).sum().alias("n")
     cells = counts.group_by("truth", "prediction").agg(records).sort("truth", "prediction")
     observed = [(truth, prediction) for truth, prediction, _ in cells.iter_rows()]
-    # Each class has a cell for what is right and one for what is wrong, observed or not.
+    # Each class has a cell for right and one for wrong records, observed or not.
     smoothed = [pair for i, label in enumerate(labels) for pair in ((label, label), (label, labels[i - 1]))]
     pairs = list(dict.fromkeys([*observed, *smoothed]))
     added = _ADDED * np.array([float(pair in smoothed and len(labels) > 1) for pair in pairs])
@@ -256,20 +256,21 @@ def of_class(pairs: Sequence[tuple[str, str]], label: str) -> dict[str, Ratio]:
 
 
 def labels_of(pairs: Iterable[tuple[str, str]]) -> list[str]:
-    """The classes that occur or are predicted, in the order of their text."""
+    """The classes that occur or are predicted, in alphabetical order."""
     return sorted({label for pair in pairs for label in pair})
 
 
 def label_text(label: str) -> str:
-    """A label in canonical JSON for display: strings lose their quotes."""
+    """Return a label in canonical JSON for display: strings lose their quotes."""
     value = json.loads(label)
     return value if isinstance(value, str) else label
 
 
 def cluster_patterns(counts: pl.DataFrame, cells: int) -> tuple[Floats, Ints]:
-    """Clusters with the same amounts in all cells, counted once: each pattern's amounts, and the number of clusters.
+    """Count clusters with the same amounts in all cells once: return each pattern's amounts and its number of clusters.
 
-    `counts` has cluster, cell (a number below `cells`), n (the amount) and clusters (how many equal ones the row is).
+    `counts` has the columns cluster, cell (a number below `cells`), n (the amount) and clusters (how many equal
+    clusters the row stands for).
     """
     listed = (
         counts.group_by("cluster", "cell")
@@ -315,7 +316,7 @@ def _matrix(cells: pl.DataFrame, labels: Sequence[str]) -> dict[str, object]:
 
 
 def label_figures(counts: pl.DataFrame, seed: int = 0) -> list[Figure]:
-    """Accuracy over all labels together, then `precision[label]`, recall and f1 of each, in the order of names.
+    """Accuracy over all labels together, then `precision[label]`, recall and f1 of each label, in alphabetical order.
 
     `counts` has one row per record (or group of equal records) and label; every record has all labels. Columns besides
     those of `mean_figure`: record (its number), label, truth and prediction ("true" or "false"), unexpected and unsaid

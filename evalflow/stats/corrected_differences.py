@@ -1,17 +1,17 @@
-"""Differences of runs by people's labels: the judge's, corrected by its bias on labelled cases (see `prediction`).
+"""Differences of runs as people would score them: the judge's, corrected by its bias on labelled cases (`prediction`).
 
     two runs of the same cases      by the cases labelled in both (`corrected_difference`)
     if these are too few            each run by its own labels (`corrected_apart`)
     two runs of different cases     each run by its own labels
     several runs of the same cases  by the cases labelled in all, else each by its own (`corrected_means`)
 
-The weight of the judge that is best for a difference is not the one that is best for a run's mean. So runs that are
-corrected together differ as their cases show, and have together the mean that each has by its own labels: of all
-values with these differences, those are the nearest to the means of the single runs.
+The best weight of the judge for a difference is not the best one for a run's mean. So runs that are corrected together
+get the differences from their common cases, and their overall mean from each run's own labels: among all values with
+these differences, the nearest to the means of the single runs.
 
-A judge who favours a run is corrected in all of them, since each run's bias is measured on its own labels. Where the
-runs are corrected apart, each case or cluster adds its influence on both means, so that the error has the covariance
-of cases that several runs share. `bench/calibration.py` measures coverage and false differences.
+A judge that favours one run is corrected in every row of the table, since each run's bias is measured on its own
+labels. If the runs are corrected apart, each case or cluster adds its influence on both means, so that the error
+includes the covariance of shared cases. `bench/calibration.py` measures coverage and false differences.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ def corrected_difference(
     *,
     bounded: bool = False,
 ) -> Difference | None:
-    """People's difference of two runs on the same cases: the judge's, corrected by the cases labelled in both.
+    """The difference of two runs as people would score it: the judge's, corrected by the cases labelled in both.
 
     Args:
-        judged: The judge's scores of A and of B, one per case; or the shares that pass.
-        people: People's, NaN without a label.
+        judged: The judge's scores of A and B, one per case; or each case's share of passes.
+        people: People's scores of A and B, NaN without a label.
         clusters: The cluster of each case; None if each stands alone.
-        seed: Of the folds.
+        seed: The seed of the folds.
         bounded: Whether scores lie in 0..1.
 
     Returns:
-        The means differ by the difference. None for labels of fewer than MIN_LABELS cases, or of one cluster, and where
-        neither judge nor people see any difference.
+        The means, which differ by exactly this difference. None if fewer than MIN_LABELS cases, or only one cluster,
+        are labelled, and if neither judge nor people see any difference.
     """
     table, labels = (np.column_stack([np.asarray(x, dtype=np.float64) for x in side]) for side in (judged, people))
     cases = _Cases(table, labels, _codes(clusters, len(table)))
@@ -88,10 +88,10 @@ def corrected_apart(
     *,
     bounded: bool = False,
 ) -> Difference | None:
-    """People's difference of two runs, each corrected by its own labels; the runs may have different cases.
+    """The difference of two runs as people would score it, each corrected by its own labels; their cases may differ.
 
-    Arguments are those of `corrected_difference`, but with clusters for each run, of the same names in both. None if a
-    run has fewer than MIN_LABELS labels, or labels in one cluster only.
+    Arguments as in `corrected_difference`, but with clusters for each run; a cluster has the same name in both. None if
+    a run has fewer than MIN_LABELS labels, or labels in one cluster only.
     """
     table, labels = ([np.asarray(x, dtype=np.float64) for x in side] for side in (judged, people))
     codes = cluster_codes(np.concatenate([np.asarray(own) for own in clusters]))
@@ -136,8 +136,8 @@ def corrected_apart(
 class CorrectedMeans:
     """People's means of several runs on the same cases, with their covariance and its degrees of freedom.
 
-    `ends` are the intervals of the single means; `parts` are for `rank_intervals`; `labelled` is the number of cases
-    whose labels correct a run, the smallest of all runs.
+    `ends` are the intervals of the single means; `parts` are for `rank_intervals`; `labelled` is the number of labelled
+    cases that correct a run, the minimum over the runs.
     """
 
     values: Floats
@@ -147,21 +147,21 @@ class CorrectedMeans:
     parts: Floats | None
     labelled: int
     method: str
-    unsure: Bools | None = None  # pairs of runs that cannot be told apart, of scores without fixed ends
+    unsure: Bools | None = None  # pairs of runs not to be told apart, for scores without fixed ends
 
 
 def labelled_together(cases: int, fewest: int) -> bool:
-    """Whether runs are corrected by the cases labelled in all of them; else each by its own labels, `fewest` in one."""
+    """Whether enough cases are labelled in all runs to correct by; else each run uses its own, `fewest` in one."""
     return cases >= MIN_LABELS and 2 * cases >= fewest
 
 
 def corrected_means(
     judged: ArrayLike, people: ArrayLike, clusters: ArrayLike | None = None, seed: int = 0, *, bounded: bool = False
 ) -> CorrectedMeans | str:
-    """People's means of runs of the same cases; or why the labels correct none of them.
+    """The means of runs on the same cases as people would score them; or the reason why the labels correct none.
 
-    `judged` and `people` have the shape (cases, runs); a label is NaN where there is none. By the cases labelled in
-    all runs (`labelled_together`), with the mean of the lambdas of every two runs; else each run by its own labels.
+    `judged` and `people` have the shape (cases, runs); a missing label is NaN. Uses the cases labelled in all runs if
+    there are enough (`labelled_together`), with the mean lambda of all pairs; else each run's labels.
     """
     table, labels = np.asarray(judged, dtype=np.float64), np.asarray(people, dtype=np.float64)
     cases, runs = _Cases(table, labels, _codes(clusters, len(table))), table.shape[1]
@@ -195,7 +195,7 @@ def corrected_means(
 
 
 def _means_of_labels(cases: _Cases, known: Bools, alone: _Means, *, bounded: bool) -> CorrectedMeans:
-    """Means of runs that differ as their labels do, if the judge makes no difference more precise."""
+    """Means of runs with the differences of their labels, for when the judge makes no difference more precise."""
     labels, codes = cases.labels[known], cases.codes[known]
     grouped = None if np.unique(codes).size == codes.size else codes
     values, covariance, df, parts = mean_covariance(labels, grouped)
@@ -221,20 +221,20 @@ def _codes(clusters: ArrayLike | None, n: int) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class _Means:
-    """Means of runs, the influence of each cluster on them (clusters, runs), and the variance that labels may miss."""
+    """Means of runs, each cluster's influence on them (clusters, runs), and the variance that labels may miss."""
 
     values: Floats
     spread: Floats
     unseen: Floats
 
     def about(self, alone: _Means) -> _Means:
-        """The means with the same differences that are nearest to those of the single runs."""
+        """Return means with the same differences, shifted to the overall mean of the single runs."""
         values = self.values + (alone.values.mean() - self.values.mean())
         spread = self.spread + (alone.spread.mean(axis=1) - self.spread.mean(axis=1))[:, None]
         return _Means(values, spread, np.maximum(self.unseen, alone.unseen))
 
     def ends(self, units: int, *, bounded: bool) -> list[tuple[float | None, float | None]]:
-        """The intervals of the means, by t with one degree of freedom less than labelled units."""
+        """The intervals of the means, by t with one degree of freedom fewer than labelled units."""
         errors = np.sqrt((self.spread**2).sum(axis=0) + self.unseen)
         low, high = t_interval(self.values, errors, np.full(errors.size, units - 1.0))
         unsure = [not bounded and bool(unreliable(mean_skewness(of), units)) for of in self.spread.T]
@@ -246,7 +246,7 @@ class _Means:
 
 @dataclass(frozen=True, slots=True)
 class _Cases:
-    """Scores and labels of the shape (cases, runs), NaN without a label, and the cluster of each case."""
+    """Scores and labels of shape (cases, runs), NaN without a label, and the cluster of each case."""
 
     table: Floats
     labels: Floats
@@ -256,7 +256,7 @@ class _Cases:
         return self._sample(known, self.table[:, one], self.labels[:, one], self._step(known, [one]))
 
     def pair(self, known: Bools, a: int, b: int) -> Sample:
-        """The differences, B minus A."""
+        """Return a sample of the differences, B minus A."""
         scores, labels = (side[:, b] - side[:, a] for side in (self.table, self.labels))
         return self._sample(known, scores, labels, self._step(known, [a, b]))
 
@@ -268,7 +268,7 @@ class _Cases:
         return sample(labels[known], scores[known], scores[~known], **units, step=step)
 
     def means(self, known: Bools, lambdas: Sequence[Floats]) -> _Means:
-        """The corrected means by these labels of each run, of the shape (cases, runs), and these lambdas."""
+        """The corrected means by these labels and lambdas, one array of shape (cases,) for each run."""
         groups = int(self.codes.max()) + 1
         parts = [self.influences(known[:, one], one, of, groups) for one, of in enumerate(lambdas)]
         missed = [unseen(s := self.run(known[:, one], one), s.mean(of)) for one, of in enumerate(lambdas)]
@@ -277,12 +277,12 @@ class _Cases:
         )
 
     def alone(self, seed: int) -> _Means:
-        """The mean of each run by all of its own labels, with the lambdas that are best for it."""
+        """The mean of each run by all of its own labels, with the best lambdas for it."""
         known: Bools = ~np.isnan(self.labels)
         return self.means(known, [lambdas_of(self.run(own, one), seed)[0] for one, own in enumerate(known.T)])
 
     def level(self, one: int, seed: int) -> float:
-        """The value of `alone` of one run."""
+        """The value of `alone` for one run."""
         known: Bools = ~np.isnan(self.labels[:, one])
         if known.all():
             return float(self.labels[:, one].mean())
@@ -290,7 +290,7 @@ class _Cases:
         return centred(s, lambdas_of(s, seed)[0])[0]
 
     def influences(self, known: Bools, one: int, lambdas: Floats, groups: int) -> tuple[float, Floats]:
-        """A run's corrected mean, and the influence of each cluster on it, with the factor of CR1 (`rectified`)."""
+        """A run's corrected mean and each cluster's influence on it, with the CR1 factor (`rectified`)."""
         scores, rest = self.table[known, one], self.table[~known, one]
         origin = float(rest.mean()) if rest.size else 0.0
         off = self.labels[known, one] - lambdas * (scores - origin)

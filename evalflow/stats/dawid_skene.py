@@ -1,8 +1,8 @@
-"""Several judges' classes as one model of error: how often each one says l where the truth is k (Dawid & Skene 1979).
+"""An error model of several judges: how often each says class l if the truth is k (Dawid & Skene 1979).
 
-Judges err independently of each other, given the truth; where people labelled an answer, their label is the truth.
+Judges err independently of each other, given the truth; if people labelled an answer, their label is the truth.
 Expectation-maximisation (Applied Statistics 28:20) starts from the judges' vote shares. Half an observation in each
-cell of a confusion matrix (Jeffreys) keeps a judge without an observed error from being taken as infallible.
+cell of a confusion matrix (Jeffreys) keeps a judge without an observed error from counting as infallible.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from evalflow.lazy import np
 from evalflow.stats.arrays import Estimated, Floats, Ints
 from evalflow.stats.bootstrap import bootstrap_method, percentile_interval, resample
 
-MISSING = -1  # a class that is not known: a judge without a verdict, or an answer without a label
+MISSING = -1  # an unknown class: no verdict of a judge, or no label of an answer
 PRIOR = 0.5
 _ITERATIONS = 200
 _CLOSE = 1e-6
@@ -24,8 +24,8 @@ _TINY = 1e-300
 class JudgeModel:
     """Judges' errors, for K classes.
 
-    `prior` is the share of each true class, shape (K,); `confusion` the probability that judge j says l where the truth
-    is k, shape (J, K, K); `truth` that of each class for each answer, 1 for its label where it has one, shape (n, K).
+    `prior` is the share of each true class, shape (K,); `confusion` the probability that judge j says l if the truth is
+    k, shape (J, K, K); `truth` the probability of each class by answer, 1 for a label, shape (n, K).
     """
 
     prior: Floats
@@ -40,36 +40,37 @@ def dawid_skene(votes: Ints, labels: Ints, classes: int, *, prior: float = PRIOR
     """
     rows, place, counts = np.unique(
         np.column_stack([votes, labels]), axis=0, return_inverse=True, return_counts=True
-    )  # alike answers are fitted once
+    )  # answers with equal votes are fitted once
     labels = rows[:, -1]
-    said = (rows[:, :-1, None] == np.arange(classes)).astype(np.float64)
-    truth = _settled(said.sum(axis=1) + _TINY, labels)
+    one_hot = (rows[:, :-1, None] == np.arange(classes)).astype(np.float64)
+    truth = _settled(one_hot.sum(axis=1) + _TINY, labels)
     for _ in range(_ITERATIONS):
-        share, confusion = _errors(said, truth * counts[:, None], prior)
-        likely = np.log(np.maximum(share, _TINY)) + np.einsum("jkl,njl->nk", np.log(np.maximum(confusion, _TINY)), said)
+        share, confusion = _errors(one_hot, truth * counts[:, None], prior)
+        errors = np.log(np.maximum(confusion, _TINY))
+        likely = np.log(np.maximum(share, _TINY)) + np.einsum("jkl,njl->nk", errors, one_hot)
         before, truth = truth, _settled(np.exp(likely - likely.max(axis=1, keepdims=True)), labels)
         if float(np.abs(truth - before).max()) < _CLOSE:
             break
-    return JudgeModel(*_errors(said, truth * counts[:, None], prior), truth[place.ravel()])
+    return JudgeModel(*_errors(one_hot, truth * counts[:, None], prior), truth[place.ravel()])
 
 
 def _settled(shares: Floats, labels: Ints) -> Floats:
-    """Shares that sum to 1; a label has them all."""
+    """Normalise the shares to sum to 1; a labelled row has all of its share at the label."""
     found: Floats = shares / shares.sum(axis=1, keepdims=True)
     known = labels != MISSING
     found[known] = np.arange(shares.shape[1]) == labels[known, None]
     return found
 
 
-def _errors(said: Floats, truth: Floats, prior: float) -> tuple[Floats, Floats]:
-    """Prior and confusion; `truth` is how many answers of each row of votes are of each class."""
-    cells = np.einsum("nk,njl->jkl", truth, said) + prior
+def _errors(one_hot: Floats, truth: Floats, prior: float) -> tuple[Floats, Floats]:
+    """Estimate prior and confusion; `truth` is the number of answers, by row of votes and class."""
+    cells = np.einsum("nk,njl->jkl", truth, one_hot) + prior
     confusion: Floats = cells / np.maximum(cells.sum(axis=2, keepdims=True), _TINY)
     return truth.sum(axis=0) / truth.sum(), confusion
 
 
 def shared_errors(one: Ints, other: Ints, truth: Ints, classes: int, units: Ints, seed: int = 0) -> Estimated:
-    """How much more often two judges agree than judges that err independently, given the truth.
+    """How much more often two judges agree than they would if they erred independently, given the truth.
 
     The interval is a percentile bootstrap over units (clusters, numbered from 0).
     """

@@ -1,4 +1,4 @@
-"""The spreads of many resamples of labelled answers at once: each counts its clusters instead of copying them."""
+"""The spreads of many resamples of labelled answers at once, from counts of clusters instead of copies."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from evalflow.stats.prediction import Spread
 
 
 def drawn_spreads(labels: Floats, judged: Floats, clusters: Ints, times: Ints) -> Iterator[Spread]:
-    """The `observed_spread` of every resample, in which cluster c is there `times[resample, c]` times.
+    """Yield the `observed_spread` of every resample, which contains cluster c `times[resample, c]` times.
 
-    It keeps several numbers for each label of each resample in memory.
+    Keeps several numbers in memory for each label of each resample.
     """
     off, sizes, drawn = labels - judged, np.bincount(clusters), times[:, clusters].astype(np.float64)
     n, there = drawn.sum(axis=1), drawn > 0
@@ -32,7 +32,7 @@ def drawn_spreads(labels: Floats, judged: Floats, clusters: Ints, times: Ints) -
         together = (times * sums**2 / (1 - sizes / n[:, None])).sum(axis=1) / n**2
         effects = np.where((alone > 0) & (together > 0), together / alone, 1.0).clip(1.0)
     ranges = range_of(labels), range_of(judged)
-    varies = ranges[1] > 0  # a mean of equal scores may be off by rounding, and they seem to vary
+    varies = ranges[1] > 0  # rounding can make the mean of equal scores inexact, so that they seem to vary
     steps = np.maximum(*ranges)
     covariances = shared(labels, labels), varies * shared(judged, judged), varies * shared(labels, judged)
     columns = *covariances, effects, steps, _alike_when_drawn(off, drawn, n, steps)
@@ -41,7 +41,7 @@ def drawn_spreads(labels: Floats, judged: Floats, clusters: Ints, times: Ints) -
 
 
 def _alike_when_drawn(off: Floats, drawn: Floats, n: Floats, steps: Floats) -> Floats:
-    """`alike` of the values that each resample has, by its own step."""
+    """Return `alike` of each resample's values, relative to its own step."""
     found = np.ones(n.size)
     for step in np.unique(steps[steps > 0]):
         rows = steps == step

@@ -1,12 +1,12 @@
 """Figures over a run: means of a measure, pairs compared in both orders, and calibration of stated confidences.
 
-The Brier score is the mean of (confidence - right)^2, with right 1 or 0 (Brier 1950, Monthly Weather Review 78:1); of a
-prediction with several classes it is about the predicted one. The expected calibration error is the mean over records
-of |accuracy - confidence| of their bin, with bins of equal width (Naeini et al. 2015, AAAI 29). 0 is best of both.
+The Brier score is the mean of (confidence - right)^2, with right 1 or 0 (Brier 1950, Monthly Weather Review 78:1); for
+several classes, the confidence in the predicted one. The expected calibration error is the mean over records of
+|accuracy - confidence| of their bin, with bins of equal width (Naeini et al. 2015, AAAI 29). For both, 0 is best.
 
-Noise makes the absolute gap of a bin too large, so that calibrated confidences have an error too, and resampling would
-add more noise. The interval of the calibration error is therefore found from the noise of the gaps, which is normal and
-has the covariance of their sums over clusters (`_noise_bound`).
+Noise makes the absolute gap of a bin too large, so that even calibrated confidences have an error, and resampling would
+add more noise. The interval of the calibration error is therefore derived from the noise of the gaps: normal, with the
+covariance of their sums over clusters (`_noise_bound`).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from evalflow.stats.quantiles import normal_quantile, quantile
 
 PREFERENCE_FIGURES = ("win_rate", "consistency", "first_preferred", "longer_preferred")
 BINS = 10
-# A gap of more standard errors than this has the sign of the true one.
+# A gap of more standard errors than this is sure to have the sign of the true gap.
 _CLEAR = 2.5
 
 
 @dataclass(frozen=True, slots=True)
 class Figure(Estimated):
-    """A number over a run that is more than a mean of scores, such as recall; None if the divisor is 0."""
+    """A number over a run that is not a mean of scores, such as recall; None if the divisor is 0."""
 
     statistic: str
     details: Mapping[str, Any] | None = None
@@ -39,14 +39,14 @@ class Figure(Estimated):
 def figure_of(
     statistic: str, value: float | None, n: int, found: Interval, details: Mapping[str, Any] | None = None
 ) -> Figure:
-    """A figure with this interval."""
+    """Return a figure with this interval."""
     return Figure(value, found.low, found.high, found.std_error, n, found.method, statistic, details)
 
 
 def mean_figure(statistic: str, values: pl.Series, counts: pl.DataFrame) -> Figure:
-    """The mean of a measure, 0..1 or null for each row of `counts`, over the records for which it is defined.
+    """The mean over records of a measure in 0..1, given for each row of `counts`; null if undefined.
 
-    `n` counts these; `details` has their median, min, max and std (n - 1), and the number of undefined records.
+    `n` counts the defined records; `details` has their median, min, max and std (n - 1), and the undefined records.
     """
     repeats = (counts["n"] * counts["clusters"]).to_numpy()
     known = values.is_not_null().to_numpy()
@@ -78,13 +78,13 @@ def preference_figures(counts: pl.DataFrame) -> list[Figure]:
 
     - win_rate: the mean of the scores; a tie counts half.
     - consistency: the share of the pairs whose verdict does not change with the order.
-    - first_preferred: of those whose verdict does change, the share that prefers the answer read first, with the swap
-      test for position bias as details.
-    - longer_preferred: of the pairs won or lost that differ in length, the share in which the longer answer is
-      preferred. A longer answer may be better, so this alone is not evidence of bias.
+    - first_preferred: among the pairs whose verdict changes with the order, the share that prefers the answer read
+      first, with the swap test for position bias as details.
+    - longer_preferred: among the pairs won or lost whose answers differ in length, the share that prefers the longer
+      one. A longer answer may be better, so this alone is not evidence of bias.
 
-    `counts` also has score, lean (1 if the judge leans to the answer read first, -1 to the second, 0 if the order
-    does not matter), and longer (1 or 0), each null if undefined.
+    `counts` also has score, lean (1 if the judge favours the answer read first, -1 the second, 0 if the order does not
+    matter), and longer (1 or 0), each null if undefined.
     """
     lean = pl.col("lean")
     columns = counts.select(
@@ -103,10 +103,10 @@ def preference_figures(counts: pl.DataFrame) -> list[Figure]:
 
 
 def swap_test(counts: pl.DataFrame) -> dict[str, Any]:
-    """Exact sign test for position bias: do verdicts that change with the order favour one position?
+    """Exact sign test for position bias: whether verdicts that change with the order favour one position.
 
-    A cluster counts once, for the position that most of its records favour, since its records are not independent.
-    `first` and `second` are the numbers of clusters that lean to each; `p_value` is None if none leans.
+    Records of a cluster are not independent, so a cluster counts once, for the position that most of its records
+    favour. `first` and `second` are the numbers of clusters that favour each; `p_value` is None if none does.
     """
     net = (pl.col("lean") * pl.col("n")).sum()
     leaning = counts.group_by("cluster").agg(net=net, alike=pl.col("clusters").first())
@@ -130,7 +130,7 @@ def reliability_figures(counts: pl.DataFrame, seed: int = 0, bins: int = BINS) -
 
     `counts` also has confidence (0..1, null if none is stated) and correct. The details of ece are the reliability
     diagram: `bins`, each with low, high, n, confidence and accuracy (means; null where n is 0); and `by_chance`, the
-    mean error that calibrated confidences of as many records would show.
+    mean error that calibrated confidences would show with as many records.
     """
     gap = pl.col("confidence") - pl.col("correct").cast(pl.Float64)
     rows = counts.with_columns(squared=gap**2)
@@ -166,8 +166,8 @@ def _calibration_error(counts: pl.DataFrame, seed: int, bins: int) -> Figure:
     found, chance = no_interval("one case"), None
     sums, sizes, alike, alone = _by_cluster(counts, place, correct - confidence, bins)
     if alike.sum() > 1:
-        # A bin whose few records all agree still varies: as with one more right and one more wrong, and at least as
-        # calibrated confidences do.
+        # The few records of a bin may all agree. Its variance is at least that with one more right and one more wrong
+        # record, and at least that of calibrated confidences.
         share = (right + 1) / (n + 2)
         least = np.maximum(n * share * (1 - share), np.bincount(place, records * confidence * (1 - confidence), bins))
         found, chance = _noise_bound(sums, sizes, alike, least, seed, alone=alone)
@@ -190,9 +190,9 @@ def _diagram(n: Floats, confidence: Floats, correct: Floats) -> list[dict[str, A
 
 
 def _by_cluster(counts: pl.DataFrame, place: Ints, gap: Floats, bins: int) -> tuple[Floats, Floats, Ints, bool]:
-    """The sum of the gaps, and the number of records, of each cluster in each bin; and the number of clusters alike.
+    """Sum the gaps and count the records by cluster and bin.
 
-    The last is whether each record is a cluster of its own.
+    Also returns how many clusters each row stands for, and whether each record is its own cluster.
     """
     n, clusters = counts["n"].to_numpy().astype(np.float64), counts["clusters"].to_numpy().astype(np.int64)
     names = counts["cluster"].hash().to_numpy()
@@ -213,9 +213,9 @@ def _noise_bound(
     With gaps g = d + e (true gaps and noise, weighted by the bins' shares), sum |d| lies within sum |g| - sum |e| and
     sum |g| - sum sign(d) e, by the triangle inequality. The lower end subtracts the 97.5th percentile of sum |e|, in
     which a bin whose sign is clear counts sign(g) e instead of |e| (a selection of binding inequalities, as Andrews &
-    Soares 2010, Econometrica 78:119); the upper end adds the standard error of sum sign(g) e times t. `sums` of right -
-    confidence and `sizes` are by cluster and bin, `alike` says how many clusters are like this one, and `least` is the
-    least variance of each bin's sum.
+    Soares 2010, Econometrica 78:119); the upper end adds the standard error of sum sign(g) e times t. `sums` (of right
+    - confidence) and `sizes` are by cluster and bin, `alike` is the number of equal clusters that a row stands for, and
+    `least` the minimum variance of each bin's sum.
     """
     groups, total, size = int(alike.sum()), alike @ sums, alike @ sizes
     records = float(size.sum())

@@ -12,15 +12,15 @@ The method of each row (`intervals`) is the first that applies:
     fewer than 10 cases or clusters, or too skewed none (`evalflow.stats.skewness`)
     others                                         t
 
-A pseudo-case scores 0 and another 1; a pseudo-cluster has as many cases as clustering makes count as one, which is a
-whole cluster as far as the data do not show otherwise (`pseudo_cluster_size`). They stand for outcomes that a small
-sample misses, such as the rare bad answer, or the rare bad cluster, where nearly all are perfect; their weight fades as
-cases are added. (The idea of Agresti & Coull 1998, The American Statistician 52:119, for scores between the
-ends.) The errors of both ends are measured in bench/coverage, from two cases or clusters on.
+A pseudo-case scores 0 and another 1; a pseudo-cluster has as many cases as clustering makes count as one, a whole
+cluster unless the data show less correlation (`pseudo_cluster_size`). They stand for outcomes that a small sample
+misses, such as a rare bad answer or cluster among nearly perfect ones; their weight fades as cases are added. (The idea
+of Agresti & Coull 1998, The American Statistician 52:119, for scores between the ends.) The errors of both ends are
+measured in bench/coverage, from two cases or clusters on.
 
-Where the data show no variation (one case, one cluster, equal scores without fixed ends) there is no interval, and the
-method says why: a width of zero would claim a certainty that the data do not have. Text after a colon in a method's
-name is a caveat: few cases, few clusters, clusters of very unequal size, or the rule of three.
+Data without variation (one case, one cluster, equal scores without fixed ends) have no interval, and the method says
+why: a width of zero would claim a certainty that the data do not have. Text after a colon in a method's name is a
+caveat: few cases, few clusters, clusters of very unequal size, or the rule of three.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from evalflow.stats.bootstrap import FEW_CASES, FEW_CLUSTERS
 from evalflow.stats.quantiles import normal_quantile, student_quantile
 from evalflow.stats.skewness import FEWEST, MOST, mean_skewness, unreliable, unseen_outliers
 
-# A spread below this, relative to the scores' own size, is rounding, not variation.
+# A spread below this, relative to the size of the scores, is rounding, not variation.
 _ROUNDING = 1e-12
 UNEVEN = "clusters of very unequal size"
 
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """One interval per row, NaN if none."""
+    """One interval per row, NaN if undefined."""
 
     low: Floats
     high: Floats
@@ -73,10 +73,10 @@ class Moments(NamedTuple):
     low: Floats
     high: Floats
     binary: Bools  # whether every score is exactly 0 or 1
-    clusters: Floats  # number of clusters; n if each case stands alone
-    # Cluster-robust, of the mean; only used if some cluster holds several cases, as are the following.
+    clusters: Floats  # number of clusters; n if all cases are independent
+    # Cluster-robust moments of the mean, from here on; only used if some cluster holds several cases.
     std_error: Floats
-    # The middle of the interval, the standard error that its width comes from, and the degrees of freedom; with
+    # The centre of the interval, the standard error that gives its width, and the degrees of freedom: with
     # pseudo-clusters for scores between fixed ends, else the mean and its standard error.
     centre: Floats
     spread: Floats
@@ -106,9 +106,9 @@ def cr2(sums: Floats, sizes: Floats) -> tuple[float, float]:
     """Cluster-robust standard error of a mean, and its degrees of freedom; NaN for fewer than two clusters.
 
     CR2 with the degrees of freedom of Bell & McCaffrey 2002 (Survey Methodology 28:169), in closed form for a mean,
-    from the residuals' sums by cluster. With p = size / n, a cluster's share, the variance is sum(sums^2 / (1 - p)) /
+    from the residuals summed by cluster. With p = size / n, a cluster's share, the variance is sum(sums^2 / (1 - p)) /
     n^2. With w = p^2 / (1 - p) the degrees of freedom are 1 / (sum p^2 + (sum w)^2 - sum w^2): G - 1 if all clusters
-    are of one size. For single cases this is the usual standard error of a mean.
+    have the same size. For single cases this is the usual standard error of a mean.
     """
     if sums.size < 2:
         return np.nan, np.nan
@@ -129,7 +129,7 @@ def mean_error(values: ArrayLike, clusters: ArrayLike | None = None) -> tuple[fl
 
 
 def cluster_spread(scores: Floats, clusters: ArrayLike | None, *, bounded: bool) -> tuple[float, ...]:
-    """The fields clusters, std_error, centre, spread and df of `Moments` for one row."""
+    """Return clusters, std_error, centre, spread and df of `Moments` for one row."""
     if clusters is None or not scores.size:
         return (float(scores.size), *(np.nan,) * 4)
     codes = cluster_codes(clusters)
@@ -146,18 +146,18 @@ def cluster_spread(scores: Floats, clusters: ArrayLike | None, *, bounded: bool)
 
 
 def pseudo_cluster_size(sums: Floats, sizes: Floats, squares: float) -> float:
-    """Cases in a pseudo-cluster: as many as count as one by the design effect, if one more cluster were all bad.
+    """Cases in a pseudo-cluster: the design effect (how many count as one) if one more cluster were all bad.
 
-    That cluster has the size in which the average case is. While the scores hardly vary, nothing shows how strongly the
-    cases of a cluster correlate, and a pseudo-cluster is as large as it; the more they vary, the more the data decide.
-    `sums` are of residuals by cluster, `squares` is the sum of the cases' squared residuals.
+    That cluster has the size of the average case's cluster. As long as the scores hardly vary, the data do not show how
+    strongly the cases of a cluster correlate, and the pseudo-cluster gets that full size; the more they vary, the more
+    the data decide. `sums` are of residuals by cluster, `squares` is the sum of the cases' squared residuals.
     """
     whole = float((sizes**2).sum() / sizes.sum())
     return min(max((float((sums**2).sum()) + whole**2) / (squares + whole), 1.0), whole)
 
 
 def moments(scores: ArrayLike, clusters: ArrayLike | None = None, *, bounded: bool = False) -> Moments:
-    """The moments of one row of case scores; arrays of length 1. `bounded` is whether 0 and 1 are their fixed ends."""
+    """Moments of one row of case scores; arrays of length 1. `bounded`: 0 and 1 are the fixed ends of the scores."""
     s = np.asarray(scores, dtype=np.float64)
     std = s.std(ddof=1) if s.size > 1 else np.nan
     mean, low, high = (s.mean(), s.min(), s.max()) if s.size else (np.nan, np.nan, np.nan)
@@ -171,14 +171,14 @@ def moments(scores: ArrayLike, clusters: ArrayLike | None = None, *, bounded: bo
 
 
 def stacked(rows: Iterable[Moments]) -> Moments:
-    """Moments of several rows as one table of them."""
+    """Stack the moments of several rows into one table."""
     return Moments(*map(np.concatenate, zip(*rows, strict=True)))
 
 
 def interval(
     scores: ArrayLike, clusters: ArrayLike | None = None, *, bounded: bool = False, upper: float = UPPER
 ) -> Interval:
-    """The interval of the mean of these case scores, by this module's rules; `bounded`: 0 and 1 are their ends."""
+    """The interval of the mean of case scores, by this module's rules; `bounded`: 0 and 1 are the scores' ends."""
     return intervals(moments(scores, clusters, bounded=bounded), bounded=bounded, upper=upper)[0]
 
 
@@ -191,9 +191,9 @@ def mean_estimate(scores: ArrayLike, clusters: ArrayLike | None = None, *, bound
 
 
 def intervals(m: Moments, *, bounded: ArrayLike = False, upper: float = UPPER) -> Intervals:
-    """The intervals of many means, by this module's rules; where `bounded`, scores end at 0 and 1, and so do bounds.
+    """The intervals of many means, by this module's rules; `bounded` rows have scores, and so intervals, within 0..1.
 
-    `upper` is the probability below the upper end; that of a single look at 95 % by default.
+    `upper` is the probability below the upper end; by default that of a 95 % interval.
     """
     ends = np.broadcast_to(np.asarray(bounded, dtype=bool), m.n.shape)
     clustered = m.clusters < m.n
@@ -215,7 +215,7 @@ def intervals(m: Moments, *, bounded: ArrayLike = False, upper: float = UPPER) -
 
 
 def _alone(m: Moments, ends: Bools) -> tuple[Floats, Floats, Floats]:
-    """Centre, spread and degrees of freedom of rows whose cases stand alone."""
+    """Centre, spread and degrees of freedom of rows whose cases are independent."""
     n, mean = m.n + 2, (m.n * m.mean + 1) / (m.n + 2)
     with np.errstate(divide="ignore", invalid="ignore"):
         squares = (m.n - 1) * m.std**2 + m.n * (m.mean - mean) ** 2 + mean**2 + (1 - mean) ** 2
@@ -235,13 +235,13 @@ def rule_of_three(method: str, successes: float, trials: float, units: str) -> s
 
 
 def _negligible(error: Floats, m: Moments) -> Bools:
-    """Whether a standard error is only rounding."""
+    """Whether a standard error is only a rounding error."""
     return (m.low == m.high) | (error <= _ROUNDING * np.maximum(np.abs(m.low), np.abs(m.high)))
 
 
 def _methods(m: Moments, clustered: Bools, ends: Bools) -> Array:
     few = f"cr2_t: fewer than {FEW_CLUSTERS} clusters"
-    # Degrees of freedom as for half as many clusters of one size.
+    # Fewer degrees of freedom than those of half as many clusters of equal size.
     uneven = m.df < (m.clusters - 1) / 2
     unsure = ~m.binary & ((m.clusters < FEWEST) | (m.skewness > MOST))
     rules = [

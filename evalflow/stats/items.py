@@ -1,16 +1,16 @@
-"""What each case says about several systems: how hard it is, whether it separates them, and whether its key is suspect.
+"""Item analysis of cases over several systems: difficulty, discrimination, and whether the answer key is suspect.
 
 Discrimination is the correlation, over the systems, of a case's scores with the systems' mean scores on all other cases
 (item-rest correlation; Lord & Novick 1968, ch. 15), with Fisher's interval. A case on which better systems score worse
-may have a wrong key. Its one-sided p-value is that of Student's t, and at least the smallest that a permutation of
-these scores could have: one divided by the number of their distinct orders. So few systems never look like proof. The
-p-values are adjusted for the number of cases (Benjamini & Hochberg 1995).
+may have a wrong key. Its one-sided p-value is that of Student's t, but at least the smallest possible of a permutation
+test: one divided by the number of distinct orders of these scores. So few systems never look like proof. The p-values
+are adjusted for the number of cases (Benjamini & Hochberg 1995).
 
-**A short set** of cases keeps the scores of the systems. Cases are drawn at equal distances from a list ordered by tag,
-then by mean score (systematic sampling, Cochran 1977, ch. 8). Of many such draws the one is taken whose means differ
-least from those of all cases (balanced sampling, Deville & Tille 2004, Biometrika 91:893). What is chosen on some
-systems is measured on others: systems are dealt into folds, cases chosen without the systems of a fold, and these
-compared with all. Random sets of the same size are measured in the same way.
+**A short set** of cases preserves the systems' mean scores. Cases are drawn at equal distances from a list ordered by
+tag, then by mean score (systematic sampling, Cochran 1977, ch. 8). Among many such draws, the one is chosen whose means
+differ least from those of all cases (balanced sampling, Deville & Tille 2004, Biometrika 91:893). The loss is
+cross-validated: systems are divided into folds, cases are chosen without a fold's systems, and the means of these on
+the chosen cases are compared with those on all cases. Random sets of the same size are measured in the same way.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from evalflow.stats.paired import adjust
 from evalflow.stats.quantiles import normal_quantile, quantile
 
 FEWEST_SYSTEMS = 5
-"""Fewer systems have no discrimination: four points correlate by chance with 0.95 or more in one of twenty cases."""
+"""With fewer systems discrimination is undefined: in one of 20 cases four points correlate by chance with 0.95."""
 
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """One entry per case: its mean score and standard deviation over the systems; 0 if it tells none of them apart.
+    """One entry per case: its mean score and standard deviation over the systems; 0 if it does not separate them.
 
-    `discrimination` with its interval is NaN for fewer than `FEWEST_SYSTEMS`, and for a case without spread, and so is
-    `p_adjusted`: that better systems do not score worse.
+    `discrimination` with its interval, and `p_adjusted`, are NaN for fewer than `FEWEST_SYSTEMS`, and for a case
+    without spread. A small `p_adjusted` shows that better systems score worse.
     """
 
     mean: Floats
@@ -83,7 +83,7 @@ def _least_p(table: Floats) -> Floats:
     return np.exp(ties - gammaln(systems + 1.0))
 
 
-FEWEST_TO_MEASURE = 4  # with fewer systems too little is left to choose by, and to measure with
+FEWEST_TO_MEASURE = 4  # with fewer systems too few are left to choose by and to measure with
 _DRAWS = 200
 _FOLDS = 5
 _REPEATS = 5
@@ -92,25 +92,24 @@ _RANDOM = 200
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What a short set of cases loses, on systems that had no part in choosing it."""
+    """How much a short set of cases loses, on systems that were not used to choose it."""
 
-    # Mean distance of a system's mean from that on all cases; of a random set of the same size.
+    # Mean distance of a system's mean from its mean on all cases; the same for a random set of equal size.
     error: float
     random_error: float
-    # Share of the pairs of systems, one of them left aside, that stand in the same order; NaN if all systems have the
-    # same mean.
+    # Share of the pairs with a held-out system that keep their order; NaN if all systems have the same mean.
     order: float
     random_order: float
-    # How much smaller the error is than a random set's, with its 95 % interval over the systems.
+    # Difference between the error of a random set and this error, with its 95 % interval over the systems.
     gain: float
     low: float
     high: float
 
 
 def choose(scores: ArrayLike, n: int, strata: ArrayLike | None = None, *, seed: int = 0) -> Ints:
-    """The places of n cases, in order, that keep the means of these scores of shape (cases, systems).
+    """Return the sorted indices of n cases that preserve the means of these scores, of shape (cases, systems).
 
-    `strata` has a name for each case, such as its tag; each has its share of the cases. ValueError without n cases.
+    `strata` names the stratum of each case, such as its tag; each gets its share of the n. ValueError without n cases.
     """
     table = np.asarray(scores, dtype=np.float64)
     cases = table.shape[0]
@@ -132,7 +131,7 @@ def choose(scores: ArrayLike, n: int, strata: ArrayLike | None = None, *, seed: 
 
 
 def measured_loss(scores: ArrayLike, n: int, strata: ArrayLike | None = None, *, seed: int = 0) -> Loss:
-    """What `choose` loses with these scores, by cross-validation over at least `FEWEST_TO_MEASURE` systems."""
+    """The loss of `choose` with these scores, by cross-validation over at least `FEWEST_TO_MEASURE` systems."""
     table = np.asarray(scores, dtype=np.float64)
     cases, systems = table.shape
     if systems < FEWEST_TO_MEASURE:
@@ -161,7 +160,7 @@ def measured_loss(scores: ArrayLike, n: int, strata: ArrayLike | None = None, *,
 
 
 def _same_order(means: Floats, full: Floats, aside: Floats) -> float:
-    """Share of the pairs of a system aside with any other that keep their order, without those that tie in full."""
+    """Share of the pairs with a held-out system that keep their order, without pairs tied on all cases."""
     j, k = np.nonzero(aside[:, None] & (np.arange(full.size)[:, None] != np.arange(full.size)))
     apart = np.abs(full[j] - full[k]) > ROUNDING
     j, k = j[apart], k[apart]

@@ -1,4 +1,4 @@
-"""Partly labelled answers: the labels' own mean, the judge's bias against them, and a test for sampling bias."""
+"""Partly labelled answers: the mean of the labels, the judge's bias against them, and a test for sampling bias."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Labelled and unlabelled answers: labels and the judge's scores of the first, its scores of the others.
+    """Labels and the judge's scores of labelled answers, and the judge's scores of unlabelled ones.
 
-    Units are clusters, numbered from 0 over labelled and unlabelled answers; without clusters, each answer is a unit.
+    Units are clusters, numbered from 0 across labelled and unlabelled answers; without clusters, each answer is a unit.
     Weights of the labelled answers sum to 1; None if all were equally likely to be drawn. `step` is the largest error
     that a judge can make.
     """
@@ -38,16 +38,16 @@ class Sample:
 
     @property
     def labelled_units(self) -> int:
-        """Number of clusters that have a label; of answers, if each stands alone."""
+        """Number of clusters with a label; without clusters, of labelled answers."""
         return int(np.unique(self.units).size)
 
     @property
     def clustered(self) -> bool:
-        """Whether some cluster holds several labels."""
+        """Whether some cluster holds several labelled answers."""
         return self.labelled_units < self.labels.size
 
     def mean(self, values: Floats) -> float:
-        """The mean over labelled answers; Hajek's ratio if they are weighted."""
+        """The mean over labelled answers; Hajek's ratio if weighted."""
         return float(np.average(values, weights=self.weights))
 
 
@@ -75,15 +75,15 @@ def sample(
 
 
 def widest(*sides: Floats) -> float:
-    """Largest distance between two values of a side."""
+    """Largest range of the values of a side."""
     return max(float(np.ptp(side)) if side.size else 0.0 for side in sides)
 
 
 def human_interval(s: Sample, binary: bool, *, bounded: bool = False) -> Interval:
-    """The interval of the labels' mean, without the judge.
+    """The interval of the mean of the labels alone.
 
     For weighted labels Wilson's interval uses the effective sample size (Korn & Graubard 1998, Survey Methodology
-    24:193); if all are equal, (sum w)^2 / sum w^2 (Kish 1965, sec. 11.2).
+    24:193); if all labels are equal, (sum w)^2 / sum w^2 (Kish 1965, sec. 11.2).
     """
     if s.weights is None or s.labelled_units < 2:
         return interval(s.labels, s.units if s.clustered else None, bounded=bounded or binary)
@@ -106,7 +106,7 @@ def human_interval(s: Sample, binary: bool, *, bounded: bool = False) -> Interva
 def bias_interval(s: Sample, *, has_ends: bool = True) -> tuple[float | None, float | None]:
     """The interval of the judge's mean minus the labels' mean: Newcombe's for paired pass rates, otherwise t.
 
-    `has_ends`: scores lie between fixed ends; else there is none where t cannot be trusted (`evalflow.stats.skewness`).
+    `has_ends`: scores lie between fixed ends; else undefined if t cannot be trusted (`evalflow.stats.skewness`).
     """
     off = s.judged - s.labels
     shares = bool(np.isin(s.labels, (0.0, 1.0)).all() and np.isin(s.judged, (0.0, 1.0)).all())
@@ -128,8 +128,8 @@ def unseen_variance(values: Floats, weights: Floats | None, units: Ints, step: f
     """Variance that strata without observed variation add to a weighted mean; 0 without weights.
 
     If n values of a stratum are equal, the rate of another value is smoothed to (1/2) / (n + 1) (Jeffreys). A stratum
-    is the answers with one weight (all sum to 1); one with a single label adds nothing. `values` are labels, or the
-    judge's errors, and `step` is the distance of another value.
+    is the set of answers with the same weight (all weights sum to 1); one with a single label adds nothing. `values`
+    are labels, or the judge's errors, and `step` is the distance to another value.
     """
     added = 0.0
     for weight in np.unique(weights) if weights is not None else ():
@@ -142,9 +142,9 @@ def unseen_variance(values: Floats, weights: Floats | None, units: Ints, step: f
 
 
 def alike(values: Floats, step: float) -> float:
-    """How often two answers share the commonest value: 1 if all are equal or there is only one, 0 if no two are.
+    """Share of pairs of answers with the most common value: 1 if all are equal or there is only one, 0 if no two are.
 
-    Values are equal if they differ by rounding, compared with `step`.
+    Values are equal if they differ only by rounding, relative to `step`.
     """
     n = values.size
     if n < 2 or not step:
@@ -154,7 +154,7 @@ def alike(values: Floats, step: float) -> float:
 
 
 def pseudo_size(values: Floats, units: Ints) -> float:
-    """Labels in a pseudo-cluster: halfway, on a log scale, from those that count as one to an average cluster's."""
+    """Labels in a pseudo-cluster: the geometric mean of the number that counts as one and the mean cluster size."""
     off, size = values - values.mean(), values.size / int(np.unique(units).size)
     alone = float((off**2).sum())
     together = float((np.bincount(units, off) ** 2).sum())
@@ -164,8 +164,8 @@ def pseudo_size(values: Floats, units: Ints) -> float:
 def pseudo_variance(values: Floats, units: Ints, step: float) -> float:
     """Variance that two pseudo-labels add to an unweighted mean, one a step above the others and one below.
 
-    They stand for rare values that a small sample misses, so they count by how far the values are `alike`. Of clusters
-    each is one (`pseudo_size`).
+    They stand for rare values that a small sample misses, so they are weighted by how far the values are `alike`. With
+    clusters, each is a pseudo-cluster (`pseudo_size`).
     """
     size = pseudo_size(values, units)
     return 2 * alike(values, step) * (size * step / (values.size + 2 * size)) ** 2
@@ -179,14 +179,14 @@ def cluster_variance(sums: ArrayLike, units: Ints) -> float:
 
 _FEW_RANKED = 8
 FEW_LABELLED_CLUSTERS = 7
-"""With fewer labelled clusters the test has almost no power, since t with so few degrees of freedom is wide."""
+"""With fewer labelled clusters the test has almost no power, since t has so few degrees of freedom."""
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingBias:
     """The difference of mean scores between labelled answers and the others.
 
-    `p_value` is None if one side is empty, or nothing varies; `clusters` (of labelled answers) if each stands alone.
+    `p_value` is None if one side is empty or nothing varies; `clusters` (of labelled answers) is None without clusters.
     """
 
     labelled: float | None
@@ -206,8 +206,8 @@ def sampling_bias(
 ) -> SamplingBias:
     """Compare the judge's scores of labelled answers with its scores of the others, two-sided.
 
-    Fisher's exact test for two values (Fisher 1922, JRSS 85:87), else the Mann-Whitney test with ties (Mann & Whitney
-    1947, Ann. Math. Stat. 18:50); a score test over clusters if answers share them.
+    Fisher's exact test for binary scores (Fisher 1922, JRSS 85:87), else the Mann-Whitney test with ties (Mann &
+    Whitney 1947, Ann. Math. Stat. 18:50); a score test over clusters if answers share clusters.
     """
     a, b = np.asarray(labelled, dtype=np.float64), np.asarray(rest, dtype=np.float64)
     labelled_mean, rest_mean = (float(side.mean()) if side.size else None for side in (a, b))
@@ -232,7 +232,7 @@ def _independent_test(a: Floats, b: Floats, method: str) -> float:
 
 
 def _mann_whitney(a: Floats, b: Floats) -> float:
-    """By the normal approximation with ties and a correction for continuity; exact for few values without ties."""
+    """p-value by the normal approximation with tie and continuity corrections; exact for few values without ties."""
     both = np.concatenate([a, b])
     tied, n = np.unique(both, return_counts=True)[1].astype(np.float64), both.size
     if tied.max() == 1 and min(a.size, b.size) <= _FEW_RANKED:

@@ -1,23 +1,24 @@
-"""Intervals and decisions that hold although the data are looked at more than once.
+"""Intervals and decisions that remain valid if the data are looked at more than once.
 
-An interval of `intervals` is made for one look. Anyone who looks after every case, and stops when the interval leaves a
-limit, errs far more often than it says. Two methods allow looks; over all of them, an end errs with
+An interval of `intervals` is valid for one look. Anyone who looks after every case, and stops once the interval
+excludes a limit, errs far more often than the interval claims. Two methods allow more looks; over all of them, an end
+errs with
 
     anytime    at most 2.5 %: betting, however often and whenever one looks
     planned    about 2.5 %: O'Brien-Fleming, at a number of equally spaced looks that is fixed before the first
 
 **Betting** (Waudby-Smith & Ramdas 2024, JRSS B 86:1, arXiv:2010.09686). To show that a mean lies above a limit m, a
 capital of 1 is bet on each case. A bet u in 0..1 multiplies it by 1 - u + u x / m for a score x in 0..1: if the mean is
-m or less, no bet gains on average, and the capital ever reaches 1 / a with a probability of at most a (Ville 1939). The
-capital is spread evenly over all bets before the first case. For passes and failures that is the beta mixture, uniform
-over the rates above m (Robbins 1970; Howard et al. 2021, Annals of Statistics 49:1055). The same bets are valid for any
-scores of 0..1, so nothing depends on whether the scores so far happen to be ones and zeros. To show that the mean lies
-below m, the same is done with 1 - x and 1 - m.
+m or less, no bet gains on average, and the probability that the capital ever reaches 1 / a is at most a (Ville 1939).
+The capital is spread evenly over all bets before the first case. For passes and failures that is the beta mixture,
+uniform over the rates above m (Robbins 1970; Howard et al. 2021, Annals of Statistics 49:1055). The same bets are valid
+for any scores in 0..1, so it does not matter whether the scores so far happen to be ones and zeros. To show that the
+mean lies below m, the same is done with 1 - x and 1 - m.
 
-**Clusters** are bet on as one: for a cluster of S scores with the sum T the factor is 1 + u (T / m - S) / L, where L is
-the largest size, fixed beforehand. The limits are then those of the mean over cases, sum T / sum S, also where large
-clusters score otherwise than small ones; means of clusters would estimate something else. For the same reason a bet
-must not depend on the size.
+**Clusters** get a single bet each: for a cluster of S scores with the sum T the factor is 1 + u (T / m - S) / L, where
+L is the largest size, fixed beforehand. The limits are then those of the mean over cases, sum T / sum S, even if large
+clusters score differently from small ones; cluster means would estimate something else. For the same reason a bet must
+not depend on the size.
 """
 
 from __future__ import annotations
@@ -33,25 +34,24 @@ from evalflow.stats.arrays import CONFIDENCE, ArrayLike, Floats, Interval, clust
 from evalflow.stats.intervals import UNEVEN, interval, mean_error
 
 Side = Literal["above", "below"]
-# Bets are equally far apart on the logit scale, so that one of them suits any effect; finer ones gain nothing.
+# Bets are equally spaced on the logit scale, so that one of them suits any effect; a finer grid gains nothing.
 _SMALLEST, _LARGEST, _STEP = -8.0, 5.0, 0.25
-# Units whose capital is computed at once. In between, capital too small to matter is dropped: subnormals are slow.
+# Number of units whose capital is computed at once. In between, negligible capital is dropped: subnormals are slow.
 _CHUNK = 256
 _LOST = 1e-250
-# Of an interval's ends, which are rounded outwards.
+# Accuracy of an interval's ends, which are rounded outwards.
 _ACCURACY = 1e-6
-# Limits of 0 and 1 are taken to be this far inside.
+# Limits of 0 and 1 are moved inside by this much.
 _EDGE = 1e-9
-# No interval is made for a tail below this: the first of many planned looks has none to speak of.
+# Below this tail probability there is no interval: that of the first of many planned looks is practically 0.
 _TAIL = 1e-12
 
 
 class LimitTest:
-    """Whether a mean lies above or below a limit in 0..1, which may be asked after every case; None while it is open.
+    """Tests after every case whether a mean lies above or below a limit in 0..1; `verdict` is None until it is decided.
 
-    A verdict stays once it is reached, and errs with (1 - level) / 2 at most, however often asked. `largest` is the
-    size of the largest cluster that can come, fixed beforehand; 1 if cases stand alone. With `only`, it looks on one
-    side, and finds nothing on the other.
+    A verdict is final, and wrong with a probability of at most (1 - level) / 2, however often the caller looks.
+    `largest` is the maximum cluster size, fixed beforehand; 1 without clusters. `only` tests one side only.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class LimitTest:
         limit = _inside(limit)
         bets, self._shares = bet_grid()
         bets = bets / largest
-        # What a bet's capital is multiplied by is linear in a cluster's sum and size; above the limit, then below.
+        # The factor of a bet's capital is linear in a cluster's sum and size: first row above the limit, second below.
         self._by_total = np.array([bets / limit, -bets / (1 - limit)])
         self._by_size = np.array([-bets, bets * limit / (1 - limit)])
         self._of_a_case = 1 + self._by_size
@@ -76,9 +76,11 @@ class LimitTest:
         return min(1.0, 2 / self._peak)
 
     def add(self, total: float, size: float = 1.0) -> None:
-        """Add a case's score, or the sum and size of a whole cluster, in the order in which they were drawn."""
+        """Add a case's score, or the sum and size of a whole cluster, in the order of drawing."""
         if not (0 <= total <= size <= self._largest):
-            raise ValueError(f"{size:g} scores of 0..1 cannot sum to {total:g}, or are more than {self._largest:g}")
+            raise ValueError(
+                f"{size:g} scores of 0..1 cannot sum to {total:g}, or exceed the largest size of {self._largest:g}"
+            )
         if self.verdict is not None:
             return
         factors = self._by_total * total
@@ -97,10 +99,10 @@ def anytime_interval(
 ) -> Interval:
     """A confidence sequence of the mean of scores in 0..1, at their present number.
 
-    It is the intersection of the intervals at all numbers up to this one, so it never widens as scores are added. The
-    order of `values` must be random; clusters count in the order in which they were completed, the last one too. Each
-    end errs with a probability of (1 - level) / 2 at most, over all numbers of scores together. `largest` is the size
-    of the largest cluster that can come, fixed beforehand; without it that of the data. ValueError for a score outside
+    It is the intersection of the intervals after each score so far, so it never widens as scores are added. The order
+    of `values` must be random; clusters count in the order of their last scores, even if the last is incomplete. Each
+    end errs with a probability of at most (1 - level) / 2, over all numbers of scores together. `largest` is the
+    largest possible cluster size, fixed beforehand; by default the largest in the data. ValueError for a score outside
     0..1, or a larger cluster.
     """
     x = np.asarray(values, dtype=np.float64)
@@ -123,7 +125,7 @@ def anytime_interval(
 
 
 def betting_method(values: Floats, sizes: Floats, largest: float, *, given: bool) -> str:
-    """The name of the method of scores in clusters of these sizes; `given`: the largest size was known beforehand."""
+    """The method's name for scores in clusters of these sizes; `given`: the largest size was fixed beforehand."""
     if largest <= 1:
         return "beta_mixture" if np.isin(values, (0.0, 1.0)).all() else "betting"
     cautions = [] if given else ["size of the largest cluster from the data"]
@@ -134,12 +136,12 @@ def betting_method(values: Floats, sizes: Floats, largest: float, *, given: bool
 def planned_interval(
     values: ArrayLike, clusters: ArrayLike | None, *, look: int, looks: int, level: float = CONFIDENCE
 ) -> Interval:
-    """The repeated confidence interval of a mean at one of several planned looks, by O'Brien and Fleming's bounds.
+    """The repeated confidence interval of a mean at one of several planned looks, by O'Brien-Fleming bounds.
 
-    The interval of `intervals` with the normal or t quantile of the bound's tail (O'Brien & Fleming 1979, Biometrics
-    35:549; Jennison & Turnbull 2000, chapters 3.8 and 9). Early looks are very wide, the last is little wider than a
-    single look's. Looks are equally spaced, counted from 1, and their number is fixed before the first; each end errs
-    with about (1 - level) / 2 over all of them. ValueError if `look` is not in 1..looks.
+    This is the interval of `intervals` with the normal or t quantile of the bound's tail (O'Brien & Fleming 1979,
+    Biometrics 35:549; Jennison & Turnbull 2000, chapters 3.8 and 9). It is very wide at early looks, and at the last
+    little wider than for a single look. Looks are equally spaced, counted from 1, and their number is fixed before the
+    first; each end errs with about (1 - level) / 2 over all of them. ValueError if `look` is outside.
     """
     if not 1 <= look <= looks:
         raise ValueError(f"look {look} is not in 1..{looks}")
@@ -157,11 +159,11 @@ def planned_interval(
 
 @cache
 def obrien_fleming(looks: int, level: float = CONFIDENCE) -> float:
-    """The normal quantile of the last of several equally spaced looks; that of look k is sqrt(looks / k) times it.
+    """The normal quantile at the last of several equally spaced looks; at look k it is sqrt(looks / k) times this.
 
     It solves P(S_k >= bound sqrt(looks) for some k) = (1 - level) / 2 for sums S_k of k standard normal variables, by
-    recursive integration (Armitage, McPherson & Rowe 1969; Jennison & Turnbull 2000, chapter 19). Two-sided tables have
-    the same to three decimals: 2.040 for five looks at 0.95.
+    recursive integration (Armitage, McPherson & Rowe 1969; Jennison & Turnbull 2000, chapter 19). Agrees with two-sided
+    tables to three decimals: 2.040 for five looks at 0.95.
     """
     tail = (1 - level) / 2
     single = NormalDist().inv_cdf(1 - tail)
@@ -175,7 +177,7 @@ def obrien_fleming(looks: int, level: float = CONFIDENCE) -> float:
 def _crossing(bound: float, looks: int, reach: float, nodes: Floats, weights: Floats) -> float:
     """The chance that a sum of standard normal variables is above `bound` at one of the looks.
 
-    `nodes` and `weights` of -1..1 are for the integrals from -reach, below which there is nothing to speak of.
+    `nodes` and `weights`, on -1..1, are for the integrals from -reach; the probability below that is negligible.
     """
     half = (bound + reach) / 2
     sums = half * (nodes + 1) - reach
@@ -187,7 +189,7 @@ def _crossing(bound: float, looks: int, reach: float, nodes: Floats, weights: Fl
 
 
 def root_below(is_below: Callable[[float], bool], low: float, high: float, accuracy: float) -> float:
-    """The last point from `low` on that is below the root, to this accuracy."""
+    """The last point from `low` on that is below the root, within `accuracy`."""
     while high - low > accuracy:
         middle = (low + high) / 2
         low, high = (middle, high) if is_below(middle) else (low, middle)
@@ -195,12 +197,12 @@ def root_below(is_below: Callable[[float], bool], low: float, high: float, accur
 
 
 def _lower_end(sums: Floats, sizes: Floats, largest: float, needed: float) -> float:
-    """The largest limit above which the mean has been shown to lie at some time: the capital falls with the limit."""
+    """The largest limit that the mean has been shown to exceed at some look; capital decreases in the limit."""
     return root_below(lambda limit: _reaches(needed, sums, sizes, largest, limit), 0.0, 1.0, _ACCURACY)
 
 
 def _reaches(needed: float, sums: Floats, sizes: Floats, largest: float, limit: float) -> bool:
-    """Whether the capital of bets that the mean lies above the limit reaches what is needed after any of the units."""
+    """Whether capital bet on a mean above the limit reaches `needed` after any of the units."""
     bets, shares = bet_grid()
     gains, bets = sums / _inside(limit) - sizes, bets / largest
     capital = np.ones(bets.size)
@@ -220,7 +222,7 @@ def _inside(limit: float) -> float:
 
 
 def units_of(values: Floats, clusters: ArrayLike | None) -> tuple[Floats, Floats]:
-    """The sums and sizes of what is bet on as one, in the order in which each was completed."""
+    """Return the sum and size of each unit to bet on, case or cluster, in the order of completion."""
     if clusters is None:
         return values, np.ones(values.size)
     codes = cluster_codes(clusters)
@@ -232,7 +234,7 @@ def units_of(values: Floats, clusters: ArrayLike | None) -> tuple[Floats, Floats
 
 @cache
 def bet_grid() -> tuple[Floats, Floats]:
-    """The bets and the share of the capital on each: a uniform distribution on 0..1 in pieces."""
+    """Return the bets and each one's share of the capital: a discretised uniform distribution on 0..1."""
     at = np.arange(_SMALLEST, _LARGEST, _STEP)
     ends = 1 / (1 + np.exp(-at[1:]))
     shares = np.diff(ends, prepend=0.0, append=1.0)

@@ -23,7 +23,7 @@ Adjustment = Literal["holm", "bh", "by"]
 
 
 class PairedTable(NamedTuple):
-    """Number of cases that pass in both runs, in one of them, in neither."""
+    """Number of cases that pass in both runs, in only one of them, in neither."""
 
     both: int
     only_a: int
@@ -38,7 +38,7 @@ def paired_table(a: ArrayLike, b: ArrayLike) -> PairedTable:
 
 
 def mcnemar(only_a: int, only_b: int) -> float:
-    """Two-sided exact p-value of McNemar's test that as many cases flip one way as the other (1947, binomial form)."""
+    """Two-sided exact p-value of McNemar's test (1947, binomial form): as many cases flip one way as the other."""
     return min(1.0, 2 * heads(min(only_a, only_b), only_a + only_b))
 
 
@@ -73,16 +73,17 @@ RULE_OF_THREE = "rule_of_three"  # method name if no case differs
 EXACT_UNITS = 20
 MANY_UNITS = 10_000
 _CHUNK = 4_000_000
-# Sums that differ by less than this share of the largest possible sum are equal but for rounding.
+# Sums that differ by less than this share of the largest possible sum are equal up to rounding.
 _TIE = 1e-10
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """B minus A on the same cases. Text after a colon in `method` is a caveat, or the reason why there is no interval.
+    """B minus A on the same cases. Text after a colon in `method` is a caveat, or why there is no interval.
 
     std_error, df and the interval are None if the data show no variation; `p_value` is two-sided; `leverage` is the
-    weight of a single case in the rule of three; `rare` widens the interval for changes that the sample may miss.
+    weight of a single case in the rule of three; `rare` widens the interval for changes that the sample may have
+    missed.
     """
 
     n: int
@@ -115,7 +116,7 @@ def paired_difference(
         a: The scores of A.
         b: The scores of B, of the same cases.
         clusters: The cluster of each case; None if each stands alone.
-        seed: Of the random sign flips.
+        seed: The seed of the random sign flips.
         bounded: Whether scores lie in 0..1; the interval then allows for rare large changes (`rare_interval`).
         draws: Number of random sign flips; 0 for none.
     """
@@ -153,19 +154,19 @@ def paired_difference(
 
 
 def untold(found: Difference, why: str) -> Difference:
-    """The difference without interval and test, for this reason."""
+    """Return the difference without interval and test, for this reason."""
     return replace(found, std_error=None, df=None, low=None, high=None, p_value=None, method=f"none: {why}")
 
 
 def max_share_changed(n: int) -> float:
-    """Upper 95 % bound of the share of cases that differ, if none of n does: 1 - 0.05^(1/n)."""
+    """Upper 95 % bound of the share of cases that differ, if none of n do: 1 - 0.05^(1/n)."""
     return float(1 - (1 - CONFIDENCE) ** (1 / n))
 
 
 def no_difference(
     n: int, clusters: int, values: tuple[float, float], counted: int, leverage: float = 1.0
 ) -> Difference:
-    """The difference of runs that differ in no case, by the rule of three."""
+    """The difference of runs in which all cases are equal, by the rule of three."""
     share = max_share_changed(counted)
     most = leverage * share / (1 + (leverage - 1) * share)
     what = "cases" if clusters == n else "clusters"
@@ -175,12 +176,12 @@ def no_difference(
 
 
 def identical_cases_needed(share: float) -> int:
-    """Number of identical cases that show that a smaller share than this differs."""
+    """Number of identical cases that shows that the share of differing cases is below this."""
     return math.floor(math.log(1 - CONFIDENCE) / math.log1p(-share)) + 1
 
 
 def identical_cases_to_decide(found: Difference, margin: float) -> int | None:
-    """Number of identical cases that would keep the difference within a margin; None if no number would."""
+    """Number of identical cases that would keep the difference within a margin; None if impossible."""
     if not found.high or not sys.float_info.epsilon < margin < 1:
         return None
     now, wanted = (bound / (found.leverage - (found.leverage - 1) * bound) for bound in (found.high, margin))
@@ -207,8 +208,8 @@ def t_test(mean: float, std_error: float, df: float) -> float:
 def sign_flip_test(sums: ArrayLike, seed: int = 0, draws: int = DRAWS) -> float:
     """Two-sided p-value of the sign-flip test on the sum of differences, by case or summed by cluster.
 
-    Exact for at most EXACT_UNITS differences that are not 0, with fewer `draws` for as many as these allow; else p is
-    (1 + number at least as extreme) / (1 + draws), which is never 0 and valid (Phipson & Smyth 2010).
+    Exact for at most EXACT_UNITS nonzero differences, or as many as `draws` allow if that is fewer; else p is (1 +
+    number at least as extreme) / (1 + draws), which is never 0 and valid (Phipson & Smyth 2010).
     """
     units = np.asarray(sums, dtype=np.float64)
     units = units[units != 0]
@@ -254,7 +255,7 @@ def _method(n: int, groups: int, error: float | None, df: float, suffix: str) ->
 
 @dataclass(frozen=True, slots=True)
 class WithinMargin:
-    """P-values for non-inferiority (above -margin), and equivalence (within it; TOST, Schuirmann 1987)."""
+    """P-values for non-inferiority (above -margin) and equivalence (within the margin; TOST, Schuirmann 1987)."""
 
     p_not_inferior: float
     p_equivalent: float
@@ -275,7 +276,7 @@ def within_margin(found: Difference, margin: float, *, higher_is_better: bool = 
 
 
 def cases_needed_at_margin(found: Difference, margin: float, *, higher_is_better: bool = True) -> int | None:
-    """Number of cases with which the interval of a difference would exclude -margin, if all else stayed as it is.
+    """Number of cases at which the interval of a difference would exclude -margin, if nothing else changed.
 
     Both parts of its variance shrink with the number of cases. None if no number of cases would decide.
     """
@@ -290,7 +291,7 @@ def cases_needed_at_margin(found: Difference, margin: float, *, higher_is_better
 
 
 def cases_needed(value: float, low: float, high: float, limit: float, n: int) -> int | None:
-    """Number of cases with which an interval would exclude a limit that it now contains, at the same estimate.
+    """Number of cases at which an interval would exclude a limit that it now contains, with the same estimate.
 
     Exact for Wilson's interval, which excludes L if (p - L)^2 > z^2 L (1 - L) / n. Other intervals are assumed to
     shrink with the square root of the number of cases. None if no number of cases would decide.
@@ -308,7 +309,7 @@ def cases_needed(value: float, low: float, high: float, limit: float, n: int) ->
 
 
 def _wilson_trials(value: float, low: float, high: float) -> float | None:
-    """The number of trials for which this is Wilson's interval; None if there is no such number."""
+    """The number of trials that gives this Wilson interval; None if there is none."""
     inner = [end for end in (low, high) if 0 < end < 1 and end != value]
     trials = [_Z2 * end * (1 - end) / (value - end) ** 2 for end in inner]
     known = len(trials) == (1 if value in (0.0, 1.0) else 2)
@@ -316,10 +317,10 @@ def _wilson_trials(value: float, low: float, high: float) -> float | None:
 
 
 def adjust(p_values: ArrayLike, method: Adjustment = "holm") -> Floats:
-    """Adjusted p-values of one family of tests, in the order given; NaN is a missing test, and no part of it.
+    """Adjusted p-values of one family of tests, in the same order; NaN is a missing test, outside the family.
 
     holm controls the family-wise error rate under any dependence (Holm 1979); bh the false discovery rate of
-    independent or positively dependent tests (Benjamini & Hochberg 1995); by the same under any dependence (Benjamini &
+    independent or positively dependent tests (Benjamini & Hochberg 1995); by does so under any dependence (Benjamini &
     Yekutieli 2001).
     """
     p = np.asarray(p_values, dtype=np.float64)
@@ -340,16 +341,16 @@ def adjust(p_values: ArrayLike, method: Adjustment = "holm") -> Floats:
 
 
 def adjust_in_order(p_values: ArrayLike, after: Sequence[int | None]) -> Floats:
-    """Adjusted p-values where a test counts only if the one that it comes after has found something.
+    """Adjusted p-values of a family in which a test counts only if its predecessor is significant.
 
-    Sequences are tested like single tests by Holm, and within one each test takes over the level of the one before
-    (fixed sequence: Maurer, Hothorn & Lehmacher 1995); what a whole sequence leaves goes to the others. This is the
-    graphical procedure of Bretz et al. 2009 (Statistics in Medicine 28:586, algorithm 2). It controls the family-wise
-    error rate under any dependence, and is Holm's without sequences.
+    Holm's method treats each sequence like a single test. Within a sequence each test inherits the level of its
+    predecessor (fixed sequence: Maurer, Hothorn & Lehmacher 1995); a finished sequence passes its level to the others.
+    This is the graphical procedure of Bretz et al. 2009 (Statistics in Medicine 28:586, algorithm 2). It controls the
+    family-wise error rate under any dependence, and without sequences it is Holm's method.
 
     Args:
-        p_values: Of all tests; a missing one, NaN, finds nothing.
-        after: For each test, the place of the test that must find something first; None for the first of a sequence.
+        p_values: The p-values of all tests; NaN for a missing test, which is never significant.
+        after: For each test, the index of its predecessor; None for the first of a sequence.
     """
     p = np.nan_to_num(np.asarray(p_values, dtype=np.float64), nan=1.0)
     first = np.array([before is None for before in after])
@@ -359,7 +360,8 @@ def adjust_in_order(p_values: ArrayLike, after: Sequence[int | None]) -> Floats:
             flow[before, place] = 1
     last = flow.sum(axis=1) == 0
     flow[last] = first / max(1, first.sum() - 1)
-    for place in np.flatnonzero(last):  # not back to the start of its own sequence, which has found something
+    # the level does not return to the start of its own sequence, which is already significant
+    for place in np.flatnonzero(last):
         start = int(place)
         while (before := after[start]) is not None:
             start = before

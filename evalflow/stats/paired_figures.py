@@ -1,15 +1,15 @@
 """The difference of two runs in a figure that is not a mean over cases, such as precision or F1.
 
 The interval is a paired percentile bootstrap of the difference: cases, or clusters of them, are resampled together with
-the results of both runs (Efron & Tibshirani 1993, ch. 13), expanded for few of them. The p-value is the larger of two,
-as for means: t with the bootstrap's standard error, and approximate randomisation, which swaps the two runs of each
-cluster at random (Noreen 1989; Yeh 2000, aclanthology.org/C00-2137).
+the results of both runs (Efron & Tibshirani 1993, ch. 13), expanded for few of them. As for means, the p-value is the
+larger of two: of t with the bootstrap's standard error, and of approximate randomisation, which swaps the two runs of
+each cluster at random (Noreen 1989; Yeh 2000, aclanthology.org/C00-2137).
 
 If no answer changed, no resample varies. For precision, recall and F scores the rule of three (as in `paired`) then
 bounds the difference, from the m cases that the figure counts: those predicted, true, or either. If none of them
-differs, the share d that does is with 95 % confidence below 1 - 0.05^(1/m). Precision and recall then differ by at most
-d, and an F score with w = 1 + beta^2 by at most w d / (1 + (w - 1) d): reached if the changed cases are all right in
-one run and all wrong in the other, and all other cases are wrong in both.
+differs, the true share d of differing cases is below 1 - 0.05^(1/m) with 95 % confidence. Precision and recall then
+differ by at most d, and an F score with w = 1 + beta^2 by at most w d / (1 + (w - 1) d): the maximum is reached if the
+changed cases are all right in one run and all wrong in the other, and all other cases are wrong in both.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _TIE = 1e-10
 
 @dataclass(frozen=True)
 class PairedClusters:
-    """The results of two runs on the same clusters of cases; clusters with equal counts are one pattern.
+    """The results of two runs on the same clusters of cases; clusters with equal counts share one pattern.
 
-    `a` and `b` have the cases of each run in each cell, by pattern, `weights` the number of clusters with the pattern.
-    A case whose repeats differ is split over cells and still counts as one.
+    `a` and `b` hold the number of cases of each run by pattern and cell, `weights` the number of clusters with the
+    pattern. A case whose repeats differ is split over cells and still counts as one.
     """
 
     a: Floats
@@ -44,11 +44,11 @@ class PairedClusters:
 
     @property
     def clusters(self) -> int:
-        """Number of clusters; equals `cases` if each case stands alone."""
+        """Number of clusters; equals `cases` without clusters."""
         return int(self.weights.sum())
 
     def values(self, of: Of) -> tuple[float, float]:
-        """A figure of both runs; NaN if undefined."""
+        """A figure in both runs; NaN if undefined."""
         a, b = (float(of((self.weights @ side)[None, :])[0]) for side in (self.a, self.b))
         return a, b
 
@@ -70,7 +70,7 @@ class PairedClusters:
         return self.weights @ self.a + shift, self.weights @ self.b - shift
 
     def _shifts(self) -> Iterator[Floats]:
-        """Run A's gain by the swaps, in chunks of draws."""
+        """Run A's gains from the swaps, in chunks of draws."""
         rng = np.random.default_rng(self.seed)
         differ = (self.a != self.b).any(axis=1)
         gain, weights = (self.b - self.a)[differ], self.weights[differ]
@@ -99,13 +99,13 @@ def figure_difference(figure: Of | Ratio, clusters: PairedClusters) -> Differenc
 
 
 def undefined(clusters: PairedClusters, value_a: float, value_b: float) -> Difference:
-    """A difference without a value, since the figure of a run is NaN."""
+    """A difference without a value, since the figure is undefined in a run."""
     a, b = (None if value != value else value for value in (value_a, value_b))
     return Difference(clusters.cases, clusters.clusters, a, b, method="none: undefined in a run")
 
 
 def resampled_difference(of: Of, clusters: PairedClusters, method: str, units: int) -> Interval:
-    """Percentile interval and standard error of a figure's difference over resamples of so many units."""
+    """Percentile interval and standard error of a figure's difference over resamples of `units` cases or clusters."""
     return percentile_interval(of(clusters.draws[1]) - of(clusters.draws[0]), method, units)
 
 
@@ -120,7 +120,7 @@ def _interval(of: Of, clusters: PairedClusters) -> Interval:
 
 
 def _p_value(of: Of, clusters: PairedClusters, difference: float) -> float:
-    """p-value of the swaps. A swap that leaves the figure undefined counts as extreme, which is conservative."""
+    """p-value of the random swaps. A swap that leaves the figure undefined counts as extreme, which is conservative."""
     found = np.abs(of(clusters.swaps[1]) - of(clusters.swaps[0]))
     far = int((np.isnan(found) | (found >= abs(difference) - _TIE)).sum())
     return (1 + far) / (1 + found.size)

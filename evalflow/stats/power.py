@@ -1,4 +1,4 @@
-"""Power analysis: the smallest detectable difference, and the number of cases that a difference or width needs."""
+"""Power analysis: the smallest detectable difference, and the number of cases needed for a difference or a width."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ def detectable_difference(
 
 
 def paired_variance(spread: float, noise_a: float, noise_b: float) -> float:
-    """Variance of one case's difference: that of the true difference, and each run's noise (Miller 2024, section 5)."""
+    """Variance of one case's difference: of the true difference, plus each run's noise (Miller 2024, section 5)."""
     return spread + noise_a + noise_b
 
 
 def cases_needed(variance: float, difference: float, *, alpha: float = LEVEL, power: float = POWER) -> float:
-    """Cases, not rounded, to detect a difference with probability `power`: (z_{1-alpha/2} + z_power)^2 V / d^2."""
+    """Unrounded number of cases that detects a difference with this power: (z_{1-alpha/2} + z_power)^2 V / d^2."""
     return ((quantile(1 - alpha / 2) + quantile(power)) / difference) ** 2 * variance
 
 
 def cases_needed_to_flip(worse: float, better: float, *, alpha: float = LEVEL, power: float = POWER) -> float:
-    """Cases with which McNemar's test finds that more flip to `better` than to `worse`, as shares (Connor 1987)."""
+    """Number of cases at which McNemar's test shows more flips to `better` than to `worse`, as shares (Connor 1987)."""
     flips, net = worse + better, better - worse
     reach = quantile(1 - alpha / 2) * math.sqrt(flips) + quantile(power) * math.sqrt(flips - net**2)
     return (reach / net) ** 2
@@ -51,12 +51,12 @@ def flips_expected(rate: float, difference: float, correlation: float = 0.0) -> 
 
 
 def cases_for_width(variance: float, width: float) -> int:
-    """Smallest number of cases whose t interval of the mean is no wider than `width`."""
+    """Smallest number of cases at which the t interval of the mean is no wider than `width`."""
     return _fewest(lambda n: 2 * quantile(UPPER, n - 1) * math.sqrt(variance / n) <= width)
 
 
 def cases_for_rate_width(rate: float, width: float) -> int:
-    """Smallest number of cases whose Wilson interval is no wider than `width` at this pass rate."""
+    """Smallest number of cases at which the Wilson interval is no wider than `width` at this pass rate."""
     return _fewest(lambda n: rate_width(rate, n) <= width)
 
 
@@ -67,7 +67,7 @@ def rate_width(rate: float, cases: float) -> float:
 
 
 def _fewest(enough: Callable[[int], bool]) -> int:
-    """The smallest number from 2 on that is enough, assuming that every larger one is too."""
+    """The smallest number from 2 on that is enough, assuming that every larger number is too."""
     high = 2
     while not enough(high):
         high *= 2

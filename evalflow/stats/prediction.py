@@ -7,7 +7,7 @@ and labels Y
     SE^2     = lambda^2 Var(F unlabelled) / N + Var(Y - lambda F labelled) / n
 
 (Angelopoulos et al. 2023, Science 382:669; lambda as in PPI++, Angelopoulos, Duchi & Zrnic 2023, arXiv:2311.01453). It
-is valid for randomly drawn labels, however biased the judge; with a useless judge it is the labels' own mean. The
+is valid for randomly drawn labels, however biased the judge; with a useless judge it is the mean of the labels. The
 method is the first that applies (`corrected_mean`):
 
     fewer than MIN_LABELS labels                       none: too few to estimate the bias
@@ -17,14 +17,15 @@ method is the first that applies (`corrected_mean`):
     fewer than CROSSFIT_LABELS labels (or clusters)    lambda N / (N + n) or 0, t with n - 1 degrees of freedom
     otherwise                                          lambda cross-fitted over FOLDS folds, t with n - 1
 
-A lambda estimated from the same labels makes intervals too narrow in small samples; hence that of other folds. Of few
-labels it is the best one for a judge who agrees with people. It is 0 where the labels of the other folds show no
-smaller error with the judge than without (`judge_helps`), if they are not weighted.
+A lambda estimated from the same labels makes intervals too narrow in small samples, so it is estimated from other
+folds. With few labels it is the best value for a judge that agrees with people. For unweighted labels it is 0 if the
+labels of the other folds show no smaller error with the judge than without (`judge_helps`).
 
-Mistakes of the judge are often rare, so that the labels show none, or one: no proof that there are no others. The error
-therefore includes pseudo-labels (`pseudo_variance`), one for each way in which the judge may be wrong. Of
-Y - lambda F = lambda (Y - F) + (1 - lambda) Y they are added to both parts, by lambda^2 and (1 - lambda)^2. In a
-stratified sample, a stratum without an observed error adds the variance of a smoothed rate (`unseen_variance`) instead.
+Mistakes of the judge are often rare, so that the labels show none or one, which does not prove that there are no
+others. The error therefore includes pseudo-labels (`pseudo_variance`), one for each direction in which the judge may be
+wrong. In Y - lambda F = lambda (Y - F) + (1 - lambda) Y they are added to both terms, times lambda^2 and (1 -
+lambda)^2. In a stratified sample, a stratum without an observed error adds the variance of a smoothed rate instead
+(`unseen_variance`).
 
 For clustered cases, variances are those of cluster sums (CR1) with the covariance of labelled and unlabelled cases of a
 cluster, folds consist of clusters, and t has G - 1 degrees of freedom.
@@ -72,18 +73,18 @@ FOLDS = 5
 
 @dataclass(frozen=True, slots=True)
 class CorrectedMean:
-    """A judge's mean, corrected by labels. What cannot be estimated is None; `method` says why after a colon.
+    """A judge's mean, corrected by labels. Values that cannot be estimated are None; `method` says why after a colon.
 
     Attributes:
         estimate, low, high, std_error: People's mean over all answers.
         lambda_: Weight of the judge, 0..1; mean over folds.
-        judge_mean: The judge's own, over all answers.
-        human_mean, bias: Of labelled answers; the bias is judge minus people.
+        judge_mean: The judge's uncorrected mean over all answers.
+        human_mean, bias: People's mean over labelled answers, and the judge's mean over these minus it.
         labels_saved: Number of additional labels that would make the interval as narrow without a judge; negative if
             the judge makes it wider.
-        finite_low, finite_high: The interval of people's mean over exactly these answers, uncertain only by which of
-            them were labelled; None for fewer than CROSSFIT_LABELS labels or clusters, and for weighted labels.
-        spread: What the labelled answers vary by; None for fewer than two, and for weighted labels.
+        finite_low, finite_high: The interval of people's mean over exactly these answers: the only uncertainty is which
+            of them were labelled; None for fewer than CROSSFIT_LABELS labels or clusters, and for weighted labels.
+        spread: The variances of the labelled answers; None for fewer than two, and for weighted labels.
     """
 
     estimate: float | None
@@ -118,11 +119,11 @@ def corrected_mean(
     bounded: bool = False,
     seed: int = 0,
 ) -> CorrectedMean:
-    """Estimate people's mean over all answers from labels, the judge's scores of the same answers, and of the others.
+    """Estimate people's mean over all answers from labels, and the judge's scores of labelled and unlabelled answers.
 
-    Clusters have the same names on both sides. Weights are 1 / the sampling probability of each labelled answer.
-    `bounded`: 0 and 1 are the ends of the scale, and so of the estimate and the intervals. The folds do not depend on
-    the order of the answers.
+    Cluster names are common to both sides. Weights are 1 / the sampling probability of each labelled answer. `bounded`:
+    0 and 1 are the ends of the scale, and so of the estimate and the intervals. The order of the answers does not
+    change the folds.
     """
     s = sample(labels, judged, unlabelled, clusters=clusters, unlabelled_clusters=unlabelled_clusters, weights=weights)
     binary = bool(np.isin(s.labels, (0.0, 1.0)).all())
@@ -157,7 +158,7 @@ def corrected_mean(
 
 
 def few_labels(n: int) -> str:
-    """Why n labels are too few to correct anything."""
+    """The reason why n labels are too few to correct anything."""
     return f"fewer than {MIN_LABELS} labels" if n < MIN_LABELS else "labels in one cluster only"
 
 
@@ -168,11 +169,11 @@ def _clipped(found: CorrectedMean) -> CorrectedMean:
 
 
 def rectified(s: Sample, lambdas: ArrayLike) -> tuple[float, float]:
-    """The estimate and its standard error, for given lambdas; NaN if there is only one cluster.
+    """The estimate and its standard error, for given lambdas; NaN for a single cluster.
 
     The error sums the answers' influences by cluster, which includes the covariance of labelled and unlabelled answers
     of one cluster. Weighted labels are a sample of all answers, so the judge's mean is then over all of them; the error
-    of Hajek's ratio is linearised (Sarndal, Swensson & Wretman 1992, sec. 5.7) as for independent draws, which is
+    of Hajek's ratio is linearised (Sarndal, Swensson & Wretman 1992, sec. 5.7) for independent draws, which is
     conservative for stratified samples.
     """
     value, a, b, units = _influences(s, lambdas)
@@ -180,7 +181,7 @@ def rectified(s: Sample, lambdas: ArrayLike) -> tuple[float, float]:
 
 
 def _influences(s: Sample, lambdas: ArrayLike) -> tuple[float, Floats, Floats, Ints]:
-    """The estimate, what clusters add to it by the judge's scores and by labels, and the clusters of the scores."""
+    """The estimate, each cluster's influence on it by scores and by labels, and the clusters of the scores."""
     lam = np.broadcast_to(np.asarray(lambdas, dtype=np.float64), s.labels.shape)
     r, level = s.labels - lam * s.judged, s.mean(lam)
     whole, units = s.unlabelled, s.unlabelled_units
@@ -194,13 +195,13 @@ def _influences(s: Sample, lambdas: ArrayLike) -> tuple[float, Floats, Floats, I
 
 
 def unsure(s: Sample, lambdas: Floats) -> str:
-    """Why t cannot be trusted with labels without fixed ends; empty if it can (`evalflow.stats.skewness`)."""
+    """Why t cannot be trusted for labels without fixed ends; empty if it can (`evalflow.stats.skewness`)."""
     _, a, b, _ = _influences(_about_mean(s), lambdas)
     return unreliable(mean_skewness(a + b), s.labelled_units, "clusters" if s.clustered else "labels")
 
 
 def power_tuned(labels: Floats, judged: Floats, unlabelled: Floats, weights: Floats | None = None) -> float:
-    """Lambda of least variance: Cov(Y, F) / ((1 + n / N) Var F), in 0..1 (arXiv:2311.01453, sec. 6); 0 without any."""
+    """Lambda of least variance: Cov(Y, F) / ((1 + n / N) Var F), in 0..1 (arXiv:2311.01453, sec. 6); 0 if undefined."""
     spread = float(np.concatenate([judged, unlabelled]).var(ddof=1))
     if constant(np.concatenate([judged, unlabelled])):
         return 0.0
@@ -210,7 +211,7 @@ def power_tuned(labels: Floats, judged: Floats, unlabelled: Floats, weights: Flo
 
 
 def crossfitted(s: Sample, folds: Ints) -> Floats:
-    """For each labelled answer the lambda from the labels of the other folds."""
+    """For each labelled answer, the lambda estimated from the labels of the other folds."""
     lambdas = np.empty(s.labels.size)
     for fold in np.unique(folds):
         other = folds != fold
@@ -243,8 +244,8 @@ def _finite(
 ) -> tuple[float | None, float | None]:
     """The interval of people's mean over exactly these answers, as for a simple random sample without replacement.
 
-    That of the difference estimator (Cochran 1977, Sampling Techniques, sec. 7.2 to 7.4), t with G - 1 degrees of
-    freedom; with labels alone, their own interval times the root of the share without a label.
+    This is the interval of the difference estimator (Cochran 1977, Sampling Techniques, sec. 7.2 to 7.4), t with G - 1
+    degrees of freedom; with labels alone, the labels' interval times the root of the unlabelled share.
     """
     n, rest = s.labels.size, s.unlabelled.size
     if lambda_ is None or mean is None or s.weights is not None:
@@ -268,7 +269,7 @@ def _finite(
 
 
 def lambdas_of(s: Sample, seed: int) -> tuple[Floats, str]:
-    """The weight of the judge at each labelled answer, and why the labels alone are used; empty if the judge helps."""
+    """The judge's weight at each labelled answer, and the reason to use the labels alone; empty if the judge helps."""
     why, n = _labels_suffice(s), s.labels.size
     if why:
         return np.zeros(n), why
@@ -281,9 +282,9 @@ def lambdas_of(s: Sample, seed: int) -> tuple[Floats, str]:
 
 
 def judge_helps(s: Sample, folds: Ints, lambdas: Floats) -> Bools:
-    """For each labelled answer whether its lambda makes the error smaller than 0 does, by the labels of other folds.
+    """For each labelled answer, whether its lambda gives a smaller error than 0 does, by the labels of other folds.
 
-    With the pseudo-labels of both: of the labels alone one at each end of a step, as in `plus_two_t`.
+    Both errors include pseudo-labels; for the labels alone, one at each end of a step, as in `plus_two_t`.
     """
     helps = np.zeros(s.labels.size, dtype=bool)
     for fold in np.unique(folds):
@@ -304,9 +305,9 @@ def judge_helps(s: Sample, folds: Ints, lambdas: Floats) -> Bools:
 
 
 def centred(s: Sample, lambdas: Floats) -> tuple[float, float]:
-    """`rectified` with scores about their mean, else differences of lambda between folds would count as variation.
+    """`rectified` with centred scores, since differences of lambda between folds would else count as variation.
 
-    The error includes what the labels may have missed.
+    The error includes `unseen` variance.
     """
     value, error = rectified(_about_mean(s), lambdas)
     return value, math.sqrt(error**2 + unseen(s, s.mean(lambdas)))
@@ -318,7 +319,7 @@ def _about_mean(s: Sample) -> Sample:
 
 
 def unseen(s: Sample, level: float) -> float:
-    """The variance of what the labels may have missed, for a mean lambda."""
+    """The variance that the labels may have missed, for a mean lambda."""
     errors = s.labels - s.judged
     if s.weights is not None:
         return unseen_variance(errors, s.weights, s.units, s.step)
@@ -327,18 +328,18 @@ def unseen(s: Sample, level: float) -> float:
 
 
 def _labels_suffice(s: Sample) -> str:
-    """Why the labels alone are used; empty if the judge helps."""
+    """The reason to use the labels alone; empty if the judge helps."""
     if s.unlabelled.size < 2:
         return "no answer is without one" if not s.unlabelled.size else "one answer is without one"
     if constant(np.concatenate([s.judged, s.unlabelled])):
         return "the judge gives all answers one score"
-    if s.weights is not None and constant(s.labels - s.judged):  # `unseen_variance` alone is too little then
+    if s.weights is not None and constant(s.labels - s.judged):  # `unseen_variance` alone would be too small
         return "the judge makes no mistake on them"
     return ""
 
 
 def method_of(s: Sample) -> str:
-    """The name of the method, with what makes it less certain."""
+    """The name of the method, with its caveats."""
     groups = s.labelled_units
     cross = groups >= CROSSFIT_LABELS
     name = f"ppi{'_crossfit' if cross else ''}{'_cr1' if s.clustered else ''}_t"
@@ -350,9 +351,9 @@ def method_of(s: Sample) -> str:
 
 
 def _saved(s: Sample, human: Interval, found: Interval, binary: bool) -> int | None:
-    """Number of additional labels that would make the interval as narrow without the judge.
+    """Number of additional labels that would make an interval without the judge as narrow.
 
-    For clusters, more clusters of the same kind: the width shrinks with the root of their number.
+    For clusters, in more clusters of the same kind: the width shrinks with the root of their number.
     """
     if found.low is None or found.high is None or not found.high > found.low:
         return None
@@ -367,9 +368,9 @@ def _saved(s: Sample, human: Interval, found: Interval, binary: bool) -> int | N
 
 
 def _folds(s: Sample, seed: int) -> Ints:
-    """The fold of each labelled answer: random by cluster, sorted first to be independent of the answers' order.
+    """The fold of each labelled answer: random by cluster, sorted first so that the answers' order does not matter.
 
-    Clusters alike in all of the sums are alike in all that lambda is made of.
+    Clusters with equal sums are interchangeable, since lambda depends on the sums only.
     """
     _, codes = np.unique(s.units, return_inverse=True)
     alone = (np.ones(codes.size), s.judged, s.labels)
@@ -381,7 +382,7 @@ def _folds(s: Sample, seed: int) -> Ints:
 
 
 def rogan_gladen(rate: float, n: int, specificity: float, fails: int, sensitivity: float, passes: int) -> Estimated:
-    """The share that people would pass (Rogan & Gladen); none if all labels are alike or the judge is useless."""
+    """The share that people would pass (Rogan & Gladen); undefined if all labels are alike or the judge is useless."""
     if not (n and fails and passes):
         missing = "answers without a label" if not n else f"labels that {'fail' if not fails else 'pass'}"
         return undefined(n, f"no {missing}")
@@ -404,7 +405,7 @@ def _share(value: float) -> float:
     return min(1.0, max(0.0, value))
 
 
-# Upper end of the search for a number of labels.
+# Upper limit of the search for a number of labels.
 MOST_LABELS = 1_000_000
 
 
@@ -412,7 +413,8 @@ MOST_LABELS = 1_000_000
 class Spread:
     """Variances and covariance of people's labels and a judge's scores, and the design effect of clusters.
 
-    `step` is how far off a judge may be, and `alike` how often two of its errors are the same (`pseudo_variance`).
+    `step` is the largest possible error of a judge, and `alike` how often two of its errors are equal
+    (`pseudo_variance`).
     """
 
     labels: float
@@ -423,7 +425,7 @@ class Spread:
     alike: float = 0.0
 
     def error(self, n: ArrayLike, answers: float = math.inf) -> Floats:
-        """Expected standard error of the corrected mean with n labels of so many answers."""
+        """Expected standard error of the corrected mean with n labels among this many answers."""
         labels = np.asarray(n, dtype=np.float64)
         rest = np.full(labels.shape, answers) - labels
         lambda_, pseudo = np.zeros(labels.shape), 2 * self.alike * self.step**2
@@ -438,19 +440,19 @@ class Spread:
         return np.sqrt(variance + pseudo * (lambda_ / (labels / self.design_effect + 2)) ** 2)
 
     def width(self, n: ArrayLike, answers: float = math.inf) -> Floats:
-        """Expected width of the corrected interval."""
+        """Expected width of the corrected interval with n labels among this many answers."""
         return 2 * _t_quantile(UPPER, n) * self.error(n, answers)
 
     def labels_for(self, width: float, answers: float = math.inf) -> int | None:
-        """Smallest number of labels whose corrected interval is no wider; None if it is wider with all but two."""
+        """Smallest number of labels whose corrected interval is no wider; None if even all but two are too few."""
         return self._fewest(lambda n: self.width(n, answers) <= width, answers)
 
     def labels_to_detect(
         self, difference: float, answers: float = math.inf, *, alpha: float = LEVEL, power: float = POWER
     ) -> int | None:
-        """Smallest number of labels with which a true difference is detected; None if all but two are too few.
+        """Smallest number of labels that detects a true difference; None if even all but two are too few.
 
-        The spread is then that of differences of two runs, by case.
+        `self` must be the spread of the differences of two runs, by case.
         """
 
         def enough(n: Floats) -> NDArray[np.bool_]:
@@ -493,5 +495,5 @@ def observed_spread(
 
 
 def assumed_spread(labels: float, correlation: float, design_effect: float = 1.0) -> Spread:
-    """The spread for an assumed correlation, if the judge's scores vary as much as people's labels."""
+    """The spread for an assumed correlation, if the judge's scores and people's labels vary equally."""
     return Spread(labels, labels, correlation * labels, design_effect)

@@ -1,6 +1,6 @@
 """Quantiles and tails of the normal, Student's t and the binomial distribution.
 
-Every run and comparison needs them. scipy.special has them, but importing it takes longer than a small run.
+Every run and comparison needs these. scipy.special has them, but importing it takes longer than a small run.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ def quantile(p: float, df: float = math.inf) -> float:
 
 
 def student_quantile(df: ArrayLike, p: float) -> Floats:
-    """Student's t quantile, p in [0.5, 1), at each number of degrees of freedom; NaN where that is not above 0."""
+    """Student's t quantile, p in [0.5, 1), for each number of degrees of freedom; NaN if not positive."""
     freedom, place = np.unique(np.asarray(df, dtype=np.float64), return_inverse=True)
     found = np.array([_quantile(one, p) if one > 0 else math.nan for one in freedom.tolist()])
     return found[place].reshape(np.shape(df))
 
 
-@lru_cache(maxsize=4096)  # a comparison asks for the same ones as the next, and a simulation for them 400 times
+@lru_cache(maxsize=4096)  # successive comparisons ask for the same quantiles, a simulation for the same ones 400 times
 def _quantile(df: float, p: float) -> float:
     guess = _series(df, normal_quantile(p))
     if df >= _SERIES_FROM or p == 0.5:
@@ -61,7 +61,7 @@ def _series(df: float, z: float) -> float:
 
 
 def _root(df: float, tail: float, guess: float) -> float:
-    """Solve for the quantile with that upper tail: Newton's method, kept inside a bracket."""
+    """Solve for the quantile with this upper tail: Newton's method, kept inside a bracket."""
     scale = math.exp(math.lgamma((df + 1) / 2) - math.lgamma(df / 2)) / math.sqrt(df * math.pi)
     low, high, t = 0.0, math.inf, guess
     for _ in range(100):

@@ -1,4 +1,4 @@
-"""Correlation of a judge's scores with people's (Spearman, Kendall, Pearson), and which of several judges agrees best.
+"""A judge's correlation with people (Spearman, Kendall, Pearson), and a comparison of several judges' agreement.
 
 Intervals are Fisher's, on z = atanh r, with the standard error
 
@@ -7,12 +7,12 @@ Intervals are Fisher's, on z = atanh r, with the standard error
     Kendall     sqrt(0.437 / (n - 4))               Fieller, Hartley & Pearson 1957, Biometrika 44:470
 
 For clustered answers the variance is multiplied by the design effect: the sum of squares of the influences summed by
-cluster, divided by that of the single answers' influences (for ranks, those on Pearson's correlation of the ranks).
+cluster, divided by that of the single answers' influences (for ranks, of influences on their Pearson correlation).
 
 The difference of two judges' agreement has a paired percentile bootstrap interval: answers, or clusters of them, are
 resampled together with their label and all judges' verdicts (Efron & Tibshirani 1993, ch. 13). The p-value comes from t
-with the bootstrap's standard error. At a level of 5 % its false positive rate was 2 to 7 %, in 200 simulations each of
-20 to 100 answers.
+with the bootstrap's standard error. At a level of 5 % its false positive rate was 2 to 7 % for 20 to 100 answers, in
+200 simulations each.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def correlation(
 ) -> Estimated:
     """The correlation of two scores of the same answers. Kendall's is tau-b; Spearman's gives ties their mean rank.
 
-    Weighted ranks are those among all answers, and n is the effective sample size (Kish 1965). Undefined for fewer than
-    three answers, if a side gives all of them one score, and for Kendall's with weights.
+    Weighted ranks estimate the ranks among all answers, and n is the effective sample size (Kish 1965). Undefined for
+    fewer than three answers, if a side gives all of them the same score, and for Kendall's tau with weights.
     """
     x, y = np.asarray(human, dtype=np.float64), np.asarray(judge, dtype=np.float64)
     n = x.size
@@ -88,14 +88,14 @@ def correlation(
 
 
 def grouped_spearman(groups: ArrayLike, human: ArrayLike, judge: ArrayLike) -> Estimated:
-    """Spearman's correlation within each group, such as a document, averaged over the `n` groups, with t over them.
+    """Spearman's correlation within each group, such as a document, averaged over the `n` groups, with a t interval.
 
-    Groups in which a side gives only one score are left out. This differs from the correlation over all answers, which
-    also counts agreement about which groups are easy (Liu et al. 2023, arXiv:2303.16634, report this one).
+    Groups in which a side gives only one score are left out. Liu et al. 2023 (arXiv:2303.16634) report this measure.
+    The correlation over all answers differs: it also counts agreement about which groups are easy.
     """
     x, y = np.asarray(human, dtype=np.float64), np.asarray(judge, dtype=np.float64)
     _, codes = np.unique(np.asarray(groups), return_inverse=True)
-    # Groups are ranked one after the other, which adds a constant to the ranks of each.
+    # One ranking of all groups in sequence adds only a constant to the ranks within each.
     places = (np.unique(side, return_inverse=True)[1] for side in (x, y))
     a, b = (mean_ranks(codes * (place.max() + 1.0) + place) for place in places)
     size = np.bincount(codes)
@@ -157,7 +157,7 @@ def _variance(kind: Correlation, value: float, n: float) -> float | None:
 def _design_effect(
     x: Floats, y: Floats, r: float, count: Floats, clusters: ArrayLike | None
 ) -> tuple[int, float, float]:
-    """The number of clusters, degrees of freedom, and the factor by which clusters increase the variance."""
+    """The number of clusters, degrees of freedom, and the design effect, which multiplies the variance."""
     if clusters is None:
         return x.size, math.inf, 1.0
     a, b = (side - side @ count / x.size for side in (x, y))
@@ -174,7 +174,7 @@ def _design_effect(
 
 @dataclass(frozen=True, slots=True)
 class Agreements:
-    """Each judge's agreement with people (NaN if undefined), and that in each resample, shape (draws, judges)."""
+    """Each judge's agreement with people (NaN if undefined), and its values in resamples, shape (draws, judges)."""
 
     values: Floats
     draws: Floats
@@ -182,7 +182,7 @@ class Agreements:
     clusters: int
 
     def interval(self, judge: int) -> Interval:
-        """Interval of one judge's agreement; none if it is often undefined, or never varies."""
+        """The interval of one judge's agreement; undefined if that is often undefined, or never varies."""
         return self._interval(self.draws[:, judge], "{}bootstrap")
 
     def difference(self, a: int, b: int) -> Difference:
@@ -215,7 +215,7 @@ def agreements(
     *,
     seed: int = 0,
 ) -> Agreements:
-    """Compare judges, of shape (judges, answers), with the same labels; values are classes except for spearman."""
+    """Compare judges, of shape (judges, answers), on the same labels; values are classes except for spearman."""
     x, table = np.asarray(human, dtype=np.float64), np.asarray(judges, dtype=np.float64)
     count = normalised_weights(weights, x.size)
     codes = cluster_codes(np.arange(x.size) if clusters is None else clusters)

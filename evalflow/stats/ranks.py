@@ -1,14 +1,14 @@
-"""Ranks of several systems with joint confidence: which of them are shown to be better than which.
+"""Ranks of several systems with joint confidence, from the pairs in which one is shown to be better.
 
-Every two systems are compared at once, so that with a probability of 95 % none of all the claims "j is better than k"
-is false. A system's rank then lies between 1 plus the number of systems shown to be better, and the number of systems
+All pairs of systems are compared at once, so that with a probability of 95 % none of the claims "j is better than k" is
+false. A system's rank then lies between 1 plus the number of systems shown to be better, and the number of systems
 minus those shown to be worse; all these intervals hold together (Mogstad, Romano, Shaikh & Wilhelm 2024, Review of
-Economic Studies 91:476). The critical value is that of the largest studentised difference, step by step (Romano & Wolf
-2005, JASA 100:94): after the first claims, only the remaining ones have to be covered.
+Economic Studies 91:476). The critical value is that of the largest studentised difference, in steps (Romano & Wolf
+2005, JASA 100:94): after the first claims, only the remaining pairs have to be covered.
 
 Differences are jointly Student's t with the cluster-robust (CR2) covariance of the means and the clusters' degrees of
-freedom: what a multiplier bootstrap with normal weights gives, at no cost for each case. For clustered cases a
-difference must also exceed the critical value under random signs of whole clusters: a few large ones would else decide.
+freedom: the limit of a multiplier bootstrap with normal weights, without its cost per case. For clustered cases a
+difference must also exceed the critical value under random signs of whole clusters, lest a few large ones decide.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CHUNK = 4_000_000
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """The rank of each system, 1 for the best, with joint bounds; for each pair if the first is shown to be better."""
+    """Each system's rank, 1 is best, with joint bounds; and for each pair, whether the first is shown to be better."""
 
     rank: Ints
     low: Ints
@@ -37,13 +37,13 @@ class Ranks:
 def mean_covariance(
     scores: ArrayLike, clusters: ArrayLike | None = None
 ) -> tuple[Floats, Floats, float, Floats | None]:
-    """Means of systems over the same cases, their covariance, its degrees of freedom, and each cluster's part of them.
+    """Means of systems over the same cases, their covariance and its degrees of freedom, and the parts of clusters.
 
-    The variance of each difference is CR2's, as in a comparison of two runs, with half a case (or average cluster) more
-    won and half of one lost, by a usual margin, as Agresti & Min 2005 (Statistics in Medicine 24:729) add to pairs of
-    proportions: otherwise a few cases that happen to differ in one way look like proof. `scores` have the shape (cases,
-    systems). Covariance and degrees of freedom are NaN for fewer than two clusters; the parts, of shape (clusters,
-    systems), add up to the means, and are None if each case stands alone.
+    The variance of each difference is CR2's, as in a comparison of two runs. Half a case (or average cluster) won and
+    half of one lost, each by a usual margin, are added, as Agresti & Min 2005 (Statistics in Medicine 24:729) do for
+    pairs of proportions: otherwise a few cases that happen to differ in one direction look like proof. `scores` have
+    the shape (cases, systems). Covariance and degrees of freedom are NaN for fewer than two clusters; the parts, of
+    shape (clusters, systems), add up to the means, and are None without clusters.
     """
     table = np.asarray(scores, dtype=np.float64)
     n, systems = table.shape
@@ -61,7 +61,7 @@ def mean_covariance(
 
 
 def _usual_square(parts: Floats) -> float:
-    """Mean square of the differences between systems, over the clusters in which they differ."""
+    """Mean square of the differences between systems, over the clusters with a difference."""
     squares, found = 0.0, 0
     for j in range(1, parts.shape[1]):
         apart = parts[:, :j] - parts[:, [j]]
@@ -79,10 +79,10 @@ def rank_intervals(
     seed: int = 0,
     unsure: Bools | None = None,
 ) -> Ranks:
-    """Ranks of estimates, higher as better, with joint intervals; those of an unknown covariance span all ranks.
+    """Ranks of estimates, higher is better, with joint intervals; if the covariance is unknown, these span all ranks.
 
     `parts` of clusters, of shape (clusters, systems), add up to the values; None: without the test by random signs.
-    Pairs that are `unsure` (`unsure_pairs`) are not told apart.
+    `unsure` pairs (`unsure_pairs`) are never told apart.
     """
     estimates, spread = np.asarray(values, dtype=np.float64), np.asarray(covariance, dtype=np.float64)
     systems = estimates.size
@@ -95,7 +95,7 @@ def rank_intervals(
 
 
 def unsure_pairs(influences: Floats) -> Bools:
-    """Pairs of systems whose scores have no fixed ends, and whose difference t cannot be trusted with.
+    """Pairs of systems with scores without fixed ends for whose difference t cannot be trusted.
 
     `influences`, of shape (clusters, systems), are the centred parts of each case or cluster in the means.
     """
@@ -111,7 +111,7 @@ def unsure_pairs(influences: Floats) -> Bools:
 def _shown(
     values: Floats, covariance: Floats, df: float, parts: Floats | None, seed: int, unsure: Bools | None
 ) -> Bools:
-    """For each ordered pair, whether the first is better than the second, with a joint error of at most 5 %."""
+    """For each ordered pair, whether the first is shown to be better, with a joint error of at most 5 %."""
     variance = np.diag(covariance)
     error = np.sqrt(np.maximum(variance[:, None] + variance[None, :] - 2 * covariance, 0))
     known = error > ROUNDING * max(1.0, float(np.abs(values).max()))
@@ -123,7 +123,7 @@ def _shown(
     drawn /= np.sqrt(rng.chisquare(df, (DRAWS, 1)) / df)
     tests = [(drawn, np.where(known, error, np.inf))]
     if parts is not None:
-        # Signs leave this scale as it is, which makes the test exact for symmetric differences.
+        # Random signs leave this scale unchanged, which makes the test exact for symmetric differences.
         square = parts.T @ parts
         size = np.sqrt(np.maximum(np.diag(square)[:, None] + np.diag(square)[None, :] - 2 * square, 0))
         tests.append((_random_signs(parts, rng), np.where(size > ROUNDING, size, np.inf)))

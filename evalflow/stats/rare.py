@@ -1,17 +1,17 @@
-"""The interval of a mean difference of scores in 0..1, if rare large changes may be missing from a sample.
+"""The interval of a mean difference of scores in 0..1, allowing for rare large changes that the sample may have missed.
 
-Two collapsed answers of 200 are a drop of one point, but the sample that happens to hold none of them shows neither the
-drop nor its variance: the t interval is then too short towards it. Here a hypothesised difference brings the variance
-that it would have if it came from such changes (a score interval, as Wilson's is for a proportion): the bound towards
-worse is the mu with
+Two collapsed answers in 200 are a drop of one point, but a sample that happens to contain neither shows no drop and no
+variance: the t interval is then too short in that direction. Here a hypothesised difference has the variance that it
+would have if it came from such changes (a score interval, like Wilson's for a proportion): the bound towards worse is
+the mu with
 
     (mean - mu)^2 = t^2 (std_error^2 + rare * (min(mean, 0) - mu))
 
-and likewise towards better. `rare` is the size of such a change over the number of cases: the third moment of the
-differences on that side over their second moment, both with one change of size 1 added, times WEIGHT. Without other
-variation this is close to the exact limit of a count: 3.5 / n if nothing changed, 5.3 / n after one change of 1. Small
-changes that vary a lot by themselves make it t's interval. Zero is excluded if and only if t's interval excludes it,
-since two equal runs are as likely to drop as to rise.
+and likewise towards better. `rare` is the size of such a change divided by the number of cases: WEIGHT times the third
+moment of the differences on that side over their second moment, both with one change of size 1 added. Without other
+variation this is close to the exact limit of a count: 3.5 / n if nothing changed, 5.3 / n after one change of 1. If
+small changes vary a lot by themselves, the result is close to the t interval. Zero is excluded if and only if t's
+interval excludes it, since two equal runs are as likely to drop as to rise.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WEIGHT = 0.9  # keeps false passes of a margin at most 3.5 %; see bench/false_pa
 
 
 class RareChanges(NamedTuple):
-    """Variance that a hypothesised difference adds, per unit of its distance: towards lower and towards higher."""
+    """Variance that a hypothesised difference adds, per unit of distance: towards lower and towards higher values."""
 
     down: float = 0.0
     up: float = 0.0
@@ -38,9 +38,9 @@ NO_RARE_CHANGES = RareChanges()
 
 
 def rare_changes(d: Floats, clusters: ArrayLike | None = None, room: tuple[float, float] = (1.0, 1.0)) -> RareChanges:
-    """The rare changes of these differences; of clusters, those of a cluster's sum.
+    """Estimate the rare changes of these differences; with clusters, of the sums by cluster.
 
-    A cluster is taken to change as a whole as far as the data do not show otherwise (`pseudo_cluster_size`). `room` is
+    A cluster is assumed to change as a whole unless the data show less correlation (`pseudo_cluster_size`). `room` is
     how far a case can change, down and up.
     """
     off = d - d.mean()
@@ -62,7 +62,7 @@ def rare_changes(d: Floats, clusters: ArrayLike | None = None, room: tuple[float
 def rare_changes_of_two(
     a: Floats, b: Floats, clusters_a: ArrayLike | None = None, clusters_b: ArrayLike | None = None
 ) -> RareChanges:
-    """Those of B minus A on different cases, of scores in 0..1: the larger of both runs'; rises of A count as down."""
+    """Estimate the rare changes of B minus A on different cases: the larger of both runs'; rises of A count as down."""
     of_a, of_b = (
         rare_changes(side, clusters, (float(side.mean()), 1 - float(side.mean())))
         for side, clusters in ((a, clusters_a), (b, clusters_b))
@@ -78,7 +78,7 @@ def rare_interval(mean: float, error: float, df: float, rare: RareChanges) -> tu
 
 
 def _reach(mean: float, error: float, t: float, rare: float) -> float:
-    """From the mean down to its lower bound."""
+    """The distance from the mean down to its lower bound."""
     ahead, plain = max(mean, 0.0), t * error
     if ahead >= plain:
         return plain

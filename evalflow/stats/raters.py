@@ -1,4 +1,4 @@
-"""Agreement among people: reliability, Fleiss' kappa, Gwet's AC1, Krippendorff's alpha; can a judge replace one?"""
+"""Agreement among people (reliability, Fleiss' kappa, Gwet's AC1, Krippendorff's alpha) and of a judge with them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ def reliability(ratings: ArrayLike, clusters: ArrayLike | None = None, *, seed: 
     """Reliability, 0..1, of an answer's mean rating, over the answers with two ratings or more.
 
     `ratings` has the shape (raters, answers), NaN if missing; raters may differ by answer. If all these answers have k
-    ratings, the intraclass correlation ICC(1, k), one-way random (Shrout & Fleiss 1979, Psychological Bulletin 86:420);
-    else by alpha (`spearman_brown`), for as many ratings as an answer has on average. The interval is a percentile
-    bootstrap over answers, or clusters. Undefined if the ratings do not differ, and if answers differ less than chance.
+    ratings, this is the intraclass correlation ICC(1, k), one-way random (Shrout & Fleiss 1979, Psychological Bulletin
+    86:420); else it comes from alpha (`spearman_brown`), for the mean number of ratings per answer. The interval is a
+    percentile bootstrap over answers, or clusters. Undefined if the ratings do not differ, and if answers differ less
+    than by chance.
     """
     table, parcels, n, size = _several(ratings, clusters, seed)
     if not n:
@@ -38,7 +39,7 @@ def reliability(ratings: ArrayLike, clusters: ArrayLike | None = None, *, seed: 
 
 
 def _reliability(totals: Floats, k: int | None) -> Floats:
-    """Reliability for each row of column totals, the last of them the number of answers; NaN without variation."""
+    """Reliability for each row of column totals, whose last column is the number of answers; NaN without variation."""
     ratings, observed, first, second, n = (totals[:, i] for i in range(5))
     if k is None:
         return spearman_brown(np.maximum(_alpha(totals), 0), ratings / n)
@@ -55,7 +56,7 @@ def spearman_brown(reliability: Floats, times: ArrayLike) -> Floats:
 
 
 def noise_ceiling(reliability: Estimated) -> Estimated:
-    """The highest correlation with ratings of this reliability: its square root (Spearman 1904), as its interval's."""
+    """The highest possible correlation with such ratings: the root of their reliability (Spearman 1904)."""
     ends = (reliability.value, reliability.low, reliability.high)
     value, low, high = (None if end is None else math.sqrt(max(0.0, end)) for end in ends)
     return replace(reliability, value=value, low=low, high=high, std_error=None)
@@ -64,8 +65,8 @@ def noise_ceiling(reliability: Estimated) -> Estimated:
 def fleiss_kappa(counts: ArrayLike) -> float | None:
     """Agreement beyond chance of several raters of each answer (Fleiss 1971, Psychological Bulletin 76:378).
 
-    `counts` has the shape (answers, classes): how many raters gave the class; equally many raters of each answer, two
-    or more. None where all ratings are of one class.
+    `counts` has the shape (answers, classes): how many raters gave the class; each answer has the same number of
+    raters, two or more. None if all ratings are of one class.
     """
     table, agree = _pairs(counts)
     shares = table.sum(axis=0) / table.sum()
@@ -73,7 +74,7 @@ def fleiss_kappa(counts: ArrayLike) -> float | None:
 
 
 def gwet_ac1(counts: ArrayLike) -> float | None:
-    """Agreement beyond chance that stays meaningful if a class is rare (Gwet 2008, BJMSP 61:29); None for one class."""
+    """Agreement beyond chance that stays meaningful for a rare class (Gwet 2008, BJMSP 61:29); None for one class."""
     table, agree = _pairs(counts)
     classes = table.shape[1]
     if classes < 2:
@@ -84,7 +85,7 @@ def gwet_ac1(counts: ArrayLike) -> float | None:
 
 
 def _pairs(counts: ArrayLike) -> tuple[Floats, float]:
-    """The counts, and the share of agreeing pairs among the ratings of an answer."""
+    """The counts, and the share of agreeing pairs among the ratings of the same answer."""
     table = np.asarray(counts, dtype=np.float64)
     raters = table.sum(axis=1)
     return table, float(((table * (table - 1)).sum(axis=1) / (raters * (raters - 1))).mean())
@@ -99,8 +100,8 @@ def krippendorff_alpha(
 ) -> Estimated:
     """Krippendorff's alpha over the answers that have two ratings or more, of shape (raters, answers), NaN if missing.
 
-    `level` says whether the distance of two ratings counts, or only their order. Undefined if no answer has two
-    ratings, and if all ratings are equal.
+    `level`: whether the distance of two ratings counts, or only their order. Undefined if no answer has two ratings,
+    and if all ratings are equal.
     """
     table, parcels, n, size = _several(ratings, clusters, seed)
     if not n:
@@ -115,7 +116,7 @@ def krippendorff_alpha(
 
 
 def _several(ratings: ArrayLike, clusters: ArrayLike | None, seed: int) -> tuple[Floats, Ints, int, int]:
-    """The answers with two ratings or more, the parcel of each, and the numbers of answers and clusters."""
+    """Return the answers with two ratings or more, each one's parcel, and the numbers of answers and clusters."""
     table = np.asarray(ratings, dtype=np.float64)
     paired = (~np.isnan(table)).sum(axis=0) >= 2
     n = int(paired.sum())
@@ -131,7 +132,7 @@ def _draws(totals: Floats, size: int, seed: int) -> Floats:
 
 
 def _resampled(value: float, draws: Floats, n: int, size: int) -> Estimated:
-    """A value with the interval of its resamples."""
+    """Return a value with the interval of its resamples."""
     if size < 2:
         return undefined(n, "one answer" if n == 1 else "one cluster", value)
     found = percentile_interval(draws, bootstrap_method("{}bootstrap", size, clustered=size < n, what="answers"), size)
@@ -142,7 +143,7 @@ def _resampled(value: float, draws: Floats, n: int, size: int) -> Estimated:
 class AlphaComparison:
     """Krippendorff's alpha of two people, of a person and the judge, and the second minus the first.
 
-    All three are of the same answers, those that several people labelled, and have intervals from the same resamples.
+    All three use the answers that several people labelled, with intervals from the same resamples.
     """
 
     people: Estimated
@@ -153,12 +154,12 @@ class AlphaComparison:
 def compare_alphas(
     people: ArrayLike, judge: ArrayLike, clusters: ArrayLike | None = None, *, seed: int = 0
 ) -> AlphaComparison:
-    """Compare how a judge agrees with people with how they agree with each other, by one measure.
+    """Compare a judge's agreement with people with people's agreement among themselves, by the same measure.
 
-    `people` has the shape (raters, answers), NaN if missing. Alpha (interval) is of pairs of ratings of one answer: of
-    two people's, or of each person's and the judge's; an answer counts by its number of labels in both. A judge that is
-    as near to people as another person has the same alpha, however many people there are. Only answers with two labels
-    or more count.
+    `people` has the shape (raters, answers), NaN if missing. Interval alpha is computed over pairs of ratings of one
+    answer: of two people, or of one person and the judge. Both weight an answer by its number of labels. A judge that
+    is as near to people as another person has the same alpha, however many people there are. Only answers with two
+    labels or more count.
     """
     own = np.asarray(judge, dtype=np.float64)[(~np.isnan(np.asarray(people, dtype=np.float64))).sum(axis=0) >= 2]
     table, parcels, n, size = _several(people, clusters, seed)
@@ -181,7 +182,7 @@ def compare_alphas(
 
 
 def _judge_sums(table: Floats, judge: Floats, parcels: Ints) -> Floats:
-    """The columns of `_parcel_sums` of the pairs of each person's label and the judge's score."""
+    """The columns of `_parcel_sums` for pairs of a person's label and the judge's score."""
     given = ~np.isnan(table)
     centre = float(np.nanmean(table))
     values, own, m = table - centre, judge - centre, given.sum(axis=0)
@@ -225,12 +226,12 @@ Nearness = Literal["accuracy", "neg_rmse"]
 
 @dataclass(frozen=True, slots=True)
 class AltTest:
-    """The result of the test, of which `verdicts.may_replace` makes a verdict; without one `method` says why.
+    """The result of the test, for `verdicts.may_replace`; if undefined, `method` says why.
 
-    For each person, NaN for one who shares too few answers with others: `p_adjusted` is that of the judge being behind
-    the person by EPSILON or more, adjusted over people. The `advantage` is the share of the answers on which the judge
-    is at least as near to the others as the person, mean over people. `behind` is the share of the answers on which the
-    person is nearer minus that on which the judge is, mean over people.
+    `p_adjusted` has for each person the p-value of the judge being behind by EPSILON or more, adjusted over people; NaN
+    for a person who shares too few answers with others. `advantage` is the share of answers on which the judge is at
+    least as near to the others as the person, averaged over people. `behind` is the share of answers on which the
+    person is nearer minus the share on which the judge is, averaged over people.
     """
 
     p_values: Floats
@@ -242,9 +243,9 @@ class AltTest:
 
 
 def alt_test(people: ArrayLike, judge: ArrayLike, nearness: Nearness = "accuracy") -> AltTest:
-    """The alternative annotator test: can a judge replace a person?
+    """The alternative annotator test: whether a judge can replace a person.
 
-    Each person is left out in turn, and the judge and that person are both compared with the others. For each answer d
+    Each person is left out in turn, and the judge and that person are both compared with the others. For each answer, d
     is 1 if the person is at least as near to the others as the judge, minus 1 if the judge is at least as near as the
     person. The judge can replace the person if the mean of d is below EPSILON, by a one-sided t test, adjusted over
     people after Benjamini & Yekutieli (Calderon et al. 2025, arXiv:2501.10970).
@@ -280,7 +281,7 @@ def _near(values: Floats, others: Floats, nearness: Nearness) -> Floats:
 
 
 def _below(d: Floats) -> float:
-    """One-sided p-value of a mean of at least EPSILON."""
+    """One-sided p-value of the hypothesis that the mean is EPSILON or more."""
     from scipy.special import stdtr  # pyright: ignore[reportMissingTypeStubs]
 
     error = float(d.std(ddof=1)) / np.sqrt(d.size)

@@ -1,7 +1,7 @@
 """Simulated runs: how wide the interval of a run of n cases is, and how often two such runs are told apart.
 
-A simulated run draws its cases, or whole clusters, with replacement from those of a `Population`: a pilot's, or made up
-by `guessed`. It asks the functions that reports and comparisons use, so that a plan follows their methods.
+A simulated run draws its cases, or whole clusters, with replacement from a `Population`: a pilot's, or one made up by
+`guessed`. It uses the functions of reports and comparisons, so that a plan follows their methods.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from evalflow.stats.quantiles import quantile
 from evalflow.stats.variance import variance_df
 
 RUNS = 400
-"""Simulated runs at each number of cases that is tried."""
+"""Number of simulated runs for each number of cases tried."""
 MANY = 1_000
-"""Clusters from which on large-sample formulas are as good as a simulation."""
+"""With this many clusters or more, large-sample formulas are as good as a simulation."""
 _FLIPS = 999
-_SIMILAR = 100  # cases or clusters above which sign flips give the p-value of the t-test
+_SIMILAR = 100  # above this number of cases or clusters, sign flips give the p-value of the t-test
 _TRIES = 4
 _CLOSE = 0.01
 _SEED = 20
@@ -35,10 +35,9 @@ _STEP = 1.25
 
 @dataclass(frozen=True, slots=True)
 class Population:
-    """The cases that simulated runs draw from: a number each, and the cluster's number, None if each stands alone.
+    """The cases that simulated runs draw from: a score each, and its cluster's number; None without clusters.
 
-    `bounded` scores lie between 0 and 1. Numbers that are differences of two runs have the first run's scores as
-    `base`.
+    `bounded` scores lie between 0 and 1. If the scores are differences of two runs, `base` has the first run's scores.
     """
 
     values: Floats
@@ -48,12 +47,12 @@ class Population:
 
     @property
     def binary(self) -> bool:
-        """Whether every number is exactly 0 or 1."""
+        """Whether every score is exactly 0 or 1."""
         return bool(np.isin(self.values, (0.0, 1.0)).all())
 
     @property
     def variance(self) -> float:
-        """The variance of one case, times what clusters multiply it by: n times the squared standard error."""
+        """The variance of one case times the design effect: n times the squared standard error."""
         return self.values.size * mean_error(self.values, self.clusters)[0] ** 2
 
     @property
@@ -62,7 +61,7 @@ class Population:
         return self.values.size if self.clusters is None else int(self.clusters.max()) + 1
 
     def scaled(self, variance: float) -> Population:
-        """The same cases with this variance, about the same mean; equal cases, which show no shape, become normal."""
+        """The same cases scaled to this variance about their mean; equal cases, which show no shape, become normal."""
         own = self.variance
         if not own and variance:
             normal = guessed("normal", float(self.values.mean()), math.sqrt(variance))
@@ -76,7 +75,7 @@ class Population:
         return Population(mean + (self.values - mean) * factor, self.clusters, self.bounded, self.base)
 
     def drawer(self) -> Callable[[np.random.Generator, int, Floats | None], tuple[Ints, Ints | None]]:
-        """A function that draws the places of n cases, and the number of each one's cluster; optionally weighted."""
+        """Return a function that draws the indices of n cases and each one's cluster number; optionally weighted."""
         if self.clusters is None:
             return lambda rng, n, weights: (_picked(rng, self.values.size, n, weights), None)
         order = np.argsort(self.clusters, kind="stable")
@@ -98,7 +97,7 @@ class Population:
 
 
 def _picked(rng: np.random.Generator, size: int, n: int, weights: Floats | None) -> Ints:
-    """The places of n of so many, drawn with replacement."""
+    """Draw n indices below `size`, with replacement."""
     if weights is None:
         return rng.integers(0, size, n, dtype=np.int64)
     return np.minimum(np.searchsorted(np.cumsum(weights), rng.random(n)), size - 1).astype(np.int64)
@@ -107,12 +106,12 @@ def _picked(rng: np.random.Generator, size: int, n: int, weights: Floats | None)
 def guessed(
     kind: Literal["graded", "normal", "pass", "flips"], mean: float, sd: float, size: float = 1.0, icc: float = 0.0
 ) -> Population:
-    """Cases of a stated mean and standard deviation: of a beta or a normal distribution, pass or fail, or differences.
+    """Make up cases with a mean and standard deviation: beta, normal, pass or fail, or differences of pass and fail.
 
     `flips` are differences of pass and fail with a mean of 0.
 
-    Cases in groups of about this `size` take over what their group has drawn, each with probability sqrt(icc), so that
-    they correlate by `icc`.
+    Groups have about `size` cases. Each case takes its group's draw with probability sqrt(icc), so that cases of a
+    group correlate by `icc`.
     """
     from scipy.special import betaincinv, ndtri  # pyright: ignore[reportMissingTypeStubs]
 
@@ -138,7 +137,7 @@ def guessed(
 
 
 def unrelated(population: Population) -> Population:
-    """Differences of two runs whose scores of a case are unrelated: to a case of another cluster."""
+    """The differences of two runs whose scores are unrelated: each case is compared with a case of another cluster."""
     clusters = np.arange(population.values.size) if population.clusters is None else population.clusters
     order, sizes = np.argsort(clusters, kind="stable"), np.bincount(clusters)
     starts, rng = np.cumsum(sizes) - sizes, np.random.default_rng(_SEED)
@@ -156,7 +155,7 @@ def unrelated(population: Population) -> Population:
 def typical_width(population: Population, n: int) -> float:
     """The width of the interval of n cases with the population's mean and variance; NaN or infinite if there is none.
 
-    Of clusters it is the median width of simulated runs.
+    For clusters, the median width of simulated runs.
     """
     if population.clusters is not None:
         every = widths(population, n, runs=RUNS // 4)
@@ -171,8 +170,8 @@ def typical_width(population: Population, n: int) -> float:
 def widths(population: Population, n: int, *, unknown: bool = False, runs: int = RUNS) -> Floats:
     """The widths of the intervals of simulated runs of n cases, NaN for a run without an interval.
 
-    `unknown`: the population is a sample itself, and each run comes from another one that the sample allows for: by the
-    distribution of its variance (`variance_df`), or of its shares (Jeffreys' posterior, over clusters).
+    `unknown`: the population is itself a sample, and each run draws from a different plausible population: by the
+    distribution of the variance (`variance_df`), or of the shares (Jeffreys' posterior, over clusters).
     """
     rng, draw = np.random.default_rng(_SEED), population.drawer()
     binary, mean = population.binary, float(population.values.mean())
@@ -198,7 +197,7 @@ def _ends(rows: Moments, *, bounded: bool) -> Floats:
 
 
 def _with_ends(population: Population) -> tuple[Floats, Callable[..., tuple[Ints, Ints | None]], Floats]:
-    """The population with half a case or cluster more that passes, and half a one that fails."""
+    """Return the population with half a passing and half a failing case or cluster added."""
     values, clusters = np.append(population.values, [0.0, 1.0]), None
     if population.clusters is not None:
         size = max(1, round(population.values.size / population.units))
@@ -214,7 +213,7 @@ Pairs = Callable[["np.random.Generator", int], tuple[Floats, Floats, "Ints | Non
 
 
 def shifted(population: Population, difference: float) -> Pairs:
-    """Pairs by the differences of a population, which are moved so that their mean is this difference."""
+    """Return pairs with the differences of a population, shifted to have this mean."""
     draw = population.drawer()
     base = np.full(population.values.size, _MIDDLE) if population.base is None else population.base
     other = base + population.values - population.values.mean() + difference
@@ -227,7 +226,7 @@ def shifted(population: Population, difference: float) -> Pairs:
 
 
 def flipping(worse: float, better: float) -> Pairs:
-    """Pairs that pass or fail; these shares pass in the first run alone, and in the second alone."""
+    """Return pairs that pass or fail: the first share passes in the first run alone, the second in the second alone."""
     shares = np.cumsum([worse, better])
 
     def pairs(rng: np.random.Generator, n: int) -> tuple[Floats, Floats, Ints | None]:
@@ -250,7 +249,7 @@ def power(pairs: Pairs, n: int, alpha: float, *, bounded: bool, seed: int = 0) -
 
 
 def fewest(enough: Callable[[int], bool], start: int) -> int:
-    """The smallest number from 2 on that is enough, assuming that every larger one is too; `start` is a guess."""
+    """The smallest number from 2 on that is enough, assuming that every larger number is too; `start` is a guess."""
     low = high = max(2, start)
     while not enough(high):
         low, high = high, math.ceil(high * _STEP) + 1
@@ -260,10 +259,10 @@ def fewest(enough: Callable[[int], bool], start: int) -> int:
 
 
 def solved(power_at: Callable[[float, int], float], start: float, wanted: float, alpha: float) -> float:
-    """The effect, in units of `start`, at which the power is the wanted one; each try gets a number as its seed.
+    """The effect, in units of `start`, that has the wanted power; each try gets a number as its seed.
 
-    The normal quantile of the power is taken to be a line through that of alpha / 2 for no effect, which holds near the
-    solution; the mean of the later tries.
+    Assumes that the normal quantile of the power is linear in the effect, with that of alpha / 2 at no effect, which
+    holds near the solution. Returns the mean of the later tries.
     """
     at, found = start, list[float]()
     for trial in range(_TRIES):

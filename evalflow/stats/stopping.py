@@ -1,7 +1,7 @@
-"""What a run says that its looks have stopped: intervals that hold although it stopped, and means without their bias.
+"""Results of a run that was stopped by its looks: intervals that remain valid, and means without bias.
 
-A run that stops once it is decided stops more often while chance exaggerates: its plain mean is biased away from the
-limit, and intervals for a fixed number of cases are too narrow.
+A run that stops once it is decided stops more often while chance exaggerates the effect: its plain mean is biased away
+from the limit, and intervals for a fixed number of cases are too narrow.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ def stopped_interval(
 ) -> Interval:
     """A confidence sequence of the mean of scores in 0..1 at their present number, whatever their order.
 
-    That of `anytime_interval` without the intersection with earlier ones, so that it also holds for another metric than
-    the one that was looked at. Each end errs with a probability of (1 - level) / 2 at most, whenever the run stopped.
+    As `anytime_interval`, but without the intersection with earlier intervals, so that it is also valid for metrics
+    other than the one that was looked at. Each end errs with a probability of at most (1 - level) / 2, whenever the run
+    stopped.
     """
     x = np.asarray(values, dtype=np.float64)
     if not x.size:
@@ -58,11 +59,11 @@ def _lower_end(sums: Floats, sizes: Floats, largest: float, needed: float) -> fl
 
 
 Rule = Callable[["Floats", "Floats"], tuple["Floats", "Floats"]]
-"""Says of the sums and sizes of units, one row for each simulated run, what they come to when the run stops."""
+"""Maps sums and sizes of units, one row per simulated run, to the sum and size at which each run stops."""
 
 
 def by_bets(limit: float, *, largest: float = 1.0, level: float = CONFIDENCE) -> Rule:
-    """The rule of `LimitTest`: a run stops once its mean is shown to lie above or below the limit."""
+    """Return the rule of `LimitTest`: a run stops once its mean is shown to lie above or below the limit."""
     inside, (at, shares) = min(max(limit, _EDGE), 1 - _EDGE), bet_grid()
     at = at / largest
 
@@ -88,7 +89,7 @@ def by_bets(limit: float, *, largest: float = 1.0, level: float = CONFIDENCE) ->
 
 
 def by_plan(limit: float, cases: int, looks: int, *, level: float = CONFIDENCE) -> Rule:
-    """The rule of planned looks: a run stops at the first whose `planned_interval` leaves the limit."""
+    """Return the rule of planned looks: a run stops at the first whose `planned_interval` excludes the limit."""
 
     def stop(sums: Floats, sizes: Floats) -> tuple[Floats, Floats]:
         totals, counts = sums.cumsum(axis=1), sizes.cumsum(axis=1)
@@ -118,10 +119,10 @@ def _moments(sums: Floats, sizes: Floats) -> Moments:
 
 
 def adjusted_mean(values: ArrayLike, clusters: ArrayLike | None, cases: int, stop: Rule) -> float:
-    """The mean of a stopped run without the bias of its stop: the true mean for which such runs show this one.
+    """A stopped run's mean without the bias of stopping: the true mean at which stopped runs average the observed one.
 
-    Whitehead 1986 (Biometrika 73:573), with runs of up to `cases` cases simulated from the scores seen: to move their
-    mean, some of them are replaced by 1, or by 0. To about 0.01, of the simulation.
+    Whitehead 1986 (Biometrika 73:573), with runs of up to `cases` cases simulated from the observed scores: to move the
+    mean, some scores are replaced by 1 or by 0. The simulation error is about 0.01.
     """
     x = np.asarray(values, dtype=np.float64)
     sums, sizes = units_of(x, clusters)

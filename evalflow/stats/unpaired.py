@@ -14,7 +14,7 @@ from evalflow.stats.paired_figures import PairedClusters, resampled_difference, 
 from evalflow.stats.rare import NO_RARE_CHANGES, rare_changes_of_two, rare_interval
 from evalflow.stats.skewness import mean_skewness, unreliable, unseen_outliers
 
-# Probabilities that differ by less than this share are equal but for rounding.
+# Probabilities that differ by less than this share are equal up to rounding.
 _TIE = 1e-7
 
 
@@ -26,10 +26,10 @@ def unpaired_difference(
     *,
     bounded: bool = False,
 ) -> Difference:
-    """Compare the scores of two samples of cases, by this module's rules; `n` counts the cases of both.
+    """Compare the scores of two samples of cases; `n` counts the cases of both.
 
-    Clusters are None where each case stands alone and no case is in both runs; both sides use the same names. If scores
-    lie in 0..1 (`bounded`), the interval allows for rare large changes (`rare_interval`).
+    Clusters are None if all cases are independent and none is in both runs; cluster names are common to both sides. If
+    scores lie in 0..1 (`bounded`), the interval allows for rare large changes (`rare_interval`).
     """
     x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     n = x.size + y.size
@@ -84,11 +84,11 @@ def newcombe_unpaired(k_a: int, k_b: int, n_a: int, n_b: int) -> tuple[float, fl
 def fisher(k_a: int, k_b: int, n_a: int, n_b: int) -> float:
     """Two-sided p-value of Fisher's exact test that both samples pass as often; its error rate never exceeds the level.
 
-    The total probability, given the margins, of all tables that are no likelier than this one (Fisher 1935).
+    Returns the total probability, given the margins, of all tables no likelier than this one (Fisher 1935).
     """
     passed = k_a + k_b
     least, most = max(0, passed - n_b), min(passed, n_a)
-    # The hypergeometric probabilities, up to a factor, from the ratio of each to the one before.
+    # The hypergeometric probabilities, up to a factor, from the ratio of each to its predecessor.
     k = np.arange(least, most, dtype=np.float64)
     steps = np.log((passed - k) / (k + 1) * (n_a - k) / (n_b - passed + k + 1))
     logs = np.concatenate([[0.0], np.cumsum(steps)])
@@ -98,7 +98,7 @@ def fisher(k_a: int, k_b: int, n_a: int, n_b: int) -> float:
 
 
 def _skewness(x: Floats, y: Floats, names: Sequence[Array]) -> float:
-    """That of the difference of means, by the parts of cases or clusters in it."""
+    """Skewness of the difference of means, from the parts of cases or clusters in it."""
     parts = np.concatenate([-(x - x.mean()) / x.size, (y - y.mean()) / y.size])
     return mean_skewness(cluster_sums(parts, np.concatenate(names)))
 
@@ -106,7 +106,7 @@ def _skewness(x: Floats, y: Floats, names: Sequence[Array]) -> float:
 def _spread(x: Floats, y: Floats, names: Sequence[Array]) -> tuple[float | None, float | None, int, int]:
     """Standard error and degrees of freedom of the difference, the smaller run's clusters, and all clusters.
 
-    Independent samples use Welch's test: the sum of the runs' variances, with Satterthwaite's degrees of freedom. If
+    Independent samples get Welch's test: the sum of the runs' variances, with Satterthwaite's degrees of freedom. If
     some clusters are in both runs, the smaller of the runs' degrees of freedom is used instead, which is conservative.
     """
     found, codes = np.unique(np.concatenate(names), return_inverse=True)
@@ -127,7 +127,7 @@ def _spread(x: Floats, y: Floats, names: Sequence[Array]) -> tuple[float | None,
 
 
 def unpaired_figure_difference(figure: Of | Ratio, clusters: PairedClusters, sizes: tuple[int, int]) -> Difference:
-    """Compare a figure of two samples; `n` counts the cases of both, for a proportion those in its denominator."""
+    """Compare a figure of two samples; `n` counts the cases of both; for a proportion, those in its denominator."""
     of = figure.of if isinstance(figure, Ratio) else figure
     n, groups = clusters.cases, clusters.clusters
     value_a, value_b = clusters.values(of)
@@ -160,13 +160,13 @@ def _independent(clusters: PairedClusters) -> bool:
 
 
 def _trials(ratio: Ratio, totals: Floats) -> Floats:
-    """The records of a proportion's denominator: 1 for those in its numerator, else 0."""
+    """The records of a proportion's denominator: 1 for those also in its numerator, else 0."""
     above, below = round(float(totals @ ratio.above)), round(float(totals @ ratio.below))
     return np.repeat([1.0, 0.0], [above, below - above])
 
 
 def _freedom(side: Floats, clusters: PairedClusters) -> float:
-    """Degrees of freedom of one run's clusters, as in `cr2`: fewer than their number less one if sizes differ."""
+    """Degrees of freedom of one run's clusters, as in `cr2`: below their number less one if sizes differ."""
     sizes = np.repeat(side.sum(axis=1), clusters.weights)
     sizes = sizes[sizes > 0]
     return cr2(np.zeros(sizes.size), sizes)[1]

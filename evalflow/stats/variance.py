@@ -15,8 +15,8 @@ class Components:
     """Variance components of one score (Miller 2024, arXiv:2411.00640, section 3, with noise in two parts).
 
     `case_spread` is the variance of the cases' true means, including cluster effects; `generator_noise` that of an
-    answer about its case's mean, and `judge_noise` that of a judgement about its answer's mean; None if nothing was
-    repeated, and the noise is then part of the component above it.
+    answer about its case's mean, and `judge_noise` that of a judgement about its answer's mean. A noise is None if
+    nothing was repeated, and is then part of the preceding component.
     """
 
     cases: int
@@ -25,7 +25,7 @@ class Components:
     judge_noise: float | None
 
     def variance(self, answers: float = 1, judgements: float = 1) -> float:
-        """Variance of a case's score over so many answers with so many judgements each; infinite is allowed."""
+        """Variance of a case's score with this many answers and judgements per answer; infinity is allowed."""
         return self.case_spread + self.noise(answers, judgements)
 
     def scaled(self, factor: float) -> Components:
@@ -60,8 +60,8 @@ class Repeated:
 def components(cases: Repeated, clusters: ArrayLike | None = None) -> Components | None:
     """Variance components by the method of moments; a negative component becomes 0.
 
-    Cases may differ in the number of answers and judgements: each case's own noise is subtracted. With clusters, the
-    spread makes `std_error` cluster-robust (CR2), for clusters of these sizes. None for fewer than two cases, or
+    Cases may differ in the number of answers and judgements: each case's own noise is subtracted. With clusters,
+    `case_spread` makes `std_error` cluster-robust (CR2), for clusters of these sizes. None for fewer than two cases or
     clusters.
     """
     n = cases.mean.size
@@ -77,10 +77,10 @@ def components(cases: Repeated, clusters: ArrayLike | None = None) -> Components
 
 
 def variance_limit(values: ArrayLike, clusters: ArrayLike | None, chance: float) -> float:
-    """Factor to the upper limit of a sample's variance: the true one is below it with probability `chance`.
+    """Factor from a sample's variance to its upper limit; the true variance is below with probability `chance`.
 
-    That of df / chi-square quantile (Browne 1995, Statistics in Medicine 14:1933) with `variance_df`. Infinite for
-    fewer than two cases or clusters, and if nothing varies.
+    It is df / chi-square quantile (Browne 1995, Statistics in Medicine 14:1933) with `variance_df`. Infinite for fewer
+    than two cases or clusters, and if nothing varies.
     """
     from scipy.special import chdtri  # pyright: ignore[reportMissingTypeStubs]
 
@@ -105,7 +105,7 @@ def variance_df(values: ArrayLike, clusters: ArrayLike | None) -> float:
 def pass_at_k(passes: ArrayLike, answers: ArrayLike, k: int) -> Floats:
     """Probability that at least one of k answers passes, per case: 1 - C(n - c, k) / C(n, k), which is unbiased.
 
-    Chen et al. 2021, arXiv:2107.03374, equation 1; NaN where there are fewer than k answers.
+    Chen et al. 2021, arXiv:2107.03374, equation 1; NaN for fewer than k answers.
     """
     n, c = np.asarray(answers, dtype=np.float64), np.asarray(passes, dtype=np.float64)
     return 1 - _share_of_draws(n - c, n, k)
