@@ -1,4 +1,4 @@
-"""The audit: who changed what. Rows are only added; they name objects and people, and so outlive them."""
+"""The audit: who changed what. Rows are only added. They hold names instead of keys, so they outlive what they name."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def page(
     since: str | None = None,
     until: str | None = None,
 ) -> list[Row]:
-    """Changes, the newest first.
+    """Return changes, newest first.
 
-    `before`: only rows with a smaller id. `equal`: the wanted values by column; None: any. `since` and `until`: the
-    first moment, and the one after the last.
+    `before`: only rows with a smaller id. `equal`: the required values by column; None matches all. `since` (inclusive)
+    and `until` (exclusive) bound the time.
     """
     query = select(audit).order_by(audit.c.id.desc()).limit(limit)
     query = query.where(*(audit.c[name] == value for name, value in equal.items() if value is not None))
@@ -50,6 +50,6 @@ def page(
 
 
 def distinct(connection: Connection, column: str, project: str | None) -> list[str]:
-    """The values of a column in order, of one project or of all rows."""
+    """The distinct values of a column, sorted, of one project or of all rows."""
     query = select(audit.c[column]).distinct().order_by(audit.c[column])
     return list(connection.scalars(query if project is None else query.where(audit.c.project == project)))

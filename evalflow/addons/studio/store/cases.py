@@ -40,7 +40,7 @@ def append(connection: Connection, dataset: int, rows: Iterable[Row]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class CaseQuery:
-    """Cases of a dataset, in order; those whose question or id contains `text`, ignoring the case of ASCII letters.
+    """A filter of a dataset's cases. `text`: part of the question or the id, ignoring the case of ASCII letters.
 
     `draft`: only drafts, or only active cases.
     """
@@ -94,7 +94,7 @@ def bodies(connection: Connection, dataset: int, *, draft: bool) -> Iterator[dic
     """All drafts, or all active cases, of a dataset as rows of JSON lines, streamed."""
     chosen = cases.c.dataset_id == dataset, cases.c.is_draft.is_(draft)
     query = select(cases.c.body).where(*chosen).order_by(cases.c.position)
-    with connection.execution_options(yield_per=_AT_ONCE).execute(query) as result:  # who reads a few closes it, too
+    with connection.execution_options(yield_per=_AT_ONCE).execute(query) as result:  # closed even if read in part
         yield from result.scalars()
 
 
@@ -104,7 +104,7 @@ def get(connection: Connection, dataset: int, case: int) -> Row | None:
 
 
 def by_key(connection: Connection, dataset: int, key: str) -> Row:
-    """The case of that id, which is there."""
+    """The case of that id, which must exist."""
     return dict(
         connection.execute(select(cases).where(cases.c.dataset_id == dataset, cases.c.key == key)).mappings().one()
     )
@@ -143,19 +143,19 @@ def keys_of(connection: Connection, dataset: int, rows: Sequence[int]) -> list[s
 
 
 def replace(connection: Connection, case: int, expected: int, row: Row) -> bool:
-    """Change a case if it still has the expected version; returns whether it had. Without `is_draft`, that stays."""
+    """Change a case if it still has the expected version; returns whether it had. `is_draft` may be left out."""
     values = {key: row[key] for key in ("key", "question", "body", "is_draft") if key in row}
     values |= {"has_example": has_example(row["body"]), "updated_at": now()}
     if not change(connection, cases, cases.c.id == case, expected, values):
         return False
-    _relate_again(connection, {case: row})
+    _replace_relations(connection, {case: row})
     return True
 
 
 def rewrite(connection: Connection, changed: Mapping[int, Row]) -> None:
-    """Change the bodies and tags of cases that the same transaction has read; their ids and questions stay.
+    """Replace the bodies and tags of cases read in the same transaction; ids and questions must be unchanged.
 
-    `changed`: rows as for `append`, by the ids of the stored ones.
+    `changed`: rows as for `append`, by row id.
     """
     statement = (
         update(cases)
@@ -167,11 +167,11 @@ def rewrite(connection: Connection, changed: Mapping[int, Row]) -> None:
     for chunk in chunks(changed.items(), _AT_ONCE):
         new = [{"row": row, "content": one["body"], "shown": has_example(one["body"])} for row, one in chunk]
         connection.execute(statement, new)
-        _relate_again(connection, dict(chunk))
+        _replace_relations(connection, dict(chunk))
 
 
 def set_draft(connection: Connection, dataset: int, rows: Sequence[int], *, draft: bool) -> int:
-    """Make cases drafts or active; returns how many were not."""
+    """Make cases drafts or active; returns how many changed."""
     done = 0
     for chunk in chunks(rows, _AT_ONCE):
         chosen = cases.c.dataset_id == dataset, cases.c.id.in_(chunk), cases.c.is_draft.is_(not draft)
@@ -201,7 +201,7 @@ def tag_counts(connection: Connection, dataset: int) -> list[tuple[str, int]]:
 
 
 def project_tag_counts(connection: Connection, project: int) -> list[tuple[str, str, int]]:
-    """Every tag of a project's cases, each dataset that has it, and the number of its cases with it or a sub-tag."""
+    """Every tag of a project's cases, by dataset, with the number of cases that have it or a sub-tag."""
     query = (
         select(case_tags.c.tag, datasets.c.name, func.count())
         .join(cases, cases.c.id == case_tags.c.case_id)
@@ -214,7 +214,7 @@ def project_tag_counts(connection: Connection, project: int) -> list[tuple[str, 
 
 
 def tagged(connection: Connection, project: int, tag: str) -> Iterator[list[Row]]:
-    """The row ids and bodies of a project's cases with a tag or a sub-tag, in parts. Cases may be changed meanwhile."""
+    """Stream the row ids and bodies of a project's cases with a tag or a sub-tag. Cases may be changed meanwhile."""
     query = (
         select(cases.c.id)
         .join(case_tags, case_tags.c.case_id == cases.c.id)
@@ -227,13 +227,13 @@ def tagged(connection: Connection, project: int, tag: str) -> Iterator[list[Row]
 
 
 def answers_to(connection: Connection, project: int, dataset: str, key: str) -> list[Row]:
-    """The first answers of the 20 latest runs to a case, each with its run."""
+    """The first answer to a case in each of the 20 latest runs, with its run."""
     chosen = answers.c.dataset == dataset, answers.c.case_id == key, answers.c.answer.is_not(None)
     return every(connection, _with_run(project).where(*chosen).limit(20))
 
 
 def latest_answer(connection: Connection, project: int, dataset: Row) -> Row | None:
-    """An answer, by the latest run that has one, to a case of a dataset without an answer example.
+    """The latest answer to any case of a dataset that has no answer example.
 
     Only the last `_LATEST` finished runs of the dataset are searched.
     """
@@ -272,12 +272,12 @@ def without_example(connection: Connection, dataset: int) -> list[Row]:
 
 
 def has_example(body: Mapping[str, Any]) -> bool:
-    """Whether a case has an answer example, for its column."""
+    """Whether a case has an answer example; the value of its column."""
     return body.get("demo_answer") is not None
 
 
 def relate(connection: Connection, rows: Mapping[int, Row]) -> None:
-    """Add the tags and the checks of cases, by row id, to their tables."""
+    """Insert the tags and the checks of cases (by row id) into their tables."""
     tags = [{"case_id": case, "tag": tag} for case, row in rows.items() for tag in dict.fromkeys(row["tags"])]
     checks = [
         {"case_id": case, "name": name, "is_enabled": is_enabled}
@@ -304,7 +304,7 @@ def _relate_by_key(connection: Connection, dataset: int, rows: Sequence[Row]) ->
         relate(connection, {case: known[key] for key, case in connection.execute(query)})
 
 
-def _relate_again(connection: Connection, rows: Mapping[int, Row]) -> None:
+def _replace_relations(connection: Connection, rows: Mapping[int, Row]) -> None:
     for table in (case_tags, case_checks):
         connection.execute(delete(table).where(table.c.case_id.in_(rows)))
     relate(connection, rows)

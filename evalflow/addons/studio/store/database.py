@@ -30,7 +30,7 @@ from sqlalchemy.exc import (
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from evalflow.addons.studio.store.rows import now
-from evalflow.addons.studio.store.server_tables import metadata  # and not of the schema, so that all tables are in it
+from evalflow.addons.studio.store.server_tables import metadata  # here, not in `schema`, it has all tables
 from evalflow.addons.studio.store.tables import projects
 from evalflow.errors import ConflictError, InfrastructureError, Problem, UserError
 from evalflow.extras import install_command
@@ -38,7 +38,7 @@ from evalflow.paths import private_database
 
 FOLDER = Path(__file__).with_name("migrations")
 KEPT = 3
-"""The number of backups to keep from schema changes."""
+"""How many backups from schema changes are kept."""
 DEFAULT_PROJECT = "default"
 """The project of a new database."""
 _LOCK = 0x65766664  # an arbitrary constant
@@ -46,16 +46,20 @@ _LOCK = 0x65766664  # an arbitrary constant
 
 
 def bring_up_to_date(engine: Engine, file: Path | None) -> Path | None:
-    """Create the tables of a new database, or run the pending migrations of another, in one transaction.
+    """Create the tables of an empty database, or run the pending migrations, in one transaction.
 
-    Its file, if it has one, is backed up before it is changed. Returns the backup, if one was made.
+    A database file is backed up before a migration. Returns the backup, if one was made.
     """
     scripts = ScriptDirectory(str(FOLDER))
     newest = scripts.get_current_head()
     with engine.connect() as connection:
         if current_revision(connection) == newest:
             return None
-    with engine.connect().execution_options(writes=True) as connection, _unlinked(connection), connection.begin():
+    with (
+        engine.connect().execution_options(writes=True) as connection,
+        _without_foreign_keys(connection),
+        connection.begin(),
+    ):
         if _is_postgres(engine):
             connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
         revision = current_revision(connection)  # another process may have migrated it meanwhile
@@ -67,18 +71,18 @@ def bring_up_to_date(engine: Engine, file: Path | None) -> Path | None:
             connection.execute(insert(projects).values(**first, version=1, created_at=now(), updated_at=now()))
             MigrationContext.configure(connection).stamp(scripts, "head")
             return None
-        backup = None if file is None else _copied(file, revision)
+        backup = None if file is None else _back_up(file, revision)
         config = Config(attributes={"connection": connection})
         config.set_main_option("script_location", str(scripts.dir).replace("%", "%%"))
         command.upgrade(config, "head")
         if not _is_postgres(engine) and (lost := connection.exec_driver_sql("PRAGMA foreign_key_check").first()):
-            raise InfrastructureError(f"a row of {lost[0]} refers to one of {lost[2]} that is not there")
+            raise InfrastructureError(f"a row of {lost[0]} refers to a missing row of {lost[2]}")
         return backup
 
 
 @contextmanager
-def _unlinked(connection: Connection) -> Generator[None]:
-    """No foreign keys in SQLite: Alembic replaces a changed table, and dropping one would delete what refers to it."""
+def _without_foreign_keys(connection: Connection) -> Generator[None]:
+    """Turn SQLite's foreign keys off: Alembic drops and recreates a changed table, and the drop would cascade."""
     if _is_postgres(connection.engine):
         yield
         return
@@ -98,12 +102,14 @@ def current_revision(connection: Connection) -> str | None:
     """The revision of a database's schema; None if it is empty.
 
     Raises:
-        UserError: It is another program's, or was made by another version.
+        UserError: It belongs to another program, or another version made it.
     """
     revision = MigrationContext.configure(connection).get_current_revision()
     where = connection.engine.url.render_as_string(hide_password=True)
     if revision is None and inspect(connection).has_table("runs"):
-        raise UserError(Problem("this database is another program's", where, "name another one: --database-url URL"))
+        raise UserError(
+            Problem("this database belongs to another program", where, "name another one: --database-url URL")
+        )
     if revision is not None and revision not in known_revisions():
         what = f"this database was made by another version of evalflow (schema {revision})"
         raise UserError(Problem(what, where, "install that version, or name another database: --database-url URL"))
@@ -115,8 +121,8 @@ def known_revisions() -> frozenset[str]:
     return frozenset(script.revision for script in ScriptDirectory(str(FOLDER)).walk_revisions())
 
 
-def _copied(file: Path, revision: str) -> Path:
-    """Back up a database of that revision beside the original, and delete the oldest backups."""
+def _back_up(file: Path, revision: str) -> Path:
+    """Back up a database file beside the original, and delete the oldest backups."""
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
     copy = file.with_name(f"{file.name}.{revision}.{stamp}.backup")
     draft = copy.with_suffix(".draft")  # so that an incomplete copy is never used as a backup
@@ -130,30 +136,30 @@ def _copied(file: Path, revision: str) -> Path:
 
 
 def copy_sqlite(source: Path, target: Path) -> None:
-    """Copy a database that others may be writing to, as it is at one moment.
+    """Copy a database consistently while others write to it.
 
     Raises:
-        InfrastructureError: It cannot be read, or the copy cannot be written, such as onto a full disk.
+        InfrastructureError: It cannot be read, or the copy cannot be written (e.g. the disk is full).
     """
     private_database(target)
     try:
         with closing(sqlite3.connect(source)) as reader, closing(sqlite3.connect(target)) as writer:
             reader.backup(writer)
     except sqlite3.Error as error:
-        raise InfrastructureError(f"{source} cannot be copied to {target}: {error}") from None
+        raise InfrastructureError(f"cannot copy {source} to {target}: {error}") from None
 
 
 CACHE_KB = 64 * 1024
-"""Cache of a connection to a file: large enough to keep the indexes of a large run in memory."""
+"""Page cache of a connection to a file: large enough for the indexes of a large run."""
 BUSY_S = 30.0
 """How long a writer waits for the write lock."""
 POOL_S = 10.0
-"""How long a thread waits for one of the connections that other threads use."""
+"""How long a thread waits for a free connection of the pool."""
 _LIMITS = {
     **{"connect_timeout": 5, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3},
     "tcp_user_timeout": 20_000,
 }
-"""libpq's limits in seconds, the last one in milliseconds. Without them, a server that vanished holds a thread for
+"""libpq's limits in seconds, the last one in milliseconds. Without them a vanished server blocks a thread for
 minutes."""
 _WRITERS = 0x65766C77  # an arbitrary constant
 """PostgreSQL's advisory lock that serializes transactions that read before they write."""
@@ -165,11 +171,11 @@ class Database:
 
     Attributes:
         engine: Its connections; safe to use from several threads.
-        identity: Identifies the file, to detect that it was replaced; None without a file.
-        made: The file, if it was created just now; else None.
+        identity: Identifies the file, to detect a replacement; None without a file.
+        made: The file, if opening created it; else None.
         backup: The backup of the file from before a schema change, or None.
-        writer: Held by the thread that writes to SQLite, so that other threads of the process wait for it: SQLite's own
-            waiters sleep up to 100 ms between two tries.
+        writer: The lock of this process's threads that write to SQLite. Waiting for SQLite's own lock is slower: it
+            polls every 100 ms.
     """
 
     engine: Engine
@@ -195,7 +201,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Generator[Connection]:
-        """A read transaction: one snapshot of the database, unchanged within the block."""
+        """Open a read transaction: the block sees one snapshot of the database."""
         with self._transaction(
             {"isolation_level": "REPEATABLE READ"} if _is_postgres(self.engine) else {}
         ) as connection:
@@ -203,15 +209,14 @@ class Database:
 
     @contextmanager
     def writing(self, *, in_turn: bool = True) -> Generator[Connection]:
-        """A write transaction: commits the block, or rolls it back on any error.
+        """Open a write transaction: commit the block, or roll it back on any error.
 
-        With `in_turn` it waits until no other such transaction is active, so that what is read before writing stays
-        valid. A worker need not wait: each of its statements checks its own conditions. SQLite has a single writer in
-        any case.
+        `in_turn` runs such transactions one at a time, so that what the block reads stays valid until it writes.
+        Workers do without: each of their statements checks its own conditions. SQLite has a single writer anyway.
 
         Raises:
-            ConflictError: A referenced row was deleted meanwhile, or the key exists already.
-            InfrastructureError: The database does not answer, cannot be written, or was replaced.
+            ConflictError: A referenced row was deleted meanwhile, or the key already exists.
+            InfrastructureError: The database does not answer, is read-only, or was replaced.
         """
         with self._turn(), self._transaction({"writes": True}) as connection:
             if in_turn and _is_postgres(self.engine):
@@ -226,7 +231,7 @@ class Database:
             yield
             return
         if not self.writer.acquire(timeout=BUSY_S):
-            raise self._unanswered(f"others have been writing for {BUSY_S:g} s")
+            raise self._no_answer(f"other writers have held it for {BUSY_S:g} s")
         try:
             yield
         finally:
@@ -239,29 +244,29 @@ class Database:
             with self.engine.connect().execution_options(**options) as connection, connection.begin():
                 yield connection
         except IntegrityError as error:
-            what = f"this does not fit what somebody else has changed meanwhile: {first_line(error)}"
-            raise ConflictError(Problem(what, "", "look at what is there now, and try again")) from error
+            what = f"this conflicts with a change that somebody else has made meanwhile: {first_line(error)}"
+            raise ConflictError(Problem(what, "", "reload to see the current state, and try again")) from error
         except PoolTimeoutError:
-            raise self._unanswered(f"all its connections have been busy for {POOL_S:g} s") from None
+            raise self._no_answer(f"all connections have been busy for {POOL_S:g} s") from None
         except DBAPIError as error:
-            # InternalError: the server became read-only, as one that another has taken over from.
+            # InternalError: the server became read-only, such as after a failover.
             is_outage = isinstance(error, OperationalError | InterfaceError | InternalError)
             if not is_outage and type(error) is not DatabaseError:
                 raise  # a bug in evalflow
-            raise self._unanswered(first_line(error)) from None
+            raise self._no_answer(first_line(error)) from None
 
-    def _unanswered(self, why: str) -> InfrastructureError:
-        hint = "see that there is room on the disk, and that no other program holds the file"
+    def _no_answer(self, why: str) -> InfrastructureError:
+        hint = "check that the disk has free space and that no other program locks the file"
         if _is_postgres(self.engine):
-            hint = "see that the server runs; evalflow then connects again"
+            hint = "check that the server is running; evalflow then reconnects"
         return InfrastructureError(f"the database {self.shown_url} does not answer: {why}", hint)
 
     def _expect_in_place(self) -> None:
-        """Check that the file has not been deleted or replaced since it was opened."""
+        """Raise InfrastructureError if the file was deleted or replaced since it was opened."""
         if self.path is None or _identity(self.path) == self.identity:
             return
         what = "was replaced by another file" if self.path.exists() else "was deleted"
-        hint = "put the file back where it was, or start evalflow again, which opens what is there"
+        hint = "put the file back, or restart evalflow to open the current one"
         raise InfrastructureError(
             f"the database {self.path} {what} while it was open; nothing is read or written", hint
         )
@@ -272,9 +277,9 @@ class Database:
 
 
 def open_database(url: str) -> Database:
-    """Open a database. A missing file is created, and the schema is migrated.
+    """Open a database: create a missing file, and migrate the schema.
 
-    The URL is one of SQLAlchemy: sqlite:///PATH, or postgresql://USER@HOST/NAME (with the driver psycopg).
+    The URL is SQLAlchemy's: sqlite:///PATH, or postgresql://USER@HOST/NAME (with the driver psycopg).
     """
     parsed = parse_url(url)
     file = sqlite_file(parsed)
@@ -293,7 +298,7 @@ def open_database(url: str) -> Database:
 
 
 def parse_url(url: str) -> URL:
-    """The URL of a database, with its driver; UserError if it is none, or of a kind that is not supported."""
+    """Parse the URL of a database and add its driver; UserError if it is malformed or of an unsupported kind."""
     try:
         parsed = make_url(url)
     except ArgumentError:
@@ -307,10 +312,10 @@ _FORMS = "such as sqlite:///FILE or postgresql://USER@HOST/NAME"
 
 
 def engine_of(url: URL) -> Engine:
-    """The connections to a database. A missing file is created, empty."""
+    """Create the engine of a database. A missing file is created, empty."""
     file = sqlite_file(url)
     if file is None and url.get_backend_name() == "sqlite":
-        raise UserError(Problem("a database in memory is lost at once", "--database-url", "name a file"))
+        raise UserError(Problem("a database in memory is lost when evalflow ends", "--database-url", "name a file"))
     try:
         if file is not None:
             private_database(file)
@@ -328,7 +333,7 @@ def engine_of(url: URL) -> Engine:
 
 
 def _set_up_sqlite(connection: sqlite3.Connection, _: Any) -> None:
-    """Set WAL mode (readers beside a writer), foreign keys, and explicit transactions."""
+    """Set WAL mode (readers do not block the writer), foreign keys, and explicit transactions."""
     connection.isolation_level = None
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")
@@ -357,5 +362,5 @@ def _identity(file: Path | None) -> tuple[int, int] | None:
 
 
 def first_line(error: DBAPIError) -> str:
-    """What a driver says, without its further explanations."""
+    """The first line of a driver's error message."""
     return str(error.orig).strip().split("\n")[0]

@@ -1,4 +1,4 @@
-"""What has a version, such as bots, datasets, metrics and users."""
+"""Rows with a version, such as bots, datasets, metrics and users."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from evalflow.addons.studio.store.schema import metadata
 from evalflow.addons.studio.store.tables import bots, cases
 
 Kind = Literal["bot", "dataset", "metric", "project", "connection", "check", "judge", "review", "user", "task"]
-"""What a row is; its table has the name in the plural."""
+"""The kind of a row; its table's name is the plural."""
 OWNERS: Mapping[Kind, str] = {
     **dict.fromkeys(("bot", "dataset", "check", "judge", "review", "task"), "project_id"),
     "metric": "bot_id",
 }
-"""The column of the owner, within which a name is unique; projects, connections and users have none."""
+"""The column of a kind's owner; names are unique within an owner. Projects, connections and users have no owner."""
 TITLED: Sequence[Kind] = ("bot", "metric", "dataset", "judge", "project")
-"""The kinds with titles, which are unique in the same way."""
+"""The kinds with titles, which are unique within an owner too."""
 
 
 def table_of(kind: Kind) -> sa.Table:
@@ -45,20 +45,20 @@ def listed(connection: Connection, kind: Kind, owner: int | None = None) -> list
 
 
 def names(connection: Connection, kind: Kind, owner: int | None = None) -> list[Row]:
-    """The id and name, and the title if there is any, of all definitions of an owner."""
+    """The ids, names and (of kinds with titles) titles of all definitions of an owner."""
     found = table_of(kind)
     columns = [found.c[name] for name in ("id", "name", "title") if name in found.c]
     return every(connection, _select(kind, owner).with_only_columns(*columns))
 
 
 def other_titles(connection: Connection, project: int) -> list[Row]:
-    """The titles of a project that differ from the name: kind, bot of a metric, name and title; and of all projects."""
+    """Titles that differ from the name, in a project and of all projects: kind, bot (of a metric), name and title."""
     queries: list[Query] = []
     for kind in TITLED:
         found = table_of(kind)
         bot, name, source = sa.literal(""), found.c.name, found
         owner = found.c[OWNERS[kind]] == project if kind in OWNERS else sa.true()
-        if kind == "metric":  # its scores may have another name
+        if kind == "metric":  # its scores may use another name
             bot, name = bots.c.name, func.coalesce(found.c.definition["name"].as_string(), found.c.name)
             source, owner = found.join(bots), bots.c.project_id == project
         columns = [sa.literal(kind).label("kind"), bot.label("bot"), name.label("name"), found.c.title]

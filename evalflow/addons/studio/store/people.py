@@ -29,13 +29,13 @@ class User:
     """A person with an account.
 
     Attributes:
-        name: Unique; what the audit names.
-        full_name: As shown to others; may be empty.
-        email: Links an identity provider's account with the same verified address; None if they have none.
-        is_owner: Whether they manage the server.
-        is_disabled: Whether they can neither sign in nor use tokens.
-        stays_signed_in: Whether their sessions are long, as long as they only label.
-        passkeys: How many they can sign in with.
+        name: Unique; the audit records it.
+        full_name: Shown to others; may be empty.
+        email: Links an identity provider's account with the same verified address; may be None.
+        is_owner: Whether they administer the server.
+        is_disabled: If true, they can neither sign in nor use tokens.
+        stays_signed_in: If true, they get long sessions while they only label.
+        passkeys: The number of their passkeys.
         version: Counts changes.
     """
 
@@ -64,12 +64,12 @@ _USERS = select(users, _PASSKEYS.label("passkeys"))
 
 @dataclass(frozen=True, slots=True)
 class KeyHolder:
-    """Who may act by a session, a token or a name.
+    """The person who acts by a session, a token or a name.
 
     Attributes:
-        stays_signed_in: As of `User`.
+        stays_signed_in: See `User`.
         id, used_at: The session or token, and when it was last used.
-        created_at, confirmed_at: When the session was started, and when its person last proved who they are.
+        created_at, confirmed_at: When the session started, and when its person last authenticated.
         project_id, role: What a token is limited to.
     """
 
@@ -87,14 +87,14 @@ class KeyHolder:
 
 @dataclass(frozen=True, slots=True)
 class SignInFailures:
-    """The failed sign-ins that are counted under a key. `last_at`: in seconds since 1970."""
+    """The count of failed sign-ins under a key. `last_at`: in seconds since 1970."""
 
     failures: int = 0
     last_at: float = 0.0
 
 
 def digest(key: str) -> str:
-    """The stored form of a key that was drawn at random."""
+    """Return the stored form of a random key."""
     return hashlib.sha256(key.encode()).hexdigest()
 
 
@@ -109,30 +109,30 @@ def user(connection: Connection, name: str) -> StoredUser | None:
 
 
 def user_of_identity(connection: Connection, issuer: str, subject: str) -> StoredUser | None:
-    """The user whom an identity provider knows under that subject."""
+    """The user linked to that subject of an identity provider."""
     query = _USERS.join(identities, identities.c.user_id == users.c.id)
     query = query.where(identities.c.issuer == issuer, identities.c.subject == subject)
     return one_as(StoredUser, connection, query)
 
 
 def users_with_email(connection: Connection, email: str) -> list[StoredUser]:
-    """The users with that e-mail address, in any case."""
+    """The users with that e-mail address, ignoring case."""
     return every_as(StoredUser, connection, _USERS.where(func.lower(users.c.email) == email.lower()))
 
 
 def has_identity(connection: Connection, user_id: int, issuer: str) -> bool:
-    """Whether a user has an identity of that issuer."""
+    """Whether a user is linked to an identity of that issuer."""
     query = select(identities.c.subject).where(identities.c.user_id == user_id, identities.c.issuer == issuer)
     return connection.scalar(query.limit(1)) is not None
 
 
 def link_identity(connection: Connection, user_id: int, issuer: str, subject: str) -> None:
-    """Let a user sign in with an identity."""
+    """Link an identity to a user, who can then sign in with it."""
     connection.execute(insert(identities).values(issuer=issuer, subject=subject, user_id=user_id))
 
 
 def has_users(connection: Connection) -> bool:
-    """Whether anybody has an account."""
+    """Whether there is any account."""
     return connection.scalar(select(users.c.id).limit(1)) is not None
 
 
@@ -154,7 +154,7 @@ def roles(connection: Connection, user_ids: Sequence[int]) -> dict[int, dict[int
 def add_session(
     connection: Connection, key: str, user_id: int, address: str, agent: str, expires_at: str, confirmed_at: str
 ) -> None:
-    """Add a session, and delete those that ended long ago. `confirmed_at`: when its person proved who they are."""
+    """Add a session, and delete expired ones. `confirmed_at`: when its person authenticated."""
     moment = now()
     values = {"user_id": user_id, "address": address, "agent": agent, "created_at": moment, "seen_at": moment}
     values |= {"confirmed_at": confirmed_at, "expires_at": expires_at}
@@ -163,7 +163,7 @@ def add_session(
 
 
 def holders(connection: Connection, kind: Holder, keys: Sequence[str]) -> dict[str, KeyHolder]:
-    """Who may act, by key: sessions and tokens by digest, unless expired, and users by name, none disabled."""
+    """Return the key holders by key: unexpired sessions and tokens by digest, users by name; nobody disabled."""
     columns = [users.c.id, users.c.name, users.c.is_owner, users.c.stays_signed_in]
     if kind == "user":
         query = select(users.c.name, *columns).where(users.c.name.in_([storable(key) for key in keys]))
@@ -180,13 +180,13 @@ def holders(connection: Connection, kind: Holder, keys: Sequence[str]) -> dict[s
 
 
 def note_use(connection: Connection, kind: Literal["session", "token"], row: int) -> None:
-    """Note that a session or a token is in use."""
+    """Record that a session or a token was used now."""
     table, column = (sessions, "seen_at") if kind == "session" else (tokens, "used_at")
     connection.execute(update(table).where(table.c.id == row).values({column: now()}))
 
 
 def confirm_session(connection: Connection, session_id: int) -> None:
-    """Note that the person of a session has just proved who they are."""
+    """Record that the person of a session has authenticated just now."""
     connection.execute(update(sessions).where(sessions.c.id == session_id).values(confirmed_at=now()))
 
 
@@ -196,7 +196,7 @@ def add_passkey(connection: Connection, values: Mapping[str, Any]) -> int:
 
 
 def passkeys_of(connection: Connection, user_id: int) -> list[Row]:
-    """The passkeys of a user, the newest first."""
+    """The passkeys of a user, newest first."""
     return every(connection, select(passkeys).where(passkeys.c.user_id == user_id).order_by(passkeys.c.id.desc()))
 
 
@@ -207,7 +207,7 @@ def passkey(connection: Connection, credential: str) -> Row | None:
 
 
 def use_passkey(connection: Connection, passkey_id: int, before: int, sign_count: int) -> bool:
-    """Note a use of a passkey. False if another use has changed its count `before` this one."""
+    """Record a use of a passkey. False if its counter is no longer `before`: another use was faster."""
     found = update(passkeys).where(passkeys.c.id == passkey_id, passkeys.c.sign_count == before)
     return connection.execute(found.values(sign_count=sign_count, used_at=now())).rowcount == 1
 
@@ -219,7 +219,7 @@ def delete_passkey(connection: Connection, user_id: int, passkey_id: int) -> boo
 
 
 def sessions_of(connection: Connection, user_id: int) -> list[Row]:
-    """A user's sessions that have not expired, the newest first."""
+    """A user's unexpired sessions, newest first."""
     query = select(sessions).where(sessions.c.user_id == user_id, sessions.c.expires_at > now())
     return every(connection, query.order_by(sessions.c.id.desc()))
 
@@ -246,28 +246,28 @@ def add_token(connection: Connection, key: str, values: Mapping[str, Any]) -> in
 
 
 def tokens_of(connection: Connection, project_id: int, user_id: int | None) -> list[Row]:
-    """The tokens of a project with their users' names, the newest first; those of one user, or of all."""
+    """The tokens of a project (of one user, or of all) with the users' names, newest first."""
     query = select(tokens, users.c.name.label("user_name")).join(users, users.c.id == tokens.c.user_id)
     query = query.where(tokens.c.project_id == project_id).order_by(tokens.c.id.desc())
     return every(connection, query if user_id is None else query.where(tokens.c.user_id == user_id))
 
 
 def delete_token(connection: Connection, project_id: int, token_id: int, user_id: int | None) -> bool:
-    """Delete a token of a project, if it is the user's (None: anyone's); returns whether there was one."""
+    """Delete a token of a project if it belongs to that user (None: to anyone); returns whether there was one."""
     found = delete(tokens).where(tokens.c.id == token_id, tokens.c.project_id == project_id)
     found = found if user_id is None else found.where(tokens.c.user_id == user_id)
     return connection.execute(found).rowcount == 1
 
 
 def put_code(connection: Connection, key: str, content: Mapping[str, Any], expires_at: str) -> None:
-    """Store what a one-time code stands for, and delete expired ones."""
+    """Store a one-time code with its content, and delete expired codes."""
     connection.execute(delete(one_time_codes).where(one_time_codes.c.expires_at < now()))
     values = {"key_hash": digest(key), "content": dict(content), "expires_at": expires_at}
     connection.execute(insert(one_time_codes).values(**values))
 
 
 def code(connection: Connection, key: str) -> dict[str, Any] | None:
-    """What a one-time code stands for, if it is valid."""
+    """The content of a one-time code, if it is valid."""
     query = select(one_time_codes.c.content).where(
         one_time_codes.c.key_hash == digest(key), one_time_codes.c.expires_at > now()
     )
@@ -275,7 +275,7 @@ def code(connection: Connection, key: str) -> dict[str, Any] | None:
 
 
 def take_code(connection: Connection, key: str) -> dict[str, Any] | None:
-    """What a one-time code stands for; it is valid no more. Of two who take it at once, one gets None."""
+    """Return the content of a one-time code and invalidate it. Of two callers at once, one gets None."""
     found = code(connection, key)
     if found is None:
         return None
@@ -284,7 +284,7 @@ def take_code(connection: Connection, key: str) -> dict[str, Any] | None:
 
 
 def failures(connection: Connection, keys: Sequence[str]) -> dict[str, SignInFailures]:
-    """The failed sign-ins counted under each key."""
+    """The count of failed sign-ins of each key."""
     hashes = {digest(key): key for key in keys}
     query = select(failed_sign_ins.c.key_hash, failed_sign_ins.c.failures, failed_sign_ins.c.last_at)
     found = connection.execute(query.where(failed_sign_ins.c.key_hash.in_(list(hashes))))
@@ -299,7 +299,7 @@ def note_failure(connection: Connection, counts: Mapping[str, int], moment: floa
 
 
 def forget_failures(connection: Connection, keys: Sequence[str], before: float) -> None:
-    """Delete the counts of these keys, and all that are older than `before`."""
+    """Delete the counts of these keys, and every count older than `before`."""
     hashes = [digest(key) for key in keys]
     found = failed_sign_ins.c.key_hash.in_(hashes) | (failed_sign_ins.c.last_at < before)
     connection.execute(delete(failed_sign_ins).where(found))

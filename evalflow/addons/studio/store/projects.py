@@ -1,4 +1,4 @@
-"""Projects: what they hold, and their members."""
+"""Projects: their contents and members."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CONTENTS: Mapping[Content, Table] = {"members": members, "bots": bots, "dataset
 
 
 def counts(connection: Connection, project: int | None = None) -> dict[int, dict[Content, int]]:
-    """How much projects hold, by their ids; of one project, or of all that hold anything."""
+    """Count the contents of one project, or of all that are not empty; by project id."""
     found: dict[int, dict[Content, int]] = {}
     for name, table in _CONTENTS.items():
         query = select(table.c.project_id, func.count()).group_by(table.c.project_id)
@@ -33,12 +33,12 @@ def project_members(connection: Connection, project: int) -> list[Row]:
 
 
 def person(connection: Connection, project: int, name: str) -> Row | None:
-    """A user as in `project_members`; `role` is None if they are not a member. None if there is no such user."""
+    """A user, as in `project_members`; the role of a non-member is None. None if there is no such user."""
     return one(connection, _members(project, only_members=False).where(users.c.name == name))
 
 
 def set_role(connection: Connection, project: int, user: int, role: str) -> None:
-    """Make a user a member of a project, or give a member another role."""
+    """Add a member to a project, or change a member's role."""
     connection.execute(upsert(connection, members).values(project_id=project, user_id=user, role=role))
 
 

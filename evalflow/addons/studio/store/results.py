@@ -1,4 +1,4 @@
-"""A run's results as a table: a row for each answer, in a chosen order, with one cell for each metric."""
+"""A run's results as a table: one row per answer, in a chosen order, and one cell per metric."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class ResultCell:
 
     Attributes:
         score: Their mean, or None.
-        status: scored; or error, undefined or skipped if a score is missing.
+        status: scored; if a score is missing: error, undefined or skipped.
         passed: Whether all pass; None if no threshold applies or nothing was scored.
-        n: How many there are, with repeats of the judge.
+        n: The number of scores, including the judge's repeats.
     """
 
     score: float | None
@@ -44,7 +44,7 @@ class ResultOrder:
     """The order of rows.
 
     Attributes:
-        by: worst (see `rank_answers`), input (the order of the data), low or high (by the scores of `metric`).
+        by: worst (see `rank_answers`), input (input order), low or high (by the scores of `metric`).
         metric: For low and high.
     """
 
@@ -53,12 +53,12 @@ class ResultOrder:
 
 
 _FAILED = 1 << 24
-"""What a failed score adds to a count in which a passed one adds 1; more scores than that no answer has."""
+"""The weight of a failed score in a sum in which a passed one counts 1; no answer has that many scores."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerRanking:
-    """The positions of a run's answers that have scores, the worst first. Finding it reads every score of the run.
+    """The positions of a run's scored answers, worst first. Building it reads every score of the run.
 
     Attributes:
         marks: For each position, 1 if a score has failed, plus 2 if one has passed.
@@ -68,7 +68,7 @@ class AnswerRanking:
     marks: bytes
 
     def having(self, *, passed: bool) -> set[int]:
-        """The positions with a score that has passed, or that has failed."""
+        """The positions with at least one score that passed, or that failed."""
         mark = 2 if passed else 1
         return {position for position, found in zip(self.order, self.marks, strict=True) if found & mark}
 
@@ -76,13 +76,13 @@ class AnswerRanking:
 def rank_answers(run: RunScores, scales: Mapping[str, bool]) -> AnswerRanking:
     """Rank a run's answers: most failed scores first, then most errors, then the lowest mean of the scores from 0 to 1.
 
-    `scales`: whether higher is better, by metric, for those that score from 0 to 1.
+    `scales`: the metrics that score from 0 to 1; true if higher is better.
     """
 
     def of(*, higher: bool) -> ColumnElement[bool]:
         return scores.c.metric.in_([name for name, is_higher in scales.items() if is_higher is higher])
 
-    # One sum counts both kinds, since each aggregate would compare the metrics of all scores again.
+    # One sum counts passed and failed scores: a second aggregate would compare the metrics of all scores again.
     counted = case(
         (scores.c.score.is_(None), 0),
         *((one.is_for(), case((one.is_met(), 1), else_=_FAILED)) for one in run.limits),
@@ -108,11 +108,11 @@ def rank_answers(run: RunScores, scales: Mapping[str, bool]) -> AnswerRanking:
 def positions_in_order(
     run: RunScores, wanted: ScoreFilter, order: ResultOrder, ranking: Callable[[], AnswerRanking]
 ) -> list[int]:
-    """The positions of the answers that match, with a score that matches.
+    """The positions of the answers with a matching score, in order.
 
-    `ranking` is called only if it is needed.
+    `ranking` is called only if needed.
     """
-    # The order by a metric has the answers with its scores, so that its filter leaves all of them.
+    # The order by a metric lists only answers with its scores, so a filter by that metric removes nothing.
     is_implied = bool(order.metric) and wanted == ScoreFilter(metric=order.metric)
     matching = None if is_implied else _matching(run, wanted, ranking)
     if order.by == "worst":
@@ -133,7 +133,7 @@ def _all(run: RunScores) -> Select[Any]:
 
 
 def _matching(run: RunScores, wanted: ScoreFilter, ranking: Callable[[], AnswerRanking]) -> set[int] | None:
-    """The positions that a filter leaves; None if it leaves all. Tag and text are of answers, even without scores."""
+    """The positions that match a filter; None if it is empty. Tag and text also match answers without scores."""
     parts: list[set[int]] = []
     of_scores = replace(wanted, tag=None, text=None)
     if of_scores == ScoreFilter(passed=wanted.passed) and wanted.passed is not None:
@@ -149,7 +149,7 @@ def _matching(run: RunScores, wanted: ScoreFilter, ranking: Callable[[], AnswerR
 
 
 def result_rows(run: RunScores, positions: Sequence[int]) -> list[ResultRow]:
-    """The rows at these positions, in this order; at most a page of them."""
+    """The rows at these positions (at most a page), in this order."""
     here = answers.c.run == run.run, answers.c.position.in_(positions)
     found = {row["position"]: row for row in every(run.connection, select(answers).where(*here))}
     columns = (scores.c[name] for name in ("position", "metric", "judge", "status", "score"))
@@ -171,7 +171,7 @@ def result_rows(run: RunScores, positions: Sequence[int]) -> list[ResultRow]:
 
 
 def cases_at(run: RunScores, positions: Sequence[int]) -> list[tuple[str, str]]:
-    """Dataset and id of the cases whose answers stand at these positions, each once."""
+    """The distinct cases (dataset and id) of the answers at these positions."""
     columns = select(answers.c.dataset, answers.c.case_id).where(answers.c.run == run.run)
     found: dict[tuple[str, str], None] = {}
     for chunk in chunks(positions, 500):

@@ -1,4 +1,4 @@
-"""Reviews of answers by people: their items, who has which, and the labels."""
+"""Reviews of answers by people: their items, assignments and labels."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _CANDIDATES = 20
 _ITEM = [column for column in review_items.c if column.name != "content"]
 
 
-# What the desk asks again and again is built once: building these queries takes longer than running them.
+# The desk's frequent queries are built once: building them takes longer than running them.
 _others, _own = assignments.alias("others"), assignments.alias("own")
 _HERE = review_items.c.review_id == bindparam("review")
 _IS_MINE = and_(_own.c.review_id == bindparam("review"), _own.c.by == bindparam("person"))
-_IS_KNOWN = exists().where(_IS_MINE, _own.c.item == review_items.c.item)
+_IS_OPENED = exists().where(_IS_MINE, _own.c.item == review_items.c.item)
 _IS_EXPIRED = and_(assignments.c.state == "open", assignments.c.expires_at <= bindparam("moment"))
 _HELD_BY_OTHERS = (
     select(func.count())
@@ -52,7 +52,7 @@ _HELD_BY_OTHERS = (
     .scalar_subquery()
 )
 _UNTAKEN = select(review_items.c.item).where(_HERE, review_items.c.wanted > _HELD_BY_OTHERS)
-_FREE = _UNTAKEN.where(~_IS_KNOWN)
+_FREE = _UNTAKEN.where(~_IS_OPENED)
 _BEGUN = _UNTAKEN.join(
     _own, and_(_own.c.review_id == review_items.c.review_id, _own.c.item == review_items.c.item)
 ).where(_IS_MINE, _own.c.state == "open")
@@ -78,8 +78,8 @@ _BEGUN_ITEM = (
     .where(_HERE, _IS_MINE, review_items.c.item == bindparam("wanted_item"))
 )
 
-# Items are served in order, so what was not free when a person was given their furthest item is free now only if
-# somebody declined it or let it expire. Thus nobody's search passes again over all that is done.
+# Items are served in order. An item before a person's furthest one can be free only if somebody declined it or let it
+# expire; so no search passes over all finished items again.
 _FURTHEST_OWN = select(func.coalesce(func.max(_own.c.item), -1)).where(_IS_MINE).scalar_subquery()
 _FURTHEST = (
     select(func.coalesce(func.max(assignments.c.item), -1))
@@ -88,21 +88,21 @@ _FURTHEST = (
 )
 _GIVEN_UP = select(assignments.c.item).where(
     assignments.c.review_id == bindparam("review"),
-    assignments.c.state.in_(("declined", "open")),  # for the index: these are few
+    assignments.c.state.in_(("declined", "open")),  # lets the query use the index: these are few
     or_(assignments.c.state == "declined", _IS_EXPIRED),
 )
-_BACK = _FREE.where(review_items.c.item < _FURTHEST_OWN, review_items.c.item.in_(_GIVEN_UP))
-_FURTHER = _FREE.where(review_items.c.item > _FURTHEST_OWN)
-_FIRST_BACK, _FIRST_FURTHER = (one.order_by(review_items.c.item).limit(_CANDIDATES) for one in (_BACK, _FURTHER))
-_BETWEEN = _FURTHER.where(review_items.c.item <= _FURTHEST)
+_RETURNED = _FREE.where(review_items.c.item < _FURTHEST_OWN, review_items.c.item.in_(_GIVEN_UP))
+_AHEAD = _FREE.where(review_items.c.item > _FURTHEST_OWN)
+_FIRST_RETURNED, _FIRST_AHEAD = (one.order_by(review_items.c.item).limit(_CANDIDATES) for one in (_RETURNED, _AHEAD))
+_BETWEEN = _AHEAD.where(review_items.c.item <= _FURTHEST)
 _UNTOUCHED = select(review_items.c.item).where(_HERE, review_items.c.item > _FURTHEST)
-_counted = (select(func.count()).select_from(one.subquery()) for one in (_BEGUN, _BACK, _BETWEEN, _UNTOUCHED))
+_counted = (select(func.count()).select_from(one.subquery()) for one in (_BEGUN, _RETURNED, _BETWEEN, _UNTOUCHED))
 _LEFT = select(sum((one.scalar_subquery() for one in _counted), literal(0)))
 
 
 @dataclass(frozen=True, slots=True)
 class ReviewedAnswer:
-    """An item of a review: an answer of its run, without what people see of it."""
+    """An item of a review, without the content that people see."""
 
     item: int
     position: int | None
@@ -118,7 +118,7 @@ class ReviewedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A person's part in an item, without their draft. `expires_at` is in seconds since 1970, 0: at once."""
+    """A person's assignment to an item, without their draft. `expires_at`: in seconds since 1970; 0 is expired."""
 
     item: int
     by: str
@@ -130,16 +130,16 @@ class Assignment:
 
     @property
     def is_reserved(self) -> bool:
-        """Whether the item is begun, and still reserved for this person: also after the review was closed."""
+        """Whether the item is begun and its lease has not expired, even if the review is closed."""
         return self.state == "open" and self.expires_at > time.time()
 
 
 @dataclass(frozen=True, slots=True)
 class BegunItem:
-    """An item and a person's part in it.
+    """An item and a person's assignment to it.
 
-    `number`: its place among those that they have opened, from 1. `untaken`: fewer others than are wanted have
-    submitted or lease it, so that this person may label it.
+    `number`: its place among the items that they opened, from 1. `untaken`: the item still needs this person's label,
+    because too few others have submitted or leased it.
     """
 
     answer: ReviewedAnswer
@@ -152,7 +152,7 @@ class BegunItem:
 
 @dataclass(frozen=True, slots=True)
 class GivenLabel:
-    """A label or a resolution of a review; a value of None has its reason in `missing`."""
+    """A label or a resolution of a review; if `value` is None, `missing` has the reason."""
 
     item: int
     metric: str
@@ -169,12 +169,12 @@ class GivenLabel:
 
     @property
     def is_given(self) -> bool:
-        """Whether a person gave a value, or said that they could not tell."""
+        """Whether the person gave a value or chose "cannot tell"."""
         return self.kind == "label" and self.missing != "declined"
 
 
 def add_items(connection: Connection, review: int, items: Sequence[Row]) -> None:
-    """Add the answers of a review, in the order in which they are served."""
+    """Add the answers of a review, in serving order."""
     for some in chunks(enumerate(items), _AT_ONCE):
         connection.execute(insert(review_items), [{**row, "review_id": review, "item": item} for item, row in some])
 
@@ -187,22 +187,22 @@ def answer_positions(connection: Connection, run: int) -> dict[tuple[str, str, s
 
 
 def candidates(connection: Connection, review: int, by: str, moment: float) -> list[int]:
-    """The first items that could be served to a person: those that they have begun, then free ones in order.
+    """The next items to serve to a person: first those that they have begun, then free ones in order.
 
-    An item is free as long as fewer people have submitted or lease it than are wanted. `moment`: now, in seconds since
-    1970. The list is empty only if no item is free for them.
+    An item is free while fewer people than wanted have submitted or leased it. `moment`: now, in seconds since 1970.
+    The list is empty only if no item is free for them.
     """
     asked = {"review": review, "person": by, "moment": moment}
     begun = sorted(connection.scalars(_BEGUN, asked))
-    return begun + [item for query in (_FIRST_BACK, _FIRST_FURTHER) for item in connection.scalars(query, asked)]
+    return begun + [item for query in (_FIRST_RETURNED, _FIRST_AHEAD) for item in connection.scalars(query, asked)]
 
 
 def take(
     connection: Connection, review: int, items: Sequence[int], by: str, moment: float, lease_s: float
 ) -> int | None:
-    """Lease the first of these items that is still free to a person for `lease_s` seconds; None if none is.
+    """Lease to a person the first of these items that is still free, for `lease_s` seconds; None if all are taken.
 
-    An item that they have begun meanwhile is theirs again first, so that who asks twice at once has one item.
+    If they have begun an item meanwhile, that one is leased again: two simultaneous requests get the same item.
     """
     asked = {"review": review, "person": by, "moment": moment}
     begun = min(connection.scalars(_BEGUN, asked), default=None)
@@ -218,12 +218,12 @@ def take(
 
 
 def left_for(connection: Connection, review: int, by: str, moment: float) -> int:
-    """How many items are free for a person, including those that they have begun."""
+    """The number of items left for a person, including those that they have begun."""
     return connection.scalar(_LEFT, {"review": review, "person": by, "moment": moment}) or 0
 
 
 def begun_item(connection: Connection, review: int, item: int, by: str, moment: float) -> BegunItem | None:
-    """An item that a person has begun; None if they have not."""
+    """An item with a person's assignment; None if they have not begun it."""
     asked = {"review": review, "person": by, "moment": moment, "wanted_item": item}
     begun = connection.execute(_BEGUN_ITEM, asked).mappings().first()
     if begun is None:
@@ -234,19 +234,19 @@ def begun_item(connection: Connection, review: int, item: int, by: str, moment: 
 
 
 def opened_items(connection: Connection, review: int, by: str) -> list[tuple[int, Any, bool]]:
-    """The items that a person has opened, in that order, each with its state and whether they flagged it."""
+    """The items that a person opened, in that order, each with its state and whether they flagged it."""
     found = connection.execute(_OPENED, {"review": review, "person": by})
     return [(item, state, is_flagged) for item, state, is_flagged in found]
 
 
 def change_assignment(connection: Connection, review: int, item: int, by: str, values: Mapping[str, Any]) -> None:
-    """Change a person's part in an item."""
+    """Change a person's assignment to an item."""
     found = update(assignments).where(_at(review, item, assignments), assignments.c.by == by)
     connection.execute(found.values(**values))
 
 
 def review_assignments(connection: Connection, review: int, by: str | None = None) -> list[Assignment]:
-    """Who has which items, by when they opened them, without drafts; one person's, or all."""
+    """The assignments of a review (one person's, or all) in the order of opening, without drafts."""
     columns = [column for column in assignments.c if column.name != "draft"]
     query = select(*columns).where(_of(review, assignments))
     query = query if by is None else query.where(assignments.c.by == by)
@@ -259,7 +259,7 @@ def reviewed_answer(connection: Connection, review: int, item: int) -> ReviewedA
 
 
 def all_rows(connection: Connection, review: int) -> tuple[list[ReviewedAnswer], list[Assignment], list[GivenLabel]]:
-    """The items of a review in order, without their contents; who has which (see `review_assignments`); the labels."""
+    """All items of a review in order, without contents; all assignments (see `review_assignments`); all labels."""
     items = select(*_ITEM).where(_of(review, review_items)).order_by(review_items.c.item)
     served = every_as(ReviewedAnswer, connection, items)
     return served, review_assignments(connection, review), label_rows(connection, review)
@@ -276,7 +276,7 @@ def contents(connection: Connection, review: int, items: Sequence[int]) -> dict[
 
 
 def counts(connection: Connection, reviews: Sequence[int]) -> dict[int, tuple[int, int]]:
-    """The number of items of each review that as many people have labelled as are wanted, and of all."""
+    """The number of fully labelled items, and of all items, by review."""
     done = select(assignments.c.review_id, assignments.c.item, func.count().label("number"))
     done = done.where(assignments.c.review_id.in_(reviews), assignments.c.state == "submitted")
     per_item = done.group_by(assignments.c.review_id, assignments.c.item).subquery()
@@ -290,9 +290,9 @@ def counts(connection: Connection, reviews: Sequence[int]) -> dict[int, tuple[in
 def replace_labels(
     connection: Connection, review: int, item: int, rows: Sequence[Row], *, kind: str, by: str | None = None
 ) -> None:
-    """Put rows of labels in the place of those of the same kind and person (None: anyone) on the same metrics.
+    """Replace the labels of the same kind and person (None: anyone) on the same metrics.
 
-    Those by other versions of the guidelines stay.
+    Labels given under other versions of the guidelines stay.
     """
     known = _at(review, item, labels) & (labels.c.kind == kind)
     known &= or_(*((labels.c.metric == row["metric"]) & (labels.c.rubric == row["rubric"]) for row in rows))
@@ -314,7 +314,7 @@ def has_viewed(connection: Connection, run: int | None, by: str) -> bool:
 
 
 def note_view(connection: Connection, run: int, by: str) -> None:
-    """Note that a person has opened a run's results; the first time stays."""
+    """Record that a person has opened a run's results; only the first time is kept."""
     values = {"run": run, "by": by, "at": now()}
     connection.execute(upsert(connection, run_views, is_replaced=False).values(**values))
 

@@ -22,12 +22,12 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def now(later: timedelta = timedelta()) -> str:
-    """The current time, or one that is `later` than now, in the format of the tables."""
+    """The current time, plus `later`, in the format of the tables."""
     return (datetime.now(UTC) + later).isoformat(timespec="milliseconds")
 
 
 def storable(text: str) -> str:
-    """The text with characters replaced that no database stores: NUL and lone surrogates."""
+    """Replace the characters that databases cannot store: NUL and lone surrogates."""
     return _UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
@@ -41,22 +41,22 @@ def every(connection: Connection, query: Query) -> list[Row]:
     """All rows."""
     found = connection.execute(query)
     names = tuple(found.keys())
-    return [dict(zip(names, row, strict=True)) for row in found]  # in half the time of `mappings`
+    return [dict(zip(names, row, strict=True)) for row in found]  # twice as fast as `mappings`
 
 
 def one_as(kind: type[T], connection: Connection, query: Query) -> T | None:
-    """The first row, as in `every_as`; or None."""
+    """The first row as a dataclass (see `every_as`), or None."""
     return next(iter(every_as(kind, connection, query.limit(1))), None)
 
 
 def every_as(kind: type[T], connection: Connection, query: Query) -> list[T]:
-    """All rows, as a dataclass whose fields are named as columns of the query."""
+    """All rows as instances of a dataclass; its field names are columns of the query."""
     names = [field.name for field in fields(kind)]  # pyright: ignore[reportArgumentType]
     return [kind(**{name: row[name] for name in names}) for row in every(connection, query)]
 
 
 def from_row(kind: type[T], row: Mapping[str, Any], **others: Any) -> T:
-    """A dataclass from the columns with its fields' names, and from other values."""
+    """Make a dataclass from the columns named like its fields, and from other values."""
     names = (field.name for field in fields(kind))  # pyright: ignore[reportArgumentType]
     return kind(**{name: row[name] for name in names if name in row} | others)
 
@@ -69,14 +69,14 @@ def add(connection: Connection, table: Table, values: Mapping[str, Any]) -> int:
 
 
 def chunks(rows: Iterable[T], size: int) -> Iterator[list[T]]:
-    """The rows in lists of at most `size`, since the number of parameters of a statement is limited."""
+    """Split rows into lists of at most `size`, because databases limit the parameters of a statement."""
     waiting = iter(rows)
     while chunk := list(islice(waiting, size)):
         yield chunk
 
 
 def upsert(connection: Connection, table: Table, *, is_replaced: bool = True) -> Insert:
-    """An INSERT that replaces a row with the same primary key, or else keeps it."""
+    """Build an INSERT that replaces, or keeps, an existing row with the same primary key."""
     dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
     statement = dialect.insert(table)
     key = list(table.primary_key)
@@ -89,7 +89,7 @@ def upsert(connection: Connection, table: Table, *, is_replaced: bool = True) ->
 def add_many(connection: Connection, statement: Insert, rows: Sequence[Row]) -> None:
     """Insert many rows of plain texts and numbers, without JSON.
 
-    This skips SQLAlchemy's processing of each value, which takes longer than inserting a short row.
+    This skips SQLAlchemy's per-value processing, which takes longer than inserting a short row.
     """
     compiled = statement.compile(dialect=connection.dialect)
     order = compiled.positiontup

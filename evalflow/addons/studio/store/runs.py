@@ -15,7 +15,7 @@ from evalflow.addons.studio.store.tables import runs
 
 State = Literal["queued", "running", "done", "failed", "cancelled", "interrupted"]
 Task = Literal["run", "resume", "retry", "load"]
-"""A worker's task: start the run, finish it, retry what ended in error, or only load its scores."""
+"""A worker's task: start the run, resume it, retry its errors, or only load its scores."""
 ENDED = ("done", "failed", "cancelled", "interrupted")
 
 
@@ -92,10 +92,10 @@ def page(
     state: str | None = None,
     text: str | None = None,
 ) -> list[StoredRun]:
-    """Runs of a project, the newest first.
+    """Runs of a project, newest first.
 
-    `before`: only runs whose row id is smaller. `text`: only runs with each of its words in their title, bot, id or
-    what is searched besides, ignoring the case of ASCII letters.
+    `before`: only runs with a smaller row id. `text`: each of its words must be in the title, the bot, the id or the
+    stored search text, ignoring the case of ASCII letters.
     """
     query = select(runs).where(runs.c.project_id == project).order_by(runs.c.id.desc()).limit(limit)
     wanted = {runs.c.bot: bot, runs.c.state: state}
@@ -107,19 +107,19 @@ def page(
 
 
 def delete_run(connection: Connection, run_id: str, expected: int | None = None) -> bool:
-    """Delete a run that has ended and has the expected version, with its scores; returns whether it did."""
+    """Delete an ended run and its scores if it has the expected version; returns whether it did."""
     fits = runs.c.state.in_(ENDED) & _has_version(expected)
     return connection.execute(delete(runs).where(runs.c.run_id == run_id, fits)).rowcount == 1
 
 
 def queue(connection: Connection, run_id: str, task: Task, expected: int | None = None) -> bool:
-    """Queue a run again that has ended and has the expected version; returns whether it did."""
+    """Queue an ended run again if it has the expected version; returns whether it did."""
     values = {"state": "queued", "task": task, "cancelling": False, "message": "", "finished_at": None, "loaded": 0}
     return _set(connection, run_id, runs.c.state.in_(ENDED) & _has_version(expected), **values)
 
 
 def cancel(connection: Connection, run_id: str, expected: int | None = None) -> bool:
-    """Cancel a run: a queued run at once, a running one through its worker. Returns whether it did either."""
+    """Cancel a run: a queued one at once, a running one through its worker. Returns whether there was one to cancel."""
     waits = runs.c.state == "queued"
     values = {
         "state": case((waits, "cancelled"), else_=runs.c.state),
@@ -130,10 +130,10 @@ def cancel(connection: Connection, run_id: str, expected: int | None = None) -> 
 
 
 def queued(connection: Connection) -> list[StoredRun]:
-    """The queued runs in the order of their turns: nobody waits for all the runs of somebody else.
+    """The queued runs in fair order: nobody waits for all the runs of somebody else.
 
-    First comes who has the fewest runs in progress, in all and in the project, then whose last run started longest ago,
-    then the run that has waited longest. People are those who queued the runs.
+    The person who queued it decides: first whoever has the fewest runs in progress, in all and in the project; then
+    whoever's last run started longest ago; then the run that has waited longest.
     """
     waiting = every_as(StoredRun, connection, select(runs).where(runs.c.state == "queued").order_by(runs.c.id))
     if len({(run.created_by, run.project_id) for run in waiting}) < 2:
@@ -155,7 +155,7 @@ def queued(connection: Connection) -> list[StoredRun]:
 
 
 def claim(connection: Connection, row: int, worker: str, moment: float) -> StoredRun | None:
-    """Assign a queued run to this worker; None if it is queued no longer. `moment`: now, in seconds."""
+    """Assign a queued run to this worker; None if it is no longer queued. `moment`: now, in seconds."""
     values = {"state": "running", "worker": worker, "heartbeat": moment, "pid": None, "cancelling": False}
     started = func.coalesce(runs.c.started_at, now())
     taken = update(runs).where(runs.c.id == row, runs.c.state == "queued")
@@ -165,14 +165,14 @@ def claim(connection: Connection, row: int, worker: str, moment: float) -> Store
 
 
 def refuse(connection: Connection, row: int, exit_code: int, message: str) -> None:
-    """End a queued run before it starts."""
+    """End a queued run instead of starting it."""
     values = {"state": "failed", "exit_code": exit_code, "message": message, "finished_at": now()}
     refused = update(runs).where(runs.c.id == row, runs.c.state == "queued")
     connection.execute(refused.values(**values, version=runs.c.version + 1))
 
 
 def release(connection: Connection, run_id: str, worker: str) -> bool:
-    """Put a worker's run back into the queue, to be resumed, or end one that is being cancelled.
+    """Put a worker's run back into the queue, to be resumed; if it is being cancelled, end it.
 
     Returns whether it was the worker's.
     """
@@ -187,7 +187,7 @@ def running(connection: Connection) -> list[StoredRun]:
 
 
 def take_over(connection: Connection, run: StoredRun, worker: str, moment: float) -> bool:
-    """Take a run over from a dead worker. Returns False if another worker was faster."""
+    """Take over a run from a dead worker. Returns False if another worker was faster."""
     seen = (runs.c.worker == run.worker) & (runs.c.heartbeat == run.heartbeat)
     return _set(connection, run.run_id, (runs.c.state == "running") & seen, worker=worker, heartbeat=moment)
 

@@ -36,12 +36,12 @@ def moment(name: str, *, nullable: bool = False) -> Column[str]:
 
 
 def definition_table(name: str, *columns: SchemaItem) -> Table:
-    """A table of what people define: rows with a version."""
+    """A table of definitions: rows with a version."""
     return Table(name, metadata, row_id(), *columns, row_version(), moment("created_at"), moment("updated_at"))
 
 
 def named_table(name: str, *columns: Column[Any]) -> Table:
-    """A table of what people define in a project under a name."""
+    """A table of definitions that have a name in a project."""
     named = Column("name", String(NAME), nullable=False), Column("title", Text, nullable=False)
     about = Column("description", Text, nullable=False)
     return definition_table(name, of_project(), *named, about, *columns, UniqueConstraint("project_id", "name"))
@@ -53,17 +53,17 @@ def of_project() -> Column[int]:
 
 
 def of_user() -> Column[int]:
-    """The user who owns a row, which is deleted with them."""
+    """The user who owns a row; deleting the user deletes it."""
     return Column("user_id", Integer, ForeignKey("users.id", ondelete="CASCADE"), nullable=False)
 
 
 def of_run(*numbers: str) -> list[Column[Any]]:
-    """The run that owns a row, which is deleted with it, and numbers in the run."""
+    """The run that owns a row (deleting the run deletes it), and numbers within the run."""
     run = Column("run", Integer, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False)
     return [run, *(Column(number, Integer, nullable=False) for number in numbers)]
 
 
 def of_review() -> list[Column[Any]]:
-    """The review that owns a row, which is deleted with it, and the item's number in it."""
+    """The review that owns a row (deleting the review deletes it), and the item's number."""
     review = Column("review_id", Integer, ForeignKey("reviews.id", ondelete="CASCADE"), nullable=False)
     return [review, Column("item", Integer, nullable=False)]

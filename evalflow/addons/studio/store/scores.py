@@ -18,7 +18,7 @@ from evalflow.records import passes
 Place = tuple[int, int]
 """The key of a score in its run: the position of the answer, and the score's number within the answer."""
 CELL = ("dataset", "case_id", "target", "target_repeat")
-"""The columns that say which answer of a run a row is about."""
+"""The columns that identify an answer of a run."""
 Query = Select[*tuple[Any, ...]]
 _AT_ONCE = 500
 _ORDER = (scores.c.position, scores.c.n)
@@ -34,16 +34,16 @@ class Limit:
     higher: bool = True
 
     def is_met(self) -> ColumnElement[bool]:
-        """The score passes. Does not check metric and judge."""
+        """The score passes; metric and judge are not checked."""
         return passes(scores.c.score, self.value, higher_is_better=self.higher)
 
     def is_for(self) -> ColumnElement[bool]:
-        """The score is of this metric and judge."""
+        """The score has this metric and judge."""
         judged = scores.c.judge.is_(None) if self.judge is None else scores.c.judge == self.judge
         return and_(scores.c.metric == self.metric, judged)
 
     def holds(self, *, passed: bool) -> ColumnElement[bool]:
-        """The score is of this metric and judge, and passes or fails as given."""
+        """The score has this metric and judge, and passes (or fails)."""
         return and_(self.is_for(), self.is_met() if passed else not_(self.is_met()))
 
 
@@ -56,7 +56,7 @@ class ScoreFilter:
         tag: Scores of cases with this tag or a sub-tag.
         text: Scores whose question, answer or case id contains this, ignoring the case of ASCII letters.
         low, high: Bounds of the score, inclusive.
-        passed: Scores that pass, or that fail, by their thresholds.
+        passed: Scores that pass (or fail) their thresholds.
         positions: Scores of the answers at these positions.
     """
 
@@ -72,7 +72,7 @@ class ScoreFilter:
 
 @dataclass(frozen=True, slots=True)
 class CaseAnswer:
-    """A case of a run, as one answer of the target shows it.
+    """A case of a run with one answer of the target.
 
     Attributes:
         position: The answer's position in its run, in input order, from 0.
@@ -98,7 +98,7 @@ class Score(CaseAnswer):
     Attributes:
         id: The score's id in its run.
         value: On the metric's own scale.
-        threshold, passed: None if no threshold applies; passed also if status is not scored.
+        threshold, passed: None if no threshold applies; `passed` also if there is no score.
         error, error_type: Why there is no score.
         steps: The judge's steps; None if not requested (see `RunScores.get`).
     """
@@ -127,7 +127,8 @@ class Score(CaseAnswer):
 
 
 MAX_RARE = 5000
-"""Above this, scanning in input order is quick: of a million scores, 50 are found in the first 10,000 on average."""
+"""More matches than this are found quickly in input order: of a million scores, 50 within the first 10,000 on
+average."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,16 +142,16 @@ class RunScores:
     def page(self, wanted: ScoreFilter, after: Place | None, limit: int, *, is_descending: bool = False) -> list[Score]:
         """Scores after a place, in input order or in reverse."""
         order = _ordered(_ORDER, is_descending=is_descending)
-        behind = () if after is None else (_behind(after, is_descending=is_descending),)
+        beyond_place = () if after is None else (_after(after, is_descending=is_descending),)
         rare = self._rare_positions(wanted)
         if rare is None:
-            return self._shown(self._keys(wanted).where(*behind), order, limit)
+            return self._load(self._keys(wanted).where(*beyond_place), order, limit)
         if after is not None:
             rare = [one for one in rare if (one <= after[0] if is_descending else one >= after[0])]
         found: list[Score] = []
         for some in chunks(reversed(rare) if is_descending else rare, _AT_ONCE):
-            keys = self._keys(replace(wanted, positions=some)).where(*behind)
-            found += self._shown(keys, order, limit - len(found))
+            keys = self._keys(replace(wanted, positions=some)).where(*beyond_place)
+            found += self._load(keys, order, limit - len(found))
             if len(found) == limit:
                 break
         return found
@@ -163,9 +164,9 @@ class RunScores:
         if after is not None:
             beyond, *place = after
             further = scores.c.score < beyond if is_descending else scores.c.score > beyond
-            same = and_(scores.c.score == beyond, _behind((place[0], place[1]), is_descending=is_descending))
+            same = and_(scores.c.score == beyond, _after((place[0], place[1]), is_descending=is_descending))
             keys = keys.where(or_(further, same))
-        return self._shown(keys, _ordered((scores.c.score, *_ORDER), is_descending=is_descending), limit)
+        return self._load(keys, _ordered((scores.c.score, *_ORDER), is_descending=is_descending), limit)
 
     def get(self, place: Place) -> Score | None:
         """One score with the judge's steps."""
@@ -181,7 +182,7 @@ class RunScores:
         return {n: json.loads(text) for n, text in found}
 
     def passing(self, limit: Limit) -> tuple[int, int]:
-        """The number of scores of a metric and judge that pass a threshold, and the number of all."""
+        """The number of scores of a metric and judge that pass a threshold, and the total."""
         count = select(func.count()).where(scores.c.run == self.run)
         sides = (count.where(limit.holds(passed=side)) for side in (True, False))  # each reads its range of the index
         passed, failed = (self.connection.scalar(query) or 0 for query in sides)
@@ -214,7 +215,7 @@ class RunScores:
         return [(tag, number) for tag, number in found]
 
     def positions(self, dataset: str, case_id: str) -> list[int]:
-        """The positions of the answers to a case; slow, since it scans every answer of the run."""
+        """The positions of the answers to a case. Slow: it scans every answer of the run."""
         same = (answers.c.run == self.run, answers.c.dataset == dataset, answers.c.case_id == case_id)
         return list(self.connection.scalars(select(answers.c.position).where(*same).order_by(answers.c.position)))
 
@@ -231,7 +232,8 @@ class RunScores:
         if wanted.metric is not None:
             found.append(scores.c.metric == wanted.metric)
         if wanted.status is not None:
-            # Of a metric, reading its scores through its own index is quicker than all scores with a frequent status.
+            # For one metric, its own index is faster than the index by status; `concat` keeps the planner from that
+            # one.
             status = scores.c.status if wanted.metric is None else scores.c.status.concat("")
             found.append(status == wanted.status)
         elif wanted.metric is None and wanted.positions is None and _is_by_score(wanted):
@@ -260,10 +262,10 @@ class RunScores:
         return or_(*(func.lower(column).contains(wanted.lower(), autoescape=True) for column in columns))
 
     def _rare_positions(self, wanted: ScoreFilter) -> list[int] | None:
-        """Find answers with rare scores (by threshold or bounds) through an index, without scanning the whole run.
+        """Find answers with rare scores (by threshold or bounds) through an index instead of scanning the whole run.
 
-        Returns their positions in input order; None if an ordinary query is as fast: there is no filter by score, the
-        filter is for one metric or a few answers, or the scores are not rare.
+        Returns their positions in input order; None if an ordinary query is as fast: without a filter by score, with a
+        filter for one metric or a few answers, or if the scores are not rare.
         """
         if not _is_by_score(wanted) or wanted.metric is not None or wanted.positions is not None:
             return None
@@ -281,13 +283,13 @@ class RunScores:
             yield from (limit.holds(passed=wanted.passed) for limit in self.limits)
             return
         metric: str | None = ""
-        while metric is not None:  # jump from name to name in the index; DISTINCT would read every row
+        while metric is not None:  # skip scan: jump from name to name in the index; DISTINCT would read every row
             query = select(func.min(scores.c.metric)).where(scores.c.run == self.run, scores.c.metric > metric)
             metric = self.connection.scalar(query)
             if metric is not None:
                 yield scores.c.metric == metric
 
-    def _shown(self, keys: Query, order: Sequence[ColumnElement[Any]], limit: int) -> list[Score]:
+    def _load(self, keys: Query, order: Sequence[ColumnElement[Any]], limit: int) -> list[Score]:
         found = keys.order_by(*order).limit(limit).subquery()
         at = and_(scores.c.run == self.run, scores.c.position == found.c.position, scores.c.n == found.c.n)
         of = and_(answers.c.run == self.run, answers.c.position == found.c.position)
@@ -324,7 +326,7 @@ def _within(wanted: ScoreFilter) -> list[ColumnElement[bool]]:
     return found
 
 
-def _behind(place: Place, *, is_descending: bool) -> ColumnElement[bool]:
+def _after(place: Place, *, is_descending: bool) -> ColumnElement[bool]:
     here, there = tuple_(*_ORDER), tuple_(*place)
     return here < there if is_descending else here > there
 
@@ -348,7 +350,7 @@ def put(
     *,
     is_replaced: bool = True,
 ) -> None:
-    """Write rows of answers, answer_tags, scores and score_steps; existing ones are replaced if `is_replaced`."""
+    """Write rows of answers, answer_tags, scores and score_steps; `is_replaced` overwrites existing ones."""
     if answered:
         connection.execute(upsert(connection, answers, is_replaced=is_replaced), answered)
     for table, rows in ((answer_tags, tagged), (scores, scored), (score_steps, steps)):
@@ -375,9 +377,9 @@ def failed_answers(connection: Connection, run: int, positions: Sequence[int]) -
 
 
 def common_cases(connection: Connection, one: int, other: int) -> list[tuple[str, str, str, bool]]:
-    """Dataset, id and question of the cases that two runs share, and whether answers differ. Scans both runs.
+    """The cases (dataset, id, question) that two runs share, and whether their answers differ. Scans both runs.
 
-    Not by a join: no index fits it, so that it would compare every answer of the one with every answer of the other.
+    Not a join: without a suitable index it would compare every answer with every other.
     """
     key = (answers.c.dataset, answers.c.case_id, answers.c.target_repeat)
     query = select(*key, answers.c.answer, answers.c.error.is_(None), answers.c.question)

@@ -1,4 +1,4 @@
-"""The tables of people, of what they may use, and of what they did."""
+"""The tables of people, projects, access, and the audit."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ connections = definition_table(
     Column("description", Text, nullable=False),
 )
 
-# Names and not keys of other tables: a row outlives the user, the project and the object that it is about.
+# Names instead of foreign keys: a row outlives the user, the project and the object that it is about.
 audit = Table(
     "audit",
     metadata,

@@ -1,4 +1,4 @@
-"""Snapshots of a database, consistent while it is used: SQLite's backup API, or pg_dump and pg_restore."""
+"""Consistent snapshots of a database in use: SQLite's backup API, or pg_dump and pg_restore."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Kind = Literal["sqlite", "postgresql"]
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a snapshot is of: the kind of database, and the revision of its schema."""
+    """A snapshot's kind of database and schema revision."""
 
     kind: Kind
     revision: str
@@ -45,7 +45,7 @@ def take_snapshot(url: str, target: Path) -> Snapshot:
     """Write a snapshot of a database to a file, without migrating it.
 
     Raises:
-        UserError: The database is missing, empty, or made by another version.
+        UserError: The database is missing or empty, or another version made it.
         InfrastructureError: pg_dump is missing or failed.
     """
     parsed, file = _location(url)
@@ -55,7 +55,7 @@ def take_snapshot(url: str, target: Path) -> Snapshot:
         revision = current_revision(connection)
     if revision is None:
         shown = parsed.render_as_string(hide_password=True)
-        raise UserError(Problem("there is nothing in this database", shown, "name another one: --database-url URL"))
+        raise UserError(Problem("this database is empty", shown, "name another one: --database-url URL"))
     if file is not None:
         copy_sqlite(file, target)
         return Snapshot("sqlite", revision)
@@ -65,10 +65,10 @@ def take_snapshot(url: str, target: Path) -> Snapshot:
 
 
 def expect_place(url: str, snapshot: Snapshot) -> None:
-    """Check that a snapshot can be loaded into a database, which must be empty.
+    """Check that a snapshot can be loaded into this database.
 
     Raises:
-        UserError: It is of another kind or not empty, or the snapshot was made by another version.
+        UserError: It is of another kind or not empty, or another version made the snapshot.
         InfrastructureError: The database does not answer.
     """
     parsed, file = _location(url)
@@ -77,7 +77,7 @@ def expect_place(url: str, snapshot: Snapshot) -> None:
         what = f"this backup was made by another version of evalflow (schema {snapshot.revision})"
         raise UserError(Problem(what, hint="install that version"))
     if parsed.get_backend_name() != snapshot.kind:
-        what = f"this backup is of a database in {snapshot.kind}"
+        what = f"this backup is of a {snapshot.kind} database"
         raise UserError(Problem(what, "--database-url", f"name an empty one of that kind, not {shown}"))
     if file is not None:
         is_empty = not file.exists()
@@ -85,7 +85,7 @@ def expect_place(url: str, snapshot: Snapshot) -> None:
         with _opened(parsed) as connection:
             is_empty = not inspect(connection).get_table_names()
     if not is_empty:
-        raise UserError(Problem("a backup is restored into an empty database only", shown, "name an empty one"))
+        raise UserError(Problem("a backup can only be restored into an empty database", shown, "name an empty one"))
 
 
 @contextmanager
@@ -110,7 +110,7 @@ def load_snapshot(url: str, source: Path) -> None:
 
 
 def settle(database: Database, before: Path, after: Path) -> None:
-    """After a restore, name the folders of runs below their new place, and queue the runs that were under way."""
+    """After a restore, move the paths of run folders to their new place, and queue the runs that were in progress."""
     with database.writing() as connection:
         for row in every(connection, select(runs.c.id, runs.c.folder)):
             if Path(row["folder"]).is_relative_to(before):
@@ -126,7 +126,7 @@ def _location(url: str) -> tuple[URL, Path | None]:
 
 
 def _run_client(program: str, url: URL, arguments: Sequence[str]) -> None:
-    """Run a program of PostgreSQL. The password travels in its environment, where other accounts do not see it."""
+    """Run a PostgreSQL client program. The password is in its environment, which other accounts cannot read."""
     found = shutil.which(program)
     if found is None:
         hint = "install PostgreSQL's client programs, of the server's version or newer"

@@ -1,4 +1,4 @@
-"""What projects spend, by month: a row is a lease while it may still be spent from, then what was spent of it."""
+"""What projects spend by month. A row is a lease until it is settled, and then the amount spent."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from evalflow.addons.studio.store.server_tables import spending
 from evalflow.calls.budget import UNITS, Amount
 
 LOST = timedelta(hours=1)
-"""A lease of no run that is older counts as spent: the process that took it has ended without settling it."""
+"""An older lease without a run counts as spent: the process that took it ended without settling it."""
 
 
 def totals(connection: Connection, project: int, month: str) -> tuple[Amount, Amount]:
-    """What a project has spent in a month, and what its open leases may spend in addition."""
+    """What a project has spent in a month, and what its open leases may still spend."""
     its = (spending.c.project_id == project) & (spending.c.month == month)
     return _sum(connection, its & ~_is_open()), _sum(connection, its & _is_open())
 
 
 def of_run(connection: Connection, run: int) -> Amount:
-    """What a run has spent, over all months, without its open lease."""
+    """What a run has spent in all months, without its open lease."""
     return _sum(connection, (spending.c.run == run) & spending.c.is_settled)
 
 
@@ -37,7 +37,7 @@ def take(connection: Connection, project: int, month: str, source: str, amount: 
 
 @dataclass(frozen=True, slots=True)
 class OpenLease:
-    """What the process of a run may spend."""
+    """The amount that the process of a run may spend."""
 
     id: int
     amount: Amount
@@ -50,7 +50,7 @@ def open_lease(connection: Connection, run: int) -> OpenLease | None:
 
 
 def settle(connection: Connection, lease: int, spent: Amount | None) -> None:
-    """Close a lease with what was spent of it; None: all, as nobody knows. A closed one stays as it is."""
+    """Settle a lease with the amount spent; None: unknown, so all of it. A settled lease is not changed."""
     values = {} if spent is None else {unit: getattr(spent, unit) for unit in UNITS}
     its = (spending.c.id == lease) & ~spending.c.is_settled
     connection.execute(update(spending).where(its).values(**values, is_settled=True))

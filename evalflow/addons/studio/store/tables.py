@@ -40,15 +40,15 @@ from evalflow.records import ScoreRecord
 _TYPES: Mapping[object, type[TypeEngine[Any]]] = {str: Text, int: Integer, float: Float, object: Text}
 _NOT_OF_A_SCORE = frozenset(
     {
-        *("run_id", "dataset", "index", "case_id", "group", "tags", "target", "target_repeat"),  # of its answer
-        *("finish_reason", "extracted"),  # likewise
+        *("run_id", "dataset", "index", "case_id", "group", "tags", "target", "target_repeat"),  # belong to the answer
+        *("finish_reason", "extracted"),  # so do these
         *("metric_version", "steps", "input_tokens", "output_tokens", "cached", "bill", "finished_at"),
     }
 )
 
 
 def _score_columns() -> Iterator[Column[Any]]:
-    """The fields of a score that the table has; a value of any type is JSON, and texts of fixed choices are short."""
+    """The columns for a score's fields: JSON for values of any type, short texts for fixed choices."""
     for name, hint in get_type_hints(ScoreRecord).items():
         if name not in _NOT_OF_A_SCORE:
             kind, *_ = [choice for choice in get_args(hint) if choice is not NoneType] or [hint]
@@ -112,7 +112,7 @@ case_tags = Table(
     Index(None, "tag", "case_id"),
 )
 
-# The checks that a case names; one that it names more than once is enabled if any of them is.
+# The checks that a case names. A check that it names repeatedly is enabled if any of its uses is.
 case_checks = Table(
     "case_checks",
     metadata,
@@ -190,7 +190,7 @@ scores = Table(
     *of_run("position", "n"),
     *_score_columns(),
     PrimaryKeyConstraint("run", "position", "n"),
-    # Each index covers its filters, so that finding a page reads no rows that do not match.
+    # Each index covers its filters, so that finding a page reads matching rows only.
     Index("ix_scores_by_metric", "run", "metric", "position", "n", "status", "score", "judge"),
     Index("ix_scores_by_status", "run", "status", "position", "n", "score", "metric", "judge"),
     Index("ix_scores_by_score", "run", "metric", "score", "position", "n", "judge"),
@@ -332,7 +332,7 @@ exclusions = Table(
     PrimaryKeyConstraint("run", "position", "metric"),
 )
 
-# Who has opened a run's results, and so may have seen the judge's scores before labelling its answers.
+# Who opened a run's results, and so may have seen the judge's scores before labelling its answers.
 run_views = Table(
     "run_views",
     metadata,
@@ -354,7 +354,7 @@ checks = named_table(
     Column("examples", JSON, nullable=False),
 )
 
-# What was deleted and can be brought back.
+# Deleted things that can be restored.
 trash = Table(
     "trash",
     metadata,

@@ -20,10 +20,10 @@ _RANK = case({"high": 0, "normal": 1}, value=tasks.c.priority, else_=2)
 
 @dataclass(frozen=True, slots=True)
 class TaskQuery:
-    """Which tasks are wanted; None matches all.
+    """A filter of tasks; None matches all.
 
     Attributes:
-        assignee: The name of a person to whom the task is assigned.
+        assignee: The name of the person to whom the task is assigned.
         bot: The bot of the run that the task is about.
         run: The id of that run; `position` and `metric` narrow it to an answer and to a score.
     """
@@ -40,10 +40,10 @@ class TaskQuery:
 def page(
     connection: Connection, project: int, wanted: TaskQuery, after: tuple[int, int] | None, limit: int
 ) -> list[Row]:
-    """Tasks by priority, high first, then the newest first.
+    """Tasks by priority, high first; then newest first.
 
     Each has its `rank` by priority, the `run_id` and `bot` of its run, and the number of its `comments`. `after`: rank
-    and id of the last task of the page before.
+    and id of the previous page's last task.
     """
     query = _selected().where(*_conditions(project, wanted)).order_by(_RANK, tasks.c.id.desc()).limit(limit)
     if after is not None:
@@ -52,7 +52,7 @@ def page(
 
 
 def counts(connection: Connection, project: int, wanted: TaskQuery) -> dict[str, int]:
-    """The number of tasks in each status that has some."""
+    """The number of tasks by status, without zeros."""
     query = select(tasks.c.status, func.count()).select_from(tasks.outerjoin(runs, runs.c.id == tasks.c.run))
     found = connection.execute(query.where(*_conditions(project, wanted)).group_by(tasks.c.status))
     return {row[0]: row[1] for row in found}
@@ -79,14 +79,14 @@ def _conditions(project: int, wanted: TaskQuery) -> list[ColumnElement[bool]]:
     equal = {tasks.c.status: wanted.status, tasks.c.cause: wanted.cause, runs.c.bot: wanted.bot}
     equal |= {runs.c.run_id: wanted.run, tasks.c.position: wanted.position, tasks.c.metric: wanted.metric}
     found = [tasks.c.project_id == project, *(column == value for column, value in equal.items() if value is not None)]
-    if wanted.assignee is not None:  # names of users are plain ASCII, which JSON does not escape
+    if wanted.assignee is not None:  # user names are plain ASCII, which JSON does not escape
         found.append(cast(tasks.c.assignees, Text).contains(f'"{wanted.assignee}"', autoescape=True))
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class CommentedOn:
-    """What comments are on: a task; or an answer of a run, or its score by `metric`."""
+    """The subject of comments: a task, an answer of a run, or the answer's score by `metric`."""
 
     task: int | None = None
     run: str | None = None

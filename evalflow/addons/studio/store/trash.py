@@ -1,4 +1,4 @@
-"""What was deleted or removed, with the rows that went with it, so that it can be brought back."""
+"""The trash: deleted things and their dependent rows, so that they can be restored."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ _AT_ONCE = 500
 
 
 def keep(connection: Connection, project: int, kind: str, name: str, content: Row, by: str) -> int:
-    """Keep what is about to be deleted, and forget what was deleted more than `KEPT` ago; returns its id."""
+    """Add something to the trash before its deletion; returns its id. Drops what has been there longer than `KEPT`."""
     values = {"project_id": project, "kind": kind, "name": name, "content": content, "by": by, "at": now()}
     row = add(connection, trash, values)
-    connection.execute(delete(trash).where(trash.c.at < now(-KEPT)))  # afterwards, or SQLite would use their ids again
+    connection.execute(delete(trash).where(trash.c.at < now(-KEPT)))  # afterwards, because SQLite would reuse their ids
     return row
 
 
 def kept(connection: Connection, project: int, row: int) -> Row | None:
-    """One deleted thing of a project."""
+    """A deleted thing of a project."""
     return one(connection, select(trash).where(trash.c.id == row, trash.c.project_id == project))
 
 
 def empty(connection: Connection, row: int) -> None:
-    """Remove the content of what was brought back. The row stays, so that its id is not used again."""
+    """Remove the content of a restored thing. The row stays, so that its id is not reused."""
     connection.execute(update(trash).where(trash.c.id == row).values(content={}))
 
 
 def clear(connection: Connection, project: int) -> None:
-    """Remove all that a project deleted, and its judges: the project is about to be deleted."""
+    """Remove a project's trash and judges before the project is deleted."""
     for table in (trash, judges):
         connection.execute(delete(table).where(table.c.project_id == project))
 
@@ -68,7 +68,7 @@ def content_of_cases(connection: Connection, dataset: int, ids: Sequence[int] | 
 
 
 def bring_back(connection: Connection, kind: Kind, content: Mapping[str, Any], owner: int) -> None:
-    """Insert a definition and its dependents again, with new ids and as they were."""
+    """Restore a definition and its dependents unchanged, with new row ids."""
     made = add(connection, table_of(kind), {**_without_id(content["row"]), OWNERS[kind]: owner})
     for metric in content.get("metrics", []):
         connection.execute(insert(metrics).values(**_without_id(metric) | {"bot_id": made}))
@@ -78,7 +78,7 @@ def bring_back(connection: Connection, kind: Kind, content: Mapping[str, Any], o
 
 
 def bring_back_cases(connection: Connection, dataset: int, rows: Sequence[Row]) -> None:
-    """Insert cases of a dataset again."""
+    """Restore cases of a dataset."""
     ours = cases.c.dataset_id == dataset
     last = connection.scalar(select(func.max(cases.c.position)).where(ours))
     taken = set(connection.scalars(select(cases.c.position).where(ours)))
@@ -92,10 +92,9 @@ def bring_back_cases(connection: Connection, dataset: int, rows: Sequence[Row]) 
 
 
 def bring_back_checks(connection: Connection, dataset: int, removed: Mapping[str, Sequence[tuple[int, Row]]]) -> int:
-    """Put checks back into cases of a dataset, each at its place; returns the number of cases.
+    """Restore checks of a dataset's cases at their former places; returns the number of cases.
 
-    Cases that are gone, and those that name the check again, are left as they are. `removed`: the places and the checks
-    by the cases' own ids.
+    Cases that are gone or name the check again are skipped. `removed`: places and checks by case id.
     """
     ids = [
         case

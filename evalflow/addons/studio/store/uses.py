@@ -22,11 +22,11 @@ from evalflow.addons.studio.store.tables import (
 )
 
 _REPEATS = 4
-"""A case that names a check repeatedly has scores `NAME`, `NAME#2`, ...; the first ones are searched for failures."""
+"""A case that names a check repeatedly has scores `NAME`, `NAME#2`, ...; only this many are searched."""
 
 
 def check_counts(connection: Connection, project: int) -> dict[str, tuple[int, int]]:
-    """The number of cases that name each check, and of those where it is enabled, by its name."""
+    """By check name: how many cases name it, and in how many of them it is enabled."""
     enabled = func.sum(case((case_checks.c.is_enabled, 1), else_=0))
     query = (
         select(case_checks.c.name, func.count(), enabled)
@@ -49,7 +49,7 @@ def have_checks(connection: Connection, chosen: Sequence[int]) -> bool:
 
 
 def cases_with(connection: Connection, project: int, name: str, first: int = 0, limit: int | None = None) -> list[Row]:
-    """Cases that name a check, by dataset and in their order there, skipping the first `first`."""
+    """Cases that name a check, by dataset and position, skipping the first `first`."""
     columns = cases.c.id, cases.c.key, cases.c.question, cases.c.is_draft, case_checks.c.is_enabled
     query = (
         select(*columns, datasets.c.name.label("dataset"))
@@ -62,7 +62,7 @@ def cases_with(connection: Connection, project: int, name: str, first: int = 0, 
 
 
 def among(wanted: CaseQuery, name: str) -> tuple[list[int], dict[int, bool]]:
-    """The row ids of the cases of a query; and of its dataset's cases that name a check, whether it is enabled."""
+    """The row ids of the cases of a query; and the dataset's cases that name a check, with whether it is enabled."""
     query = (
         select(case_checks.c.case_id, case_checks.c.is_enabled)
         .join(cases, cases.c.id == case_checks.c.case_id)
@@ -72,7 +72,7 @@ def among(wanted: CaseQuery, name: str) -> tuple[list[int], dict[int, bool]]:
 
 
 def imperfect_runs(connection: Connection, project: int, name: str, limit: int) -> list[StoredRun]:
-    """The latest runs in which a check has a score below 1, the newest first."""
+    """The latest runs in which a check has a score below 1, newest first."""
     below = or_(*(scores.c.metric == one for one in numbered(name))), scores.c.run == runs.c.id, scores.c.score < 1
     query = select(runs).where(runs.c.project_id == project, select(scores.c.n).where(*below).exists())
     return every_as(StoredRun, connection, query.order_by(runs.c.id.desc()).limit(limit))
@@ -84,16 +84,16 @@ def numbered(name: str) -> Sequence[str]:
 
 
 def runs_by_judge(connection: Connection, project: int) -> dict[str, int]:
-    """The number of runs of a project by the judge that they chose."""
+    """The number of a project's runs by their chosen judge."""
     judge = runs.c.composition["judge"].as_string().label("judge")
     query = select(judge, func.count()).where(runs.c.project_id == project).group_by(judge)
     return {row[0]: row[1] for row in connection.execute(query) if row[0]}
 
 
 def configurations(connection: Connection) -> list[Row]:
-    """All that may name a connection or an address, of all projects: bots, metrics, judges and queued runs.
+    """Everything in any project that may name a connection or an address: bots, metrics, judges and queued runs.
 
-    Each with project, kind, name, `bot` (its own name, or that of the bot it belongs to) and `content`.
+    Each row has project, kind, name, `bot` (the bot itself, or a metric's or run's bot) and `content`.
     """
     project = projects.c.name.label("project")
     of_bots = select(project, literal("bot").label("kind"), bots.c.name, bots.c.name.label("bot"))

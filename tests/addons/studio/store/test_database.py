@@ -163,7 +163,7 @@ def test_who_waits_too_long_for_other_writers_is_told(tmp_path: Path, monkeypatc
     with closing(open_database(f"sqlite:///{tmp_path / 'e.db'}")) as opened:
         with opened.writing(), monkeypatch.context() as patch:
             patch.setattr(database_module, "BUSY_S", 0.01)
-            with pytest.raises(InfrastructureError, match="others have been writing"), opened.writing():
+            with pytest.raises(InfrastructureError, match="other writers have held it"), opened.writing():
                 pass
         with opened.writing():  # the one who failed has left nothing behind
             pass

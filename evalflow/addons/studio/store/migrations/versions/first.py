@@ -1,4 +1,4 @@
-"""The first tables. A new database is made from `tables` and gets the newest revision, so that nothing is done here."""
+"""The first revision. It does nothing: a new database is created from `tables`, at the newest revision."""
 
 from __future__ import annotations
 
