@@ -1,8 +1,8 @@
-"""The application's functions, without pages and REST: definitions, runs, scores, files.
+"""The functions behind the pages and the REST API: definitions, runs, scores, files.
 
-All functions use these errors; docstrings name them only to add details:
+All functions raise these errors; docstrings name them only to add details:
 NotFoundError: the name does not exist.
-TakenError: the name is in use, or the current state does not allow the operation.
+TakenError: the name is in use, or the current state forbids the operation.
 StaleError: somebody else has changed the object since it was read.
 UserError: values are invalid; it lists all problems at once.
 """

@@ -1,4 +1,4 @@
-"""Who acts in a workspace, and what they may do. Every function of the studio that takes a workspace names a right."""
+"""Access control: the acting person and their rights. Every studio function that takes a workspace declares a right."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from evalflow.errors import Problem, UserError
 
 Role = Literal["viewer", "annotator", "editor", "admin"]
 Right = Literal["account", "label", "read", "try", "edit", "admin", "own"]
-"""What a function needs: account (to be signed in), label (answers that are assigned), read, try (have the server
-compute what is not saved), edit (define, run, review, calibrate), admin (delete runs, manage members and tokens of the
-project), own (manage the server)."""
+"""The right that a function needs: account (signed in), label (label assigned answers), read, try (compute something
+that is not saved), edit (define, run, review, calibrate), admin (delete runs, manage members and tokens of the
+project), own (administer the server)."""
 ROLES: Mapping[Role, frozenset[Right]] = {
     "viewer": frozenset({"account", "read"}),
     "annotator": frozenset({"account", "label"}),
     "editor": frozenset({"account", "label", "read", "try", "edit"}),
     "admin": frozenset({"account", "label", "read", "try", "edit", "admin"}),
 }
-"""The rights of each role in its project; the owner of the server has all rights everywhere."""
+"""The rights of each role in its project. The server's owner has all rights everywhere."""
 
 
 _OWNER: frozenset[Right] = frozenset({*ROLES["admin"], "own"})
 
 
 class SignedOutError(UserError):
-    """Nobody is signed in, or no longer."""
+    """Nobody is signed in, or the session has ended."""
 
     def __init__(self) -> None:
         super().__init__(Problem("you are not signed in", hint="sign in, or send a token that is valid"))
 
 
 class ForbiddenError(UserError):
-    """The person is signed in and lacks a right."""
+    """The person is signed in but lacks a right."""
 
 
 class UnconfirmedError(ForbiddenError):
-    """The person has proved who they are too long ago for what they want to do now."""
+    """The action needs a more recent sign-in."""
 
     def __init__(self, why: str = "this needs a fresh proof that it is you") -> None:
         super().__init__(Problem(why, hint="use your passkey again; if you have none, sign out and in again"))
@@ -49,11 +49,11 @@ class Actor:
     """A person who uses the workspace, directly or by a token.
 
     Attributes:
-        user: The id of the user's row; None for the person at this machine, and for a worker.
+        user: The id of the user's row; None for the local person and for a worker.
         name: Unique; recorded with changes.
-        is_owner: Whether the server is theirs.
-        roles: By the project's id.
-        address: Where the request came from, for the audit.
+        is_owner: Whether they own the server.
+        roles: By project id.
+        address: The client's address, for the audit.
     """
 
     user: int | None
@@ -71,7 +71,7 @@ class Actor:
 
 
 LOCAL = Actor(None, "local", is_owner=True)
-"""Anyone who uses the application on their own machine, where there are no accounts."""
+"""The person who uses the application on their own machine, without accounts."""
 
 
 def local_person() -> Actor:
@@ -80,12 +80,12 @@ def local_person() -> Actor:
 
 
 def nobody() -> Actor:
-    """Refuse: nobody has signed in."""
+    """Raise SignedOutError: nobody has signed in."""
     raise SignedOutError
 
 
 class GuardedSpace(Protocol):
-    """What a check of rights needs to know of a workspace."""
+    """The attributes of a workspace that a check of rights needs."""
 
     @property
     def identify(self) -> Callable[[], Actor]: ...
@@ -99,7 +99,7 @@ class GuardedSpace(Protocol):
 
 @runtime_checkable
 class Confirmable(Protocol):
-    """An `identify` that knows how long ago its person has proved who they are."""
+    """An `identify` that knows whether its person has authenticated recently."""
 
     def is_confirmed(self) -> bool: ...
 
@@ -112,14 +112,14 @@ Door = Callable[Concatenate[S, P], R]
 
 
 def requires(right: Right, *, confirmed: bool = False) -> Callable[[Door[S, P, R]], Door[S, P, R]]:
-    """A decorator: the function is called only if the person who acts has the right in the workspace's project.
+    """Decorate a function: it runs only if the acting person has the right in the workspace's project.
 
-    `confirmed`: only if they have also proved a few minutes ago who they are, for what a stolen session must not do.
+    `confirmed`: they must also have authenticated in the last few minutes. This protects actions from a stolen session.
 
     Raises, when called:
         SignedOutError: Nobody is signed in.
-        ForbiddenError: The person has another role.
-        UnconfirmedError: Their proof is too old.
+        ForbiddenError: The person's role lacks the right.
+        UnconfirmedError: They authenticated too long ago.
     """
 
     def decorate(work: Door[S, P, R]) -> Door[S, P, R]:
@@ -137,31 +137,31 @@ def requires(right: Right, *, confirmed: bool = False) -> Callable[[Door[S, P, R
 
 
 def open_to_all(work: Callable[P, R]) -> Callable[P, R]:
-    """A decorator: the function is called without asking who acts, such as to sign in."""
+    """Decorate a function that anybody may call, such as to sign in."""
     setattr(work, _RIGHT, "none")
     return work
 
 
 def expect_right(space: GuardedSpace, right: Right) -> None:
-    """Check that the person who acts has a right; see `requires`."""
+    """Check that the acting person has a right; see `requires`."""
     if not may(space, right):
         raise ForbiddenError(Problem(_refusal(right, space.project), hint=_HINTS.get(right, _HINTS["read"])))
 
 
 def expect_confirmed(space: GuardedSpace) -> None:
-    """Check that the person has proved a few minutes ago who they are. Raises UnconfirmedError."""
+    """Raise UnconfirmedError unless the person has authenticated in the last few minutes."""
     identify = space.identify
     if isinstance(identify, Confirmable) and not identify.is_confirmed():
         raise UnconfirmedError
 
 
 def may(space: GuardedSpace, right: Right) -> bool:
-    """Whether the person who acts has a right, so that a page shows only what they can do."""
+    """Whether the acting person has a right, so that a page shows only what they can do."""
     return right in space.identify().rights(space.project_id)
 
 
 def right_of(work: Callable[..., object]) -> Right | Literal["none"] | None:
-    """The right that a function of the studio needs; "none" if it is open to all, None if nothing was declared."""
+    """The right that a studio function declares; "none" if it is open to all, None without a declaration."""
     return getattr(work, _RIGHT, None)
 
 

@@ -1,4 +1,4 @@
-"""Answer examples: asked of a bot, or taken from a run. Checks are tried on them; runs do not use them."""
+"""Answer examples, from a bot or a run. Checks can be tried on them; runs do not use them."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from evalflow.errors import Problem, UserError
 from evalflow.records import Answer
 
 Example = Mapping[str, Any]
-"""An answer example as cases hold it: role, content, metadata."""
+"""An answer example as stored in a case: role, content, metadata."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunAnswer:
-    """What a run's bot answered to a case, without metadata."""
+    """A run's answer to a case, without metadata."""
 
     run_id: str
     title: str
@@ -39,7 +39,7 @@ class RunAnswer:
 
 @requires("edit")
 async def ask_bot(space: Workspace, bot: str, row: Mapping[str, object]) -> Example:
-    """The answer of a bot to a case, as an answer example; this calls the bot, and nothing is saved."""
+    """Call a bot with a case and return its answer as an answer example; nothing is saved."""
     asked = {**row, "id": "trial", "checks": None}
     case = await to_thread.run_sync(read_row, "trial", asked)
     found = await to_thread.run_sync(get_bot, space, bot)
@@ -51,7 +51,7 @@ async def ask_bot(space: Workspace, bot: str, row: Mapping[str, object]) -> Exam
 
 @requires("read")
 def run_answers(space: Workspace, dataset: str, case: int) -> list[RunAnswer]:
-    """The answers of finished runs to a case, of the latest runs first."""
+    """The answers of finished runs to a case, latest run first."""
     row = case_row(space, dataset, case)
     found = space.read(table.answers_to, space.project_id, dataset, row["key"])
     return [from_row(RunAnswer, one) for one in found]
@@ -69,7 +69,7 @@ def run_example(space: Workspace, run_id: str, dataset: str, case: int) -> Examp
 
 @requires("read")
 def lacking_examples(space: Workspace, dataset: str) -> tuple[int, RunAnswer | None]:
-    """The number of cases without an answer example, and an answer of the latest run that could fill some of them."""
+    """The number of cases without an answer example, and one answer of the latest run that could fill some of them."""
     row = own_row(space, dataset)
     with space.database.reading() as connection:
         missing = table.lacking(connection, row["id"])
@@ -79,7 +79,7 @@ def lacking_examples(space: Workspace, dataset: str) -> tuple[int, RunAnswer | N
 
 @requires("edit")
 def fill_examples(space: Workspace, dataset: str, run_id: str) -> int:
-    """Give cases without an answer example the answer of a run; returns the number of changed cases."""
+    """Fill missing answer examples of cases with a run's answers; returns the number of changed cases."""
     row = own_row(space, dataset)
     missing = space.read(table.without_example, row["id"])
     found = _examples(space, run_id, dataset, [one["key"] for one in missing])
@@ -94,7 +94,7 @@ def fill_examples(space: Workspace, dataset: str, run_id: str) -> int:
 
 
 def _examples(space: Workspace, run_id: str, dataset: str, keys: Sequence[str]) -> dict[str, Example]:
-    """The first answer of a run to each case, from the run's own files."""
+    """The first answer of a run to each case, from the run's files."""
     folder = RunFolder(run_row(space, run_id).path)
     found: dict[str, Example] = {}
     try:

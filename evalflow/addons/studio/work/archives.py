@@ -1,4 +1,4 @@
-"""Runs and bots as zip archives, made while they are sent. They hold names of keys, never their values."""
+"""Runs and bots as zip archives, streamed. They hold names of API keys, never their values."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ RECORDS: Mapping[str, str] = {
     "calibration.json": "The judge's agreement with people's labels",
     "calibration.html": "The same, as a page",
 }
-"""What `report`, `compare` and `calibrate` read of a run, besides the files that are offered one by one."""
+"""The files of a run that `report`, `compare` and `calibrate` read, besides those offered for download one by one."""
 PARTS = ("conf", "prompts", "data")
 _BLOCK = 256 * 1024
 _KEY = re.compile(r"^\s*api_key_env: '?([A-Za-z_]\w*)|oc\.env:\s*([A-Za-z_]\w*)", re.MULTILINE)
@@ -46,9 +46,9 @@ Entry = tuple[str, Path | bytes]
 
 @requires("read")
 def run_archive(space: Workspace, run_id: str) -> Iterator[bytes]:
-    """A run's results, and the configuration, prompts and cases that repeat it, as a zip archive in blocks.
+    """Yield the blocks of a zip archive: a run's results, and the configuration, prompts and cases that repeat it.
 
-    Unpacked anywhere, its folder is a run for the command line.
+    The command line can use the unpacked folder as a run.
     """
     row = run_row(space, run_id)
     folder = run_folder(space, row).path
@@ -66,9 +66,9 @@ def run_archive(space: Workspace, run_id: str) -> Iterator[bytes]:
 
 @requires("edit")
 def bot_archive(space: Workspace, bot: str, datasets: Sequence[str] = ()) -> Iterator[bytes]:
-    """A bot with its metrics, prompts, judges, checks and some datasets, as a zip archive in blocks.
+    """Yield the blocks of a zip archive: a bot with its metrics, prompts, judges, checks and some datasets.
 
-    Unpacked anywhere, its folder has a conf/ that the command line uses.
+    The command line can use the conf/ of the unpacked folder.
     """
     found = get_bot(space, bot)
     if found.origin == "conf":
@@ -103,7 +103,7 @@ def _parts(folder: Path) -> list[Entry]:
 
 
 def _declared(name: Path, path: Path) -> bytes:
-    """A file of conf/ with the comment that names its schema; a dataset's with the path of its data in the archive."""
+    """A file of conf/ with the comment that names its schema; a dataset gets the path of its data in the archive."""
     text = path.read_text(encoding="utf-8")
     if name.parent.name == "dataset":
         package, _, values = text.partition("\n")
@@ -112,7 +112,7 @@ def _declared(name: Path, path: Path) -> bytes:
 
 
 def _portable(path: Path, space: Workspace) -> bytes:
-    """run.json without folders of the server: paths are from the folder of the archive, or of the workspace."""
+    """run.json without folders of the server: paths become relative to the archive or the workspace."""
     run = str(path.parent)
     bases = (f"{run}/snapshot/", ""), (f"{run}/", ""), (run, "."), (f"{space.root}/", ""), (str(space.root), ".")
 
@@ -145,7 +145,7 @@ def _readme(lines: Sequence[str], parts: Iterable[Entry]) -> bytes:
 
 
 class _Sink:
-    """What a zip archive is written to: it cannot be sought, and is emptied as it is sent."""
+    """A write-only buffer for a zip archive; it cannot seek, and `take` empties it."""
 
     def __init__(self) -> None:
         self._blocks: list[bytes] = []
@@ -166,7 +166,7 @@ class _Sink:
 
 
 def zipped(entries: Iterable[Entry]) -> Iterator[bytes]:
-    """A zip archive of files in blocks. Of a file that grows meanwhile, it has what was there when it was begun."""
+    """Yield the blocks of a zip archive of files. A file that grows meanwhile is cut at its size when it was opened."""
     sink = _Sink()
     with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED, compresslevel=3) as archive:
         for name, content in entries:
@@ -177,7 +177,7 @@ def zipped(entries: Iterable[Entry]) -> Iterator[bytes]:
                 archive.writestr(info, content)
             else:
                 with _opened(content) as file:
-                    left = info.file_size = os.fstat(file.fileno()).st_size  # decides whether it needs Zip64
+                    left = info.file_size = os.fstat(file.fileno()).st_size  # zipfile chooses Zip64 by it
                     with archive.open(info, "w") as entry:
                         while left and (block := file.read(min(_BLOCK, left))):
                             left -= entry.write(block)

@@ -19,15 +19,15 @@ class AuditEntry:
     """A change, as it was recorded in its own transaction.
 
     Attributes:
-        id: Larger than that of every earlier change.
+        id: Increases with every change.
         at: ISO 8601, UTC.
-        by: Who: the name of a user, `local` without accounts, or what the server did by itself.
-        address: Where the request came from; empty without accounts.
-        project: Its project; None for a change of the server.
+        by: The name of a user, `local` without accounts, or the part of the server that acted by itself.
+        address: The client's address; empty without accounts.
+        project: The changed object's project; None for a change of the server.
         action: create, update, delete, ...
-        kind: What was changed: bot, dataset, run, member, ...
-        name: Its name.
-        fields: Names of what was changed in it; for a member, the role.
+        kind: bot, dataset, run, member, ...
+        name: The changed object's name.
+        fields: The names of its changed fields; for a member, the role.
     """
 
     id: int
@@ -43,10 +43,10 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """What changes to list; None does not restrict them.
+    """A filter of changes; None matches all.
 
     Attributes:
-        since, until: From this moment on, and before this one; without a zone, in UTC.
+        since, until: Inclusive start and exclusive end; in UTC if without a zone.
     """
 
     by: str | None = None
@@ -59,7 +59,7 @@ class AuditFilter:
 
 @dataclass(frozen=True, slots=True)
 class AuditWords:
-    """What can be filtered by: the kinds and the actions that occur."""
+    """The kinds and the actions that occur, to filter by."""
 
     kinds: Sequence[str]
     actions: Sequence[str]
@@ -72,7 +72,7 @@ EXPORTED = 1_000
 
 @requires("admin")
 def list_changes(space: Workspace, wanted: AuditFilter, cursor: str | None = None, limit: int = 50) -> Page[AuditEntry]:
-    """Changes, the newest first: of all projects and the server for the owner, else of the workspace's project.
+    """Changes, newest first: for the owner those of the server and all projects, else those of the workspace's project.
 
     Raises:
         ForbiddenError: The filter names another project, and the person does not own the server.
@@ -116,7 +116,7 @@ def _read(space: Workspace, wanted: AuditFilter, before: int | None, limit: int)
 
 
 def _stored(moment: datetime | None) -> str | None:
-    """The moment as the table has it, so that texts compare as moments do."""
+    """Format a moment like the table does, so that comparing texts compares moments."""
     if moment is None:
         return None
     zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,7 +1,7 @@
-"""`backup` and `restore`: the database, the folders of runs and evalflow's own files of a workspace in one archive.
+"""`backup` and `restore`: one archive with a workspace's database, run folders and internal files.
 
-The database is copied first, at one moment. The folders follow, perhaps during runs: their journals only grow, and hold
-all that the database has read of them. A run that was under way is resumed after a restore.
+A snapshot of the database is taken first; the folders follow, even while runs write to them. Journals only grow, so
+they hold at least what the snapshot has read of them. A restore resumes runs that were in progress.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _ABOUT, _DATABASE = "backup.json", "database"
 _FILE = "evalflow.db"
 OUTPUTS = "outputs"
 _LEFT_OUT = (".lock", ".part", "-wal", "-shm", "-journal", ".backup", ".draft", "open.html")
-"""Ends of names: locks of processes, incomplete files, what belongs to an open database, and its older copies."""
+"""Suffixes of skipped files: locks, incomplete files, files of an open database, and its older copies."""
 
 
 def back_up(file: Path, url: str | None, *, has_cache: bool = True) -> int:
-    """Write an archive of the workspace in the working directory, which may be in use; returns its bytes.
+    """Write an archive of the working directory's workspace, which may be in use; returns the size in bytes.
 
-    `has_cache`: with the paid replies.
+    `has_cache`: include the cached replies.
 
     Raises:
         UserError: There is no database, or the file exists.
@@ -67,18 +67,18 @@ def back_up(file: Path, url: str | None, *, has_cache: bool = True) -> int:
 
 
 def _files(root: Path) -> Iterator[tuple[Path, str]]:
-    """What is archived besides the database, with its name there."""
+    """The files to archive besides the database, with their names in the archive."""
     for folder in (root / OWN_FOLDER, root / OUTPUTS):
         for path in sorted(folder.rglob("*")):
             name = path.relative_to(root).as_posix()
             if path.name.endswith(_LEFT_OUT) or name == f"{OWN_FOLDER}/{_FILE}":
                 continue
-            if path.is_file() and not path.is_symlink():  # `outputs/latest` is a link that the next run makes again
+            if path.is_file() and not path.is_symlink():  # the next run recreates the link `outputs/latest`
                 yield path, name
 
 
 def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
-    """Add a file as long as it is now, though it may be growing; one that is gone by now is left out."""
+    """Add a file, up to its current size if it grows; skip it if it is gone."""
     try:
         with path.open("rb") as file:
             about = archive.gettarinfo(arcname=name, fileobj=file)
@@ -98,7 +98,7 @@ def restore(file: Path, url: str | None) -> Snapshot:
     """Restore an archive into the working directory and its database, both empty, and migrate an older schema.
 
     Raises:
-        UserError: The file is not a backup, was made by a newer version, or there is something here already.
+        UserError: The file is not a backup, a newer version made it, or the target is not empty.
         InfrastructureError: The database does not answer, or the disk is full.
     """
     root = Path.cwd()
@@ -111,7 +111,7 @@ def restore(file: Path, url: str | None) -> Snapshot:
             expect_place(url, snapshot)
             with TemporaryDirectory(dir=root, prefix=".evalflow-restore-") as work:
                 rest = (member for member in archive if member.name != _ABOUT)
-                archive.extractall(work, rest, filter="data")  # which refuses names that lead out of the folder
+                archive.extractall(work, rest, filter="data")  # refuses names that lead out of the folder
                 _put_in_place(root, Path(work), url)
         with closing(open_database(url)) as database:
             settle(database, before, root)
@@ -125,7 +125,7 @@ def restore(file: Path, url: str | None) -> Snapshot:
 
 
 def _put_in_place(root: Path, work: Path, url: str) -> None:
-    """Move the extracted folders to the workspace and load the database; after an error neither folder is there."""
+    """Move the extracted folders to the workspace and load the database; remove both folders after an error."""
     try:
         for name in (OWN_FOLDER, OUTPUTS):
             if (root / name).is_dir():
@@ -147,7 +147,7 @@ def _expect_empty(root: Path) -> None:
 
 
 def _about(archive: tarfile.TarFile, file: Path) -> tuple[Snapshot, Path]:
-    """What the archive's first member says: of which database it is, and where the workspace was."""
+    """Read the archive's first member: the snapshot's description, and the former folder of the workspace."""
     first = archive.next()
     text = archive.extractfile(first) if first is not None and first.name == _ABOUT else None
     try:

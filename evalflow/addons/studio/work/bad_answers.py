@@ -1,4 +1,4 @@
-"""A bad answer, of a run or pasted, becomes a test case with checks, which is run alone."""
+"""Turn a bad answer (of a run, or pasted) into a test case with checks, and run that case alone."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     from evalflow.addons.studio.work.space import Workspace
 
 COLLECTED = "From production"
-"""The title of the dataset for answers that no dataset made here has a case for."""
+"""The title of the dataset for answers whose case is in no dataset of the database."""
 CHECKS = "checks"
 _OF_THE_BOT = ("answer", "actual", "failure", "labels", "checks", "demo_answer")
-"""What a run's case says of its answer, and not of the question."""
+"""Fields of a case that describe the answer rather than the question."""
 
 
 @dataclass(frozen=True, slots=True)
 class BadAnswer:
-    """A bad answer of a bot, and what it answered.
+    """A bad answer of a bot, and the case that it answers.
 
     Attributes:
         row: The case by field names, without an answer and without checks.
         example: The answer, as an answer example.
-        bot: Whose answer it is; empty if that bot is not here any more.
-        dataset: The dataset made here that has the case; empty if none has.
-        checks: How many checks the case has there.
+        bot: The bot that gave it; empty if it was deleted.
+        dataset: The dataset in the database that has the case; empty if there is none.
+        checks: The number of the case's checks in that dataset.
     """
 
     row: Mapping[str, Any]
@@ -52,7 +52,7 @@ class BadAnswer:
 
 @requires("read")
 def bad_answer(space: Workspace, run_id: str, position: int) -> BadAnswer:
-    """An answer of a run, to make a test of."""
+    """An answer of a run as a `BadAnswer`."""
     case, bots = get_run_case(space, run_id, position), {bot.name for bot in list_bots(space)}
     bot = get_run(space, run_id).bot
     own = {one.name for one in list_datasets(space) if one.origin == "workspace"}
@@ -78,8 +78,8 @@ def save_test(
 ) -> RunRequest:
     """Save a bad answer as a case with checks, and return the run of this case alone.
 
-    If the dataset has the case, it gets the checks that it lacks, and the answer as its example. An empty `dataset` is
-    the one of the title `From production`, which is made if it is missing.
+    If the dataset already has the case, add the missing checks and replace its answer example. An empty `dataset` means
+    the one titled `From production`, which is created if it is missing.
     """
     if problems := list(_missing(bad, bot, checks)):
         raise UserError(problems)
@@ -115,7 +115,7 @@ def _missing(bad: BadAnswer, bot: str, checks: Sequence[Mapping[str, Any]]) -> l
 
 
 def _put(connection: Connection, owner: int, new: Mapping[str, Any]) -> str:
-    """Add a case to a dataset, or its checks to the same case there; returns its id."""
+    """Add a case to a dataset, or its checks to the existing case; returns the case's id."""
     body = readers.case_to_row(read_row("case", new))
     key = str(body["id"])
     if not table.known_keys(connection, owner, [key]):
@@ -133,7 +133,7 @@ def _put(connection: Connection, owner: int, new: Mapping[str, Any]) -> str:
 
 
 def _alone(space: Workspace, bot: str, dataset: str, key: str) -> RunRequest:
-    """The run of one case by its checks, with the options of the bot's latest run, and its judge if that is a model."""
+    """A run of one case with its checks only: the bot's latest options, and its latest judge if that is a model."""
     latest = next_request(space, bot)
     return replace(
         latest,
@@ -146,7 +146,7 @@ def _alone(space: Workspace, bot: str, dataset: str, key: str) -> RunRequest:
 
 
 def _stored(space: Workspace, dataset: str, key: str) -> Mapping[str, Any] | None:
-    """The content of a case; None if the dataset has it no longer."""
+    """The content of a case; None if the dataset no longer has it."""
     owner = own_row(space, dataset)["id"]
     with space.database.reading() as connection:
         if not table.known_keys(connection, owner, [key]):

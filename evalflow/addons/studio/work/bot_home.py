@@ -1,4 +1,4 @@
-"""What a bot's home says: how good its latest run is, whether it is better than before, and where it is weak."""
+"""A bot's home page: its latest result, the change since the run before, and its weak tags."""
 
 from __future__ import annotations
 
@@ -31,29 +31,29 @@ if TYPE_CHECKING:
     pass
 
 LATEST = 5
-"""The number of runs that a home lists."""
+"""The number of runs listed."""
 FEWEST = 5
-"""A tag is called weak only if at least so many of its answers have a score."""
+"""The fewest scored answers with which a tag is called weak."""
 _WEAKEST = 5
 _JUDGES = 2
-"""The number of judges that a headline names."""
+"""The number of judges named in a headline."""
 
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """The one number of a run that says whether the bot is good.
+    """The one number that sums up a run.
 
-    It is the share of cases that pass everything, if the run has that figure; else of one metric, by name.
+    It is the share of cases that pass everything, if the run has that figure; else a number of one metric.
 
     Attributes:
-        metric: `cases` for the cases that pass everything.
-        statistic: pass_rate, or mean or the name of a figure for a metric without pass or fail.
+        metric: Its metric, or `cases` for the cases that pass everything.
+        statistic: pass_rate; for a metric without pass or fail, mean or the name of a figure.
         value, low, high: The number and its 95 % interval; None if nothing was scored.
-        n, n_scored: Answers, and those with a score.
-        why: Why this metric is the one, of several; empty for the cases.
+        n, n_scored: The number of answers, and of answers with a score.
+        why: Why this metric was chosen among several; empty for `cases`.
         is_one_of_several: Whether the run has more metrics.
-        judged: The judge, and its agreement with people; of whole cases those of the metrics; empty without a judge.
-        row: The row of the summary that has the number.
+        judged: The judge and its agreement with people (for `cases`, of every metric); empty without a judge.
+        row: The number's row of the summary.
     """
 
     run: Run
@@ -78,7 +78,7 @@ class HeadlineChange:
 
     Attributes:
         before: None if no earlier run shares a dataset and a metric.
-        sentence: What the comparison with it says; None if the runs cannot be compared.
+        sentence: The result of the comparison; None if the runs cannot be compared.
     """
 
     before: ComparableRun | None
@@ -100,7 +100,7 @@ class WeakTag:
 class BotHome:
     """The latest runs of a bot, newest first, and the headline of the latest one with results.
 
-    A run of a part of the cases, such as those that failed, has it only if there is no other.
+    A run of a part of the cases (e.g. only those that failed) provides the headline only if there is no other run.
     """
 
     runs: Sequence[Run]
@@ -109,7 +109,7 @@ class BotHome:
 
 @requires("read")
 def bot_home(space: Workspace, bot: str) -> BotHome:
-    """What the home of a bot shows at once."""
+    """The parts of a bot's home page that need no comparison."""
     runs = list_runs(space, limit=LATEST, bot=bot).items
     scored = next((run for run in runs if run.facts.get("metrics") and not run.taken.is_part), None)
     if scored is None:
@@ -133,7 +133,7 @@ def headlines(space: Workspace) -> dict[str, Headline]:
 
 
 def headline_of(run: Run) -> Headline | None:
-    """The headline of a run with results: what heads its reports, on the dataset with the most answers."""
+    """The headline of a run with results, as in its reports, on the dataset with the most answers."""
     metrics = run.metrics
     rows = [row for row in without_means_of_figures(run.summary) if row.metric in {*metrics, CASES}]
     if not rows:
@@ -159,7 +159,7 @@ def headline_of(run: Run) -> Headline | None:
 
 
 def _judged(run: Run, row: SummaryRow) -> list[str]:
-    """The judge of a number, and its agreement with people; for whole cases those of the metrics, each once."""
+    """The judge of a number and its agreement with people; for `cases`, those of the metrics without duplicates."""
     if row.metric == CASES:
         passing = {one.metric for one in run.summary if one.pass_rate is not None}
         own = [metric for name, metric in run.metrics.items() if name in passing and metric.judge]
@@ -177,15 +177,15 @@ def change_since(space: Workspace, headline: Headline) -> HeadlineChange:
         return HeadlineChange(None, None)
     try:
         found = compare_runs(space, before.run.run_id, headline.run.run_id)
-    except UserError:  # obstacles say why
+    except UserError:  # `before.obstacles` say why
         return HeadlineChange(before, None)
-    # The same answers may be compared although their judges differ.
+    # The comparison succeeded, so the obstacles do not apply: equal answers may be compared despite different judges.
     return HeadlineChange(replace(before, obstacles=[]), next(iter(found.sentences.values()), None))
 
 
 @requires("read")
 def weak_tags(space: Workspace, headline: Headline) -> list[WeakTag]:
-    """The tags with the worst numbers, worst first, of those that are worse than all cases together."""
+    """The tags with the worst numbers, worst first; only those that are worse than the overall number."""
     metric = headline.run.metrics.get(headline.metric)
     is_lower_better = metric is not None and not metric.higher_is_better and headline.statistic != "pass_rate"
     found = [tag for row in summary(space, headline.run.run_id) for tag in _tagged(row, headline)]
@@ -197,7 +197,7 @@ def weak_tags(space: Workspace, headline: Headline) -> list[WeakTag]:
 
 
 def _is_all_of(tag: WeakTag, parent: WeakTag) -> bool:
-    """Whether a sub-tag has all cases of its parent, which then says nothing more."""
+    """Whether a sub-tag has all cases of its parent, so that the parent's row is redundant."""
     return tag.tag.startswith(f"{parent.tag} > ") and tag.n_scored == parent.n_scored
 
 

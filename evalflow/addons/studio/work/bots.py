@@ -1,4 +1,4 @@
-"""Bots: the targets that people define, those of conf/, and a test question to one."""
+"""Bots: the targets defined in the application or in conf/, and test questions to them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from evalflow.values.jsonvalues import is_list, is_object
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bot(Definition):
-    """A target under test; its name is the target's in runs.
+    """A target under test; runs use its name for the target.
 
     Attributes:
         description: For people.
@@ -66,13 +66,13 @@ BOTS = DefinitionStore("bot", "target", lambda option: kind_of(option) in BOT_KI
 
 @requires("read")
 def list_bots(space: Workspace) -> list[Bot]:
-    """All bots: the defined ones by name, then those of conf/ that could be defined here too."""
+    """All bots: those of the database by name, then those of conf/ whose kind is supported here."""
     return BOTS.all_of(BOTS.rows(space), partial(from_row, Bot), _of_conf)
 
 
 @requires("read")
 def get_bot(space: Workspace, name: str) -> Bot:
-    """One bot. A bot of conf/ includes all that it inherits, and "???" for a required value that is missing."""
+    """One bot. A bot of conf/ includes inherited keys, and "???" for a missing required value."""
 
     def whole(option: Option) -> Bot:
         return replace(_of_conf(option), config=lifted(remembered_content(space, "target", name), None)[0])
@@ -114,9 +114,9 @@ def update_bot(
     new_name: str | None = None,
     title: str | None = None,
 ) -> Bot:
-    """Change a bot. None leaves a value unchanged.
+    """Change a bot; None leaves a value unchanged.
 
-    `config` is the complete new one. Past runs keep an old name. `expected` is the version that the change is based on.
+    `config` replaces the whole configuration. Past runs keep the old name. `expected`: the version that was edited.
     """
     row = BOTS.get(space, name)
     given: Mapping[str, object] = row["config"] if config is None else config
@@ -138,7 +138,7 @@ def delete_bot(space: Workspace, name: str, expected: int) -> int:
 def copy_bot(
     space: Workspace, source: str, name: str, changes: Mapping[str, object] | None = None, title: str | None = None
 ) -> Bot:
-    """Copy a bot, which may be of conf/, and change some keys."""
+    """Copy a bot of the database or of conf/, and change some keys."""
     bot = get_bot(space, source)
     return create_bot(space, name, {**given(bot.config), **(changes or {})}, bot.description, title)
 
@@ -153,15 +153,15 @@ LONGEST_S = 120.0
 LONGEST_QUESTION = 20_000
 """In characters."""
 MODELS_S = 10.0
-"""Time limit of the list of an endpoint's models."""
+"""Time limit for listing an endpoint's models."""
 _VARIABLE = re.compile(r"\$\{oc\.env:([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 @requires("try")
 async def try_bot(space: Workspace, name: str, config: Mapping[str, object], question: str) -> Answer:
-    """Send a question to a bot that is being defined; nothing is cached or saved.
+    """Send a question to an unsaved bot; nothing is cached or saved.
 
-    A call that fails gives an answer in state error; only a wrong configuration or a missing key raises.
+    A failed call returns an answer in state error; only a wrong configuration or a missing key raises.
     """
     asked = question.strip()
     if not asked or len(asked) > LONGEST_QUESTION:
@@ -172,7 +172,7 @@ async def try_bot(space: Workspace, name: str, config: Mapping[str, object], que
 
 @requires("edit")
 async def answer_case(space: Workspace, name: str, config: Mapping[str, object], case: Case) -> Answer:
-    """What a bot answers to a case now; as in `try_bot`."""
+    """Call a bot with a case; otherwise as `try_bot`."""
     with trial_budget(space, f"trial of {name}") as budget:
         target = await to_thread.run_sync(_built, space, name, config, budget, case.dataset)
         try:
@@ -191,7 +191,7 @@ async def answer_case(space: Workspace, name: str, config: Mapping[str, object],
 async def list_models(space: Workspace, config: Mapping[str, object]) -> list[str]:
     """The names of the models that an OpenAI-compatible endpoint lists, sorted.
 
-    `config`: of a bot, whose model may be missing. UserError says why there are none.
+    `config`: a bot's configuration, in which the model may be missing. Raises UserError if there are none.
     """
     asked = {**config, "model": config.get("model") or "unknown", "attempts": 1, "timeout_s": MODELS_S}
     model, allowed = await to_thread.run_sync(_checked, space, "bot", asked)
@@ -211,7 +211,7 @@ def _built(space: Workspace, name: str, config: Mapping[str, object], budget: Bu
 
 
 def _checked(space: Workspace, name: str, config: Mapping[str, object]) -> tuple[TargetConfig, Connections | None]:
-    """A valid configuration as it is called, and the connections that it may call."""
+    """The validated configuration with its connection resolved, and the connections that it may call."""
     allowed = space.allowed
     plain = check_bot(name, config, allowed)
     called = plain if allowed is None else allowed.resolve(plain, "target")

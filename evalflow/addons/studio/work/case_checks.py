@@ -1,4 +1,4 @@
-"""The checks of cases run without being asked for: a run of cases that have some also has the metric `checks`."""
+"""Run the checks of cases automatically: a run whose cases have checks also gets the metric `checks`."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 _FILE = "notices.json"
 CHECKS = "checks"
-"""The library's metric that runs the checks of cases."""
+"""The library metric that runs the checks of cases."""
 
 
 @dataclass(frozen=True, slots=True)
 class AddedChecks:
-    """The checks that a run gets by itself.
+    """The checks added to a run automatically.
 
     Attributes:
-        only: Identifiers of those that run, perhaps none; None: all.
-        left_out: Identifiers of those that do not, since they ask a judge that is a language model.
+        only: Identifiers of the checks to run, perhaps none; None: all.
+        left_out: Identifiers of skipped checks: they need a judge that is a language model.
     """
 
     only: Sequence[str] | None = None
@@ -40,19 +40,19 @@ class AddedChecks:
 
     @property
     def notices(self) -> list[str]:
-        """What the person who starts the run should know."""
+        """Notices for the person who starts the run."""
         if not self.left_out:
             return []
         why = "the judge compares texts and is not a language model"
         return [f"checks that ask a judge are left out ({', '.join(self.left_out)}): {why}; choose another judge"]
 
     def request(self, request: RunRequest) -> RunRequest:
-        """The request with the checks, if any runs."""
+        """Add the metric `checks` to a request, unless every check is left out."""
         return request if self.only == () else replace(request, metrics=[*request.metrics, CHECKS])
 
     def values(self, values: Mapping[str, object]) -> dict[str, object]:
-        """The values that a run changes, with which checks run."""
-        if not self.only:  # all, or none
+        """Add the choice of checks to the values that a run changes."""
+        if not self.only:  # all or none
             return dict(values)
         metrics = as_map(values.get("metric"))
         chosen = {**as_map(metrics.get(CHECKS)), "only": list(self.only)}
@@ -61,7 +61,7 @@ class AddedChecks:
 
 @requires("read")
 def may_have_checks(space: Workspace, request: RunRequest, own: Own) -> bool:
-    """Whether its cases may have checks that none of its metrics runs; those of conf/ may always."""
+    """Whether the cases may have checks that no metric of the run covers. Datasets of conf/ are assumed to."""
     if any(checking(space, request)):
         return False
     rows = [own_row(space, name)["id"] for name in own.datasets]
@@ -70,7 +70,7 @@ def may_have_checks(space: Workspace, request: RunRequest, own: Own) -> bool:
 
 @requires("read")
 def added_checks(space: Workspace, cases: Iterable[Case], *, judges: bool) -> AddedChecks | None:
-    """The checks of a run's cases; None if none has one. `judges`: whether its judge is a language model."""
+    """The checks to add for a run's cases; None if no case has one. `judges`: whether the judge is a language model."""
     custom = custom_checks(space)
     free, asking = dict[str, None](), dict[str, None]()
     for case in cases:
@@ -84,7 +84,7 @@ def added_checks(space: Workspace, cases: Iterable[Case], *, judges: bool) -> Ad
 
 
 def _asks(check: Mapping[str, Any], custom: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Whether a judge decides a check of a case, or one in its group; own checks have a type and parameters."""
+    """Whether a case's check, or a check in its group, needs a judge. `custom`: the reusable checks by name."""
     known = custom.get(str(check.get("identifier")), {})
     kind = known.get("type", check.get("identifier"))
     params = {**as_map(known.get("params")), **as_map(check.get("params"))}
@@ -92,13 +92,13 @@ def _asks(check: Mapping[str, Any], custom: Mapping[str, Mapping[str, Any]]) -> 
 
 
 def keep_notices(snapshot: Path, notices: Sequence[str]) -> None:
-    """Save the notices of a planned run beside what it uses."""
+    """Save the notices of a planned run in its snapshot."""
     if notices:
         (snapshot / _FILE).write_text(json.dumps(list(notices)), encoding="utf-8")
 
 
 def read_notices(snapshot: Path) -> list[str]:
-    """The same; empty if there was nothing to say."""
+    """Read the saved notices; empty without any."""
     try:
         return [str(one) for one in as_list(json.loads((snapshot / _FILE).read_bytes()))]
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Which cases of its datasets a run takes, and how many it leaves out."""
+"""The selection of a run's cases, and the number of cases left out."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class LeftOutCases:
     """How many cases of a dataset a run leaves out.
 
     Attributes:
-        drafts: Those that the run would take if they were active.
-        unselected: The active ones that are not chosen, or beyond the limit or the sample.
+        drafts: Drafts that the run would take if they were active.
+        unselected: Active cases that are not selected, or beyond the limit or the sample.
     """
 
     drafts: int
@@ -41,7 +41,7 @@ _LEFT_OUT = TypeAdapter(dict[str, LeftOutCases])
 
 
 def wrong_choices(request: RunRequest) -> Iterator[Problem]:
-    """What is wrong with the names and keys of a request's `dataset_values`; their types are checked with the run."""
+    """Yield the problems with names and keys of a request's `dataset_values`; types are checked with the run."""
     for name, values in request.dataset_values.items():
         where = f"dataset_values.{name}"
         if name not in request.datasets:
@@ -52,13 +52,13 @@ def wrong_choices(request: RunRequest) -> Iterator[Problem]:
 
 @requires("read")
 def chosen_values(space: Workspace, request: RunRequest) -> dict[str, Mapping[str, Any]]:
-    """The request's `dataset_values` without the ids of drafts, since a run does not have these."""
+    """The request's `dataset_values` without the ids of drafts, which runs leave out."""
     own, given = _own(space, request), _given(request)
     return {name: _without_drafts(space, own[name], one) if name in own else one for name, one in given.items()}
 
 
 def _given(request: RunRequest) -> dict[str, dict[str, object]]:
-    """The keys that are set; an empty list chooses nothing, and is left out like null."""
+    """The keys that are set; an empty list counts as unset, like null."""
     found: dict[str, dict[str, object]] = {}
     for name, values in request.dataset_values.items():
         found[name] = {key: value for key, value in values.items() if value not in (None, [], ())}
@@ -81,7 +81,7 @@ def _without_drafts(space: Workspace, dataset: Dataset, values: Mapping[str, Any
 def count_left_out(
     space: Workspace, request: RunRequest, known: Mapping[str, int], taken: Mapping[str, int]
 ) -> dict[str, LeftOutCases]:
-    """What a run leaves out, by dataset. `known`: how many cases each has; `taken`: how many it takes."""
+    """Count what a run leaves out, by dataset. `known`: the cases of each; `taken`: the cases that the run takes."""
     own, chosen = _own(space, request), _given(request)
     return {
         name: LeftOutCases(_drafts(space, own[name], chosen.get(name, {})) if name in own else 0, total - taken[name])
@@ -90,7 +90,7 @@ def count_left_out(
 
 
 def _drafts(space: Workspace, dataset: Dataset, chosen: Mapping[str, Any]) -> int:
-    """How many drafts of a dataset have the chosen tags and ids."""
+    """Count a dataset's drafts with the chosen tags and ids."""
     if not (dataset.drafts and chosen):
         return dataset.drafts
     ids, tags = set(chosen.get("ids", ())), {readers.tag_name(tag) for tag in chosen.get("tags", ())}
@@ -102,7 +102,7 @@ def _drafts(space: Workspace, dataset: Dataset, chosen: Mapping[str, Any]) -> in
 
 
 def _own(space: Workspace, request: RunRequest) -> dict[str, Dataset]:
-    """The datasets of a request that were defined here, and can have drafts."""
+    """The request's datasets in the database; only these can have drafts."""
     found = {one.name: one for one in list_datasets(space) if one.origin == "workspace"}
     return {name: found[name] for name in request.datasets if name in found}
 
@@ -112,12 +112,12 @@ def _texts(value: object) -> bool:
 
 
 def keep_left_out(snapshot: Path, found: Mapping[str, LeftOutCases]) -> None:
-    """Save what a run leaves out beside what it uses."""
+    """Save a run's counts in its snapshot."""
     (snapshot / _FILE).write_bytes(_LEFT_OUT.dump_json(dict(found), indent=1))
 
 
 def read_left_out(snapshot: Path) -> dict[str, LeftOutCases]:
-    """What a run left out; empty if nobody counted it, as for runs of the command line."""
+    """Read a run's counts; empty if there are none, as for runs of the command line."""
     try:
         return _LEFT_OUT.validate_json((snapshot / _FILE).read_bytes())
     except (OSError, ValidationError):

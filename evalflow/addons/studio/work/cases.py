@@ -60,9 +60,9 @@ class StoredCase:
     """A case in the database.
 
     Attributes:
-        id: The id of its row; the case's own id is in `body`.
+        id: The row id; the case's own id is in `body`.
         question: The last user message, for lists.
-        body: The case by field names, as a line of JSON lines: id, messages, answer, reference, ...
+        body: The case by field names, like a row of JSON lines: id, messages, answer, reference, ...
         is_draft: Whether runs leave it out.
     """
 
@@ -74,7 +74,7 @@ class StoredCase:
 
 
 class CaseFilter(TypedDict, total=False):
-    """Which cases of a dataset are meant; see `CaseQuery`."""
+    """A filter of a dataset's cases; see `CaseQuery`."""
 
     tag: str | None
     text: str | None
@@ -85,7 +85,7 @@ class CaseFilter(TypedDict, total=False):
 def list_cases(
     space: Workspace, dataset: str, cursor: str | None = None, limit: int = 50, **matching: Unpack[CaseFilter]
 ) -> Page[StoredCase]:
-    """Cases of a dataset that was defined here."""
+    """Cases of a dataset in the database."""
     row, limit = own_row(space, dataset), max(1, min(limit, MAX_PAGE))
     after = row_number(cursor)
     with space.database.reading() as connection:
@@ -101,7 +101,7 @@ def get_case(space: Workspace, dataset: str, case: int) -> StoredCase:
 
 @requires("read")
 def dataset_tags(space: Workspace, dataset: str) -> list[tuple[str, int]]:
-    """Every tag of a dataset with the number of cases that have it or a sub-tag; of conf/ in its first cases."""
+    """Every tag of a dataset with the number of cases that have it or a sub-tag; for conf/, in the first cases only."""
     if get_dataset(space, dataset).origin == "conf":
         return list(declared_page(space, dataset, 0, 1).tags)
     row = own_row(space, dataset)
@@ -115,8 +115,8 @@ def add_cases(
     """Add cases, all or none; returns their number.
 
     `rows`: cases by field names; `question` becomes one user message. A case without an id gets a hash of its content.
-    A UserError lists the problems of each row (`rows:NUMBER`), including ids that exist already, and the violations of
-    message order unless `allow_irregular`.
+    A UserError lists the problems of each row (`rows:NUMBER`), including existing ids and (unless `allow_irregular`)
+    irregular message orders.
     """
     own_row(space, dataset)
     cases = list(read_rows(dataset, rows, allow_irregular=allow_irregular))
@@ -127,7 +127,7 @@ def add_cases(
 def update_case(
     space: Workspace, dataset: str, case: int, expected: int, row: Mapping[str, object], *, draft: bool | None = None
 ) -> StoredCase:
-    """Replace a case; `draft`: whether runs leave it out, None: as before. Irregular turns can only stay."""
+    """Replace a case. `draft`: None leaves it unchanged. Irregular turns are refused unless they are unchanged."""
     there = case_row(space, dataset, case)
     is_same = row.get("messages") == there["body"].get("messages")
     changed = case_columns(readers.case_to_row(read_row(dataset, {"id": there["key"], **row}, allow_irregular=is_same)))
@@ -145,7 +145,7 @@ def update_case(
 
 @requires("read")
 def case_rows(space: Workspace, dataset: str, *, draft: bool = False) -> Iterator[Body]:
-    """The active cases, or the drafts, of a dataset that was defined here, as rows of JSON lines."""
+    """The active cases, or the drafts, of a dataset in the database, as rows of JSON lines."""
     row = own_row(space, dataset)
     with space.database.reading() as connection:
         yield from table.bodies(connection, row["id"], draft=draft)
@@ -153,7 +153,7 @@ def case_rows(space: Workspace, dataset: str, *, draft: bool = False) -> Iterato
 
 @requires("edit")
 def add_case(space: Workspace, dataset: str, row: Mapping[str, object], *, draft: bool = False) -> StoredCase:
-    """Add one case, which runs leave out if it is a draft. The key of a problem is the name of its field."""
+    """Add one case; runs leave drafts out. A problem's key is the name of the field."""
     owner = own_row(space, dataset)["id"]
     new = case_columns(readers.case_to_row(read_row(dataset, row, allow_irregular=False)))
     with space.changing("add cases", "dataset", dataset, ["1 cases"]) as connection:
@@ -163,7 +163,7 @@ def add_case(space: Workspace, dataset: str, row: Mapping[str, object], *, draft
 
 @requires("edit")
 def append_rows(space: Workspace, dataset: str, rows: Iterable[Body], *, draft: bool = False) -> int:
-    """Add cases as `case_to_row` returns them, all or none; returns their number."""
+    """Add cases in the form of `case_to_row`, all or none; returns their number."""
     row = own_row(space, dataset)
     prepared = [{**case_columns(body), "is_draft": draft} for body in rows]
     with space.changing("add cases", "dataset", dataset, [f"{len(prepared)} cases"]) as connection:
@@ -171,7 +171,7 @@ def append_rows(space: Workspace, dataset: str, rows: Iterable[Body], *, draft: 
 
 
 def append_stored(connection: Connection, dataset: int, prepared: Sequence[Row]) -> int:
-    """Add cases as `case_columns` returns them, within a transaction, to the dataset of this row id."""
+    """Add cases in the form of `case_columns` to the dataset of this row id, within a transaction."""
     twice = [key for key, n in Counter(one["key"] for one in prepared).items() if n > 1]
     if twice:
         raise duplicates(twice, "are in it more than once")
@@ -196,7 +196,7 @@ def _stale(row: Row, expected: int, wanted: Mapping[str, object]) -> StaleError:
 
 @requires("edit")
 def copy_dataset(space: Workspace, source: str, name: str, title: str | None = None) -> Dataset:
-    """Copy a dataset with all its cases; the source may be in conf/."""
+    """Copy a dataset, of the database or of conf/, with all its cases."""
     origin = get_dataset(space, source)
     if origin.origin == "workspace":
         values = dataset_values(name, origin.description, origin.generates, title)
@@ -222,7 +222,7 @@ def case_row(space: Workspace, dataset: str, case: int) -> Row:
 
 
 def read_rows(dataset: str, rows: Iterable[Mapping[str, object]], *, allow_irregular: bool = True) -> Iterator[Case]:
-    """Parse rows with the reader of files, so that only cases that a file could hold are accepted."""
+    """Parse rows with the file reader, so that exactly the cases that a file could hold are accepted."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "rows"
         with path.open("w", encoding="utf-8") as file:
@@ -238,7 +238,7 @@ def read_rows(dataset: str, rows: Iterable[Mapping[str, object]], *, allow_irreg
         try:
             yield from list(readers.read(dataset, config))
         except UserError as error:
-            key = f"dataset.{dataset}.allow_irregular=true"  # of a configuration, which nobody has here
+            key = f"dataset.{dataset}.allow_irregular=true"  # this key of a configuration does not exist here
             raise UserError(
                 [
                     Problem(p.what, p.where.replace(str(path), "rows"), p.hint.replace(key, "`allow_irregular`"))
@@ -248,7 +248,7 @@ def read_rows(dataset: str, rows: Iterable[Mapping[str, object]], *, allow_irreg
 
 
 def read_row(dataset: str, row: Mapping[str, object], *, allow_irregular: bool = True) -> Case:
-    """Parse one row as a case. The key of a problem with a field is the field's name."""
+    """Parse one row as a case. A problem's key is the name of the field."""
     try:
         return next(read_rows(dataset, [row], allow_irregular=allow_irregular))
     except UserError as error:
@@ -263,21 +263,21 @@ def _at_field(problem: Problem) -> Problem:
 
 
 def irregular_turns(messages: Sequence[Mapping[str, object]], *, goes_on: bool) -> list[tuple[int, str]]:
-    """Problems in the order of a conversation, which a simulated user may go on with, by number of message from 0."""
+    """Problems with the order of messages, each with the message's index. `goes_on`: a simulated user continues."""
     return list(readers.irregular(readers.read_messages(list(messages)), continues=goes_on))
 
 
 def beside_words(message: Mapping[str, object]) -> list[str]:
-    """What a message of a case has beside its words, a line each: the tools that it calls, `[image]` and the like."""
+    """Lines for the parts of a message that are not text: its tool calls, `[image]` and the like."""
     (turn,) = readers.read_messages([dict(message)])
     others = [part for part in turn.parts if part["type"] != "text"]
     return replace(turn, content="", api={**(turn.api or {}), "parts": others}).text.splitlines()
 
 
 def case_columns(body: Body) -> Row:
-    """A case as `case_to_row` returns it, with its id, question and tags (all their levels) in columns.
+    """The columns of a case in the form of `case_to_row`: id, question, body, and tags with all their levels.
 
-    UserError if one of its checks would start a program.
+    Raises UserError if one of its checks would start a program.
     """
     if any(starts_program(check["identifier"], check.get("params")) for check in body.get("checks") or ()):
         raise UserError(
@@ -305,14 +305,14 @@ def case_ids(space: Workspace, dataset: str, **matching: Unpack[CaseFilter]) -> 
 
 @requires("read")
 def ids_of_rows(space: Workspace, dataset: str, cases: Sequence[int]) -> list[str]:
-    """The cases' own ids, by the ids of their rows; those that are gone are left out."""
+    """The cases' own ids, by row id; deleted cases are left out."""
     row = own_row(space, dataset)
     return space.read(table.keys_of, row["id"], cases)
 
 
 @requires("read")
 def known_ids(space: Workspace, dataset: str, ids: Sequence[str]) -> list[str]:
-    """Those of some case ids that a dataset has; a dataset of conf/ is read as a whole."""
+    """The case ids among `ids` that a dataset has. Reads the whole dataset if it is of conf/."""
     if get_dataset(space, dataset).origin == "workspace":
         row = own_row(space, dataset)
         known = space.read(table.known_keys, row["id"], ids)
@@ -323,7 +323,7 @@ def known_ids(space: Workspace, dataset: str, ids: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """How many cases were deleted or lost something, and the id of what they lost in the trash."""
+    """The number of cases deleted or changed, and the id in the trash of what was removed."""
 
     count: int
     trash: int
@@ -356,7 +356,7 @@ def tag_cases(
 
 @requires("edit")
 def activate_cases(space: Workspace, dataset: str, cases: Sequence[int], *, draft: bool = False) -> int:
-    """Make drafts active so that runs take them, or cases drafts; returns the number of changed cases."""
+    """Make drafts active, so that runs take them, or make cases drafts; returns the number of changed cases."""
     row = own_row(space, dataset)
     with space.changing("update", "dataset", dataset, [f"is_draft of {len(cases)} cases"]) as connection:
         return table.set_draft(connection, row["id"], cases, draft=draft)
@@ -385,7 +385,7 @@ def change_cases(space: Workspace, dataset: str, cases: Sequence[int], field: st
 
 @requires("edit")
 def write_reference(space: Workspace, dataset: str, key: str, reference: str) -> None:
-    """Write the expected answer of a case that has none, by the case's own id."""
+    """Set the expected answer of a case (by its own id) that has none."""
     if not reference.strip():
         raise UserError(Problem("this field is required", "reference", key="reference"))
     row = own_row(space, dataset)
@@ -404,7 +404,7 @@ def _without(body: Body, field: str) -> Body:
 
 @dataclass(frozen=True, slots=True)
 class CasePlace:
-    """The place of a case in a filtered list, or the place it would have.
+    """The place that a case has, or would have, in a filtered list.
 
     Attributes:
         before: The number of matching cases before it.
@@ -431,7 +431,7 @@ def case_place(space: Workspace, dataset: str, case: int, **matching: Unpack[Cas
 def cases_at(
     space: Workspace, dataset: str, first: int, limit: int = 50, **matching: Unpack[CaseFilter]
 ) -> FoundCases[StoredCase]:
-    """A page of the matching cases, in order. If `first` is beyond the end, the last page."""
+    """A page of the matching cases, in order; the last page if `first` is beyond the end."""
     row, limit = own_row(space, dataset), max(1, min(limit, MAX_PAGE))
     with space.database.reading() as connection:
         query = table.CaseQuery(connection, row["id"], **matching)
@@ -444,7 +444,7 @@ def cases_at(
 
 @requires("read")
 def example_rows(space: Workspace, dataset: str, count: int = 20) -> list[Mapping[str, object]]:
-    """The first cases of a dataset by field names, as lines of JSON lines."""
+    """The first cases of a dataset, as rows of JSON lines."""
     if get_dataset(space, dataset).origin == "workspace":
         return [case.body for case in list_cases(space, dataset, limit=count).items]
     return list(islice(declared_rows(space, dataset), count))

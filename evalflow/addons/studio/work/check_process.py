@@ -1,4 +1,4 @@
-"""Checks of strangers on answers of strangers: patterns, paths, SQL, similarity. Called in a limited process."""
+"""Untrusted checks on untrusted answers (patterns, paths, SQL, similarity), run in a limited process."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from evalflow.records import Case
 from evalflow.targets.recorded import recorded_answer
 
 CASE = "trial"
-"""The id of a case whose checks are tried."""
+"""The id of the case on which checks are tried."""
 
 
 def tried(
     definition: Mapping[str, Any], prompts: Sequence[str], cases: str, checks: Sequence[Sequence[Mapping[str, Any]]]
 ) -> list[list[tuple[str, str]]]:
-    """What each check says of each case's answer example: (state, reason), as in `CheckTrial`.
+    """Run each check on its case's answer example; returns (state, reason) as in `CheckTrial`.
 
-    `definition`: of a metric of the kind `checks`; `prompts`: folders; `cases`: as `packed`; `checks`: of each case.
+    `definition`: a metric of the kind `checks`. `prompts`: folders. `cases`: see `packed`. `checks`: for each case.
     """
-    known: Sequence[Case] = pickle.loads(base64.b64decode(cases))  # noqa: S301 - of the server, which has read them
+    known: Sequence[Case] = pickle.loads(base64.b64decode(cases))  # noqa: S301 - made by the server
     config = ChecksMetricConfig.model_validate(definition)
     metric = ChecksMetric.build("checks", config, Prompts([Path(one) for one in prompts]))
 
@@ -39,7 +39,7 @@ def tried(
 
 
 def packed(cases: Sequence[Case]) -> str:
-    """Cases that the server has read, for `tried`."""
+    """Serialize validated cases for `tried`."""
     return base64.b64encode(pickle.dumps(list(cases))).decode()
 
 
@@ -70,12 +70,12 @@ async def _tried(metric: ChecksMetric, case: Case, checks: Sequence[Mapping[str,
 
 
 def state_of(status: str, score: float | None, reason: str | None) -> tuple[str, str]:
-    """The state of a trial by the outcome of its check, and why."""
+    """The state and reason of a trial, from the outcome of its check."""
     if status != "scored" or score is None:
         return "unscored", reason or ""
     return "passed" if score == 1 else "failed", reason or ""
 
 
 def _of_the_check(what: str) -> str:
-    """A problem without the place of the case, which the card shows."""
+    """Strip the place of the case, which the page shows already."""
     return what.removeprefix(f"case {CASE!r}, checks[0]").removeprefix(".params.").removeprefix(": ")

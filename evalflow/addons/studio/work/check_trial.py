@@ -1,4 +1,4 @@
-"""Try checks on an answer example: rules at once, those of a judge when asked."""
+"""Try checks on an answer example: rules immediately, checks by a judge on request."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from evalflow.targets.recorded import recorded_answer
 
 TrialState = Literal["passed", "failed", "unscored", "wrong", "judge", "off"]
 Example = Mapping[str, object]
-"""A case whose answer example is to be tried."""
+"""A case with an answer example to try checks on."""
 _NO_QUESTION = "(no question)"
 LONGEST_S = 10.0
-"""Seconds for all checks that are tried at once."""
+"""Time limit in seconds for all checks of a trial."""
 _CHECKS = Work("evalflow.addons.studio.work.check_process:tried", memory=6 * 1024**3, files=256, threads=True)
-"""It reads prompts and the embedder's model; the address space is that of the model's threads."""
+"""It reads prompts and the embedder's model, whose threads need this address space."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,8 @@ class CheckTrial:
     """The result of a check on an answer.
 
     Attributes:
-        state: passed or failed; unscored (`reason` says why); wrong: its parameters are, as `reason` says; judge: a
-            judge must be asked; off: it is disabled.
+        state: passed, failed, unscored (`reason` says why), wrong (`reason` says what is wrong with its parameters),
+            judge (needs a judge) or off (disabled).
     """
 
     state: TrialState
@@ -46,12 +46,12 @@ class CheckTrial:
 
 @requires("try")
 def try_checks(space: Workspace, row: Mapping[str, object]) -> list[CheckTrial]:
-    """Try each of the checks of a row on its `demo_answer`; free, since nobody is asked.
+    """Try each check of a row on the row's `demo_answer`; free, because no judge is called.
 
-    Similarity is that of the embedded embedder, which runs may replace. Blocks: not for a thread with an event loop.
+    Similarity uses the embedded embedder; runs may use another. Blocks: do not call it from an event loop's thread.
 
     Raises:
-        TooManyTrialsError: The person or all people have tried too much just now.
+        TooManyTrialsError: The person, or all people together, have exhausted their budget of trials.
     """
     checks = cast("Sequence[Mapping[str, object]]", row.get("checks") or ())
     case = _case(row)
@@ -62,7 +62,7 @@ def try_checks(space: Workspace, row: Mapping[str, object]) -> list[CheckTrial]:
 def try_examples(
     space: Workspace, kind: str, params: Mapping[str, object], rows: Sequence[Example]
 ) -> list[CheckTrial]:
-    """Try a built-in check with its parameters on each of some rows; otherwise as `try_checks`."""
+    """Try one built-in check on the `demo_answer` of each row; otherwise as `try_checks`."""
     check = {"identifier": kind, "params": dict(params)}
     cases = [_case(row) for row in rows]
     return [found for (found,) in _tried(space, cases, [[check]] * len(rows))] if rows else []
@@ -82,19 +82,19 @@ def _tried(
 
 
 def _case(row: Example) -> Case:
-    """The case of a row whose checks are tried apart. Raises UserError: what is wrong with it."""
+    """Parse a row without its checks, which are tried separately. Raises UserError for an invalid row."""
     return read_row(CASE, {**row, "id": CASE, "checks": None})
 
 
 def example_row(example: CheckExample) -> Example:
-    """An example of a check as a case with this answer, to try the check on."""
+    """A row with a check's example as its `demo_answer`, to try the check on."""
     answer = {"role": "assistant", "content": example.answer, "metadata": example.metadata}
     return {"question": example.question.strip() or _NO_QUESTION, "demo_answer": answer}
 
 
 @requires("try")
 async def judge_check(space: Workspace, bot: str, row: Mapping[str, object], check: Mapping[str, object]) -> CheckTrial:
-    """Ask the judge of a bot's runs about one check on the `demo_answer` of a row; this costs what the judge costs."""
+    """Try one check on a row's `demo_answer` with the judge of the bot's runs, which must be paid."""
     case = await to_thread.run_sync(_case, row)
     answer = recorded_answer(case, "example", 0, demo=True)
     if not (answer.answer or "").strip():

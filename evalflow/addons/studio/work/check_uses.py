@@ -1,4 +1,4 @@
-"""Where reusable checks are used: enable them on many cases, list those, and find where they failed."""
+"""The uses of checks: enable a check on many cases, list its cases, and find where it failed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SEARCHED = 5
 
 @dataclass(frozen=True, slots=True)
 class CheckUse:
-    """How many cases name a check, and on how many of them it is enabled."""
+    """The number of cases that name a check, and of those where it is enabled."""
 
     cases: int = 0
     enabled: int = 0
@@ -35,7 +35,7 @@ class CheckedCase:
     """A case that names a check.
 
     Attributes:
-        id: The id of its row; `key` is the case's own id.
+        id: The row id; `key` is the case's own id.
     """
 
     dataset: str
@@ -48,12 +48,12 @@ class CheckedCase:
 
 @dataclass(frozen=True, slots=True)
 class CheckFailure:
-    """The first answer that failed a check in the latest run with such answers.
+    """The first answer that failed a check, in the latest run with such answers.
 
     Attributes:
-        metric: The name of the score: that of the check, with `#2` and so on if the case names it repeatedly.
+        metric: The name of the score: the check's name, with `#2`, `#3`, ... if the case names it repeatedly.
         position: The answer's position in its run.
-        at: When the run ended; when it was created while it has not.
+        at: When the run ended; if it has not, when it was created.
     """
 
     run_id: str
@@ -68,7 +68,7 @@ class CheckFailure:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """The cases that match a filter, by row id: all, those that name a check, and those where it is enabled."""
+    """The row ids of the cases that match a filter: all, those that name a check, and those where it is enabled."""
 
     cases: Sequence[int]
     naming: Sequence[int]
@@ -77,21 +77,21 @@ class Coverage:
 
 @requires("read")
 def check_uses(space: Workspace) -> dict[str, CheckUse]:
-    """The use of each check that some case names, built-in ones included."""
+    """The use of each check that a case names, including built-in checks."""
     found = space.read(table.check_counts, space.project_id)
     return {name: CheckUse(*numbers) for name, numbers in found.items()}
 
 
 @requires("read")
 def cases_with(space: Workspace, name: str, first: int = 0, limit: int = 50) -> list[CheckedCase]:
-    """Cases that name a check, by dataset and in their order there, skipping the first `first`."""
+    """Cases that name a check, by dataset and position, skipping the first `first`."""
     rows = space.read(table.cases_with, space.project_id, name, first, max(1, min(limit, MAX_PAGE)))
     return [from_row(CheckedCase, row) for row in rows]
 
 
 @requires("read")
 def coverage(space: Workspace, dataset: str, name: str, **matching: Unpack[CaseFilter]) -> Coverage:
-    """Which cases of a dataset match a filter and name a check."""
+    """The cases of a dataset that match a filter, and which of them name a check."""
     row = own_row(space, dataset)
     with space.database.reading() as connection:
         ids, named = table.among(CaseQuery(connection, row["id"], **matching), name)
@@ -100,7 +100,7 @@ def coverage(space: Workspace, dataset: str, name: str, **matching: Unpack[CaseF
 
 @requires("read")
 def last_failure(space: Workspace, name: str) -> CheckFailure | None:
-    """Where a check failed last; None if it never did, or only in runs whose judge gives no pass or fail."""
+    """The last failure of a check; None if it never failed, or only in runs whose judge gives no pass or fail."""
     with space.database.reading() as connection:
         for run in table.imperfect_runs(connection, space.project_id, name, _SEARCHED):
             limits = [limit for limit in limits_of(run.facts) if limit.metric in table.numbered(name)]
@@ -116,7 +116,7 @@ def last_failure(space: Workspace, name: str) -> CheckFailure | None:
 
 @requires("edit")
 def enable_check(space: Workspace, dataset: str, cases: Sequence[int], identifier: str) -> int:
-    """Add a reusable check to cases, or switch it on; returns the number of changed cases."""
+    """Add a reusable check to cases, or enable it where they name it already; returns the number of changed cases."""
     get_check(space, identifier)
 
     def enabled(body: dict[str, Any]) -> dict[str, Any]:
@@ -149,7 +149,7 @@ def remove_everywhere(space: Workspace, name: str) -> Deleted:
 
 
 def _remove(space: Workspace, cases: Mapping[str, Sequence[int]], name: str) -> Deleted:
-    """Remove a check from cases, which are row ids by dataset."""
+    """Remove a check from cases (row ids by dataset)."""
     datasets = {dataset: own_row(space, dataset)["id"] for dataset in cases}
     gone: dict[str, dict[str, list[tuple[int, Any]]]] = {}
     with space.changing(

@@ -1,4 +1,4 @@
-"""Reusable checks, which cases name; `check_uses` enables them on cases."""
+"""Reusable checks, which cases refer to by name; `check_uses` enables them on cases."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from evalflow.values.jsonvalues import DEEPEST, is_too_deep
 
 @dataclass(frozen=True, slots=True)
 class CheckExample:
-    """An answer that the check must pass, or must fail.
+    """An answer that must pass, or must fail, the check.
 
     Attributes:
-        metadata: What the answer's metadata are; None for none.
-        question: What was asked, for a judge who reads the conversation.
+        metadata: The answer's metadata, if any.
+        question: The question, for a judge that reads the conversation.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -49,11 +49,11 @@ class CheckExample:
 
 @dataclass(frozen=True, slots=True)
 class CheckDraft:
-    """A check to be saved, which is defined once and named by many cases.
+    """A check to be saved. It is defined once, and many cases can name it.
 
     Attributes:
-        name: The identifier by which cases name it: lower-case letters, digits and _.
-        type: The built-in check behind it.
+        name: The identifier that cases use: lower-case letters, digits and _.
+        type: The built-in check that it is based on.
         params: Its parameters; a case may override them.
     """
 
@@ -103,7 +103,7 @@ def list_check_types(_: Workspace) -> list[BuiltInCheck]:
 CHECKS = DefinitionStore("check")
 MOST_EXAMPLES = 50
 _EMPTY = ("missing", "too_short", "string_too_short")
-"""Pydantic's errors for what is required."""
+"""Pydantic's error types for a missing value."""
 
 
 @requires("read")
@@ -152,7 +152,7 @@ def delete_check(space: Workspace, name: str, expected: int) -> int:
 
 @requires("read")
 def custom_checks(space: Workspace) -> dict[str, dict[str, Any]]:
-    """The reusable checks in the form of the key `custom` of a metric of the kind `checks`."""
+    """The reusable checks as the value of `custom` in a metric of the kind `checks`."""
     keys = ("description", "type", "params")
     return {
         row["name"]: {"name": row["title"] or None, **{key: row[key] for key in keys}} for row in CHECKS.rows(space)
@@ -161,14 +161,14 @@ def custom_checks(space: Workspace) -> dict[str, dict[str, Any]]:
 
 @requires("read")
 def with_checks(space: Workspace, definition: Mapping[str, Any]) -> dict[str, Any]:
-    """A metric; if it runs the checks of cases, with the reusable checks besides those that it declares itself."""
+    """Add the reusable checks to a metric that runs the checks of cases; its own checks take precedence."""
     if definition.get("kind") != "checks" or not (known := custom_checks(space)):
         return dict(definition)
     return {**definition, "custom": {**known, **(definition.get("custom") or {})}}
 
 
 def _expect_members(space: Workspace, draft: CheckDraft) -> None:
-    """Expect that the checks of a group exist, and that none of them has this one in its own group."""
+    """Raise UserError if a check of the group is missing, or has this check in its own group."""
     known: dict[str, Mapping[str, object]] = {row["name"]: row["params"] for row in CHECKS.rows(space)}
     known[draft.name] = draft.params
     problems = [
@@ -183,7 +183,7 @@ def _expect_members(space: Workspace, draft: CheckDraft) -> None:
 
 
 def check_values(draft: CheckDraft) -> dict[str, object]:
-    """The columns of a check, for `CHECKS.add`. The keys of problems are the parameters' names."""
+    """The columns of a check, for `CHECKS.add`. A problem's key is the name of the parameter."""
     check_name(draft.name, "check")
     problems = [] if draft.name not in PARAMS else [Problem("a built-in check has this name", "check.name")]
     if draft.type not in PARAMS:
@@ -210,7 +210,7 @@ def check_values(draft: CheckDraft) -> dict[str, object]:
 
 
 def wrong_params(kind: str, params: Mapping[str, object]) -> list[Problem]:
-    """What is wrong with the parameters of a built-in check."""
+    """The problems with the parameters of a built-in check."""
     if is_too_deep(params):
         return [Problem(f"more than {DEEPEST} maps and lists within each other", "params")]
     try:

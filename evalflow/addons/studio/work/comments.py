@@ -21,7 +21,7 @@ LONGEST_COMMENT = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comment(CommentedOn):
-    """What somebody said, and when (ISO 8601, UTC)."""
+    """A comment; its time is in ISO 8601, UTC."""
 
     id: int
     text: str
@@ -31,7 +31,7 @@ class Comment(CommentedOn):
 
 @requires("read")
 def list_comments(space: Workspace, on: CommentedOn, cursor: str | None = None, limit: int = 50) -> Page[Comment]:
-    """Comments, the oldest first; those on an answer include those on its scores."""
+    """Comments, oldest first; those on an answer include those on its scores."""
     after = row_number(cursor) or 0
     _expect_there(space, on)
     found = space.read(stored.comments_on, space.project_id, on, after, limit + 1)
@@ -40,7 +40,7 @@ def list_comments(space: Workspace, on: CommentedOn, cursor: str | None = None, 
 
 @requires("edit")
 def add_comment(space: Workspace, on: CommentedOn, text: str) -> Comment:
-    """Comment on something that exists."""
+    """Add a comment."""
     said = storable(text).strip()
     if not 0 < len(said) <= LONGEST_COMMENT:
         raise UserError(Problem(f"a comment has 1 to {LONGEST_COMMENT:,} characters", "comment.text"))
@@ -62,7 +62,7 @@ def get_comment(space: Workspace, comment: int) -> Comment:
 
 @requires("edit")
 def delete_comment(space: Workspace, comment: int) -> None:
-    """Delete a comment: your own, or as an admin anybody's."""
+    """Delete your own comment; an admin may delete anybody's."""
     found = get_comment(space, comment)
     if found.by != space.identify().name and not may(space, "admin"):
         raise ForbiddenError(Problem(f"this comment is by {found.by}", "comment", "ask them or an admin to delete it"))
@@ -72,7 +72,7 @@ def delete_comment(space: Workspace, comment: int) -> None:
 
 
 def _expect_there(space: Workspace, on: CommentedOn) -> int | None:
-    """Check that it exists, in this project; returns the row id of its run."""
+    """Raise NotFoundError unless the subject exists in this project; returns the row id of its run."""
     if on.task is not None and (on.run, on.position, on.metric) == (None, None, None):
         get_task(space, on.task)
         return None

@@ -1,4 +1,4 @@
-"""Comparison of runs: which can be compared, the differences between two, and a metric's history over many."""
+"""Comparison of runs: comparable runs, the differences between two, and a metric's history over many."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ComparableRun:
-    """A run that can be chosen for a comparison. `obstacles` are the reasons known before the cases are read."""
+    """A candidate for a comparison. `obstacles`: reasons against it that are known without reading the cases."""
 
     run: Run
     obstacles: Sequence[Obstacle]
@@ -63,7 +63,7 @@ def scored_runs(space: Workspace) -> list[Run]:
 
 @requires("read")
 def candidates(space: Workspace, run_id: str) -> list[ComparableRun]:
-    """The runs that share a dataset and a metric with this one: comparable runs first, then newest first."""
+    """The runs that share a dataset and a metric with this one: those without obstacles first, then newest first."""
     run = get_run(space, run_id)
     scored = scored_of(run)
     others = (other for other in scored_runs(space) if other.run_id != run_id and share_scores(run, other))
@@ -78,7 +78,7 @@ def whole_runs(space: Workspace, bot: str) -> list[Run]:
 
 
 def candidate(other: Run, scored: SavedRun) -> ComparableRun:
-    """A run with results, and the obstacles to comparing it."""
+    """A run with results as a candidate, with the obstacles to comparing it."""
     try:
         return ComparableRun(other, obstacles(what_changed(scored_of(other), scored, declared_only=True)))
     except EvalflowError as error:
@@ -92,7 +92,7 @@ def share_scores(one: Run, other: Run) -> bool:
 
 @requires("read")
 def compare_runs(space: Workspace, a: str, b: str, how: ComparisonOptions | None = None) -> Comparison:
-    """Compare run B with run A as the command `compare` does, without writing files."""
+    """Compare run B with run A like the command `compare`, without writing files."""
     pair = _pair(space, a, b)
     how = replace(how or ComparisonOptions(), allow_option="allow=")
     found = compare_labelled([pair], how)
@@ -102,12 +102,12 @@ def compare_runs(space: Workspace, a: str, b: str, how: ComparisonOptions | None
 
 
 def passing_metrics(run: Run) -> set[str]:
-    """The metrics of a run with results whose scores pass or fail."""
+    """The metrics with pass or fail of a run with results."""
     return {row.metric for row in run.summary if row.pass_rate is not None}
 
 
 def gated_metrics(run: Run) -> set[str]:
-    """The metrics of a run with results that a gate is about."""
+    """The metrics with a gate of a run with results."""
     return {gate["of_metric"] for gate in run.facts["gates"] if gate["of_metric"]}
 
 
@@ -115,7 +115,7 @@ def gated_metrics(run: Run) -> set[str]:
 def rank(
     space: Workspace, runs: Sequence[str], *, metric: str | None, pairwise: bool, items: bool, allow: Collection[Kind]
 ) -> RankingPage:
-    """Rank runs as the command `rank` does, without writing files."""
+    """Rank runs like the command `rank`, without writing files."""
     saved = [scored_of(get_run(space, run_id)) for run_id in runs]
     found = rank_runs(saved, metric=metric, pairwise=pairwise, allow=allow, allow_option="allow=")
     return found.page(ranked_items(found) if items else ())
@@ -123,7 +123,7 @@ def rank(
 
 @requires("read")
 def changed_cases(space: Workspace, a: str, b: str) -> CaseChanges:
-    """The cases whose answer or score differs between two runs, for reading in pages."""
+    """The cases whose answer or score differs between two runs, paged."""
     pair = _pair(space, a, b)
     known = space.read(common_cases, run_row(space, a).id, run_row(space, b).id)
     one, other = pair
@@ -139,7 +139,7 @@ def changed_cases(space: Workspace, a: str, b: str) -> CaseChanges:
 
 @requires("read")
 def obstacles_between(space: Workspace, a: str, b: str, allow: Collection[Kind] = ()) -> list[Obstacle]:
-    """Every reason why run B cannot be compared with run A, unless it is allowed."""
+    """Every reason why run B cannot be compared with run A, except the allowed ones."""
     return not_allowed(what_changed(*_pair(space, a, b)), allow)
 
 
@@ -173,9 +173,8 @@ class Related:
     Attributes:
         bot: Its name. Empty if no bot of that name exists here, e.g. for a run from the command line.
         datasets: The run's datasets that exist here.
-        before: The latest earlier run of the same bot that shares a dataset and a metric, preferably a comparable one,
-            and never one of a part of the cases. None if there is no such run, or if this run has no results or they
-            are gone.
+        before: The latest earlier run of the same bot that shares a dataset and a metric, preferably a comparable one;
+            never a run of a part of the cases. None without such a run, or if this run's results are missing.
     """
 
     bot: str
@@ -214,12 +213,12 @@ def _before(space: Workspace, run: Run) -> ComparableRun | None:
 
 
 def row_statistic(metric: str, statistic: str) -> str:
-    """The statistic of the summary's row that has a number: a pass rate is a column of the mean, but for the cases."""
+    """The statistic of a number's row in the summary: a pass rate is in the row of the mean, except for `cases`."""
     return "mean" if statistic == "pass_rate" and metric != CASES else statistic
 
 
 def interval_of(row: SummaryRow, statistic: str) -> tuple[float | None, float | None, float | None]:
-    """A number of a row of the summary and its 95 % interval; the pass rate stands in the row of the mean."""
+    """A number of a row of the summary, and its 95 % interval; the pass rate has its own columns."""
     if statistic == "pass_rate":
         return row.pass_rate, row.pass_rate_low, row.pass_rate_high
     return row.value, row.ci_low, row.ci_high
@@ -258,10 +257,10 @@ class HistoryPoint:
     Attributes:
         run_id, title, at: The run, and when it was created (ISO 8601, UTC).
         value, low, high: The number and its 95 % interval; None if missing.
-        threshold: What a score must reach to pass in that run, or must not exceed if lower is better; None without one.
-        breaks: Why this point cannot be compared with the one before.
-        changed: Other changes since the point before: the bot, or the data.
-        taken: Which cases it took, such as a random sample, in words; empty for all.
+        threshold: The run's threshold: the lowest passing score, or the highest if lower is better; None without one.
+        breaks: Why this point cannot be compared with the previous one.
+        changed: Other changes since the previous point: the bot, or the data.
+        taken: The selection of cases in words, such as a random sample; empty for all cases.
     """
 
     run_id: str
@@ -280,7 +279,7 @@ class HistoryPoint:
 
     @property
     def gate_failed(self) -> bool:
-        """Whether one of the gates failed; one that is undecided did not."""
+        """Whether a gate failed; an undecided gate did not."""
         return overall(gate.passed for gate in self.gates) is False
 
 
@@ -295,7 +294,7 @@ class History:
 
 @requires("read")
 def tracked_metrics(space: Workspace) -> list[TrackedMetric]:
-    """All metrics with a history, those with the latest run first; runs of a part of the cases have none."""
+    """All metrics with a history, those with the latest run first; runs of a part of the cases do not count."""
     found: dict[tuple[str, str, str], dict[str, None]] = {}
     count: dict[tuple[str, str, str], set[str]] = {}
     for run in (run for run in scored_runs(space) if not run.taken.is_part):
@@ -317,9 +316,9 @@ def history(space: Workspace, bot: str, dataset: str, metric: str, statistic: st
 
 @requires("read")
 def histories(space: Workspace, bot: str, latest: int) -> list[tuple[str, str, str, History]]:
-    """Histories of the last whole run's numbers, over its `latest` ones: dataset, metric, statistic, history.
+    """Histories of the last whole run's numbers, over the `latest` runs: dataset, metric, statistic, history.
 
-    A metric with pass and fail is shown by its pass rate.
+    For a metric with pass and fail the number is the pass rate.
     """
     runs = whole_runs(space, bot)[:latest]
     read = functools.cache(_manifest)
@@ -390,7 +389,7 @@ def _point(
 
 
 def _gates(run: Run, dataset: str, metric: str, statistic: str) -> Iterator[PointGate]:
-    """The gates on the number itself, without gates on a tag or against a baseline."""
+    """The gates on the number itself, not those on a tag or against a baseline."""
     for gate in run.facts["gates"]:
         if gate["dataset"] == dataset and gate["name"] == f"{metric} {statistic} {gate['condition']}":
             yield PointGate(parse_condition(gate["condition"], gate["name"]), gate["passed"])

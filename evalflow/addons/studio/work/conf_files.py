@@ -1,4 +1,4 @@
-"""Files of conf/, data/ and prompts/ below a folder, which the command line uses with `--config-dir FOLDER/conf`."""
+"""Write conf/, data/ and prompts/ of a folder that the command line can use with `--config-dir FOLDER/conf`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from evalflow.paths import shown
 
 
 def write_option(folder: Path, group: str, name: str, values: Mapping[str, object], description: str = "") -> None:
-    """Write an option; its texts are escaped already."""
+    """Write an option; its texts are already escaped."""
     package = f"# @package {group}.{name}\n" if group in MULTI_SELECT else ""
     comment = f"# {description}\n" if description else ""
     _write(folder / "conf" / group / f"{name}.yaml", f"{package}{comment}{yaml_of(values)}")
 
 
 def write_root_keys(folder: Path, values: Mapping[str, object]) -> None:
-    """Write the keys of the whole configuration, for all runs with this folder; their texts are escaped already."""
+    """Write root keys of the configuration, for all runs with this folder; their texts are already escaped."""
     _write(folder / "conf" / "local" / "default.yaml", f"# @package _global_\n{yaml_of(values)}")
 
 
@@ -33,7 +33,7 @@ def write_cases(folder: Path, dataset: str, rows: Iterable[Mapping[str, object]]
 
 
 def data_keys(folder: Path, dataset: str) -> dict[str, object]:
-    """The keys of a dataset by which its rows are read as they were written."""
+    """The keys of a dataset that make its rows be read exactly as written."""
     return {"path": shown(_data(folder, dataset)), "format": "jsonl", "allow_irregular": True}
 
 

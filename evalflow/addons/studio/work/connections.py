@@ -1,4 +1,4 @@
-"""Connections: the only addresses that a public server may call, as its owner lists them."""
+"""Connections: the owner's list of the only addresses that a public server may call."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from evalflow.values.jsonvalues import is_list, is_object
 
 @dataclass(frozen=True, slots=True)
 class ConnectionDraft:
-    """What makes a connection; see `docs/connections.md`.
+    """A connection to be saved; see `docs/connections.md`.
 
     Attributes:
-        address: Such as https://api.openai.com/v1; all that is below it belongs to the connection.
-        api_key_env: The environment variable of the server with the key; None: it needs none.
-        networks: Where it may lead to: `public`, and CIDRs such as 10.20.0.0/16.
+        address: Such as https://api.openai.com/v1; the connection covers everything below it.
+        api_key_env: The server's environment variable with the key; None: no key is needed.
+        networks: The networks that it may resolve to: `public`, and CIDRs such as 10.20.0.0/16.
         description: For people.
     """
 
@@ -41,8 +41,8 @@ class StoredConnection(ConnectionDraft):
     """A connection of the server.
 
     Attributes:
-        name: Unique; what editors write after `connection:`.
-        is_key_set: Whether the server's environment has the key; None if it needs none.
+        name: Unique; editors write it after `connection:`.
+        is_key_set: Whether the server's environment has the key; None if no key is needed.
         version: Counts changes.
         created_at, updated_at: ISO 8601, UTC.
     """
@@ -66,7 +66,7 @@ def list_connections(space: Workspace) -> list[StoredConnection]:
 
 @requires("read")
 def connection_names(space: Workspace) -> list[str] | None:
-    """The connections to choose from, by name; None where any address may be called."""
+    """The connections to choose from, by name; None if any address may be called."""
     allowed = space.allowed
     return None if allowed is None else [one.name for one in allowed.listed]
 
@@ -87,9 +87,9 @@ def create_connection(space: Workspace, name: str, draft: ConnectionDraft) -> St
 
 @requires("own", confirmed=True)
 def update_connection(space: Workspace, name: str, expected: int, changes: Mapping[str, object]) -> StoredConnection:
-    """Change fields of a `ConnectionDraft`; runs under way keep the old connection.
+    """Change fields of a `ConnectionDraft`; runs in progress keep the old connection.
 
-    `expected` is the version that the change is based on.
+    `expected`: the version that was edited.
     """
     row = CONNECTIONS.get(space, name)
     values: dict[str, Any] = {key: row[key] for key in _COLUMNS} | dict(changes)
@@ -135,7 +135,7 @@ def _named(user: Subject) -> str:
 
 
 def _content(space: Workspace, row: Row) -> object:
-    """The configuration of a row; of a run, those of its judge and its embedder, which conf/ declares."""
+    """The configuration in a row; for a run, those of its judge and embedder if conf/ declares them."""
     if row["kind"] != "run":
         return row["content"]
     request: Mapping[str, Any] = row["content"]
@@ -165,13 +165,13 @@ def _is_of(one: Connection, values: Mapping[str, object]) -> bool:
         try:
             if isinstance(address, str) and one.place.holds(Place.of(address)):
                 return True
-        except ValueError:  # it cannot be called, then
+        except ValueError:  # then it cannot be called
             continue
     return False
 
 
 def _checked(space: Workspace, name: str, draft: ConnectionDraft) -> dict[str, object]:
-    """The columns of a valid connection that goes with the others."""
+    """The columns of a connection, validated together with the others."""
     variable = (draft.api_key_env or "").strip() or None
     networks = list(dict.fromkeys(word.strip().lower() for word in draft.networks if word.strip()))
     one = Connection(name, _normalised(draft.address), variable, tuple(networks))
@@ -182,7 +182,7 @@ def _checked(space: Workspace, name: str, draft: ConnectionDraft) -> dict[str, o
 
 
 def _normalised(address: str) -> str:
-    """The address with its scheme and host in lower case, and without slashes at its end."""
+    """Lower-case the scheme and host of an address, and strip trailing slashes."""
     scheme, colon, rest = address.strip().rstrip("/").partition("://")
     host, slash, path = rest.partition("/")
     return f"{scheme.lower()}{colon}{host.lower()}{slash}{path}"

@@ -1,4 +1,4 @@
-"""Datasets: those defined in the application, and those declared by files in conf/."""
+"""Datasets, of the database or of conf/."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ Generates = Literal["answer", "actual"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset(Definition):
-    """A source of cases; its version counts changes of these fields, not of the cases.
+    """A source of cases. Its version counts changes of these fields, not of the cases.
 
     Attributes:
         description: For people.
         generates: The case field that a live bot's reply fills.
         cases: The number of cases; None if its files were not counted.
-        drafts: How many of them are drafts, which runs leave out.
+        drafts: The number of drafts among them; runs leave drafts out.
     """
 
     description: str
@@ -43,7 +43,7 @@ DATASETS = DefinitionStore("dataset", "dataset")
 
 @requires("read")
 def list_datasets(space: Workspace) -> list[Dataset]:
-    """All datasets: the defined ones by name, then those of conf/."""
+    """All datasets: those of the database by name, then those of conf/."""
     return DATASETS.all_of(DATASETS.rows(space), _own(space), _of_conf)
 
 
@@ -113,13 +113,13 @@ def delete_dataset(space: Workspace, name: str, expected: int) -> int:
 
 @requires("read")
 def own_row(space: Workspace, name: str) -> Row:
-    """The row of a dataset that was defined here."""
+    """The row of a dataset in the database."""
     return DATASETS.get(space, name)
 
 
 T = TypeVar("T")
 COUNTED = 20_000
-"""Rows read to compute the total and the tags. Of a larger file, further rows are read only to fill the page."""
+"""Rows read to compute the total and the tags. In a larger file, later rows are read only to fill the page."""
 MAX_TAGS = 500
 
 
@@ -129,9 +129,10 @@ class FoundCases(Generic[T]):
 
     Attributes:
         first: The number of matching cases before this page.
-        total: The number of matching cases among those that were read.
+        total: The number of matching cases among the cases read.
         is_whole: Whether all cases were read, so that `total` is exact.
-        tags: Every tag with the number of cases that have it or a sub-tag, regardless of filters; only of conf/.
+        tags: Every tag with the number of cases that have it or a sub-tag, regardless of filters; empty for the
+            database.
     """
 
     items: Sequence[T]
@@ -168,7 +169,7 @@ def declared_page(
     text: str | None = None,
     is_wanted: Callable[[], bool] = lambda: True,
 ) -> FoundCases[CaseRow]:
-    """A page of cases of a dataset of conf/; only it is held in memory. If `is_wanted` is false, reading stops."""
+    """A page of cases of a dataset of conf/; only the page is in memory. Reading stops when `is_wanted()` is false."""
     found, total, tags, is_whole = list[Mapping[str, object]](), 0, Counter[str](), True
     tag, words = readers.tag_name(tag or ""), (text or "").lower()
     for number, row in enumerate(declared_rows(space, name)):
@@ -186,7 +187,7 @@ def declared_page(
 
 
 def question_of(row: Mapping[str, object]) -> str:
-    """The last user message of a row of JSON lines, else the situation of a simulated user; empty without either."""
+    """The last user message of a row, or else the situation of its simulated user, or ""."""
     messages = cast("list[dict[str, object]]", row.get("messages") or [])
     said = (str(message["content"]) for message in reversed(messages) if message["role"] == "user")
     return next(said, str(row.get("scenario") or ""))

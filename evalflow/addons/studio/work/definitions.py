@@ -1,4 +1,4 @@
-"""Definitions of bots, datasets and metrics: those in the database, and those that conf/ declares."""
+"""Definitions of bots, datasets and metrics, in the database or in conf/."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
 
 Origin = Literal["workspace", "conf"]
-"""Whether it was defined in the application, or a file of conf/ declares it, which cannot be changed here."""
+"""Where a definition is: in the database, or in a file of conf/, which cannot be changed here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
-    """What people define under a name.
+    """A named definition.
 
     Attributes:
-        name: Unique; files, columns and overrides have it.
-        title: What people call it.
+        name: Unique; used in files, columns and overrides.
+        title: Shown to people.
         version: Counts its changes; 0 for conf.
         created_at, updated_at: ISO 8601, UTC; empty for conf.
     """
@@ -53,18 +53,18 @@ class Definition:
 Row = dict[str, Any]
 D = TypeVar("D", bound=Definition)
 Check = Callable[[str, Mapping[str, object]], Row]
-"""Gives a valid configuration as plain JSON, or raises UserError."""
+"""Validate a configuration and return it as plain JSON; raise UserError if it is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class DefinitionStore:
-    """One kind of definition in the database, in addition to those of conf/.
+    """The definitions of one kind, in the database and in conf/.
 
-    A change or deletion names the version that it is based on, and fails if that version is no longer current.
+    A change or deletion gives the version that it is based on, and fails if that is no longer current.
 
     Attributes:
-        kind: Also the word for one of them in messages.
-        group: The config group of conf/ that shares their names, or None.
+        kind: Also used in messages.
+        group: The config group of conf/ with the same namespace, or None.
     """
 
     kind: Kind
@@ -72,7 +72,7 @@ class DefinitionStore:
     is_offered: Callable[[Option], bool] = lambda _: True
 
     def rows(self, space: Workspace, bot: int | None = None) -> list[Row]:
-        """All rows of the project by name, or those of one bot."""
+        """All rows of the project, or of one bot, by name."""
         return space.read(definitions.listed, self.kind, bot or space.project_id)
 
     def find(self, space: Workspace, name: str, bot: int | None = None) -> Row | None:
@@ -80,13 +80,13 @@ class DefinitionStore:
         return space.read(definitions.named, self.kind, name, bot or space.project_id)
 
     def all_of(self, rows: Iterable[Row], own: Callable[[Row], D], shipped: Callable[[Option], D]) -> list[D]:
-        """The definitions of some rows, then those of conf/ with other names."""
+        """The definitions of these rows, then those of conf/ whose names are free."""
         found = [own(row) for row in rows]
         taken = {one.name for one in found}
         return [*found, *(shipped(option) for name, option in self.offered().items() if name not in taken)]
 
     def one(self, space: Workspace, name: str, own: Callable[[Row], D], shipped: Callable[[Option], D]) -> D:
-        """The definition of that name, from the database or else from conf/."""
+        """The definition of that name, from the database or, failing that, from conf/."""
         if (row := self.find(space, name)) is not None:
             return own(row)
         if option := self.offered().get(name):
@@ -94,7 +94,7 @@ class DefinitionStore:
         raise not_found(self.kind, name, self._known(space))
 
     def get(self, space: Workspace, name: str, bot: int | None = None) -> Row:
-        """The row of that name."""
+        """The row of that name; raises TakenError if only conf/ has it."""
         row = self.find(space, name, bot)
         if row is not None:
             return row
@@ -107,18 +107,18 @@ class DefinitionStore:
         return list(dict.fromkeys([*(row["name"] for row in self.rows(space, bot)), *self.offered()]))
 
     def offered(self) -> dict[str, Option]:
-        """The options of conf/ that the application can use, by name."""
+        """The usable options of conf/, by name."""
         return {name: option for name, option in self._declared().items() if self.is_offered(option)}
 
     def expect_free(self, name: str) -> None:
-        """Refuse a name that conf/ declares."""
+        """Raise TakenError if conf/ declares the name."""
         if name in self._declared():
             raise self._taken(name)
 
     def add(self, connection: Connection, owner: int, values: Mapping[str, Any], bot: str | None = None) -> int:
-        """Add a row within a transaction; returns its id. Without a title it has its name as its title.
+        """Add a row within a transaction; returns its id. The title defaults to the name.
 
-        `owner` is the id of its project, or of the bot of a metric, whose name is `bot`.
+        `owner`: the row id of the project, or for a metric of its bot; `bot` is that bot's name.
         """
         if definitions.named(connection, self.kind, values["name"], owner):
             raise self._taken(values["name"], bot)
@@ -128,16 +128,16 @@ class DefinitionStore:
         return definitions.add(connection, self.kind, {**values, **owned})
 
     def change(self, space: Workspace, row: Row, expected: int, values: Mapping[str, Any]) -> None:
-        """Change a row of the expected version, or raise StaleError; NotFoundError if it has been deleted.
+        """Change a row of the expected version; StaleError if there is a newer one, NotFoundError if it was deleted.
 
-        Without a title it stays; it follows a new name if there never was another one.
+        Without a new title the old one stays, or follows the new name if it was the same as the old name.
         """
         with self.changing(space, row, expected, values):
             pass
 
     @contextmanager
     def changing(self, space: Workspace, row: Row, expected: int, values: Mapping[str, Any]) -> Generator[Connection]:
-        """As `change`, with more to do in the same transaction."""
+        """Like `change`, but the block continues in the same transaction."""
         name, bot, values = values.get("name", row["name"]), row.get("bot_id"), dict(values)
         if self.kind in definitions.TITLED:
             kept = name if row["title"] == row["name"] else row["title"]
@@ -153,24 +153,24 @@ class DefinitionStore:
             yield connection
 
     def delete(self, space: Workspace, row: Row, expected: int) -> int:
-        """Delete a row and its dependents if it still has the expected version; returns its id in the trash, if any."""
+        """Delete a row and its dependents if it still has the expected version; returns its id in the trash, or 0."""
         with space.changing("delete", self.kind, row["name"]) as connection:
             kept = keep_definition(space, connection, self.kind, row)
             self.remove(space, connection, row, expected)
         return kept
 
     def remove(self, space: Workspace, connection: Connection, row: Row, expected: int) -> None:
-        """Delete a row for good, within a transaction."""
+        """Delete a row permanently, within a transaction."""
         if not definitions.delete(connection, self.kind, row["id"], expected):
             raise stale(self.kind, row["name"], expected, self.get(space, row["name"], row.get("bot_id")), {})
 
     def names(self, space: Workspace) -> set[str]:
-        """The names that a new one cannot have."""
+        """The names that a new definition cannot have."""
         found = space.read(definitions.names, self.kind, space.project_id)
         return {row["name"] for row in found} | set(self._declared())
 
     def free(self, space: Workspace, title: str) -> tuple[str, str]:
-        """A free name and title for a new one in the project, by that title; with a number if it is taken."""
+        """A free name and title for a new definition: the given title, with a number if it is taken."""
         found = space.read(definitions.names, self.kind, space.project_id)
         taken = {same_title(one) for one in (*(row["title"] for row in found), *self._declared_titles())}
         numbered = (f"{title} {number}" for number in count(2))
@@ -189,7 +189,7 @@ class DefinitionStore:
         return {option.title: name for name, option in self._declared().items()}
 
     def _free_title(self, connection: Connection, owner: int, title: str, but: int | None = None) -> str:
-        """The title as it is stored; TakenError if another one of the owner, or of conf/, has it."""
+        """Normalise a title; TakenError if another definition of the owner or of conf/ has it."""
         found = checked_title(title, self.kind)
         others = definitions.names(connection, self.kind, owner)
         there = {row["title"]: row["name"] for row in others if row["id"] != but}
@@ -207,7 +207,7 @@ class DefinitionStore:
 def new_values(
     kind: Kind, name: str, config: Mapping[str, object], description: str, title: str | None, check: Check
 ) -> Row:
-    """The columns of a definition. If no title is given, that in its configuration counts."""
+    """The columns of a new definition. The title defaults to the one in the configuration."""
     plain, title = lifted(config, title)
     checked = check(name, plain)
     return {"name": name, "title": title, "description": one_line(description, kind), "config": checked}
@@ -233,10 +233,10 @@ def find_declared(group: str, what: str, name: str, config_dir: Path | None = No
 
 
 def declared_content(group: str, name: str, config_dir: Path | None = None) -> dict[str, Any]:
-    """The keys of an option, including all that it inherits, as JSON. A required value that is still missing is "???".
+    """The keys of an option, including inherited ones, as JSON. A missing required value is "???".
 
     Raises:
-        UserError: Its files are invalid, or it interpolates a value from elsewhere, which a copy could not.
+        UserError: Its files are invalid, or it interpolates a value from outside, which a copy cannot do.
     """
     composed = compose([f"{group}={name}"], config_dir, complete=False).storable[group]
     values = composed[name] if group in ("metric", "dataset") else composed
@@ -250,12 +250,12 @@ def declared_content(group: str, name: str, config_dir: Path | None = None) -> d
 
 @requires("read")
 def remembered_content(space: Workspace, group: str, name: str) -> dict[str, object]:
-    """The same as `declared_content`, cached until a file of conf/ changes."""
+    """Like `declared_content`, cached until a file of conf/ changes."""
     return space.remembered.get(f"{group}/{name}", conf_dirs(), lambda: declared_content(group, name))
 
 
 def kind_of(option: Option) -> str | None:
-    """The kind of an option, which may be inherited from another file of its group."""
+    """The kind of an option, possibly inherited from another file of its group."""
     values = option.values
     for base in [None, *as_list(values.get("defaults"))]:
         files = (folder / option.group / f"{base}.yaml" for folder in conf_dirs())
@@ -268,11 +268,11 @@ def kind_of(option: Option) -> str | None:
 
 
 def endpoint_judges() -> list[str]:
-    """Names of the judges that have a model of their own at a configurable address."""
+    """Names of the judges with their own model at a configurable address."""
     known = declared("judge")
     return [name for name, option in known.items() if name != "target" and kind_of(option) == "openai"]
 
 
 def given(values: Mapping[str, object]) -> dict[str, object]:
-    """The values without those that are still missing ("???")."""
+    """The values without missing ones ("???")."""
     return {key: value for key, value in values.items() if value != MISSING}
