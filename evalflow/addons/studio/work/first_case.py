@@ -1,4 +1,4 @@
-"""The first scored case of a new bot, from its address: the bot, a dataset with one case, a metric, and the run."""
+"""The first scored case of a new bot: creates the bot, a dataset with one case and a metric, and gives the run."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ SPOKEN_OF = MappingProxyType(
         "contexts": (r"\b(contexts?|passages?|sources?|documents?)\b", "context"),
     }
 )
-"""Words of criteria that speak of a case field, and what it is called."""
+"""By case field: the words in criteria that refer to it, and its name for people."""
 JUDGED, CONTAINED = "good_answer", "contains_expected"
 
 
 @dataclass(frozen=True, slots=True)
 class FirstCase:
-    """A question and what a good answer to it is.
+    """A question, and how to recognise a good answer.
 
     Attributes:
         reference: The expected answer; empty if criteria are enough.
-        criteria: What a good answer is, for the judge, which is the bot's own model. Empty: no judge is asked, and the
-            answer must contain the expected one.
+        criteria: The definition of a good answer for the judge, which is the bot's own model. Empty: without a judge,
+            the answer must contain the expected one.
     """
 
     question: str
@@ -48,7 +48,7 @@ class FirstCase:
     criteria: str = ""
 
     def metric(self) -> MetricDraft:
-        """The metric that it is scored by."""
+        """The metric that scores it."""
         if not self.criteria:
             return MetricDraft(CONTAINED, _CONTAINED, title="Contains the expected answer")
         needs = ["question", "answer", *(["reference"] if self.reference else [])]
@@ -67,9 +67,9 @@ _CONTAINED = {
 
 @requires("edit")
 def save_first_case(space: Workspace, title: str, config: Mapping[str, object], case: FirstCase) -> RunRequest:
-    """Save a new bot with its first case and metric, all or none; returns the run that scores it.
+    """Save a new bot with its first case and metric, all or nothing; returns the run that scores it.
 
-    A bot or dataset of that title that is there already is left alone, and the new one gets a number.
+    An existing bot or dataset of that title is not changed; the new one gets a number.
     """
     if not case.question.strip():
         raise UserError(Problem("the question is required", "question"))

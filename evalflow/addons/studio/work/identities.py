@@ -1,4 +1,4 @@
-"""Signing in with an identity that a provider has proved: known ones, linked ones, and new accounts."""
+"""Sign-in with an identity that a provider has verified: find, link or create the account."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from evalflow.addons.studio.work.space import Workspace
 from evalflow.errors import Problem
 
 BACK_TTL = timedelta(minutes=10)
-"""How long somebody may take at the provider."""
+"""Time limit for the visit to the provider."""
 _KIND = "oidc"
 NO_SECOND_FACTOR = Problem(
     "an owner of the server signs in with a second factor, and nothing says that you have used one",
     hint="sign in with a passkey, or start the server with --second-factor if everybody needs one to come here",
 )
-"""Why an owner is not let in by a provider or a proxy."""
+"""Why an owner cannot sign in through a provider or a proxy."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProvidedIdentity:
-    """Somebody whom an OpenID Connect provider knows.
+    """A person as described by an OpenID Connect provider.
 
     Attributes:
-        issuer, subject: Which provider, and its own unchanging name for them.
-        email: Their address; None unless the provider has verified it.
-        user_name, full_name: Proposals for a new account; anybody may have chosen them.
-        has_second_factor: Whether the provider says that a password alone was not enough.
-        proved_at: When the person last proved to the provider who they are; empty: it does not say.
+        issuer, subject: The provider, and its permanent id of the person.
+        email: Their address; None unless verified by the provider.
+        user_name, full_name: Suggestions for a new account; not verified.
+        has_second_factor: Whether the provider reports more than a password.
+        proved_at: When the person last authenticated at the provider; empty if it does not say.
     """
 
     issuer: str
@@ -49,7 +49,7 @@ class ProvidedIdentity:
 
 @open_to_all
 def keep_until_back(space: Workspace, content: Mapping[str, str]) -> str:
-    """Keep what a sign-in needs when the browser is back from the provider; returns the key for the browser."""
+    """Store the state of a sign-in while the browser is at the provider; returns the key for the browser."""
     key = secrets.token_urlsafe(32)
     with space.database.writing(in_turn=False) as connection:
         people.put_code(connection, key, {**content, "kind": _KIND}, now(BACK_TTL))
@@ -58,7 +58,7 @@ def keep_until_back(space: Workspace, content: Mapping[str, str]) -> str:
 
 @open_to_all
 def take_back(space: Workspace, key: str) -> Mapping[str, str] | None:
-    """What `keep_until_back` kept under that key; once."""
+    """Return and delete the state that `keep_until_back` stored under that key; None if there is none."""
     with space.database.writing(in_turn=False) as connection:
         content = people.code(connection, key)
         return people.take_code(connection, key) if content and content["kind"] == _KIND else None
@@ -70,12 +70,12 @@ def sign_in_by_identity(
 ) -> str:
     """Start a session for an identity; returns its key.
 
-    An identity that is not known yet is linked to the only account with the same e-mail address, if the provider has
-    verified it and the account has no other identity there: companies give addresses of people who left to others.
-    `signs_up`: others get a new account, without a role.
+    An unknown identity is linked to the only account with its verified e-mail address, unless that account has another
+    identity of this provider: companies reassign addresses of people who left. `signs_up`: without such an account,
+    create one without a role.
 
     Raises:
-        ForbiddenError: There is no account for it, or it is disabled.
+        ForbiddenError: There is no account for it, the account is disabled, or an owner lacks a second factor.
     """
     row = space.read(people.user_of_identity, identity.issuer, identity.subject)
     if row is None:
@@ -109,7 +109,7 @@ def _linked(space: Workspace, identity: ProvidedIdentity, address: str) -> peopl
 
 
 def _signed_up(space: Workspace, identity: ProvidedIdentity, address: str) -> people.StoredUser | None:
-    """A new account; none if one has the address already, which its person or the owner must look at."""
+    """Create an account. Returns None if another account has the address: that needs a decision by a person."""
     with space.database.reading() as connection:
         if identity.email and people.users_with_email(connection, identity.email):
             return None

@@ -1,8 +1,8 @@
 """Loads a run's answers and scores into the database while the run's journals grow.
 
-A score's key in the database follows from its cell: the position of its answer in input order, and the numbers of its
-metric and repeat. So reading a line twice changes nothing, and a line that repeats a failed score replaces it. The
-journal offsets are part of the run's progress, which is saved in the same transaction.
+A score's key is derived from its cell: the answer's position in input order, and the numbers of metric and repeat. So
+reading a line twice changes nothing, and a retried score replaces the failed one. The journal offsets are part of the
+run's progress, which is saved in the same transaction.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 AT_ONCE = 10_000
-"""Maximum rows in a transaction after a run has ended, so that other writers get their turn."""
+"""Maximum rows in a transaction when loading an ended run, so that other writers are not blocked."""
 LATEST = 8
-"""The number of scores that progress shows."""
+"""The number of scores shown in the progress."""
 WINDOW_S = 15.0
-"""The window of the rate, in seconds."""
+"""The window for the rate, in seconds."""
 _BLOCK = 4 << 20
 _SHOWN = ("metric", "dataset", "case_id", "target_repeat", "status", "score", "reason")
 _COLUMNS = [column.name for column in scores.scores.columns if not column.primary_key]
@@ -53,7 +53,7 @@ class Block:
 
     Attributes:
         ends: The offsets up to which scores and answers have been read, in bytes.
-        standing: Rows of answers that are inserted only if the position has none.
+        standing: Rows of answers inserted only if the position has no row yet.
         statuses: Statuses of the generated answers, by position.
         calls, cost_usd: The number of its calls, and their cost; None if a price is unknown.
         latest: Its last scores, newest first.
@@ -82,8 +82,8 @@ class Intake:
     After a database error, create a new Intake: this one may have read lines that were not written.
 
     Attributes:
-        facts: What is known about the metrics before the run has ended.
-        behind: Whether the journals held more than was read.
+        facts: Facts about the metrics that are known before the run ends.
+        behind: Whether the journals held more than the last `read` took.
     """
 
     def __init__(self, run: StoredRun) -> None:
@@ -102,22 +102,22 @@ class Intake:
         self._cases = saved.cases()
         self._indexes: dict[tuple[str, str], int] = {}
         self._open: dict[int, Case] = {}
-        """The cases, by position, whose answers have been read and may still change."""
+        """By position, the cases read whose answer is missing or may still change."""
         self._pace: deque[tuple[float, int]] = deque()
         self._progress: Row = dict(run.progress)
         ends = self._progress.get("read")
         self._is_new = ends is None or any(_size(file) < end for file, end in zip(self._files, ends, strict=True))
-        if self._is_new:  # also if an older version without offsets has read it, or the journal was replaced
+        if self._is_new:  # or an older version read it without offsets, or the journal was replaced
             self._progress = {"expected": self._progress.get("expected"), "cost_usd": 0.0, "read": [0, 0]}
 
     @property
     def lags(self) -> bool:
-        """Whether the journals are others than were read."""
+        """Whether the journals have changed since they were read."""
         return self._is_new or [_size(file) for file in self._files] != list(self._progress["read"])
 
     @property
     def answers(self) -> int:
-        """The number of answers to the cases read so far."""
+        """The number of expected answers for the cases read so far."""
         return len(self._indexes) * self._config.repeats.target
 
     @property
@@ -174,7 +174,7 @@ class Intake:
     def put(self, connection: Connection, block: Block, replaced: Collection[Place] | None = None) -> None:
         """Write the rows of a block. Existing rows are replaced, except standing answers and tags.
 
-        Of `steps`, empty ones are written only for the replaced scores; for all if these are unknown.
+        Empty `steps` are written only for replaced scores, or for all if `replaced` is None.
         """
         rows = block.steps.items()
         steps = [row for place, row in rows if replaced is None or place in replaced or row["steps"] != "[]"]
@@ -182,7 +182,7 @@ class Intake:
         scores.put(connection, list(block.answers.values()), [], list(block.scores.values()), steps)
 
     def rest(self) -> Iterator[Block]:
-        """The rows that a finished run's journals lack: cases without a score, and the scores of composites."""
+        """Yield the rows missing in a finished run's journals: cases without a score, and scores of composites."""
         for some in chunks(self._unanswered(), AT_ONCE):
             block = Block()
             for position, case in some:
@@ -191,7 +191,7 @@ class Intake:
         yield from self.composites()
 
     def composites(self) -> Iterator[Block]:
-        """The scores that only scores.parquet has: those of composites, or all scores if the journal is gone."""
+        """Yield the scores that are only in scores.parquet: those of composites, or all if the journal is gone."""
         if self._folder.journal.is_file() and not self._composites:
             return
         frame = self._saved.scores().filter(pl.col("member_of").is_null())
@@ -241,7 +241,7 @@ class Intake:
             self._open.pop(position, None)
 
     def _position(self, dataset: str, case_id: str, repeat: int) -> int:
-        """The position of an answer in its run. Reads cases until it is found."""
+        """The position of an answer in its run; reads cases until it is found."""
         key = (dataset, case_id)
         while key not in self._indexes:
             case = next(self._cases, None)
@@ -290,7 +290,7 @@ class Intake:
 
 
 def results_of(row: StoredRun) -> Row:
-    """The columns of an ended run that follow from its files: facts, and the exit code if a worker saw it end."""
+    """The columns derived from an ended run's files: facts, and the exit code if a worker saw it end."""
     folder = RunFolder(row.path)
     facts, manifest = facts_of_run(folder), folder.read_manifest()
     is_known = row.exit_code is not None and manifest.status == "done"
@@ -298,7 +298,7 @@ def results_of(row: StoredRun) -> Row:
 
 
 def save_results(connection: Connection, row: StoredRun, results: Row) -> bool:
-    """Save them, and the scores of composites, which may depend on what passes; False if the row has changed."""
+    """Save these columns, and the scores of composites (thresholds affect these); False if the row has changed."""
     if not runs.change(connection, row.run_id, row.version, **results):
         return False
     intake = Intake(row)
@@ -330,6 +330,6 @@ def _sum(one: float | None, other: float | None) -> float | None:
 
 
 def _text(value: object) -> object:
-    if not isinstance(value, str) or (value.isascii() and "\0" not in value):  # the common case, and quick to test
+    if not isinstance(value, str) or (value.isascii() and "\0" not in value):  # the fast path
         return value
     return storable(value)

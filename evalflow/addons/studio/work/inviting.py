@@ -1,4 +1,4 @@
-"""Invite somebody into a project: an account if they have none, the role, and a link with which they sign in."""
+"""Invite a person into a project: create the account if needed, set the role, and make a sign-in link."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NOT_IN_NAMES = re.compile(r"[^a-z0-9._-]+")
 
 @dataclass(frozen=True, slots=True)
 class Invited:
-    """Who was invited. `code` is of the link to sign in; None if they have a passkey already."""
+    """An invited person. `code`: for the sign-in link; None if they already have a passkey."""
 
     user: str
     role: Role
@@ -30,10 +30,10 @@ class Invited:
 
 @requires("admin")
 def invite(space: Workspace, person: str, role: Role, review: str = "") -> Invited:
-    """Make a person a member of the workspace's project, and of a review if one is named.
+    """Add a person to the workspace's project, and to a review if one is named.
 
-    `person` is the name that they sign in with, or a full name, from which it is made. Only the owner of the server can
-    invite who has no account. A member keeps a role that may label, if the review needs no more.
+    `person`: a user name, or a full name from which one is made. Only the server's owner can invite a person without an
+    account. With a review, a member whose role may label keeps it.
     """
     if not person.strip():
         raise UserError(Problem("this field is required", "person", key="person"))
@@ -55,7 +55,7 @@ def invite(space: Workspace, person: str, role: Role, review: str = "") -> Invit
 
 
 def user_name(person: str) -> str:
-    """The name to sign in with that is made of a person's full name.
+    """Make a user name from a person's full name.
 
     Example:
         >>> user_name("Ann-Marie  Müller")

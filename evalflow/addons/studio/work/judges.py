@@ -1,7 +1,7 @@
-"""Judges that are defined once in a project, and chosen by name for metrics and runs.
+"""Judges: defined once in a project, and chosen by name for metrics and runs.
 
-A panel and a cascade may name their members, which are judges of the project or of conf/: `members` is then a list, and
-a run gets each member as it is defined when the run starts.
+The `members` of a panel or a cascade may be a list of names of judges of the project or of conf/; a run gets their
+definitions as of its start.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from evalflow.values.jsonvalues import as_list, as_map, is_list, is_mapping
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredJudge(Definition):
-    """A judge of the project, or one that conf/ declares; its name never changes.
+    """A judge of the project or of conf/; its name never changes.
 
     Attributes:
         description: For people.
-        config: A judge's configuration: kind, model and other keys. It holds the name of a key's variable, not the key.
-        used_by: The metrics of the project that name it, as BOT/METRIC, and the judges of which it is a member.
-        runs: How many runs of the project chose it.
-        missing_key: The environment variable that has no value and must be set first; None if nothing is missing.
+        config: The configuration: kind, model and other keys. It holds the name of the API key's variable, not the key.
+        used_by: The project's metrics that name it (BOT/METRIC), and the judges that have it as a member.
+        runs: The number of the project's runs that chose it.
+        missing_key: The environment variable that must be set first; None if nothing is missing.
     """
 
     description: str
@@ -61,7 +61,7 @@ JUDGES = DefinitionStore("judge", "judge")
 
 @requires("read")
 def list_judges(space: Workspace) -> list[StoredJudge]:
-    """All judges: the defined ones by name, then those of conf/."""
+    """All judges: those of the database by name, then those of conf/."""
     uses = _Uses.of(space)
     return JUDGES.all_of(JUDGES.rows(space), uses.own, uses.shipped)
 
@@ -100,14 +100,14 @@ def _checked(space: Workspace, name: str, config: Mapping[str, Any]) -> dict[str
 
 @requires("edit")
 def tried_judge(space: Workspace, name: str, config: Mapping[str, object]) -> dict[str, object]:
-    """A judge that is not saved, checked and complete, for a trial."""
+    """Validate and complete an unsaved judge, for a trial."""
     _checked(space, name, config)
     return {"name": name, **space.resolve(with_members(space, config), "judge")}
 
 
 @requires("read")
 def with_members(space: Workspace, config: Mapping[str, object]) -> Mapping[str, object]:
-    """A judge's configuration with the named members in full, and their connections replaced by address and key."""
+    """Replace named members of a judge by their configurations, with connections resolved to address and key."""
     named = config.get("members")
     if not is_list(named):
         return config
@@ -136,9 +136,9 @@ def update_judge(
     description: str = "",
     title: str | None = None,
 ) -> StoredJudge:
-    """Replace a judge's configuration and description, and its title unless that is None.
+    """Replace a judge's configuration and description, and its title unless it is None.
 
-    Runs that exist keep the judge that they started with.
+    Existing runs keep the judge that they started with.
     """
     row = JUDGES.get(space, name)
     values = new_values("judge", name, config, description, title, partial(_checked, space))
@@ -161,9 +161,9 @@ def delete_judge(space: Workspace, name: str, expected: int) -> int:
 def named_judges(
     space: Workspace, names: Iterable[str], metrics: Iterable[Mapping[str, object]]
 ) -> dict[str, tuple[str, Mapping[str, object]]]:
-    """Descriptions and configurations of the defined judges of these names, and of those that the metrics name.
+    """By name, the description and configuration of the database's judges among `names` and the metrics' judges.
 
-    Their connections are replaced by address and key.
+    Connections are resolved to address and key.
 
     Raises NotFoundError for a name that neither the project nor conf/ has.
     """
@@ -183,7 +183,7 @@ def named_judges(
 
 @requires("read")
 def with_judge(space: Workspace, name: str, definition: Mapping[str, object]) -> Mapping[str, object]:
-    """A metric's definition with the connection of its own judge replaced by address and key."""
+    """Resolve the connection of a metric's own judge to address and key."""
     own = definition.get("judge")
     if not is_mapping(own):
         return definition
@@ -191,18 +191,18 @@ def with_judge(space: Workspace, name: str, definition: Mapping[str, object]) ->
 
 
 def has_models(judge: StoredJudge) -> bool:
-    """Whether it reads prompts, by a model of its own or by its members'."""
+    """Whether the judge, or one of its members, is a model that reads prompts."""
     return bool(judge.config.get("model") or judge.config.get("members"))
 
 
 def can_be_member(judge: StoredJudge) -> bool:
-    """Whether a panel or a cascade can have it as it is: it is single, and complete."""
+    """Whether a judge can be a member of a panel or a cascade: it is single and complete."""
     is_embedded, model = judge.config.get("kind") == "embedded", judge.config.get("model")
     return judge.name != "target" and "members" not in judge.config and (is_embedded or model not in (None, MISSING))
 
 
 def _users(space: Workspace) -> dict[str, list[str]]:
-    """The metrics of the project that name each judge."""
+    """By judge, the project's metrics and judges that name it."""
     found: dict[str, list[str]] = {}
     with space.database.reading() as connection:
         for bot in definitions.listed(connection, "bot", space.project_id):
@@ -228,7 +228,7 @@ def _member_names(config: Mapping[str, object]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Uses:
-    """What judges are shown with: the metrics and judges that name each, and the number of runs that chose it."""
+    """The uses of judges, to show with them: the metrics and judges that name each, and the number of its runs."""
 
     space: Workspace
     users: Mapping[str, list[str]]
@@ -247,7 +247,7 @@ class _Uses:
         return from_row(StoredJudge, row, missing_key=_missing_key(called), **self._of(row["name"]))
 
     def shipped(self, option: Option) -> StoredJudge:
-        is_whole = "members" not in str(option.values.get("defaults", ""))  # the members are named there
+        is_whole = "members" not in str(option.values.get("defaults", ""))  # members come from other files
         values = given(option.values) if is_whole else remembered_content(self.space, "judge", option.name)
         config = {**lifted(values, None)[0], "kind": kind_of(option)}
         config.pop("defaults", None)
@@ -266,7 +266,7 @@ class _Uses:
 
 
 def _missing_key(config: Mapping[str, object]) -> str | None:
-    """The first variable of the judge, or of one of its members, that has no value."""
+    """The first unset API key variable of the judge or its members."""
     called = [config, *(as_map(member) for member in as_map(config.get("members")).values())]
     variables = [one.get("api_key_env") for one in called]
     named = [one for one in variables if isinstance(one, str) and one and not one.startswith("${")]

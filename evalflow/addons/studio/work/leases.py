@@ -1,7 +1,7 @@
-"""Leases: the parts of a project's monthly budget that runs and trials may spend.
+"""Leases: parts of a project's monthly budget, reserved for runs and trials.
 
-A lease is taken before anything is sent, and counts as spent in full until it is settled; so all leases together stay
-within the budget, however many people and workers take them. It belongs to the month in which it was taken.
+A lease is taken before anything is sent, and counts as fully spent until it is settled, so that concurrent people and
+workers together stay within the budget. It belongs to the month in which it was taken.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Number = int | float
 HEADROOM = 2
-"""A run leases so many times its estimate: prompts may be longer and calls be repeated."""
+"""A run leases its estimate times this: prompts may be longer than estimated, and calls are retried."""
 
 
 def this_month() -> str:
@@ -51,11 +51,11 @@ class ProjectBudget:
     Attributes:
         month: Such as 2026-11, in UTC.
         renews_on: When the next month begins: 2026-12-01, in UTC.
-        limits: Of each month; null: no limit.
-        spent: By runs and trials that have ended.
-        leased: What runs and trials in progress may spend in addition.
-        left: What can be leased now; null without a limit.
-        version: Of the project.
+        limits: For each month; null: no limit.
+        spent: Spent by runs and trials that have ended.
+        leased: Reserved by runs and trials in progress.
+        left: Free to lease; null without a limit.
+        version: The project's.
     """
 
     project: str
@@ -71,7 +71,7 @@ class ProjectBudget:
 def read_budget(connection: Connection, project: int) -> ProjectBudget:
     """The budget of a project in the current month."""
     row = definitions.by_id(connection, "project", project)
-    assert row is not None  # what is asked about belongs to it
+    assert row is not None  # callers have read something of the project
     month, limits = this_month(), BudgetConfig(**row["budget"])
     spent, leased = spending.totals(connection, project, month)
     left: dict[Unit, Number | None] = {}
@@ -86,7 +86,7 @@ NOTHING = Amount()
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a run or a trial needs: what it likely takes at most (None: unknown), and what it cannot do without."""
+    """The need of a run or a trial: its likely maximum (None: unknown), and the least with which it can proceed."""
 
     likely: Amount | None = None
     least: Amount = NOTHING
@@ -96,12 +96,12 @@ _NEED = TypeAdapter(Need)
 
 
 def need_of_run(run: StoredRun) -> Need:
-    """What a run needs, as its row has it."""
+    """The need saved in a run's row."""
     return _NEED.validate_python(run.need or {})
 
 
 def need_of(estimate: Estimate, own: BudgetConfig) -> Need:
-    """What a run needs by its estimate and its own budget."""
+    """Compute a run's need from its estimate and its own budget."""
     most = (HEADROOM * estimate.requests, HEADROOM * estimate.reserved_tokens, HEADROOM * estimate.reserved_usd)
     limits = (own.requests, own.tokens, own.usd)
     requests, tokens, usd = (one if limit is None else min(one, limit) for one, limit in zip(most, limits, strict=True))
@@ -110,10 +110,10 @@ def need_of(estimate: Estimate, own: BudgetConfig) -> Need:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a budget offers for a need: limits (None: no limit), and those that are `short`.
+    """A budget's answer to a need: limits (None: no limit), and the units that are `short`.
 
     Attributes:
-        waits: Whether what is short may come free when open leases are settled.
+        waits: Whether the missing amounts may become free when open leases are settled.
     """
 
     need: Need
@@ -123,7 +123,7 @@ class Offer:
 
 
 def offer(budget: ProjectBudget, need: Need) -> Offer:
-    """What can be leased now: what is needed, or else what is left."""
+    """Compute what can be leased now: what is needed, or whatever is left."""
     limits: dict[Unit, Number | None] = {}
     short: list[Unit] = []
     may_come = True
@@ -143,7 +143,7 @@ def offer(budget: ProjectBudget, need: Need) -> Offer:
 
 
 def shortfall(budget: ProjectBudget, need: Need) -> list[str]:
-    """A notice if less is left than what a run may need."""
+    """A notice if less is left than a run may need."""
     found = offer(budget, need)
     if found.short:
         return [refusal(budget, found).what]
@@ -159,7 +159,7 @@ def shortfall(budget: ProjectBudget, need: Need) -> list[str]:
 
 
 def refusal(budget: ProjectBudget, found: Offer) -> Problem:
-    """Why an offer is too small, in figures, and what to do."""
+    """The error for an offer that is too small, with figures."""
     parts: list[str] = []
     for unit in found.short:
         used, leased = (amount_in_words(unit, getattr(one, unit)) for one in (budget.spent, budget.leased))
@@ -174,7 +174,7 @@ def refusal(budget: ProjectBudget, found: Offer) -> Problem:
 
 
 def amount_in_words(unit: Unit, value: Number) -> str:
-    """Such as $4.20, or 1,200 tokens."""
+    """Format an amount, such as $4.20 or 1,200 tokens."""
     if unit != "usd":
         return f"{value:,} {unit}"
     return f"${value:,.4g}" if value < 1 else f"${value:,.2f}"
@@ -183,7 +183,7 @@ def amount_in_words(unit: Unit, value: Number) -> str:
 def take(
     connection: Connection, budget: ProjectBudget, project: int, found: Offer, source: str, run: int | None = None
 ) -> Lease:
-    """Open a lease of what was offered, in the transaction that has read the budget."""
+    """Open a lease of the offered amount, in the transaction that read the budget."""
     limits = found.limits
     held = Amount(int(limits["requests"] or 0), int(limits["tokens"] or 0), limits["usd"] or 0.0)
     number = spending.take(connection, project, budget.month, source, held, run)
@@ -192,7 +192,7 @@ def take(
 
 @dataclass(frozen=True, slots=True)
 class NextRun:
-    """A queued run, and what its project's budget offers; None for one that spends nothing."""
+    """A queued run, and its project's budget and offer; None if it spends nothing."""
 
     run: StoredRun
     budget: ProjectBudget | None = None
@@ -210,7 +210,7 @@ class NextRun:
 
 
 def next_run(connection: Connection) -> NextRun | None:
-    """The run whose turn it is, of those that need not wait until others have settled their leases."""
+    """The next queued run that need not wait for others to settle their leases."""
     budgets: dict[int, ProjectBudget] = {}
     for run in runs.queued(connection):
         if run.task == "load":
@@ -224,7 +224,7 @@ def next_run(connection: Connection) -> NextRun | None:
 
 
 def open_lease(connection: Connection, run: StoredRun) -> Lease | None:
-    """The open lease of a run that no process has used yet; None if there is none."""
+    """The open lease of a run, if no process has used it yet."""
     limits = read_budget(connection, run.project_id).limits
     opened = spending.open_lease(connection, run.id)
     if opened is None or read_note(run.path, opened.id) != LeaseNote(NOTHING):
@@ -234,9 +234,9 @@ def open_lease(connection: Connection, run: StoredRun) -> Lease | None:
 
 
 def settle(connection: Connection, run: StoredRun, *, is_alive: bool) -> LeaseNote | None:
-    """Settle the lease of a run to what its process has noted; None if there is none, or nobody knows.
+    """Settle the lease of a run with the spending that its process noted; returns this note.
 
-    Then, and while the process is alive, all of it counts as spent.
+    Without a note, or while the process is alive, the whole lease counts as spent, and None is returned.
     """
     opened = spending.open_lease(connection, run.id)
     note = read_note(run.path, opened.id) if opened and not is_alive else None
@@ -246,7 +246,7 @@ def settle(connection: Connection, run: StoredRun, *, is_alive: bool) -> LeaseNo
 
 
 def after_lease(connection: Connection, run: StoredRun, wanted: Amount) -> dict[str, object]:
-    """What becomes of a run that has used up its lease: it is queued again, or fails if nothing can be left for it."""
+    """The new columns of a run that has used up its lease: queued again, or a message if the budget is exhausted."""
     before = need_of_run(run)
     likely = before.likely and before.likely + before.likely
     need = Need(likely, wanted)
@@ -259,20 +259,20 @@ def after_lease(connection: Connection, run: StoredRun, wanted: Amount) -> dict[
 
 
 def message(problem: Problem) -> str:
-    """The message of a run that its project's budget does not cover."""
+    """The message of a run whose need exceeds its project's budget."""
     return f"{problem}; then resume the run: what is done is kept"
 
 
 TRIAL = Amount(requests=100, tokens=1_000_000, usd=1.0)
-"""What a trial may spend at most."""
+"""The most that a trial may spend."""
 
 
 @contextmanager
 @requires("edit")
 def trial_budget(space: Workspace, source: str) -> Generator[Budget]:
-    """The budget of a trial: a lease that is settled when the block ends. `source` names what it is for.
+    """Lease the budget of a trial; it is settled when the block ends. `source` names the purpose.
 
-    UserError if nothing is left of the project's budget, or the trial needs more.
+    Raises UserError if the project's budget is exhausted, or the trial needs more than the lease.
     """
     with space.database.writing() as connection:
         budget = read_budget(connection, space.project_id)

@@ -1,11 +1,11 @@
-"""Made-up values, which templates are tried with. The limited process that renders them imports this module."""
+"""Made-up values for trying templates. The limited process that renders templates imports this module."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 _OF_JINJA = ("alters_data", "jinja_pass_arg", "unsafe_callable")
-"""Attributes that Jinja reads from the objects that it calls."""
+"""Attributes that Jinja reads from callable objects."""
 
 
 class AnyValues(dict[str, object]):

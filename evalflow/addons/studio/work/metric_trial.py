@@ -1,4 +1,4 @@
-"""Try a metric on one case before it is saved: prompts, steps, a score."""
+"""Try an unsaved metric on one case: preview its prompts, write its steps, score the case."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ DATASET, RECORDED = "trial", "recorded"
 
 @dataclass(frozen=True, slots=True)
 class TriedJudge:
-    """A judge to try: with a configuration that need not be saved, or by its name alone."""
+    """A judge to try: an unsaved configuration, or a saved judge by name."""
 
     name: str
     config: Mapping[str, object] | None = None
@@ -59,9 +59,9 @@ class TriedJudge:
 def trial_settings(
     space: Workspace, bot: str, draft: MetricDraft, row: Row, judge: TriedJudge | None = None
 ) -> Generator[tuple[Settings, Case]]:
-    """The settings of a run of one case, and the case. Problems within the context say what they are about.
+    """Yield the settings of a run of one case, and the case. Errors raised in the block get links to their subjects.
 
-    `judge`: of the run; by default the one that the bot's runs have.
+    `judge`: the run's judge; by default the bot's usual one.
     """
     found = get_bot(space, bot)
     checked = check_draft(space, draft)
@@ -93,7 +93,7 @@ def trial_settings(
 async def _trial(
     space: Workspace, bot: str, draft: MetricDraft, row: Row, judge: TriedJudge | None = None
 ) -> AsyncGenerator[tuple[Parts, Case]]:
-    """The parts of a run, with a judge that supports all requests of its metrics, and the case."""
+    """Yield the parts of a run, whose judge supports all requests of the metrics, and the case."""
     with ExitStack() as stack:
         settings, case = await to_thread.run_sync(stack.enter_context, trial_settings(space, bot, draft, row, judge))
         budget = stack.enter_context(trial_budget(space, f"trial of {draft.name}"))
@@ -110,7 +110,7 @@ async def _trial(
 
 
 def keyless(settings: Settings) -> Settings:
-    """The settings without API keys, which are not needed as nothing is sent, and without programs of metrics."""
+    """Remove API keys (nothing is sent) and metrics' programs from the settings."""
     target = without_key(settings.run.target)
     judges = {name: each_judge(judge, without_key) for name, judge in settings.judges.items()}
     embedder = without_key(settings.run.embedder)
@@ -120,20 +120,20 @@ def keyless(settings: Settings) -> Settings:
 
 
 LONGEST_S = 300.0
-"""Time limit of an answer, of a score, and of writing steps, including retries."""
+"""Time limit for an answer, for a score, and for writing steps, including retries."""
 LONGEST_PROMPT = 1_000_000
-"""Maximum characters of a prompt; few models accept as many."""
+"""Maximum characters of a prompt; few models accept that many."""
 
 
 @dataclass(frozen=True, slots=True)
 class SentPrompt:
-    """What a judge would be sent for one step.
+    """The request of one step to a judge.
 
     Attributes:
         messages: (role, text) as sent, including the added instructions on the reply format.
-        request: The rest of the request, such as model, temperature and the schema of the reply. None for a judge that
-            gets a task instead of a prompt.
-        times: The number of such requests, if replies are sampled.
+        request: The rest of the request, e.g. model, temperature and reply schema. None for a judge that gets a task
+            instead of a prompt.
+        times: How often it is sent, if replies are sampled.
     """
 
     metric: str
@@ -145,11 +145,11 @@ class SentPrompt:
 
 @dataclass(frozen=True, slots=True)
 class PromptPreview:
-    """All that a judge would be sent for one case.
+    """All requests to a judge for one case.
 
     Attributes:
-        prompts: In order. Text that a later step takes from an earlier reply is a placeholder.
-        nothing: Why nothing would be sent; empty if something would be.
+        prompts: In order. A placeholder stands for text from an earlier step's reply.
+        nothing: Why nothing would be sent, or "".
     """
 
     judge: str | None
@@ -171,7 +171,7 @@ class WrittenSteps:
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
-    """The answer to one case and its scores. A metric that binds to checks gives several."""
+    """The answer to one case and its scores. A metric that runs checks gives several."""
 
     answer: Answer
     scores: Sequence[ScoreRecord]
@@ -179,7 +179,7 @@ class TrialResult:
 
 @requires("try")
 def preview_metric(space: Workspace, bot: str, draft: MetricDraft, row: Row) -> PromptPreview:
-    """The prompts that a judge would be sent for a case. Nothing is sent, and no key is needed.
+    """Show the prompts that a judge would get for a case. Nothing is sent, and no key is needed.
 
     `row`: the case by field names, with an answer; `question` becomes one user message.
     """
@@ -225,14 +225,14 @@ async def try_metric(space: Workspace, bot: str, draft: MetricDraft, row: Row) -
 
 
 JUDGED = ("judge", "g_eval", "rubric")
-"""The kinds of metrics that any judge can be tried with."""
+"""The kinds of metrics with which any judge can be tried."""
 
 
 @requires("try")
 async def try_judge(space: Workspace, judge: TriedJudge, metric: str, row: Row) -> TrialResult:
-    """Have a judge grade one answer by a metric of the library; nothing is saved.
+    """Have a judge score one answer with a library metric; nothing is saved.
 
-    UserError if the judge cannot answer what the metric asks, or its key is missing.
+    Raises UserError if the judge does not support the metric's requests, or its key is missing.
     """
     if not row.get("answer"):
         raise UserError(Problem("there is no answer to grade", "answer", "write one, or take a case that has one"))
@@ -287,7 +287,7 @@ def _bound(parts: Parts, case: Case) -> list[Pair]:
 
 
 def _expect_short(parts: Parts, case: Case) -> None:
-    """Check that no prompt is too long. It is rendered here, in a thread where it blocks nothing else."""
+    """Raise UserError if a prompt is too long. Renders the prompts: call it from a worker thread."""
     answer = recorded_answer(case, parts.target.name, 0)
     for pair in _bound(parts, case):
         for ask in pair.metric.preview(case, answer):
@@ -298,7 +298,7 @@ def _expect_short(parts: Parts, case: Case) -> None:
 
 
 def sent_prompt(pair: Pair, ask: Ask) -> SentPrompt:
-    """The request that a judge would get for an ask; of several samples, the first."""
+    """The request that a judge would get for an ask; the first one if replies are sampled."""
     judge = single(pair.judge)[0] if pair.judge else None
     if not isinstance(judge, OpenAIJudge):
         messages = [(message.role, message.content) for message in ask.messages]

@@ -22,12 +22,12 @@ LONGEST, DEEPEST = 200_000, 200
 
 
 def metric_yaml(definition: Mapping[str, object]) -> str:
-    """The YAML of a definition, with its keys in their order, which a file of conf/metric can hold as it is."""
+    """The YAML of a definition, with its keys in order; it is valid as a file of conf/metric."""
     return yaml_of(metric_option(definition))
 
 
 def metric_option(definition: Mapping[str, object]) -> dict[str, object]:
-    """The values of a file of conf/metric. A judge that is chosen by name is included by the defaults list."""
+    """The values of a file of conf/metric. A judge given by name becomes an entry of the defaults list."""
     judge = definition.get("judge")
     if not isinstance(judge, str):
         return escaped({**definition})
@@ -36,7 +36,7 @@ def metric_option(definition: Mapping[str, object]) -> dict[str, object]:
 
 
 def judge_by_name(values: Mapping[str, object]) -> dict[str, object]:
-    """Undo what `metric_option` does to a judge that is chosen by name."""
+    """Turn the entry that `metric_option` makes for a judge back into its name."""
     defaults = values.get("defaults")
     judge = as_map(as_list(defaults)[0]).get(_JUDGE) if as_list(defaults) else None
     if not isinstance(judge, str) or defaults != [{_JUDGE: judge}, "_self_"]:
@@ -45,14 +45,14 @@ def judge_by_name(values: Mapping[str, object]) -> dict[str, object]:
 
 
 def read_metric_yaml(text: str) -> dict[str, object]:
-    """Parse a metric's YAML as Hydra would, but without aliases, which JSON cannot represent.
+    """Parse a metric's YAML like Hydra, but refuse aliases, which JSON cannot represent.
 
     `create_metric` validates the content.
     """
     if len(text) > LONGEST:
         raise _fault(f"the YAML has {len(text):,} characters, of at most {LONGEST:,}")
     depths = accumulate((mark in "[{") - (mark in "]}") for mark in text if mark in "[]{}")
-    if max(depths, default=0) > DEEPEST:  # the parser's time grows with the square of the depth
+    if max(depths, default=0) > DEEPEST:  # the parser takes quadratic time in the depth
         raise _fault(f"this is not YAML: more than {DEEPEST} brackets stand within each other")
     try:
         events = list(cast("Iterable[object]", yaml.parse(text, yaml.SafeLoader)))  # pyright: ignore - untyped

@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 class MetricDefinition(Definition):
     """A metric of a bot or of the library.
 
-    Its name is unique for the bot, and also the metric's in scores, unless the definition has its own `name`. The
-    `version` in its definition is another one.
+    Its name is unique within the bot. Scores use it, unless the definition has its own `name`. The `version` in the
+    definition is unrelated to the one here.
 
     Attributes:
         bot: The name of its bot; None for the library.
-        prompts: Its own templates, by name; shipped templates that it uses are not included.
+        prompts: Its own templates, by name, without the shipped templates that it uses.
     """
 
     bot: str | None = None
@@ -56,12 +56,12 @@ class MetricDefinition(Definition):
 
 @dataclass(frozen=True, slots=True)
 class MetricDraft:
-    """A metric to be saved: its name, the content of its YAML, and its own templates as NAME/FILE.jinja.
+    """A metric to be saved: name, content of the YAML, and its own templates by NAME/FILE.jinja.
 
-    Without a title, the definition's own counts, or else the one that it has already.
+    The title defaults to the one in the definition, or else stays.
     """
 
-    __pydantic_config__ = ConfigDict(extra="forbid")  # it is also the body of requests
+    __pydantic_config__ = ConfigDict(extra="forbid")  # also the body of REST requests
     name: str
     definition: Mapping[str, Any]
     prompts: Mapping[str, str] | None = None
@@ -73,13 +73,13 @@ METRICS = DefinitionStore("metric")
 
 @requires("read")
 def list_library(_: Workspace) -> list[MetricDefinition]:
-    """The metrics of conf/, as their files declare them."""
+    """The metrics of conf/, as declared."""
     return [_shipped(option, option.values, {}) for option in declared("metric").values()]
 
 
 @requires("read")
 def get_library(space: Workspace, name: str) -> MetricDefinition:
-    """One metric of conf/, with the prompts that it uses under their own names."""
+    """One metric of conf/, with the prompts that it uses under their original names."""
     option = find_declared("metric", "metric", name)
     prompts = Prompts(prompt_dirs())
     texts = {prompt: prompts.source(prompt) for prompt in option.prompts}
@@ -93,7 +93,7 @@ def _shipped(option: Option, content: Mapping[str, object], prompts: Mapping[str
 
 @requires("read")
 def list_metrics(space: Workspace, bot: str) -> list[MetricDefinition]:
-    """The metrics of a bot, by name; none for a bot of conf/."""
+    """The metrics of a bot, by name; empty for a bot of conf/."""
     row = BOTS.find(space, bot)
     if row is not None:
         return [from_row(MetricDefinition, found, bot=bot) for found in METRICS.rows(space, row["id"])]
@@ -122,14 +122,14 @@ def create_metric(space: Workspace, bot: str, draft: MetricDraft) -> MetricDefin
 
 @requires("edit")
 def check_draft(space: Workspace, draft: MetricDraft) -> MetricDraft:
-    """A valid draft with all its parts, which takes steps of no run that the person may not see."""
+    """Validate and complete a draft; it may take steps only from runs that the person may see."""
     plain, title = lifted(draft.definition, draft.title)
     refuse_elsewhere(space, {"metric": {draft.name: plain}})
     return MetricDraft(draft.name, *check_metric(draft.name, plain, draft.prompts, space.allowed), title)
 
 
 def _complete(space: Workspace, draft: MetricDraft) -> MetricDraft:
-    """The same for a draft whose judge must be there by now."""
+    """Like `check_draft`; also raise UserError if the judge that it names is missing."""
     checked = check_draft(space, draft)
     try:
         named_judges(space, [], [checked.definition])
@@ -140,13 +140,13 @@ def _complete(space: Workspace, draft: MetricDraft) -> MetricDraft:
 
 
 def add_metric(connection: Connection, row: int, bot: str, checked: MetricDraft) -> None:
-    """Add a metric within a transaction, to the bot of this row id and name."""
+    """Add a metric to the bot of this row id and name, within a transaction."""
     METRICS.add(connection, row, asdict(checked), bot)
 
 
 @requires("edit")
 def update_metric(space: Workspace, bot: str, draft: MetricDraft, expected: int) -> MetricDefinition:
-    """Replace a metric's definition and prompts. Without `prompts` in the draft, the templates stay."""
+    """Replace a metric's definition and prompts; a draft without `prompts` keeps the templates."""
     row = _row(space, bot, draft.name)
     texts = row["prompts"] if draft.prompts is None else draft.prompts
     checked = _complete(space, replace(draft, prompts=texts))
@@ -165,9 +165,9 @@ def delete_metric(space: Workspace, bot: str, name: str, expected: int) -> int:
 def replace_metrics(
     space: Workspace, bot: str, drafts: Sequence[MetricDraft], expected: Mapping[str, int]
 ) -> list[MetricDefinition]:
-    """Replace all metrics of a bot, or change nothing if one of them is invalid.
+    """Replace all metrics of a bot; change nothing if one is invalid.
 
-    `expected`: the versions, by name, of all metrics that the bot had when they were read.
+    `expected`: by name, the versions of all metrics when they were read.
     """
     checked = _checked(space, drafts)
     row = BOTS.get(space, bot)["id"]
@@ -191,7 +191,7 @@ def replace_metrics(
 
 
 def _distinct_titles(drafts: Mapping[str, MetricDraft], there: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """The titles of all metrics of a bot by name; TakenError if two are the same."""
+    """The titles of a bot's metrics by name; TakenError if two are the same."""
     found: dict[str, str] = {}
     for name, draft in drafts.items():
         title = checked_title(draft.title or there.get(name, {}).get("title") or name, "metric")
@@ -206,7 +206,7 @@ def _distinct_titles(drafts: Mapping[str, MetricDraft], there: Mapping[str, Mapp
 def copy_metric(
     space: Workspace, source: str, bot: str, name: str, *, of: str | None = None, title: str | None = None
 ) -> MetricDefinition:
-    """Copy a metric of the bot `of`, or of the library, with its prompts, so that changes affect only the copy."""
+    """Copy a metric of the bot `of` (None: of the library) with its prompts; later changes affect only the copy."""
     if of is None:
         definition, prompts = own_prompts(name, get_library(space, source).definition)
         return create_metric(space, bot, MetricDraft(name, definition, prompts, title))
@@ -216,9 +216,9 @@ def copy_metric(
 
 
 def own_prompts(name: str, definition: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """The definition with its own copies of the prompts, and these prompts. Templates that they include are not copied.
+    """Copy the prompts of a definition: returns the definition with their new names, and the copies.
 
-    The name of the metric is also the folder of its prompts.
+    The metric's name becomes the folder of its prompts. Included templates are not copied.
     """
     prompts = Prompts(prompt_dirs())
     found: dict[str, str] = {}
@@ -243,7 +243,7 @@ def own_prompts(name: str, definition: Mapping[str, Any]) -> tuple[dict[str, Any
 
 
 def with_prompts_of(draft: MetricDraft, source: str) -> MetricDraft:
-    """The draft with its own prompts moved from the folder named `source` to the folder of its own name."""
+    """Move a draft's own prompts from the folder `source` to the folder of the draft's name."""
     prompts = {f"{draft.name}/{file.partition('/')[2]}": text for file, text in (draft.prompts or {}).items()}
     return replace(draft, definition=_renamed(draft.definition, source, draft.name), prompts=prompts)
 

@@ -1,4 +1,4 @@
-"""Runs of the command line: opened from their folders, and run again as those of the application."""
+"""Runs of the command line: open them from their folders, and make them repeatable in the application."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from evalflow.values.jsonvalues import is_mapping
 
 @requires("own")
 def open_run(space: Workspace, folder: Path | str, *, trust_program: bool = False) -> Run:
-    """Add a run that was made on the command line, by its folder or its address in object storage.
+    """Add a run of the command line, from its folder or its address in object storage.
 
-    A worker then loads its scores. A run in object storage is copied here, unless the server has accounts.
-    With `trust_program`, resuming the run may start the program named in its run.json; otherwise such a run raises
-    ProgramError.
+    A worker then loads its scores. A run in object storage is downloaded; a server with accounts refuses it.
+    `trust_program` allows the program named in run.json to be started when the run is resumed; without it, such a run
+    raises ProgramError.
     """
     opened = find_run(within(space, _here(space, str(folder))))
     found, manifest = opened.folder, opened.manifest
@@ -70,7 +70,7 @@ def open_run(space: Workspace, folder: Path | str, *, trust_program: bool = Fals
 
 
 def _here(space: Workspace, folder: str) -> Path:
-    """A folder on this machine, fetched if it is in object storage."""
+    """The run's folder on this machine, downloaded if it is in object storage."""
     if not is_address(folder):
         return Path(folder)
     if space.allowed is not None:
@@ -80,7 +80,7 @@ def _here(space: Workspace, folder: str) -> Path:
 
 
 def _own_conf(manifest: Manifest) -> list[str]:
-    """The command-line words that set the run's config folder; empty if it was not set."""
+    """The command-line arguments that set the run's config folder, if any."""
     first, *_ = folders = manifest.search_folders["conf"]
     found_anyway = (str(Path(manifest.working_directory, "conf").resolve()), folders[-1])
     return [] if first in found_anyway else ["--config-dir", shown(Path(first))]
@@ -88,9 +88,9 @@ def _own_conf(manifest: Manifest) -> list[str]:
 
 @requires("edit")
 def make_repeatable(space: Workspace, run_id: str) -> RunRequest:
-    """The request of a run of the command line, which its row has from now on.
+    """Derive the request of a command-line run, and save it in the run's row.
 
-    Raises UserError with all of its configuration that no request says.
+    Raises UserError listing all configuration that a request cannot express.
     """
     row = run_row(space, run_id)
     request = _request_of(space, run_folder(space, row).read_manifest())
@@ -104,11 +104,11 @@ def _composition(space: Workspace, manifest: Manifest) -> dict[str, object]:
     try:
         return asdict(_request_of(space, manifest))
     except UserError:
-        return {}  # it can be seen and repeated by its command all the same
+        return {}  # it can still be viewed, and repeated by its command
 
 
 def _request_of(space: Workspace, manifest: Manifest) -> RunRequest:
-    """The request whose parts are the same files of conf/, with what the command line changed of them."""
+    """The request with the same files of conf/ and the command line's changes."""
     hint = f"run its command in {manifest.working_directory}"
     if Path(manifest.working_directory).resolve() != space.root.resolve() or _own_conf(manifest):
         folder = manifest.search_folders["conf"][0]
@@ -124,7 +124,7 @@ def _request_of(space: Workspace, manifest: Manifest) -> RunRequest:
     _expect_declared(space, named)
     changed: dict[str, Any] = {}
     problems: list[Problem] = []
-    # In the form of run.json: JSON turns the anchors of a scale into texts.
+    # Compared in the form of run.json: JSON turns the keys of a scale's anchors into texts.
     declared = json.loads(json.dumps(compose(named.words(), complete=False).storable))
     for path, value in _differences(declared, manifest.config):
         if _is_said(path, value):
@@ -144,7 +144,7 @@ def _request_of(space: Workspace, manifest: Manifest) -> RunRequest:
 
 
 def _expect_declared(space: Workspace, request: RunRequest) -> None:
-    """Expect that its parts are files of conf/, none of which a definition of the same name replaces here."""
+    """Raise UserError if a definition in the database shadows one of the request's files of conf/."""
     named = (BOTS, [request.bot]), (JUDGES, [request.judge or ""]), (DATASETS, request.datasets)
     problems = [
         Problem(
@@ -166,7 +166,7 @@ _GONE = object()
 def _differences(
     before: Mapping[str, object], after: Mapping[str, object], path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], object]]:
-    """The key paths with other values than before, and these; `_GONE` for keys that are no longer there."""
+    """Yield the key paths whose values differ, with the new values; `_GONE` for removed keys."""
     for key in {**before, **after}:
         old, new = before.get(key), after.get(key, _GONE)
         if is_mapping(old) and is_mapping(new):
@@ -176,7 +176,7 @@ def _differences(
 
 
 def _is_said(path: Sequence[str], value: object) -> bool:
-    """Whether a request can say this value of the configuration; it has no references to other values."""
+    """Whether a request can express this value of the configuration; it cannot contain interpolations."""
     match path:
         case ("judge" | "embedder", *_) | ("cache", "mode"):
             known = True

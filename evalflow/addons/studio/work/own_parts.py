@@ -1,4 +1,4 @@
-"""What a run request means: the definitions of the workspace that it uses, and the values that it changes."""
+"""Resolve a run request: the workspace's definitions that it uses, and the values that it changes."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from evalflow.errors import Problem, Subject, UserError, check_all, did_you_mean
 from evalflow.values.jsonvalues import as_map, is_mapping
 
 BASES = MappingProxyType({"openai": ["_openai", "_self_"], "http": ["_service", "_self_"]})
-"""The files in conf/ that a bot of each kind inherits from, so that it has every key with its default value."""
+"""By kind, the files of conf/ that a bot inherits from, so that every key has its default value."""
 
 
 class CountedRows:
-    """Rows that are read anew each time, and counted."""
+    """Rows that are read again by each iteration, and counted."""
 
     def __init__(self, read: Callable[[], Iterable[Mapping[str, object]]], count: int | None = None) -> None:
         self._read = read
@@ -50,7 +50,7 @@ class CountedRows:
 
     @property
     def count(self) -> int:
-        """Their number when they were last read to the end; they are read if it is unknown."""
+        """Their number when they were last fully read; reads them if it is unknown."""
         if self._count is None:
             self._count = sum(1 for _ in self)
         return self._count
@@ -58,12 +58,12 @@ class CountedRows:
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """The definitions of the workspace that a run uses; all others come from conf/.
+    """The workspace's definitions that a run uses; all others come from conf/.
 
     Attributes:
-        targets, judges: Descriptions and configurations by name, with their connections replaced.
+        targets, judges: Descriptions and configurations by name, with connections resolved.
         metrics: Definitions and prompts by name.
-        datasets: `generates` and description, and rows, by name.
+        datasets: Options (`generates`, description) and rows, by name.
     """
 
     targets: Mapping[str, tuple[str, Mapping[str, object]]]
@@ -72,7 +72,7 @@ class Own:
     judges: Mapping[str, tuple[str, Mapping[str, object]]]
 
     def unsaved(self, changes: Mapping[str, object] = MappingProxyType({})) -> Unsaved:
-        """The definitions for a composition; `changes` override values of the parts. No text is an interpolation."""
+        """The definitions as unsaved options for `compose`, with `changes` applied; no text is interpolated."""
         return Unsaved(dict(self._options(Path())), self._prompts(), escaped(changes))
 
     def write(self, folder: Path) -> None:
@@ -102,7 +102,7 @@ class Own:
 
 
 def _judge_bases(config: Mapping[str, Any]) -> list[str]:
-    """The files in conf/ that a judge inherits from, and each of its members."""
+    """The files of conf/ that a judge and each of its members inherit from."""
     members = cast("Mapping[str, Mapping[str, object]]", config.get("members") or {})
     of_members = [f"_openai@members.{name}" for name, member in members.items() if member["kind"] == "openai"]
     return [*(BASES.get(config["kind"], ["_self_"])[:-1]), *of_members, "_self_"]
@@ -116,7 +116,7 @@ OPTIONS = tuple(
 
 @requires("read")
 def own_definitions(space: Workspace, request: RunRequest) -> Own:
-    """The definitions of the workspace that a request uses."""
+    """Collect the workspace's definitions that a request uses."""
     check_all(
         lambda: get_bot(space, request.bot),
         lambda: _check(request),
@@ -144,7 +144,7 @@ def own_of(
     datasets: Iterable[Dataset],
     judges: Iterable[str] = (),
 ) -> Own:
-    """What is defined here of a bot, of its metrics, of the judges that they and `judges` name, and of datasets."""
+    """Collect the definitions of a bot, metrics and datasets, and of the judges that the metrics and `judges` name."""
     targets: dict[str, tuple[str, Mapping[str, object]]] = {}
     if bot is not None and bot.origin == "workspace":
         targets[bot.name] = bot.description, titled(space.resolve(bot.config, "target"), bot.name, bot.title)
@@ -177,7 +177,7 @@ def _expect_cases(dataset: Dataset) -> None:
 
 @requires("read")
 def with_values(space: Workspace, request: RunRequest) -> tuple[RunRequest, dict[str, object]]:
-    """The request with its judge named, and the values that it changes."""
+    """Return the request with its judge filled in, and the values that it changes."""
     bot = get_bot(space, request.bot)
     for name in request.thresholds:
         if name not in request.metrics:
@@ -204,7 +204,7 @@ def with_values(space: Workspace, request: RunRequest) -> tuple[RunRequest, dict
 
 @requires("read")
 def checking(space: Workspace, request: RunRequest) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The metrics of a request that run the checks of cases, with the custom checks that they declare themselves."""
+    """Yield a request's metrics that run the checks of cases, each with its own custom checks."""
     own = {metric.name: metric.definition for metric in list_metrics(space, request.bot)}
     shipped = declared("metric")
     for name in request.metrics:
@@ -215,7 +215,7 @@ def checking(space: Workspace, request: RunRequest) -> Iterator[tuple[str, Mappi
 
 
 def judge_of(config: Mapping[str, object], request: RunRequest) -> str:
-    """The judge of a request: the given one, else the bot's own model, else the embedded one if it has none."""
+    """The judge of a request: the given one, else the bot's own model, else the embedded judge."""
     return request.judge or ("target" if config.get("kind") == "openai" else "embedded")
 
 

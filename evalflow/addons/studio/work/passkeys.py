@@ -1,7 +1,7 @@
-"""Passkeys: made by a one-time link or on the page of one's account, and proved at each sign-in.
+"""Passkeys: created through a one-time link or on the account page, and verified at each sign-in.
 
-A browser gets options with a random challenge, and sends back what the person's device has signed. `webauthn` checks
-that it is for this challenge and this server, and that the device has verified its user by a PIN or a finger.
+A browser gets options with a random challenge, and returns the challenge signed by the person's device. `webauthn`
+checks that the signature is for this challenge and server, and that the device verified its user (PIN, fingerprint).
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     )
 
 ANSWER_TTL = timedelta(minutes=5)
-"""How long somebody may take at their device."""
+"""Time limit for the person to use their device."""
 
 
 @dataclass(frozen=True, slots=True)
 class Browser:
-    """Where an answer comes from.
+    """The browser that sends a response.
 
     Attributes:
         origin: The server's URL as browsers see it.
-        address, agent: The browser's address, and what it calls itself.
+        address, agent: The browser's address and User-Agent.
     """
 
     origin: str
@@ -49,13 +49,13 @@ class Browser:
 
     @property
     def server(self) -> str:
-        """The name that passkeys are bound to."""
+        """The host name that passkeys are bound to."""
         return urlsplit(self.origin).hostname or ""
 
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """What a browser gets: the key of a cookie, and options for `navigator.credentials` in JSON."""
+    """A challenge for the browser: the key for a cookie, and the JSON options for `navigator.credentials`."""
 
     key: str
     options: str
@@ -63,7 +63,7 @@ class Challenge:
 
 @dataclass(frozen=True, slots=True)
 class Passkey:
-    """A key on somebody's device. `name`: of the browser that made it; `used_at`: None if it was not used yet."""
+    """A passkey. `name`: the browser that created it; `used_at`: None if never used."""
 
     id: int
     name: str
@@ -72,7 +72,7 @@ class Passkey:
 
 
 class RefusedPasskeyError(SignedOutError):
-    """What came from a device proves nobody's identity. It does not say why, which is in the audit."""
+    """A device's response does not prove an identity. The message gives no reason; the audit has it."""
 
     def __init__(self) -> None:
         hint = "try again, or ask an owner of the server for a link"
@@ -88,11 +88,11 @@ def ask_to_enter(space: Workspace, browser: Browser) -> Challenge:
 
 @open_to_all
 def enter(space: Workspace, browser: Browser, key: str, answer: Mapping[str, Any]) -> str:
-    """Start a session for the person whose passkey has answered; returns its key.
+    """Verify a response, and start a session for the passkey's owner; returns its key.
 
     Raises:
-        RefusedPasskeyError: The answer is not valid, or the account is disabled.
-        TooManyTriesError: Too many have failed before.
+        RefusedPasskeyError: The response is invalid, or the account is disabled.
+        TooManyTriesError: Too many attempts have failed.
     """
     expect_free(space, browser.address)
     row = space.read(people.passkey, str(answer.get("id", ""))[:2000])
@@ -110,7 +110,7 @@ def enter(space: Workspace, browser: Browser, key: str, answer: Mapping[str, Any
 
 @requires("account")
 def ask_to_confirm(space: Workspace, browser: Browser) -> Challenge:
-    """Ask the person of a session for a passkey of theirs again. Raises UserError if they have none."""
+    """Ask the person of a session to use a passkey again. Raises UserError if they have none."""
     rows = space.read(people.passkeys_of, own_id(space))
     if not rows:
         raise UserError(Problem("you have no passkey yet", hint="sign out and in again, and make one on your account"))
@@ -119,7 +119,7 @@ def ask_to_confirm(space: Workspace, browser: Browser) -> Challenge:
 
 @requires("account")
 def confirm(space: Workspace, browser: Browser, key: str, answer: Mapping[str, Any]) -> None:
-    """Note in the session that its person has just proved who they are. Raises RefusedPasskeyError."""
+    """Verify a response and record a fresh authentication in the session. Raises RefusedPasskeyError."""
     expect_free(space, browser.address, space.identify().name)
     row = space.read(people.passkey, str(answer.get("id", ""))[:2000])
     mine = row if row and row["user_id"] == own_id(space) else None
@@ -135,7 +135,7 @@ def confirm(space: Workspace, browser: Browser, key: str, answer: Mapping[str, A
 
 @requires("account", confirmed=True)
 def ask_to_add(space: Workspace, browser: Browser) -> Challenge:
-    """Ask for a new passkey of the person of a session."""
+    """Ask the person of a session to create a passkey."""
     expect_no_token(space)
     own_id(space)
     return _ask_for_new(space, browser, "add", _user(space, space.identify().name))
@@ -143,13 +143,13 @@ def ask_to_add(space: Workspace, browser: Browser) -> Challenge:
 
 @requires("account", confirmed=True)
 def add(space: Workspace, browser: Browser, key: str, answer: Mapping[str, Any]) -> None:
-    """Add a passkey to one's own account. Raises RefusedPasskeyError."""
+    """Add a passkey to your own account. Raises RefusedPasskeyError."""
     _add(space, browser, key, "add", answer, _user(space, space.identify().name))
 
 
 @open_to_all
 def link_owner(space: Workspace, browser: Browser, code: str) -> people.StoredUser:
-    """The user whom a one-time link is for; it stays valid. Raises UserError if it is not valid any more."""
+    """The user of a one-time link, which stays valid. Raises UserError for an invalid link."""
     expect_free(space, browser.address)
     content = space.read(people.code, code)
     rows = space.read(people.every_user) if content and content["kind"] == LINK else []
@@ -162,13 +162,13 @@ def link_owner(space: Workspace, browser: Browser, code: str) -> people.StoredUs
 
 @open_to_all
 def ask_to_join(space: Workspace, browser: Browser, code: str) -> Challenge:
-    """Ask for a new passkey of the person whom a one-time link is for."""
+    """Ask the user of a one-time link to create a passkey."""
     return _ask_for_new(space, browser, "join", link_owner(space, browser, code))
 
 
 @open_to_all
 def join(space: Workspace, browser: Browser, code: str, key: str, answer: Mapping[str, Any]) -> str:
-    """Use a link up: add a passkey, and start a session; returns its key. Raises RefusedPasskeyError, UserError."""
+    """Use up a link: add a passkey and start a session; returns its key. Raises RefusedPasskeyError or UserError."""
     user = link_owner(space, browser, code)
     acting = replace(space, identify=lambda: Actor(user.id, user.name, address=browser.address))
     _add(acting, browser, key, "join", answer, user, code)
@@ -177,10 +177,10 @@ def join(space: Workspace, browser: Browser, code: str, key: str, answer: Mappin
 
 @open_to_all
 def enter_by_link(space: Workspace, browser: Browser, code: str) -> str:
-    """Use a link up without making a passkey; returns the key of a session.
+    """Use up a link without creating a passkey; returns the key of a session.
 
     Raises:
-        UserError: The link is not valid any more, or is for an owner, who needs a passkey.
+        UserError: The link is invalid, or is for an owner, who needs a passkey.
     """
     user = link_owner(space, browser, code)
     if user.is_owner:
@@ -191,7 +191,7 @@ def enter_by_link(space: Workspace, browser: Browser, code: str) -> str:
 
 @requires("account")
 def own_passkeys(space: Workspace) -> list[Passkey]:
-    """One's own passkeys, the newest first; ForbiddenError for a token."""
+    """Your own passkeys, newest first; ForbiddenError for a token."""
     expect_no_token(space)
     return [from_row(Passkey, row) for row in space.read(people.passkeys_of, own_id(space))]
 
@@ -216,7 +216,7 @@ def _user(space: Workspace, name: str) -> people.StoredUser:
 
 
 def _kept(space: Workspace, purpose: str, challenge: bytes, browser: Browser) -> str:
-    """Keep a challenge until its answer comes; returns the key for the browser."""
+    """Store a challenge until the response comes; returns the key for the browser."""
     note_challenge(space, browser.address)
     key = secrets.token_urlsafe(32)
     content = {"kind": f"passkey {purpose}", "challenge": _text(challenge)}
@@ -226,7 +226,7 @@ def _kept(space: Workspace, purpose: str, challenge: bytes, browser: Browser) ->
 
 
 def _taken(space: Workspace, purpose: str, key: str) -> bytes | None:
-    """The challenge that was kept under a key for that purpose; once."""
+    """Return and delete the challenge stored under a key for that purpose."""
     with space.database.writing(in_turn=False) as connection:
         content = people.code(connection, key)
         is_it = content is not None and content["kind"] == f"passkey {purpose}"
@@ -281,7 +281,7 @@ def _challenge(
 def _fault(
     space: Workspace, browser: Browser, key: str, purpose: str, answer: Mapping[str, Any], row: Row
 ) -> str | None:
-    """Why an answer proves nothing; None if it does, which is then noted."""
+    """Verify a response and record the use of its passkey; returns why it is invalid, or None."""
     from webauthn import verify_authentication_response
     from webauthn.helpers.exceptions import WebAuthnException
 
@@ -314,7 +314,7 @@ def _add(
     user: people.StoredUser,
     code: str | None = None,
 ) -> None:
-    """Add the passkey of an answer, and use the link up that it was made with."""
+    """Add the passkey of a response, and use up the link through which it was created."""
     from webauthn import verify_registration_response
     from webauthn.helpers.exceptions import WebAuthnException
 
@@ -343,7 +343,7 @@ def _add(
 
 
 def _take(space: Workspace, browser: Browser, code: str, user: people.StoredUser) -> None:
-    """Use a link up. Of two who do at once, one gets a UserError."""
+    """Use up a link. Of two callers at once, one gets a UserError."""
     acting = replace(space, identify=lambda: Actor(user.id, user.name, address=browser.address))
     with acting.changing("use link", "user", user.name) as connection:
         if people.take_code(connection, code) is None:

@@ -1,4 +1,4 @@
-"""The people of a server: added, changed, disabled and deleted by its owner, who sends them one-time links."""
+"""The people of a server. The owner adds, changes, disables and deletes them, and sends them one-time links."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evalflow.addons.studio.work.space import TakenError, Workspace, not_found
 from evalflow.errors import Problem, UserError, check_all
 
 LINK = "link"
-"""The kind of one-time code that a link has."""
+"""The kind of one-time codes in links."""
 LINK_TTL = timedelta(days=1)
 """How long a one-time link is valid."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}\Z")
@@ -98,7 +98,7 @@ def update_user(
 
 @requires("own", confirmed=True)
 def delete_user(space: Workspace, name: str, expected: int) -> None:
-    """Delete a user with their sessions, tokens and roles; what they made stays, and the audit still names them."""
+    """Delete a user with their sessions, tokens and roles. Their work stays, and the audit still names them."""
     user = _stored(space, name)
     with space.changing("delete", "user", name) as connection:
         USERS.remove(space, connection, vars(user), expected)
@@ -107,9 +107,9 @@ def delete_user(space: Workspace, name: str, expected: int) -> None:
 
 @requires("own", confirmed=True)
 def sign_in_link(space: Workspace, name: str) -> str:
-    """The code of a link by which a user signs in, once, within `LINK_TTL`, and may make a passkey.
+    """Make the code of a link with which a user can sign in once, within `LINK_TTL`, and create a passkey.
 
-    A new passkey ends all links that were made before it.
+    Creating a passkey invalidates all earlier links.
     """
     user = _stored(space, name)
     code = secrets.token_urlsafe(32)
@@ -119,13 +119,13 @@ def sign_in_link(space: Workspace, name: str) -> str:
 
 
 def account_state(user: StoredUser) -> str:
-    """A digest of an account and its passkeys. Its id would not do: SQLite gives the ids of deleted rows again."""
+    """A digest of an account and its passkeys. The row id is not enough: SQLite reuses ids of deleted rows."""
     return people.digest(f"{user.name} {user.created_at} {user.passkeys}")
 
 
 @requires("own")
 def has_owner(space: Workspace) -> bool:
-    """Whether somebody can sign in as the owner of the server."""
+    """Whether an owner of the server can sign in."""
     return space.read(people.owners) > 0
 
 
@@ -149,7 +149,7 @@ def _one_line(text: str) -> str:
 
 
 def is_email(text: str) -> bool:
-    """Whether a text can be an e-mail address."""
+    """Whether a text looks like an e-mail address."""
     return _EMAIL.match(text) is not None
 
 

@@ -1,4 +1,4 @@
-"""A run request, composed once and in memory: there it is estimated, or it is frozen into a folder to run from."""
+"""Plan a run: compose its request once, in memory, to estimate it or to freeze it into a folder."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ from evalflow.records import Case
 GROUPS = ("target", "judge", "embedder", "simulator")
 _KEPT = ("name", "title", "description", "generates")
 KEPT_CASES = 30_000
-"""The most cases of a dataset that are kept in memory while a run is planned."""
+"""The most cases of a dataset kept in memory while a run is planned."""
 _ASKING = ("prompt", "steps_prompt", "system_prompt")
 
 
 class _KeptCases:
-    """The cases of a dataset, which are read once if they are few, and each time if they are many."""
+    """The cases of a dataset: kept after the first reading if they are few, read again each time if they are many."""
 
     def __init__(self, read: Callable[[], Iterable[Case]]) -> None:
         self._read = read
         self._kept: Sequence[Case] | None = None
         self.count = 0
-        """Their number when they were last read to the end."""
+        """Their number when they were last fully read."""
 
     def __iter__(self) -> Iterator[Case]:
         return self._all() if self._kept is None else iter(self._kept)
@@ -74,20 +74,20 @@ class _CaseRows:
 
     @property
     def count(self) -> int:
-        """Their number; they are read if it is unknown."""
+        """Their number; reads them if it is unknown."""
         return self.cases.count or sum(1 for _ in self.cases)
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedRun:
-    """A run as it is composed; nothing of it is written.
+    """A composed run; nothing is written yet.
 
     Attributes:
-        request: What was asked, with the judge named.
-        rows: The cases that each dataset has, before any are chosen, by the name in the request.
+        request: The request, with the judge filled in.
+        rows: All cases of each dataset before selection, by the name in the request.
         settings: Validated, with these cases in memory.
-        subjects: What its problems are about.
-        notices: What the person who starts it should know.
+        subjects: The subjects for links in problems.
+        notices: For the person who starts it.
     """
 
     request: RunRequest
@@ -98,14 +98,14 @@ class PlannedRun:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many cases each dataset has, before any are chosen."""
+        """The number of cases of each dataset before selection."""
         return {name: rows.count for name, rows in self.rows.items()}
 
     def freeze(self, folder: Path) -> Settings:
-        """Write all that the run uses below a folder; if this fails, the caller removes it.
+        """Write everything that the run uses below a folder; the caller removes the folder after an error.
 
-        Returns the settings of a run from these files, on which nothing outside of the folder has an effect. They
-        equal those that the command line composes of `--config-dir FOLDER/conf` and the words of the request.
+        Returns the settings of a run from these files; nothing outside the folder affects them. They equal what the
+        command line composes from `--config-dir FOLDER/conf` and the request's overrides.
         """
         private_folder(folder)
         conf, composed = folder / "conf", self.settings.composed
@@ -118,7 +118,7 @@ class PlannedRun:
             config["dataset"][key] = escaped(written[name].model_dump(exclude_defaults=True))
             write_option(folder, "dataset", key, config["dataset"][key])
         for name, values in config["metric"].items():
-            # Named, so that a repeat can override where the steps are.
+            # The key must exist so that a repeat can override where the steps are.
             steps = {"steps_from": None} if values.get("kind") == "g_eval" else {}
             write_option(folder, "metric", name, {**steps, **values})
         chosen = [group for group in GROUPS if group != "simulator" or self.request.simulator]
@@ -139,7 +139,7 @@ class PlannedRun:
         return replace(self.settings, composed=frozen).with_datasets(written)
 
     def _prompts(self, config: Mapping[str, Any]) -> dict[str, str]:
-        """Every template that may be used, and those that it includes."""
+        """Every template that may be used, and the templates that they include."""
         composed = self.settings.composed
         prompts = Prompts(composed.prompt_folders, composed.unsaved.prompts)
         named: list[str] = []
@@ -154,13 +154,13 @@ class PlannedRun:
 
 @requires("read")
 def plan(space: Workspace, request: RunRequest) -> PlannedRun:
-    """Compose and validate the run of a request, which also has the checks of its cases."""
+    """Compose and validate the run of a request, and add the checks of its cases."""
     own = own_definitions(space, request)
     planned = _planned(space, request, own)
     if not may_have_checks(space, request, own):
         return planned
     run, added = planned.settings.run, None
-    with suppress(UserError):  # wrong data are told with all that else is wrong, when the run is checked
+    with suppress(UserError):  # the check of the run reports invalid data with all other problems
         added = added_checks(space, select(run), judges=run.judge.kind != "embedded")
     if added is None:
         return planned
@@ -176,7 +176,7 @@ def _planned(
     added: AddedChecks | None = None,
     known: PlannedRun | None = None,
 ) -> PlannedRun:
-    """A run with these definitions; `known` has read the same cases already."""
+    """Compose a run with these definitions; reuse the cases that `known` has read."""
     definitions = {name: definition for name, (definition, _) in own.metrics.items()}
     subjects = RunSubjects(request.bot, request.judge or "target", definitions, request.datasets, own.datasets)
     with subjects.linked():
@@ -201,6 +201,6 @@ def _planned(
 
 
 def _frozen(config: DatasetConfig, folder: Path, key: str) -> DatasetConfig:
-    """The dataset with its cases as they were read, of which it takes the same ones."""
+    """The configuration of a dataset's frozen copy, with the same selection of cases."""
     values = {name: getattr(config, name) for name in (*_KEPT, *KEYS)}
     return DatasetConfig.model_validate({**values, **data_keys(folder, key)})

@@ -1,4 +1,4 @@
-"""The process of a run: it outlives its worker, and holds a file lock for as long as it lives."""
+"""The process of a run: it can outlive its worker, and holds a file lock while it lives."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Start `python -m evalflow` for a run, in its own session, so that it outlives its worker.
 
-    It may call `connections` only, and spend a lease only; None: what this process may.
+    `connections`: the only ones that it may call. `lease`: the most that it may spend. None: as this process.
 
     The process inherits a lock on a file in the run's folder. The lock belongs to the open file: it ends with the last
-    process that has the file open, and no process that reuses the pid can hold it.
+    process that has the file open, and a process that reuses the pid does not hold it.
 
     Raises:
         BlockingIOError: Another process works on the run.
@@ -62,7 +62,7 @@ def start(
 
 @contextmanager
 def working_on(folder: Path) -> Generator[int]:
-    """Hold the run's lock, an open file; a BlockingIOError says that another process works on the run."""
+    """Hold the run's lock during the block. Raises BlockingIOError if another process works on the run."""
     try:
         import fcntl
     except ImportError:
@@ -90,7 +90,7 @@ def is_alive(folder: Path) -> bool:
 def interrupt(folder: Path, pid: int | None, number: signal.Signals = signal.SIGINT) -> bool:
     """Signal the process of a run; False if it has ended, or runs on another machine.
 
-    While its lock is held, its pid cannot be reused.
+    Its pid cannot be reused while its lock is held.
     """
     if not pid or not is_alive(folder):
         return False
@@ -105,7 +105,7 @@ def interrupt(folder: Path, pid: int | None, number: signal.Signals = signal.SIG
 
 
 def error_message(folder: Path) -> str:
-    """The error of the run's last process: its output from the last line on that begins with `error:`."""
+    """The error of the run's last process: its output from the last line that begins with `error:`."""
     try:
         with (folder / OUTPUT).open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - MAX_OUTPUT))
@@ -117,18 +117,18 @@ def error_message(folder: Path) -> str:
 
 
 def process_name(host: str) -> str:
-    """Host, pid and start time: names this process even after its pid is reused."""
+    """Host, pid and start time: identify this process even if its pid is reused."""
     return f"{host}:{os.getpid()}:{_started(os.getpid())}"
 
 
 def is_gone(name: str, host: str) -> bool:
-    """Whether the process of that name ran on this machine and has ended."""
+    """Whether the process of that name was on this machine and has ended."""
     its_host, pid, started = name.rsplit(":", 2)
     return its_host == host and _started(int(pid)) != started
 
 
 def _started(pid: int) -> str:
-    """When a process started, in clock ticks since boot; without /proc, only whether it runs."""
+    """The start time of a process, in clock ticks since boot; without /proc, only whether it is running."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
     except FileNotFoundError:
