@@ -17,7 +17,6 @@ def keep_off_loops(patch: Callable[[Any, str, Any], None]) -> None:
         (load, "hydra_compose"),
         (definitions, "options"),
         (bots, "check_bot"),
-        (bots, "build_target"),
     ):
         patch(module, name, _guarded(getattr(module, name)))
 

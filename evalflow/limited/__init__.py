@@ -22,7 +22,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -66,6 +66,9 @@ class Work:
         output: The size of a reply in bytes, or of about 64 KB of a stream's items.
         files: Files that may be open at once, to be read.
         threads: Whether it may start threads (and so processes).
+        waits: Whether it waits for others more than it computes. It then takes no place of those that compute; the
+            caller limits how many there are.
+        niceness: How far it gives way to other processes, as for `nice`.
     """
 
     function: str
@@ -74,19 +77,24 @@ class Work:
     output: int = 8 * 1024**2
     files: int = 0
     threads: bool = False
+    waits: bool = False
+    niceness: int = 0
 
-    def call(self, payload: Mapping[str, Any], seconds: float, what: str) -> Any:
+    def call(self, payload: Mapping[str, Any], seconds: float, what: str, computing: float | None = None) -> Any:
         """Call the function with these keyword arguments and return its result.
+
+        Args:
+            computing: CPU time in seconds, if it may take less of it than of time.
 
         Raises:
             LimitExceeded: It took more than `seconds`, or reached another limit; `what` begins the message.
             ValueError: The function raised it.
         """
         processes = _processes(os.getpid())
-        with processes.places:
+        with nullcontext() if self.waits else processes.places:
             child = processes.taken(self) or _Child(self)
             try:
-                (value,) = child.answers(payload, seconds, what)
+                (value,) = child.answers(payload, seconds, what, computing)
                 return value
             finally:
                 processes.kept(child)
@@ -133,19 +141,22 @@ class _Child:
             raise
         self.is_usable = True
 
-    def answers(self, payload: Mapping[str, Any], seconds: float, what: str) -> Generator[Any]:
+    def answers(
+        self, payload: Mapping[str, Any], seconds: float, what: str, computing: float | None = None
+    ) -> Generator[Any]:
         """The items of the reply; errors as in `Work.call`."""
         task = _TASK.get()
         self.is_usable = False  # until all of the reply is read
         if task:
             task.waits_for(self)
-        request: dict[str, Any] | None = {"payload": payload, "seconds": seconds}
+        allowed = seconds if computing is None else computing
+        request: dict[str, Any] | None = {"payload": payload, "seconds": allowed}
         try:
             while True:
                 frame = self._exchange(request, seconds)
                 request = None
                 if frame is None:
-                    raise self._how_it_ended(what, seconds)
+                    raise self._how_it_ended(what, seconds if self._is_late else allowed)
                 if "items" not in frame:
                     break
                 yield from frame["items"]

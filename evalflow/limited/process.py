@@ -80,6 +80,8 @@ def _write(replies: BinaryIO, value: Any) -> None:
 
 
 def _limit(work: Mapping[str, Any]) -> None:
+    with suppress(AttributeError, OSError):
+        os.nice(work["niceness"])
     with suppress(ImportError):
         import resource
 

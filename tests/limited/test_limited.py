@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from evalflow import limited
 from evalflow.limited import LimitExceeded, Work, deadline, in_thread
 
 FUNCTIONS = """
@@ -24,6 +25,7 @@ def environment(): return sorted(os.environ)
 def endless():
     while True: pass
 def asleep(): time.sleep(3600)
+def niceness(): return os.nice(0)
 def large_memory(): return len(bytearray(8 * 1024**3))
 def large_reply(): return "x" * 20_000_000
 def deep(): return [deep()]
@@ -103,6 +105,32 @@ def test_it_sees_nothing_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_takes_too_long_is_ended_and_replaced(name: str) -> None:
     assert exceeded(name, 0.2) == ("time", "the work takes more than 0.2 s")
     assert call("echo", value=1) == 1
+
+
+@POSIX
+def test_what_may_wait_may_still_compute_little() -> None:
+    with pytest.raises(LimitExceeded, match=r"it takes more than 0\.1 s"):
+        Work("strange_functions:endless", waits=True).call({}, 60, "it", computing=0.1)
+
+
+def test_what_waits_takes_no_place_of_what_computes() -> None:
+    waiting = Work("strange_functions:asleep", waits=True)
+    threads = [threading.Thread(target=_abandoned, args=[waiting]) for _ in range(limited._PLACES)]
+    for thread in threads:
+        thread.start()
+    assert Work("strange_functions:echo").call({"value": 1}, 60, "it") == 1
+    for thread in threads:
+        thread.join()
+
+
+def _abandoned(work: Work) -> None:
+    with pytest.raises(LimitExceeded):
+        work.call({}, 2, "it")
+
+
+@POSIX
+def test_it_gives_way_to_others() -> None:
+    assert Work("strange_functions:niceness", niceness=7).call({}, 60, "it") == min(19, os.nice(0) + 7)
 
 
 @POSIX

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 from anyio import to_thread
 
@@ -24,25 +23,22 @@ from evalflow.addons.studio.work.definitions import (
     new_values,
     remembered_content,
 )
-from evalflow.addons.studio.work.leases import trial_budget
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.addons.studio.work.titles import lifted
+from evalflow.addons.studio.work.trial_calls import result_of
+from evalflow.addons.studio.work.trial_process import AnswerTask
 from evalflow.addons.studio.work.validate import BOT_KINDS, check_bot, one_line
 from evalflow.app.core.options import Option
-from evalflow.calls.budget import Budget
 from evalflow.calls.client import CallSession
 from evalflow.calls.connections import Connections
 from evalflow.config.schema import TargetConfig
 from evalflow.config.targets import OpenAITargetConfig
 from evalflow.errors import CallError, InfrastructureError, Problem, UserError
+from evalflow.limited import in_thread
 from evalflow.llm.chat import listed_models
-from evalflow.paths import prompt_dirs
-from evalflow.prompts import Prompts
-from evalflow.protocols import Target
 from evalflow.records import Answer, Case, Message
 from evalflow.redaction import Redactor, environment_values
-from evalflow.targets.registry import TARGET_KINDS, build_target
-from evalflow.targets.reply import Form
+from evalflow.targets.registry import TARGET_KINDS
 from evalflow.values.jsonvalues import is_list, is_object
 
 
@@ -172,16 +168,16 @@ async def try_bot(space: Workspace, name: str, config: Mapping[str, object], que
 
 @requires("edit")
 async def answer_case(space: Workspace, name: str, config: Mapping[str, object], case: Case) -> Answer:
-    """Call a bot with a case; otherwise as `try_bot`."""
-    with trial_budget(space, f"trial of {name}") as budget:
-        target = await to_thread.run_sync(_built, space, name, config, budget, case.dataset)
-        try:
-            async with asyncio.timeout(LONGEST_S):
-                answer = await target.answer(case, 0)
-        except TimeoutError:
-            raise UserError(Problem(f"no answer came within {LONGEST_S:g} s", "question", "is it running?")) from None
-        finally:
-            await target.close()
+    """What a bot answers to a case now; as in `try_bot`."""
+
+    def answered() -> Answer:
+        called, model, _ = _checked(space, name, config)
+        if model.kind == "recorded":
+            raise UserError(Problem("recorded answers cannot be asked", "question", "choose a bot that answers"))
+        task = AnswerTask(name, called, case, LONGEST_S)
+        return result_of(space, task, Answer, f"trial of {name}", [model], LONGEST_S)
+
+    answer = await in_thread(answered)
     redactor = Redactor(environment_values(config))
     said = answer.answer and redactor.data(answer.answer)
     return replace(answer, answer=said, error=answer.error and redactor.text(answer.error))
@@ -194,29 +190,22 @@ async def list_models(space: Workspace, config: Mapping[str, object]) -> list[st
     `config`: a bot's configuration, in which the model may be missing. Raises UserError if there are none.
     """
     asked = {**config, "model": config.get("model") or "unknown", "attempts": 1, "timeout_s": MODELS_S}
-    model, allowed = await to_thread.run_sync(_checked, space, "bot", asked)
+    _, model, allowed = await to_thread.run_sync(_checked, space, "bot", asked)
     try:
         return await listed_models(cast("OpenAITargetConfig", model), "target", CallSession(connections=allowed))
     except (CallError, InfrastructureError) as error:
         raise UserError(Problem(one_line(str(error), "bot"), "target.model")) from None
 
 
-def _built(space: Workspace, name: str, config: Mapping[str, object], budget: Budget, dataset: str) -> Target:
-    model, allowed = _checked(space, name, config)
-    if model.kind == "recorded":
-        raise UserError(Problem("recorded answers cannot be asked", "question", "choose a bot that answers"))
-    session = CallSession(connections=allowed, budget=budget)
-    prompts = Prompts(prompt_dirs(), isolated=True)
-    return build_target(model, name, prompts, {dataset: Form()}, generate=True, session=session)
-
-
-def _checked(space: Workspace, name: str, config: Mapping[str, object]) -> tuple[TargetConfig, Connections | None]:
-    """The validated configuration with its connection resolved, and the connections that it may call."""
+def _checked(
+    space: Workspace, name: str, config: Mapping[str, object]
+) -> tuple[dict[str, Any], TargetConfig, Connections | None]:
+    """A valid configuration as it is called, as values and as a model, and the connections that it may call."""
     allowed = space.allowed
     plain = check_bot(name, config, allowed)
     called = plain if allowed is None else allowed.resolve(plain, "target")
-    model = TARGET_KINDS.config(str(plain["kind"])).model_validate(_with_environment(called))
-    return model, allowed
+    values = cast("dict[str, Any]", _with_environment(called))
+    return values, TARGET_KINDS.config(str(plain["kind"])).model_validate(values), allowed
 
 
 def _with_environment(value: object) -> object:

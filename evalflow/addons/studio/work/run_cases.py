@@ -11,9 +11,9 @@ from evalflow.addons.studio.store.cases import is_stored
 from evalflow.addons.studio.store.rows import Row, from_row
 from evalflow.addons.studio.store.scores import CELL, CaseAnswer, RunScores
 from evalflow.addons.studio.work.access import requires
-from evalflow.addons.studio.work.metric_trial import SentPrompt, keyless, sent_prompt
 from evalflow.addons.studio.work.runs import run_row
 from evalflow.addons.studio.work.scores import Score, answer_scores, get_score
+from evalflow.addons.studio.work.sent_prompts import SentPrompt, keyless, sent_prompt
 from evalflow.addons.studio.work.space import Workspace, not_found
 from evalflow.app.core.assemble import Parts, assemble
 from evalflow.app.core.cases import answers_of

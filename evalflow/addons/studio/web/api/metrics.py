@@ -10,13 +10,7 @@ from fastapi import APIRouter, Depends, Header, HTTPException, Response
 from pydantic import BaseModel, Field
 
 from evalflow.addons.studio.web.api.deps import Cursor, Limit, Name, RequestBody, Space, Title, page_of
-from evalflow.addons.studio.work.metric_trial import (
-    PromptPreview,
-    WrittenSteps,
-    preview_metric,
-    try_metric,
-    write_steps,
-)
+from evalflow.addons.studio.work.metric_trial import preview_metric, try_metric, write_steps
 from evalflow.addons.studio.work.metrics import (
     MetricDefinition,
     MetricDraft,
@@ -26,7 +20,9 @@ from evalflow.addons.studio.work.metrics import (
     list_metrics,
     replace_metrics,
 )
+from evalflow.addons.studio.work.sent_prompts import PromptPreview
 from evalflow.addons.studio.work.space import Page
+from evalflow.addons.studio.work.trial_process import WrittenSteps
 
 bot_router = APIRouter(prefix="/bots/{bot}/metrics", tags=["metrics"])
 _ETAG = re.compile(r'"((?:[a-z][a-z0-9_]{0,99}:\d{1,18}(?:,(?!"))?)*)"\Z')

@@ -22,8 +22,9 @@ from evalflow.addons.studio.work import metrics
 from evalflow.addons.studio.work.bots import Bot, get_bot
 from evalflow.addons.studio.work.datasets import list_datasets
 from evalflow.addons.studio.work.judges import StoredJudge, has_models, list_judges
-from evalflow.addons.studio.work.metric_trial import WrittenSteps, write_steps
+from evalflow.addons.studio.work.metric_trial import write_steps
 from evalflow.addons.studio.work.space import Workspace
+from evalflow.addons.studio.work.trial_process import WrittenSteps
 
 
 def add() -> None:

@@ -14,7 +14,7 @@ from evalflow.addons.studio.web.ui.parts import badge, button, message, text
 from evalflow.addons.studio.web.ui.visitor import title_of
 from evalflow.addons.studio.work.bots import Bot
 from evalflow.addons.studio.work.judges import StoredJudge
-from evalflow.addons.studio.work.metric_trial import WrittenSteps
+from evalflow.addons.studio.work.trial_process import WrittenSteps
 from evalflow.errors import Problem, UserError
 from evalflow.values.jsonvalues import as_map
 

@@ -16,9 +16,10 @@ from evalflow.addons.studio.web.ui.faults import reveal
 from evalflow.addons.studio.web.ui.parts import badge, button, facts, message, text
 from evalflow.addons.studio.web.ui.score_lines import show_scores
 from evalflow.addons.studio.work.cases import example_rows
-from evalflow.addons.studio.work.metric_trial import PromptPreview, SentPrompt, preview_metric, try_metric
+from evalflow.addons.studio.work.metric_trial import preview_metric, try_metric
 from evalflow.addons.studio.work.metrics import MetricDraft
 from evalflow.addons.studio.work.scores import Score
+from evalflow.addons.studio.work.sent_prompts import PromptPreview, SentPrompt
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.records import ScoreRecord, numbered, texts_of
 
