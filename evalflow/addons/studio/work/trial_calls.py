@@ -10,7 +10,7 @@ from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.leases import TRIAL, trial_budget
 from evalflow.addons.studio.work.sent_prompts import PromptPreview
 from evalflow.addons.studio.work.space import Workspace
-from evalflow.addons.studio.work.trial_process import PreviewTask, Task, Trial, expect_result, packed, spent
+from evalflow.addons.studio.work.trial_process import PreviewTask, Trial, TrialTask, expect_result, packed, spent
 from evalflow.config.judges import single_judges
 from evalflow.config.validate import Settings
 from evalflow.errors import Problem, UserError
@@ -34,7 +34,9 @@ _OF_CALLS = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FIL
 
 
 @requires("edit")
-def result_of(space: Workspace, task: Task, kind: type[T], source: str, used: Iterable[Any], longest_s: float) -> T:
+def result_of(
+    space: Workspace, task: TrialTask, kind: type[T], source: str, used: Iterable[Any], longest_s: float
+) -> T:
     """The result of a task that calls what it uses, of this kind; `source` names the trial in the project's budget.
 
     `used`: the configurations of its endpoints, whose keys the process is given. A trial that is ended by force counts

@@ -60,7 +60,7 @@ class TrialResult:
     scores: list[ScoreRecord]
 
 
-class Task(Protocol):
+class TrialTask(Protocol):
     """What a process does for one trial. Its result is a dataclass."""
 
     async def result(self, session: CallSession) -> object: ...
@@ -173,7 +173,7 @@ class AnswerTask:
 class Trial:
     """A task, and what it may call and spend. Without a lease it calls nothing."""
 
-    task: Task
+    task: TrialTask
     connections: Connections | None
     lease: Lease | None
 
