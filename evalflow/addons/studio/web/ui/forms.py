@@ -173,7 +173,9 @@ def labelled(about: About, make: Callable[[], F]) -> F:
                 text(" (optional)", "span", "optional")
         help = text(about.help, classes="help") if about.help else None
         made = make()
+    # An error stays until the next attempt: if it went while one types, the button below would move from the hand.
     made.props("outlined dense")
+    made.without_auto_validation()
     if about.required:
         made.props[_IS_REQUIRED] = "true"
     tie(label, made)
