@@ -124,5 +124,5 @@ def test_cases_for_a_dataset_that_is_deleted_meanwhile_are_refused(space: Worksp
     def delete(connection: Connection) -> None:
         assert definitions.delete(connection, "dataset", row_of(connection, "dataset", "mine"), 1)
 
-    with pytest.raises(ConflictError, match="changed meanwhile"):
+    with pytest.raises(ConflictError, match="made meanwhile"):
         race(space, delete, lambda: cases.add_cases(space, "mine", [{"id": "c2", "question": "q"}]))
