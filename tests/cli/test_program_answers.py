@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +42,7 @@ class Desk:
     """A bot of three files, and a run that scores its answer."""
 
     def __init__(self, program: Program) -> None:
-        self.program = program
+        self.program, self.second = program, int(time.time()) - 1000
         self.write(bot=BOT, greeting=HELPER, names="ONE = 'Ann'\n")
         program.write("one.jsonl", {"id": "a", "question": "?", "reference": "Hello, Ann"})
         folder = program.folder / "conf" / "dataset"
@@ -49,7 +51,11 @@ class Desk:
 
     def write(self, **files: str) -> None:
         for name, text in files.items():
-            (self.program.folder / f"{name}.py").write_text(text, encoding="utf-8")
+            file = self.program.folder / f"{name}.py"
+            file.write_text(text, encoding="utf-8")
+            # Python takes a file of the same size and second for the compiled one, as no person writes it.
+            self.second += 1
+            os.utime(file, (self.second, self.second))
 
     def answer(self, *words: str) -> str:
         done = self.program("dataset=one", "metric=exact_match", "generate=true", *words)
@@ -64,8 +70,7 @@ class Desk:
 
 
 @pytest.fixture
-def desk(program: Program, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # a module that is written twice in a second is read again
+def desk(program: Program) -> Desk:
     return Desk(program)
 
 

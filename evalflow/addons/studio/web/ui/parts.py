@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
@@ -384,9 +385,13 @@ def tell(what: str) -> None:
 def copyable(content: str, tag: str = "code") -> None:
     """A command line, or with the tag `pre` a longer text, with a button that copies it."""
 
-    def copy() -> None:
-        ui.clipboard.write(content)
-        tell("Copied.")
+    async def copy() -> None:
+        # Browsers refuse it without HTTPS, or where somebody forbade it; only the browser knows.
+        write = f"navigator.clipboard?.writeText({json.dumps(content)}).then(() => true, () => false) ?? false"
+        if await ui.run_javascript(write, timeout=10):
+            tell("Copied.")
+        else:
+            tell("Your browser does not allow copying here. Select the text, and copy it yourself.")
 
     with ui.element("div").classes("command"):
         text(content, tag).props("tabindex=0")

@@ -137,6 +137,7 @@ def test_somebody_is_invited_into_a_project_in_three_clicks(server: PublicServer
     olga.get_by_role("button", name="Invite").click()
     olga.get_by_text("bea.muller is now viewer.").wait_for()
     olga.get_by_role("button", name="Copy").last.click()
+    olga.get_by_text("Copied.").wait_for()
     link = olga.evaluate("navigator.clipboard.readText()")
     assert link.startswith(f"{server.url}/link?code=")
     join(bea, link)
