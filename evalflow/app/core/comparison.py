@@ -364,7 +364,7 @@ def open_baseline(run: RunConfig) -> SavedRun:
         return replace(find_scored(run.baseline), name="baseline")
     except UserError as error:
         where, what = f"baseline={run.baseline}", "the baseline cannot be read: "
-        raise UserError([Problem(what + p.what, where, p.hint) for p in error.problems]) from None
+        raise UserError([Problem(what + p.what, where, p.hint, BASELINE) for p in error.problems]) from None
 
 
 class BaselineAnswers:
@@ -416,10 +416,13 @@ def baseline_problems(gates: Sequence[Gate], run: RunConfig, manifest: Manifest)
     wanted = (gate.metric for gate in gates if gate.baseline and gate.metric in manifest.metrics)
     for name in dict.fromkeys(str(metric) for metric in wanted):
         if name not in known:
-            problems.append(Problem(f"the baseline has no metric {name!r}", where, did_you_mean(name, known)))
+            what = f"the baseline has no metric {name!r}"
+            problems.append(Problem(what, where, did_you_mean(name, known), BASELINE))
             continue
         hint = "run the baseline again as this run is, and name that"
-        problems += [Problem(part.what, where, hint) for part in unlike_metrics(name, baseline.manifest, manifest)]
+        problems += [
+            Problem(part.what, where, hint, BASELINE) for part in unlike_metrics(name, baseline.manifest, manifest)
+        ]
     return problems
 
 
@@ -427,7 +430,7 @@ def _target_problems(name: str, conf_folders: Iterable[Path]) -> list[Problem]:
     if not any((folder / "target" / f"{name}.yaml").is_file() for folder in conf_folders):
         return []
     hint = f"let it answer in a run of its own, target={name} generate=true, and name that run's folder"
-    return [Problem(f"{name} is a target, and a baseline is a run", f"baseline={name}", hint)]
+    return [Problem(f"{name} is a target, and a baseline is a run", f"baseline={name}", hint, BASELINE)]
 
 
 def baseline_summary(run: RunConfig) -> pl.DataFrame:

@@ -196,6 +196,10 @@ class DataChecks:
         if generate == "demo" and root(need) == "actual":
             what = f"{metric.name} needs {need}, which an example answer does not have"
             return Problem(what, f"metric.{metric.name}", "score the recorded answers: generate=false")
+        if need == f"vars.{BASELINE}":
+            what = f"{metric.name} compares with the baseline's answers, and there is none to a case of {dataset}"
+            hint = "name a run of the same cases: baseline=outputs/runs/..."
+            return Problem(what, f"metric.{metric.name}", hint, BASELINE)
         field = "demo_answer" if generate == "demo" and need == "answer" else DERIVED.get(need, need)
         columns = list(self._columns.get(dataset, {}))
         expected = self._expected_column(dataset) if field == "reference" else None
@@ -215,9 +219,6 @@ class DataChecks:
             hint = f"map it{other}: {override(f'{key}.fields.{name}.column', example)}"
         if need.startswith("vars.") and inner and name in columns:
             hint = f"if {name} holds JSON as text, read it: " + shlex.quote(f"++{key}.fields.{name}={{type: json}}")
-        if need == f"vars.{BASELINE}":
-            what = f"{metric.name} compares with the baseline's answers, and there is none to a case of {dataset}"
-            hint = "name a run of the same cases: baseline=outputs/runs/..."
         if generate is False and need == generates:
             hint = f"have it generated: generate=true target=openai (see `list target`), or {hint}"
         return Problem(what, f"{key}.fields", hint, f"{key}.fields.{field}")

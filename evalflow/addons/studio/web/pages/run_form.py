@@ -10,6 +10,7 @@ from anyio import to_thread
 from nicegui import ui
 
 from evalflow.addons.studio.web.pages.case_choice import Arrived, CaseChoiceFields
+from evalflow.addons.studio.web.pages.runs import name_of, when
 from evalflow.addons.studio.web.ui import forms
 from evalflow.addons.studio.web.ui.endpoint import (
     ADDRESS,
@@ -25,21 +26,25 @@ from evalflow.addons.studio.web.ui.faults import reveal
 from evalflow.addons.studio.web.ui.parts import READY_TO_USE, text
 from evalflow.addons.studio.web.ui.visitor import title_of
 from evalflow.addons.studio.work.bots import list_bots
+from evalflow.addons.studio.work.comparing import scored_runs
 from evalflow.addons.studio.work.connections import connection_names
 from evalflow.addons.studio.work.datasets import list_datasets
 from evalflow.addons.studio.work.definitions import endpoint_judges
 from evalflow.addons.studio.work.judges import StoredJudge, list_judges
 from evalflow.addons.studio.work.metrics import list_library, list_metrics
 from evalflow.addons.studio.work.run_request import RunRequest
+from evalflow.addons.studio.work.runs import Run
 from evalflow.addons.studio.work.space import Workspace
 from evalflow.errors import Problem, UserError
+from evalflow.paths import from_home, shown
+from evalflow.report.wording import joined
 
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
     """The options of the form, as labels by name; `kinds` of the bots; `endpoints`: judges with their own address.
 
-    `connections`: those that may be called, by name; None: any address.
+    `connections`: those that may be called, by name; None: any address. `earlier`: the latest runs with results.
     """
 
     bots: Mapping[str, str]
@@ -50,6 +55,7 @@ class RunOptions:
     endpoints: Collection[str]
     connections: Sequence[str] | None
     library: Mapping[str, str]
+    earlier: Sequence[Run]
 
 
 def read_options(workspace: Workspace) -> RunOptions:
@@ -69,6 +75,7 @@ def read_options(workspace: Workspace) -> RunOptions:
         endpoints=endpoint_judges(),
         connections=connection_names(workspace),
         library={metric.name: metric.title for metric in list_library(workspace)},
+        earlier=scored_runs(workspace),
     )
 
 
@@ -87,6 +94,9 @@ _ENDPOINT = {
     "api_key_env": replace(KEY, label="Its API key"),
 }
 _CONNECTION = forms.About("Its connection", "The service and its key. Empty: the address that it has.")
+_BASELINE = forms.About(
+    "Earlier run to compare with", "For gates, and for metrics that say which of two answers is better."
+)
 _LIMITS = {
     "limit": forms.About("First cases only", "The first N of each dataset; empty: all.", "20"),
     "repeats.target": forms.About("Answers to each case", "More than one shows how much the bot varies.", "1"),
@@ -199,6 +209,12 @@ class RunForm:
             request.metrics,
             searched=True,
         )
+        runs = {shown(run.folder): joined(name_of(run), when(run.created_at)) for run in choice.earlier}
+        given = request.options.get("baseline")
+        baseline = None if given is None else shown(from_home(str(given)))
+        if baseline is not None:
+            runs.setdefault(baseline, baseline)
+        self._baseline = forms.pick(_BASELINE, runs, baseline).props("clearable")
         self._title = forms.line(forms.About("Title", "To find the run again.", "After the new prompt"), request.title)
         self.fields |= {
             "bot": self._bot,
@@ -208,6 +224,7 @@ class RunForm:
             "dataset": self._datasets,
             "metrics": self._metrics,
             "metric": self._metrics,
+            "baseline": self._baseline,
             "title": self._title,
         }
 
@@ -249,6 +266,7 @@ class RunForm:
             options["seed"] = None  # 0 is the default
         options["generate"] = _GENERATE[self._answers.value] if self._asks_the_bot() else None
         options["simulator"] = self._simulator.read()
+        options["baseline"] = self._baseline.value
         options |= {name: _given(options[name]) for name in ("repeats", "budget")}
         return {key: value for key, value in _given(options).items() if value != {}}
 

@@ -252,6 +252,30 @@ def test_a_new_run_is_filled_in_from_the_last_one_of_the_bot(visit: Visit, bot: 
     assert page.locator(".estimate dd").all_inner_texts()[:2] == ["4", "4"]
 
 
+def test_a_run_is_compared_with_an_earlier_one_that_the_form_names(visit: Visit, bot: Bot, pages: Server) -> None:
+    earlier = urlsplit(finished(visit, pages, title="Before").url).path.rpartition("/")[2]
+    progress = {
+        "kind": "pairwise",
+        "description": "How often the answer is better than before.",
+        "needs": ["question", "answer", "vars.baseline"],
+        "against": "vars.baseline",
+        "criteria": "The better answer helps more.",
+        "prompt": "pairwise/preference.jinja",
+    }
+    ask(pages, "POST", "/bots", {"name": "newer", "config": ask(pages, "GET", "/bots/helper")["config"]})
+    ask(pages, "PUT", "/bots/newer/metrics", {"items": [{"name": "progress", "definition": progress}]}, If_Match='""')
+    page = visit("/runs/new?bot=newer&dataset=games")
+    field(page, "Earlier run to compare with").wait_for()
+    page.locator(".field", has_text="Earlier run").get_by_text("there is none to a case of games").wait_for()
+    assert "baseline=" not in page.inner_text("main")
+    choose(page, "Earlier run to compare with", "Before")
+    page.locator(".estimate dd").nth(2).wait_for()
+    page.get_by_role("button", name="Start the run").click()
+    page.wait_for_url(re.compile("/runs/20"))
+    run = ask(pages, "GET", f"/runs/{urlsplit(page.url).path.rpartition('/')[2]}")
+    assert run["request"]["options"]["baseline"] == f"outputs/runs/{earlier}"
+
+
 def test_what_is_wrong_with_a_new_run_stands_beside_its_field(visit: Visit, bot: Bot) -> None:
     page = visit("/runs/new?bot=recorded&dataset=games")
     page.get_by_role("button", name="Start the run").click()
