@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any
 
 _MEMORY = 64 * 1024**2
+_OUT_OF_MEMORY = "InternalError: out of memory"
 _LONGEST = 200  # characters of a message, and of a reason that a script gives
 _DRIVER = r"""
 let told;
@@ -58,7 +59,7 @@ def returned(script: str, output: Any, context: Any) -> dict[str, Any]:
     while engine.eval("told === undefined") and engine.execute_pending_job():
         pass
     found = json.loads(engine.eval("JSON.stringify(told ?? {fault: 'it waits for what never comes'})"))
-    if found.get("fault") == "InternalError: out of memory":
+    if found.get("fault") == _OUT_OF_MEMORY:
         raise MemoryError
     return found
 
@@ -76,5 +77,15 @@ def _engine() -> Any:
 
 
 def _called(engine: Any, name: str, *values: Any) -> Any:
-    """The result of a function of the driver. Values go as ASCII, since the engine takes no halves of characters."""
-    return engine.eval(f"{name}({', '.join(map(json.dumps, values))})")
+    """The result of a function of the driver.
+
+    Values go as JSON: as JavaScript, a key `__proto__` would set a prototype. JSON goes as ASCII, since
+    the engine does not take halves of characters.
+    """
+    arguments = ", ".join(f"JSON.parse({json.dumps(json.dumps(value))})" for value in values)
+    try:
+        return engine.eval(f"{name}({arguments})")
+    except import_module("quickjs").JSException as error:
+        if str(error).startswith(_OUT_OF_MEMORY):
+            raise MemoryError from error
+        raise

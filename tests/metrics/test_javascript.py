@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from evalflow.limited import javascript
 from evalflow.metrics.case_checks import RuleParams
 from evalflow.metrics.operations import RuleFinding
 
@@ -51,6 +52,17 @@ def test_half_a_character_of_an_answer_reaches_the_script() -> None:
 )
 def test_a_script_may_read_the_parsed_json(answer: object, passes: bool) -> None:
     assert finding(answer, script="output.days === context.vars.days", parsed=True).passed is passes
+
+
+def test_a_key_of_an_answer_is_a_key_and_no_prototype() -> None:
+    found = finding('{"__proto__": {"admin": true}}', script="output.admin === undefined", parsed=True)
+    assert found.passed, found
+
+
+def test_an_answer_that_does_not_fit_is_an_error_and_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(javascript, "_MEMORY", 2_000_000)
+    with pytest.raises(MemoryError):
+        javascript.returned("true", "x" * 3_000_000, {})
 
 
 def test_the_least_number_that_passes_may_be_given() -> None:
