@@ -75,7 +75,7 @@ imports: $(VENV)/.ready-dev ## Check who may import whom
 yaml: $(VENV)/.ready-dev ## Check the YAML
 	@$(BIN)/yamllint --strict .
 
-site: $(VENV)/.ready-dev ## The documentation as pages, in build/site
+site: $(VENV)/.ready-dev ## The documentation as pages: build/site/index.html, with a search that needs no server
 	@$(BIN)/python docs/build.py
 
 bench: $(VENV)/.ready-dev ## Measure; ARGS="NAME [ARGUMENTS]", without it a list

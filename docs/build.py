@@ -28,7 +28,7 @@ from evalflow.paths import GROUPS
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE, SITE = ROOT / "build" / "pages", ROOT / "build" / "site"
 OUTSIDE = {
-    "../README.md": "index.md",
+    "../README.md": "overview.md",
     "../bench/README.md": "benchmarks.md",
     "../data/README.md": "data.md",
     "../data/rag_guideline.md": "rag_guideline.md",
@@ -36,76 +36,93 @@ OUTSIDE = {
     "CHANGELOG.md": "changelog.md",
 }
 """Pages that stand outside of docs/, by how others link to them, with their names on the site."""
-NAVIGATION: Mapping[str, Mapping[str, str]] = {
+Pages = Mapping[str, str | Mapping[str, str]]
+
+NAVIGATION: Mapping[str, Pages] = {
     "Start": {
-        "evalflow": "index.md",
+        "Five jobs": "index.md",
+        "Overview": "overview.md",
         "Installing": "install.md",
         "A tutorial in ten minutes": "tutorial.md",
-        "Coming from other tools": "import.md",
+        "Four paths": "people.md",
+        "Questions of a sceptic": "sceptic.md",
+    },
+    "Measure": {
+        "An evaluation in one file": "experiments.md",
+        "Results": "results.md",
+        "Data and bots": {
+            "Data": "data.md",
+            "Targets": "targets.md",
+            "Agents": "agents.md",
+            "Simulated users": "simulated_users.md",
+            "How the sample answers are labelled": "rag_guideline.md",
+        },
+        "Metrics": {
+            "Included metrics": "metrics.md",
+            "A metric of your own": "own-metrics.md",
+            "Checks of a case": "checks.md",
+            "Rules": "rules.md",
+            "G-Eval": "g-eval.md",
+            "Replies": "replies.md",
+            "Decision graphs": "graphs.md",
+        },
+        "Judges": {
+            "Judges": "judges.md",
+            "The embedded judge": "embedded-judge.md",
+            "Panels and cascades": "panels.md",
+            "Requests": "requests.md",
+            "Half price by batch": "batch.md",
+        },
+        "Large runs": {
+            "When one machine is not enough": "cluster.md",
+            "Shared storage": "storage.md",
+        },
+    },
+    "Compare and gate": {
+        "Tests and CI": "ci.md",
+        "Ranks of several systems": "ranking.md",
+        "Looks, labels, groups": "looks-labels-groups.md",
+        "Statistics": "statistics.md",
+    },
+    "Label": {
+        "Calibration": "calibration.md",
+        "Reviews": "reviews.md",
+        "Labels": "labels.md",
+        "Teach the judge": "align.md",
+        "What a metric sees": "prove.md",
+    },
+    "For a team": {
+        "The application": "application.md",
+        "A server for a team": "deploy.md",
+        "Signing in": "sign-in.md",
+        "Who may do what": "access.md",
+        "Connections": "connections.md",
+        "Security": "security.md",
+    },
+    "Other tools": {
+        "Import": "import.md",
         "Coming from promptfoo": "from-promptfoo.md",
         "Coming from deepeval": "from-deepeval.md",
         "Coming from ragas": "from-ragas.md",
         "Coming from OpenAI evals": "from-openai-evals.md",
-    },
-    "Evaluate": {
-        "Experiments": "experiments.md",
-        "Judges": "judges.md",
-        "Metrics": "metrics.md",
-        "A metric of your own": "own-metrics.md",
-        "Checks of a case": "checks.md",
-        "Rules": "rules.md",
-        "Replies": "replies.md",
-        "Requests": "requests.md",
-        "Decision graphs": "graphs.md",
-        "G-Eval": "g-eval.md",
-        "Agents": "agents.md",
-        "Targets": "targets.md",
-        "Simulated users": "simulated_users.md",
-        "Half price by batch": "batch.md",
-        "When one machine is not enough": "cluster.md",
-        "The embedded judge": "embedded-judge.md",
-        "Panels and cascades": "panels.md",
-        "Guardrails, routers, topics": "govuk.md",
+        "GOV.UK Chat Evaluation": "govuk.md",
         "Tiamat": "tiamat.md",
-        "Sample data": "data.md",
-        "How the sample answers are labelled": "rag_guideline.md",
-    },
-    "Trust the numbers": {
-        "Results": "results.md",
-        "Statistics": "statistics.md",
-        "Looks, labels, groups": "looks-labels-groups.md",
-        "Calibration": "calibration.md",
-        "Teach the judge": "align.md",
-        "What a metric sees": "prove.md",
-        "Labels": "labels.md",
-        "Ranking": "ranking.md",
-        "Benchmarks": "benchmarks.md",
-    },
-    "Build it in": {
-        "Python": "python.md",
-        "Tests and CI": "ci.md",
-        "Export to other tools": "export.md",
-        "Shared storage": "storage.md",
+        "Export": "export.md",
         "Assistants": "assistants.md",
-        "Extensions": "extending.md",
-    },
-    "The application": {
-        "The application": "application.md",
-        "Reviews": "reviews.md",
-        "Who may do what": "access.md",
-        "Signing in": "sign-in.md",
-        "Connections": "connections.md",
-        "A server for a team": "deploy.md",
-        "Security": "security.md",
     },
     "Reference": {
         "Commands": "reference-commands.md",
         "Configuration keys": "reference-keys.md",
-        "Python": "reference-python.md",
         "REST": "reference-rest.md",
+        "Python": {"How to use it": "python.md", "Names": "reference-python.md", "Extensions": "extending.md"},
+        "The project": {
+            "Benchmarks": "benchmarks.md",
+            "Contributing": "contributing.md",
+            "Changelog": "changelog.md",
+        },
     },
-    "The project": {"Contributing": "contributing.md", "Changelog": "changelog.md"},
 }
+"""The tabs of the site with their pages; a page of a section stands one level below."""
 
 
 def main() -> int:
@@ -134,23 +151,34 @@ def _relinked(text: str) -> str:
     return re.sub(r"\[([^\]]*)\]\((?:\.\./)?(?:LICENSE|data|conf|bench|prompts)[^)]*\)", r"\1", text)
 
 
-def _config() -> str:
-    def entries(pages: Mapping[str, str]) -> str:
-        return ", ".join(f"{{{json.dumps(title)} = {json.dumps(page)}}}" for title, page in pages.items())
+def _entries(pages: Pages) -> str:
+    """The pages as TOML: each an inline table of its title with its file, or with the pages of a section."""
+    tables = (
+        f"{{{json.dumps(title)} = {json.dumps(page) if isinstance(page, str) else _entries(page)}}}"
+        for title, page in pages.items()
+    )
+    return f"[{', '.join(tables)}]"
 
-    sections = ",\n".join(f"  {{{json.dumps(title)} = [{entries(pages)}]}}" for title, pages in NAVIGATION.items())
+
+def _config() -> str:
+    tabs = ",\n".join(f"  {{{json.dumps(title)} = {_entries(pages)}}}" for title, pages in NAVIGATION.items())
     return f"""[project]
 site_name = "evalflow"
 site_description = "Evaluate LLM applications from YAML, with numbers that can be defended."
 docs_dir = "{SOURCE.name}"
 site_dir = "{SITE.name}"
 nav = [
-{sections}
+{tabs}
 ]
 
 [project.theme]
 font = false
-features = ["navigation.sections", "navigation.footer", "content.code.copy", "search.highlight"]
+features = ["navigation.tabs", "navigation.sections", "navigation.footer", "content.code.copy", "search.highlight"]
+
+[project.plugins.offline]
+
+[[project.extra.polyfills]]
+path = "assets/iframe-worker.js"
 
 [[project.theme.palette]]
 media = "(prefers-color-scheme: light)"

@@ -1,9 +1,10 @@
-"""The site: every page stands in its navigation, and no link leads nowhere."""
+"""The site: every page stands in its navigation, no link leads nowhere, and the search works without a server."""
 
 from __future__ import annotations
 
 import importlib.util
 import runpy
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +14,40 @@ from tests.docs.test_readme import ROOT
 
 pytestmark = pytest.mark.slow
 
+MOST = 10
+"""Pages in one place of the navigation, at most."""
+
 
 @pytest.fixture(scope="module")
 def site() -> dict[str, Any]:
     return runpy.run_path(str(ROOT / "docs" / "build.py"), run_name="build")
 
 
-def test_every_page_is_in_the_navigation(site: dict[str, Any]) -> None:
-    shown = {page for pages in site["NAVIGATION"].values() for page in pages.values()}
+@pytest.fixture(scope="module")
+def built(site: dict[str, Any]) -> Path:
+    if importlib.util.find_spec("zensical") is None:
+        pytest.skip("NO ZENSICAL: the site is not built; pip install -e '.[dev]'")
+    assert site["main"]() == 0, "a link leads nowhere"
+    return ROOT / "build" / "site"
+
+
+def pages_of(section: dict[str, Any]) -> Iterator[str]:
+    for page in section.values():
+        yield from [page] if isinstance(page, str) else pages_of(page)
+
+
+def test_every_page_is_in_the_navigation_once(site: dict[str, Any]) -> None:
+    shown = list(pages_of(site["NAVIGATION"]))
     written = {path.name for path in (ROOT / "docs").glob("*.md")}
-    assert written <= shown
-    assert shown == written | set(site["OUTSIDE"].values()) | {page for page in shown if page.startswith("reference-")}
+    made = {page for page in shown if page.startswith("reference-")}
+    assert sorted(shown) == sorted(written | set(site["OUTSIDE"].values()) | made)
+
+
+def test_no_list_of_pages_is_long(site: dict[str, Any]) -> None:
+    lists = list(site["NAVIGATION"].values())
+    for pages in lists:
+        lists += [section for section in pages.values() if isinstance(section, dict)]
+    assert all(len(pages) <= MOST for pages in lists)
 
 
 def test_the_reference_is_made_from_the_code(site: dict[str, Any]) -> None:
@@ -35,9 +59,20 @@ def test_the_reference_is_made_from_the_code(site: dict[str, Any]) -> None:
     assert "| `POST /runs` |" in made["rest"]
 
 
-def test_no_link_leads_nowhere(site: dict[str, Any]) -> None:
-    if importlib.util.find_spec("zensical") is None:
-        pytest.skip("NO ZENSICAL: the site is not built; pip install -e '.[dev]'")
-    assert site["main"]() == 0
-    page = Path(ROOT / "build" / "site" / "python" / "index.html").read_text(encoding="utf-8")
-    assert "evalflow in Python" in page
+def test_the_start_page_and_the_readme_are_on_the_site(built: Path) -> None:
+    assert "Five jobs" in (built / "index.html").read_text(encoding="utf-8")
+    assert "An evaluation is a YAML file" in (built / "overview.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.browser
+def test_the_search_finds_a_page_from_a_folder_without_a_network(browser: Any, built: Path) -> None:
+    page = browser.new_page()
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto((built / "index.html").as_uri())
+    page.keyboard.press("Control+k")
+    page.keyboard.type("passkey")
+    page.get_by_role("link", name="Passkeys", exact=False).first.click()
+    page.wait_for_url("**/sign-in.html*")
+    assert all(url.startswith("file:") for url in requests)
+    page.close()

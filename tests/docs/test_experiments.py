@@ -30,3 +30,13 @@ def test_the_page_runs(tmp_path: Path) -> None:
             done[command] = ended.stdout
     assert (tmp_path / "conf" / "experiment" / "nightly.yaml").is_file()
     assert "not worse" in done["python -m evalflow experiment=against_release"]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in (*(ROOT / "docs").glob("*.md"), ROOT / "data" / "README.md") if page.stem != "experiments"],
+    ids=lambda page: page.stem,
+)
+def test_every_page_that_runs_an_experiment_leads_to_this_one(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert "experiments.md" in text or not re.search(r"\bexperiment=|conf/experiment", text)

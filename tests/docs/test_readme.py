@@ -18,7 +18,7 @@ from tests.cli.conftest import Program
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 OWN_METRICS = (ROOT / "docs" / "own-metrics.md").read_text(encoding="utf-8")
-PAGES = ("README.md", "docs/judges.md", "docs/own-metrics.md", "docs/results.md")
+PAGES = ("README.md", "docs/index.md", "docs/judges.md", "docs/own-metrics.md", "docs/results.md", "docs/sceptic.md")
 ADDRESS = "http://127.0.0.1:8000/v1"
 
 
