@@ -2,7 +2,7 @@
 
     python docs/build.py
 
-A link that leads nowhere, or to no heading, ends it with an error.
+A link that leads nowhere, or to no heading, ends it with an error. The site opens from its folder, search included.
 """
 
 from __future__ import annotations
