@@ -13,6 +13,7 @@ import yaml
 from evalflow.app.core.assemble import settings_of, with_default_judge
 from evalflow.app.core.begin import RunOrder
 from evalflow.app.core.engines import close_engines
+from evalflow.app.core.objective import objective_value
 from evalflow.app.core.open_run import inspected, opened
 from evalflow.app.core.options import options
 from evalflow.app.core.planned import moved_here
@@ -73,8 +74,11 @@ class _Jobs:
     failed: dict[str, str] = field(default_factory=dict[str, str])
     sweep: Path | None = None
 
-    def run(self, job: HydraJob) -> None:
-        """Execute one run, which is part of a sweep if it has a number."""
+    def run(self, job: HydraJob) -> float | None:
+        """Execute one run, which is part of a sweep if it has a number; return the value of its objective.
+
+        None if it names no objective, or has failed.
+        """
         own_id, latest = self.run_id, job.folder
         if job.number is not None:
             own_id, latest = f"{self.run_id}-{job.number}", job.folder.parent
@@ -95,6 +99,9 @@ class _Jobs:
         try:
             order = RunOrder(job.read(), job.folder, own_id, latest, tuple(self.folders))
             self.codes.append(run(order, self.screen))
+            objective = order.composed.storable.get("objective")
+            if objective is not None and self.codes[-1] in (0, 1):
+                return objective_value(job.folder, objective)
         except WaitingError as error:
             self.screen.waiting(error, job.folder)
             self.codes.append(error.exit_code)
@@ -107,6 +114,7 @@ class _Jobs:
                 self.folders.append(job.folder)
             elif {path.name for path in job.folder.glob("*")} <= {".hydra"}:  # Hydra creates it before any check
                 shutil.rmtree(job.folder, ignore_errors=True)
+        return None
 
     def _copy_sweep(self, sweep: Path) -> None:
         """Copy the sweep with its runs, some of which may have failed, where the first of them is copied to."""

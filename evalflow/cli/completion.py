@@ -29,6 +29,7 @@ _KEYS = (
     "otel.endpoint=",
     "otel.text=",
     "copy_to=",
+    "objective=",
 )
 _RUNS = frozenset({"run", "check", "race", "prove", "tiamat"})  # the verbs that take overrides
 

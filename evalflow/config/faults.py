@@ -110,6 +110,8 @@ def _user_error(error: Exception, overrides: Sequence[str], folders: Sequence[Pa
         return UserError(_no_option(group, name, error.options))
     if several := re.search(r"Ambiguous value for argument '([^']*)'", text):
         return UserError(_several(several[1]))
+    if "does not support sweep type" in text:
+        return UserError(_unlisted(overrides))
     if nameless := next((one for one in overrides if one.startswith("=")), None):
         return UserError(Problem(f"cannot read {nameless!r}", COMMAND_LINE, "write KEY=VALUE"))
     return UserError(Problem(text, COMMAND_LINE if overrides else ""))
@@ -170,6 +172,9 @@ def _no_options(overrides: Sequence[str], folders: Sequence[Path]) -> list[Probl
 
 
 def _no_option(group: str, name: str, known: Collection[str]) -> Problem:
+    if group == "hydra/sweeper":
+        hint = f"a plugin of Hydra brings others: pip install hydra-{name}-sweeper"
+        return Problem(f"there is no sweeper {name!r} here", f"{group}={name}", hint)
     public = [one for one in known if not one.startswith("_")]
     meant = ELSEWHERE.get(name.lower().replace("-", "_")) if group == "metric" else None
     hint = f"what other tools call so is {meant!r}" if meant in public else did_you_mean(name, public)
@@ -185,6 +190,18 @@ def _several(override: str) -> Problem:
     if key in ("dataset", "metric"):
         hint = f"together in one run: {shlex.quote(f'{key}=[{values}]')}; one run for each: -m {override}"
     return Problem(f"{override} has several values", COMMAND_LINE, hint)
+
+
+def _unlisted(overrides: Sequence[str]) -> list[Problem]:
+    """Return the problem of values between two numbers, of which Hydra's own sweeper cannot choose."""
+    hint = (
+        "list the values, such as KEY=1,2 or KEY='range(1,4)'; a sweeper that optimises may choose: docs/experiments.md"
+    )
+    parsed = OverridesParser.create().parse_overrides(list(overrides))
+    between = [str(one.input_line) for one in parsed if one.is_interval_sweep()]
+    return [
+        Problem("without a sweeper that optimises, nobody chooses a value between two", word, hint) for word in between
+    ]
 
 
 def _quoting(override: str) -> str:

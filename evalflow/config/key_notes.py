@@ -129,6 +129,7 @@ EXAMPLES: Mapping[str, object] = {
     "missing": "fails",
     "model": "gpt-4.1-mini",
     "not_worse_by": 0.02,
+    "objective": "faithfulness",
     "only": ["string_matching", "metadata"],
     "JavaScriptOperation.script": "output.length < 200",
     "JavaScriptOperation.least": 0.5,

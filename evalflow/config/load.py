@@ -48,6 +48,7 @@ class HydraJob:
     read: Callable[[], Composed]
 
 
+Run = Callable[[HydraJob], float | None]  # executes a job; returns the value of its objective, if it has one
 Check = Callable[[Composed], object]  # validates a composed configuration; raises UserError
 
 
@@ -72,25 +73,31 @@ def compose(
         raise _explained(error, overrides, config_dir, check) from None
 
 
-def launch(
-    arguments: Sequence[str], run: Callable[[HydraJob], None], config_dir: Path | None, run_id: str, check: Check
-) -> None:
+def launch(arguments: Sequence[str], run: Run, config_dir: Path | None, run_id: str, check: Check) -> None:
     """Let Hydra start jobs: one, or one per combination with -m. Its other flags (--cfg, --info) work too.
 
-    A launch in another thread waits until the first has ended. Exceptions of `run` are raised after all jobs are done.
+    For a sweeper that optimises, such as Optuna's, a job without a value of its objective has failed. A launch in
+    another thread waits until the first has ended. Exceptions of `run` are raised after all jobs are done.
     UserError if the overrides or the files are invalid; earlier jobs of the sweep may have run by then.
     """
     words = [word for word in arguments if not word.startswith("-") and ("=" in word or word.startswith("~"))]
     flags = [word for word in arguments if word not in words]
     overrides = quoted(words)
 
-    def task(config: DictConfig) -> None:
-        job = _job(config, config_dir)
+    def task(config: DictConfig) -> float | None:
+        job, value = _job(config, config_dir), None
+        sweeper = str(HydraConfig.get().runtime.choices["hydra/sweeper"])
+        optimises = job.number is not None and sweeper != "basic"
         try:
+            if optimises:
+                _expect_objective(config, sweeper)
             with _others_may_compose(run_id, overrides), _umask(own):
-                run(job)
+                value = run(job)
         except Exception as error:
             failures.append(error)  # Hydra would print its own traceback, and end the sweep
+        if optimises and value is None:
+            raise _NoValueError("the run has no value of its objective")
+        return value
 
     failures: list[Exception] = []
     with _LAUNCHING, _umask(0o077) as own:  # Hydra's folders are readable by their owner only
@@ -106,6 +113,8 @@ def launch(
                         go(hydra_plugins.PRIMARY, task, [*overrides, f"hydra.mode={mode}"])
         except AbsentKeyError as error:
             raise _explained(error, overrides, config_dir, check) from None
+        except _NoValueError:
+            pass  # why was reported by the run, or is among the failures
         finally:
             sys.argv = argv
     if failures:
@@ -360,6 +369,17 @@ def _expect_own_launcher(overrides: Sequence[str]) -> None:
             what = "a launcher of Hydra would start jobs that share no budget, no limits and no answers"
             hint = "leave it out: jobs go one after the other; engine=ray spreads each over all cores or a cluster"
             raise UserError(Problem(what, word, hint))
+
+
+class _NoValueError(Exception):
+    """Tells a sweeper that a job has failed."""
+
+
+def _expect_objective(config: DictConfig, sweeper: str) -> None:
+    """UserError if the run does not say what the sweeper is to optimise."""
+    if config.get("objective") is None:
+        what, where = "the sweeper optimises a metric, and the run names none", f"hydra/sweeper={sweeper}"
+        raise UserError(Problem(what, where, "add objective=METRIC, with one of the run's metrics"))
 
 
 def _expect_single_choices(overrides: Sequence[str]) -> None:

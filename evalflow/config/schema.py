@@ -447,6 +447,7 @@ class RunConfig(Strict):
         engine: Where the run works.
         gate: Conditions on the results by metric, which decide the exit code.
         baseline: The folder of an earlier run, for gates that compare with it.
+        objective: The metric whose value a sweeper of Hydra optimises, such as Optuna's; null: none.
         case_timeout_s: Time limit in seconds for an answer and for each score, with all attempts; null, or with
             batches: no limit.
         max_error_rate: The fraction of scores in state error above which the run is inconclusive.
@@ -474,6 +475,7 @@ class RunConfig(Strict):
     engine: EngineConfig = LocalEngineConfig()
     gate: dict[str, dict[str, GateValue]] | None = None
     baseline: str | None = None
+    objective: str | None = None
     case_timeout_s: float | None = Field(default=3600, gt=0)
     max_error_rate: float = Field(default=0.0, ge=0, le=1)
     otel: OtelConfig = OtelConfig()

@@ -271,7 +271,7 @@ def rescoring(
         for key, case, _ in _answers(run, lesson, answers)
     ]
     storable = deepcopy(manifest.config)
-    nothing = ("limit", "sample", "stop", "baseline", "gate", "copy_to")
+    nothing = ("limit", "sample", "stop", "baseline", "objective", "gate", "copy_to")
     storable |= {"generate": False, **dict.fromkeys(nothing)}
     storable["repeats"]["target"] = 1
     if requests is not None:

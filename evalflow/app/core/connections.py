@@ -27,7 +27,7 @@ PARTS = frozenset({"dataset", "target", "metric", "judge", "embedder"})
 """Root keys that are checked part by part, and chosen by name."""
 PUBLIC_OPTIONS = frozenset(
     {"simulator", "generate", "repeats", "limit", "sample", "seed", "stop", "cache", "budget", "batch", "gate"}
-    | {"baseline", "case_timeout_s", "max_error_rate", "otel"}
+    | {"baseline", "objective", "case_timeout_s", "max_error_rate", "otel"}
 )
 """Root keys that people may set for a run on a public server; all others are the owner's."""
 OWNERS = frozenset({"engine"})
