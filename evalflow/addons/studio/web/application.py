@@ -144,7 +144,19 @@ _STYLES = (
 
 
 _PAGES = (
-    *("bots", "bot_home", "metrics", "metric", "judges", "datasets", "import_cases", "case", "checks", "tags"),
+    *(
+        "bots",
+        "bot_home",
+        "metrics",
+        "library",
+        "metric",
+        "judges",
+        "datasets",
+        "import_cases",
+        "case",
+        "checks",
+        "tags",
+    ),
     "bad_answer",
     *("projects", "people", "connections", "audit", "runs", "new_run", "run_case", "run", "compare", "history"),
     *("reviews", "review", "teaching", "desk", "tasks"),

@@ -24,7 +24,7 @@ from evalflow.addons.studio.work.definitions import (
     remembered_content,
 )
 from evalflow.addons.studio.work.space import Workspace
-from evalflow.addons.studio.work.titles import lifted
+from evalflow.addons.studio.work.titles import declared_title, lifted
 from evalflow.addons.studio.work.trial_calls import result_of
 from evalflow.addons.studio.work.trial_process import AnswerTask
 from evalflow.addons.studio.work.validate import BOT_KINDS, check_bot, one_line
@@ -141,7 +141,9 @@ def copy_bot(
 
 def _of_conf(option: Option) -> Bot:
     config, _ = lifted(option.values, None)
-    return Bot(name=option.name, title=option.title, description=option.description, config=config, origin="conf")
+    return Bot(
+        name=option.name, title=declared_title(option), description=option.description, config=config, origin="conf"
+    )
 
 
 LONGEST_S = 120.0

@@ -13,6 +13,7 @@ from evalflow.addons.studio.store.rows import from_row
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.definitions import Definition, DefinitionStore, Origin, Row, remembered_content
 from evalflow.addons.studio.work.space import Workspace
+from evalflow.addons.studio.work.titles import declared_title
 from evalflow.addons.studio.work.validate import check_name, one_line
 from evalflow.app.core.options import Option
 from evalflow.config.schema import DatasetConfig
@@ -64,7 +65,7 @@ def _own(space: Workspace) -> Callable[[Row], Dataset]:
 
 
 def _of_conf(option: Option) -> Dataset:
-    return Dataset(name=option.name, title=option.title, description=option.description, origin="conf")
+    return Dataset(name=option.name, title=declared_title(option), description=option.description, origin="conf")
 
 
 @requires("edit")

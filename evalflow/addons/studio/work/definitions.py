@@ -14,7 +14,7 @@ from evalflow.addons.studio.store import definitions
 from evalflow.addons.studio.store.definitions import Kind
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.space import TakenError, Workspace, changed_keys, not_found, stale
-from evalflow.addons.studio.work.titles import checked_title, lifted, name_for, same_title
+from evalflow.addons.studio.work.titles import checked_title, declared_title, lifted, name_for, same_title
 from evalflow.addons.studio.work.trash import keep_definition
 from evalflow.addons.studio.work.validate import one_line
 from evalflow.app.core.options import Option, option_values, options
@@ -186,7 +186,7 @@ class DefinitionStore:
         return declared(self.group) if self.group else {}
 
     def _declared_titles(self) -> dict[str, str]:
-        return {option.title: name for name, option in self._declared().items()}
+        return {declared_title(option): name for name, option in self._declared().items()}
 
     def _free_title(self, connection: Connection, owner: int, title: str, but: int | None = None) -> str:
         """Normalise a title; TakenError if another definition of the owner or of conf/ has it."""

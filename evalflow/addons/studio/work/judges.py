@@ -28,7 +28,7 @@ from evalflow.addons.studio.work.definitions import (
     remembered_content,
 )
 from evalflow.addons.studio.work.space import TakenError, Workspace, not_found
-from evalflow.addons.studio.work.titles import lifted, titled
+from evalflow.addons.studio.work.titles import declared_title, lifted, titled
 from evalflow.addons.studio.work.validate import check_judge
 from evalflow.app.core.options import Option
 from evalflow.config.yaml_text import MISSING
@@ -253,7 +253,7 @@ class _Uses:
         config.pop("defaults", None)
         return StoredJudge(
             name=option.name,
-            title=option.title,
+            title=declared_title(option),
             description=option.description,
             config=config,
             missing_key=_missing_key(config),

@@ -24,9 +24,9 @@ from evalflow.addons.studio.work.definitions import (
 )
 from evalflow.addons.studio.work.judges import named_judges
 from evalflow.addons.studio.work.space import NotFoundError, TakenError, Workspace, not_found, refuse_elsewhere, stale
-from evalflow.addons.studio.work.titles import checked_title, lifted, same_title
+from evalflow.addons.studio.work.titles import checked_title, declared_title, lifted, same_title
 from evalflow.addons.studio.work.validate import check_metric
-from evalflow.app.core.options import Option
+from evalflow.app.core.options import Catalogue, Option
 from evalflow.errors import Problem, UserError
 from evalflow.paths import prompt_dirs
 from evalflow.prompts import Prompts
@@ -78,6 +78,14 @@ def list_library(_: Workspace) -> list[MetricDefinition]:
 
 
 @requires("read")
+def keyless_metrics(_: Workspace) -> frozenset[str]:
+    """The metrics of conf/ that can be scored without a key: by rules, or by the embedded judge and embedder."""
+    found = declared("metric").values()
+    catalogue = Catalogue(list(found))
+    return frozenset(option.name for option in found if catalogue.keyless(option))
+
+
+@requires("read")
 def get_library(space: Workspace, name: str) -> MetricDefinition:
     """One metric of conf/, with the prompts that it uses under their original names."""
     option = find_declared("metric", "metric", name)
@@ -88,7 +96,9 @@ def get_library(space: Workspace, name: str) -> MetricDefinition:
 
 def _shipped(option: Option, content: Mapping[str, object], prompts: Mapping[str, str]) -> MetricDefinition:
     definition, _ = lifted(content, None)
-    return MetricDefinition(name=option.name, title=option.title, definition=definition, prompts=prompts, origin="conf")
+    return MetricDefinition(
+        name=option.name, title=declared_title(option), definition=definition, prompts=prompts, origin="conf"
+    )
 
 
 @requires("read")

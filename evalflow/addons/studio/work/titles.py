@@ -16,7 +16,7 @@ from evalflow.addons.studio.store import definitions
 from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.space import NotFoundError, Workspace
 from evalflow.addons.studio.work.validate import LONGEST_NAME, no_names
-from evalflow.app.core.options import options
+from evalflow.app.core.options import Option, options
 from evalflow.config.schema import IDENTIFIER
 from evalflow.errors import Problem, UserError
 from evalflow.paths import conf_dirs
@@ -83,6 +83,11 @@ def lifted(values: Mapping[str, Any], title: str | None) -> tuple[dict[str, Any]
     return others, title or own
 
 
+def declared_title(option: Option) -> str:
+    """The title of a definition of conf/; without one, its name with spaces, such as `context recall`."""
+    return option.title if option.title != option.name else option.name.replace("_", " ")
+
+
 def titled(values: Mapping[str, object], name: str, title: str) -> dict[str, object]:
     """The configuration for a file, which has the key `title` if the title is not just the name; see `lifted`."""
     return {"title": title, **values} if title != name else dict(values)
@@ -128,6 +133,8 @@ def titles_of_projects(space: Workspace, projects: Iterable[str]) -> dict[str, T
 
 def _declared() -> dict[str, dict[str, str]]:
     return {
-        kind: {option.name: option.title for option in options(None, group) if option.title != option.name}
+        kind: {
+            option.name: title for option in options(None, group) if (title := declared_title(option)) != option.name
+        }
         for group, kind in _GROUPS.items()
     }

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from evalflow.addons.studio.web.pages.metric_fields import JudgeFields, ScaleFields, StepsFields, WriteSteps
 from evalflow.addons.studio.web.pages.metrics import GraphDrawing
 from evalflow.addons.studio.web.ui import forms
+from evalflow.addons.studio.web.ui.metric_words import CASE_FIELDS, kind_in_words
 from evalflow.addons.studio.web.ui.parts import button, text
 from evalflow.addons.studio.work.bots import Bot
 from evalflow.addons.studio.work.first_case import SPOKEN_OF
@@ -70,20 +71,6 @@ _WAYS = (
     forms.FormOption("g_eval", "G-Eval", "Criteria in words, evaluation steps, a weighted grade.", "checklist_rtl"),
     forms.FormOption("rubric", "Rubric", "One criterion and a scale: yes or no, words, grades.", "straighten"),
 )
-_CASE_FIELDS = MappingProxyType(
-    {
-        "question": "Question",
-        "answer": "Answer",
-        "reference": "Expected answer",
-        "contexts": "Context",
-        "history": "Earlier turns",
-        "messages": "Whole conversation",
-        "metadata": "Metadata of the answer",
-        "expected": "Expected label",
-        "actual": "Predicted label",
-    }
-)
-"""Case fields that can be shown to a judge."""
 _DIRECTIONS = MappingProxyType({"higher_is_better": "Higher is better", "lower_is_better": "Lower is better"})
 _CRITERION_KEY = MappingProxyType({"g_eval": "criteria", "rubric": "description"})
 _INPUTS = "vars"
@@ -97,10 +84,10 @@ _UNFINISHED = ("value_error", "missing", "too_short", "too_long", "greater_than_
 
 def why_no_form(definition: Mapping[str, Any], prompts: Mapping[str, str]) -> str:
     """Why the form cannot show a metric; empty if it can."""
-    kind = str(definition.get("kind"))
+    kind = str(definition.get("kind") or "not chosen yet")
     key = _CRITERION_KEY.get(kind)
     if key is None:
-        return f"The form is for the kinds g_eval and rubric. This one is of the kind {kind}."
+        return f"The form is for G-Eval and rubrics. This metric is of another kind: {kind_in_words(kind)}."
     if kind == "rubric" and definition.get("criteria"):
         return "It has several criteria, and the form has one."
     if prompts and not any(key in template for template in prompts.values()):
@@ -199,7 +186,7 @@ class MetricForm:
 
     def _show_values(self) -> None:
         """Say the present values in the titles of the folds."""
-        shown = [_CASE_FIELDS.get(name, name) for name in self._chosen_inputs("needs")]
+        shown = [CASE_FIELDS.get(name, name) for name in self._chosen_inputs("needs")]
         threshold = self.fields["threshold"].value
         is_lower = self.fields["direction"].value == "lower_is_better"
         passing = (
@@ -304,7 +291,7 @@ class MetricForm:
         needs = list(given.get("needs") or NEW["needs"])
         optional = list(given.get("optional") or [])
         named = [name for name in (*needs, *optional) if not name.startswith(f"{_INPUTS}.")]
-        options = {**_CASE_FIELDS, **{name: _CASE_FIELDS.get(name, name) for name in named}}
+        options = {**CASE_FIELDS, **{name: CASE_FIELDS.get(name, name) for name in named}}
         help = "What the judge must see. A case without one of them is skipped."
         about = forms.About("Needed", help, required=True)
         self.fields["needs"] = forms.several(about, options, [name for name in needs if name in options])

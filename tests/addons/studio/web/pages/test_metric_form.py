@@ -13,7 +13,7 @@ from nicegui import Client, ui
 from nicegui.page import page
 
 from evalflow.addons.studio.web.pages.metric_form import NEW, MetricForm, why_no_form
-from evalflow.addons.studio.web.pages.metrics import FAMILIES
+from evalflow.addons.studio.web.ui.metric_words import OTHERS, kind_in_words, purpose_of
 from evalflow.addons.studio.work.bots import Bot
 from evalflow.addons.studio.work.definitions import declared, declared_content
 from evalflow.addons.studio.work.judges import StoredJudge
@@ -162,10 +162,10 @@ def test_every_metric_that_ships_has_a_form_or_says_why_not() -> None:
     assert definitions["coherence"] == declared_content("metric", "coherence")
     for name, definition in definitions.items():
         why = why_no_form(definition, {})
-        assert definition.get("family", "others") in FAMILIES
+        assert purpose_of(str(definition.get("family"))) != OTHERS, name
         assert read_metric_yaml(metric_yaml(definition)) == definition, "the field with the YAML loses nothing"
         if why:
-            assert f"of the kind {definition['kind']}" in why or "several criteria" in why
+            assert kind_in_words(definition["kind"]) in why or "several criteria" in why
             continue
         with_form.add(name)
         assert Shown(read_metric_yaml(metric_yaml(definition))).read() == definition
@@ -175,7 +175,7 @@ def test_every_metric_that_ships_has_a_form_or_says_why_not() -> None:
 @pytest.mark.parametrize(
     ("change", "what"),
     [
-        ({"kind": "exact_match"}, "of the kind exact_match"),
+        ({"kind": "exact_match"}, "of another kind: exact match"),
         ({"treshold": 0.5}, "unknown key 'treshold'; did you mean 'threshold'?"),
         ({"needs": "question"}, "value of needs"),
         ({"needs": [1]}, "value of needs.0"),

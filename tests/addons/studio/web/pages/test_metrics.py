@@ -98,16 +98,32 @@ def test_a_metric_is_told_in_words_tried_and_saved_and_runs(visit: Visit, pages:
 
 def test_the_library_is_searched_while_one_types(visit: Visit, pages: Server) -> None:
     page = visit("/library")
-    cards = page.locator("a.card:visible")
-    whole = cards.count()
+    seen(page, "Right or wrong")
+    whole = page.locator("a.metric").count()
+    assert whole > 90
+    assert page.locator("a.metric:visible").count() == 0
     field(page, "Search").press_sequentially("faithfulness contexts")
-    page.wait_for_function(f"document.querySelectorAll('a.card:not(.hidden)').length < {whole}")
-    page.locator("a.card", has_text="faithfulness").locator("visible=true").first.wait_for()
-    page.locator("a.card", has_text="exact_match").first.wait_for(state="hidden")
+    page.locator("a.metric", has_text="faithfulness").locator("visible=true").first.wait_for()
+    page.locator("a.metric", has_text="exact match").first.wait_for(state="hidden")
     field(page, "Search").fill("no such metric")
     seen(page, "No matching metrics")
     press(page, "Show all metrics")
     seen(page, f"{whole} metrics")
+
+
+def test_metrics_that_work_without_a_key_come_first_of_their_purpose(visit: Visit, pages: Server) -> None:
+    page = visit("/library")
+    page.locator("summary", has_text="Answers from documents").click()
+    rows = page.locator("details[open] a.metric")
+    badges = rows.evaluate_all("all => all.map(one => one.textContent.includes('no key needed'))")
+    assert badges == sorted(badges, reverse=True)
+    assert any(badges)
+    assert not all(badges)
+    page.get_by_role("checkbox", name="Works without a key").click()
+    page.wait_for_function(
+        "number => document.querySelectorAll('details[open] li:not(.hidden) a.metric').length === number",
+        arg=sum(badges),
+    )
 
 
 def test_a_template_that_cannot_be_rendered_is_told_beside_it(visit: Visit, pages: Server) -> None:
@@ -201,7 +217,8 @@ def test_a_case_is_taken_from_the_examples(visit: Visit, pages: Server) -> None:
 def test_the_library_is_read_and_copied(visit: Visit, pages: Server) -> None:
     define(pages, "copier")
     page = visit("/library?bot=copier")
-    page.locator("a.card[href^='/library/faithfulness?']").click()
+    page.locator("summary", has_text="Answers from documents").click()
+    page.locator("a.metric[href^='/library/faithfulness?']").click()
     seen(page, "A prompt template, read-only.")
     press(page, "Copy")
     page.wait_for_url(re.compile("/bots/copier/metrics/new"))

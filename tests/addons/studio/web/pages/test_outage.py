@@ -27,7 +27,7 @@ def test_pages_recover_from_an_outage(browser: Any, tmp_path: Path) -> None:
         assert late.goto(f"{server.address.url}/runs").status == 503
         late.get_by_role("heading", name="Not available now").first.wait_for()
         away.rename(database)
-        late.get_by_text("exact_match").wait_for()
+        late.get_by_text("exact match").wait_for()
         page.get_by_text("This page tries again").wait_for(state="detached")
         api("POST", f"/runs/{made.json['run_id']}/cancel")
         page.get_by_text("cancelled", exact=True).wait_for()

@@ -289,7 +289,7 @@ def test_simulated_users_need_a_model_which_the_estimate_counts(visit: Visit, bo
     ask(pages, "POST", "/datasets", {"name": "people"})
     ask(pages, "POST", "/datasets/people/cases", {"items": [{"id": "p", "scenario": "You need a game."}]})
     page = visit("/runs/new?bot=helper&dataset=people")
-    choose(page, "Metrics", "answer_words")
+    choose(page, "Metrics", "answer words")
     choose(page, "Metrics", "good")  # which the bot's last run had
     seen(page, "nobody plays the user")
     field(page, "Model of the user").fill("user")

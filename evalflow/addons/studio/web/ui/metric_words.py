@@ -1,0 +1,77 @@
+"""What metrics are for, what they need and of which kind they are, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+CASE_FIELDS = MappingProxyType(
+    {
+        "question": "Question",
+        "answer": "Answer",
+        "reference": "Expected answer",
+        "contexts": "Context",
+        "history": "Earlier turns",
+        "messages": "Whole conversation",
+        "metadata": "Metadata of the answer",
+        "expected": "Expected label",
+        "actual": "Predicted label",
+    }
+)
+"""Case fields that can be shown to a judge."""
+_OTHER_FIELDS = MappingProxyType(
+    {
+        "brief": "Brief of the simulated user",
+        "turn_contexts": "Context of each turn",
+        "cost_usd": "Cost",
+        "latency_s": "Response time",
+    }
+)
+_KINDS = MappingProxyType({"g_eval": "G-Eval", "sql": "SQL", "judge": "steps of a judge"})
+_PURPOSES: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "Right or wrong": (
+            "The answer beside an expected answer.",
+            ("match", "factual", "preference", "composite"),
+        ),
+        "Helpful and well written": (
+            "Whether the answer does what was asked, and how it reads.",
+            ("relevance", "task", "coherence", "text", "summarisation", "g_eval", "answer", "checks"),
+        ),
+        "Answers from documents": (
+            "What was retrieved, and whether the answer keeps to it.",
+            ("faithfulness", "rag", "context", "citations", "retrieval"),
+        ),
+        "Safe": ("Harm, private data, attacks and refusals.", ("safety", "guardrails")),
+        "Conversations": ("Several turns together.", ("conversation",)),
+        "Agents": ("Tools, plans and steps.", ("agents",)),
+        "Labels": ("A predicted class or topics beside the expected ones.", ("routing", "topics")),
+    }
+)
+OTHERS = "Others"
+"""The purpose of metrics of other families."""
+
+
+def purposes() -> dict[str, str]:
+    """The purposes of metrics in the order of the library, each with a sentence."""
+    return {purpose: about for purpose, (about, _) in _PURPOSES.items()} | {OTHERS: "Metrics of this server."}
+
+
+def purpose_of(family: str) -> str:
+    """The purpose of the metrics of a family."""
+    return next((purpose for purpose, (_, families) in _PURPOSES.items() if family in families), OTHERS)
+
+
+def kind_in_words(kind: str) -> str:
+    """The kind of a metric, such as `G-Eval` or `set match`."""
+    return _KINDS.get(kind, kind.replace("_", " "))
+
+
+def needs_in_words(needs: Iterable[str]) -> str:
+    """What a metric needs of a case, such as `answer, expected answer`; columns of the data are counted as one."""
+    words: list[str] = []
+    for need in needs:
+        root = need.partition(".")[0]
+        known = CASE_FIELDS.get(root) or _OTHER_FIELDS.get(root)
+        words.append(known.lower() if known else "a column of its own" if root == "vars" else root.replace("_", " "))
+    return ", ".join(dict.fromkeys(words))
