@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from evalflow.app.core.json_schema import group_schema
 from tests.cli.conftest import Program
 
@@ -35,14 +37,59 @@ def test_vs_code_is_set_up_and_its_settings_are_kept(program: Program) -> None:
     assert (program.folder / ".evalflow" / "schema" / "metric.json").is_file()
 
 
-def test_settings_with_comments_are_left_as_they_are(program: Program) -> None:
+COMMENTED = """// of the team {
+{
+    "yaml.schemas": {
+        "https://example.org/x.json": "*.yml", /* theirs */
+    },
+    "files.exclude": {"**/.git": true}, // "yaml.schemas": {
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        (
+            COMMENTED,
+            ["// of the team {", '"https://example.org/x.json": "*.yml", /* theirs */', '// "yaml.schemas": {'],
+        ),
+        ("{\n  // nothing yet\n}\n", ["  // nothing yet\n}"]),
+        ('{"a": "\\"//"}', ['"a": "\\"//"']),
+        ("", []),
+        ("{}", []),
+    ],
+)
+def test_comments_in_settings_stay(program: Program, text: str, kept: list[str]) -> None:
     settings = program.folder / ".vscode" / "settings.json"
     settings.parent.mkdir()
-    settings.write_text("{ // mine\n}", encoding="utf-8")
+    settings.write_text(text, encoding="utf-8")
+    for _ in range(2):
+        done = program("schema", "--vscode")
+        assert done.returncode == 0, done.stderr
+        found = settings.read_text(encoding="utf-8")
+        assert found.count('.evalflow/schema/metric.json": "conf/metric/*.yaml"') == 1
+        assert [one for one in kept if one not in found] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('{"a": }', "this is not JSON"),
+        ("[]", "not an object"),
+        ('{"yaml.schemas": true}', "cannot be added to"),
+        ('{"yaml.schemas": {".evalflow/schema/judge.json": "x"}}', "has other files for .evalflow/schema/judge.json"),
+    ],
+)
+def test_settings_that_cannot_be_added_to_are_left_as_they_are(program: Program, text: str, why: str) -> None:
+    settings = program.folder / ".vscode" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_text(text, encoding="utf-8")
     done = program("schema", "--vscode")
     assert done.returncode == 2
+    assert why in done.stderr
     assert "add it yourself" in done.stderr
-    assert settings.read_text(encoding="utf-8") == "{ // mine\n}"
+    assert settings.read_text(encoding="utf-8") == text
 
 
 def test_new_files_name_their_schema(program: Program) -> None:
