@@ -215,6 +215,7 @@ def security_middleware(workspace: Workspace, address: Address, token: str | Non
     from evalflow.addons.studio.web.security.proxy import BehindProxy
     from evalflow.addons.studio.web.security.sign_in import SignedIn
     from evalflow.addons.studio.web.security.token import KnownToken
+    from evalflow.addons.studio.web.security.turns import FairTurns
     from evalflow.addons.studio.web.static import KeptFiles
 
     public = address.public
@@ -230,6 +231,7 @@ def security_middleware(workspace: Workspace, address: Address, token: str | Non
             InProject, workspace=replace(workspace, identify=nobody) if public else workspace, hidden=public is not None
         ),
         *([Middleware(SignedIn, has_second_factor=public.has_second_factor), Middleware(OwnClients)] if public else []),
+        *([Middleware(FairTurns)] if public else []),
         Middleware(NoForgery, prefix=API),
         Middleware(BoundedBodies, largest={API: LARGEST_JSON, "/": LARGEST_UPLOAD}),
         Middleware(KeptFiles, paths=["/assets/", f"/_nicegui/{nicegui_version}/"]),

@@ -21,6 +21,7 @@ from evalflow.addons.studio.work.run_request import RunRequest
 from evalflow.addons.studio.work.runs import repeating, run_row
 from evalflow.addons.studio.work.space import Workspace, run_folder
 from evalflow.addons.studio.work.transfer import definitions_of
+from evalflow.addons.studio.work.trials import takes_turn
 from evalflow.app.core.json_schema import SCHEMAS, schema_text, with_schema_line
 from evalflow.config.load import read_yaml
 from evalflow.config.yaml_text import yaml_of
@@ -65,6 +66,7 @@ def run_archive(space: Workspace, run_id: str) -> Iterator[bytes]:
 
 
 @requires("edit")
+@takes_turn
 def bot_archive(space: Workspace, bot: str, datasets: Sequence[str] = ()) -> Iterator[bytes]:
     """Yield the blocks of a zip archive: a bot with its metrics, prompts, judges, checks and some datasets.
 

@@ -34,11 +34,13 @@ from evalflow.addons.studio.work.space import (
     TakenError,
     Workspace,
     changed_keys,
+    every_item,
     not_found,
     row_number,
     stale,
 )
 from evalflow.addons.studio.work.trash import keep_cases
+from evalflow.addons.studio.work.trials import takes_turn
 from evalflow.addons.studio.work.validate import NO_PROGRAMS
 from evalflow.config.schema import DatasetConfig, FieldValue
 from evalflow.errors import Problem, UserError
@@ -109,6 +111,7 @@ def dataset_tags(space: Workspace, dataset: str) -> list[tuple[str, int]]:
 
 
 @requires("edit")
+@takes_turn
 def add_cases(
     space: Workspace, dataset: str, rows: Iterable[Mapping[str, object]], *, allow_irregular: bool = False
 ) -> int:
@@ -149,6 +152,13 @@ def case_rows(space: Workspace, dataset: str, *, draft: bool = False) -> Iterato
     row = own_row(space, dataset)
     with space.database.reading() as connection:
         yield from table.bodies(connection, row["id"], draft=draft)
+
+
+@requires("read")
+def downloaded_rows(space: Workspace, dataset: str) -> Iterator[Mapping[str, Any]]:
+    """The active cases as `case_rows`, in pages: slow readers keep no connection of the database."""
+    pages = every_item(lambda cursor: list_cases(space, dataset, cursor, MAX_PAGE, draft=False))
+    return (case.body for case in pages)
 
 
 @requires("edit")
@@ -195,6 +205,7 @@ def _stale(row: Row, expected: int, wanted: Mapping[str, object]) -> StaleError:
 
 
 @requires("edit")
+@takes_turn
 def copy_dataset(space: Workspace, source: str, name: str, title: str | None = None) -> Dataset:
     """Copy a dataset, of the database or of conf/, with all its cases."""
     origin = get_dataset(space, source)

@@ -16,6 +16,7 @@ from evalflow.addons.studio.work.datasets import list_datasets
 from evalflow.addons.studio.work.runs import MAX_PAGE, Run, get_run, list_runs, run_row
 from evalflow.addons.studio.work.space import NotFoundError, TakenError, Workspace
 from evalflow.addons.studio.work.titles import titles_of
+from evalflow.addons.studio.work.trials import takes_turn
 from evalflow.app.core.changed import (
     KINDS,
     Kind,
@@ -91,6 +92,7 @@ def share_scores(one: Run, other: Run) -> bool:
 
 
 @requires("read")
+@takes_turn
 def compare_runs(space: Workspace, a: str, b: str, how: ComparisonOptions | None = None) -> Comparison:
     """Compare run B with run A like the command `compare`, without writing files."""
     pair = _pair(space, a, b)
@@ -112,6 +114,7 @@ def gated_metrics(run: Run) -> set[str]:
 
 
 @requires("read")
+@takes_turn
 def rank(
     space: Workspace, runs: Sequence[str], *, metric: str | None, pairwise: bool, items: bool, allow: Collection[Kind]
 ) -> RankingPage:
@@ -122,6 +125,7 @@ def rank(
 
 
 @requires("read")
+@takes_turn
 def changed_cases(space: Workspace, a: str, b: str) -> CaseChanges:
     """The cases whose answer or score differs between two runs, paged."""
     pair = _pair(space, a, b)

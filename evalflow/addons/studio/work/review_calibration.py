@@ -25,6 +25,7 @@ from evalflow.addons.studio.work.reviews import scored_run
 from evalflow.addons.studio.work.run_files import change_files
 from evalflow.addons.studio.work.runs import get_run
 from evalflow.addons.studio.work.space import TakenError, Workspace
+from evalflow.addons.studio.work.trials import takes_turn
 from evalflow.app.core.calibration import calibration_of, no_certificate
 from evalflow.app.core.certificates import Certificate, saved_certificates
 from evalflow.app.core.kept_labels import RunLabels, read_kept
@@ -103,6 +104,7 @@ class SavedCalibration:
 
 
 @requires("edit")
+@takes_turn
 def review_result(space: Workspace, name: str) -> ReviewResult:
     """Compare the run's judges with the labels of a review, as `calibrate` does with its export; saves nothing.
 
@@ -136,6 +138,7 @@ def review_result(space: Workspace, name: str) -> ReviewResult:
 
 
 @requires("edit")
+@takes_turn
 def save_calibration(space: Workspace, name: str) -> SavedCalibration:
     """Calibrate the run with the labels of a closed review, as `calibrate --labels` does with their export.
 

@@ -28,6 +28,7 @@ from evalflow.addons.studio.work.space import (
     stale,
     within,
 )
+from evalflow.addons.studio.work.trials import takes_turn
 from evalflow.app.core.rederive import (
     exclude_results,
     metrics_in,
@@ -153,6 +154,7 @@ def passing(space: Workspace, run_id: str, metric: str, thresholds: Sequence[flo
 
 
 @requires("edit")
+@takes_turn
 def keep_threshold(space: Workspace, run_id: str, metric: str, value: float, expected: int | None = None) -> Run:
     """Apply another threshold to a run permanently, as `report RUN metric.METRIC.threshold=VALUE` does.
 
@@ -164,6 +166,7 @@ def keep_threshold(space: Workspace, run_id: str, metric: str, value: float, exp
 
 
 @requires("edit")
+@takes_turn
 def restore_threshold(space: Workspace, run_id: str, metric: str, expected: int | None = None) -> Run:
     """Reset a run to the threshold that it was made with."""
     return change_files(space, run_id, [f"metric.{metric}.threshold"], expected, _threshold(metric, None, is_back=True))

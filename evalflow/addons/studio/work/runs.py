@@ -32,6 +32,7 @@ from evalflow.addons.studio.work.space import (
     run_folder,
     stale,
 )
+from evalflow.addons.studio.work.trials import takes_turn
 from evalflow.addons.studio.work.validate import NO_PROGRAMS
 from evalflow.app.core.assemble import assemble
 from evalflow.app.core.inspect import Inspection, inspect
@@ -154,6 +155,7 @@ class RunEstimate:
 
 
 @requires("edit")
+@takes_turn
 def estimate_run(space: Workspace, request: RunRequest) -> RunEstimate:
     """Check a run and estimate it; nothing is sent or written."""
     planned = plan(space, request)
@@ -172,6 +174,7 @@ def estimate_run(space: Workspace, request: RunRequest) -> RunEstimate:
 
 
 @requires("edit")
+@takes_turn
 def create_run(space: Workspace, request: RunRequest, creation_key: str | None = None) -> Run:
     """Freeze the run's configuration and data, check the run, and queue it for a worker.
 

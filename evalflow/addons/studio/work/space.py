@@ -175,7 +175,8 @@ class Workspace:
         rankings: Of the answers of runs that have ended.
         rendering, asking: Limits on threads that render prompts, and on threads that wait for a bot or judge on trial.
             These threads are used for nothing else, so that a slow template or bot delays no listing or estimate.
-        trials, asks: The turns of people who have something computed, and who wait for a bot or judge.
+        trials, asks: The turns of people who try something, and who wait for a bot or judge.
+        computing: The turns of people for whom the server computes; see `takes_turn`.
         workbooks: Limits how many Excel files are read at once, since a process with much memory reads each.
     """
 
@@ -190,6 +191,7 @@ class Workspace:
     asking: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(16), compare=False)
     trials: TrialBudget = field(default_factory=TrialBudget, compare=False)
     asks: TrialBudget = field(default_factory=TrialBudget.of_waiting, compare=False)
+    computing: TrialBudget = field(default_factory=TrialBudget.of_work, compare=False)
     workbooks: BoundedSemaphore = field(default_factory=lambda: BoundedSemaphore(WORKBOOKS), compare=False)
 
     @property

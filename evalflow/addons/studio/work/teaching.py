@@ -27,6 +27,7 @@ from evalflow.addons.studio.work.review_rows import found_review
 from evalflow.addons.studio.work.reviews import scored_run
 from evalflow.addons.studio.work.runs import Run, get_run
 from evalflow.addons.studio.work.space import NotFoundError, TakenError, Workspace
+from evalflow.addons.studio.work.trials import takes_turn
 from evalflow.app.core.assemble import assemble, settings_of
 from evalflow.app.core.begin import RunOrder
 from evalflow.app.core.inspect import Inspection, inspect
@@ -107,6 +108,7 @@ def teachings(space: Workspace, review: str) -> list[JudgeTeaching]:
 
 
 @requires("edit")
+@takes_turn
 def teach(space: Workspace, review: str, metric: str) -> Run:
     """Queue the run that measures the taught judge on the held-out labels; the same labels are measured once.
 

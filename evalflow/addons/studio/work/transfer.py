@@ -21,6 +21,7 @@ from evalflow.addons.studio.work.metric_yaml import judge_by_name
 from evalflow.addons.studio.work.metrics import MetricDefinition, MetricDraft, add_metric, check_draft, list_metrics
 from evalflow.addons.studio.work.own_parts import BASES, Own, own_of
 from evalflow.addons.studio.work.space import TakenError, Workspace
+from evalflow.addons.studio.work.trials import takes_turn
 from evalflow.app.core.json_schema import SCHEMA_MARK, add_schema_lines
 from evalflow.app.core.options import Option
 from evalflow.config.load import read_yaml
@@ -82,6 +83,7 @@ def _library_checks(
 
 
 @requires("own")
+@takes_turn
 def import_files(space: Workspace, folder: Path, bot: str | None = None) -> ImportedNames:
     """Import the bots, judges, metrics and datasets that a folder's conf/ declares; all or nothing.
 

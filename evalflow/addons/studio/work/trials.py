@@ -1,14 +1,18 @@
-"""Trials: what people have the server compute to see it at once, within budgets of each person and of the server."""
+"""Turns of people: what they have the server compute is within budgets of each person and of the server."""
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from threading import Condition
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
+from evalflow.addons.studio.work.access import Actor
 from evalflow.errors import Problem, UserError
 
 PERIOD_S = 300.0
@@ -18,7 +22,7 @@ WAIT_S = 15.0
 
 
 class TooManyTrialsError(UserError):
-    """A trial that is not begun, since its person or all people together have tried too much just now."""
+    """A computation that is not begun, since its person or all people together have asked for too much just now."""
 
 
 class TrialBudget:
@@ -49,6 +53,11 @@ class TrialBudget:
         """For trials that wait for a bot or a judge, which take time but compute little."""
         return cls(16, 4, seconds=math.inf, seconds_of_person=math.inf)
 
+    @classmethod
+    def of_work(cls) -> TrialBudget:
+        """For what pages and programs need to do their work, such as an estimate: it may take any time, in turn."""
+        return cls(seconds=math.inf, seconds_of_person=math.inf)
+
     @contextmanager
     def turn(self, person: str) -> Generator[None]:
         """Wait for a turn, and count how long it takes. Raises TooManyTrialsError."""
@@ -57,7 +66,7 @@ class TrialBudget:
             self._queue[person] += 1
             try:
                 if not self._changed.wait_for(lambda: self._is_free(person), WAIT_S):
-                    raise _too_many("others are trying something at the moment")
+                    raise _too_many("the server computes for other people at the moment")
             finally:
                 self._queue[person] -= 1
             self._running[person] += 1
@@ -81,7 +90,42 @@ class TrialBudget:
         if sum(took for _, _, took in self._spent) > self._seconds:
             raise _too_many("what people try takes long, and has used up its share of the server")
         if self._queue[person] >= 2 * self._of_person or self._queue.total() >= self._waiting:
-            raise _too_many("too many trials wait already")
+            raise _too_many("too much waits for its turn already")
+
+
+class _Personal(Protocol):
+    @property
+    def identify(self) -> Callable[[], Actor]: ...
+
+    @property
+    def computing(self) -> TrialBudget: ...
+
+
+_IN_TURN = ContextVar("_IN_TURN", default=False)
+S = TypeVar("S", bound=_Personal)
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def takes_turn(work: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+    """Decorate a function that computes for long: of each person with an account only a few run at once.
+
+    It raises TooManyTrialsError if too many wait. What it calls takes no other turn. It blocks.
+    """
+
+    @functools.wraps(work)
+    def in_turn(space: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        actor = space.identify()
+        if actor.user is None or _IN_TURN.get():
+            return work(space, *args, **kwargs)
+        with space.computing.turn(actor.name):
+            token = _IN_TURN.set(True)
+            try:
+                return work(space, *args, **kwargs)
+            finally:
+                _IN_TURN.reset(token)
+
+    return in_turn
 
 
 def _too_many(what: str) -> TooManyTrialsError:

@@ -17,6 +17,7 @@ from evalflow.addons.studio.work.access import requires
 from evalflow.addons.studio.work.cases import Fields, append_rows
 from evalflow.addons.studio.work.datasets import own_row
 from evalflow.addons.studio.work.space import Workspace
+from evalflow.addons.studio.work.trials import takes_turn
 from evalflow.config.schema import DatasetConfig
 from evalflow.datasets.fields import named_columns
 from evalflow.errors import Problem, UserError, did_you_mean
@@ -76,6 +77,7 @@ class Examined:
 
 
 @requires("edit")
+@takes_turn
 def upload_cases(
     space: Workspace, dataset: str, source: CaseFile, fields: Fields | None = None, *, skip_faulty: bool = False
 ) -> int:
@@ -97,6 +99,7 @@ def upload_cases(
 
 
 @requires("edit")
+@takes_turn
 def examine_upload(
     space: Workspace, dataset: str, source: CaseFile, fields: Fields | None = None, limit: int = 5
 ) -> Examined:

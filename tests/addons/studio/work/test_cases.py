@@ -99,3 +99,14 @@ def test_a_run_that_lacks_expected_answers_says_where_they_are_written(space: Wo
     (problem,) = refused.value.problems
     assert problem.hint == "write an expected answer in its cases, or leave the metric out"
     assert [subject.name for subject in problem.see] == ["mine"]
+
+
+def test_downloads_that_are_read_slowly_keep_no_connection(space: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """40 downloads are begun, and none is read to its end; a pool has fewer connections."""
+    monkeypatch.setattr(cases, "MAX_PAGE", 2)
+    datasets.create_dataset(space, "mine")
+    cases.add_cases(space, "mine", ROWS)
+    rows = [cases.downloaded_rows(space, "mine") for _ in range(40)]
+    assert {next(one)["id"] for one in rows} == {"c0"}
+    assert len(list_cases(space, "mine").items) == 2
+    assert [row["id"] for row in rows[0]] == [f"c{number}" for number in range(1, 10)]

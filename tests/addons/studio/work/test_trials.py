@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -12,7 +14,7 @@ from evalflow.addons.studio.work import check_trial, trials
 from evalflow.addons.studio.work.access import Actor, ForbiddenError, Role
 from evalflow.addons.studio.work.check_trial import try_checks
 from evalflow.addons.studio.work.space import Workspace
-from evalflow.addons.studio.work.trials import TooManyTrialsError, TrialBudget
+from evalflow.addons.studio.work.trials import TooManyTrialsError, TrialBudget, takes_turn
 from evalflow.errors import UserError
 from tests.postgres import ON_SQLITE
 
@@ -73,7 +75,7 @@ def test_time_is_a_budget_too(monkeypatch: pytest.MonkeyPatch, own: float, all_p
 def test_whoever_waits_too_long_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trials, "WAIT_S", 0.01)
     budget = TrialBudget(at_once=1)
-    with budget.turn("ann"), pytest.raises(TooManyTrialsError, match="others are trying"):
+    with budget.turn("ann"), pytest.raises(TooManyTrialsError, match="computes for other people"):
         with budget.turn("ben"):
             pass
     with budget.turn("ben"):
@@ -99,3 +101,37 @@ def test_a_trial_that_takes_long_is_ended(space: Workspace, monkeypatch: pytest.
     monkeypatch.setattr(check_trial, "LONGEST_S", 0.0)
     with pytest.raises(UserError, match="the trial takes more than 0 s"):
         try_checks(space, ROW)
+
+
+@pytest.mark.parametrize(("user", "refused"), [(1, 2), (None, 0)])
+def test_of_what_computes_for_long_only_two_run_at_once_for_a_person_with_an_account(
+    user: int | None, refused: int
+) -> None:
+    space: Any = SimpleNamespace(identify=lambda: Actor(user, "edda"), computing=TrialBudget.of_work())
+    begun, may_go = threading.Semaphore(0), threading.Event()
+
+    @takes_turn
+    def inner(_: Any) -> bool:
+        begun.release()
+        return may_go.wait(60)
+
+    @takes_turn
+    def outer(_: Any) -> bool:
+        try:
+            return inner(space)
+        except TooManyTrialsError:
+            return False
+
+    def attempt() -> bool:
+        try:
+            return outer(space)
+        except TooManyTrialsError:
+            begun.release()
+            return False
+
+    with ThreadPoolExecutor(8) as pool:
+        asked = [pool.submit(attempt) for _ in range(8)]
+        for _ in range(4 if user else 8):  # two have begun and two are refused
+            assert begun.acquire(timeout=60)
+        may_go.set()
+        assert [one.result() for one in asked].count(False) == refused

@@ -28,9 +28,9 @@ from evalflow.addons.studio.work.cases import (
     StoredCase,
     activate_cases,
     add_cases,
-    case_rows,
     copy_dataset,
     delete_cases,
+    downloaded_rows,
     get_case,
     list_cases,
     tag_cases,
@@ -82,7 +82,7 @@ def post_dataset(space: Space, new: NewDataset, request: Request, response: Resp
 def export_dataset(space: Space, dataset: Name) -> StreamingResponse:
     """All active cases as JSON lines, which load again as a dataset."""
     own = datasets.get_dataset(space, dataset).origin == "workspace"
-    rows = case_rows(space, dataset) if own else datasets.declared_rows(space, dataset)
+    rows = downloaded_rows(space, dataset) if own else datasets.declared_rows(space, dataset)
     return json_lines(rows, dataset)
 
 

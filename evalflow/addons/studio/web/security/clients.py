@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from anyio import to_thread
 
 from evalflow.addons.studio.web.security.guards import refuse, route_path
+from evalflow.addons.studio.web.security.turns import EventTurns
 from evalflow.addons.studio.work.access import SignedOutError
 from evalflow.addons.studio.work.sessions import Identity, changed_identities, is_due, note_event
 from evalflow.errors import EvalflowError
@@ -91,11 +92,12 @@ def guard_events() -> None:
     from evalflow.addons.studio.web.nicegui_core import socket_server
 
     handlers: dict[str, Any] = socket_server().handlers["/"]
+    turns = EventTurns()
     for event in _EVENTS:
-        handlers[event] = _guarded(event, handlers[event])
+        handlers[event] = _guarded(event, handlers[event], turns)
 
 
-def _guarded(event: str, handle: Callable[..., Any]) -> Callable[..., Any]:
+def _guarded(event: str, handle: Callable[..., Any], turns: EventTurns) -> Callable[..., Any]:
     from evalflow.addons.studio.web.nicegui_core import socket_server
 
     async def guarded(sid: str, message: Any) -> Any:
@@ -103,15 +105,24 @@ def _guarded(event: str, handle: Callable[..., Any]) -> Callable[..., Any]:
         opener, sender = _opener(content.get("client_id")), _owner(socket_server().get_environ(sid)["asgi.scope"])
         if opener is None or sender is None or not opener.is_of(sender):
             return False
-        if event == "event" and is_due(opener):
-            try:
-                await to_thread.run_sync(note_event, opener)
-            except SignedOutError:
-                return False
-        result = handle(sid, message)
-        return await result if inspect.isawaitable(result) else result
+        if event != "event":
+            return await _handled(handle, sid, message)
+        try:
+            async with turns.turn(opener.first.name if opener.first else "") as is_mine:
+                if not is_mine:
+                    return False
+                if is_due(opener):
+                    await to_thread.run_sync(note_event, opener)
+                return await _handled(handle, sid, message)
+        except SignedOutError:
+            return False
 
     return guarded
+
+
+async def _handled(handle: Callable[..., Any], sid: str, message: Any) -> Any:
+    result = handle(sid, message)
+    return await result if inspect.isawaitable(result) else result
 
 
 async def end_with_sessions(workspace: Workspace) -> None:

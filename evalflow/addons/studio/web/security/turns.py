@@ -1,0 +1,135 @@
+"""Turns of people, so that nobody waits for all requests of one person, or for all events of their pages."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from asyncio import Semaphore
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
+
+from evalflow.addons.studio.web.api.problems import RETRY
+from evalflow.addons.studio.web.security.guards import refuse, route_path
+from evalflow.addons.studio.work.sessions import Identity
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from evalflow.addons.studio.work.space import Workspace
+
+AT_ONCE = 2
+"""Requests of one person that are answered at the same time."""
+WAITING = 60
+"""Requests of one person that may wait for their turn; more are refused."""
+WAITING_EVENTS = 200
+"""Events of one person's pages that may wait; more are dropped."""
+_WITHOUT = ("/assets/", "/_nicegui")
+"""Paths of files, and of the connections of open pages."""
+_EVENTS = b"text/event-stream"
+
+
+class FairTurns:
+    """Lets requests of one person wait for each other. What waits holds no thread; sending a response takes no turn."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+        self._people = WeakValueDictionary[str, _Turns]()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on when it is its turn; 429 if too many wait already."""
+        person = _person(scope)
+        if person is None:
+            await self.app(scope, receive, send)
+            return
+        turns = self._people.get(person) or self._people.setdefault(person, _Turns())
+        if turns.waiting >= WAITING:
+            await refuse(scope, receive, send, 429, f"{WAITING} of your requests wait already: send fewer", RETRY)
+            return
+        turn = _Turn(turns, send)
+        await turn.begin()
+        try:
+            await self.app(scope, receive, turn.send)
+        finally:
+            turn.end()
+
+
+class EventTurns:
+    """Lets events of one person's pages wait for each other, and the event loop do other work between them."""
+
+    def __init__(self) -> None:
+        self._people = WeakValueDictionary[str, _Turns]()
+
+    @asynccontextmanager
+    async def turn(self, person: str) -> AsyncGenerator[bool]:
+        """Wait for a turn; False if too many wait already. Whoever used the loop lets it to others for as long."""
+        turns = self._people.get(person) or self._people.setdefault(person, _Turns(1))
+        if turns.waiting >= WAITING_EVENTS:
+            yield False
+            return
+        turns.waiting += 1
+        try:
+            await turns.free.acquire()
+        finally:
+            turns.waiting -= 1
+        began = time.monotonic()
+        try:
+            yield True
+            await asyncio.sleep(0)  # the first steps of what it has started
+            await asyncio.sleep(time.monotonic() - began)
+        finally:
+            turns.free.release()
+
+
+def _person(scope: Scope) -> str | None:
+    """Who sends a request that takes a turn; None for files, websockets and strangers."""
+    if scope["type"] != "http" or route_path(scope).startswith(_WITHOUT):
+        return None
+    workspace: Workspace = scope["state"]["workspace"]
+    identity = workspace.identify
+    actor = identity.first if isinstance(identity, Identity) else None  # which asks no database
+    return actor.name if actor else None
+
+
+class _Turns:
+    """The turns of one person, and how many of their requests wait for one."""
+
+    def __init__(self, at_once: int = AT_ONCE) -> None:
+        self.free = Semaphore(at_once)
+        self.waiting = 0
+
+
+class _Turn:
+    """The turn of one request."""
+
+    def __init__(self, turns: _Turns, send: Send) -> None:
+        self._turns, self._send = turns, send
+        self._is_held = self._is_over = False
+
+    async def begin(self) -> None:
+        self._turns.waiting += 1
+        try:
+            await self._turns.free.acquire()
+        finally:
+            self._turns.waiting -= 1
+        self._is_held = True
+
+    def end(self) -> None:
+        if self._is_held:
+            self._is_held = False
+            self._turns.free.release()
+
+    async def send(self, message: Message) -> None:
+        """Pass a message on, without the turn: whoever reads slowly keeps none."""
+        self.end()
+        await self._send(message)
+        is_start = message["type"] == "http.response.start"
+        self._is_over |= is_start and _is_endless(message)
+        if message.get("more_body", is_start) and not self._is_over:
+            await self.begin()
+
+
+def _is_endless(start: Message) -> bool:
+    """Whether events follow, for as long as the reader likes, which take no time between them."""
+    return any(name.lower() == b"content-type" and value.startswith(_EVENTS) for name, value in start["headers"])
