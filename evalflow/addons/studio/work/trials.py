@@ -93,7 +93,7 @@ class TrialBudget:
             raise _too_many("too much waits for its turn already")
 
 
-class _Personal(Protocol):
+class _TakesTurns(Protocol):
     @property
     def identify(self) -> Callable[[], Actor]: ...
 
@@ -102,7 +102,7 @@ class _Personal(Protocol):
 
 
 _IN_TURN = ContextVar("_IN_TURN", default=False)
-S = TypeVar("S", bound=_Personal)
+S = TypeVar("S", bound=_TakesTurns)
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -35,7 +35,7 @@ class FairTurns:
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
-        self._people = WeakValueDictionary[str, _Turns]()
+        self._people = WeakValueDictionary[str, _PersonalTurns]()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on when it is its turn; 429 if too many wait already."""
@@ -43,11 +43,11 @@ class FairTurns:
         if person is None:
             await self.app(scope, receive, send)
             return
-        turns = self._people.get(person) or self._people.setdefault(person, _Turns())
+        turns = self._people.get(person) or self._people.setdefault(person, _PersonalTurns())
         if turns.waiting >= WAITING:
             await refuse(scope, receive, send, 429, f"{WAITING} of your requests wait already: send fewer", RETRY)
             return
-        turn = _Turn(turns, send)
+        turn = _RequestTurn(turns, send)
         await turn.begin()
         try:
             await self.app(scope, receive, turn.send)
@@ -59,12 +59,12 @@ class EventTurns:
     """Lets events of one person's pages wait for each other, and the event loop do other work between them."""
 
     def __init__(self) -> None:
-        self._people = WeakValueDictionary[str, _Turns]()
+        self._people = WeakValueDictionary[str, _PersonalTurns]()
 
     @asynccontextmanager
     async def turn(self, person: str) -> AsyncGenerator[bool]:
         """Wait for a turn; False if too many wait already. Whoever used the loop lets it to others for as long."""
-        turns = self._people.get(person) or self._people.setdefault(person, _Turns(1))
+        turns = self._people.get(person) or self._people.setdefault(person, _PersonalTurns(1))
         if turns.waiting >= WAITING_EVENTS:
             yield False
             return
@@ -92,7 +92,7 @@ def _person(scope: Scope) -> str | None:
     return actor.name if actor else None
 
 
-class _Turns:
+class _PersonalTurns:
     """The turns of one person, and how many of their requests wait for one."""
 
     def __init__(self, at_once: int = AT_ONCE) -> None:
@@ -100,10 +100,10 @@ class _Turns:
         self.waiting = 0
 
 
-class _Turn:
+class _RequestTurn:
     """The turn of one request."""
 
-    def __init__(self, turns: _Turns, send: Send) -> None:
+    def __init__(self, turns: _PersonalTurns, send: Send) -> None:
         self._turns, self._send = turns, send
         self._is_held = self._is_over = False
 
