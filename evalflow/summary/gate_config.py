@@ -9,7 +9,7 @@ from dataclasses import replace
 from evalflow.config.schema import GateValue, NotWorse, Repeats
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.protocols import Measured
-from evalflow.records import CASES
+from evalflow.records import CASES, FigureSpec
 from evalflow.summary.figures import statistics
 from evalflow.summary.gates import BOUNDS, COLUMNS, OF_CASES, OF_REPEATS, ON_SCALE, SHARES, Gate, Looks, parse_condition
 from evalflow.summary.verdicts import Condition
@@ -24,6 +24,15 @@ _SETTINGS = (_POINT, _JUDGE_ALONE, _MAX_UNDEFINED, _LOOKS)
 _COMPARED = ("mean", "pass_rate")  # the columns that can be compared with a baseline; all figures can be too
 _TRUE = {_POINT: "the estimate decides", _JUDGE_ALONE: "people's labels correct nothing"}
 PLANNED_LOOKS = (2, 20)  # the fewest and the most planned looks
+
+
+def gate_keys() -> list[str]:
+    """What a gate may name without a class or a rank: columns, figures of all kinds, and its settings."""
+    specs = [
+        FigureSpec("pairwise"),
+        *(FigureSpec("classification", positive, confidence=True) for positive in (None, 1)),
+    ]
+    return list(dict.fromkeys([*COLUMNS, *(name for spec in specs for name in statistics(spec)), *_SETTINGS]))
 
 
 def parse_gates(

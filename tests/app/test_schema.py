@@ -46,10 +46,26 @@ def test_every_shipped_file_fits(file: Path) -> None:
         ("target", "{kind: http, methods: GET}"),
         ("dataset", "{path: a.jsonl, fromat: csv}"),
         ("experiment", "{limits: 5}"),
+        ("experiment", "{gate: {faithfulness: {meen: '>= 0.8'}}}"),
+        ("metric", "{kind: rubric, gate: {pass_rat: '>= 0.8'}}"),
+        ("metric", "{kind: rubric, needs: [answr]}"),
     ],
 )
 def test_a_mistake_is_found(group: str, text: str) -> None:
     assert errors(group, text)
+
+
+@pytest.mark.parametrize(
+    ("group", "text"),
+    [
+        ("experiment", "{gate: {any: {mean: '>= 0.8', point: true}, 'tag:de': {pass_rate: {not_worse_by: 0.02}}}}"),
+        ("experiment", "{gate: {any: {'precision[spam]': '>= 0.8', weighted_f2: '> 0', mcc: '> 0'}}}"),
+        ("metric", "{kind: retrieval, gate: {mrr: '>= 0.8', 'ndcg@10': '>= 0.5'}}"),
+        ("metric", "{kind: rubric, needs: [answer, vars.tone, expected.pages, contexts]}"),
+    ],
+)
+def test_names_that_a_run_takes_are_no_mistakes(group: str, text: str) -> None:
+    assert errors(group, text) == []
 
 
 def test_a_value_may_come_from_the_environment() -> None:

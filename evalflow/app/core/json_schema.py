@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, cast
 from evalflow.app.core.assemble import KINDS
 from evalflow.config.explain import meanings_of
 from evalflow.config.key_notes import EXAMPLES, MEANINGS
-from evalflow.config.schema import DatasetConfig, RunConfig
+from evalflow.config.schema import FIELDS, DatasetConfig, RunConfig
 from evalflow.config.yaml_text import safe_yaml
+from evalflow.metrics.kinds.retrieval import measure_names
 from evalflow.paths import GROUPS, OWN_FOLDER, private_folder, share_dir, write_atomically
+from evalflow.summary.gate_config import gate_keys
 from evalflow.values.jsonvalues import is_list, is_object
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ _ABOUT = ("description", "default", "examples")
 _PARTS = (*GROUPS[:-1], "observers")
 # Matches an interpolation or "???", whose value is known only when the configuration is composed.
 _LATER: Schema = {"type": "string", "pattern": r"^(\?\?\?|.*\$\{.+\}.*)$"}
+_FIGURE = r"^((precision|recall|hit|ndcg)@\d+|(precision|recall|f1|f2)\[.+\])$"
+"""Figures of a rank, and of a single class."""
 _DEFAULTS: Schema = {
     "type": "array",
     "description": "Hydra's defaults list: the files that this one starts from.",
@@ -98,6 +102,8 @@ def documented_generator() -> type[GenerateJsonSchema]:
                 if key in properties:
                     properties[key]["description"] = meaning
             for key, found in properties.items():
+                if name_checks := _checked_names().get(key):
+                    name_checks(found)
                 _explain(found, model.__name__, key, properties.get("kind", {}).get("const"))
             return made
 
@@ -120,6 +126,21 @@ def _explain(key_schema: Schema, model: str, key: str, kind: str | None) -> None
         key_schema["examples"] = [example]
     elif key_schema.get("default") is not None:
         key_schema["examples"] = [key_schema["default"]]
+
+
+@cache
+def _checked_names() -> Mapping[str, Callable[[Schema], None]]:
+    """By key, what lets editors complete and check the names in it."""
+    statistic: Schema = {"anyOf": [{"enum": [*gate_keys(), *measure_names(())]}, {"pattern": _FIGURE}]}
+    field: Schema = {"type": "string", "anyOf": [{"enum": list(FIELDS)}, {"pattern": rf"^({'|'.join(FIELDS)})\..+$"}]}
+
+    def of_gate(schema: Schema) -> None:
+        conditions = schema["anyOf"][0]
+        while is_object(inner := conditions["additionalProperties"]) and inner.get("type") == "object":
+            conditions = inner  # a run's gates are by metric first
+        conditions["propertyNames"] = statistic
+
+    return {"gate": of_gate, "needs": lambda schema: schema.update(items=field)}
 
 
 @cache
