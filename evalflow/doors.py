@@ -67,6 +67,11 @@ class Door(Generic[T]):
         point = self._added().get(name)
         return point is not None and _package(point) == PACKAGE
 
+    def package(self, name: str) -> str | None:
+        """The package that adds a name; None for one of `own`."""
+        point = None if name in self.own else self._added().get(name)
+        return None if point is None else _package(point)
+
     def names(self) -> list[str]:
         """All names, evalflow's own first; UserError if two packages, or a package and evalflow, add the same one."""
         return [*self.own, *sorted(self._added())]

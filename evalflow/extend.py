@@ -1,4 +1,4 @@
-"""The names that an extension may rely on: a package of yours that adds a kind, a verb, an engine or an observer.
+"""The names that an extension may rely on. An extension is a package that adds kinds, verbs, engines or importers.
 
 Its entry points name what it adds; `docs/extending.md` has an example of each. Names that are not here may change
 without notice.
@@ -12,6 +12,7 @@ from evalflow.app.core.saved import SavedRun, find_run
 from evalflow.cli.manual import Manual
 from evalflow.cli.parsing import Verb, VerbParser, Work, console
 from evalflow.config.schema import EmbedderConfig, JudgeConfig, MetricConfig, TargetConfig
+from evalflow.config.simulators import ConversationLimits, SimulatorConfig
 from evalflow.config.surroundings import EngineConfig, ObserverConfig
 from evalflow.doors import Door
 from evalflow.engine.pipeline import Pipeline
@@ -24,7 +25,7 @@ from evalflow.errors import (
 )
 from evalflow.extras import packages_of
 from evalflow.metrics.base import BaseMetric, FieldMetric, scored
-from evalflow.protocols import Embedder, Judge, Sink, Target
+from evalflow.protocols import Embedder, Importer, Judge, Simulator, Sink, Target
 from evalflow.records import (
     Answer,
     Ask,
@@ -32,10 +33,12 @@ from evalflow.records import (
     Context,
     Embedded,
     JudgeInfo,
+    LeftOut,
     Message,
     Outcome,
     Reply,
     ScoreRecord,
+    SimulatedTurn,
     Spend,
     Usage,
     numbered_results,
@@ -49,6 +52,7 @@ __all__ = [
     "BaseMetric",
     "Case",
     "Context",
+    "ConversationLimits",
     "Door",
     "Embedded",
     "Embedder",
@@ -58,11 +62,13 @@ __all__ = [
     "EngineJob",
     "ExportFacts",
     "FieldMetric",
+    "Importer",
     "InfrastructureError",
     "Judge",
     "JudgeConfig",
     "JudgeError",
     "JudgeInfo",
+    "LeftOut",
     "Manual",
     "Message",
     "MetricConfig",
@@ -75,6 +81,9 @@ __all__ = [
     "Reply",
     "SavedRun",
     "ScoreRecord",
+    "SimulatedTurn",
+    "Simulator",
+    "SimulatorConfig",
     "Sink",
     "Spend",
     "Target",

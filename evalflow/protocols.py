@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from evalflow.records import Answer, Ask, Case, Embedded, FigureSpec, JudgeInfo, Outcome, Reply, ScoreRecord
+from evalflow.records import (
+    Answer,
+    Ask,
+    Case,
+    Embedded,
+    FigureSpec,
+    JudgeInfo,
+    LeftOut,
+    Message,
+    Outcome,
+    Reply,
+    ScoreRecord,
+    SimulatedTurn,
+)
 
 if TYPE_CHECKING:
     from evalflow.config.schema import MetricConfig
+    from evalflow.config.simulators import ConversationLimits
 
 
 class Target(Protocol):
@@ -35,6 +50,42 @@ class Target(Protocol):
 
     async def answer(self, case: Case, repeat: int) -> Answer:
         """Answer one case. A failure is an Answer in state error; InfrastructureError and BudgetError are raised."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Simulator(Protocol):
+    """Plays the user in cases with a scenario.
+
+    Example:
+        >>> class Persistent:
+        ...     name, identity, limits = "persistent", "persistent 1", ConversationLimits(turns=4)
+        ...     async def speak(self, case, messages, turn, repeat):
+        ...         if turn == 2:
+        ...             return SimulatedTurn(state="gave_up", reason="asked twice")
+        ...         return SimulatedTurn(state="goes_on", message=case.goal)
+        ...     async def close(self): ...
+        >>> simulator: Simulator = Persistent()
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def identity(self) -> str:
+        """A digest of everything that determines what the user says, apart from the limits."""
+        ...
+
+    @property
+    def limits(self) -> ConversationLimits: ...
+
+    async def speak(self, case: Case, messages: Sequence[Message], turn: int, repeat: int) -> SimulatedTurn:
+        """Return the user's next turn in the conversation so far; `turn` counts from 0.
+
+        CallError, such as JudgeError, if there is none: the answer of the case is then an error. Other errors as in
+        `Judge.ask`.
+        """
         ...
 
     async def close(self) -> None: ...
@@ -233,4 +284,27 @@ class Sink(Protocol):
 
     def write(self, record: Answer | ScoreRecord) -> None:
         """Append one record; the operating system has it when this returns."""
+        ...
+
+
+class Importer(Protocol):
+    """Reads another tool's file for `python -m evalflow import NAME PATH`; a function will do.
+
+    A row has the fields of a case, such as `id`, `question`, `answer`, `reference` and `contexts`. Its `scores` are the
+    other tool's own, numbers by name, and become metrics of the kind `recorded`. Keys that are not fields become
+    variables of the case. Nothing is written if the importer fails or a row is not a case.
+
+    Example:
+        >>> def read_house(path):
+        ...     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        ...         question, answer, score = line.split(";")
+        ...         if question:
+        ...             yield {"question": question, "answer": answer, "scores": {"helpful": float(score)}}
+        ...         else:
+        ...             yield LeftOut("it has no question", f"{path.name}:{number}")
+        >>> importer: Importer = read_house
+    """
+
+    def __call__(self, path: Path, /) -> Iterable[Mapping[str, object] | LeftOut]:
+        """The rows of the file or folder, and what is left out of it; UserError if it is not the tool's."""
         ...

@@ -149,8 +149,8 @@ class TargetConfig(Strict):
         return frozenset()
 
 
-class SimulatorConfig(Strict):
-    """Keys that every simulated user has."""
+class BaseSimulatorConfig(Strict):
+    """Keys that every simulator has, `none` included."""
 
     kind: str
     name: Word | None = None
@@ -161,7 +161,7 @@ class SimulatorConfig(Strict):
         raise NotImplementedError
 
 
-class NoSimulatorConfig(SimulatorConfig):
+class NoSimulatorConfig(BaseSimulatorConfig):
     """No simulated user: the cases contain all of the user's turns."""
 
     kind: Literal["none"] = "none"  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -462,7 +462,7 @@ class RunConfig(Strict):
     metric: dict[str, MetricConfig]
     judge: JudgeConfig
     embedder: EmbedderConfig
-    simulator: SimulatorConfig = NoSimulatorConfig()
+    simulator: BaseSimulatorConfig = NoSimulatorConfig()
     generate: Literal[False, True, "missing", "demo"] = False
     repeats: Repeats = Repeats()
     limit: int | None = Field(default=None, ge=1, le=MANY)

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from evalflow.config.judges import TypedReplyConfig
-from evalflow.config.schema import SimulatorConfig, Word
+from evalflow.config.schema import BaseSimulatorConfig, Word
 from evalflow.config.targets import SpendLimits
 
 
@@ -19,9 +19,33 @@ class ConversationLimits(SpendLimits):
         tokens: Tokens of both sides together; null: no limit.
         usd: US dollars of both sides together; null: no limit.
         seconds: Seconds of the calls of both sides together; null: no limit.
+
+    Example:
+        >>> ConversationLimits(turns=6, usd=0.05).usd
+        0.05
     """
 
     turns: int = Field(default=10, ge=1, le=100)
+
+
+class SimulatorConfig(BaseSimulatorConfig):
+    """Keys that every simulated user has.
+
+    Attributes:
+        limits: What one conversation may take.
+
+    Example:
+        >>> class NurseConfig(SimulatorConfig):
+        ...     patience: int = 3
+        >>> NurseConfig(kind="nurse", limits={"turns": 5}).turns
+        5
+    """
+
+    limits: ConversationLimits = ConversationLimits()
+
+    @property
+    def turns(self) -> int:
+        return self.limits.turns
 
 
 class ScriptedSimulatorConfig(SimulatorConfig):
@@ -29,12 +53,10 @@ class ScriptedSimulatorConfig(SimulatorConfig):
 
     Attributes:
         replies: The user's messages in order; the conversation ends when all have been answered.
-        limits: What one conversation may take.
     """
 
     kind: Literal["scripted"]  # pyright: ignore[reportIncompatibleVariableOverride]
     replies: list[Word] = Field(min_length=1)
-    limits: ConversationLimits = ConversationLimits()
 
     @property
     def turns(self) -> int:
@@ -46,15 +68,9 @@ class OpenAISimulatorConfig(TypedReplyConfig, SimulatorConfig):
 
     Attributes:
         prompt: The name of a .jinja file that tells the model what to say next.
-        limits: What one conversation may take.
         batch: Always false: a conversation would need one batch per turn.
     """
 
     batch: Literal[False] = False  # pyright: ignore[reportIncompatibleVariableOverride]
     kind: Literal["openai"]  # pyright: ignore[reportIncompatibleVariableOverride]
     prompt: str = "simulator/turn.jinja"
-    limits: ConversationLimits = ConversationLimits()
-
-    @property
-    def turns(self) -> int:
-        return self.limits.turns

@@ -13,12 +13,12 @@ from evalflow.config.explain import COMMAND_LINE, problems_of
 from evalflow.config.foreign_keys import Untaken
 from evalflow.config.judges import MembersConfig, RemoteModelConfig
 from evalflow.config.schema import (
+    BaseSimulatorConfig,
     DatasetConfig,
     JudgeConfig,
     MetricConfig,
     RunConfig,
     ScorerConfig,
-    SimulatorConfig,
     TargetConfig,
 )
 from evalflow.config.unsaved import NOTHING_UNSAVED, Unsaved
@@ -134,7 +134,11 @@ def validate(composed: Composed, models: Mapping[str, ModelOf]) -> Settings:
     checker.part(RunConfig, {**rest, **blank}, "")
     target, simulator = parts["target"], parts["simulator"]
     checker.problems += _combination(rest, target.kind if isinstance(target, TargetConfig) else None)
-    if isinstance(simulator, SimulatorConfig) and simulator.turns and rest.get("generate", False) in (False, "demo"):
+    if (
+        isinstance(simulator, BaseSimulatorConfig)
+        and simulator.turns
+        and rest.get("generate", False) in (False, "demo")
+    ):
         what = "no answers are generated, so nobody would talk to the simulated user"
         hint = "add generate=true and a target, or leave the simulator out to score the recorded conversations"
         checker.problems.append(Problem(what, COMMAND_LINE, hint))

@@ -24,6 +24,7 @@ from evalflow.records.answers import (
     numbered_results,
     texts_of,
 )
+from evalflow.records.imports import LeftOut
 from evalflow.records.scores import (
     CASES,
     TOLERANCE,
@@ -36,6 +37,7 @@ from evalflow.records.scores import (
     Status,
     passes,
 )
+from evalflow.records.simulation import SimulatedTurn, UserState
 from evalflow.records.spend import NOTHING, CallCosts, Spend, Usage, known_sum, longest
 
 __all__ = [
@@ -61,16 +63,19 @@ __all__ = [
     "FigureSpec",
     "JudgeInfo",
     "Label",
+    "LeftOut",
     "Message",
     "Outcome",
     "Path",
     "Reply",
     "ScoreRecord",
     "SentCall",
+    "SimulatedTurn",
     "Spend",
     "Status",
     "ToolCall",
     "Usage",
+    "UserState",
     "known_sum",
     "longest",
     "numbered",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from evalflow.calls.client import CallSession
 from evalflow.config.kinds import Kind, Kinds, lazily
-from evalflow.config.schema import NoSimulatorConfig, SimulatorConfig, TargetConfig
+from evalflow.config.schema import BaseSimulatorConfig, NoSimulatorConfig, TargetConfig
 from evalflow.config.simulators import OpenAISimulatorConfig, ScriptedSimulatorConfig
 from evalflow.config.targets import (
     AgentTargetConfig,
@@ -19,7 +19,7 @@ from evalflow.config.targets import (
 )
 from evalflow.llm.registry import default_name
 from evalflow.prompts import Prompts
-from evalflow.protocols import Target
+from evalflow.protocols import Simulator, Target
 from evalflow.targets.answer_step import step_of
 from evalflow.targets.conversation import ConversationTarget
 from evalflow.targets.recorded import MissingTarget, RecordedTarget
@@ -27,7 +27,6 @@ from evalflow.targets.reply import Form
 
 if TYPE_CHECKING:
     from evalflow.targets.service import Connector
-    from evalflow.targets.simulator import Simulator
 
 Forms = Mapping[str, Form]
 Generate = Literal[False, True, "missing", "demo"]
@@ -61,7 +60,7 @@ def build_target(
 
 
 def build_simulator(
-    config: SimulatorConfig, choice: str, prompts: Prompts, session: CallSession | None = None
+    config: BaseSimulatorConfig, choice: str, prompts: Prompts, session: CallSession | None = None
 ) -> Simulator | None:
     """Build what plays the user; None if nobody does. Its name defaults as that of a target."""
     build = SIMULATOR_KINDS.get(config.kind).build
@@ -109,7 +108,7 @@ TARGET_KINDS: Kinds[TargetConfig, Target] = Kinds(
         "python": Kind(PythonTargetConfig, _service),
     },
 )
-SIMULATOR_KINDS: Kinds[SimulatorConfig, Simulator | None] = Kinds(
+SIMULATOR_KINDS: Kinds[BaseSimulatorConfig, Simulator | None] = Kinds(
     "simulator",
     {
         "none": Kind(NoSimulatorConfig, lambda *_: None),

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, get_args
 
+from evalflow.calls.faults import of_exception
 from evalflow.config.simulators import ConversationLimits
-from evalflow.errors import CallError, TargetError, UserError
-from evalflow.protocols import Target
-from evalflow.records import NOTHING, Answer, Case, Message, Spend
+from evalflow.errors import CallError, EvalflowError, TargetError, UserError
+from evalflow.protocols import Simulator, Target
+from evalflow.records import NOTHING, Answer, Case, Message, SimulatedTurn, Spend, UserState
 from evalflow.targets.conversation import SIMULATION, as_message, begun, totalled
 from evalflow.targets.recorded import blank
 from evalflow.targets.service import digest
-from evalflow.targets.simulator import SPOKE_AS_BOT, Simulator, Spoken
+from evalflow.targets.simulator import SPOKE_AS_BOT
+
+log = logging.getLogger("evalflow")
 
 Ending = Literal[
     "goal_reached", "gave_up", "script_over", "turns", "tokens", "usd", "seconds", "spoke_as_bot", "failed"
@@ -59,12 +64,12 @@ class SimulatedConversations:
         turn = 0
         while True:
             if not asked:
-                spoken = await self._simulator.speak(case, talk.messages, turn, repeat)
-                talk.spend += spoken.spend
+                said = await self._next_turn(case, talk.messages, turn, repeat)
+                talk.spend += said.spend
                 turn += 1
-                if ended := _end(spoken, talk, limits):
+                if ended := _end(said, talk, limits):
                     return ended
-                talk.messages.append(Message("user", spoken.message))
+                talk.messages.append(Message("user", said.message))
             asked = False
             answer = await target.answer(replace(case, messages=tuple(talk.messages)), repeat)
             talk.hear(answer)
@@ -77,6 +82,17 @@ class SimulatedConversations:
                 raise TargetError("usage", what) from None
             if reached:
                 return reached[0], f"{reached[1]} were taken"
+
+    async def _next_turn(self, case: Case, messages: Sequence[Message], turn: int, repeat: int) -> SimulatedTurn:
+        """The user's turn; CallError if the simulator gives none."""
+        try:
+            said = await self._simulator.speak(case, messages, turn, repeat)
+        except (EvalflowError, ExceptionGroup):
+            raise
+        except Exception as error:
+            log.error("%s", of_exception(error), exc_info=error)
+            raise CallError("exception", of_exception(error)) from error
+        return _checked(said, self._simulator.name)
 
     def _finished(self, talk: _Talk, case: Case, ended: Ending, reason: str | None) -> Answer:
         answer = talk.last()
@@ -107,10 +123,22 @@ class SimulatedConversations:
         return {"ended": ended, "reason": reason, "turns": len(talk.answers), "simulator": self._simulator.name}
 
 
-def _end(spoken: Spoken, talk: _Talk, limits: ConversationLimits) -> tuple[Ending, str | None] | None:
+def _checked(said: object, name: str) -> SimulatedTurn:
+    """The turn that a simulator returned, which may come from another package; CallError if it is not a valid one."""
+    if not isinstance(said, SimulatedTurn):
+        raise CallError("malformed", f"the simulator {name} returned {type(said).__name__}, not a SimulatedTurn")
+    if said.state not in get_args(UserState):
+        what = f"the simulator {name} returned the unknown state {said.state!r}"
+        raise CallError("malformed", f"{what}; known: {', '.join(get_args(UserState))}", spend=said.spend)
+    if said.state == "goes_on" and not said.message.strip():
+        raise CallError("malformed", f"the simulator {name} returned goes_on without a message", spend=said.spend)
+    return said
+
+
+def _end(said: SimulatedTurn, talk: _Talk, limits: ConversationLimits) -> tuple[Ending, str | None] | None:
     """Return how and why the conversation ends with the user's turn; None if it continues."""
-    if spoken.state != "goes_on":
-        return spoken.state, spoken.reason
+    if said.state != "goes_on":
+        return said.state, said.reason
     if len(talk.answers) >= limits.turns:
         return "turns", f"the user had more to say after {limits.turns} turns"
     return None

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from evalflow.calls.client import CallSession
 from evalflow.config.judges import OpenAIJudgeConfig
-from evalflow.config.simulators import ConversationLimits, OpenAISimulatorConfig, ScriptedSimulatorConfig
+from evalflow.config.simulators import OpenAISimulatorConfig, ScriptedSimulatorConfig
 from evalflow.errors import CallError, UserError
 from evalflow.llm.chat import identity
 from evalflow.llm.judge import DECISIVE, OpenAIJudge
 from evalflow.llm.registry import CONTRACTS
 from evalflow.prompts import Prompts, not_given
 from evalflow.prompts import messages as rendered
-from evalflow.records import NOTHING, Ask, Case, Message, Spend
+from evalflow.records import Ask, Case, Message, SimulatedTurn
 
-State = Literal["goes_on", "goal_reached", "gave_up", "script_over"]
 VARIABLES = ("scenario", "persona", "goal", "facts", "brief", "messages")
 """The variables of a simulator's prompt."""
 SPOKE_AS_BOT = "the message speaks for the assistant"
@@ -50,37 +48,6 @@ class UserTurn(BaseModel):
         return self
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spoken:
-    """What the user said, or how the conversation ended, and the cost of the call."""
-
-    state: State
-    message: str = ""
-    reason: str | None = None
-    spend: Spend = NOTHING
-
-
-class Simulator(Protocol):
-    """Plays the user."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def identity(self) -> str:
-        """A digest of everything that determines what it says."""
-        ...
-
-    @property
-    def limits(self) -> ConversationLimits: ...
-
-    async def speak(self, case: Case, messages: Sequence[Message], turn: int, repeat: int) -> Spoken:
-        """The user's next turn, by number from 0. CallError if the model gives none; other errors as in `Judge.ask`."""
-        ...
-
-    async def close(self) -> None: ...
-
-
 class ModelSimulator:
     """A model plays the user. It sees the brief and the conversation as data, in one prompt, and gives a `UserTurn`."""
 
@@ -98,7 +65,7 @@ class ModelSimulator:
         decisive = tuple(key for key in DECISIVE if key in shared)
         self.identity = identity("simulator", config, decisive, prompts.digest([config.prompt]))
 
-    async def speak(self, case: Case, messages: Sequence[Message], turn: int, repeat: int) -> Spoken:
+    async def speak(self, case: Case, messages: Sequence[Message], turn: int, repeat: int) -> SimulatedTurn:
         fields = {name: getattr(case, name) for name in VARIABLES}
         prompt = rendered(self._template, {**fields, "messages": messages}, self._where)
         reply = await self._model.ask(
@@ -112,11 +79,11 @@ class ModelSimulator:
                 repeat=repeat,
             )
         )
-        spoken = reply.parsed
-        assert isinstance(spoken, UserTurn)
-        if spoken.state == "goes_on" and spoken.message.strip() == _last_words(messages):
-            raise CallError("schema", f"{SPOKE_AS_BOT}: it repeats its last answer", spoken.message, reply.spend)
-        return Spoken(state=spoken.state, message=spoken.message, reason=spoken.reason, spend=reply.spend)
+        user = reply.parsed
+        assert isinstance(user, UserTurn)
+        if user.state == "goes_on" and user.message.strip() == _last_words(messages):
+            raise CallError("schema", f"{SPOKE_AS_BOT}: it repeats its last answer", user.message, reply.spend)
+        return SimulatedTurn(state=user.state, message=user.message, reason=user.reason, spend=reply.spend)
 
     async def close(self) -> None:
         await self._model.close()
@@ -136,10 +103,10 @@ class ScriptedSimulator:
         self.identity = identity("scripted", config, ("replies",))
         self._replies = config.replies
 
-    async def speak(self, case: Case, messages: Sequence[Message], turn: int, repeat: int) -> Spoken:
+    async def speak(self, case: Case, messages: Sequence[Message], turn: int, repeat: int) -> SimulatedTurn:
         if turn >= len(self._replies):
-            return Spoken(state="script_over")
-        return Spoken(state="goes_on", message=self._replies[turn])
+            return SimulatedTurn(state="script_over")
+        return SimulatedTurn(state="goes_on", message=self._replies[turn])
 
     async def close(self) -> None:
         """Nothing to release."""

@@ -10,11 +10,11 @@ import pytest
 
 from evalflow.config.simulators import ConversationLimits, ScriptedSimulatorConfig
 from evalflow.errors import CallError, UserError
-from evalflow.records import Answer, Case, Message, Spend, Usage
+from evalflow.records import Answer, Case, Message, SimulatedTurn, Spend, Usage
 from evalflow.targets.conversation import ConversationTarget, ending_of
 from evalflow.targets.recorded import blank
 from evalflow.targets.simulated import SimulatedConversations
-from evalflow.targets.simulator import SPOKE_AS_BOT, ScriptedSimulator, Spoken
+from evalflow.targets.simulator import SPOKE_AS_BOT, ScriptedSimulator
 from evalflow.values.jsonvalues import as_map
 from tests.targets.test_conversation import Parrot, said
 
@@ -34,20 +34,23 @@ class Actor:
         self.heard: list[tuple[str, ...]] = []
         self.closed = False
 
-    async def speak(self, case: Case, messages: Sequence[Message], turn: int, repeat: int) -> Spoken:
+    async def speak(self, case: Case, messages: Sequence[Message], turn: int, repeat: int) -> SimulatedTurn:
         self.heard.append(tuple(message.content for message in messages))
         said = self.turns.pop(0) if self.turns else "and then?"
         if isinstance(said, Exception):
             raise said
         return (
-            replace(said, spend=CALL) if isinstance(said, Spoken) else Spoken(state="goes_on", message=said, spend=CALL)
+            replace(said, spend=CALL)
+            if isinstance(said, SimulatedTurn)
+            else SimulatedTurn(state="goes_on", message=said, spend=CALL)
         )
 
     async def close(self) -> None:
         self.closed = True
 
 
-REACHED = Spoken(state="goal_reached", reason="all said")
+UNKNOWN: Any = "done"
+REACHED = SimulatedTurn(state="goal_reached", reason="all said")
 
 
 async def play(actor: Any, case: Case = CASE, parrot: Parrot | None = None) -> Answer:
@@ -160,8 +163,33 @@ async def test_a_user_who_cannot_be_played_is_an_error_with_what_was_said(
     assert answer.simulator == (CALL + CALL if isinstance(fault, CallError) else CALL)
 
 
+@pytest.mark.parametrize(
+    ("turn", "what"),
+    [
+        (ValueError("no line left"), "ValueError: no line left (test_simulated.py:"),
+        (SimulatedTurn(state="goes_on", message=" "), "the simulator actor returned goes_on without a message"),
+        (SimulatedTurn(state=UNKNOWN), "the simulator actor returned the unknown state 'done'; known: goes_on,"),
+    ],
+)
+async def test_a_fault_of_the_simulator_is_an_error_that_names_it(turn: Any, what: str) -> None:
+    answer = await play(Actor("Hello?", turn))
+    assert (answer.status, answer.error_type, ending_of(answer.metadata)) == ("error", "simulator", "failed")
+    assert str(answer.error).startswith(f"the simulated user, turn 2: {what}")
+    assert [message.content for message in answer.messages] == ["Hello?", "1 messages"]
+    assert answer.simulator == (CALL if isinstance(turn, Exception) else CALL + CALL)
+
+
+async def test_a_simulator_that_returns_something_else_is_an_error() -> None:
+    class Mute(Actor):
+        async def speak(self, case: Case, messages: Sequence[Message], turn: int, repeat: int) -> Any:
+            return "Hello?"
+
+    answer = await play(Mute())
+    assert answer.error == "the simulated user, turn 1: the simulator actor returned str, not a SimulatedTurn"
+
+
 async def test_a_conversation_that_ends_before_the_target_spoke_is_an_error() -> None:
-    answer = await play(Actor(Spoken(state="gave_up", reason="no")))
+    answer = await play(Actor(SimulatedTurn(state="gave_up", reason="no")))
     assert (answer.status, answer.error_type) == ("error", "simulator")
     assert "before the target was asked" in (answer.error or "")
 

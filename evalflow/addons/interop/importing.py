@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import cast
 
 from rich.console import Console
 
@@ -17,6 +18,7 @@ from evalflow.addons.interop.case_pairs import native_means, print_pairs
 from evalflow.addons.interop.importers.exports import read_export
 from evalflow.addons.interop.importers.files import ImportedConfig, ImportSource, key_for, secrets_in
 from evalflow.addons.interop.importers.ledger import COLUMNS, Ledger, Untranslated
+from evalflow.addons.interop.importers.packaged import read_with
 from evalflow.addons.interop.importers.platforms import PLATFORMS
 from evalflow.addons.interop.importers.same_cases import SameCases
 from evalflow.addons.interop.importers.tiamat import read_test
@@ -33,11 +35,12 @@ from evalflow.doors import Door
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError, command
 from evalflow.paths import private_folder, shown, write_atomically
+from evalflow.protocols import Importer
 from evalflow.records.manifest import Manifest
 from evalflow.report.wording import ColumnKind, literal, print_lines, table_of
 from evalflow.values.jsonvalues import as_list, as_map
 
-Importer = Callable[[ImportSource], ImportedConfig]
+Reader = Callable[[ImportSource], ImportedConfig]
 _READERS = {
     "azure-ai": "azure_ai:read_azure_ai",
     "deepeval": "deepeval:read_deepeval",
@@ -50,7 +53,7 @@ _READERS = {
     "ragas": "ragas:read_ragas",
     "traces": "traces:read_traces",
 }
-IMPORTERS: Door[Importer] = Door(
+IMPORTERS: Door[Reader | Importer] = Door(
     "importer",
     {
         **{name: f"evalflow.addons.interop.importers.{place}" for name, place in _READERS.items()},
@@ -65,6 +68,14 @@ _SHOWN = 20  # maximum cases of each dataset in the table
 _STAND_INS = {"url": "http://127.0.0.1:8000", "base_url": "http://127.0.0.1:8000", "model": "MODEL"}
 """Values of keys that cannot be null, for a check without their variables."""
 _NOTHING_SENT = "sends nothing; leave out `check` to run it"
+
+
+def reader_of(kind: str) -> Reader:
+    """What reads the files of a tool: evalflow's own function, or one for the rows of a package's importer."""
+    package = IMPORTERS.package(kind)
+    if package is None:
+        return cast("Reader", IMPORTERS.get(kind))
+    return partial(read_with, cast("Importer", IMPORTERS.get(kind)), kind, package)
 
 
 def import_files(
@@ -87,7 +98,7 @@ def import_files(
         raise UserError(Problem(f"{key!r} cannot be a name", "command line", hint))
     same = SameCases.of(dataset) if dataset else None
     with _scratch() as scratch:
-        imported = IMPORTERS.get(kind)(
+        imported = reader_of(kind)(
             ImportSource(source, key, scratch, Path(root) if root else None, name is not None, same)
         )
         if same and not same.is_used:

@@ -11,7 +11,7 @@ from evalflow.calls.connections import Connections, variables_in
 from evalflow.config.engines import ENGINE_KINDS
 from evalflow.config.judges import MembersConfig, RemoteModelConfig
 from evalflow.config.kinds import Kinds
-from evalflow.config.schema import RunConfig, ScorerConfig, SimulatorConfig, TargetConfig
+from evalflow.config.schema import BaseSimulatorConfig, RunConfig, ScorerConfig, TargetConfig
 from evalflow.config.surroundings import EngineConfig
 from evalflow.config.targets import HttpTargetConfig
 from evalflow.config.validate import Settings
@@ -130,7 +130,7 @@ def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:
 def part_problems(
     connections: Connections,
     kinds: Kinds[Any, Any],
-    config: ScorerConfig | TargetConfig | SimulatorConfig,
+    config: ScorerConfig | TargetConfig | BaseSimulatorConfig,
     written: Mapping[str, Any],
     key: str,
 ) -> Iterator[Problem]:

@@ -17,7 +17,7 @@ from evalflow.app.core.cases import BASELINE, is_generated, placeholder_answer
 from evalflow.app.core.result_rules import known_metrics
 from evalflow.config.explain import override
 from evalflow.config.schema import DERIVED, DatasetConfig
-from evalflow.config.simulators import ConversationLimits
+from evalflow.config.simulators import SimulatorConfig
 from evalflow.config.targets import HttpTargetConfig, ReplyConfig
 from evalflow.config.validate import Settings
 from evalflow.datasets.fields import OF_A_SCENARIO, is_plain, named_columns
@@ -298,9 +298,10 @@ class ScenarioChecks:
             yield Problem(what, "target.body", 'add "{{ messages }}" or "{{ history }}", or "{{ id }}" for sessions')
 
     def _unpriced(self) -> Iterator[Problem]:
-        limits = getattr(self._run.simulator, "limits", ConversationLimits())
-        for name, part in (("target", self._run.target), ("simulator", self._run.simulator)):
-            if limits.usd is not None and hasattr(part, "price") and getattr(part, "price", None) is None:
+        simulator = self._run.simulator
+        is_limited = isinstance(simulator, SimulatorConfig) and simulator.limits.usd is not None
+        for name, part in (("target", self._run.target), ("simulator", simulator)):
+            if is_limited and hasattr(part, "price") and getattr(part, "price", None) is None:
                 what = f"the price of the {name} is not known"
                 hint = f"{name}.price={{input_per_million: 0.4, output_per_million: 1.6}}, or limit tokens"
                 yield Problem(what, "simulator.limits.usd", hint)

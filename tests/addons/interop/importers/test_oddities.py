@@ -319,7 +319,7 @@ def rows(found: ImportedConfig) -> list[Row]:
 
 
 def imported(folder: Path, kind: str, path: Path) -> ImportedConfig:
-    found = importing.IMPORTERS.get(kind)(ImportSource(path, "odd", Path(mkdtemp(dir=folder))))
+    found = importing.reader_of(kind)(ImportSource(path, "odd", Path(mkdtemp(dir=folder))))
     found.ledger.expect_balanced()
     return found
 
