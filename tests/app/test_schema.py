@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from functools import cache
+from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from jsonschema import Draft7Validator
 
+from evalflow import doors
 from evalflow.app.core.json_schema import group_schema
+from evalflow.config.surroundings import EngineConfig
 from evalflow.config.yaml_text import safe_yaml
 from evalflow.paths import GROUPS
 
@@ -113,3 +116,31 @@ def test_every_key_has_its_meaning_and_a_true_example(group: str) -> None:
                 valid = Draft7Validator({**found, "$defs": document["$defs"]}).is_valid(example)
                 assert valid, (place, example)
     assert seen > 5
+
+
+class First:
+    class HouseConfig(EngineConfig):
+        kind: Literal["first"]
+        width: int = 1
+
+    Config = HouseConfig
+
+
+class Second:
+    class HouseConfig(EngineConfig):
+        kind: Literal["second"]
+        height: int = 1
+
+    Config = HouseConfig
+
+
+def test_two_packages_may_call_their_models_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = {"first": First, "second": Second}
+    points = EntryPoints(
+        EntryPoint(name, f"{__name__}:{kind.__name__}", "evalflow.engines") for name, kind in kinds.items()
+    )
+    monkeypatch.setattr(doors, "installed_points", lambda: points)
+    schema = Draft7Validator(group_schema("engine"))
+    assert schema.is_valid({"kind": "first", "width": 2})
+    assert schema.is_valid({"kind": "second", "height": 2})
+    assert not schema.is_valid({"kind": "first", "height": 2})

@@ -152,11 +152,11 @@ def _write(texts: dict[Path, str], data: Mapping[str, Path], console: Console) -
     taken = [path for path in (*texts, *final) if path.exists()]
     if taken:
         raise UserError([Problem("the file is there already", str(path), hint) for path in taken])
+    write_new(texts, console)  # first, since it fails if the schemas of conf/ cannot be written
     for path, complete in final.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         complete.replace(path)
         console.print(literal(f"wrote {shown(path)}"), soft_wrap=True)
-    write_new(texts, console)
 
 
 def _print_counts(console: Console, ledger: Ledger) -> None:

@@ -57,8 +57,8 @@ def group_schema(group: str) -> Schema:
         keys |= {part: {"type": "object", **about[part]} for part in _PARTS}
         return _finished(group, definitions, [{"$ref": "#/$defs/RunConfig"}])
     kinds: Mapping[str, type[BaseModel]] = {name: KINDS[group].config(name) for name in KINDS[group].names()}
-    definitions = _models(list(dict.fromkeys(kinds.values())))
-    references = {kind: {"$ref": f"#/$defs/{model.__name__}"} for kind, model in kinds.items()}
+    definitions, names = _named_models(list(dict.fromkeys(kinds.values())))
+    references = {kind: {"$ref": f"#/$defs/{names[model]}"} for kind, model in kinds.items()}
     rules: list[Schema] = [
         {"if": {"properties": {"kind": {"const": kind}}, "required": ["kind"]}, "then": reference}
         for kind, reference in references.items()
@@ -71,17 +71,23 @@ def group_schema(group: str) -> Schema:
 
 def _models(models: list[type[BaseModel]]) -> dict[str, Schema]:
     """Return the models' schemas by name, with all referenced ones. In the models themselves no key is required."""
+    return _named_models(models)[0]
+
+
+def _named_models(models: list[type[BaseModel]]) -> tuple[dict[str, Schema], dict[type[BaseModel], str]]:
+    """As `_models`, with the name of each model: two packages may have models of the same name."""
     from pydantic.json_schema import models_json_schema
 
-    _, schema = models_json_schema(
+    references, schema = models_json_schema(
         [(model, "validation") for model in models],
         ref_template="#/$defs/{model}",
         schema_generator=documented_generator(),
     )
     definitions = cast("dict[str, Schema]", schema["$defs"])
-    for model in models:
-        definitions[model.__name__] = _loosened(definitions[model.__name__])
-    return definitions
+    names = {model: str(references[model, "validation"]["$ref"]).removeprefix("#/$defs/") for model in models}
+    for name in names.values():
+        definitions[name] = _loosened(definitions[name])
+    return definitions, names
 
 
 def documented_generator() -> type[GenerateJsonSchema]:

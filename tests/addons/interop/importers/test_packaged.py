@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from evalflow import doors
+from evalflow.app.core.json_schema import schema_text
 from evalflow.errors import Problem, UserError
 from evalflow.records import LeftOut
 from tests.cli.conftest import Program
@@ -154,6 +155,20 @@ def test_two_importers_of_one_name_are_refused(
     assert f"the importer {added[0][0]!r} is defined by " in done.stderr
     assert "uninstall one of them" in done.stderr
     assert program("--help").returncode == 0
+
+
+def test_nothing_is_written_if_a_kind_of_another_package_is_broken(
+    program: Program, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim(monkeypatch, ("old", read_rows))
+    gone = EntryPoint("gone", "a_package_that_is_gone:Judge", "evalflow.judges")
+    points = EntryPoints([*(point for point in doors.installed_points()), gone])
+    monkeypatch.setattr(doors, "installed_points", lambda: points)
+    schema_text.cache_clear()
+    done = program("import", "old", "old.tsv", COLUMNS="200")
+    assert done.returncode == 2
+    assert "the judge kind 'gone' cannot be loaded from a_package_that_is_gone:Judge" in done.stderr
+    assert [name for name in written(folder) if name != ".evalflow"] == []
 
 
 def test_what_an_importer_does_not_take_is_refused(
