@@ -13,8 +13,8 @@ from evalflow.records import (
     Embedded,
     FigureSpec,
     JudgeInfo,
-    LeftOut,
     Message,
+    OmittedRow,
     Outcome,
     Reply,
     ScoreRecord,
@@ -301,10 +301,10 @@ class Importer(Protocol):
         ...         if question:
         ...             yield {"question": question, "answer": answer, "scores": {"helpful": float(score)}}
         ...         else:
-        ...             yield LeftOut("it has no question", f"{path.name}:{number}")
+        ...             yield OmittedRow("it has no question", f"{path.name}:{number}")
         >>> importer: Importer = read_house
     """
 
-    def __call__(self, path: Path, /) -> Iterable[Mapping[str, object] | LeftOut]:
+    def __call__(self, path: Path, /) -> Iterable[Mapping[str, object] | OmittedRow]:
         """The rows of the file or folder, and what is left out of it; UserError if it is not the tool's."""
         ...

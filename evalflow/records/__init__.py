@@ -24,7 +24,7 @@ from evalflow.records.answers import (
     numbered_results,
     texts_of,
 )
-from evalflow.records.imports import LeftOut
+from evalflow.records.imports import OmittedRow
 from evalflow.records.scores import (
     CASES,
     TOLERANCE,
@@ -63,8 +63,8 @@ __all__ = [
     "FigureSpec",
     "JudgeInfo",
     "Label",
-    "LeftOut",
     "Message",
+    "OmittedRow",
     "Outcome",
     "Path",
     "Reply",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class OmittedRow:
     """A row of another tool's file that is not a case; `import` counts and prints it.
 
     Attributes:
@@ -15,7 +15,7 @@ class LeftOut:
         hint: What to do instead.
 
     Example:
-        >>> LeftOut("it has no question", "old.tsv:7").reason
+        >>> OmittedRow("it has no question", "old.tsv:7").reason
         'it has no question'
     """
 

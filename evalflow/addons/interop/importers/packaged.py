@@ -19,7 +19,7 @@ from evalflow.datasets.sources import record
 from evalflow.errors import EvalflowError, Problem, UserError, of_place
 from evalflow.paths import shown
 from evalflow.protocols import Importer
-from evalflow.records import Case, LeftOut
+from evalflow.records import Case, OmittedRow
 from evalflow.values.jsonvalues import as_map, is_mapping, is_object, kind
 
 _SCORES = "scores"
@@ -40,7 +40,7 @@ def read_with(importer: Importer, tool: str, package: str, source: ImportSource)
     checked = _CheckedRows(importer, tool, package, source)
     with recorded_cases(source, imported, tool, _SCORES, source.path) as cases:
         for item in checked:
-            if isinstance(item, LeftOut):
+            if isinstance(item, OmittedRow):
                 imported.ledger.leave("cases", "row", item.where or file, item.reason, item.hint)
                 continue
             imported.ledger.found("cases")
@@ -63,10 +63,10 @@ class _CheckedRows:
         config = DatasetConfig(path=str(source.path), format="jsonl", allow_irregular=True)
         self._builder = Builder(source.name, field_map(source.name, config), cells=False, allow_irregular=True)
 
-    def __iter__(self) -> Iterator[LeftOut | tuple[str, Mapping[str, object]]]:
+    def __iter__(self) -> Iterator[OmittedRow | tuple[str, Mapping[str, object]]]:
         problems: list[Problem] = []
         for number, item in enumerate(self._returned(), start=1):
-            if isinstance(item, LeftOut):
+            if isinstance(item, OmittedRow):
                 yield item
                 continue
             where = f"{self._file}, row {number}"

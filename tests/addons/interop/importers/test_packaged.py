@@ -13,12 +13,12 @@ import pytest
 from evalflow import doors
 from evalflow.app.core.json_schema import schema_text
 from evalflow.errors import Problem, UserError
-from evalflow.records import LeftOut
+from evalflow.records import OmittedRow
 from tests.cli.conftest import Program
 
 ROWS: list[Any] = [
     {"id": "a", "question": "When?", "answer": "At 9.", "branch": "north", "scores": {"Helpful": 0.5, "Polite": True}},
-    LeftOut("it has no question", "old.tsv:2", "ask something"),
+    OmittedRow("it has no question", "old.tsv:2", "ask something"),
     {"id": "b", "question": "Who?", "answer": "We.", "contexts": ["All."], "scores": {"Helpful": float("nan")}},
 ]
 
