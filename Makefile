@@ -14,7 +14,7 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$python; break; }; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve site test test-live test-mlflow test-weave test-llamacpp check format format-check lint types imports yaml bench clean
+.PHONY: help demo serve site screens test test-live test-mlflow test-weave test-llamacpp check format format-check lint types imports yaml bench clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1 \t\2/' | expand -t 22
@@ -77,6 +77,9 @@ yaml: $(VENV)/.ready-dev ## Check the YAML
 
 site: $(VENV)/.ready-dev ## The documentation as pages: build/site/index.html, with a search that needs no server
 	@$(BIN)/python docs/build.py
+
+screens: $(VENV)/.ready-dev ## Take the pictures of pages in docs/ again; needs Chromium
+	@$(BIN)/python docs/screens.py
 
 bench: $(VENV)/.ready-dev ## Measure; ARGS="NAME [ARGUMENTS]", without it a list
 	@$(BIN)/python -m bench $(ARGS)

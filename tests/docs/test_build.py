@@ -50,6 +50,15 @@ def test_no_list_of_pages_is_long(site: dict[str, Any]) -> None:
     assert all(len(pages) <= MOST for pages in lists)
 
 
+def test_every_picture_is_taken_and_shown() -> None:
+    shown = [(ROOT / "README.md").read_text(encoding="utf-8").replace("(docs/", "(")]
+    shown += [page.read_text(encoding="utf-8") for page in (ROOT / "docs").glob("*.md")]
+    script = (ROOT / "docs" / "screens.py").read_text(encoding="utf-8")
+    for picture in (ROOT / "docs").glob("*.png"):
+        assert f"]({picture.name})" in "".join(shown)
+        assert f'"{picture.stem}"' in script
+
+
 def test_the_reference_is_made_from_the_code(site: dict[str, Any]) -> None:
     made = {name: "\n".join(site[name]()) for name in ("commands", "keys", "python", "rest")}
     assert "usage: python -m evalflow compare" in made["commands"]
