@@ -35,11 +35,26 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
+class Meant:
+    """What a part of the command line was meant to be; `cli/corrected.py` applies it to the words that were typed.
+
+    Attributes:
+        wrong: Consecutive words; or one key (`metric.short.wrods`), or one name in a value (`dataset=rga`), which is
+            replaced wherever it stands. Empty if words are missing; None for all words of the command.
+        right: What takes their place.
+    """
+
+    wrong: tuple[str, ...] | None
+    right: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Problem:
     """One thing that is wrong, where (file and line, or key path on the command line), and the next step.
 
     `key` is the key path of a wrong value in the configuration, if there is one; for showing the fault beside its
-    field. `see`: what to look at or change in the application.
+    field. `see`: what to look at or change in the application. `meant`: the correction of the command line, if one is
+    likely.
 
     Example:
         >>> print(Problem("must be positive", "metric.short.words", "write 40"))
@@ -52,6 +67,7 @@ class Problem:
     hint: str = ""
     key: str = ""
     see: tuple[Subject, ...] = ()
+    meant: Meant | None = None
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.what}" if self.where else self.what
@@ -238,6 +254,19 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     close = nearest(word, names)
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return f"did you mean {close!r}?" if close else f"known: {', '.join(names[:_LISTED])}{more}"
+
+
+def unknown_name(what: str, where: str, word: str, known: Iterable[str], *, before: str = "", key: str = "") -> Problem:
+    """The problem of an unknown word, with the nearest known one; `before` is what stands before it in the command.
+
+    Example:
+        >>> unknown_name("there is no dataset 'rga'", "", "rga", ["rag"], before="dataset=").meant.right
+        ('dataset=rag',)
+    """
+    names = list(known)
+    close = nearest(word, names)
+    meant = Meant((before + word,), (before + close,)) if close else None
+    return Problem(what, where, did_you_mean(word, names), key, meant=meant)
 
 
 _PLACES = {

@@ -17,7 +17,7 @@ from evalflow.app.core.reviewing import answers_to_label, labellable_scores, own
 from evalflow.app.core.saved import answered_rows, find_folder, find_scored, jobs_of, open_scored
 from evalflow.app.core.sweep import write_sweep
 from evalflow.engine.folder import RunFolder
-from evalflow.errors import Problem, UserError, command, did_you_mean
+from evalflow.errors import Problem, UserError, command, unknown_name
 from evalflow.labels.read import answer_hash
 from evalflow.labels.sheet import (
     CELL,
@@ -207,7 +207,7 @@ class _Sample:
         known, wanted = self.run.rules.metrics, options.metric
         if wanted is not None and wanted not in known:
             what = f"the run has no metric {wanted!r}"
-            raise UserError(Problem(what, str(self.folder.path), did_you_mean(wanted, known)))
+            raise UserError(unknown_name(what, str(self.folder.path), wanted, known))
         names = [wanted] if wanted else [name for name in known if known[name].judge] or list(known)
         scales = {name: label_scale(known[name].config, bounded=known[name].bounded) for name in names}
         self.metrics = {name: scale_text(scale) for name, scale in scales.items()}

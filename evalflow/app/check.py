@@ -28,15 +28,20 @@ def check(overrides: Sequence[str], config_dir: Path | None, console: Console, *
     """Compose and validate the configuration, read all data, render prompts on the first cases, and estimate."""
     if flags := [word for word in overrides if word.startswith("-")]:
         raise UserError(Problem(f"check does not take {flags[0]}", "command line", "check one composition at a time"))
-    found = inspect(assemble(composed_settings(with_default_judge(overrides, config_dir), config_dir)))
-    if found.parts.settings.run.baseline is not None:
-        described(found)  # raises if the baseline is not a run to compare with
-    facts = _facts(found)
+    facts = _facts(examined(overrides, config_dir))
     if as_json:
         print_json(console, facts)
     else:
         _print(console, facts)
     return 0
+
+
+def examined(overrides: Sequence[str], config_dir: Path | None) -> Inspection:
+    """What a run would be; UserError if it would be refused before its first request."""
+    found = inspect(assemble(composed_settings(with_default_judge(overrides, config_dir), config_dir)))
+    if found.parts.settings.run.baseline is not None:
+        described(found)  # raises if the baseline is not a run to compare with
+    return found
 
 
 def _facts(found: Inspection) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from evalflow.engine.deadline import interruptible
 from evalflow.engine.journal import WatchedSink
 from evalflow.engine.pipeline import Pipeline, run_turn_by_turn
 from evalflow.engine.race import A, B, RaceLooks
-from evalflow.errors import Problem, UserError, command, did_you_mean
+from evalflow.errors import Problem, UserError, command, unknown_name
 from evalflow.lazy import pl
 from evalflow.metrics.kinds.composite import CompositeMetricConfig
 from evalflow.paths import new_run_id, shown
@@ -116,7 +116,7 @@ def _raced(a: Inspection, b: Inspection, given: str | None) -> str:
         problems.append(Problem("a race asks case by case, and a batch many at once", f"{batched[0]}.batch", hint))
     common = [name for name in a.scored if name in b.scored]
     if given is not None and given not in common:
-        raise UserError(Problem(f"no metric {given!r} on both sides", "--metric", did_you_mean(given, common)))
+        raise UserError(unknown_name(f"no metric {given!r} on both sides", "--metric", given, common))
     if given is None and len(common) != 1:
         what = f"{len(common)} metrics are on both sides, and one decides a race"
         problems.append(Problem(what, where, f"name it: --metric {common[0] if common else 'METRIC'}"))

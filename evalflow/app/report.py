@@ -18,7 +18,7 @@ from evalflow.app.core.saved import answered_rows, find_folder, find_run, jobs_o
 from evalflow.app.core.sweep import write_sweep
 from evalflow.datasets import tag_levels, tag_name
 from evalflow.engine.folder import RunFolder
-from evalflow.errors import Problem, UserError, command, did_you_mean
+from evalflow.errors import Problem, UserError, command, unknown_name
 from evalflow.lazy import pl
 from evalflow.paths import shown
 from evalflow.records import CUT_OFF
@@ -127,7 +127,7 @@ def _matching(scores: pl.LazyFrame, folder: RunFolder, options: argparse.Namespa
         known: list[str] = every.select(pl.col(column).unique()).collect()[column].to_list()
         if given not in known:
             what = f"the run has no {column.removesuffix('_id')} {given!r}"
-            raise UserError(Problem(what, str(folder.path), did_you_mean(given, known)))
+            raise UserError(unknown_name(what, str(folder.path), given, known))
         scores = scores.filter(pl.col(column) == given)
     if options.tag is not None:
         scores = scores.filter(_tagged(every, folder, options.tag))
@@ -145,8 +145,9 @@ def _tagged(scores: pl.LazyFrame, folder: RunFolder, given: str) -> pl.Expr:
     found = scores.select(pl.col("tags").explode().unique().drop_nulls()).collect()["tags"].to_list()
     known = {level for own in found for level in tag_levels(own)}
     if tag not in known:
-        hint = did_you_mean(tag, known) if known else "its cases have no tags"
-        raise UserError(Problem(f"the run has no tag {given!r}", str(folder.path), hint))
+        what, where = f"the run has no tag {given!r}", str(folder.path)
+        problem = Problem(what, where, "its cases have no tags")
+        raise UserError(unknown_name(what, where, given, known) if known else problem)
     matching = [own for own in found if tag in tag_levels(own)]
     return pl.col("tags").list.eval(pl.element().is_in(matching)).list.any()
 

@@ -22,7 +22,7 @@ from evalflow.config.engines import ENGINE_KINDS
 from evalflow.config.load import HydraJob, launch
 from evalflow.config.schema import BudgetConfig
 from evalflow.engine.folder import RunFolder, refuse_links
-from evalflow.errors import EvalflowError, Problem, UserError, WaitingError, command, did_you_mean
+from evalflow.errors import EvalflowError, Problem, UserError, WaitingError, command, unknown_name
 from evalflow.paths import conf_dirs, new_run_id
 from evalflow.records.manifest import PLANNED, Manifest
 
@@ -48,7 +48,8 @@ def execute(
 ) -> int:
     """Execute a run or a sweep from overrides and Hydra's flags; the exit code of a sweep is the worst of its runs.
 
-    A worker sets `run_id`, to find the run that it starts. UserError if the configuration could not be composed.
+    A worker sets `run_id`, to find the run that it starts. UserError if the configuration could not be composed, or if
+    the run, or each run of a sweep, was refused before it began.
     """
     arguments = with_default_judge(arguments, config_dir)
     overrides = [argument for argument in arguments if "=" in argument and not argument.startswith("-")]
@@ -61,6 +62,8 @@ def execute(
     finally:
         close_engines()
         jobs.end_sweep()
+    if jobs.refused and not jobs.folders and 130 not in jobs.codes:
+        raise UserError(dict.fromkeys(jobs.refused))
     return next((code for code in WORST_FIRST if code in jobs.codes), 0)
 
 
@@ -72,6 +75,7 @@ class _Jobs:
     codes: list[int] = field(default_factory=list[int])
     folders: list[Path] = field(default_factory=list[Path])
     failed: dict[str, str] = field(default_factory=dict[str, str])
+    refused: list[Problem] = field(default_factory=list[Problem])  # of a sweep's runs, while none has begun
     sweep: Path | None = None
 
     def run(self, job: HydraJob) -> float | None:
@@ -107,8 +111,11 @@ class _Jobs:
             self.codes.append(error.exit_code)
         except EvalflowError as error:
             self.failed[job.folder.name] = "; ".join(" ".join(line.split()) for line in str(error).splitlines())
-            self.screen.failed(error, job.folder if has_begun() else None)
             self.codes.append(error.exit_code)
+            if isinstance(error, UserError) and not self.folders and not has_begun():
+                self.refused += error.problems
+            else:
+                self.screen.failed(error, job.folder if has_begun() else None)
         finally:
             if has_begun():
                 self.folders.append(job.folder)
@@ -200,8 +207,8 @@ def _with_changes(manifest: Manifest, changes: Sequence[str]) -> Manifest:
         model = BudgetConfig if group == "budget" else ENGINE_KINDS.config(config["engine"]["kind"])
         known = model.model_fields
         if name not in known:
-            hint = did_you_mean(name, known)
-            raise UserError(Problem(f"the {group} has no {name!r}", "command line", hint))
+            what = f"the {group} has no {name!r}"
+            raise UserError(unknown_name(what, "command line", name, known, before=f"{group}."))
         config[group][name] = yaml.safe_load(text)
     return manifest.model_copy(update={"config": config})
 
@@ -209,5 +216,5 @@ def _with_changes(manifest: Manifest, changes: Sequence[str]) -> Manifest:
 def _engine(name: str) -> Mapping[str, Any]:
     found = {option.name: option.values for option in options(None, "engine")}
     if name not in found:
-        raise UserError(Problem(f"there is no engine {name!r}", "command line", did_you_mean(name, found)))
+        raise UserError(unknown_name(f"there is no engine {name!r}", "command line", name, found, before="engine="))
     return found[name]

@@ -6,12 +6,14 @@ import io
 import sys
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 
 from evalflow.cli.completion import ASK, print_candidates
+from evalflow.cli.typed import expect_pairs
 from evalflow.cli.verbs import VERBS, overview
 from evalflow.config.env_file import load_env_file
 from evalflow.doors import INSTALL, has_own_points
-from evalflow.errors import EvalflowError, Problem, UserError, did_you_mean, of_place
+from evalflow.errors import EvalflowError, Problem, UserError, of_place, unknown_name
 from evalflow.paths import GROUPS
 from evalflow.version import __version__
 
@@ -37,6 +39,7 @@ def run_command(arguments: Sequence[str]) -> int:
         return work(parser.read(words))
     except EvalflowError as error:
         _complain(error)
+        _propose(arguments, error)
         return error.exit_code
     except KeyboardInterrupt:
         return 130
@@ -48,6 +51,16 @@ def run_command(arguments: Sequence[str]) -> int:
     except BaseException as error:  # Polars panics with one; Python would exit with 1, which means that a gate failed
         _tell_unexpected(error)
         return EvalflowError.exit_code
+
+
+def _propose(words: Sequence[str], error: EvalflowError) -> None:
+    """Print the whole command that was meant, if that one works."""
+    if not isinstance(error, UserError) or not any(problem.meant for problem in error.problems):
+        return
+    from evalflow.cli.corrected import corrected
+
+    if line := corrected(words, error, VERBS):
+        sys.stderr.write(f"try: {line}\n")
 
 
 def _tell_unexpected(error: BaseException) -> None:
@@ -68,12 +81,18 @@ def _verb_of(words: list[str]) -> tuple[str, list[str]]:
     """The verb and its words; `run` if none is named."""
     if words and words[0] in VERBS:
         return words[0], words[1:]
+    expect_pairs(words)
     if words and not words[0].startswith("-") and "=" not in words[0]:
-        hint = did_you_mean(words[0], VERBS) if has_own_points() else INSTALL
-        if words[0] in GROUPS:
-            hint = f"write {words[0]}={words[1] if len(words) > 1 and words[1].isidentifier() else 'NAME'}"
-        raise UserError(Problem(f"there is no verb {words[0]!r}", "command line", hint))
+        raise UserError(_no_verb(words))
     return "run", words
+
+
+def _no_verb(words: list[str]) -> Problem:
+    what = f"there is no verb {words[0]!r}"
+    if words == words[:1] and words[0] in GROUPS:
+        return Problem(what, "command line", f"write {words[0]}=NAME; `list {words[0]}` shows the names")
+    problem = unknown_name(what, "command line", words[0], VERBS)
+    return problem if has_own_points() else replace(problem, hint=INSTALL, meant=None)
 
 
 def _complain(error: EvalflowError) -> None:

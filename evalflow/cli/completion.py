@@ -14,7 +14,7 @@ from evalflow.paths import GROUPS, conf_dirs
 
 ASK = "--complete"
 """The hidden first argument of a question: the words so far follow, the last of which is to be completed."""
-_KEYS = (
+KEYS = (
     "generate=",
     "limit=",
     "sample=",
@@ -100,7 +100,7 @@ def candidates(words: Sequence[str], verbs: Door[Verb]) -> list[str]:
         if verb is None or verb in _RUNS:
             found = _chosen(group[1], word[: -len(group[2])] if group[2] else word, group[2])
     elif verb is None or verb in _RUNS:
-        found = [*(sorted(verbs) if not before else ()), *(f"{name}=" for name in GROUPS), *_KEYS]
+        found = [*(sorted(verbs) if not before else ()), *(f"{name}=" for name in GROUPS), *KEYS]
         found += [f"metric.{name}." for name in _metrics(before)]
     elif verb == "show":
         found = [name for group in GROUPS for name in _names(group)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import textwrap
 from argparse import Namespace
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -11,11 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from evalflow.cli.manual import PROGRAM, WIDTH, Manual
-from evalflow.errors import Problem, UserError
+from evalflow.errors import Meant, Problem, UserError, nearest
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+_UNKNOWN = re.compile(r"unrecognized arguments: (\S+)|invalid choice: '([^']*)'")
+"""Matches argparse's messages about a word that it does not know."""
 Work = Callable[[Namespace], int]
 """Carries a verb out; returns the exit code."""
 
@@ -44,6 +47,12 @@ class VerbParser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
+        known = [*self.options, *(word for one in self._actions for word in one.choices or ())]
+        if unknown := _UNKNOWN.search(message):
+            word = (unknown[1] or unknown[2]).partition("=")[0]
+            if close := nearest(word, known):
+                what, hint = message.partition(" (choose")[0], f"did you mean {close!r}?"
+                raise UserError(Problem(what, "command line", hint, meant=Meant((word,), (close,))))
         raise UserError(Problem(message, "command line", f"see: {self.prog} --help"))
 
     def read(self, words: Sequence[str]) -> Namespace:
@@ -105,6 +114,8 @@ class Verb:
     Attributes:
         manual: What its help says.
         declare: Declares its arguments, and returns what carries it out.
+        examine: Raises what carrying it out would raise, but changes and sends nothing. It decides whether a corrected
+            command is proposed; without it the arguments alone do.
 
     Example:
         >>> def declare(parser):
@@ -119,6 +130,7 @@ class Verb:
 
     manual: Manual
     declare: Callable[[VerbParser], Work]
+    examine: Callable[[Namespace], object] | None = None
 
     def declared(self, name: str) -> tuple[VerbParser, Work]:
         """Its parser with its arguments, and what carries it out."""

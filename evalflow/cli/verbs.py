@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from evalflow.cli.completion import print_completion
 from evalflow.cli.manual import MANUALS, OVERVIEW, OVERVIEW_END
 from evalflow.cli.parsing import Verb, VerbParser, Work, config_dir_of, console
+from evalflow.cli.typed import examine_run, expect_pairs, expect_run_words
 from evalflow.doors import Door
-from evalflow.errors import Problem, UserError, command, did_you_mean
+from evalflow.errors import Problem, UserError
 from evalflow.paths import GROUPS
 
 
@@ -36,48 +37,10 @@ def _run(parser: VerbParser) -> Work:
 
             words = [word for word in words if word not in demo]
             return run_and_fill(words, config_dir, out, err, replacing="--replace-demo" in demo)
-        _expect_flags_of_hydra(words)
+        expect_run_words(words, VERBS)
         return execute(words, config_dir, TerminalScreen(out, err), run_id)
 
     return work
-
-
-_FLAGS = (
-    "--cfg",
-    "--config-name",
-    "--config-path",
-    "--experimental-rerun",
-    "--hydra-help",
-    "--info",
-    "--multirun",
-    "--package",
-    "--resolve",
-    "--run",
-    "--shell-completion",
-    "-c",
-    "-cn",
-    "-cp",
-    "-i",
-    "-m",
-    "-p",
-    "-r",
-    "-sc",
-)
-"""Hydra's own flags; its error message about another flag would list only these."""
-
-
-def _expect_flags_of_hydra(words: Sequence[str]) -> None:
-    flags = [word.partition("=")[0] for word in words if word.startswith("-")]
-    wrong = [flag for flag in flags if flag not in _FLAGS]
-    if verb := next((word for word in words if word in VERBS), None):
-        rest = [word for word in words if word not in (verb, "-m", "--multirun")]
-        raise UserError(Problem(f"{verb} is a verb, which comes first", "command line", command(verb, *rest)))
-    if wrong and all(flag.startswith("--") and flag[2:] in GROUPS for flag in wrong):
-        text = re.sub(rf"--({'|'.join(GROUPS)})(?:[\s=]+|$)", r"\1=", "\n".join(words))
-        raise UserError(Problem(f"{wrong[0][2:]} is chosen without --", "command line", command(*text.split("\n"))))
-    if wrong:
-        own = ("--config-dir", "--fill-demo", "--replace-demo", "--multirun", "--cfg", "--info")
-        raise UserError(Problem(f"run does not take {flag}", "command line", did_you_mean(flag, own)) for flag in wrong)
 
 
 def _check(parser: VerbParser) -> Work:
@@ -90,6 +53,7 @@ def _check(parser: VerbParser) -> Work:
         from evalflow.app.check import check
 
         config_dir, words = config_dir_of([word for word in options.words if word != "--json"])
+        expect_pairs(words)
         return check(words, config_dir, console(), as_json="--json" in options.words)
 
     return work
@@ -424,8 +388,11 @@ _DECLARED: Mapping[str, Callable[[VerbParser], Work]] = {
     "schema": _schema,
     "cache": _cache,
 }
+_EXAMINED: Mapping[str, Callable[[Namespace], object]] = {"run": examine_run}
 VERBS: Door[Verb] = Door(
-    "verb", {name: Verb(MANUALS[name], declare) for name, declare in _DECLARED.items()}, where="command line"
+    "verb",
+    {name: Verb(MANUALS[name], declare, _EXAMINED.get(name)) for name, declare in _DECLARED.items()},
+    where="command line",
 )
 
 

@@ -8,14 +8,17 @@ import shlex
 import types
 import typing
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, RootModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from evalflow.config.parameters import KNOWN
-from evalflow.errors import Problem, did_you_mean
+from evalflow.config.valid_values import valid_text, with_line
+from evalflow.errors import Meant, Problem, unknown_name
 
 COMMAND_LINE = "command line"
 _ATTRIBUTE = re.compile(r"    (\w+(?:, \w+)*): ")  # the start of an attribute in a docstring
@@ -47,9 +50,14 @@ def problems_of(
 
 def override(key: str, value: str) -> str:
     """Return an override that sets a key or adds it if missing, quoted for a shell and for Hydra."""
+    return shlex.quote(override_word(key, value))
+
+
+def override_word(key: str, value: str) -> str:
+    """Return an override that sets a key or adds it if missing, quoted for Hydra."""
     if not re.fullmatch(r"[\w.$/-]+", value, re.ASCII):
         value = '"' + value.replace('"', '\\"') + '"'
-    return shlex.quote(f"++{key}={value}")
+    return f"++{key}={value}"
 
 
 def unknown_key(path: str) -> str:
@@ -77,21 +85,24 @@ def meanings_of(config: type[BaseModel]) -> dict[str, str]:
 def _problem(
     detail: ErrorDetails, model: type[BaseModel], key: str, file: Path | None, overrides: Sequence[str]
 ) -> Problem:
-    path, keys = _walk(model, detail["loc"])
+    path, keys, field = _walk(model, detail["loc"])
     full = ".".join([part for part in (key, *path) if part])
     changed = [override.partition("=")[0].lstrip("+~") for override in overrides]
     on_line = any(key == full or (full.startswith(f"{key}.") and "." in key) for key in changed)
     where = COMMAND_LINE if on_line else str(file or "configuration")
     if detail["type"] == "extra_forbidden":
-        hint = did_you_mean(path[-1], keys)
+        parent = full.removesuffix(path[-1])
+        problem = unknown_name(unknown_key(full), where, path[-1], keys, before=parent, key=full)
         if "parameters" in keys and path[-1] in KNOWN:
-            hint = _as_parameter(full.removesuffix(f".{path[-1]}"), path[-1])
-        return Problem(unknown_key(full), where, hint, full)
+            return replace(problem, hint=_as_parameter(parent.rstrip("."), path[-1]), meant=None)
+        return problem if on_line or file is None else with_line(problem, file, path)
     if detail["type"] == "missing":
         return Problem(f"{full} is required", where, f"add {full}=... or the key to the file", full)
     if detail["type"] == "union_tag_invalid":
         tag, known = detail.get("ctx", {})["tag"], detail.get("ctx", {})["expected_tags"]
-        return Problem(f"{full}: unknown {tag!r}", where, did_you_mean(tag, re.findall("'([^']+)'", known)), full)
+        names = re.findall("'([^']+)'", known)
+        kind = f"{full}.{detail.get('ctx', {})['discriminator'].strip(chr(39))}="
+        return unknown_name(f"{full}: unknown {tag!r}", where, tag, names, before=kind, key=full)
     if detail["type"] == "union_tag_not_found":
         missing = f"{full}.{detail.get('ctx', {})['discriminator'].strip(chr(39))}"
         return Problem(f"{missing} is required", where, key=missing)
@@ -101,10 +112,27 @@ def _problem(
         what = re.sub(r"\b(True|False)\b", lambda found: found[0].lower(), what)  # as YAML writes them
     shown = detail.get("input")
     got = f", not {shown!r}" if detail["type"] != "value_error" and isinstance(shown, str | int | float) else ""
-    hint = ""
-    if detail["type"] == "list_type" and on_line and isinstance(shown, str) and shown:
-        hint = "brackets make a list: " + shlex.quote(f"{full}=[{','.join(shown.split())}]")
-    return Problem(f"{full}: {what if what[:2].isupper() else what[0].lower() + what[1:]}{got}", where, hint, full)
+    what = f"{full}: {what if what[:2].isupper() else what[0].lower() + what[1:]}{got}"
+    written = valid_text(detail, field)
+    if written is None:
+        return Problem(what, where, _shape(detail["type"], full, field), full)
+    if on_line:
+        right = f"{full}={written}"
+        remark = "brackets make a list" if detail["type"] == "list_type" else "write"
+        return Problem(
+            what, where, f"{remark}: {shlex.quote(right)}", full, meant=Meant((f"{full}={shown}",), (right,))
+        )
+    return Problem(what, where, f"write {path[-1]}: {written}" if path else "", full)
+
+
+def _shape(kind: str, key: str, field: FieldInfo | None) -> str:
+    """Return a hint for a single value where a map is expected."""
+    if kind == "dict_type":
+        inner = '{METRIC: {mean: ">= 0.8"}}' if key == "gate" else "{NAME: VALUE}"
+        return f"write it as {shlex.quote(f'{key}={inner}')}"
+    models = _models(field.annotation) if field and kind.startswith("model_") else []
+    keys = [f"{key}.{name}" for model in models[:1] for name in model.model_fields]
+    return f"set one of its keys: {', '.join(keys)}" if keys else ""
 
 
 def _as_parameter(parent: str, name: str) -> str:
@@ -114,8 +142,8 @@ def _as_parameter(parent: str, name: str) -> str:
     return f"it is a parameter of the requests: '{parent}.parameters={{{name}: VALUE}}'"
 
 
-def _walk(model: type[BaseModel], loc: Sequence[int | str]) -> tuple[list[str], list[str]]:
-    """The key path of a location, and the valid names for its last key.
+def _walk(model: type[BaseModel], loc: Sequence[int | str]) -> tuple[list[str], list[str], FieldInfo | None]:
+    """The key path of a location, the valid names for its last key, and the field of it, if it has one.
 
     Pydantic adds the tag of a union's member to the location (`likert` in `scale.likert.min`); it is not a key in the
     file.
@@ -123,6 +151,7 @@ def _walk(model: type[BaseModel], loc: Sequence[int | str]) -> tuple[list[str], 
     here: object = model
     path: list[str] = []
     keys: list[str] = []
+    field: FieldInfo | None = None
     for part in loc:
         models = _models(here)
         tagged = [one for one in models if part in _tags(one)] if len(models) > 1 else []
@@ -132,12 +161,13 @@ def _walk(model: type[BaseModel], loc: Sequence[int | str]) -> tuple[list[str], 
         path.append(str(part))
         fields = {field.alias or name: field for name, field in models[0].model_fields.items()} if models else {}
         keys = list(fields)
+        field = fields.get(str(part))
         if models:
-            here = fields[str(part)].annotation if part in fields else None
+            here = field.annotation if field else None
         else:
             arguments = typing.get_args(_bare(here))
             here = arguments[-1] if arguments else None
-    return path, keys
+    return path, keys, field
 
 
 def _bare(annotation: object) -> object:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import errno
 import re
 import shlex
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from pathlib import Path
 
 import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -16,15 +17,12 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from evalflow.config.explain import COMMAND_LINE, unknown_key
 from evalflow.config.interpolations import interpolation_problem
+from evalflow.config.misnamed import no_option
 from evalflow.config.validate import Composed
-from evalflow.errors import InfrastructureError, Problem, UserError, command, did_you_mean, nearest
+from evalflow.errors import InfrastructureError, Meant, Problem, UserError, nearest, unknown_name
 from evalflow.paths import GROUPS
 from evalflow.values.jsonvalues import as_map, is_list
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-_FEW = 30  # maximum number of names that a hint lists
 _EXAMPLES = {
     "argv": "[python3,bot.py]",
     "base_url": "http://127.0.0.1:8000/v1",
@@ -107,7 +105,7 @@ def _user_error(error: Exception, overrides: Sequence[str], folders: Sequence[Pa
         return UserError(wrong)
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options is not None:
         group, _, name = error.missing_cfg_file.rpartition("/")
-        return UserError(_no_option(group, name, error.options))
+        return UserError(no_option(group, name, error.options, folders))
     if several := re.search(r"Ambiguous value for argument '([^']*)'", text):
         return UserError(_several(several[1]))
     if "does not support sweep type" in text:
@@ -126,36 +124,7 @@ def _no_base(text: str, folders: Sequence[Path]) -> list[Problem]:
     known = {file.stem for folder in folders for file in folder.glob(f"{group}/*.yaml")}
     files = [file for folder in folders if (file := folder / f"{base}.yaml").is_file()]
     what = f"it starts from {group} {name!r}, which is not there"
-    return [Problem(what, f"{file}: defaults", did_you_mean(name, known)) for file in files[:1]]
-
-
-ELSEWHERE: Mapping[str, str] = {
-    "agent_goal_accuracy": "goal_accuracy",
-    "answer_faithfulness": "faithfulness",
-    "answer_relevance": "relevance",
-    "context_faithfulness": "faithfulness",
-    "contextual_precision": "context_precision",
-    "contextual_recall": "context_recall",
-    "contextual_relevancy": "context_relevance",
-    "correctness": "factual_correctness",
-    "document_relevance": "context_relevance",
-    "factuality": "factual_correctness",
-    "groundedness": "faithfulness",
-    "non_advice": "unsafe_advice",
-    "qa_correctness": "factual_correctness",
-    "response_completeness": "answer_completeness",
-    "response_groundedness": "faithfulness",
-    "response_relevancy": "answer_relevancy",
-    "retrieval_relevance": "context_relevance",
-    "summarization": "summarisation",
-    "tool_call_accuracy": "tool_correctness",
-    "tool_call_f1": "tool_f1",
-    "tool_selection": "tool_choice",
-    "turn_contextual_relevancy": "turn_context_relevancy",
-    "turn_relevancy": "turn_relevance",
-    "user_friction": "user_frustration",
-}
-"""Our metrics by their names in other tools, since the nearest spelling would suggest a different metric."""
+    return [unknown_name(what, f"{file}: defaults", name, known) for file in files[:1]]
 
 
 def _no_options(overrides: Sequence[str], folders: Sequence[Path]) -> list[Problem]:
@@ -167,29 +136,26 @@ def _no_options(overrides: Sequence[str], folders: Sequence[Path]) -> list[Probl
         known = {file.stem for file in files}
         for name in value if is_list(value) else [value]:
             if known and isinstance(name, str) and name not in known:
-                found[group, name] = _no_option(group, name, known)
+                found[group, name] = no_option(group, name, known, folders)
     return list(found.values())
-
-
-def _no_option(group: str, name: str, known: Collection[str]) -> Problem:
-    if group == "hydra/sweeper":
-        hint = f"a plugin of Hydra brings others: pip install hydra-{name}-sweeper"
-        return Problem(f"there is no sweeper {name!r} here", f"{group}={name}", hint)
-    public = [one for one in known if not one.startswith("_")]
-    meant = ELSEWHERE.get(name.lower().replace("-", "_")) if group == "metric" else None
-    hint = f"what other tools call so is {meant!r}" if meant in public else did_you_mean(name, public)
-    if meant not in public and len(public) > _FEW and not nearest(name, public):
-        hint = f"{command('list', group)} shows all {len(public)}"
-    return Problem(f"there is no {group} {name!r}" if name else f"{group} has no value", f"{group}={name}", hint)
 
 
 def _several(override: str) -> Problem:
     """Return the problem of a value with commas when the run is not a sweep."""
     key, _, values = override.partition("=")
     hint = "one run for each takes -m; a text with a comma takes quotes of its own: 'KEY=\"A,B\"'"
+    meant = Meant((), ("-m",)) if key in GROUPS else None
+    if re.fullmatch(r"-?\d+,\d+", values):
+        number = values.replace(",", "" if re.fullmatch(r"-?[1-9]\d{0,2},\d{3}", values) else ".")
+        hint = f"write {key}={number}; one run for each value takes -m"
+        return Problem(
+            f"{override} has several values", COMMAND_LINE, hint, meant=Meant((override,), (f"{key}={number}",))
+        )
     if key in ("dataset", "metric"):
-        hint = f"together in one run: {shlex.quote(f'{key}=[{values}]')}; one run for each: -m {override}"
-    return Problem(f"{override} has several values", COMMAND_LINE, hint)
+        together = f"{key}=[{values}]"
+        hint = f"together in one run: {shlex.quote(together)}; one run for each: -m {override}"
+        meant = Meant((override,), (together,))
+    return Problem(f"{override} has several values", COMMAND_LINE, hint, meant=meant)
 
 
 def _unlisted(overrides: Sequence[str]) -> list[Problem]:
@@ -263,7 +229,9 @@ def problems_of_absent(
             unknown_key(".".join(parts[:length])) for length in range(1, len(parts) + 1)
         ):
             hint = f"to add it, write a +: {shlex.quote(f'+{line}')}"
-            problems.append(Problem(f"{key} is not in its file", COMMAND_LINE, hint))
+            problems.append(
+                Problem(f"{key} is not in its file", COMMAND_LINE, hint, meant=Meant((line,), (f"+{line}",)))
+            )
     return problems
 
 
@@ -307,11 +275,14 @@ def _misnamed_part(line: str, key: str, values: Mapping[str, object]) -> Problem
     if root == "hydra":
         return Problem(unknown_key(key), COMMAND_LINE, "`--cfg hydra` shows Hydra's own keys")
     if root not in values:
+        problem = unknown_name(unknown_key(root), COMMAND_LINE, root, {*values, *GROUPS})
         meant = _respelt(line, key, values)
-        hint = f"did you mean {shlex.quote(meant)}?" if meant else did_you_mean(root, {*values, *GROUPS})
-        return Problem(unknown_key(root), COMMAND_LINE, hint)
+        return replace(problem, hint=f"did you mean {shlex.quote(meant)}?") if meant else problem
     chosen = as_map(values[root])
     if root in ("dataset", "metric") and below and below[0] not in chosen:
-        hint = did_you_mean(below[0], chosen) if chosen else f"add {root}={below[0]}"
-        return Problem(f"{key}: no {root} {below[0]!r} is chosen", COMMAND_LINE, hint)
+        what = f"{key}: no {root} {below[0]!r} is chosen"
+        if chosen:
+            return unknown_name(what, COMMAND_LINE, below[0], chosen, before=f"{root}.")
+        choice = f"{root}={below[0]}"
+        return Problem(what, COMMAND_LINE, f"add {choice}", meant=Meant((), (choice,)))
     return None

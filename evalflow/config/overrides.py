@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from itertools import product
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Quote, QuotedString
@@ -30,6 +31,21 @@ def quoted(overrides: Sequence[str]) -> list[str]:
     Commas outside quotes still separate items of a sweep or a list. An override that quotes cannot fix is unchanged.
     """
     return [word if _PLAIN.fullmatch(word) or _is_readable(word) else _mended(word) for word in overrides]
+
+
+def jobs_of(overrides: Sequence[str]) -> Iterator[list[str]]:
+    """Return the overrides of each run of a sweep, the last override varying fastest.
+
+    Example:
+        >>> list(jobs_of(["limit=5", "judge=a,b"]))
+        [['limit=5', 'judge=a'], ['limit=5', 'judge=b']]
+    """
+    parsed = OverridesParser.create().parse_overrides(quoted(overrides))
+    swept = [list(one.sweep_string_iterator()) if one.is_sweep_override() else [] for one in parsed]
+    keys = [str(one.input_line).partition("=")[0] for one in parsed]
+    lines = [[f"{key}={value}" for value in values] for key, values in zip(keys, swept, strict=True)]
+    whole = [values or [str(one.input_line)] for one, values in zip(parsed, lines, strict=True)]
+    yield from map(list, product(*whole))
 
 
 def assignment(key: str, value: object) -> str:

@@ -25,6 +25,18 @@ from evalflow.values.cells import CELL_TYPES, CellType
 from evalflow.values.jsonvalues import is_object
 
 IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*\Z")
+Format = Literal["jsonl", "json", "csv", "parquet", "xlsx"]
+ENDINGS: dict[str, Format] = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".parquet": "parquet",
+    ".xlsx": "xlsx",
+    ".xlsm": "xlsx",
+}
+"""The formats of data, by the endings of files."""
 MANY = 10**15  # an upper limit for counts: above any real number of cases, below the largest machine integer
 FIELDS = (
     "question",
@@ -251,7 +263,7 @@ class DatasetConfig(Strict):
     title: str | None = None
     path: str
     description: str | None = None
-    format: Literal["jsonl", "json", "csv", "parquet", "xlsx"] | None = None
+    format: Format | None = None
     sheet: str | None = None
     fields: dict[str, FieldValue] | None = None
     group: str | None = None

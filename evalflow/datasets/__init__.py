@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from evalflow.config.schema import DatasetConfig
+from evalflow.config.schema import ENDINGS, DatasetConfig, Format
 from evalflow.datasets.case_rows import ReadRow, case_to_row, content_id
 from evalflow.datasets.conversations import irregular, order_problems, with_question
 from evalflow.datasets.csv_file import open_csv, raw_records
@@ -30,8 +30,6 @@ from evalflow.datasets.parquet import open_parquet
 from evalflow.datasets.proposal import propose_fields
 from evalflow.datasets.rows import MadeIds, ReadingNotes, filled_rows
 from evalflow.datasets.sources import (
-    ENDINGS,
-    Format,
     HeldDataset,
     SourceRow,
     Table,

@@ -8,33 +8,21 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from pydantic import Field, SkipValidation
 from pydantic_core import from_json
 
 from evalflow import paths
 from evalflow.calls.objects import fetch_files, is_address
-from evalflow.config.schema import DatasetConfig
+from evalflow.config.schema import ENDINGS, DatasetConfig, Format
 from evalflow.datasets.halves import Halves
-from evalflow.errors import Problem, UserError, did_you_mean, nearest
+from evalflow.errors import Meant, Problem, UserError, did_you_mean, nearest
 from evalflow.paths import shown
 from evalflow.records import Case
 from evalflow.values.jsonvalues import is_object, kind, overflows
 
 _INVISIBLE = "\ufeff\u200b\u200c\u200d\u2060"
 MAX_RECORD = 32 * 1024**2  # maximum size of one record: characters in CSV and Excel, bytes in others
-Format = Literal["jsonl", "json", "csv", "parquet", "xlsx"]
-ENDINGS: dict[str, Format] = {
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "json",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".parquet": "parquet",
-    ".xlsx": "xlsx",
-    ".xlsm": "xlsx",
-}
 
 
 class HeldDataset(DatasetConfig):
@@ -191,10 +179,10 @@ def files(config: DatasetConfig) -> list[Path]:
             raise UserError(Problem("this is a link to no file", shown(path)))
         if path.exists():
             raise UserError(Problem("expected a file or a glob, got a device, a pipe or a socket", shown(path)))
-        raise UserError(Problem("no such file", shown(path), _beside(path)))
+        raise UserError(_no_file("no such file", path))
     matches = sorted(file for file in Path(path.anchor).glob(str(path.relative_to(path.anchor))) if file.is_file())
     if not matches:
-        raise UserError(Problem("no file matches", shown(path), _beside(path)))
+        raise UserError(_no_file("no file matches", path))
     return matches
 
 
@@ -244,11 +232,14 @@ def _is_glob(path: Path) -> bool:
     return any(c in str(path) for c in "*?[")
 
 
-def _beside(path: Path) -> str:
+def _no_file(what: str, path: Path) -> Problem:
     folder = path.parent
     if not folder.is_dir():
-        return "" if _is_glob(folder) else f"the folder {shown(folder)} does not exist"
+        return Problem(what, shown(path), "" if _is_glob(folder) else f"the folder {shown(folder)} does not exist")
     names = [entry.name for entry in folder.iterdir() if entry.suffix.lower() in ENDINGS]
     if not names:
-        return f"no data file lies in {shown(folder)}"
-    return did_you_mean(path.name, names) if nearest(path.name, names) or len(names) <= 10 else ""
+        return Problem(what, shown(path), f"no data file lies in {shown(folder)}")
+    close = nearest(path.name, names)
+    meant = Meant((shown(path),), (shown(folder / close),)) if close else None
+    hint = did_you_mean(path.name, names) if close or len(names) <= 10 else ""
+    return Problem(what, shown(path), hint, meant=meant)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from evalflow.config.schema import GateValue, NotWorse, Repeats
-from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.errors import Problem, UserError, unknown_name
 from evalflow.protocols import Measured
 from evalflow.records import CASES, FigureSpec
 from evalflow.summary.figures import statistics
@@ -93,7 +93,7 @@ def _gate(
     for metric in _concerned(name, statistic, where, metrics):
         if not _has(metrics[metric], statistic):
             what = f"metric {metric!r} has no statistic {statistic!r}"
-            raise UserError(Problem(what, where, did_you_mean(statistic, _statistics(metrics[metric]))))
+            raise UserError(unknown_name(what, where, statistic, _statistics(metrics[metric]), before="gate="))
     if isinstance(value, NotWorse):
         _check_baseline(statistic, baseline, where)
         return Gate(name, statistic, Condition(">=", -value.not_worse_by), tag, point, baseline=True)
@@ -119,7 +119,7 @@ def _concerned(name: str | None, statistic: str, where: str, metrics: Mapping[st
         if not any(_has(metric, statistic) for metric in metrics.values()):
             known = {known for metric in metrics.values() for known in _statistics(metric)}
             what = f"no metric of this run has a statistic {statistic!r}"
-            raise UserError(Problem(what, where, did_you_mean(statistic, known)))
+            raise UserError(unknown_name(what, where, statistic, known, before="gate="))
     elif name == CASES:
         if statistic not in OF_CASES:
             what = f"the cases as a whole have no statistic {statistic!r}: they pass or fail"
@@ -127,7 +127,8 @@ def _concerned(name: str | None, statistic: str, where: str, metrics: Mapping[st
     elif name in metrics:
         yield name
     else:
-        raise UserError(Problem(f"no metric {name!r} in this run", where, did_you_mean(name, [*metrics, CASES])))
+        what = f"no metric {name!r} in this run"
+        raise UserError(unknown_name(what, where, name, [*metrics, CASES], before="gate="))
 
 
 def _statistics(metric: Measured) -> list[str]:

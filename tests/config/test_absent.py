@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evalflow.app.core.assemble import composed_settings, settings_of
-from evalflow.config.faults import ELSEWHERE
+from evalflow.config.misnamed import ELSEWHERE
 from evalflow.config.load import HydraJob, compose, launch
 from evalflow.errors import Problem, UserError
 

@@ -22,6 +22,7 @@ from evalflow.addons.interop.importers.packaged import read_with
 from evalflow.addons.interop.importers.platforms import PLATFORMS
 from evalflow.addons.interop.importers.same_cases import SameCases
 from evalflow.addons.interop.importers.tiamat import read_test
+from evalflow.app.check import examined
 from evalflow.app.core.assemble import with_default_judge
 from evalflow.app.core.derive import Derived
 from evalflow.app.core.options import MODEL, SENDS_NOTHING, options
@@ -234,11 +235,23 @@ def run_tiamat(test: str, overrides: Sequence[str], out: Console, err: Console, 
     model is the judge.
     """
     imported = read_test(Path(test))
-    folder = _written(imported)
-    chosen = [f"dataset=[{','.join(imported.datasets)}]", f"metric=[{','.join(imported.metrics)}]"]
-    generate = [] if imported.has_answers else ["generate=true"]
-    words = with_default_judge([*chosen, *generate, *overrides], folder, judged=True)
+    folder = _written(imported, _FOLDER)
+    words = with_default_judge(_words_of(imported, overrides), folder, judged=True)
     return execute(words, folder, _TiamatScreen(out, err, Path(output) if output else None))
+
+
+def examine_tiamat(test: str, overrides: Sequence[str]) -> None:
+    """UserError if `run_tiamat` would be refused before its first request; keeps no file."""
+    imported = read_test(Path(test))
+    with TemporaryDirectory(prefix="evalflow-") as place:
+        folder = _written(imported, Path(place))
+        words = with_default_judge(_words_of(imported, overrides), folder, judged=True)
+        examined(words, folder)
+
+
+def _words_of(imported: ImportedConfig, overrides: Sequence[str]) -> list[str]:
+    chosen = [f"dataset=[{','.join(imported.datasets)}]", f"metric=[{','.join(imported.metrics)}]"]
+    return [*chosen, *([] if imported.has_answers else ["generate=true"]), *overrides]
 
 
 class _TiamatScreen(TerminalScreen):
@@ -284,10 +297,10 @@ def tiamat_results(cases: Iterable[Mapping[str, object]]) -> dict[str, object]:
     return {"data": rows, "overall_metric_score": means}
 
 
-def _written(imported: ImportedConfig) -> Path:
+def _written(imported: ImportedConfig, place: Path) -> Path:
     files = imported.files()
     digest = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()[:12]
-    folder = _FOLDER.absolute() / digest
+    folder = place.absolute() / digest
     try:
         for name, text in files.items():
             path = folder / name

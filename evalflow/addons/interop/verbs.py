@@ -76,17 +76,28 @@ def _tiamat(parser: VerbParser) -> Work:
     def work(options: Namespace) -> int:
         from evalflow.addons.interop.importing import run_tiamat
 
-        files = [word for word in options.words if "=" not in word and not word.startswith("-")]
-        overrides = [word for word in options.words if word not in files]
-        config_dir, _ = config_dir_of(overrides)
-        if config_dir or not 1 <= len(files) <= 2:
-            hint = "python -m evalflow tiamat TEST.json [OUTPUT.json] [OVERRIDES]; own options stand in ./conf"
-            raise UserError(
-                Problem("tiamat takes a test file, a file for results, and overrides", "command line", hint)
-            )
+        files, overrides = _tiamat_words(options)
         return run_tiamat(files[0], overrides, console(), console(stderr=True), files[1] if len(files) > 1 else None)
 
     return work
+
+
+def _tiamat_words(options: Namespace) -> tuple[list[str], list[str]]:
+    """The files and the overrides."""
+    files = [word for word in options.words if "=" not in word and not word.startswith("-")]
+    overrides = [word for word in options.words if word not in files]
+    config_dir, _ = config_dir_of(overrides)
+    if config_dir or not 1 <= len(files) <= 2:
+        hint = "python -m evalflow tiamat TEST.json [OUTPUT.json] [OVERRIDES]; own options stand in ./conf"
+        raise UserError(Problem("tiamat takes a test file, a file for results, and overrides", "command line", hint))
+    return files, overrides
+
+
+def _examine_tiamat(options: Namespace) -> None:
+    from evalflow.addons.interop.importing import examine_tiamat
+
+    files, overrides = _tiamat_words(options)
+    examine_tiamat(files[0], overrides)
 
 
 def _import(parser: VerbParser) -> Work:
@@ -128,7 +139,7 @@ def _mcp(parser: VerbParser) -> Work:
     return lambda options: run_mcp(allow_run=options.allow_run)
 
 
-TIAMAT = Verb(_TIAMAT, _tiamat)
+TIAMAT = Verb(_TIAMAT, _tiamat, _examine_tiamat)
 IMPORT = Verb(_IMPORT, _import)
 EXPORT = Verb(_EXPORT, _export)
 MCP = Verb(_MCP, _mcp)

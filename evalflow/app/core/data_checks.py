@@ -15,14 +15,14 @@ from evalflow import datasets
 from evalflow.app.core.assemble import Parts
 from evalflow.app.core.cases import BASELINE, is_generated, placeholder_answer
 from evalflow.app.core.result_rules import known_metrics
-from evalflow.config.explain import override
+from evalflow.config.explain import override, override_word
 from evalflow.config.schema import DERIVED, DatasetConfig
 from evalflow.config.simulators import SimulatorConfig
 from evalflow.config.targets import HttpTargetConfig, ReplyConfig
 from evalflow.config.validate import Settings
 from evalflow.datasets.fields import OF_A_SCENARIO, is_plain, named_columns
 from evalflow.engine.plan import case_digest
-from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.errors import Meant, Problem, UserError, did_you_mean
 from evalflow.labels.read import GRADE_HINT, parse_case
 from evalflow.metrics.scale import label_scale, read_judgement
 from evalflow.metrics.steps import COSTS, fields_of, is_recorded, root
@@ -59,6 +59,7 @@ class DataChecks:
         self._without_part: defaultdict[str, list[str]] = defaultdict(list)
         self._present: Counter[tuple[str, str, str]] = Counter()
         self._columns: dict[str, dict[str, None]] = {}
+        self._proposed = defaultdict[str, dict[str, str | None]](dict[str, str | None])
         self._texts: set[str] = set()  # datasets with a text, a number or texts under `expected`
 
     def add(self, case: Case) -> None:
@@ -209,25 +210,40 @@ class DataChecks:
                 what, f"{key}.fields", f"to compare with it: {override(f'{key}.fields.reference', expected)}"
             )
         proposed = datasets.propose_fields(columns).get(field)
-        example = proposed or (columns[0] if columns else "COLUMN")
+        example = self._column_for(dataset, field, columns)
         known = f"; columns without a field: {', '.join(columns)}" if columns else ""
         what = f"{metric.name} needs {need}, and no case of {dataset} has it{known}"
-        other = "" if proposed or len(columns) < 2 else ", or another column"
         name, _, inner = need.removeprefix("vars.").partition(".")
-        hint = f"map it{other}: {override(f'{key}.fields.{field}', example)}"
-        if need.startswith("vars."):
-            hint = f"map it{other}: {override(f'{key}.fields.{name}.column', example)}"
+        place = f"{key}.fields.{name}.column" if need.startswith("vars.") else f"{key}.fields.{field}"
+        other = "" if proposed or len(columns) < 2 else ", or another column"
+        hint = f"map it{other}: {override(place, example)}" if example else _no_column(columns, metric.name, place)
+        meant = Meant((), (override_word(place, example),)) if example and proposed else None
         if need.startswith("vars.") and inner and name in columns:
             hint = f"if {name} holds JSON as text, read it: " + shlex.quote(f"++{key}.fields.{name}={{type: json}}")
         if generate is False and need == generates:
             hint = f"have it generated: generate=true target=openai (see `list target`), or {hint}"
-        return Problem(what, f"{key}.fields", hint, f"{key}.fields.{field}")
+        return Problem(what, f"{key}.fields", hint, f"{key}.fields.{field}", meant=meant)
+
+    def _column_for(self, dataset: str, field: str, columns: Sequence[str]) -> str | None:
+        """The column to propose for a field: by its name, else one that is not proposed for another field."""
+        by_name, given = datasets.propose_fields(columns), self._proposed[dataset]
+        if field not in given:
+            taken = {*by_name.values(), *given.values()}
+            left = next((column for column in columns if column not in taken), None)
+            given[field] = by_name.get(field, left)
+        return given[field]
 
     def _expected_column(self, dataset: str) -> str | None:
         """The column of texts that is read as `expected`; None without one."""
         given = (self._parts.datasets[dataset].fields or {}).get("expected", "expected")
         columns = [] if isinstance(given, dict) else named_columns("expected", given)
         return columns[0] if columns and dataset in self._texts else None
+
+
+def _no_column(columns: Sequence[str], metric: str, key: str) -> str:
+    if columns:
+        return f"no column is left for it: leave {metric} out, or name the column: {key}=COLUMN"
+    return f"name the column that has it: {key}=COLUMN"
 
 
 def is_texts(value: Any) -> bool:

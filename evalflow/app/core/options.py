@@ -16,7 +16,7 @@ from evalflow import datasets
 from evalflow.config.explain import problems_of
 from evalflow.config.schema import DERIVED, IDENTIFIER, DatasetConfig
 from evalflow.config.yaml_text import safe_yaml
-from evalflow.errors import Problem, UserError, command, did_you_mean
+from evalflow.errors import Problem, UserError, command, unknown_name
 from evalflow.metrics.registry import METRIC_KINDS, calls_of
 from evalflow.paths import GROUPS, conf_dirs
 from evalflow.records import EMBED, EVIDENCE_TASKS, Case
@@ -129,7 +129,8 @@ def find_option(name: str, everything: Sequence[Option]) -> Option:
     matching = [option for option in everything if option.name == own and group in ("", option.group)]
     if not matching:
         known = {option.name for option in everything} | {*METRIC_KINDS.names()}
-        raise UserError(Problem(f"there is nothing called {name!r}", "command line", did_you_mean(own, known)))
+        before = f"{group}/" if group else ""
+        raise UserError(unknown_name(f"there is nothing called {name!r}", "command line", own, known, before=before))
     if len(matching) > 1:
         choices = " or ".join(f"{option.group}/{option.name}" for option in matching)
         raise UserError(Problem(f"{name!r} stands in several groups", "command line", f"say {choices}"))

@@ -12,7 +12,7 @@ from evalflow.app.core.changed import Kind, obstacles, what_changed
 from evalflow.app.core.comparison import JUDGE_ALONE, NO_LABELS
 from evalflow.app.core.labels import ComparedLabels, Rows, labels_to_compare, unused_labels
 from evalflow.app.core.saved import SavedRun
-from evalflow.errors import Problem, UserError, command, did_you_mean
+from evalflow.errors import Problem, UserError, command, unknown_name
 from evalflow.lazy import pl
 from evalflow.records import CASES
 from evalflow.report.ranking import RankingPage
@@ -71,7 +71,7 @@ def rank_runs(
     notes = list(_differences(list(by_name.values()), allow, allow_option))
     known = dict.fromkeys(name for run in runs for name in run.manifest.metrics)
     if metric not in (None, CASES, *known):
-        raise UserError(Problem(f"no run has the metric {metric!r}", "--metric", did_you_mean(metric, known)))
+        raise UserError(unknown_name(f"no run has the metric {metric!r}", "--metric", metric, known))
     seed = runs[-1].manifest.config["seed"]
     scores = {name: run.scores() for name, run in by_name.items()}
     labels = NO_LABELS if judge_alone else labels_to_compare(list(by_name.values()), given)

@@ -27,7 +27,7 @@ from evalflow.config.schema import RunConfig
 from evalflow.config.yaml_text import safe_yaml
 from evalflow.engine.folder import RunFolder, refuse_links, telling_full_disks
 from evalflow.engine.plan import PreparedFile
-from evalflow.errors import Problem, UserError, command, did_you_mean
+from evalflow.errors import Problem, UserError, command, unknown_name
 from evalflow.lazy import pl
 from evalflow.records import Direction
 from evalflow.records.manifest import Manifest
@@ -151,13 +151,14 @@ def _unchangeable(key: str, config: dict[str, Any]) -> Problem:
     metrics: dict[str, Any] = config["metric"]
     name, _, last = below.partition(".")
     if group == "metric" and name not in metrics:
-        return Problem(f"the run has no metric {name!r}", "command line", did_you_mean(name, metrics))
+        return unknown_name(f"the run has no metric {name!r}", "command line", name, metrics, before="metric.")
     if group == "metric" and last:
         known = [part for part in _METRIC_KEYS if part in metrics[name]]
         if last not in metrics[name] and not last.startswith("of."):
-            return Problem(f"the metric {name} has no key {last!r}", "command line", did_you_mean(last, known))
+            what = f"the metric {name} has no key {last!r}"
+            return unknown_name(what, "command line", last, known, before=f"metric.{name}.")
     elif group not in config:
-        return Problem(f"there is no key {group!r}", "command line", did_you_mean(group, _RUN_KEYS))
+        return unknown_name(f"there is no key {group!r}", "command line", group, _RUN_KEYS)
     keys = ", ".join((*_RUN_KEYS, *(f"metric.NAME.{part}" for part in _METRIC_KEYS)))
     what = f"{key} cannot be changed after the run"
     return Problem(what, "command line", f"these can: {keys}; for all else start a new run")

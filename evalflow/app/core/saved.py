@@ -25,7 +25,7 @@ from evalflow.calls.objects import StoredFolder, is_address
 from evalflow.config.schema import DatasetConfig
 from evalflow.config.validate import Composed
 from evalflow.engine.folder import RunFolder
-from evalflow.errors import Problem, UserError, command
+from evalflow.errors import Problem, UserError, command, unknown_name
 from evalflow.labels.sheet import CELL
 from evalflow.lazy import pl
 from evalflow.paths import private_file, private_folder, shown, write_atomically
@@ -265,8 +265,13 @@ def find_folder(given: str | None) -> Path:
     if given is None:
         hint = f"run: {command('dataset=rag', 'metric=faithfulness')}"
         raise UserError(Problem("there is no run here yet", str(LATEST), hint))
-    hint = "a run's folder has a run.json; see outputs/runs" if path.is_dir() else "see: ls outputs/runs"
-    raise UserError(Problem("this is not a folder of a run", given, hint))
+    if path.is_dir():
+        raise UserError(
+            Problem("this is not a folder of a run", given, "a run's folder has a run.json; see outputs/runs")
+        )
+    beside = [str(one.parent) for one in path.parent.glob("*/run.json")]
+    problem = unknown_name("this is not a folder of a run", given, given, beside)
+    raise UserError(problem if problem.meant else replace(problem, hint="see: ls outputs/runs"))
 
 
 def find_run(given: str | None, *verb: str) -> SavedRun:

@@ -28,7 +28,7 @@ from evalflow.app.core.taught import (
     replies_of,
     wording_ask,
 )
-from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.errors import Problem, UserError, unknown_name
 from evalflow.lazy import pl
 from evalflow.paths import shown
 from evalflow.summary.alignment import Alignment, alignment_of
@@ -79,7 +79,7 @@ class Teaching:
         """Plan it; UserError if the metric cannot be taught, or there are too few labels. Nothing is sent."""
         if metric not in run.rules.metrics:
             what = f"the run has no metric {metric!r}"
-            raise UserError(Problem(what, shown(run.folder.path), did_you_mean(metric, run.rules.metrics)))
+            raise UserError(unknown_name(what, shown(run.folder.path), metric, run.rules.metrics))
         if not (not wording) <= examples <= MOST_EXAMPLES:
             hint = f"from 1 to {MOST_EXAMPLES}, such as --examples 4; 0 only with --wording"
             raise UserError(Problem(f"{examples} examples", "--examples", hint))

@@ -1,0 +1,99 @@
+"""The words of a run as people type them: overrides without `=`, with dashes, and a verb that does not come first."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from argparse import Namespace
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+from evalflow.cli.completion import KEYS
+from evalflow.cli.parsing import config_dir_of
+from evalflow.errors import Meant, Problem, UserError, command, unknown_name
+from evalflow.paths import GROUPS
+
+_SWEEP = frozenset({"-m", "--multirun"})
+_MOST_JOBS = 20  # runs of a sweep that are examined
+_ROOTS = frozenset({*GROUPS, *(re.split("[=.]", key)[0] for key in KEYS)})
+"""The first names of all keys."""
+_KEY = rf"(?:{'|'.join(sorted(_ROOTS))})(?:\.[\w.]+)?"
+_VALUE = r"(?=[^\n=-][^\n=]*(?:\n|$))"  # the next word, if it is neither an override nor a flag
+_APART = re.compile(rf"^({_KEY})(?:\n=\n|=\n{_VALUE}|\n=|:\n?|\n{_VALUE})", re.MULTILINE)
+"""Matches KEY VALUE, KEY = VALUE, KEY= VALUE and KEY:VALUE in words that line ends separate."""
+_FLAGS = (
+    "--cfg",
+    "--config-name",
+    "--config-path",
+    "--experimental-rerun",
+    "--hydra-help",
+    "--info",
+    "--multirun",
+    "--package",
+    "--resolve",
+    "--run",
+    "--shell-completion",
+    "-c",
+    "-cn",
+    "-cp",
+    "-i",
+    "-m",
+    "-p",
+    "-r",
+    "-sc",
+)
+"""Hydra's own flags; its error message about another flag would list only these."""
+
+
+def expect_pairs(words: Sequence[str]) -> None:
+    """UserError if a key and its value are apart, such as `dataset rag`.
+
+    Example:
+        >>> expect_pairs(["dataset", "rag", "limit", "=", "5"])
+        Traceback (most recent call last):
+        evalflow.errors.UserError: command line: a key and its value are joined by =
+          hint: write dataset=rag limit=5
+    """
+    found = _APART.sub(r"\1=", "\n".join(words)).split("\n")
+    if found != list(words):
+        hint = f"write {shlex.join(word for word in found if word not in words)}"
+        what = "a key and its value are joined by ="
+        raise UserError(Problem(what, "command line", hint, meant=Meant(tuple(words), tuple(found))))
+
+
+def expect_run_words(words: Sequence[str], verbs: Iterable[str]) -> None:
+    """UserError for words of `run` that are neither overrides nor flags of Hydra."""
+    flags = [word.partition("=")[0] for word in words if word.startswith("-")]
+    wrong = [flag for flag in flags if flag not in _FLAGS]
+    known = set(verbs)
+    if verb := next((word for word in words if word in known), None):
+        rest = [word for word in words if word not in (verb, "-m", "--multirun")]
+        hint = f"put it first: {command(verb, '...')}"
+        what = f"{verb} is a verb, which comes first"
+        raise UserError(Problem(what, "command line", hint, meant=Meant(None, (verb, *rest))))
+    expect_pairs(words)
+    if problems := [*map(_without_dashes, wrong)]:
+        raise UserError(problems)
+
+
+def _without_dashes(flag: str) -> Problem:
+    """The problem of a flag that `run` does not have: a misspelt one, or a key or a group with -- in front."""
+    own = ("--config-dir", "--fill-demo", "--replace-demo", "--multirun", "--cfg", "--info")
+    key = flag.lstrip("-").replace("-", "_")
+    if key.partition(".")[0] in _ROOTS:
+        what = f"{key} is {'chosen' if key in GROUPS else 'set'} without --"
+        return Problem(what, "command line", f"write {key}=VALUE", meant=Meant((flag,), (f"{key}=",)))
+    return unknown_name(f"run does not take {flag}", "command line", flag, own)
+
+
+def examine_run(options: Namespace) -> None:
+    """Check each run of a command line up to its first request."""
+    from evalflow.app.check import examined
+    from evalflow.config.overrides import jobs_of
+
+    config_dir, words = config_dir_of(options.words)
+    flags = [word for word in words if word.startswith("-")]
+    overrides = [word for word in words if "=" in word and not word.startswith("-")]
+    jobs = jobs_of(overrides) if not _SWEEP.isdisjoint(flags) else [overrides]
+    for job in islice(jobs, _MOST_JOBS):
+        examined(job, config_dir)

@@ -1,0 +1,101 @@
+"""Propose a valid value for an invalid one, and the corrected line for a misspelt key of a file."""
+
+from __future__ import annotations
+
+import json
+import re
+import typing
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails, PydanticUndefined
+
+from evalflow.config.yaml_text import expect_bounded
+from evalflow.errors import Problem, nearest
+
+_NUMBERS = ("int", "float", "greater_than", "less_than", "finite_number")  # how types of errors about numbers begin
+_USUAL = (10, 1, 0.5, 0)
+_TRUE, _FALSE = frozenset({"yes", "on", "y", "1", "t"}), frozenset({"no", "off", "n", "0", "f", "none"})
+
+
+def valid_text(detail: ErrorDetails, field: FieldInfo | None) -> str | None:
+    """A valid value near the given one, or an example of one, as overrides and YAML write it; None if there is none."""
+    kind, given = detail["type"], detail.get("input")
+    if kind == "string_type" and isinstance(given, int | float):
+        return json.dumps(str(given).lower() if isinstance(given, bool) else str(given))
+    if kind == "list_type" and isinstance(given, str) and given:
+        return f"[{','.join(given.split())}]"
+    if kind == "literal_error" and isinstance(given, str | bool):
+        return nearest(str(given).lower(), re.findall(r"'([^']+)'", str(detail.get("ctx", {}).get("expected")))) or None
+    if kind.startswith("bool_"):
+        word = str(given).lower()
+        return "true" if word in _TRUE else "false" if word in _FALSE else nearest(word, ("true", "false")) or None
+    if kind.startswith(_NUMBERS) and field is not None:
+        return next((json.dumps(value) for value in _numbers(given, field) if _is_valid(value, field)), None)
+    return None
+
+
+def _numbers(given: object, field: FieldInfo) -> Iterator[float]:
+    """The number in a text such as `5k`, the default, and usual numbers."""
+    if isinstance(given, str) and (found := re.search(r"-?\d+(?:\.\d+)?", given.replace(",", "").replace("_", ""))):
+        yield from (int(float(found[0])), float(found[0]))
+    if isinstance(given, int | float):
+        yield from (round(given), abs(round(given)), abs(given), given / 100)  # the last: a percentage
+    if field.default is not PydanticUndefined and isinstance(field.default, int | float):
+        yield field.default
+    yield from _USUAL
+
+
+def _is_valid(value: object, field: FieldInfo) -> bool:
+    annotation: Any = typing.cast("Any", field.annotation)
+    for rule in field.metadata:
+        annotation = Annotated[annotation, rule]
+    try:
+        TypeAdapter[Any](annotation).validate_python(value, strict=True)
+    except ValidationError:
+        return False
+    return True
+
+
+def with_line(problem: Problem, file: Path, path: Sequence[str]) -> Problem:
+    """The problem of a misspelt key in a file, with the line and what it should be; unchanged if it is not found.
+
+    Only numbers, true and false are shown of the value: another one could be a secret.
+    """
+    if problem.meant is None:
+        return problem
+    found = _node_of(file, path)
+    if found is None:
+        return replace(problem, meant=None)
+    key, value = found
+    right = problem.meant.right[0].rpartition(".")[2]
+    is_plain = isinstance(value, yaml.ScalarNode) and value.tag.endswith((":int", ":float", ":bool"))
+    line = f"{right}: {value.value if is_plain else '...'}"
+    return replace(problem, hint=f"{problem.hint} line {key.start_mark.line + 1}: {line}", meant=None)
+
+
+def _node_of(file: Path, path: Sequence[str]) -> tuple[yaml.Node, yaml.Node] | None:
+    """The key and the value at a key path of a file."""
+    try:
+        text = file.read_text(encoding="utf-8")
+        expect_bounded(text)
+        node = typing.cast("yaml.Node | None", yaml.compose(text, yaml.SafeLoader))  # pyright: ignore - untyped
+    except (OSError, ValueError, yaml.YAMLError):
+        return None
+    found: tuple[yaml.Node, yaml.Node] | None = None
+    for part in path:
+        if isinstance(node, yaml.SequenceNode) and part.isdecimal() and int(part) < len(node.value):
+            node = node.value[int(part)]
+            continue
+        if not isinstance(node, yaml.MappingNode):
+            return None
+        found = next((pair for pair in node.value if pair[0].value == part), None)
+        if found is None:
+            return None
+        node = found[1]
+    return found
