@@ -274,11 +274,11 @@ def _misnamed_part(line: str, key: str, values: Mapping[str, object]) -> Problem
     root, *below = key.split(".")
     if root == "hydra":
         return Problem(unknown_key(key), COMMAND_LINE, "`--cfg hydra` shows Hydra's own keys")
-    if root not in values:
+    if root not in values and root not in ("dataset", "metric"):
         problem = unknown_name(unknown_key(root), COMMAND_LINE, root, {*values, *GROUPS})
         meant = _respelt(line, key, values)
         return replace(problem, hint=f"did you mean {shlex.quote(meant)}?") if meant else problem
-    chosen = as_map(values[root])
+    chosen = as_map(values.get(root))
     if root in ("dataset", "metric") and below and below[0] not in chosen:
         what = f"{key}: no {root} {below[0]!r} is chosen"
         if chosen:

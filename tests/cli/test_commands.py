@@ -100,7 +100,7 @@ def test_an_error_on_a_key_of_a_finished_run_names_the_keys_that_exist(
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["dataset", "rag"], "there is no verb 'dataset'\n  hint: write dataset=rag"),
+        (["dataset", "rag"], "a key and its value are joined by =\n  hint: write dataset=rag"),
         (["metric"], "there is no verb 'metric'\n  hint: write metric=NAME"),
         (["dataset=rag", "metric=bias", "--verbose", "--multirn"], "run does not take --verbose"),
         (["dataset=rag", "metric=bias", "--verbose", "--multirn"], "did you mean '--multirun'?"),

@@ -1,0 +1,192 @@
+"""A mistake is answered with the whole command that was meant, which runs as it is printed."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from evalflow.cli import run_command
+from evalflow.cli.corrected import applied
+from evalflow.errors import Meant, Problem
+
+pytestmark = pytest.mark.slow
+
+Said = Callable[..., tuple[int, str]]
+RUN = ("dataset=rag", "metric=exact_match")
+ROWS = [{"q": f"Q{n}?", "bot_reply": "A.", "gold": "A."} for n in range(3)]
+
+
+@pytest.fixture
+def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Said:
+    """Runs a command line in an empty folder; returns its exit code and all that it prints."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(words: Sequence[str]) -> tuple[int, str]:
+        capsys.readouterr()
+        code = run_command(list(words))
+        return code, "".join(capsys.readouterr())
+
+    return run
+
+
+def proposed(text: str) -> list[str] | None:
+    """The words of the proposed command after the program's name; None without one."""
+    found = re.findall(r"^try: python -m evalflow (.*)$", text, re.MULTILINE)
+    assert len(found) <= 1
+    return shlex.split(found[0]) if found else None
+
+
+def of(*changes: str) -> tuple[str, ...]:
+    return (*RUN, "limit=3", *changes)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (("datset=rag", "metric=exact_match", "limt=3"), of()),
+        (
+            ("dataset=rag", "metrics=exact_match", "metrics.exact_match.threshold=1"),
+            (*RUN, "metric.exact_match.threshold=1"),
+        ),
+        (
+            ("dataset=rga", "dataset.rga.name=mine", "metric=exact_match"),
+            ("dataset=rag", "+dataset.rag.name=mine", RUN[1]),
+        ),
+        (("dataset=rag", "metric=[exactmatch,relevence]"), ("dataset=rag", "metric=[exact_match,relevance]")),
+        (("dataset=rag", "metric=groundedness", "limit=3"), ("dataset=rag", "metric=faithfulness", "limit=3")),
+        (("dataset=rag", "metric=exact_match,relevance"), ("dataset=rag", "metric=[exact_match,relevance]")),
+        (("-m", "datset=rag", "metric=exact_match,relevence"), ("-m", "dataset=rag", "metric=exact_match,relevance")),
+        ((*RUN, "--multirn", "seed=1,2"), (*RUN, "--multirun", "seed=1,2")),
+        (("dataset", "rag", "metric", "exact_match"), RUN),
+        (("dataset", "=", "rag", "metric:exact_match", "limit=", "3"), of()),
+        (("--dataset", "rag", "--metric=exact_match", "--limit", "3"), of()),
+        ((*RUN, "check"), ("check", *RUN)),
+        (("chek", *RUN), ("check", *RUN)),
+        (("check", "dataset=rga", "metric=exact_match", "--json"), ("check", *RUN, "--json")),
+        (of("metric.exact_match.treshold=0.5"), of("metric.exact_match.threshold=0.5")),
+        (of("metric.exact_mtch.threshold=0.5"), of("metric.exact_match.threshold=0.5")),
+        (of("metric.exact_match.threshold=0,5"), of("metric.exact_match.threshold=0.5")),
+        ((*RUN, "limit=five"), (*RUN, "limit=10")),
+        ((*RUN, "limit=3x"), of()),
+        ((*RUN, "limit=-3"), of()),
+        ((*RUN, "limit=1,000"), (*RUN, "limit=1000")),
+        (of("max_error_rate=5"), of("max_error_rate=0.05")),
+        (of("cache.mode=of"), of("cache.mode=off")),
+        (
+            ("dataset=rag", "metric.exact_match.threshold=1"),
+            ("dataset=rag", "metric.exact_match.threshold=1", "metric=exact_match"),
+        ),
+        (of('gate={exact_mach: {mean: ">= 0"}}'), of('gate={exact_match: {mean: ">= 0"}}')),
+        (of('gate={exact_match: {meen: ">= 0"}}'), of('gate={exact_match: {mean: ">= 0"}}')),
+        (
+            ("dataset=my data/the file.csv", "metric=exact_match"),
+            ("new", "dataset", "the_file", "--path", "my data/the file.csv"),
+        ),
+        (
+            ("dataset=my data/the fil.csv", "metric=exact_match"),
+            ("new", "dataset", "the_file", "--path", "my data/the file.csv"),
+        ),
+        (
+            (*RUN, "dataset.rag.path=my data/the fil.csv"),
+            (
+                *RUN,
+                "dataset.rag.path=my data/the file.csv",
+                "++dataset.rag.fields.answer=bot_reply",
+                "++dataset.rag.fields.reference=gold",
+            ),
+        ),
+        (("show", "exactmatch"), ("show", "exact_match")),
+        (("list", "metrics"), ("list", "metric")),
+        (("list", "metric", "--jsn"), ("list", "metric", "--json")),
+    ],
+    ids=lambda words: " ".join(words)[:60],
+)
+def test_the_whole_command_is_proposed_and_runs(typed: Sequence[str], meant: Sequence[str], said: Said) -> None:
+    Path("my data").mkdir()
+    lines = ["q,bot_reply,gold", *(",".join(row.values()) for row in ROWS)]
+    Path("my data", "the file.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    code, text = said(typed)
+    assert code == 2
+    assert proposed(text) == list(meant), text
+    assert "Traceback" not in text
+    code, text = said(meant)
+    assert code == 0, text
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        ("-m", "tiamat", "no_such_test.json"),
+        ("compar", "outputs/none", "outputs/other"),
+        ("dataset=rga", "metric=coherence"),  # which needs a language model
+        ("dataset=zzz", "metric=exact_match"),
+        ("dataset=no/such.csv", "metric=exact_match"),
+        (*RUN, "cache=off"),
+        (*RUN, "generate=always"),
+        ("datset=rag", "metric=exact_match", "baseline=outputs/none"),
+    ],
+    ids=" ".join,
+)
+def test_nothing_is_proposed_that_would_not_work(typed: Sequence[str], said: Said) -> None:
+    code, text = said(typed)
+    assert code == 2
+    assert proposed(text) is None, text
+    assert "error: " in text
+    assert "Traceback" not in text
+
+
+def test_a_dataset_that_reads_the_file_is_chosen_by_its_name(said: Said) -> None:
+    Path("own.jsonl").write_text('{"question": "Q?", "answer": "A.", "reference": "A."}\n', encoding="utf-8")
+    assert said(["new", "dataset", "mine", "--path", "own.jsonl"])[0] == 0
+    for given in ("own.jsonl", "conf/dataset/mine.yaml"):
+        assert proposed(said([f"dataset={given}", "metric=exact_match"])[1]) == ["dataset=mine", "metric=exact_match"]
+
+
+def test_a_misspelt_key_of_a_file_is_shown_with_its_line_and_not_its_text(said: Said) -> None:
+    assert said(["new", "metric", "mine", "--from", "exact_match"])[0] == 0
+    file = Path("conf/metric/mine.yaml")
+    file.write_text(file.read_text(encoding="utf-8") + "treshold: 0.5\ntitel: my secret\n", encoding="utf-8")
+    last = len(file.read_text(encoding="utf-8").splitlines())
+    code, text = said(["dataset=rag", "metric=mine"])
+    assert code == 2
+    assert f"did you mean 'threshold'? line {last - 1}: threshold: 0.5" in text
+    assert f"did you mean 'title'? line {last}: title: ..." in text
+    assert "my secret" not in text
+
+
+def test_each_column_is_proposed_for_one_field(said: Said) -> None:
+    rows = [{"first": "Q?", "second": "A.", "third": "A."}]
+    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    words = [
+        "dataset=rag",
+        "dataset.rag.path=rows.jsonl",
+        "dataset.rag.fields=null",
+        "metric=[faithfulness,exact_match]",
+    ]
+    code, text = said(words)
+    columns = re.findall(r"\+\+dataset\.rag\.fields\.(\w+)=(\w+)", text)
+    by_field = dict(columns)
+    assert code == 2
+    assert len(set(by_field.values())) == len(by_field) == 3
+    assert "no column is left for it: leave exact_match out" in text
+
+
+def test_corrections_reach_keys_and_values_but_no_other_text() -> None:
+    def one(wrong: str, right: str) -> list[Problem]:
+        return [Problem("", meant=Meant((wrong,), (right,)))]
+
+    words = ["dataset=[rga,rgab]", "+dataset.rga.limit=1", "target.prompt=rga"]
+    assert applied(words, one("dataset=rga", "dataset=rag")) == [
+        "dataset=[rag,rgab]",
+        "+dataset.rag.limit=1",
+        "target.prompt=rga",
+    ]
+    assert applied(["judge.modle=m", "judge.modles=m"], one("judge.modle", "judge.model")) == [
+        "judge.model=m",
+        "judge.modles=m",
+    ]
