@@ -17,7 +17,7 @@ import difflib
 import errno
 import shlex
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Problem:
     hint: str = ""
     key: str = ""
     see: tuple[Subject, ...] = ()
-    meant: Meant | None = None
+    meant: Meant | None = field(default=None, compare=False)  # follows from what the others say
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.what}" if self.where else self.what
